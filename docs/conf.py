@@ -28,7 +28,11 @@ exclude_patterns = ["_build", "conf.py", "figures"]
 # KBO_DOCS_NOTEBOOKS=off leaves them as text.
 HERE = Path(__file__).parent
 shutil.rmtree(HERE / "tutorials", ignore_errors=True)
-shutil.copytree(HERE.parent / "tutorials", HERE / "tutorials", ignore=shutil.ignore_patterns("*.toml", "__pycache__"))
+shutil.copytree(
+    HERE.parent / "tutorials",
+    HERE / "tutorials",
+    ignore=shutil.ignore_patterns("*.toml", "__pycache__"),
+)
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
 nb_execution_mode = os.environ.get("KBO_DOCS_NOTEBOOKS", "force")
 if nb_execution_mode == "off":

@@ -34,7 +34,10 @@ __all__ = [
 Workers = Annotated[
     int | None,
     typer.Option(
-        "--workers", "-j", min=1, help="Processes at a time; by default one per CPU. 1 works in this process."
+        "--workers",
+        "-j",
+        min=1,
+        help="Processes at a time; by default one per CPU. 1 works in this process.",
     ),
 ]
 
@@ -69,7 +72,9 @@ def folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidInput(f"cannot create the folder {path}: {error.strerror}. Choose another with --out.") from error
+        raise InvalidInput(
+            f"cannot create the folder {path}: {error.strerror}. Choose another with --out."
+        ) from error
     return path
 
 
@@ -82,5 +87,8 @@ def shown() -> Iterator[None]:
         typer.echo(error.text)
         raise
     except KeyboardInterrupt:
-        typer.echo("interrupted: finished runs are kept, and the same command continues from here.", err=True)
+        typer.echo(
+            "interrupted: finished runs are kept, and the same command continues from here.",
+            err=True,
+        )
         raise typer.Exit(130) from None

@@ -34,13 +34,19 @@ class DurandNoiseBounds(NoiseBounds):
         InvalidInput: No upper bound, or a delta too small for the printed proof.
     """
 
-    def __init__(self, norm_bound: float, delta: float, upper: float, lower: float = 0.0, *, printed: bool) -> None:
+    def __init__(
+        self, norm_bound: float, delta: float, upper: float, lower: float = 0.0, *, printed: bool
+    ) -> None:
         self.printed = printed
         super().__init__(norm_bound, delta, upper, lower)
         if not math.isfinite(self.upper):
-            raise InvalidInput("these noise bounds need an upper bound of the noise level to begin with: pass upper.")
+            raise InvalidInput(
+                "these noise bounds need an upper bound of the noise level to begin with: pass upper."
+            )
         if printed and self.event_delta < _LEAST:
-            raise InvalidInput(f"the printed bounds are proved for delta of at least {3 * _LEAST:.2g}, got {delta:g}.")
+            raise InvalidInput(
+                f"the printed bounds are proved for delta of at least {3 * _LEAST:.2g}, got {delta:g}."
+            )
 
     def _raise_floor(self, state: Posterior) -> None:
         if self.n == 0:  # the event is at one ridge, which must not follow the data
@@ -54,7 +60,7 @@ class DurandNoiseBounds(NoiseBounds):
         return min(least, self.ridge), self.event_delta  # never above the ridge whose fit it judges
 
     def _read(self, name: str, state: Posterior, ridge: float) -> Tensor:
-        answers = state.all_ridges()  # a ridge that moves every time has no factor to grow
+        answers = state.across()  # a ridge that moves every time has no factor to grow
         return getattr(answers, name)([ridge])[0]
 
     def _learn(self, state: Posterior) -> None:

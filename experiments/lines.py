@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from experiments.styles import styles_of
-from kbo.draw.canvas import (
+from kbo._base.drawing import (
     GREY,
     legend_below,
     logarithmic,
@@ -86,7 +86,9 @@ def curves(
         order = {"zorder": 2 if style["ls"] == "-" else 2.2}  # dashes above a line that they follow
         axes.plot(at, centre, **({"lw": 1.6, "label": method} | style | dot | order | look))
         if x is None and band not in ("mean", "median"):
-            axes.fill_between(at, low.clip(lower=least), high, color=style["color"], alpha=0.15, lw=0)
+            axes.fill_between(
+                at, low.clip(lower=least), high, color=style["color"], alpha=0.15, lw=0
+            )
         ends[str(method)] = float(centre.iloc[-1])
     return ends
 
@@ -127,7 +129,11 @@ def against_rounds(
         least: Smallest value that is shown.
         note: A remark for the caption.
     """
-    parts = {str(name): part for name, part in rows.groupby(panel, sort=False)} if panel else {title: rows}
+    parts = (
+        {str(name): part for name, part in rows.groupby(panel, sort=False)}
+        if panel
+        else {title: rows}
+    )
     down = 1 if len(parts) <= 3 else 2
     figure, grid = panels(list(parts), xlabel, ylabel, title if panel else "", down)
     styles, legend = _styles(rows), None
@@ -152,7 +158,9 @@ regret: Callable[..., None] = partial(
 """Draw cumulative regret against rounds in one panel, with the range over the seeds."""
 
 
-def time_per_step(rows: pd.DataFrame, path: str | os.PathLike[str], *, title: str, log: str = "y") -> None:
+def time_per_step(
+    rows: pd.DataFrame, path: str | os.PathLike[str], *, title: str, log: str = "y"
+) -> None:
     """Draw CPU time per step against rounds: median over seeds for every method.
 
     Averages over many rounds are drawn, since a posterior may do in one step what saves work in the next ones: over
@@ -171,23 +179,36 @@ def time_per_step(rows: pd.DataFrame, path: str | os.PathLike[str], *, title: st
         runs = group.pivot_table(index="round", columns="seed", values="cpu_seconds")
         if "x" in log:
             rounds = runs.index.to_numpy()
-            wanted = np.geomspace(rounds[0], rounds[-1], 2 + int(4 * np.log(rounds[-1] / rounds[0])))
+            wanted = np.geomspace(
+                rounds[0], rounds[-1], 2 + int(4 * np.log(rounds[-1] / rounds[0]))
+            )
             runs = runs.iloc[np.unique(np.abs(rounds[:, None] - wanted).argmin(0))]
         else:
             runs.loc[0] = 0.0
             runs = runs.sort_index().iloc[:: max(1, (len(runs) - 1) // 20)]
         steps = 1000 * runs.diff().div(runs.index.to_series().diff(), axis=0).iloc[1:]
-        parts.append(steps.melt(ignore_index=False, value_name="ms").reset_index().assign(method=method))
+        parts.append(
+            steps.melt(ignore_index=False, value_name="ms").reset_index().assign(method=method)
+        )
     note, ylabel = "averages over many rounds", "CPU time per step in ms"
     steps = pd.concat(parts, ignore_index=True)
-    against_rounds(steps, path, title=title, values=["ms"], ylabel=ylabel, band="median", log=log, note=note)
+    against_rounds(
+        steps, path, title=title, values=["ms"], ylabel=ylabel, band="median", log=log, note=note
+    )
 
 
 def draw_bounds(
-    axes: Any, x: Tensor, truth: Tensor, data: Interval, intervals: Mapping[str, Interval], shade: float = 0.0
+    axes: Any,
+    x: Tensor,
+    truth: Tensor,
+    data: Interval,
+    intervals: Mapping[str, Interval],
+    shade: float = 0.0,
 ) -> None:
     """Draw a function of one variable, noisy data and bounds by several methods; arguments as for ``bounds``."""
-    for (name, (lower, upper)), style in zip(intervals.items(), styles_of(list(intervals)).values(), strict=True):
+    for (name, (lower, upper)), style in zip(
+        intervals.items(), styles_of(list(intervals)).values(), strict=True
+    ):
         axes.fill_between(x, lower, upper, color=style["color"], alpha=shade, lw=0)
         for bound, label in ((lower, name), (upper, None)):
             axes.plot(x, bound, lw=1.4, label=label, **style)

@@ -18,10 +18,26 @@ _STYLES = {
         ("#7f7f7f", ":"): ["random", "kernel-ts"],
         ("#000000", "-"): ["exact", "k-ucb", "kernel-ucb-oracle", "kernel-ts-oracle"],
         ("#d55e00", "--"): ["ek-ucb", "Lemma 3"],
-        ("#e69f00", "-"): ["ek-ucb, gamma 1", "kernel-ucb-adaptive, paper", "kernel-ts-adaptive, paper", "paper"],
+        ("#e69f00", "-"): [
+            "ek-ucb, gamma 1",
+            "kernel-ucb-adaptive, paper",
+            "kernel-ts-adaptive, paper",
+            "paper",
+        ],
         ("#56b4e9", (0, (1, 1.5))): ["c-bkb"],
-        ("#0072b2", "-"): ["c-bbkb", "kernel-ucb-adaptive", "kernel-ts-adaptive", "tight+grid", "Theorem 1"],
-        ("#cc79a7", "-."): ["supk-ucb", "kernel-ucb-fixed", "kernel-ts-fixed", "paper, fixed ridge"],
+        ("#0072b2", "-"): [
+            "c-bbkb",
+            "kernel-ucb-adaptive",
+            "kernel-ts-adaptive",
+            "tight+grid",
+            "Theorem 1",
+        ],
+        ("#cc79a7", "-."): [
+            "supk-ucb",
+            "kernel-ucb-fixed",
+            "kernel-ts-fixed",
+            "paper, fixed ridge",
+        ],
         ("#8c564b", (0, (4, 1, 1, 1))): ["greedy"],
         ("#e69f00", "--"): ["cmm-ucb-adaptive"],
         ("#56b4e9", "--"): ["kernel-ucb-adaptive, tight", "tight", "DTC (kbo)"],
@@ -36,10 +52,15 @@ _DASHES = ("-", "--", ":")
 
 def styles_of(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Line styles of methods; those without a style of their own take unused colours, as long as there are any."""
-    chosen: dict[str, tuple[Any, Any]] = {name: _STYLES[name] for name in methods if name in _STYLES}
+    chosen: dict[str, tuple[Any, Any]] = {
+        name: _STYLES[name] for name in methods if name in _STYLES
+    }
     for name in methods:
         if name not in chosen:
             free = [(c, d) for d in _DASHES for c in _COLOURS if (c, d) not in chosen.values()]
             used = {colour for colour, _ in chosen.values()}
-            chosen[name] = next((style for style in free if style[0] not in used), (free or [(_COLOURS[0], "-.")])[0])
+            chosen[name] = next(
+                (style for style in free if style[0] not in used),
+                (free or [(_COLOURS[0], "-.")])[0],
+            )
     return {name: {"color": chosen[name][0], "ls": chosen[name][1]} for name in methods}

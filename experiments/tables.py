@@ -29,7 +29,11 @@ def summary(rows: pd.DataFrame, published: Published | None = None) -> pd.DataFr
     """
     last = rows.loc[rows.groupby(["problem", "method", "seed"], sort=False)["round"].idxmax()]
     last = last.assign(m=last.get("m", math.nan))
-    columns = {"mean": ("cumulative", "mean"), "sd": ("cumulative", "std"), "runs": ("cumulative", "count")}
+    columns = {
+        "mean": ("cumulative", "mean"),
+        "sd": ("cumulative", "std"),
+        "runs": ("cumulative", "count"),
+    }
     columns |= {"cpu_seconds": ("cpu_seconds", "mean"), "m": ("m", "mean")}
     table = last.groupby(["problem", "method"], sort=False).agg(**columns)
     in_print = [(published or {}).get(pair, (math.nan, math.nan)) for pair in table.index]
@@ -55,9 +59,15 @@ def crossed(table: pd.DataFrame) -> pd.DataFrame:
     """The summary with problems across and methods down, "measured (published)" in every cell."""
     cells = [
         f"{spread(mean, sd)} ({printed(*published)})"
-        for mean, sd, *published in table[["mean", "sd", "published_mean", "published_sd"]].to_numpy()
+        for mean, sd, *published in table[
+            ["mean", "sd", "published_mean", "published_sd"]
+        ].to_numpy()
     ]
-    across = table.assign(cell=cells).pivot(index="method", columns="problem", values="cell").fillna(NONE)
+    across = (
+        table.assign(cell=cells)
+        .pivot(index="method", columns="problem", values="cell")
+        .fillna(NONE)
+    )
     return across.loc[table["method"].unique(), table["problem"].unique()]
 
 
@@ -68,7 +78,9 @@ def text(table: pd.DataFrame) -> str:
 
 def markdown(table: pd.DataFrame) -> str:
     """A table of Markdown, its index included."""
-    plain = table.reset_index().map(lambda cell: f"{cell:.4g}" if isinstance(cell, float) else str(cell))
+    plain = table.reset_index().map(
+        lambda cell: f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+    )
     lines = [plain.columns.astype(str), ["---"] * len(plain.columns), *plain.to_numpy()]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -3,13 +3,11 @@
 from . import acquisition as acquisition
 from . import bandit as bandit
 from . import confidence as confidence
-from . import covers as covers
 from . import errors as errors
 from . import integrations as integrations
 from . import kernels as kernels
 from . import models as models
 from . import optimize as optimize
-from . import recipes as recipes
 from . import regression as regression
 from . import report as report
 from . import space as space

@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Callable
 
+from kbo._base.streams import lasting_output
 from kbo.errors import KboError
-from kbo.streams import lasting_output
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def _exit_code(command: Callable[[], object]) -> int | str | None:
     except SystemExit as end:
         return end.code
     except KboError as error:
-        from kbo.terminal import printable
+        from kbo._base.terminal import printable
 
         print(printable(f"error: {error}"), file=sys.stderr)
         return 1

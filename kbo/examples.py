@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbo.extras import require
+from kbo._base.extras import require
 from kbo.space import Choice, Float, Int, Params, Space
 
 DIGITS: Space = Space(
@@ -54,7 +54,9 @@ def digits_error(params: Params, split: int, start: int) -> float:
 
     assert isinstance(params, dict)
     X, y = load_digits(return_X_y=True)
-    X_train, X_test, y_train, y_test = train_test_split(X / 16, y, test_size=0.5, random_state=split)
+    X_train, X_test, y_train, y_test = train_test_split(
+        X / 16, y, test_size=0.5, random_state=split
+    )
     network = MLPClassifier(
         hidden_layer_sizes=[params["width"]] * params["layers"],
         activation=params["activation"],
@@ -90,5 +92,8 @@ class Example(NamedTuple):
     bounds: Space
 
 
-EXAMPLES: dict[str, Example] = {"digits": Example(digits, DIGITS), "branin": Example(branin, BRANIN)}
+EXAMPLES: dict[str, Example] = {
+    "digits": Example(digits, DIGITS),
+    "branin": Example(branin, BRANIN),
+}
 """Examples by name."""

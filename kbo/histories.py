@@ -13,10 +13,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.extras import require
+from kbo._base.files import check_file, reading
+from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.extras import require
-from kbo.files import check_file, reading
 from kbo.optimize import Optimizer, Result
 from kbo.optimize.answers import Comparison
 from kbo.optimize.constraint import SEM
@@ -24,7 +25,6 @@ from kbo.optimize.result import result_of
 from kbo.optimize.table import COLUMNS, format_params
 from kbo.space import Float, Int, Space
 from kbo.space.table import columns_of, parameter_of
-from kbo.surroundings import fixed
 
 _TARGETS = "value", "objective", "target", "loss", "score"
 """Names of the column of values, if none is given."""
@@ -111,7 +111,11 @@ class Audit:
     def _summary(self) -> str:
         """Return the source, the number of trials and what was left out, in words."""
         counts = Counter(trial.status for trial in self.result.trials)
-        lost = "".join(f", {counts[status]} {status}" for status in ("failed", "pruned", "pending") if counts[status])
+        lost = "".join(
+            f", {counts[status]} {status}"
+            for status in ("failed", "pruned", "pending")
+            if counts[status]
+        )
         return f"{self.source}: {len(self.result.trials)} trials{lost}{self.remark}"
 
     def _answers(self) -> dict[str, str]:
@@ -127,10 +131,20 @@ class Audit:
         """Return sentences on the best trials by label."""
         (trial, value), params = self.reported, format_params(self.result.params or {})
         estimate = (
-            "" if self.estimated is None else "; without noise {1:.4g}  [{0:.4g}, {2:.4g}]".format(*self.estimated)
+            ""
+            if self.estimated is None
+            else "; without noise {1:.4g}  [{0:.4g}, {2:.4g}]".format(*self.estimated)
         )
-        sure = "" if self.margin is None else f"; better than trial {trial} with {self.margin.probability:.0%}"
-        likely = f"the same trial: {params}" if trial == self.likely else f"trial {self.likely}: {params}{sure}"
+        sure = (
+            ""
+            if self.margin is None
+            else f"; better than trial {trial} with {self.margin.probability:.0%}"
+        )
+        likely = (
+            f"the same trial: {params}"
+            if trial == self.likely
+            else f"trial {self.likely}: {params}{sure}"
+        )
         return {
             "reported best": f"{self.tool} has {value:.4g} as the best value, of trial {trial}{estimate}",
             "likely best": likely,
@@ -187,7 +201,9 @@ def audit(
     complete = [trial for trial in optimizer.within_limits() if trial.value is not None]
     best = optimizer.recommended()
     if not complete or best is None:
-        raise InvalidInput(f"{known.source}: no trial has a value, so there is nothing to say of it{known.remark}.")
+        raise InvalidInput(
+            f"{known.source}: no trial has a value, so there is nothing to say of it{known.remark}."
+        )
     reported = pick(complete, key=lambda trial: trial.value or 0.0)
     result = result_of(optimizer, known.source, None)
     assert reported.value is not None
@@ -207,7 +223,9 @@ def audit(
     )
 
 
-def _history(history: Any, study: str | None, target: str | None, maximize: bool, bounds: Any) -> _History:
+def _history(
+    history: Any, study: str | None, target: str | None, maximize: bool, bounds: Any
+) -> _History:
     kind = type(history).__module__.partition(".")[0]
     if kind == "optuna":
         return _of_study(history)
@@ -229,7 +247,9 @@ def _history(history: Any, study: str | None, target: str | None, maximize: bool
     if path.suffix == ".json":
         return _of_client(_client(path), path.name)
     if path.suffix not in _TABLES:
-        raise InvalidInput(f"{path} is no history: give .db (Optuna), .json (Ax), .csv, or .jsonl (kbo).")
+        raise InvalidInput(
+            f"{path} is no history: give .db (Optuna), .json (Ax), .csv, or .jsonl (kbo)."
+        )
     require(f"the history {path}", "cli", "pandas")
     import pandas as pd
 
@@ -286,7 +306,9 @@ def _check_storage(path: Path) -> None:
             "client.save_to_json_file(path)."
         )
     if "studies" not in tables:
-        raise InvalidInput(f"{path} is no storage of Optuna: it has the tables {sorted(tables)}. {_STORAGE}")
+        raise InvalidInput(
+            f"{path} is no storage of Optuna: it has the tables {sorted(tables)}. {_STORAGE}"
+        )
 
 
 def _loaded(storage: str, name: str | None) -> Any:
@@ -303,8 +325,12 @@ def _loaded(storage: str, name: str | None) -> Any:
     with reading(storage, "a storage of Optuna that can be opened", _STORAGE):
         names = optuna.get_all_study_names(storage)
         if name is None and len(names) != 1:
-            raise InvalidInput(f"{storage} has the studies {', '.join(names) or 'none'}: name one (study=, --study).")
-        found = optuna.load_study(study_name=checks.one_of("study", name or names[0], names), storage=storage)
+            raise InvalidInput(
+                f"{storage} has the studies {', '.join(names) or 'none'}: name one (study=, --study)."
+            )
+        found = optuna.load_study(
+            study_name=checks.one_of("study", name or names[0], names), storage=storage
+        )
         found.get_trials(deepcopy=False)  # which fails here if they are damaged
     return found
 
@@ -321,11 +347,16 @@ def _of_study(study: Any) -> _History:
         raise InvalidInput(f"{source}: no trial that ended has parameters.")
     space: SearchSpace = found.problem[0]
     encoded: list[Any] = [one.params for one in found.trials]
-    trials = [one._replace(params=space.named(params)) for one, params in zip(found.trials, encoded, strict=True)]
+    trials = [
+        one._replace(params=space.named(params))
+        for one, params in zip(found.trials, encoded, strict=True)
+    ]
     options = {"maximize": found.optimizer.maximize, "constraints": found.optimizer.constraints}
     known = replay(None, None, {"bounds": space.decoded(), **options}, trials)
     keys = [one.key for one in known.trials]
-    return _History(source, "Optuna", known.optimizer, keys, _left_out_of_study(study, space.left_out, keys))
+    return _History(
+        source, "Optuna", known.optimizer, keys, _left_out_of_study(study, space.left_out, keys)
+    )
 
 
 def _left_out_of_study(study: Any, parameters: Mapping[str, str], keys: Sequence[int]) -> str:
@@ -372,14 +403,31 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
     names = list(table.columns)
     if len(set(names)) < len(names):
         raise InvalidInput(f"{source} has several columns of one name: {checks.shown(names)}.")
-    if target is None and (target := next((name for name in _TARGETS if name in names), None)) is None:
-        raise InvalidInput(f"{source} has the columns {', '.join(names)}: name that of the values (target=, --target).")
+    if (
+        target is None
+        and (target := next((name for name in _TARGETS if name in names), None)) is None
+    ):
+        raise InvalidInput(
+            f"{source} has the columns {', '.join(names)}: name that of the values (target=, --target)."
+        )
     checks.one_of("target", target, names)
-    own = {name: name.removeprefix(begin) for name in names for begin in _PREFIXES if name.startswith(begin)}
+    own = {
+        name: name.removeprefix(begin)
+        for name in names
+        for begin in _PREFIXES
+        if name.startswith(begin)
+    }
     parameters = () if bounds is None else Space(bounds).parameters
-    bars = next((n for n in ("measured.sem", "user_attrs_sem", SEM) if n in names and n not in parameters), None)
-    others = {name: name for name in names if name not in (target, bars, "number", "status", "state")}
-    numbered = [name for name in others if bounds is None and not own and _counts(table[name].tolist())]
+    bars = next(
+        (n for n in ("measured.sem", "user_attrs_sem", SEM) if n in names and n not in parameters),
+        None,
+    )
+    others = {
+        name: name for name in names if name not in (target, bars, "number", "status", "state")
+    }
+    numbered = [
+        name for name in others if bounds is None and not own and _counts(table[name].tolist())
+    ]
     columns = own or {name: name for name in others if name not in numbered}
     if bounds is not None:
         columns = {column: name for column, name in columns.items() if name in parameters}
@@ -394,7 +442,10 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
         params = {name: row[name] for name in space.parameters}
         error_bar = math.nan if bars is None else table[bars][index]
         try:
-            optimizer.add(params if space.named else list(params.values()), (table[target][index], {SEM: error_bar}))
+            optimizer.add(
+                params if space.named else list(params.values()),
+                (table[target][index], {SEM: error_bar}),
+            )
         except InvalidInput as error:
             left_out[index] = str(error)
             continue
@@ -404,7 +455,11 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
         first = min(left_out)
         remark += f", {len(left_out)} rows left out (the first is row {first}: {left_out[first].removesuffix('.')})"
     constant = [name for name in rows if name not in space.parameters]
-    unused = [name for name in others if name not in columns and name not in numbered and not _bookkeeping(name)]
+    unused = [
+        name
+        for name in others
+        if name not in columns and name not in numbered and not _bookkeeping(name)
+    ]
     columns_left_out = {
         "no parameter, since it counts the rows": numbered,
         "no parameter, since it has one value": constant,
@@ -465,7 +520,9 @@ def _ranges(rows: Any, source: str) -> Mapping[str, Any]:
         parameter = parameter_of(name, values)
         if isinstance(parameter, (Float, Int)):
             low, middle, high = (float(x) for x in (min(values), median(values), max(values)))
-            skewed = low > 0 and high >= _LOGARITHMIC * low and middle - low < _SKEWED * (high - low)
+            skewed = (
+                low > 0 and high >= _LOGARITHMIC * low and middle - low < _SKEWED * (high - low)
+            )
             parameter = type(parameter)(min(values), max(values), log=skewed)
         found[name] = parameter
     if not found:

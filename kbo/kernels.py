@@ -16,14 +16,23 @@ from typing import Any
 
 import gpytorch
 import torch
-from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, ProductKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import (
+    AdditiveKernel,
+    Kernel,
+    MaternKernel,
+    ProductKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 from linear_operator import to_dense
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 
-_BLOCK = 2**16  # entries that are evaluated at once on the CPU: in its cache; threads share no smaller blocks
+_BLOCK = (
+    2**16
+)  # entries that are evaluated at once on the CPU: in its cache; threads share no smaller blocks
 _CHECKED = 2000  # rows of a Gram matrix that are checked to be positive semi-definite
 
 
@@ -43,10 +52,14 @@ class PrecomputedKernel(Kernel):
         super().__init__()
         self.gram: Tensor
         if len(checks.rows("gram", gram)) != gram.shape[1]:
-            raise InvalidInput(f"gram must be a symmetric matrix [N N], got shape {tuple(gram.shape)}.")
+            raise InvalidInput(
+                f"gram must be a symmetric matrix [N N], got shape {tuple(gram.shape)}."
+            )
         if not torch.allclose(gram, gram.T):
             most = float((gram - gram.T).abs().max())
-            raise InvalidInput(f"gram must be a symmetric matrix; it differs from its transpose by up to {most:.3g}.")
+            raise InvalidInput(
+                f"gram must be a symmetric matrix; it differs from its transpose by up to {most:.3g}."
+            )
         step = max(1, -(-len(gram) // _CHECKED))
         if not _pairs_possible(gram) or not _semi_definite(gram[::step, ::step]):
             raise InvalidInput(
@@ -61,7 +74,9 @@ class PrecomputedKernel(Kernel):
     @property
     def points(self) -> Tensor:
         """The row numbers [N 1] as points."""
-        return torch.arange(len(self.gram), dtype=self.gram.dtype, device=self.gram.device).unsqueeze(-1)
+        return torch.arange(
+            len(self.gram), dtype=self.gram.dtype, device=self.gram.device
+        ).unsqueeze(-1)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Gram entries at the indices x1 [... n 1] and x2 [... m 1]."""
@@ -73,12 +88,20 @@ def _pairs_possible(gram: Tensor) -> bool:
     """Whether ``k(x, z)^2 <= k(x, x) k(z, z)`` up to rounding, and no entry of the diagonal is negative."""
     most = gram.diagonal() * (1 + 1e-5)
     rows = zip(gram.split(256), most.split(256), strict=True)  # no second matrix of that size
-    return not bool((most < 0).any()) and all(bool((a.square() <= b.unsqueeze(-1) * most).all()) for a, b in rows)
+    return not bool((most < 0).any()) and all(
+        bool((a.square() <= b.unsqueeze(-1) * most).all()) for a, b in rows
+    )
 
 
 def _semi_definite(gram: Tensor) -> bool:
     """Whether no eigenvalue is below zero by more than rounding."""
-    slack = 100 * torch.finfo(gram.dtype).eps * len(gram) * gram.diagonal().abs().sum() / max(1, len(gram))
+    slack = (
+        100
+        * torch.finfo(gram.dtype).eps
+        * len(gram)
+        * gram.diagonal().abs().sum()
+        / max(1, len(gram))
+    )
     identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     shifted = gram + identity * slack.clamp_min(torch.finfo(gram.dtype).tiny)
     return not bool(torch.linalg.cholesky_ex(shifted).info)
@@ -155,7 +178,9 @@ def freeze(kernel: Kernel, like: Tensor) -> DenseKernel:
 
 def _dense(kernel: Any, scale: Tensor | float = 1.0) -> DenseKernel:
     """Return ``scale`` times a kernel, which may be changed."""
-    kind = type(kernel)  # a subclass may change the formula, so only the classes themselves have a form of their own
+    kind = type(
+        kernel
+    )  # a subclass may change the formula, so only the classes themselves have a form of their own
     if kind is ScaleKernel:
         if kernel.active_dims is not None:  # GPyTorch makes them those of the base, if that has any
             kernel.base_kernel.active_dims = kernel.active_dims
@@ -163,7 +188,9 @@ def _dense(kernel: Any, scale: Tensor | float = 1.0) -> DenseKernel:
     if kind in (RBFKernel, MaternKernel):
         return _Stationary(kernel, _gaussian if kind is RBFKernel else _MATERN[kernel.nu], scale)
     if kind in (AdditiveKernel, ProductKernel) and kernel.active_dims is None:
-        return _Combined(list(map(_dense, kernel.kernels)), sum if kind is AdditiveKernel else math.prod, scale)
+        return _Combined(
+            list(map(_dense, kernel.kernels)), sum if kind is AdditiveKernel else math.prod, scale
+        )
     return _Generic(kernel, scale)
 
 
@@ -182,11 +209,17 @@ def measured_error(kernel: Kernel, X: Tensor) -> float:
     It is 1 where points are so far from zero, or values so rough, that a comparison in float32 tells nothing.
     """
     known = ("gpytorch.", "kbo.", "torch.")
-    if all(type(part).__module__.startswith(known) and not hasattr(part, "mixture_means") for part in kernel.modules()):
+    if all(
+        type(part).__module__.startswith(known) and not hasattr(part, "mixture_means")
+        for part in kernel.modules()
+    ):
         return 0.0
     rough, fine = X.float(), X.float().double()
     # The points in another order: some formulas treat equal arguments apart.
-    exact, prior = freeze(kernel, fine)(fine, fine.flip(0)), freeze(kernel, fine).diagonal(fine).max()
+    exact, prior = (
+        freeze(kernel, fine)(fine, fine.flip(0)),
+        freeze(kernel, fine).diagonal(fine).max(),
+    )
     lost = (freeze(kernel, rough)(rough, rough.flip(0)).double() - exact).abs().max() / prior
     moved = (freeze(kernel, X.double())(X.double(), X.double().flip(0)) - exact).abs().max() / prior
     if not max(float(lost), float(moved)) <= _MOST_COMPARED:
@@ -200,11 +233,20 @@ def _distances(X: Tensor, Z: Tensor) -> Tensor:
 
 def _distance_error(X: Tensor) -> float:
     """``2 u max |x|``, the error of a distance, and of a kernel: no shape is steeper than ``k(x, x)`` per unit."""
-    return torch.finfo(torch.float64).eps * float(torch.linalg.vector_norm(X, dim=-1).max()) if X.numel() else 0.0
+    return (
+        torch.finfo(torch.float64).eps * float(torch.linalg.vector_norm(X, dim=-1).max())
+        if X.numel()
+        else 0.0
+    )
 
 
 def _covar_dist(
-    x1: Tensor, x2: Tensor, diag: bool = False, last_dim_is_batch: bool = False, square_dist: bool = False, **_: Any
+    x1: Tensor,
+    x2: Tensor,
+    diag: bool = False,
+    last_dim_is_batch: bool = False,
+    square_dist: bool = False,
+    **_: Any,
 ) -> Tensor:
     """Distances as ``Kernel.covar_dist`` of GPyTorch returns them, but from differences."""
     if last_dim_is_batch:
@@ -250,7 +292,9 @@ class _Generic(DenseKernel):
 class _Combined(DenseKernel):
     """A multiple of the sum or product of kernels."""
 
-    def __init__(self, parts: list[DenseKernel], combine: Callable[[list[Any]], Any], scale: Tensor | float) -> None:
+    def __init__(
+        self, parts: list[DenseKernel], combine: Callable[[list[Any]], Any], scale: Tensor | float
+    ) -> None:
         self.parts, self.combine, self.scale = parts, combine, scale
         constants = [part.constant for part in parts]
         self.constant = None if None in constants else float(scale * combine(constants))
@@ -272,7 +316,9 @@ class _Stationary(DenseKernel):
     constant: float
     monotone = True
 
-    def __init__(self, kernel: Any, shape: Callable[[Tensor], Tensor], scale: Tensor | float) -> None:
+    def __init__(
+        self, kernel: Any, shape: Callable[[Tensor], Tensor], scale: Tensor | float
+    ) -> None:
         self.inverse_lengthscale: Tensor = 1 / kernel.lengthscale.detach().squeeze(0)  # [d] or [1]
         self.columns: Tensor | None = kernel.active_dims
         self.shape, self.scale = shape, scale
@@ -311,7 +357,9 @@ class _Stationary(DenseKernel):
         if self.columns is not None:
             X = X[..., self.columns]
         if (lengthscales := self.inverse_lengthscale.shape[-1]) not in (1, X.shape[-1]):
-            raise InvalidInput(f"The kernel has {lengthscales} lengthscales for {X.shape[-1]} columns.")
+            raise InvalidInput(
+                f"The kernel has {lengthscales} lengthscales for {X.shape[-1]} columns."
+            )
         return X
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
@@ -47,9 +47,15 @@ def check_posterior(
         >>> check_posterior(lambda ridge: LinearRegression(features, ridge), torch.rand(20, 2, dtype=torch.double))
     """
     if len(checks.rows("X", X)) < 8 or X.dtype != torch.float64:
-        raise InvalidInput(f"X must have at least 8 points in torch.float64, got {len(X)} in {X.dtype}.")
+        raise InvalidInput(
+            f"X must have at least 8 points in torch.float64, got {len(X)} in {X.dtype}."
+        )
     half = len(X) // 2
-    A, Z, y = X[:half], X[half:], torch.randn(half, generator=torch.Generator().manual_seed(0), dtype=X.dtype).to(X)
+    A, Z, y = (
+        X[:half],
+        X[half:],
+        torch.randn(half, generator=torch.Generator().manual_seed(0), dtype=X.dtype).to(X),
+    )
 
     def fed(*pieces: slice | Tensor) -> Posterior:
         state = make(_RIDGES[1])
@@ -60,7 +66,11 @@ def check_posterior(
     def same(law: str, found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
         for name, value in expected.items():
             torch.testing.assert_close(
-                found[name], value, rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{law}: {name}\n{text}"
+                found[name],
+                value,
+                rtol=tolerance,
+                atol=tolerance,
+                msg=lambda text, name=name: f"{law}: {name}\n{text}",
             )
 
     def expect(state: Posterior, A: Tensor, y: Tensor) -> dict[str, Tensor]:
@@ -70,33 +80,59 @@ def check_posterior(
     before = {name: value.to(X) for name, value in _answers(empty, Z).items()}
     same("without data the answers are the prior", before, _dense(empty, A[:0], y[:0], Z))
     same(
-        "prior_variance is the diagonal of the prior", {"": empty.prior_variance(Z)}, {"": empty.prior(Z, Z).diagonal()}
+        "prior_variance is the diagonal of the prior",
+        {"": empty.prior_variance(Z)},
+        {"": empty.prior(Z, Z).diagonal()},
     )
 
     state = fed(everything)
     expected = _answers(state, Z)
-    _holds(state.n == half and empty.ridge == _RIDGES[1], "n counts the observations, and the ridge is the given one")
+    _holds(
+        state.n == half and empty.ridge == _RIDGES[1],
+        "n counts the observations, and the ridge is the given one",
+    )
     same("the answers equal the dense formulas", expected, expect(state, A, y))
     plain, own = state.predict(Z), state.predict(Z, state.ridge)
     same("without a ridge the answers are those of its own", {"mean": plain[0]}, {"mean": own[0]})
-    same("data one by one give the same", _answers(fed(*(slice(i, i + 1) for i in range(half))), Z), expected)
+    same(
+        "data one by one give the same",
+        _answers(fed(*(slice(i, i + 1) for i in range(half))), Z),
+        expected,
+    )
     if not ordered:
-        same("the order of the data does not matter", _answers(fed(torch.arange(half).flip(0)), Z), expected)
+        same(
+            "the order of the data does not matter",
+            _answers(fed(torch.arange(half).flip(0)), Z),
+            expected,
+        )
     twice = fed(everything, everything)
-    same("repeated points count again", _answers(twice, Z), expect(twice, A.repeat(2, 1), y.repeat(2)))
+    same(
+        "repeated points count again",
+        _answers(twice, Z),
+        expect(twice, A.repeat(2, 1), y.repeat(2)),
+    )
 
     one = {
-        name: torch.stack([_answers(state, z)[name][..., 0] for z in Z.split(1)], -1) for name in ("mean", "variance")
+        name: torch.stack([_answers(state, z)[name][..., 0] for z in Z.split(1)], -1)
+        for name in ("mean", "variance")
     }
-    same("an answer does not depend on the other points", one, {name: expected[name] for name in one})
+    same(
+        "an answer does not depend on the other points", one, {name: expected[name] for name in one}
+    )
     batch = state.predict(Z.unsqueeze(0))[0].squeeze(0)
     same("points come in batches", {"mean": batch}, {"mean": state.predict(Z)[0]})
     point = Z[:1].clone().requires_grad_()
-    _holds(torch.autograd.gradcheck(lambda x: state.predict(x), point, atol=1e-4), "gradients are exact")
+    _holds(
+        torch.autograd.gradcheck(lambda x: state.predict(x), point, atol=1e-4),
+        "gradients are exact",
+    )
 
     version, fork = state.version, state.fork()
     fork.update(Z, Z.sum(-1))
-    _holds(fork.version != version and state.version == version, "an update changes the version, that of a fork alone")
+    _holds(
+        fork.version != version and state.version == version,
+        "an update changes the version, that of a fork alone",
+    )
     same("a fork does not change its parent", _answers(state, Z), expected)
     forked = _answers(fork, Z)
     mine, values = A.clone(), y.clone()
@@ -110,9 +146,14 @@ def check_posterior(
             state.update(bad_X, bad_y)
         except InvalidInput:
             same("a failed update changes nothing", _answers(state, Z), expected)
-            _holds(state.version == version and state.n == half, "a failed update changes neither version nor n")
+            _holds(
+                state.version == version and state.n == half,
+                "a failed update changes neither version nor n",
+            )
         else:
-            raise AssertionError("data that are not finite, or do not fit, are refused by InvalidInput")
+            raise AssertionError(
+                "data that are not finite, or do not fit, are refused by InvalidInput"
+            )
     loaded = make(_RIDGES[1])
     version = loaded.version
     loaded.load_state_dict(state.state_dict())
@@ -136,7 +177,12 @@ def _answers(state: Any, Z: Tensor) -> dict[str, Tensor]:
     mean, variance = state.predict(Z, ridges)
     names = ("log_det", "quad", "effective_dimension")
     numbers = {name: getattr(state, name)(ridges) for name in names}
-    return {"mean": mean, "variance": variance, "covariance": state.covariance(Z, Z.flip(0), ridges), **numbers}
+    return {
+        "mean": mean,
+        "variance": variance,
+        "covariance": state.covariance(Z, Z.flip(0), ridges),
+        **numbers,
+    }
 
 
 def _dense(state: Posterior, X: Tensor, y: Tensor, Z: Tensor) -> dict[str, Tensor]:

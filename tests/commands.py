@@ -37,13 +37,17 @@ def experiment(module: str, *arguments: Any, code: int = 0) -> SimpleNamespace:
     """Run ``python -m experiments.MODULE *arguments`` likewise."""
 
     def run() -> None:
-        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # the module may be imported already
+        with warnings.catch_warnings(
+            action="ignore", category=RuntimeWarning
+        ):  # the module may be imported already
             runpy.run_module(f"experiments.{module}", run_name="__main__")
 
     return ended(run, module, arguments, code)
 
 
-def ended(run: Callable[[], None], name: str, arguments: Sequence[Any], code: int) -> SimpleNamespace:
+def ended(
+    run: Callable[[], None], name: str, arguments: Sequence[Any], code: int
+) -> SimpleNamespace:
     """The output of a command that runs in this process and must end with this code."""
     out, err = io.StringIO(), io.StringIO()
     logs = [logging.getLogger(name) for name in ("kbo", "experiments")]

@@ -66,9 +66,13 @@ class Race:
         return self.medians if self.value_range is None else self.means
 
 
-def shifted(name: str, noise: Callable[[Random], float], shifts: list[float], mean: float = 0.0) -> Race:
+def shifted(
+    name: str, noise: Callable[[Random], float], shifts: list[float], mean: float = 0.0
+) -> Race:
     """Return a race with the same noise, of median 0, for all candidates."""
-    return Race(name, lambda rng, i: shifts[i] + noise(rng), shifts, [shift + mean for shift in shifts])
+    return Race(
+        name, lambda rng, i: shifts[i] + noise(rng), shifts, [shift + mean for shift in shifts]
+    )
 
 
 def _lognormal(rng: Random) -> float:
@@ -108,12 +112,31 @@ RACES = [
         _ONE_BETTER,
     ),
     shifted("hardly any noise (0.01)", lambda rng: 0.01 * rng.normal(), _ONE_BETTER),
-    shifted("Student's t, 3 degrees, variance 1", lambda rng: rng.standard_t(3) / math.sqrt(3), _ONE_BETTER),
+    shifted(
+        "Student's t, 3 degrees, variance 1",
+        lambda rng: rng.standard_t(3) / math.sqrt(3),
+        _ONE_BETTER,
+    ),
     shifted("Student's t, 2 degrees (no variance)", lambda rng: rng.standard_t(2), _ONE_BETTER),
     shifted("lognormal 1.5, the tail on the bad side", _lognormal, _ONE_BETTER, _SKEW),
-    shifted("lognormal 1.5, the tail on the good side", lambda rng: -_lognormal(rng), _ONE_BETTER, -_SKEW),
-    Race("5% of the best by median diverge (+100)", _diverging, _ONE_BETTER, [4.0, 0.0, 0.0, 0.0, 0.0]),
-    Race("two candidates, hardly any noise, 5% of one diverge (+100)", _rarely_diverging, [-1.0, 0.0], [4.0, 0.0]),
+    shifted(
+        "lognormal 1.5, the tail on the good side",
+        lambda rng: -_lognormal(rng),
+        _ONE_BETTER,
+        -_SKEW,
+    ),
+    Race(
+        "5% of the best by median diverge (+100)",
+        _diverging,
+        _ONE_BETTER,
+        [4.0, 0.0, 0.0, 0.0, 0.0],
+    ),
+    Race(
+        "two candidates, hardly any noise, 5% of one diverge (+100)",
+        _rarely_diverging,
+        [-1.0, 0.0],
+        [4.0, 0.0],
+    ),
     Race(
         "five again, cut at 10, range (-10, 10) declared",
         lambda rng, i: float(np.clip(_diverging(rng, i), -10, 10)),
@@ -141,7 +164,9 @@ RACES = [
 
 def main(runs: int) -> None:
     """Print a row for each race."""
-    print("| noise | wrong | of means: wrong | and not said | confirmed | no statement | evaluations (quartiles) |")
+    print(
+        "| noise | wrong | of means: wrong | and not said | confirmed | no statement | evaluations (quartiles) |"
+    )
     print("|---|---|---|---|---|---|---|")
     for race in RACES:
         found = [race.run(seed) for seed in range(runs)]

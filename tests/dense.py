@@ -21,7 +21,9 @@ def gram(kernel, X: Tensor, Z: Tensor) -> Tensor:
     if X.numel() == 0 or Z.numel() == 0:
         return X.new_zeros(len(X), len(Z))
     with torch.no_grad():
-        return kernel(X.repeat_interleave(len(Z), 0), Z.repeat(len(X), 1), diag=True).reshape(len(X), len(Z))
+        return kernel(X.repeat_interleave(len(Z), 0), Z.repeat(len(X), 1), diag=True).reshape(
+            len(X), len(Z)
+        )
 
 
 class Dense:
@@ -43,7 +45,11 @@ class Dense:
         return self._each(ridge, lambda r: k @ self._solve(self.y, r))
 
     def covariance(self, Z1: Tensor, Z2: Tensor, ridge) -> Tensor:
-        k1, k2, k12 = gram(self.kernel, Z1, self.X), gram(self.kernel, self.X, Z2), gram(self.kernel, Z1, Z2)
+        k1, k2, k12 = (
+            gram(self.kernel, Z1, self.X),
+            gram(self.kernel, self.X, Z2),
+            gram(self.kernel, Z1, Z2),
+        )
         return self._each(ridge, lambda r: k12 - k1 @ self._solve(k2, r))
 
     def predict(self, Z: Tensor, ridge) -> tuple[Tensor, Tensor]:
@@ -70,7 +76,9 @@ class Dense:
     def missed(self, ridge: float) -> Tensor:
         """Hadamard's bound of ``ln det(I + residual / ridge)``, the observations of a location counted together."""
         _, location = torch.unique(self.X, dim=0, return_inverse=True)
-        merged = torch.zeros(len(self.X)).to(self.X).index_add(0, location, self.residual.diagonal())
+        merged = (
+            torch.zeros(len(self.X)).to(self.X).index_add(0, location, self.residual.diagonal())
+        )
         return torch.log1p(merged / ridge).sum()
 
     def leverage_sum(self, ridge: float) -> Tensor:
@@ -82,7 +90,9 @@ class Dense:
 
     @staticmethod
     def _each(ridge, formula) -> Tensor:
-        return torch.stack([formula(r) for r in ridge]) if isinstance(ridge, list) else formula(ridge)
+        return (
+            torch.stack([formula(r) for r in ridge]) if isinstance(ridge, list) else formula(ridge)
+        )
 
 
 class Sketched(Dense):
@@ -91,7 +101,9 @@ class Sketched(Dense):
     The points of the dictionary must be distinct and well apart. ``K`` is the Nystrom matrix of the data.
     """
 
-    def __init__(self, kernel, X: Tensor, y: Tensor, points: Tensor, weights: Tensor | None = None) -> None:
+    def __init__(
+        self, kernel, X: Tensor, y: Tensor, points: Tensor, weights: Tensor | None = None
+    ) -> None:
         super().__init__(kernel, X, y, weights)
         values, vectors = torch.linalg.eigh(gram(kernel, points, points))
         self.points, self.root = points, vectors / values.sqrt() @ vectors.mT
@@ -146,22 +158,36 @@ def symmetric(dense: Dense, Z: Tensor, ridge: float, width) -> Bounds:
     return mean - margin, mean + margin
 
 
-def ay(dense: Dense, Z: Tensor, ridge: float, noise_std: float, norm_bound: float, delta: float) -> Bounds:
+def ay(
+    dense: Dense, Z: Tensor, ridge: float, noise_std: float, norm_bound: float, delta: float
+) -> Bounds:
     gain = dense.log_det(ridge) + dense.missed(ridge)
     noise = noise_std * torch.sqrt(gain + 2 * math.log(1 / delta))
     norm = norm_bound * (math.sqrt(ridge) + math.sqrt(dense.error))
     return symmetric(dense, Z, ridge, (noise + norm) / math.sqrt(ridge))
 
 
-def igp(dense: Dense, Z: Tensor, eta: float, noise_std: float, norm_bound: float, delta: float) -> Bounds:
+def igp(
+    dense: Dense, Z: Tensor, eta: float, noise_std: float, norm_bound: float, delta: float
+) -> Bounds:
     gain = dense.log_det(1 + eta) + dense.missed(1 + eta) + dense.n * eta + 2 * math.log(1 / delta)
     norm = norm_bound * (1 + math.sqrt(dense.error / (1 + eta)))
     return symmetric(dense, Z, 1 + eta, noise_std * torch.sqrt(gain) + norm)
 
 
-def bkb(dense: Dense, Z: Tensor, ridge: float, noise_std: float, norm_bound: float, delta: float, eps: float) -> Bounds:
+def bkb(
+    dense: Dense,
+    Z: Tensor,
+    ridge: float,
+    noise_std: float,
+    norm_bound: float,
+    delta: float,
+    eps: float,
+) -> Bounds:
     """Multiplies ``sqrt(variance / ridge)`` in the paper."""
-    gain = (1 + eps) / (1 - eps) * (1 + torch.log(1 + dense.trace / ridge)) * dense.leverage_sum(ridge)
+    gain = (
+        (1 + eps) / (1 - eps) * (1 + torch.log(1 + dense.trace / ridge)) * dense.leverage_sum(ridge)
+    )
     width = noise_std * torch.sqrt(gain + 2 * math.log(1 / delta))
     width = width + (1 + 1 / math.sqrt(1 - eps)) * math.sqrt(ridge) * norm_bound
     return symmetric(dense, Z, ridge, width / math.sqrt(ridge))
@@ -183,12 +209,17 @@ def ekucb(
     return symmetric(dense, Z, ridge, width / math.sqrt(ridge))
 
 
-def finite_set(dense: Dense, Z: Tensor, ridge: float, n_points: int, delta: float, variant: str) -> Bounds:
+def finite_set(
+    dense: Dense, Z: Tensor, ridge: float, n_points: int, delta: float, variant: str
+) -> Bounds:
     t, prior = dense.n + 1, gram(dense.kernel, Z, Z).diagonal()
     share = 6 * delta / (math.pi**2 * t**2 * n_points)  # of each point, at this round
     if variant != "mixture":
         return symmetric(
-            dense, Z, ridge, norm.isf(share / 2) if variant == "quantile" else (-2 * math.log(share)) ** 0.5
+            dense,
+            Z,
+            ridge,
+            norm.isf(share / 2) if variant == "quantile" else (-2 * math.log(share)) ** 0.5,
         )
     tau, u = 4 * prior, 1 / dense.predict(Z, ridge)[1]
     # sqrt(1 + tau u) = (n_points / delta)^-1 exp(tau s^2 / (2 (1 + tau u))) at s = width sqrt(u)
@@ -206,13 +237,24 @@ def squared_radius(dense: Dense, noise_std: float, delta: float, scale) -> Tenso
     return 2 * s * math.log(1 / delta) - 2 * s * torch.logsumexp(torch.stack(logs), 0)
 
 
-def widened(dense: Dense, noise_std: float, norm_bound, delta: float, scale, error: float) -> Tensor:
+def widened(
+    dense: Dense, noise_std: float, norm_bound, delta: float, scale, error: float
+) -> Tensor:
     """``(R + B sqrt|E|)^2``, with ``error`` at least ``|E|``."""
-    return (squared_radius(dense, noise_std, delta, scale).sqrt() + norm_bound * math.sqrt(error)) ** 2
+    return (
+        squared_radius(dense, noise_std, delta, scale).sqrt() + norm_bound * math.sqrt(error)
+    ) ** 2
 
 
 def mixture(
-    dense: Dense, Z: Tensor, ridges, noise_std: float, norm_bound: float, delta: float, scale, error: float = 0.0
+    dense: Dense,
+    Z: Tensor,
+    ridges,
+    noise_std: float,
+    norm_bound: float,
+    delta: float,
+    scale,
+    error: float = 0.0,
 ) -> Bounds:
     """AMM for one ridge, DMM for several."""
     R2 = widened(dense, noise_std, norm_bound, delta, scale, error)
@@ -223,7 +265,13 @@ def mixture(
 
 
 def exact_mixture(
-    dense: Dense, Z: Tensor, noise_std: float, norm_bound: float, delta: float, scale, error: float = 0.0
+    dense: Dense,
+    Z: Tensor,
+    noise_std: float,
+    norm_bound: float,
+    delta: float,
+    scale,
+    error: float = 0.0,
 ) -> Bounds:
     """CMM: point by point the best of all ridges, on a grid that is refined around its best ridge."""
     R2 = widened(dense, noise_std, norm_bound, delta, scale, error)
@@ -231,7 +279,9 @@ def exact_mixture(
     least, most = (noise_std**2 / c for c in (max(scales), min(scales)))
 
     def best(z: Tensor, sign: int) -> Tensor:
-        grid = torch.linspace(math.log(1e-8 * least * max(dense.n, 1)), math.log(1e12 * most), 60).to(R2)
+        grid = torch.linspace(
+            math.log(1e-8 * least * max(dense.n, 1)), math.log(1e12 * most), 60
+        ).to(R2)
         for _ in range(6):
             ridges = grid.exp()
             (mean, variance), quad = dense.predict(z, ridges.tolist()), dense.quad(ridges.tolist())
@@ -248,4 +298,6 @@ def exact_mixture(
 
 def norm_lower_bound(dense: Dense, ridges, noise_std: float, delta: float, scale) -> Tensor:
     R2 = squared_radius(dense, noise_std, delta, scale)
-    return torch.sqrt(max(torch.stack([(dense.quad(a) - R2) / a for a in ridges]).max(), torch.zeros(()).to(R2)))
+    return torch.sqrt(
+        max(torch.stack([(dense.quad(a) - R2) / a for a in ridges]).max(), torch.zeros(()).to(R2))
+    )

@@ -55,7 +55,9 @@ def hierarchy(D: np.ndarray, radii: list[float]) -> tuple[list[int], list[int]]:
 
 def is_covered(D: np.ndarray, eps: float, centres: list[int], slack: float = 0.0) -> bool:
     """Whether every point is within eps of a centre, squared distances up to ``slack`` more."""
-    return len(D) == 0 or bool((np.min(D[:, centres], axis=1, initial=np.inf) ** 2 <= eps**2 + slack).all())
+    return len(D) == 0 or bool(
+        (np.min(D[:, centres], axis=1, initial=np.inf) ** 2 <= eps**2 + slack).all()
+    )
 
 
 def is_separated(D: np.ndarray, eps: float, centres: list[int]) -> bool:
@@ -120,9 +122,13 @@ class Covers:
         m, t, sizes = len(self.radii), self.n + 1, [*self.sizes, len(self.std)]
         lines = []
         for c in range(1, m + 1):
-            slope = quantile(math.sqrt(2 * math.log(sizes[c - 1] * m * t**2 * math.pi**4 / (36 * 0.1 * delta))))
+            slope = quantile(
+                math.sqrt(2 * math.log(sizes[c - 1] * m * t**2 * math.pi**4 / (36 * 0.1 * delta)))
+            )
             away = sum(self.radii[c - 1 :])
-            terms = {i: quantile(term(sizes[i - 1] + 1, i, t, 0.1 * delta)) for i in range(c + 1, m + 2)}
+            terms = {
+                i: quantile(term(sizes[i - 1] + 1, i, t, 0.1 * delta)) for i in range(c + 1, m + 2)
+            }
             chained = sum(self.radii[i - 2] * terms[i] for i in terms)
             lines.append(slope * (std + away) + chained)
         union = math.sqrt(2 * math.log(len(self.std) * t**2 * math.pi**2 / (6 * 0.9 * delta)))
@@ -130,7 +136,9 @@ class Covers:
         return np.min(lines, axis=0)
 
 
-def chaining(dense: Dense, Z: Tensor, ridge: float, points: Tensor, delta: float, kind: str) -> Bounds:
+def chaining(
+    dense: Dense, Z: Tensor, ridge: float, points: Tensor, delta: float, kind: str
+) -> Bounds:
     """Bounds at Z over the finite set ``points``; ``kind`` is steps, smooth or rigorous.
 
     Where points were hallucinated the bonus is that of the data, the standard deviation knows of them.

@@ -105,7 +105,11 @@ def tight_bounds(t, sh, lam, D, C, delta, error):
 
 def missed(lam, D, error, most):
     """What the part of the function that a sketch does not see adds to ``X^2 / C^2``."""
-    return min(D * (math.sqrt(lam + error) + math.sqrt(32 * error / 27)) ** 2, most * error) if error else 0.0
+    return (
+        min(D * (math.sqrt(lam + error) + math.sqrt(32 * error / 27)) ** 2, most * error)
+        if error
+        else 0.0
+    )
 
 
 def averaged(t: int, delta: float, strict: bool) -> tuple[float, float]:
@@ -129,7 +133,16 @@ def hadamard(residuals, ridge: float) -> float:
 
 
 def recursion(
-    K, y, C, delta, upper=None, lower=0.0, variant="tight+grid", largest_ridge=None, sketch=None, errors=None
+    K,
+    y,
+    C,
+    delta,
+    upper=None,
+    lower=0.0,
+    variant="tight+grid",
+    largest_ridge=None,
+    sketch=None,
+    errors=None,
 ) -> list[Step]:
     """Every state of the noise bounds, t = 0 .. T.
 
@@ -160,12 +173,20 @@ def recursion(
         return fit_of(ridge, t if moving else len(y))
 
     strict = partial(_mixture, strict=True)
-    run = {"paper": _sandwich, "tight": _sandwich, "tight+grid": _grid, "mixture": _mixture, "mixture+strict": strict}
+    run = {
+        "paper": _sandwich,
+        "tight": _sandwich,
+        "tight+grid": _grid,
+        "mixture": _mixture,
+        "mixture+strict": strict,
+    }
     sp, lam0 = math.inf if upper is None else upper, largest_ridge
     if lam0 is None:
         lam0 = sp**2 / C**2 if "mixture" not in variant and upper is not None else 1.0
     raw = paper_bounds if variant == "paper" else tight_bounds
-    return list(run[variant](fit, len(y), C, delta, sp, lower, lam0, errors, [0.0, *floors.tolist()], raw))
+    return list(
+        run[variant](fit, len(y), C, delta, sp, lower, lam0, errors, [0.0, *floors.tolist()], raw)
+    )
 
 
 def _sandwich(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
@@ -197,7 +218,9 @@ def _grid(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
 
     def deviation(j: int, t: int) -> float:
         ridge, delta_j = lam0 * 2.0**-j, 6 * delta / (math.pi**2 * (j + 1) ** 2)
-        return 2 * math.log(1 / delta_j) + (fit(ridge, t).log_det(t) + hadamard(errors[t][1], ridge) if t else 0.0)
+        return 2 * math.log(1 / delta_j) + (
+            fit(ridge, t).log_det(t) + hadamard(errors[t][1], ridge) if t else 0.0
+        )
 
     def step(t: int, j: int) -> Step:
         lam, D = lam0 * 2.0**-j, deviation(j, t)
@@ -251,11 +274,18 @@ def _mixture(fit, T, C, delta, sp, sm, lam0, errors, floors, raw, strict=False):
 
 
 def noise_bounds(
-    variant: str, norm_bound: float, delta: float, upper: float | None = None, lower: float = 0.0, first=None
+    variant: str,
+    norm_bound: float,
+    delta: float,
+    upper: float | None = None,
+    lower: float = 0.0,
+    first=None,
 ) -> NoiseLevel:
     """Return the bounds of ``run`` of this variant; ``first`` is the largest ridge."""
     if variant in ("paper", "tight"):
         return DurandNoiseBounds(norm_bound, delta, upper, lower, printed=variant == "paper")
     if variant == "tight+grid":
         return NoiseBounds(norm_bound, delta, upper, lower, first)
-    return MixtureNoiseBounds(norm_bound, delta, upper, lower, first, strict=variant == "mixture+strict")
+    return MixtureNoiseBounds(
+        norm_bound, delta, upper, lower, first, strict=variant == "mixture+strict"
+    )

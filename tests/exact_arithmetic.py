@@ -18,7 +18,9 @@ SHAPES = {
     "rbf": lambda r: mpmath.exp(-r * r / 2),
     "matern12": lambda r: mpmath.exp(-r),
     "matern32": lambda r: (1 + mpmath.sqrt(3) * r) * mpmath.exp(-mpmath.sqrt(3) * r),
-    "matern52": lambda r: (1 + mpmath.sqrt(5) * r + 5 * r * r / 3) * mpmath.exp(-mpmath.sqrt(5) * r),
+    "matern52": lambda r: (
+        (1 + mpmath.sqrt(5) * r + 5 * r * r / 3) * mpmath.exp(-mpmath.sqrt(5) * r)
+    ),
 }
 
 
@@ -52,7 +54,9 @@ class Exact:
     def __init__(self, shape: str, lengthscale: float, X, y, Z) -> None:
         self.n = len(X)
         targets = np.array([fixed(value) for value in y], dtype=object)[:, None]
-        self.table = np.hstack([gram(shape, lengthscale, X, X), gram(shape, lengthscale, X, Z), targets])
+        self.table = np.hstack(
+            [gram(shape, lengthscale, X, X), gram(shape, lengthscale, X, Z), targets]
+        )
         self.among_points = gram(shape, lengthscale, Z, Z)
         self.answers: dict[mpmath.mpf, tuple] = {}
         self.missed, self.error = lambda ridge: 0, mpmath.mpf(0)
@@ -68,15 +72,22 @@ class Exact:
         """
         K, T, y = np.hsplit(self.table, [self.n, self.table.shape[1] - 1])
         rows = T[:, n_points:].T  # k(Z, X)
-        M = np.hstack([self.among_points[n_points:, n_points:], rows, self.among_points[n_points:, :n_points]])
+        M = np.hstack(
+            [self.among_points[n_points:, n_points:], rows, self.among_points[n_points:, :n_points]]
+        )
         pivots = []
         for j in range(m):
             pivots.append(int(M[j, j]))
-            left = np.array([(int(value) << BITS) // pivots[-1] for value in M[j, j + 1 : m]], dtype=object)
+            left = np.array(
+                [(int(value) << BITS) // pivots[-1] for value in M[j, j + 1 : m]], dtype=object
+            )
             if len(left):
                 M[j + 1 :, j + 1 :] -= (left[:, None] * M[j, j + 1 :]) >> BITS
         B, z = M[:, m : m + self.n], M[:, m + self.n :]
-        scaled = np.array([[int(b) << BITS for b in row] for row in B], dtype=object) // np.array(pivots)[:, None]
+        scaled = (
+            np.array([[int(b) << BITS for b in row] for row in B], dtype=object)
+            // np.array(pivots)[:, None]
+        )
         sketch = copy.copy(self)
         sketch.table = np.hstack([(scaled.T @ B) >> BITS, (scaled.T @ z) >> BITS, y])
         sketch.missed, sketch.error, sketch.answers = missed, mpmath.mpf(error), {}
@@ -91,33 +102,62 @@ class Exact:
             M[range(n), range(n)] += fixed(ridge)
             for j in range(n):
                 pivots.append(M[j, j])
-                left = np.array([(int(value) << BITS) // int(M[j, j]) for value in M[j, j + 1 : n]], dtype=object)
+                left = np.array(
+                    [(int(value) << BITS) // int(M[j, j]) for value in M[j, j + 1 : n]],
+                    dtype=object,
+                )
                 if len(left):
                     M[j + 1 :, j + 1 :] -= (left[:, None] * M[j, j + 1 :]) >> BITS
             Z, y = M[:, n:-1], M[:, -1]
-            forms = [sum(int(z) * int(z) // int(p) for z, p in zip(column, pivots, strict=True)) for column in Z.T]
-            mean = [sum(int(z) * int(t) // int(p) for z, t, p in zip(column, y, pivots, strict=True)) for column in Z.T]
-            quad = ridge * real(sum(int(t) * int(t) // int(p) for t, p in zip(y, pivots, strict=True)))
+            forms = [
+                sum(int(z) * int(z) // int(p) for z, p in zip(column, pivots, strict=True))
+                for column in Z.T
+            ]
+            mean = [
+                sum(int(z) * int(t) // int(p) for z, t, p in zip(column, y, pivots, strict=True))
+                for column in Z.T
+            ]
+            quad = ridge * real(
+                sum(int(t) * int(t) // int(p) for t, p in zip(y, pivots, strict=True))
+            )
             log_det = mpmath.mpf(float(self.missed(float(ridge)))) + mpmath.fsum(
                 mpmath.log(real(p) / ridge) for p in pivots
             )
-            self.answers[ridge] = [real(m) for m in mean], [1 - real(f) for f in forms], log_det, quad
+            self.answers[ridge] = (
+                [real(m) for m in mean],
+                [1 - real(f) for f in forms],
+                log_det,
+                quad,
+            )
         return self.answers[ridge]
 
     def bounds(self, ridge, width) -> list[tuple]:
         """Return ``mean -+ width sqrt(variance)`` at Z."""
         mean, variance, _, _ = self.at(ridge)
-        return [(m - width * mpmath.sqrt(v), m + width * mpmath.sqrt(v)) for m, v in zip(mean, variance, strict=True)]
+        return [
+            (m - width * mpmath.sqrt(v), m + width * mpmath.sqrt(v))
+            for m, v in zip(mean, variance, strict=True)
+        ]
 
     def self_normalized(self, ridge, noise_std, norm_bound, delta) -> list[tuple]:
         """AY-GP-UCB."""
-        noise = mpmath.mpf(noise_std) * mpmath.sqrt(self.at(ridge)[2] + 2 * mpmath.log(1 / mpmath.mpf(delta)))
-        return self.bounds(ridge, noise / mpmath.sqrt(ridge) + norm_bound * (1 + mpmath.sqrt(self.error / ridge)))
+        noise = mpmath.mpf(noise_std) * mpmath.sqrt(
+            self.at(ridge)[2] + 2 * mpmath.log(1 / mpmath.mpf(delta))
+        )
+        return self.bounds(
+            ridge, noise / mpmath.sqrt(ridge) + norm_bound * (1 + mpmath.sqrt(self.error / ridge))
+        )
 
     def improved(self, eta, noise_std, norm_bound, delta) -> list[tuple]:
         """IGP-UCB."""
-        gain = self.at(1 + mpmath.mpf(eta))[2] + self.n * mpmath.mpf(eta) + 2 * mpmath.log(1 / mpmath.mpf(delta))
-        return self.bounds(1 + mpmath.mpf(eta), mpmath.mpf(noise_std) * mpmath.sqrt(gain) + norm_bound)
+        gain = (
+            self.at(1 + mpmath.mpf(eta))[2]
+            + self.n * mpmath.mpf(eta)
+            + 2 * mpmath.log(1 / mpmath.mpf(delta))
+        )
+        return self.bounds(
+            1 + mpmath.mpf(eta), mpmath.mpf(noise_std) * mpmath.sqrt(gain) + norm_bound
+        )
 
     def squared_radius(self, noise_std, delta, scale=1.0) -> mpmath.mpf:
         """Equation 8 of the paper."""
@@ -141,17 +181,26 @@ class Exact:
             if slack < 0:
                 raise ArithmeticError("no function of this norm fits the data")
             every.append(self.bounds(ridge, mpmath.sqrt(slack / ridge)))
-        return [(max(b[0] for b in point), min(b[1] for b in point)) for point in zip(*every, strict=True)]
+        return [
+            (max(b[0] for b in point), min(b[1] for b in point))
+            for point in zip(*every, strict=True)
+        ]
 
     def best_mixture(self, noise_std, norm_bound, delta, scale=1.0, points: int = 2) -> list[tuple]:
         """CMM at the first points: the best ridge, in ever finer grids of its logarithm, which has one valley."""
-        a0, numbers, found = float(noise_std) ** 2 / scale, (noise_std, norm_bound, delta, scale), []
+        a0, numbers, found = (
+            float(noise_std) ** 2 / scale,
+            (noise_std, norm_bound, delta, scale),
+            [],
+        )
         for point in range(points):
             ends = []
             for side, sign in ((0, -1), (1, 1)):
                 grid = [mpmath.log(a0) + mpmath.log(10) * j / 2 for j in range(-12, 17)]
                 for _ in range(14):
-                    values = [sign * self.mixture([mpmath.exp(t)], *numbers)[point][side] for t in grid]
+                    values = [
+                        sign * self.mixture([mpmath.exp(t)], *numbers)[point][side] for t in grid
+                    ]
                     best = min(range(len(grid)), key=values.__getitem__)
                     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
                     grid = [low + (high - low) * j / 4 for j in range(5)]

@@ -17,8 +17,9 @@ from torch import Tensor
 
 import kbo
 from experiments.problems import RKHSBandit
-from kbo import bandit, confidence, recipes, regression
+from kbo import bandit, confidence, regression
 from kbo.acquisition import AMMUCB, CMMUCB, DMMUCB, KernelUCB
+from kbo.bandit import methods
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
 
 DOUBLE = torch.float64
@@ -38,8 +39,16 @@ def kernels() -> dict[str, Kernel]:
     rbf, periodic = RBFKernel().double(), ScaleKernel(PeriodicKernel()).double()
     rbf.lengthscale, periodic.base_kernel.period_length, periodic.outputscale = 0.4, 1.7, 0.7
     matern = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=2)).double()
-    matern.base_kernel.lengthscale, matern.outputscale = torch.tensor([[0.3, 0.8]]), torch.tensor(2.3)
-    return {"rbf": rbf, "matern": matern, "rough": MaternKernel(nu=0.5).double(), "periodic": periodic}
+    matern.base_kernel.lengthscale, matern.outputscale = (
+        torch.tensor([[0.3, 0.8]]),
+        torch.tensor(2.3),
+    )
+    return {
+        "rbf": rbf,
+        "matern": matern,
+        "rough": MaternKernel(nu=0.5).double(),
+        "periodic": periodic,
+    }
 
 
 def noise(**options: Any) -> confidence.NoiseBounds:
@@ -68,7 +77,9 @@ BOUNDS = {
     "amm": lambda: confidence.MartingaleMixture(0.2, 6.0, 0.1, "amm"),
     "dmm": lambda: confidence.MartingaleMixture(0.2, 6.0, 0.1, "dmm"),
     "cmm": lambda: confidence.MartingaleMixture(0.2, 6.0, 0.1, "cmm"),
-    "cmm of scales": lambda: confidence.MartingaleMixture(0.2, 6.0, 0.1, "cmm", confidence.MIXED_SCALES),
+    "cmm of scales": lambda: confidence.MartingaleMixture(
+        0.2, 6.0, 0.1, "cmm", confidence.MIXED_SCALES
+    ),
     "unknown norm": lambda: confidence.UnknownNorm(0.2, 0.1),
 }
 NEEDS = {"horizon": 100, "n_points": 30, "noise_upper": 0.5}
@@ -76,12 +87,19 @@ NEEDS = {"horizon": 100, "n_points": 30, "noise_upper": 0.5}
 
 def numbers(state: Any, Z: Tensor) -> Iterator[tuple[str, Tensor]]:
     mean, variance = state.predict(Z, RIDGES)
-    yield from (("mean", mean), ("variance", variance), ("covariance", state.covariance(Z[:3], Z[3:])))
+    yield from (
+        ("mean", mean),
+        ("variance", variance),
+        ("covariance", state.covariance(Z[:3], Z[3:])),
+    )
     for name in ("log_det", "quad", "effective_dimension"):
         yield name, getattr(state, name)(RIDGES)
     yield "rss", torch.stack([state.at(ridge).rss() for ridge in RIDGES])
-    yield "leverage_sum", state.effective_dimension(RIDGES) + state.error.trace / torch.tensor(RIDGES, dtype=DOUBLE)
-    moments = state.all_ridges(Z.unsqueeze(-2)).grid(RIDGES)
+    yield (
+        "leverage_sum",
+        state.effective_dimension(RIDGES) + state.error.trace / torch.tensor(RIDGES, dtype=DOUBLE),
+    )
+    moments = state.across(Z.unsqueeze(-2)).grid(RIDGES)
     yield "all ridges", torch.stack([moments.mean.squeeze(-1), moments.covariance[..., 0, 0]])
 
 
@@ -121,7 +139,10 @@ def models() -> Iterator[tuple[str, Any]]:
     }
     rules = {
         "KernelUCB": lambda model: KernelUCB(model, bound),
-        **{rule.__name__: lambda model, rule=rule: rule(model, 0.2, 6.0, 0.1) for rule in (AMMUCB, DMMUCB, CMMUCB)},
+        **{
+            rule.__name__: lambda model, rule=rule: rule(model, 0.2, 6.0, 0.1)
+            for rule in (AMMUCB, DMMUCB, CMMUCB)
+        },
     }
     for name, model in made.items():
         posterior = model.posterior(Z)
@@ -133,25 +154,30 @@ def models() -> Iterator[tuple[str, Any]]:
 
 
 def runs() -> Iterator[tuple[str, Any]]:
-    for name in recipes.names():
+    for name in methods.names():
         kernel = kernels()["matern"]
-        problem = RKHSBandit("matern52", 0.4, dim=2, norm=4.0, noise_std=0.2, n_arms=30, fixed=True, seed=4)
+        problem = RKHSBandit(
+            "matern52", 0.4, dim=2, norm=4.0, noise_std=0.2, n_arms=30, fixed=True, seed=4
+        )
         options = {key: value for key, value in NEEDS.items() if key in needed(name)}
-        method = recipes.make(name, kernel, 0.2, 4.0, 0.1, **options)
+        method = methods.make(name, kernel, 0.2, 4.0, 0.1, **options)
         rows = list(bandit.play(method, problem, 100 if "adaptive" not in name else 60, seed=5))
         yield f"recipe {name}, choices", [row["arm"] for row in rows]
         yield f"recipe {name}, regret", torch.tensor(rows[-1]["cumulative"])
 
 
 def needed(name: str) -> set[str]:
-    recipe = recipes.get(name)
+    recipe = methods.get(name)
     return {*recipe.needs, *["noise_upper"] * (recipe.noise != "given")}
 
 
 def answers() -> Iterator[tuple[str, Any]]:
     for name, value in (*states(), *models(), *runs()):
         if isinstance(value, Tensor):
-            yield from ((f"{name} {i}", number) for i, number in enumerate(value.detach().double().flatten().tolist()))
+            yield from (
+                (f"{name} {i}", number)
+                for i, number in enumerate(value.detach().double().flatten().tolist())
+            )
         else:
             yield name, value
 
@@ -166,7 +192,11 @@ def main(task: str, file: str, answers: Callable[[], Iterator[tuple[str, Any]]] 
     for name in {**recorded, **found}:
         old, new = recorded.get(name), found.get(name)
         if isinstance(old, float) and isinstance(new, float):
-            if not (abs(old - new) <= 1e-9 * max(1.0, abs(old)) or old == new or (old != old and new != new)):
+            if not (
+                abs(old - new) <= 1e-9 * max(1.0, abs(old))
+                or old == new
+                or (old != old and new != new)
+            ):
                 differ.append((name, old, new))
         elif old != new:
             differ.append((name, old, new))

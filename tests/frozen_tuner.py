@@ -27,7 +27,11 @@ SPACES: dict[str, Any] = {
     "square": [(-1.0, 2.0), (0.0, 1.0)],
     "five": {**{f"x{i}": (0.0, 1.0) for i in range(4)}, "lr": Float(1e-4, 1e-1, log=True)},
     "whole": {"a": Int(0, 9), "b": Int(1, 100, log=True)},
-    "mixed": {"lr": Float(1e-4, 1e-1, log=True), "layers": Int(1, 4), "act": ["relu", "tanh", "gelu"]},
+    "mixed": {
+        "lr": Float(1e-4, 1e-1, log=True),
+        "layers": Int(1, 4),
+        "act": ["relu", "tanh", "gelu"],
+    },
     "tree": [
         {"optimizer": ["adam", "sgd"], "lr": Float(1e-4, 1e-1, log=True)},
         When("optimizer", "sgd", {"momentum": (0.0, 1.0)}),
@@ -37,7 +41,11 @@ SPACES: dict[str, Any] = {
 
 
 def number(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) else float(sum(map(ord, str(value))) % 7) / 7
+    return (
+        float(value)
+        if isinstance(value, (int, float))
+        else float(sum(map(ord, str(value))) % 7) / 7
+    )
 
 
 def smooth(params: Any, noise: float = 0.0, rng: random.Random | None = None) -> float:
@@ -88,7 +96,10 @@ def asked(
                         optimizer.fail(params, "no luck")
                     else:
                         optimizer.tell(
-                            params, (value, {"m": 1 - value + noise * rng.gauss(0, 1)}) if measured else value
+                            params,
+                            (value, {"m": 1 - value + noise * rng.gauss(0, 1)})
+                            if measured
+                            else value,
                         )
                 if resumed and told == 20:
                     optimizer.close()
@@ -119,7 +130,10 @@ def tuned(
     """A run of ``minimize`` or ``maximize``."""
 
     def run() -> Iterator[tuple[str, Any]]:
-        rng, loop = random.Random(2), kbo.maximize if options.pop("maximize", False) else kbo.minimize
+        rng, loop = (
+            random.Random(2),
+            kbo.maximize if options.pop("maximize", False) else kbo.minimize,
+        )
 
         def objective(params: Any) -> float:
             return smooth(params, noise, rng)
@@ -137,7 +151,9 @@ def tuned(
     return run
 
 
-def ax_run(limited: bool = False, method: str | None = None, **options: Any) -> Callable[[], Iterator[tuple[str, Any]]]:
+def ax_run(
+    limited: bool = False, method: str | None = None, **options: Any
+) -> Callable[[], Iterator[tuple[str, Any]]]:
     def run() -> Iterator[tuple[str, Any]]:
         from ax.api.client import Client
         from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
@@ -145,14 +161,20 @@ def ax_run(limited: bool = False, method: str | None = None, **options: Any) -> 
         import kbo.integrations.ax as kbo_ax
 
         client, rng = Client(), random.Random(5)
-        parameters: list[Any] = [RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))]
+        parameters: list[Any] = [
+            RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))
+        ]
         if method is None:
             parameters += [
                 RangeParameterConfig(name="layers", parameter_type="int", bounds=(1, 5)),
-                ChoiceParameterConfig(name="act", parameter_type="str", values=["relu", "tanh"], is_ordered=False),
+                ChoiceParameterConfig(
+                    name="act", parameter_type="str", values=["relu", "tanh"], is_ordered=False
+                ),
             ]
         client.configure_experiment(parameters=parameters)
-        client.configure_optimization(objective="-loss", outcome_constraints=["m <= 0.9"] if limited else None)
+        client.configure_optimization(
+            objective="-loss", outcome_constraints=["m <= 0.9"] if limited else None
+        )
         positional = [] if method is None else [method]
         client.set_generation_strategy(kbo_ax.generation_strategy(*positional, seed=0, **options))
         points = []
@@ -160,7 +182,9 @@ def ax_run(limited: bool = False, method: str | None = None, **options: Any) -> 
             for index, params in client.get_next_trials(max_trials=2).items():
                 loss = smooth(params, 0.05, rng)
                 points.append(params)
-                client.complete_trial(index, raw_data={"loss": loss, "m": 1 - loss} if limited else {"loss": loss})
+                client.complete_trial(
+                    index, raw_data={"loss": loss, "m": 1 - loss} if limited else {"loss": loss}
+                )
         yield "points", points
         number_, best = kbo_ax.recommended(client)
         yield "recommended", [number_, best]
@@ -181,12 +205,19 @@ def optuna_run(
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         rng, points = random.Random(6), []
-        pruner = optuna.pruners.MedianPruner(n_startup_trials=3) if pruned else optuna.pruners.NopPruner()
+        pruner = (
+            optuna.pruners.MedianPruner(n_startup_trials=3)
+            if pruned
+            else optuna.pruners.NopPruner()
+        )
         sampler = KBOSampler(seed=1, **options)
         study = optuna.create_study(sampler=sampler, pruner=pruner, study_name="frozen")
 
         def objective(trial: Any) -> float:
-            params: dict[str, Any] = {"x": trial.suggest_float("x", 0, 1), "k": trial.suggest_int("k", 1, 4)}
+            params: dict[str, Any] = {
+                "x": trial.suggest_float("x", 0, 1),
+                "k": trial.suggest_int("k", 1, 4),
+            }
             if tree:
                 params["c"] = trial.suggest_categorical("c", ["a", "b"])
                 if params["c"] == "b":
@@ -205,7 +236,10 @@ def optuna_run(
         study.optimize(objective, TRIALS)
         yield "points", points
         found = sampler.recommended(study)
-        yield "recommended", None if found is None else found.number if hasattr(found, "number") else str(found)
+        yield (
+            "recommended",
+            None if found is None else found.number if hasattr(found, "number") else str(found),
+        )
 
     return run
 
@@ -230,21 +264,34 @@ CASES: dict[str, Callable[[], Iterator[tuple[str, Any]]]] = {
     "failures": asked("five", 0.1, fails=True),
     "context": asked("mixed", 0.1, context=True),
     "linear": asked([(0.0, 1.0)] * 3, 0.05, constraints=[Linear({"x0": 1, "x1": 1}, upper=1.0)]),
-    "function": asked("mixed", 0.05, constraints=[few_layers := lambda params: params["layers"] <= 3]),
+    "function": asked(
+        "mixed", 0.05, constraints=[few_layers := lambda params: params["layers"] <= 3]
+    ),
     "limit": asked("five", 0.05, measured=True, constraints=LIMIT),
     "limit, exact": asked("mixed", 0.0, measured=True, constraints=LIMIT),
     "limit on a grid": asked("whole", 0.05, measured=True, constraints=LIMIT),
     "certified": asked("square", 0.1, setting=certified(2)),
     "certified cmm": asked("line", 0.1, setting=certified(1), method="cmm-ucb"),
-    "certified, adaptive": asked("line", 0.1, setting=certified(1, None), method="cmm-ucb-adaptive", n=30),
+    "certified, adaptive": asked(
+        "line", 0.1, setting=certified(1, None), method="cmm-ucb-adaptive", n=30
+    ),
     "certified, late": asked("line", 0.1, setting=certified(1), batch=2, late=True),
     "certified, late, declared": asked(
-        "line", 0.1, setting=certified(1, completion_independent_of_noise=True), batch=2, late=True, fails=True
+        "line",
+        0.1,
+        setting=certified(1, completion_independent_of_noise=True),
+        batch=2,
+        late=True,
+        fails=True,
     ),
     "certified, failures": asked("line", 0.1, setting=certified(1), fails=True),
     "certified, resumed": asked("square", 0.1, setting=certified(2), resumed=True),
-    "certified, chaining": asked("table", 0.1, setting=certified(4), method="chaining-ucb-rigorous", n=20),
-    "certified, limit": asked("line", 0.1, setting=certified(1), measured=True, constraints=KNOWN_LIMIT),
+    "certified, chaining": asked(
+        "table", 0.1, setting=certified(4), method="chaining-ucb-rigorous", n=20
+    ),
+    "certified, limit": asked(
+        "line", 0.1, setting=certified(1), measured=True, constraints=KNOWN_LIMIT
+    ),
     "certified, limit on a grid": asked(
         "whole", 0.1, setting=certified(2), measured=True, constraints=KNOWN_LIMIT, n=20
     ),
@@ -266,8 +313,12 @@ CASES: dict[str, Callable[[], Iterator[tuple[str, Any]]]] = {
     ),
     "minimize": tuned("mixed", 0.1),
     "maximize": tuned("five", 0.0, maximize=True),
-    "first": tuned("mixed", 0.1, try_first=[{"layers": 2}, {"lr": 0.01, "layers": 1, "act": "tanh"}]),
-    "evaluated": tuned("line", 0.1, evaluated=[({"x": i / 10}, (i / 10 - 0.4) ** 2) for i in range(8)]),
+    "first": tuned(
+        "mixed", 0.1, try_first=[{"layers": 2}, {"lr": 0.01, "layers": 1, "act": "tanh"}]
+    ),
+    "evaluated": tuned(
+        "line", 0.1, evaluated=[({"x": i / 10}, (i / 10 - 0.4) ** 2) for i in range(8)]
+    ),
     "pruned": tuned("five", 0.1, reports=True, pruner="curves"),
     "median": tuned("mixed", 0.1, reports=True, pruner="median"),
     "gap": tuned("line", 0.0, stop_at_gap=0.05),

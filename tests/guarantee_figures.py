@@ -19,6 +19,7 @@ from experiments.papers import chaining, streaming
 from experiments.papers.streaming_uniform import problem
 from experiments.problems import GaussianProcessBandit, RKHSBandit, stationary_kernel
 from kbo import AdaptiveRidge, KernelRidge, NystromRidge, bandit
+from kbo.bandit.method import Method
 from kbo.confidence import (
     MIXED_SCALES,
     AdaptiveMixture,
@@ -28,7 +29,6 @@ from kbo.confidence import (
 )
 from kbo.confidence.energy import averaged
 from kbo.errors import RefutedAssumptions
-from kbo.recipes.method import Method
 from kbo.regression import FixedDictionary, Posterior
 from tests.dense import gram
 from tests.dense_noise import noise_bounds
@@ -53,7 +53,7 @@ class Unions:
         rates = [(2.0 * 2 ** (-i / 2), 0.45 * 2 ** (-i / 2)) for i in range(24)]
         least = max((state.n / 2 * math.log1p(2 * g) - cost) / g for g, _ in rates)
         most = min((-state.n / 2 * math.log1p(-2 * g) + cost) / g for _, g in rates)
-        answers = state.all_ridges()
+        answers = state.across()
         quads, gains = (f(RIDGES).tolist() for f in (answers.quad, answers.log_det))
         for a, quad, gain in zip(RIDGES, quads, gains, strict=True):
             if least > gain + 2 * self.log:
@@ -80,8 +80,13 @@ def followed(
 ) -> Iterator[tuple[str, int, float, float, float]]:
     """Yield the variant, n, both bounds of the noise level and the half width of the mixture on them."""
     plain, unions = KernelRidge(game.kernel, 1.0), Unions()
-    adaptive = {variant: noise_bounds(variant, NORM, DELTA) for variant in ("mixture", "mixture+strict")}
-    adaptive = {name: AdaptiveRidge(KernelRidge(game.kernel, 1.0), bounds) for name, bounds in adaptive.items()}
+    adaptive = {
+        variant: noise_bounds(variant, NORM, DELTA) for variant in ("mixture", "mixture+strict")
+    }
+    adaptive = {
+        name: AdaptiveRidge(KernelRidge(game.kernel, 1.0), bounds)
+        for name, bounds in adaptive.items()
+    }
     for x, target in zip(X[: max(marks)].split(1), y.split(1), strict=False):
         for state in (plain, *adaptive.values()):
             state.update(x, target)
@@ -92,7 +97,13 @@ def followed(
             yield "0.7", plain.n, unions.lower, unions.upper, width
             for name, state in adaptive.items():
                 bounds = state.schedule
-                yield name, plain.n, bounds.lower, bounds.upper, half(AdaptiveMixture(kind), state, arms)
+                yield (
+                    name,
+                    plain.n,
+                    bounds.lower,
+                    bounds.upper,
+                    half(AdaptiveMixture(kind), state, arms),
+                )
 
 
 def widths(seeds: int = 2, marks: tuple[int, ...] = (100, 400, 1000)) -> None:
@@ -105,12 +116,22 @@ def widths(seeds: int = 2, marks: tuple[int, ...] = (100, 400, 1000)) -> None:
             arms = torch.rand(100, 2, generator=rng, dtype=torch.float64)
             X = arms[torch.randint(100, (max(marks),), generator=rng)]
             y, dictionary = game.observe(X), FixedDictionary.pivoted(game.kernel, arms, 15)
-            exact, sketch = KernelRidge(game.kernel, SIGMA**2), NystromRidge(game.kernel, SIGMA**2, dictionary)
+            exact, sketch = (
+                KernelRidge(game.kernel, SIGMA**2),
+                NystromRidge(game.kernel, SIGMA**2, dictionary),
+            )
             cmm = MartingaleMixture(SIGMA, NORM, DELTA)
             many = MartingaleMixture(SIGMA, NORM, DELTA, scale=MIXED_SCALES)
-            noisy = (torch.arange(len(X)) % 2).double()  # every second observation has five times the noise
-            loud = y + 2 * math.sqrt(6) * SIGMA * noisy * torch.randn(len(X), generator=rng, dtype=torch.float64)
-            weighted, loudest = KernelRidge(game.kernel, SIGMA**2), KernelRidge(game.kernel, 25 * SIGMA**2)
+            noisy = (
+                torch.arange(len(X)) % 2
+            ).double()  # every second observation has five times the noise
+            loud = y + 2 * math.sqrt(6) * SIGMA * noisy * torch.randn(
+                len(X), generator=rng, dtype=torch.float64
+            )
+            weighted, loudest = (
+                KernelRidge(game.kernel, SIGMA**2),
+                KernelRidge(game.kernel, 25 * SIGMA**2),
+            )
             for start in range(0, len(X), 10):
                 rows = slice(start, start + 10)
                 for state in (exact, sketch):
@@ -120,8 +141,13 @@ def widths(seeds: int = 2, marks: tuple[int, ...] = (100, 400, 1000)) -> None:
                 if (n := exact.n) not in marks:
                     continue
                 pairs = {
-                    "sketch of 15 points, CMM": (half(cmm, Traced(sketch), arms), half(cmm, sketch, arms)),
-                    "`FiniteSet`": tuple(half(FiniteSet(100, DELTA, v), exact, arms) for v in ("paper", "mixture")),
+                    "sketch of 15 points, CMM": (
+                        half(cmm, Traced(sketch), arms),
+                        half(cmm, sketch, arms),
+                    ),
+                    "`FiniteSet`": tuple(
+                        half(FiniteSet(100, DELTA, v), exact, arms) for v in ("paper", "mixture")
+                    ),
                     "scales, CMM": (half(cmm, exact, arms), half(many, exact, arms)),
                     "scales, DMM": tuple(
                         half(MartingaleMixture(SIGMA, NORM, DELTA, "dmm", scale), exact, arms)
@@ -137,9 +163,14 @@ def widths(seeds: int = 2, marks: tuple[int, ...] = (100, 400, 1000)) -> None:
             each = followed(game, arms, X, y, marks, "dmm")
             level = {(variant, n): width for variant, n, _, _, width in each}
             for n in marks:
-                found.setdefault(("unknown noise, DMM", n), []).append((level["0.7", n], level["mixture", n]))
+                found.setdefault(("unknown noise, DMM", n), []).append(
+                    (level["0.7", n], level["mixture", n])
+                )
         for gain in dict.fromkeys(gain for gain, _ in found):
-            cells = [" → ".join(f"{mean(side):.3g}" for side in zip(*found[gain, n], strict=True)) for n in marks]
+            cells = [
+                " → ".join(f"{mean(side):.3g}" for side in zip(*found[gain, n], strict=True))
+                for n in marks
+            ]
             print(f"| {name} | {gain} | {' | '.join(cells)} |", flush=True)
 
 
@@ -156,7 +187,9 @@ def noise(seeds: int = 10, marks: tuple[int, ...] = (75, 150, 300, 600, 1000)) -
     columns = {name: [list(zip(*found[name, n], strict=True)) for n in marks] for name, _ in found}
     rows: dict[str, Callable[[list[tuple[float, ...]]], str]] = {
         "": lambda c: f"{median(c[0]):.4f} to {median(c[1]):.4f}",
-        "upper / lower, ": lambda c: f"{median(u / low for low, u in zip(c[0], c[1], strict=True)):.2f}",
+        "upper / lower, ": lambda c: (
+            f"{median(u / low for low, u in zip(c[0], c[1], strict=True)):.2f}"
+        ),
         "half width, ": lambda c: f"{mean(c[2]):.3g}",
     }
     for text, show in rows.items():
@@ -180,12 +213,23 @@ def laws(size: tuple[int, int], rng: Generator) -> dict[str, Tensor]:
 
 def classes(runs: int = 4000, n: int = 2000) -> None:
     """The share of sequences in which the energy of the noise is ever outside one of its bounds."""
-    bounds = [(averaged(t, DELTA / 3, False), averaged(t, DELTA / 3, True)) for t in range(1, n + 1)]
-    sides = torch.tensor([(gaussian[0], strict[0], strict[1]) for gaussian, strict in bounds]).double()
+    bounds = [
+        (averaged(t, DELTA / 3, False), averaged(t, DELTA / 3, True)) for t in range(1, n + 1)
+    ]
+    sides = torch.tensor(
+        [(gaussian[0], strict[0], strict[1]) for gaussian, strict in bounds]
+    ).double()
     for name, e in laws((runs, n), Generator().manual_seed(0)).items():
         energy = e.square().cumsum(-1)
-        outside = [(energy < sides[:, 0]).any(-1), (energy < sides[:, 1]).any(-1), (energy > sides[:, 2]).any(-1)]
-        print(f"| {name} | {' | '.join(f'{float(column.double().mean()):.3f}' for column in outside)} |", flush=True)
+        outside = [
+            (energy < sides[:, 0]).any(-1),
+            (energy < sides[:, 1]).any(-1),
+            (energy > sides[:, 2]).any(-1),
+        ]
+        print(
+            f"| {name} | {' | '.join(f'{float(column.double().mean()):.3f}' for column in outside)} |",
+            flush=True,
+        )
 
 
 def sketch(seeds: int = 300) -> None:
@@ -199,7 +243,10 @@ def sketch(seeds: int = 300) -> None:
             for kind in ("cmm", "dmm", "amm"):
                 bound = MartingaleMixture(level, norm, DELTA, kind, scale)
                 low, high = bound.interval(sketched, Z)
-                for of, (lower, upper) in (("exact CMM", best), ("its own kind", bound.interval(exact, Z))):
+                for of, (lower, upper) in (
+                    ("exact CMM", best),
+                    ("its own kind", bound.interval(exact, Z)),
+                ):
                     by = torch.maximum(low - lower, upper - high) / ((upper - lower) / 2)
                     inside.setdefault((kind, of), []).append(float(by.max()))
         except RefutedAssumptions:
@@ -215,7 +262,11 @@ def coverage(form: str, noise: str, runs: int = 60) -> None:
     rows = [streaming.watch(form, noise, start + run, 300, 0.3)[0] for run in range(runs)]
     failed = [str(sum(row[name] for row in rows)) for name in streaming.FAILURES]
     level = [f"{median(row[side] for row in rows):.3f}" for side in ("upper", "lower")]
-    print(" | ".join([noise, form, str(runs), *failed, f"{max(row['closest'] for row in rows):.2f}", *level]))
+    print(
+        " | ".join(
+            [noise, form, str(runs), *failed, f"{max(row['closest'] for row in rows):.2f}", *level]
+        )
+    )
 
 
 def chains(runs: int = 500) -> None:
@@ -225,13 +276,21 @@ def chains(runs: int = 500) -> None:
         own = [row for row in rows if row["method"] == name]
         numbers = [f"{mean(row[key] for row in own):.5g}" for key in ("outside", "half")]
         failed = sum(row["outside"] > 0 for row in own)
-        print(" | ".join([name, f"{failed} of {runs}", *numbers, f"{max(row['closest'] for row in own):.3f}"]))
+        print(
+            " | ".join(
+                [name, f"{failed} of {runs}", *numbers, f"{max(row['closest'] for row in own):.3f}"]
+            )
+        )
 
 
 def ratio_half(mean: Tensor, variance: Tensor, n_points: int) -> Tensor:
     """Half widths of the prior-posterior ratio at 0.9 delta, cut by the prior's interval at 0.1 delta; ``k = 1``."""
     left = (1 - variance).clamp_min(1e-12)
-    half = variance / left * (-variance.log() + 2 * math.log(n_points / (0.9 * DELTA)) + mean.square() / left)
+    half = (
+        variance
+        / left
+        * (-variance.log() + 2 * math.log(n_points / (0.9 * DELTA)) + mean.square() / left)
+    )
     prior = norm.isf(0.1 * DELTA / n_points / 2)
     upper = (mean / left + half.sqrt()).clamp_max(prior)
     return (upper - (mean / left - half.sqrt()).clamp_min(-prior)) / 2
@@ -247,7 +306,9 @@ def compared(name: str, n_points: int, rounds: tuple[int, ...]) -> dict[int, dic
     state, Z, found = KernelRidge(kernel, SIGMA**2), X[-400:], {}
     for n in rounds:
         state.update(X[state.n : n], y[state.n : n])
-        found[n] = {variant: half(FiniteSet(n_points, DELTA, variant), state, Z) for variant in GAUSSIAN}
+        found[n] = {
+            variant: half(FiniteSet(n_points, DELTA, variant), state, Z) for variant in GAUSSIAN
+        }
         found[n]["prior-posterior ratio"] = float(ratio_half(*state.predict(Z), n_points).mean())
     return found
 
@@ -257,8 +318,13 @@ def gaussian() -> None:
     for name in KERNELS:
         for n_points in (100, 1000, 10_000):
             for n, halves in compared(name, n_points, (0, 5, 20, 60, 120, 400, 1000)).items():
-                ratios = "  ".join(f"{key} {half / halves['paper']:.3f}" for key, half in halves.items())
-                print(f"{name:15} N = {n_points:<6} n = {n:<5} {halves['paper']:.4f}  {ratios}", flush=True)
+                ratios = "  ".join(
+                    f"{key} {half / halves['paper']:.3f}" for key, half in halves.items()
+                )
+                print(
+                    f"{name:15} N = {n_points:<6} n = {n:<5} {halves['paper']:.4f}  {ratios}",
+                    flush=True,
+                )
 
 
 def regret(seeds: int = 12) -> None:
@@ -268,13 +334,23 @@ def regret(seeds: int = 12) -> None:
         sums = []
         for seed in range(seeds):
             game = GaussianProcessBandit(500, 5.0, 1.0, noise_std=SIGMA, seed=seed)
-            method = Method(partial(KernelRidge, game.kernel, SIGMA**2), FiniteSet(500, DELTA, variant))
-            sums.append(sum(row["regret"] for row in bandit.play(method, game, 120, seed=100 + seed)))
+            method = Method(
+                partial(KernelRidge, game.kernel, SIGMA**2), FiniteSet(500, DELTA, variant)
+            )
+            sums.append(
+                sum(row["regret"] for row in bandit.play(method, game, 120, seed=100 + seed))
+            )
         found[variant] = torch.tensor(sums)
         less = found[variant] - found["paper"]
-        print(f"{variant:10} {mean(sums):.1f}  {less.mean():.1f} +- {less.std() / len(less) ** 0.5:.1f}", flush=True)
+        print(
+            f"{variant:10} {mean(sums):.1f}  {less.mean():.1f} +- {less.std() / len(less) ** 0.5:.1f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
-    parts = {part.__name__: part for part in (widths, noise, classes, sketch, coverage, chains, gaussian, regret)}
+    parts = {
+        part.__name__: part
+        for part in (widths, noise, classes, sketch, coverage, chains, gaussian, regret)
+    }
     parts[sys.argv[1]](*(int(word) if word.isdigit() else word for word in sys.argv[2:]))

@@ -24,7 +24,11 @@ import pytest
 import torch
 
 SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
-TIMERS = {"ITIMER_REAL": signal.ITIMER_REAL, "ITIMER_VIRTUAL": signal.ITIMER_VIRTUAL, "ITIMER_PROF": signal.ITIMER_PROF}
+TIMERS = {
+    "ITIMER_REAL": signal.ITIMER_REAL,
+    "ITIMER_VIRTUAL": signal.ITIMER_VIRTUAL,
+    "ITIMER_PROF": signal.ITIMER_PROF,
+}
 SECONDS_TO_END = float(os.environ.get("KBO_TEST_SECONDS_TO_END", "600"))
 """How long threads, child processes and files that a test has told to end may take."""
 
@@ -53,7 +57,11 @@ def _set_levels(levels: dict[str, Any]) -> None:
 def _levels() -> dict[str, Any]:
     """Levels of all loggers that have one, except those of Ax, which sets them with every client that it makes."""
     loggers = {"root": logging.root, **logging.root.manager.loggerDict}
-    return {name: logger.level for name, logger in loggers.items() if getattr(logger, "level", 0) and name[:3] != "ax."}
+    return {
+        name: logger.level
+        for name, logger in loggers.items()
+        if getattr(logger, "level", 0) and name[:3] != "ax."
+    }
 
 
 def _set_handlers(handlers: dict[str, Any]) -> None:
@@ -79,7 +87,11 @@ def _set_environment(environment: dict[str, Any]) -> None:
 
 def _filters() -> dict[str, Any]:
     """Filters, except the one that BoTorch adds for good when an optimiser has a limit of time."""
-    found = [one for one in warnings.filters if getattr(one[1], "pattern", "") != "Method .* cannot handle"]
+    found = [
+        one
+        for one in warnings.filters
+        if getattr(one[1], "pattern", "") != "Method .* cannot handle"
+    ]
     return {"warning filters": found, "showwarning": warnings.showwarning}
 
 
@@ -89,30 +101,42 @@ def _set_filters(filters: dict[str, Any]) -> None:
 
 
 KINDS = {
-    "inference mode": Kind(lambda: {"inference": torch.is_inference_mode_enabled()}, _set_inference_mode),
+    "inference mode": Kind(
+        lambda: {"inference": torch.is_inference_mode_enabled()}, _set_inference_mode
+    ),
     "gradient mode": Kind(
-        lambda: {"gradients": torch.is_grad_enabled()}, lambda before: torch.set_grad_enabled(before["gradients"])
+        lambda: {"gradients": torch.is_grad_enabled()},
+        lambda before: torch.set_grad_enabled(before["gradients"]),
     ),
     "default dtype": Kind(
-        lambda: {"dtype": torch.get_default_dtype()}, lambda before: torch.set_default_dtype(before["dtype"])
+        lambda: {"dtype": torch.get_default_dtype()},
+        lambda before: torch.set_default_dtype(before["dtype"]),
     ),
     "default device": Kind(
-        lambda: {"device": torch.get_default_device()}, lambda before: torch.set_default_device(before["device"])
+        lambda: {"device": torch.get_default_device()},
+        lambda before: torch.set_default_device(before["device"]),
     ),
     "errors of numpy": Kind(np.geterr, lambda before: np.seterr(**before)),
     "threads of torch": Kind(
-        lambda: {"threads": torch.get_num_threads()}, lambda before: torch.set_num_threads(before["threads"])
+        lambda: {"threads": torch.get_num_threads()},
+        lambda before: torch.set_num_threads(before["threads"]),
     ),
     "warning filters": Kind(_filters, _set_filters),
     "log levels": Kind(_levels, _set_levels),
-    "signal handlers": Kind(lambda: {name.name: signal.getsignal(name) for name in NAMED}, _set_handlers),
-    "timers": Kind(lambda: {name: signal.getitimer(timer) for name, timer in TIMERS.items()}, _set_timers),
+    "signal handlers": Kind(
+        lambda: {name.name: signal.getsignal(name) for name in NAMED}, _set_handlers
+    ),
+    "timers": Kind(
+        lambda: {name: signal.getitimer(timer) for name, timer in TIMERS.items()}, _set_timers
+    ),
     "blocked signals": Kind(
         lambda: {"blocked": signal.pthread_sigmask(signal.SIG_BLOCK, [])},
         lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before["blocked"]),
     ),
     "environment": Kind(_environment, _set_environment),
-    "working directory": Kind(lambda: {"directory": os.getcwd()}, lambda before: os.chdir(before["directory"])),
+    "working directory": Kind(
+        lambda: {"directory": os.getcwd()}, lambda before: os.chdir(before["directory"])
+    ),
 }
 NAMED = [signal.Signals(number) for number in SIGNALS if number in set(signal.Signals)]
 SET_BY_IMPORTS = {"warning filters", "log levels", "environment"}
@@ -134,7 +158,11 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> str:
 
 def others() -> set[str]:
     """Modules of other libraries, whose first import may set filters, levels of logs and variables, or open files."""
-    return {name for name in list(sys.modules) if name.partition(".")[0] not in {"kbo", "tests", "__main__"}}
+    return {
+        name
+        for name in list(sys.modules)
+        if name.partition(".")[0] not in {"kbo", "tests", "__main__"}
+    }
 
 
 def open_files() -> set[str]:
@@ -207,7 +235,9 @@ def _independent(request: pytest.FixtureRequest) -> Iterator[None]:
     imported = bool(others() - modules)
     wrong = []
     for name, kind in KINDS.items():
-        if (found := changes(before[name], kind.read())) and not (imported and name in SET_BY_IMPORTS):
+        if (found := changes(before[name], kind.read())) and not (
+            imported and name in SET_BY_IMPORTS
+        ):
             kind.put_back(before[name])
             wrong.append(f"{name}: {found}")
     failed = request.session.testsfailed > failures
@@ -216,4 +246,6 @@ def _independent(request: pytest.FixtureRequest) -> Iterator[None]:
     np.random.set_state(numbers[1])  # noqa: NPY002
     torch.set_rng_state(numbers[2])
     if wrong:
-        pytest.fail("this test has changed what other tests share: " + "; ".join(wrong), pytrace=False)
+        pytest.fail(
+            "this test has changed what other tests share: " + "; ".join(wrong), pytrace=False
+        )

@@ -49,7 +49,9 @@ def load(text: str) -> list[Fault]:
     for head, lines in entries:
         file, _, rest = head.partition(": ")
         tests, _, device = rest.partition(" on ")
-        faults.append(Fault(file, "\n".join(lines["-"]), "\n".join(lines["+"]), tests, device or "cpu"))
+        faults.append(
+            Fault(file, "\n".join(lines["-"]), "\n".join(lines["+"]), tests, device or "cpu")
+        )
     return faults
 
 
@@ -72,19 +74,30 @@ def attempt(fault: Fault, copy: Path) -> str:
     text = file.read_text("utf-8")
     file.write_text(text.replace(fault.old, fault.new), "utf-8")
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *fault.tests.split()]
-    environment = {**os.environ, "PYTHONPATH": str(copy), "KBO_TEST_DEVICE": fault.device, "KBO_TEST_PATIENCE": "60"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(copy),
+        "KBO_TEST_DEVICE": fault.device,
+        "KBO_TEST_PATIENCE": "60",
+    }
     try:
         run = subprocess.run(command, cwd=copy, capture_output=True, env=environment)
     finally:
         file.write_text(text, "utf-8")
-    return {0: "SURVIVED", 1: "killed", 5: "NO TESTS"}.get(run.returncode, f"ERROR {run.returncode}")
+    return {0: "SURVIVED", 1: "killed", 5: "NO TESTS"}.get(
+        run.returncode, f"ERROR {run.returncode}"
+    )
 
 
 def main(words: list[str]) -> int:
     """Apply each fault, run its tests, and print what became of it; 1 if any was not found."""
     faults = load((ROOT / "tests" / "mutations.txt").read_text("utf-8"))
     texts = [" ".join((fault.file, fault.new, fault.tests, fault.device)) for fault in faults]
-    chosen = [fault for fault, text in zip(faults, texts, strict=True) if not words or any(w in text for w in words)]
+    chosen = [
+        fault
+        for fault, text in zip(faults, texts, strict=True)
+        if not words or any(w in text for w in words)
+    ]
     copies: queue.Queue[Path] = queue.Queue()
 
     def one(fault: Fault) -> bool:
@@ -100,7 +113,9 @@ def main(words: list[str]) -> int:
         for number in range(AT_ONCE):
             copies.put(copy := Path(folder, str(number)))
             for part in ("kbo", "experiments", "tests"):
-                shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(
+                    ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__")
+                )
             shutil.copy(ROOT / "pyproject.toml", copy)
         with ThreadPoolExecutor(AT_ONCE) as threads:
             killed = sum(threads.map(one, chosen))

@@ -18,7 +18,13 @@ MISSING = {
     "a user who may mount file systems (root): full disks": lambda: os.geteuid() == 0,
     **{
         f"{library}: its tests": lambda name=name: importlib.util.find_spec(name)
-        for library, name in {"Ray": "ray", "Ax": "ax", "Optuna": "optuna", "MLflow": "mlflow", "W&B": "wandb"}.items()
+        for library, name in {
+            "Ray": "ray",
+            "Ax": "ax",
+            "Optuna": "optuna",
+            "MLflow": "mlflow",
+            "W&B": "wandb",
+        }.items()
     },
 }
 """What this machine may lack and the tests that are then left out, with a function that finds it."""

@@ -16,7 +16,9 @@ PATIENCE = float(os.environ.get("KBO_TEST_PATIENCE", "600"))
 """Seconds after which a wait has failed: far more than a busy machine needs."""
 
 
-def wait_until(event: Callable[[], T], reason: Callable[[], object] = lambda: "it did not happen") -> T:
+def wait_until(
+    event: Callable[[], T], reason: Callable[[], object] = lambda: "it did not happen"
+) -> T:
     """Return the first true answer of ``event``; fail with ``reason()`` if there is none within ``PATIENCE``."""
     end = time.monotonic() + PATIENCE
     while not (answer := event()):

@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, ProductKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import (
+    AdditiveKernel,
+    Kernel,
+    MaternKernel,
+    ProductKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 from torch import Tensor
 
 import kbo
@@ -51,7 +58,9 @@ KINDS: dict[str, Callable[[random.Random], Any]] = {
     "whole, steps": lambda r: kbo.Int(-3, -3 + 4 * r.randint(1, 5), step=4),
     "whole, 10^6": lambda r: kbo.Int(0, 10**6 - 1),
     "whole, huge": lambda r: kbo.Int(-(2**50), 2**50),
-    "two values": lambda r: r.choice([kbo.Int(7, 8), kbo.Int(1, 2, log=True), kbo.Float(0, 1, step=1)]),
+    "two values": lambda r: r.choice(
+        [kbo.Int(7, 8), kbo.Int(1, 2, log=True), kbo.Float(0, 1, step=1)]
+    ),
     "choice": lambda r: kbo.Choice(["a", "b", "c", "d"][: r.randint(2, 4)]),
     "choice of numbers": lambda r: kbo.Choice([4, 1.5, -1][: r.randint(2, 3)]),
     "bool": lambda r: kbo.Choice([False, True]),
@@ -68,12 +77,19 @@ def some_value(parameter: Any, rng: random.Random) -> Any:
         return parameter.constant
     if parameter.options:
         last = len(parameter.options) - 1
-        position = rng.choice([0, last, min(1, last), max(last - 1, 0), rng.randint(0, last), rng.randint(0, last)])
+        position = rng.choice(
+            [0, last, min(1, last), max(last - 1, 0), rng.randint(0, last), rng.randint(0, last)]
+        )
         return parameter.options[position]
     u = rng.choice([0.0, 1.0, *(rng.random() for _ in range(8))])
     if parameter.log:
-        return min(max(parameter.low * (parameter.high / parameter.low) ** u, parameter.low), parameter.high)
-    return min(max(parameter.low + u * (parameter.high - parameter.low), parameter.low), parameter.high)
+        return min(
+            max(parameter.low * (parameter.high / parameter.low) ** u, parameter.low),
+            parameter.high,
+        )
+    return min(
+        max(parameter.low + u * (parameter.high - parameter.low), parameter.low), parameter.high
+    )
 
 
 def holds(limits: list[Any], params: dict[str, Any]) -> bool:
@@ -137,13 +153,20 @@ class Cone(Confidence):
 def random_kernel(columns: int, rng: random.Random) -> Kernel:
     """Return a kernel of the kinds for which something is proved."""
     lengths = torch.tensor(
-        [[rng.choice([0.2, 0.5, 1.0]) * rng.uniform(0.5, 2.0) for _ in range(columns)]], dtype=torch.float64
+        [[rng.choice([0.2, 0.5, 1.0]) * rng.uniform(0.5, 2.0) for _ in range(columns)]],
+        dtype=torch.float64,
     )
     first = MaternKernel(nu=rng.choice([0.5, 1.5, 2.5]), ard_num_dims=columns).double()
     first.lengthscale = lengths
     second = RBFKernel(ard_num_dims=columns).double()
     second.lengthscale = lengths.flip(1)
-    kernels = [first, second, ScaleKernel(second).double(), ProductKernel(first, second), AdditiveKernel(first, second)]
+    kernels = [
+        first,
+        second,
+        ScaleKernel(second).double(),
+        ProductKernel(first, second),
+        AdditiveKernel(first, second),
+    ]
     return rng.choice(kernels).requires_grad_(False)
 
 
@@ -152,13 +175,24 @@ def random_space(rng: random.Random) -> tuple[kbo.Space, list[Any], list[str]]:
     while True:
         kinds = rng.choices(list(KINDS), k=rng.choice([1, 1, 1, 2, 2, 3]))
         parameters = {f"p{i}": KINDS[kind](rng) for i, kind in enumerate(kinds)}
-        numbers = [name for name, kind in zip(parameters, kinds, strict=True) if kind not in _NO_NUMBERS]
+        numbers = [
+            name for name, kind in zip(parameters, kinds, strict=True) if kind not in _NO_NUMBERS
+        ]
         limits = []
         if numbers and rng.random() < 0.4:
-            points = [{name: some_value(p, rng) for name, p in parameters.items()} for _ in range(40)]
-            sizes = {name: max(abs(float(point[name])) for point in points) or 1.0 for name in numbers}
-            weights = {name: rng.choice([-1.0, 1.0]) * rng.uniform(0.2, 1.0) / sizes[name] for name in numbers}
-            sums = sorted(sum(weights[name] * float(point[name]) for name in numbers) for point in points)
+            points = [
+                {name: some_value(p, rng) for name, p in parameters.items()} for _ in range(40)
+            ]
+            sizes = {
+                name: max(abs(float(point[name])) for point in points) or 1.0 for name in numbers
+            }
+            weights = {
+                name: rng.choice([-1.0, 1.0]) * rng.uniform(0.2, 1.0) / sizes[name]
+                for name in numbers
+            }
+            sums = sorted(
+                sum(weights[name] * float(point[name]) for name in numbers) for point in points
+            )
             limits = [kbo.Linear(weights, upper=sums[rng.randint(8, 36)] + 1e-9)]
         try:
             return kbo.Space(parameters, limits), limits, kinds
@@ -180,7 +214,9 @@ def legal(space: kbo.Space, limits: list[Any], rng: random.Random) -> list[dict[
         rows = itertools.product(*(p.options for p in parameters.values()))
         points = [dict(zip(parameters, row, strict=True)) for row in rows]
     else:
-        points = [{name: some_value(p, rng) for name, p in parameters.items()} for _ in range(N_RANDOM)]
+        points = [
+            {name: some_value(p, rng) for name, p in parameters.items()} for _ in range(N_RANDOM)
+        ]
     return [point for point in points if holds(limits, point)]
 
 
@@ -217,7 +253,9 @@ def random_case(seed: int) -> tuple[Case, list[str]]:
         noise = torch.randn(len(rows), generator=generator, dtype=torch.float64)
         state = KernelRidge(kernel, 0.01)
         state.update(features[rows[:80]], (values[rows] + 0.1 * noise)[:80])
-        confidence = Cone(dense, features[rows], values[rows]) if consistent else kind(0.1, NORM, 0.01)
+        confidence = (
+            Cone(dense, features[rows], values[rows]) if consistent else kind(0.1, NORM, 0.01)
+        )
         return Bound(confidence, state, NORM)
 
     values, slack = function(), function()
@@ -226,7 +264,9 @@ def random_case(seed: int) -> tuple[Case, list[str]]:
     objective, limit = bound(values), bound(slack)
     upper = objective.confidence.upper(objective.posterior, features)
     slack_upper = limit.confidence.upper(limit.posterior, features)
-    case = Case(space, features, units, values, slack, upper, slack_upper, objective, limit, consistent)
+    case = Case(
+        space, features, units, values, slack, upper, slack_upper, objective, limit, consistent
+    )
     return case, kinds
 
 
@@ -248,7 +288,12 @@ def checked_proof(case: Case, seed: int) -> str:
     lower = float(case.values.quantile(0.9))
     evaluations = rng.choice([1, 30, 300, 3000])
     proof = largest_proved(
-        [Ceiling([case.bound])], case.space, evaluations, lower=lower, within=within, witnesses=case.units[:WITNESSES]
+        [Ceiling([case.bound])],
+        case.space,
+        evaluations,
+        lower=lower,
+        within=within,
+        witnesses=case.units[:WITNESSES],
     )
     largest = proof.largest
     bands_hold = bool((case.upper >= case.values).all() & (case.slack_upper >= case.slack).all())
@@ -271,7 +316,11 @@ def checked_certificate(case: Case, seed: int) -> str | None:
         )
         level += rng.uniform(-0.5, 0.1)
     proof = largest_proved(
-        [Ceiling([case.slack_bound], level)], case.space, 2000, until=0.0, witnesses=case.units[:WITNESSES]
+        [Ceiling([case.slack_bound], level)],
+        case.space,
+        2000,
+        until=0.0,
+        witnesses=case.units[:WITNESSES],
     )
     if proof.largest >= 0:
         return None
@@ -306,7 +355,9 @@ def main(proofs: int, certificates: int) -> int:
         if fault:
             wrong[name] += 1
             print(f"{name} over {', '.join(kinds)}: {fault}")
-    print("; ".join(f"{done[name]} {name}s, {wrong[name]} wrong" for name in ("proof", "certificate")))
+    print(
+        "; ".join(f"{done[name]} {name}s, {wrong[name]} wrong" for name in ("proof", "certificate"))
+    )
     print("; ".join(f"{kind}: {count}" for kind, count in sorted(kinds_seen.items())))
     return wrong.total()
 

@@ -6,7 +6,10 @@ import copy
 
 import pytest
 import torch
-from botorch.acquisition.objective import ExpectationPosteriorTransform, ScalarizedPosteriorTransform
+from botorch.acquisition.objective import (
+    ExpectationPosteriorTransform,
+    ScalarizedPosteriorTransform,
+)
 from botorch.models import ModelListGP
 from botorch.models.transforms import Normalize
 from botorch.models.transforms.input import Log10
@@ -25,7 +28,9 @@ MIXTURE = {"noise_std": 0.2, "norm_bound": 8.0, "delta": 0.1}
 
 
 def points(*shape: int, device="cpu", seed: int = 0) -> Tensor:
-    return 2 * torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(device)
+    return 2 * torch.rand(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(device)
 
 
 def box(device) -> Tensor:
@@ -37,7 +42,9 @@ def model(device) -> KernelRidgeGP:
     X = points(25, 2, device=device)
     kernel = MaternKernel(nu=2.5).double()
     kernel.lengthscale = 0.3
-    return KernelRidgeGP(X, torch.sin(3 * X).sum(-1, keepdim=True), kernel, 0.05, input_transform=Normalize(2))
+    return KernelRidgeGP(
+        X, torch.sin(3 * X).sum(-1, keepdim=True), kernel, 0.05, input_transform=Normalize(2)
+    )
 
 
 RULES = {
@@ -59,13 +66,17 @@ def minus(device) -> ScalarizedPosteriorTransform:
 # Values
 
 
-def test_the_value_of_a_point_is_its_upper_bound_and_weights_and_offsets_act_on_it(rule, model, device):
+def test_the_value_of_a_point_is_its_upper_bound_and_weights_and_offsets_act_on_it(
+    rule, model, device
+):
     X = points(6, 1, 2, device=device, seed=3)
     P = model.transform_inputs(X)
     lower, upper = (bound.squeeze(-1) for bound in rule(model).confidence.interval(model.state, P))
     close(rule(model)(X), upper)
     close(rule(model, posterior_transform=minus(device))(X), -lower)
-    transform = ScalarizedPosteriorTransform(torch.tensor([2.0], dtype=torch.float64, device=device), offset=3.0)
+    transform = ScalarizedPosteriorTransform(
+        torch.tensor([2.0], dtype=torch.float64, device=device), offset=3.0
+    )
     close(rule(model, posterior_transform=transform)(X), 2 * upper + 3)
     trained = model.transform_inputs(points(25, 2, device=device))
     flipped = KernelRidgeGP(trained, -model.train_targets.unsqueeze(-1), model.covar_module, 0.05)
@@ -75,7 +86,10 @@ def test_the_value_of_a_point_is_its_upper_bound_and_weights_and_offsets_act_on_
 def test_a_batch_is_worth_the_mean_of_bounds_that_know_the_points_before(rule, model, device):
     X, acqf = points(4, 3, 2, device=device, seed=3), rule(model)
     total = acqf(X[:, :1]) + torch.stack(
-        [rule(model, X_pending=x[:1])(x[1:2])[0] + rule(model, X_pending=x[:2])(x[2:3])[0] for x in X]
+        [
+            rule(model, X_pending=x[:1])(x[1:2])[0] + rule(model, X_pending=x[:2])(x[2:3])[0]
+            for x in X
+        ]
     )
     close(acqf(X), total / 3)
 
@@ -90,8 +104,14 @@ def test_a_batch_does_not_depend_on_the_other_batches(rule, model, device):
     close(acqf(X[1, 3]), values[1, 3:4], 1e-12)
 
 
-def test_pending_points_lower_the_value_there_and_raise_it_nowhere_and_can_be_cleared(rule, model, device):
-    X, pending, acqf = points(50, 1, 2, device=device, seed=3), points(2, 2, device=device, seed=4), rule(model)
+def test_pending_points_lower_the_value_there_and_raise_it_nowhere_and_can_be_cleared(
+    rule, model, device
+):
+    X, pending, acqf = (
+        points(50, 1, 2, device=device, seed=3),
+        points(2, 2, device=device, seed=4),
+        rule(model),
+    )
     everywhere, there = acqf(X), acqf(pending.unsqueeze(1))
     given = pending.clone().requires_grad_()
     acqf.set_X_pending(given)
@@ -132,7 +152,9 @@ def test_pending_points_that_the_model_cannot_transform_are_refused(model, devic
     pending = -points(2, 2, device=device)
     for acqf in (
         RULES["dmm"](model, X_pending=pending),
-        SafeExpander(ModelListGP(model, model), [FixedWidth(2.0)] * 2, 0, {1: (None, 9.0)}, X_pending=pending),
+        SafeExpander(
+            ModelListGP(model, model), [FixedWidth(2.0)] * 2, 0, {1: (None, 9.0)}, X_pending=pending
+        ),
     ):
         with pytest.raises(InvalidInput, match="X_pending: P contains NaN"):
             acqf(0.1 + points(3, 1, 2, device=device))
@@ -140,7 +162,10 @@ def test_pending_points_that_the_model_cannot_transform_are_refused(model, devic
 
 @pytest.mark.parametrize(("make", "kind"), [(AMMUCB, "amm"), (DMMUCB, "dmm")])
 def test_mixtures_by_name_are_those_of_their_bound(make, kind, model, device):
-    X, bound = points(6, 1, 2, device=device, seed=3), MartingaleMixture(**MIXTURE, kind=kind, scale=2.0)
+    X, bound = (
+        points(6, 1, 2, device=device, seed=3),
+        MartingaleMixture(**MIXTURE, kind=kind, scale=2.0),
+    )
     close(make(model, **MIXTURE, scale=2.0)(X), KernelUCB(model, bound)(X))
 
 
@@ -149,8 +174,13 @@ def test_mixtures_by_name_are_those_of_their_bound(make, kind, model, device):
 
 @pytest.mark.parametrize("weight", [None, -1.0])
 def test_gradients_are_exact(rule, model, device, weight):
-    X, pending = points(2, 2, 2, device=device, seed=3).requires_grad_(), points(2, 2, device=device, seed=4)
-    assert gradcheck(rule(model, posterior_transform=weight and minus(device), X_pending=pending), X)
+    X, pending = (
+        points(2, 2, 2, device=device, seed=3).requires_grad_(),
+        points(2, 2, device=device, seed=4),
+    )
+    assert gradcheck(
+        rule(model, posterior_transform=weight and minus(device), X_pending=pending), X
+    )
 
 
 def test_second_derivatives_are_refused(model, rule, device):
@@ -161,7 +191,11 @@ def test_second_derivatives_are_refused(model, rule, device):
 
 @pytest.mark.parametrize(
     "transform",
-    [ScalarizedPosteriorTransform(torch.ones(2).double()), ExpectationPosteriorTransform(n_w=2), lambda p: p],
+    [
+        ScalarizedPosteriorTransform(torch.ones(2).double()),
+        ExpectationPosteriorTransform(n_w=2),
+        lambda p: p,
+    ],
 )
 def test_other_posterior_transforms_are_refused(model, transform):
     with pytest.raises(InvalidInput, match="posterior_transform"):
@@ -172,7 +206,11 @@ def test_other_posterior_transforms_are_refused(model, transform):
 
 
 # The searches start from the best of the raw samples: BoTorch's random choice of starts misses the maximum at times.
-OPTIONS = {"num_restarts": 6, "raw_samples": 256, "options": {"seed": 0, "maxiter": 100, "topn": True}}
+OPTIONS = {
+    "num_restarts": 6,
+    "raw_samples": 256,
+    "options": {"seed": 0, "maxiter": 100, "topn": True},
+}
 
 
 def best_of_a_grid(acqf, device) -> float:
@@ -181,7 +219,9 @@ def best_of_a_grid(acqf, device) -> float:
 
 
 @pytest.mark.parametrize("weight", [None, -1.0])
-def test_optimize_acqf_finds_the_maximum_and_with_weight_minus_one_the_minimum(rule, model, device, weight):
+def test_optimize_acqf_finds_the_maximum_and_with_weight_minus_one_the_minimum(
+    rule, model, device, weight
+):
     acqf = rule(model, posterior_transform=weight and minus(device))
     x, value = optimize_acqf(acqf, box(device), q=1, **OPTIONS)
     close(acqf(x), value.reshape(1))

@@ -33,12 +33,17 @@ SPACE = {"x": (0.0, 1.0), "unused": (0.0, 1.0), "c": ["a", "b"]}
 
 def test_draws_have_the_means_and_widths_of_the_intervals_and_are_joint():
     optimizer = told(noisy(), SPACE)
-    belief, units = optimizer.description(), torch.rand(6, 3, generator=torch.Generator().manual_seed(0)).double()
+    belief, units = (
+        optimizer.description(),
+        torch.rand(6, 3, generator=torch.Generator().manual_seed(0)).double(),
+    )
     units[1] = units[0] + 1e-4
     draws = -belief.draws(optimizer.space.features(units), 4000, torch.Generator().manual_seed(1))
     low, mean, high = optimizer.intervals(units)
     torch.testing.assert_close(draws.median(0).values, mean, rtol=0.1, atol=0.02)
-    torch.testing.assert_close(draws.quantile(0.95, 0) - draws.quantile(0.05, 0), high - low, rtol=0.1, atol=0.02)
+    torch.testing.assert_close(
+        draws.quantile(0.95, 0) - draws.quantile(0.05, 0), high - low, rtol=0.1, atol=0.02
+    )
     assert float((draws[:, 0] - draws[:, 1]).abs().max()) < 0.1 * float((high - low)[0])
 
 
@@ -46,7 +51,11 @@ def test_what_matters_is_told_and_which_values_are_as_good():
     optimizer = told(noisy(), SPACE, 30)
     found = optimizer.answers(tolerance=0.02)
     by_name = {one.name: one for one in found.effects}
-    assert [one.visible for one in (by_name["c"], by_name["x"], by_name["unused"])] == [True, True, False]
+    assert [one.visible for one in (by_name["c"], by_name["x"], by_name["unused"])] == [
+        True,
+        True,
+        False,
+    ]
     assert (by_name["c"].good, by_name["c"].all) == (("b",), False)
     low, high = by_name["x"].good
     x = optimizer.recommended().params["x"]
@@ -63,7 +72,9 @@ def test_what_matters_is_told_and_which_values_are_as_good():
     assert "unused" not in text["as good"]
 
 
-@pytest.mark.parametrize("x", [kbo.Float(2.0, 3.0), kbo.Int(1, 6), kbo.Ordinal([1, 2, 4, 6]), kbo.Int(1, 60)])
+@pytest.mark.parametrize(
+    "x", [kbo.Float(2.0, 3.0), kbo.Int(1, 6), kbo.Ordinal([1, 2, 4, 6]), kbo.Int(1, 60)]
+)
 @pytest.mark.parametrize(("sign", "edge"), [(1, "lower"), (-1, "upper")])
 def test_a_value_at_a_bound_with_better_ones_beyond_is_told(sign, edge, x):
     found = told(lambda p: sign * p["x"], {"x": x, "z": (0.0, 1.0)}, 20).answers()
@@ -78,17 +89,23 @@ def test_the_gain_is_what_evaluations_can_find():
     found = _gain(values, 1, torch.tensor([1, 2, 3]), 0.0, rng)
     assert found.value == pytest.approx(float(values.amax(1).mean()), abs=0.02)  # the best is found
     assert _gain(values, 1, torch.tensor([1, 2, 3]), 1e3, rng).value == pytest.approx(0, abs=0.02)
-    half = _gain(values, 1, torch.tensor([1]), 1.0, rng).value  # the mean after the value is N(0, 1/2)
+    half = _gain(
+        values, 1, torch.tensor([1]), 1.0, rng
+    ).value  # the mean after the value is N(0, 1/2)
     assert half == pytest.approx(math.sqrt(0.5 / (2 * math.pi)), abs=0.02)
     worse = torch.randn(200_000, 2, generator=rng, dtype=torch.float64) - 0.5
     worse[:, 0] = 0.0
-    found = _gain(worse, 1, torch.tensor([1]), 1.0, rng).value  # the mean after the value is N(-1/2, 1/2)
+    found = _gain(
+        worse, 1, torch.tensor([1]), 1.0, rng
+    ).value  # the mean after the value is N(-1/2, 1/2)
     assert found == pytest.approx(0.0998, abs=0.005)
 
 
 def test_points_that_break_constraints_bring_nothing():
     space = {"x": (0.0, 1.0), "z": (0.0, 1.0)}
-    optimizer = told(lambda p: -(p["x"] + p["z"]), space, 25, constraints=[kbo.Linear({"x": 1, "z": 1}, upper=1)])
+    optimizer = told(
+        lambda p: -(p["x"] + p["z"]), space, 25, constraints=[kbo.Linear({"x": 1, "z": 1}, upper=1)]
+    )
     optimizer.tell({"x": 0.99, "z": 0.98}, -1.97)  # a known result that is not allowed
     found = optimizer.answers()
     assert found.more.value < 0.05
@@ -113,9 +130,9 @@ def test_a_declared_range_bounds_the_gain_and_large_numbers_are_no_error():
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_gain_beyond_zero_where_no_value_was_asks_for_a_range(sign):
-    text = Answers(None, Estimate(0.042, 0.0, 0.1), None, 0.01, [], (0, 0), beyond_zero=True).entries()[
-        "20 more trials"
-    ]
+    text = Answers(
+        None, Estimate(0.042, 0.0, 0.1), None, 0.01, [], (0, 0), beyond_zero=True
+    ).entries()["20 more trials"]
     assert "that is beyond 0, where no value was: if none can be, give value_range" in text
     optimizer = told(lambda p: sign * (0.05 + p["x"]), {"x": (0.0, 1.0)}, 10, maximize=sign < 0)
     assert not optimizer.answers().beyond_zero
@@ -126,11 +143,19 @@ def diverging(value_range=None, maximize=False):
     sign = -1 if maximize else 1
     rng = random.Random(5)
     span = None if value_range is None else tuple(sorted(sign * end for end in value_range))
-    space = {"lr": kbo.Float(1e-4, 1.0, log=True), "width": kbo.Int(4, 128, log=True), "z": (0.0, 1.0)}
+    space = {
+        "lr": kbo.Float(1e-4, 1.0, log=True),
+        "width": kbo.Int(4, 128, log=True),
+        "z": (0.0, 1.0),
+    }
     optimizer = kbo.Optimizer(space, seed=0, maximize=maximize, value_range=span)
     for _ in range(30):
         params = {"lr": 10 ** rng.uniform(-4, 0), "width": rng.randint(4, 128), "z": rng.random()}
-        value = 0.03 + 0.01 * (math.log10(params["lr"]) + 2) ** 2 + 0.002 * abs(params["width"] - 60) ** 0.5
+        value = (
+            0.03
+            + 0.01 * (math.log10(params["lr"]) + 2) ** 2
+            + 0.002 * abs(params["width"] - 60) ** 0.5
+        )
         if params["lr"] > 0.2:
             value = 0.5 + 0.45 * rng.random()
         optimizer.tell(params, sign * min(0.95, value * (1 + 0.1 * rng.gauss(0, 1))))
@@ -139,11 +164,15 @@ def diverging(value_range=None, maximize=False):
 
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("value_range", [None, (0.0, 1.0)])
-def test_all_numbers_of_a_report_are_inside_the_limits_of_the_intervals(value_range, maximize, monkeypatch):
+def test_all_numbers_of_a_report_are_inside_the_limits_of_the_intervals(
+    value_range, maximize, monkeypatch
+):
     """Importance, draws, comparisons and forecasts come from values that `predict` can return as well."""
     taken = []
     indices = sensitivity._indices
-    monkeypatch.setattr(sensitivity, "_indices", lambda values: taken.append(values) or indices(values))
+    monkeypatch.setattr(
+        sensitivity, "_indices", lambda values: taken.append(values) or indices(values)
+    )
     optimizer = diverging(value_range, maximize)
     values = [abs(trial.value) for trial in optimizer.trials]
     worst = 2 * max(values) - min(values)
@@ -170,7 +199,9 @@ def test_all_numbers_of_a_report_are_inside_the_limits_of_the_intervals(value_ra
 
 def test_a_choice_may_have_many_options_and_numbers_among_them():
     options = [f"run {i}" for i in range(40)]
-    found = told(lambda p: float(p["c"] != "run 7"), {"c": options, "n": [16, 32, 64]}, 45).answers()
+    found = told(
+        lambda p: float(p["c"] != "run 7"), {"c": options, "n": [16, 32, 64]}, 45
+    ).answers()
     effect = {one.name: one for one in found.effects}["n"]
     assert not effect.ranged
     assert " to " not in str(Effect("n", 0.5, True, (16, 64), False, False, ""))
@@ -183,9 +214,18 @@ def test_the_first_trial_is_compared_in_words():
         start = Estimate(*difference) if difference else None
         return Answers(start, Estimate(0.0, 0.0, 0.0), None, 0.1, [effect], (0, 0)).entries()
 
-    assert text(0.5, 0.4, 0.6)["first trial"] == "worse than the recommended parameters, by 0.5  [0.4, 0.6]"
-    assert text(-0.5, -0.6, -0.4)["first trial"] == "better than the recommended parameters, by 0.5  [0.4, 0.6]"
-    assert text(0.1, -0.4, 0.6)["first trial"] == "not visibly different from the recommended parameters"
+    assert (
+        text(0.5, 0.4, 0.6)["first trial"]
+        == "worse than the recommended parameters, by 0.5  [0.4, 0.6]"
+    )
+    assert (
+        text(-0.5, -0.6, -0.4)["first trial"]
+        == "better than the recommended parameters, by 0.5  [0.4, 0.6]"
+    )
+    assert (
+        text(0.1, -0.4, 0.6)["first trial"]
+        == "not visibly different from the recommended parameters"
+    )
     assert "first trial" not in text()
     assert "model check" not in text()
     assert text()["as good"] == "with 80%, one changed at a time: x 0.25 to 0.5"
@@ -238,19 +278,33 @@ def test_a_table_is_audited(tmp_path):
     text = page.read_text()
     assert "trials.csv" in text
     assert "Trials of the table" in text
-    assert f"<td>{found.likely}</td>" in text.replace(' class="number"', "") or f">{found.likely}<" in text
+    assert (
+        f"<td>{found.likely}</td>" in text.replace(' class="number"', "")
+        or f">{found.likely}<" in text
+    )
     assert "Resuming the run" not in text
 
 
 def test_rows_of_a_table_that_cannot_be_used_are_counted(tmp_path):
     pd = pytest.importorskip("pandas")
     table = pd.DataFrame(
-        {0: [0.1 * i for i in range(12)], "c": ["a", None] * 6, "value": [float(i) for i in range(12)]}
+        {
+            0: [0.1 * i for i in range(12)],
+            "c": ["a", None] * 6,
+            "value": [float(i) for i in range(12)],
+        }
     )
     found = kbo.audit(table)
-    assert "6 trials, 6 rows left out (the first is row 1: it has no c); no parameter, since it has one" in str(found)
-    states = table.drop(columns="c").assign(state=["FINISHED"] * 10 + ["FAILED"] * 2, number=range(50, 62))
-    again = pd.concat([states[:5], states[5:].reset_index(drop=True)])  # an index that is not unique
+    assert (
+        "6 trials, 6 rows left out (the first is row 1: it has no c); no parameter, since it has one"
+        in str(found)
+    )
+    states = table.drop(columns="c").assign(
+        state=["FINISHED"] * 10 + ["FAILED"] * 2, number=range(50, 62)
+    )
+    again = pd.concat(
+        [states[:5], states[5:].reset_index(drop=True)]
+    )  # an index that is not unique
     found = kbo.audit(again, maximize=True)
     assert found.reported == (59, 9.0)
     assert "10 trials, 2 rows left out" in str(found)
@@ -264,7 +318,11 @@ def test_rows_of_a_table_that_cannot_be_used_are_counted(tmp_path):
 def test_a_column_that_counts_the_rows_is_no_parameter():
     pd = pytest.importorskip("pandas")
     table = pd.DataFrame(
-        {"run": range(7, 27), "x": [0.05 * i for i in range(20)], "value": [(i - 8) ** 2 for i in range(20)]}
+        {
+            "run": range(7, 27),
+            "x": [0.05 * i for i in range(20)],
+            "value": [(i - 8) ** 2 for i in range(20)],
+        }
     )
     found = kbo.audit(table)
     assert set(found.result.params) == {"x"}
@@ -279,7 +337,9 @@ def test_options_that_are_no_plain_values_are_shown_as_text():
 
     def objective(trial):
         with warnings.catch_warnings(action="ignore"):  # that a storage cannot keep them
-            return len(trial.suggest_categorical("layers", [(8, 8), (4,)])) + trial.suggest_float("x", 0, 1)
+            return len(trial.suggest_categorical("layers", [(8, 8), (4,)])) + trial.suggest_float(
+                "x", 0, 1
+            )
 
     study.optimize(objective, 20)
     assert kbo.audit(study).result.params["layers"] == "(4,)"
@@ -319,7 +379,9 @@ def test_a_study_of_optuna_is_audited_with_conditions_and_pruned_trials(tmp_path
 
     storage = f"sqlite:///{tmp_path}/studies.db"
     for name in ("one", "two"):
-        study = optuna.create_study(storage=storage, study_name=name, sampler=optuna.samplers.RandomSampler(seed=1))
+        study = optuna.create_study(
+            storage=storage, study_name=name, sampler=optuna.samplers.RandomSampler(seed=1)
+        )
         study.optimize(objective, 30)
     found = kbo.audit(tmp_path / "studies.db", study="two")
     assert found.reported == (study.best_trial.number, study.best_value)
@@ -340,7 +402,9 @@ def test_an_experiment_of_ax_is_audited(tmp_path):
     from ax.api.configs import RangeParameterConfig
 
     client = Client()
-    client.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
+    client.configure_experiment(
+        [RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))]
+    )
     client.configure_optimization(objective="-loss")
     for i in range(12):
         index = client.attach_trial({"x": i / 11})

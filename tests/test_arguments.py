@@ -29,8 +29,27 @@ class HostileError(Exception):
         raise OSError("no text")
 
 
-NUMBERS = [3.5, np.float32(3.5), torch.tensor(3.5), torch.tensor([3.5]), Decimal("3.5"), Fraction(7, 2)]
-NO_NUMBERS = [True, np.True_, torch.tensor(True), "3.5", b"3.5", np.complex128(1), 1j, [], None, math.nan, math.inf]
+NUMBERS = [
+    3.5,
+    np.float32(3.5),
+    torch.tensor(3.5),
+    torch.tensor([3.5]),
+    Decimal("3.5"),
+    Fraction(7, 2),
+]
+NO_NUMBERS = [
+    True,
+    np.True_,
+    torch.tensor(True),
+    "3.5",
+    b"3.5",
+    np.complex128(1),
+    1j,
+    [],
+    None,
+    math.nan,
+    math.inf,
+]
 NO_NUMBERS += [10**400, torch.zeros(2), torch.empty((), device="meta"), Hostile(), object]
 
 
@@ -53,19 +72,32 @@ def test_an_exception_without_a_text_fails_the_trial_and_nothing_else():
             raise HostileError
         return x[0]
 
-    failures = [trial.failure for trial in kbo.minimize(objective, [(0, 1)], 6).trials if trial.failure]
+    failures = [
+        trial.failure for trial in kbo.minimize(objective, [(0, 1)], 6).trials if trial.failure
+    ]
     assert failures
     assert all(failure.startswith("HostileError") for failure in failures)
 
 
 def test_numpy_numbers_are_written_as_python_numbers(tmp_path):
     low, high, n = np.float64(0.25), np.float32(2.0), np.int64(3)
-    bounds = {"x": (low, high), "n": kbo.Int(np.int64(1), n), "c": [n, np.int64(4), np.float32(0.5), np.True_]}
+    bounds = {
+        "x": (low, high),
+        "n": kbo.Int(np.int64(1), n),
+        "c": [n, np.int64(4), np.float32(0.5), np.True_],
+    }
     journal = tmp_path / "run.jsonl"
-    result = kbo.minimize(lambda p: np.float32(p["x"]), bounds, n, seed=np.int64(2), journal=journal)
+    result = kbo.minimize(
+        lambda p: np.float32(p["x"]), bounds, n, seed=np.int64(2), journal=journal
+    )
     plain = {"x": (0.25, 2.0), "n": kbo.Int(1, 3), "c": [3, 4, 0.5, True]}
-    assert result.trials == kbo.minimize(lambda p: p["x"], plain, 5, seed=2, journal=journal).trials[:3]
-    told = kbo.Optimizer(plain).tell({"x": np.float32(0.5), "n": np.int8(2), "c": np.int64(4)}, 1.0, np.float32(1.5))
+    assert (
+        result.trials
+        == kbo.minimize(lambda p: p["x"], plain, 5, seed=2, journal=journal).trials[:3]
+    )
+    told = kbo.Optimizer(plain).tell(
+        {"x": np.float32(0.5), "n": np.int8(2), "c": np.int64(4)}, 1.0, np.float32(1.5)
+    )
     json.dumps([told.params, told.seconds])
 
 

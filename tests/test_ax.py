@@ -11,7 +11,14 @@ import pytest
 import torch
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from gpytorch.kernels import AdditiveKernel, MaternKernel, PeriodicKernel, ProductKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import (
+    AdditiveKernel,
+    MaternKernel,
+    PeriodicKernel,
+    ProductKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 
 from kbo import acquisition, audit, space
 from kbo.confidence import FixedWidth, MartingaleMixture, NoiseBounds
@@ -50,13 +57,17 @@ BOX = [
 FLOAT = RangeParameterConfig(name="lr", parameter_type="float", bounds=(1e-4, 1e-1), scaling="log")
 INT = RangeParameterConfig(name="k", parameter_type="int", bounds=(1, 5))
 MANY = RangeParameterConfig(name="k", parameter_type="int", bounds=(0, 400))
-CHOICE = ChoiceParameterConfig(name="act", parameter_type="str", values=["relu", "tanh", "gelu"], is_ordered=False)
+CHOICE = ChoiceParameterConfig(
+    name="act", parameter_type="str", values=["relu", "tanh", "gelu"], is_ordered=False
+)
 FIXED = ChoiceParameterConfig(name="one", parameter_type="str", values=["only"], is_ordered=False)
 MIXED = [FLOAT, INT, CHOICE, FIXED]
 
 
 def matern(*lengthscales: float, scale: float = 1.0) -> ScaleKernel:
-    kernel = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=len(lengthscales) if len(lengthscales) > 1 else None))
+    kernel = ScaleKernel(
+        MaternKernel(nu=2.5, ard_num_dims=len(lengthscales) if len(lengthscales) > 1 else None)
+    )
     kernel.base_kernel.lengthscale = torch.tensor(lengthscales)
     kernel.outputscale = scale
     return kernel
@@ -68,7 +79,13 @@ def rough(noise_std: float | None = 5.0, **options) -> Certified:
 
 
 def started(
-    parameters=BOX, objective="-loss", limits=None, relations=None, storage=None, n_initial=None, **options
+    parameters=BOX,
+    objective="-loss",
+    limits=None,
+    relations=None,
+    storage=None,
+    n_initial=None,
+    **options,
 ) -> Client:
     if n_initial is not None:
         options["setting"] = Practical(n_initial=n_initial)
@@ -86,7 +103,9 @@ def run(client: Client, trials: int, function, sem=None) -> list[dict]:
         ((number, point),) = client.get_next_trials(1).items()
         points.append(point)
         value = function(**point)
-        known = value if isinstance(value, dict) else {"loss": value if sem is None else (value, sem)}
+        known = (
+            value if isinstance(value, dict) else {"loss": value if sem is None else (value, sem)}
+        )
         client.complete_trial(number, known)
     return points
 
@@ -98,7 +117,11 @@ def branin(a: float, b: float) -> float:
 
 
 def tuning(lr: float, k: int, act: str, one: str = "only") -> float:
-    return (math.log10(lr) + 2) ** 2 / 4 + (k - 3) ** 2 / 4 + {"relu": 0.0, "tanh": 0.4, "gelu": 0.8}[act]
+    return (
+        (math.log10(lr) + 2) ** 2 / 4
+        + (k - 3) ** 2 / 4
+        + {"relu": 0.0, "tanh": 0.4, "gelu": 0.8}[act]
+    )
 
 
 def again(client: Client, tmp_path) -> Client:
@@ -139,7 +162,9 @@ def uninterrupted() -> list[dict]:
     return run(started(n_initial=N_INITIAL), TRIALS, branin)
 
 
-@pytest.mark.keeps(r"file .*ax\.db", "Ax keeps the connection to its database until the process ends")
+@pytest.mark.keeps(
+    r"file .*ax\.db", "Ax keeps the connection to its database until the process ends"
+)
 @pytest.mark.parametrize("make", once([begin, begin_and_die]))
 def test_a_stored_run_continues_exactly_as_if_it_had_not_been(make, tmp_path, uninterrupted):
     make(str(tmp_path))
@@ -152,13 +177,18 @@ def test_a_stored_run_continues_exactly_as_if_it_had_not_been(make, tmp_path, un
 def test_minimisation_minimises_and_maximisation_maximises(uninterrupted):
     found = [branin(**point) for point in uninterrupted]
     sobol = [branin(**point) for point in run(started(n_initial=TRIALS), TRIALS, branin)]
-    largest = [branin(**p) for p in run(started(objective="loss", method="amm-ucb", n_initial=5), 9, branin)]
+    largest = [
+        branin(**p)
+        for p in run(started(objective="loss", method="amm-ucb", n_initial=5), 9, branin)
+    ]
     assert min(found) < min(sobol) - 1
     assert max(largest) > max(sobol) + 50
     assert max(found[N_INITIAL:]) < max(largest) / 2
 
 
-@pytest.mark.parametrize(("method", "noise"), [("kernel-ts", 5.0), ("bkb", 5.0), ("kernel-ts-adaptive", None)])
+@pytest.mark.parametrize(
+    ("method", "noise"), [("kernel-ts", 5.0), ("bkb", 5.0), ("kernel-ts-adaptive", None)]
+)
 def test_other_methods_resume_and_change_from_trial_to_trial(method, noise, tmp_path):
     setting = rough(noise) if noise else rough(None, noise_upper=20.0)
     client, other = (started(method=method, setting=setting, seed=seed) for seed in (3, 4))
@@ -203,7 +233,9 @@ def by_hand(client: Client, kernel, features, point, noise_std: float, norm_boun
     """Interval from the client's data, by nothing of the integration."""
     trials = [t for t in client._experiment.trials.values() if t.status.is_completed]
     X = torch.stack([features(t.arm.parameters) for t in trials])
-    y = torch.tensor(client._experiment.lookup_data().df.sort_values("trial_index")["mean"].tolist()).double()
+    y = torch.tensor(
+        client._experiment.lookup_data().df.sort_values("trial_index")["mean"].tolist()
+    ).double()
     confidence = MartingaleMixture(noise_std, norm_bound, 0.1, "dmm")
     state = KernelRidge(kernel, confidence.mixture_ridge)
     state.update(X, y)
@@ -215,9 +247,13 @@ def by_hand(client: Client, kernel, features, point, noise_std: float, norm_boun
 @pytest.mark.parametrize("objective", ["-loss", "loss"])
 def test_certified_data_are_not_cut(objective):
     kernel = matern(0.1)
-    client = started(objective=objective, setting=Certified(kernel, noise_std=1.0, norm_bound=500.0))
+    client = started(
+        objective=objective, setting=Certified(kernel, noise_std=1.0, norm_bound=500.0)
+    )
     for i, value in enumerate([0.9, 1.0, 1.1, 1.0, 0.95, 1.05, -100.0, 120.0]):
-        client.complete_trial(client.attach_trial({"a": -5.0 + 2 * i, "b": 2.0 * i}), {"loss": value})
+        client.complete_trial(
+            client.attach_trial({"a": -5.0 + 2 * i, "b": 2.0 * i}), {"loss": value}
+        )
 
     def features(parameters) -> torch.Tensor:
         return torch.tensor([(parameters["a"] + 5) / 15, parameters["b"] / 15], dtype=torch.float64)
@@ -229,7 +265,9 @@ def test_certified_data_are_not_cut(objective):
     assert "attached, perhaps with values that were known before: 8" in kbo_ax.guarantee(client)
 
 
-KBO_SPACE = space.Space({"lr": space.Float(1e-4, 1e-1, log=True), "k": space.Int(1, 5), "act": CHOICE.values})
+KBO_SPACE = space.Space(
+    {"lr": space.Float(1e-4, 1e-1, log=True), "k": space.Int(1, 5), "act": CHOICE.values}
+)
 
 
 def tuning_features(parameters) -> torch.Tensor:
@@ -256,8 +294,13 @@ def test_certified_bounds_are_those_of_the_raw_data(tmp_path):
 
 
 def test_hypotheses_are_stored_to_the_last_digit(tmp_path):
-    listed = [Hypothesis(matern(length), 1.0, norm) for length, norm in ((0.2, 700.0), (0.3, 600.0), (0.9, 0.1))]
-    limit = Constraint("memory", upper=8.0, kernel=[Hypothesis(matern(0.5), 0.5, norm) for norm in (60.0, 90.0)])
+    listed = [
+        Hypothesis(matern(length), 1.0, norm)
+        for length, norm in ((0.2, 700.0), (0.3, 600.0), (0.9, 0.1))
+    ]
+    limit = Constraint(
+        "memory", upper=8.0, kernel=[Hypothesis(matern(0.5), 0.5, norm) for norm in (60.0, 90.0)]
+    )
     options = {"setting": Certified(listed), "constraints": [limit]}
     client = started(objective="loss", limits=["memory <= 8"], **options)
     run(client, 5, lambda a, b: {"loss": -branin(a, b), "memory": memory(a, b)})
@@ -272,10 +315,31 @@ def test_hypotheses_are_stored_to_the_last_digit(tmp_path):
 @pytest.mark.parametrize(
     ("change", "kept"),
     [
-        (lambda client: client.complete_trial(0, {"loss": client._experiment.data.df["mean"][0]}), True),
-        (lambda client: client.attach_data(3, {"loss": (client._experiment.data.df["mean"][3], 0.1)}), False),
-        (lambda client: (kbo_ax.interval(client, {"a": 0.0, "b": 0.0}), client.attach_data(4, {"loss": 0.5})), False),
-        (lambda client: [client.attach_data(1, {"loss": x}) or run(client, 1, branin) for x in (0.5, 0.7)], False),
+        (
+            lambda client: client.complete_trial(
+                0, {"loss": client._experiment.data.df["mean"][0]}
+            ),
+            True,
+        ),
+        (
+            lambda client: client.attach_data(
+                3, {"loss": (client._experiment.data.df["mean"][3], 0.1)}
+            ),
+            False,
+        ),
+        (
+            lambda client: (
+                kbo_ax.interval(client, {"a": 0.0, "b": 0.0}),
+                client.attach_data(4, {"loss": 0.5}),
+            ),
+            False,
+        ),
+        (
+            lambda client: [
+                client.attach_data(1, {"loss": x}) or run(client, 1, branin) for x in (0.5, 0.7)
+            ],
+            False,
+        ),
     ],
     ids=["same value", "standard error", "after its bound was read", "back again"],
 )
@@ -298,7 +362,9 @@ def test_intermediate_values_never_reach_a_bound():
     assert kbo_ax.interval(client, {"a": 0.5, "b": 1.0}) == before
     client.mark_trial_early_stopped(number)
     assert kbo_ax.interval(client, {"a": 0.5, "b": 1.0}) == before
-    (pruned,) = client._generation_strategy.current_node.learned(client._experiment).optimizer.pruned()
+    (pruned,) = client._generation_strategy.current_node.learned(
+        client._experiment
+    ).optimizer.pruned()
     assert pruned.reports == [(1, 2.0)]
     assert "failed, abandoned or stopped early: 1" in kbo_ax.guarantee(client)
 
@@ -314,7 +380,9 @@ def test_what_has_no_answer_is_refused():
         kbo_ax.interval(client, {**point, "k": 9})
     with pytest.raises(InvalidInput, match="no strategy of kbo"):
         kbo_ax.interval(Client(), {})
-    online = started(MIXED, setting=Certified(matern(0.7), None, 6.0, noise_upper=0.5), method="dmm-ucb-adaptive")
+    online = started(
+        MIXED, setting=Certified(matern(0.7), None, 6.0, noise_upper=0.5), method="dmm-ucb-adaptive"
+    )
     with pytest.raises(InvalidInput, match="standard error of 7"):
         run(online, 2, tuning, sem=7.0)
     with pytest.raises(RefutedAssumptions):
@@ -336,7 +404,9 @@ def test_standard_errors_say_how_noise_differs_and_zeros_that_there_is_none(erro
     client = started(n_initial=3)
     for sem in errors:
         ((number, point),) = client.get_next_trials(1).items()
-        client.complete_trial(number, {"loss": branin(**point) if sem is None else (branin(**point), sem)})
+        client.complete_trial(
+            number, {"loss": branin(**point) if sem is None else (branin(**point), sem)}
+        )
     said = kbo_ax.guarantee(client)
     assert said.startswith("practical, not certified")
     assert words in said
@@ -357,7 +427,9 @@ def changed(client: Client, change: str) -> None:
         experiment.search_space = SearchSpace([FixedParameter("a", ParameterType.FLOAT, 3.0), b])
     else:
         low, high = {"narrower": (2.0, 4.0), "wider": (-5.0, 20.0)}[change]
-        experiment.search_space = SearchSpace([RangeParameter("a", ParameterType.FLOAT, low, high), b])
+        experiment.search_space = SearchSpace(
+            [RangeParameter("a", ParameterType.FLOAT, low, high), b]
+        )
 
 
 @pytest.mark.parametrize("change", ["disabled", "added", "fixed", "narrower", "wider"])
@@ -371,7 +443,13 @@ def test_a_search_space_may_be_changed_between_trials(change, tmp_path):
     if change in ("fixed", "narrower"):
         client = again(client, tmp_path)
     points = run(client, 3, function)
-    low, high = {"disabled": (3, 3), "fixed": (3, 3), "narrower": (2, 4), "wider": (-5, 20), "added": (-5, 10)}[change]
+    low, high = {
+        "disabled": (3, 3),
+        "fixed": (3, 3),
+        "narrower": (2, 4),
+        "wider": (-5, 20),
+        "added": (-5, 10),
+    }[change]
     assert all(low <= point["a"] <= high for point in points)
     node = client._generation_strategy.current_node
     assert len(node.learned(client._experiment).trials) == 11
@@ -399,7 +477,11 @@ def test_trials_outside_a_changed_search_space_are_named_once_where_they_cannot_
     changed(client, "narrower")
     with caplog.at_level("WARNING", logger="kbo"):
         run(client, 2, branin)
-    said = [record.getMessage() for record in caplog.records if "left out of the model" in record.getMessage()]
+    said = [
+        record.getMessage()
+        for record in caplog.records
+        if "left out of the model" in record.getMessage()
+    ]
     assert len(said) == 1
     assert said[0].startswith("trials [")
 
@@ -408,10 +490,18 @@ def test_trials_outside_a_changed_search_space_are_named_once_where_they_cannot_
 
 
 def test_arms_are_pulled_again():
-    arms = ChoiceParameterConfig(name="c", parameter_type="str", values=["a", "b", "z"], is_ordered=False)
-    client = started([INT, arms], setting=Certified(matern(0.3), noise_std=0.3, norm_bound=8.0), method="amm-ucb")
+    arms = ChoiceParameterConfig(
+        name="c", parameter_type="str", values=["a", "b", "z"], is_ordered=False
+    )
+    client = started(
+        [INT, arms], setting=Certified(matern(0.3), noise_std=0.3, norm_bound=8.0), method="amm-ucb"
+    )
     noise = torch.Generator().manual_seed(0)
-    points = run(client, 24, lambda k, c: (k - 3) ** 2 / 2 + (c != "b") + 0.3 * float(torch.randn((), generator=noise)))
+    points = run(
+        client,
+        24,
+        lambda k, c: (k - 3) ** 2 / 2 + (c != "b") + 0.3 * float(torch.randn((), generator=noise)),
+    )
     pulled = [tuple(sorted(point.items())) for point in points]
     assert max(pulled, key=pulled.count) == (("c", "b"), ("k", 3))
     assert pulled.count((("c", "b"), ("k", 3))) > 3
@@ -422,7 +512,11 @@ def test_arms_are_pulled_again():
 
 
 def cards(collection) -> list:
-    return [leaf for card in collection for leaf in (cards(card.children) if hasattr(card, "children") else [card])]
+    return [
+        leaf
+        for card in collection
+        for leaf in (cards(card.children) if hasattr(card, "children") else [card])
+    ]
 
 
 def test_analyses_have_the_model_of_ax_and_trials_do_not():
@@ -452,7 +546,9 @@ def test_five_lines_of_ones_own(tmp_path):
             "botorch_acqf_class": acquisition.DMMUCB,
             "botorch_acqf_options": {"noise_std": 5.0, "norm_bound": 600.0, "delta": 0.1},
         },
-        generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}},
+        generator_gen_kwargs={
+            "model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}
+        },
     )
     start = GeneratorSpec(Generators.SOBOL, generator_kwargs={"seed": 0})
     transition = [MinTrials(2, transition_to="own")]
@@ -471,7 +567,9 @@ def test_five_lines_of_ones_own(tmp_path):
 KERNELS = [
     RBFKernel(),
     matern(0.3, 0.2, 0.7, scale=2.0),
-    AdditiveKernel(ScaleKernel(RBFKernel(active_dims=[0, 2])), MaternKernel(nu=0.5, active_dims=[1])),
+    AdditiveKernel(
+        ScaleKernel(RBFKernel(active_dims=[0, 2])), MaternKernel(nu=0.5, active_dims=[1])
+    ),
     ScaleKernel(ProductKernel(RBFKernel(active_dims=[0]), MaternKernel(nu=1.5, ard_num_dims=3))),
 ]
 
@@ -480,7 +578,9 @@ def test_kernels_survive_to_the_last_digit():
     X = torch.rand(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     for kernel in KERNELS:
         stored = build_kernel(json.loads(json.dumps(describe_kernel(kernel))))
-        torch.testing.assert_close(freeze(stored, X)(X, X), freeze(kernel, X)(X, X), rtol=1e-14, atol=1e-14)
+        torch.testing.assert_close(
+            freeze(stored, X)(X, X), freeze(kernel, X)(X, X), rtol=1e-14, atol=1e-14
+        )
         assert describe_kernel(stored) == describe_kernel(build_kernel(describe_kernel(stored)))
 
 
@@ -501,16 +601,25 @@ KNOWN = [Constraint("acc", lower=1.0, noise_std=0.1, norm_bound=3.0)]
         ({"method": "dmm"}, "unknown method"),
         ({"method": "igp-ucb"}, "n_trials"),
         ({"method": "cmm-ucb-doubling"}, "certified setting"),
-        ({"setting": Certified(ScaleKernel(PeriodicKernel()), **CERTIFIED)}, "cannot store .* PeriodicKernel"),
+        (
+            {"setting": Certified(ScaleKernel(PeriodicKernel()), **CERTIFIED)},
+            "cannot store .* PeriodicKernel",
+        ),
         ({"setting": Own()}, "cannot store a Own"),
         ({"seed": 0.5}, "seed"),
-        ({"setting": Safe(matern(1.0), 0.1, 1.0, start=[{"lr": 0.01}])}, "for kbo.minimize and kbo.Optimizer"),
+        (
+            {"setting": Safe(matern(1.0), 0.1, 1.0, start=[{"lr": 0.01}])},
+            "for kbo.minimize and kbo.Optimizer",
+        ),
         ({"constraints": [Constraint("m", upper=1.0)]}, "configure_optimization"),
         ({"objective": "-loss, acc"}, "one objective"),
         ({"limits": ["acc >= 0.9 * baseline"]}, "single outcomes"),
         ({"limits": ["acc + size >= 0.9"]}, "single outcomes"),
         ({"limits": ["acc >= 1"], "setting": rough()}, r"got \[\] for \['acc >= 1'\]"),
-        ({"limits": ["acc >= 2"], "setting": rough(), "constraints": KNOWN}, "got .*acc >= 1.* for .*acc >= 2"),
+        (
+            {"limits": ["acc >= 2"], "setting": rough(), "constraints": KNOWN},
+            "got .*acc >= 1.* for .*acc >= 2",
+        ),
         ({"setting": rough(), "constraints": KNOWN}, r"got \['acc >= 1'\] for \[\]"),
     ],
 )
@@ -548,8 +657,12 @@ def test_limits_are_kept_and_the_recommended_trial_keeps_them(constrained):
     known = kbo_ax.feasibility(constrained)
     assert known.probability > 0.5
     assert not known.certified
-    assert known.bounds["memory"] == pytest.approx([memory(**point)] * 3)  # its trials showed that there is no noise
-    assert kbo_ax.interval(constrained, point, "memory")[1] == pytest.approx(memory(**point), abs=0.5)
+    assert known.bounds["memory"] == pytest.approx(
+        [memory(**point)] * 3
+    )  # its trials showed that there is no noise
+    assert kbo_ax.interval(constrained, point, "memory")[1] == pytest.approx(
+        memory(**point), abs=0.5
+    )
     with pytest.raises(InvalidInput, match="outcome must be one of 'loss', 'memory'"):
         kbo_ax.interval(constrained, point, "speed")
 
@@ -564,7 +677,10 @@ def test_a_constrained_run_resumes_with_its_pending_trials(constrained, tmp_path
 
 def test_certified_constraints_share_delta_and_are_certified(tmp_path):
     noisy = Constraint("memory", upper=8.0, noise_std=0.5, norm_bound=60.0, kernel=matern(0.5, 0.4))
-    options = {"setting": Certified(matern(0.3), noise_std=1.0, norm_bound=600.0), "constraints": [noisy]}
+    options = {
+        "setting": Certified(matern(0.3), noise_std=1.0, norm_bound=600.0),
+        "constraints": [noisy],
+    }
     client = started(objective="loss", limits=["2 * memory <= 16"], **options)
     run(client, 7, lambda a, b: {"loss": -branin(a, b), "memory": memory(a, b)})
     assert "1 - 0.05" in kbo_ax.guarantee(client)
@@ -572,7 +688,9 @@ def test_certified_constraints_share_delta_and_are_certified(tmp_path):
     loaded, bound = again(client, tmp_path), MartingaleMixture(0.5, 60.0, 0.05, "dmm")
     state = KernelRidge(noisy.kernel, bound.mixture_ridge)
     trials = [trial.arm.parameters for trial in client._experiment.trials.values()]
-    X = torch.tensor([[(p["a"] + 5) / 15, p["b"] / 15] for p in [*trials, point]], dtype=torch.float64)
+    X = torch.tensor(
+        [[(p["a"] + 5) / 15, p["b"] / 15] for p in [*trials, point]], dtype=torch.float64
+    )
     state.update(X[:-1], torch.tensor([memory(**p) for p in trials], dtype=torch.float64))
     lower, upper = (float(side) for side in bound.interval(state, X[-1:]))
     assert kbo_ax.interval(loaded, point, "memory")[::2] == pytest.approx((lower, upper), rel=1e-7)
@@ -594,18 +712,28 @@ INPUTS = {
     acquisition.AMMUCB: MIXTURE,
     acquisition.DMMUCB: MIXTURE,
     acquisition.CMMUCB: MIXTURE,
-    acquisition.ChainingUCB: {"points": torch.linspace(0, 1, 9).double().unsqueeze(-1), "delta": 0.1},
+    acquisition.ChainingUCB: {
+        "points": torch.linspace(0, 1, 9).double().unsqueeze(-1),
+        "delta": 0.1,
+    },
     acquisition.InflatedThompsonSampling: {"confidence": FixedWidth(1.0), "seed": 5},
 }
 
 
-@pytest.mark.parametrize(("kind", "options"), INPUTS.items(), ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("kind", "options"), INPUTS.items(), ids=lambda value: getattr(value, "__name__", "")
+)
 def test_constructors_pass_on_direction_and_pending_points(kind, options):
     X = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(-1)
     model = KernelRidgeGP(X, X.square(), matern(0.3), 0.04)
     transform = ScalarizedPosteriorTransform(torch.tensor([-1.0], dtype=torch.float64))
     pending = torch.tensor([[0.3]], dtype=torch.float64)
-    given = {"posterior_transform": transform, "X_pending": pending, "training_data": None, "bounds": None}
+    given = {
+        "posterior_transform": transform,
+        "X_pending": pending,
+        "training_data": None,
+        "bounds": None,
+    }
     acqf = kind(**get_acqf_input_constructor(kind)(model=model, **given, **options))
     assert acqf.weight == -1
     assert torch.equal(acqf.X_pending, pending)
@@ -616,7 +744,9 @@ def test_constructors_pass_on_direction_and_pending_points(kind, options):
 
 def test_a_diverged_run_does_not_wipe_out_the_others():
     values = dict(enumerate([0.51, 0.62, 0.4, 1e14, math.nan, 0.0]))
-    assert [rounded(values)[i] for i in range(4)] == pytest.approx([0.51, 0.62, 0.4, 1e14], rel=1e-9)
+    assert [rounded(values)[i] for i in range(4)] == pytest.approx(
+        [0.51, 0.62, 0.4, 1e14], rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -630,18 +760,29 @@ def test_constraints_on_parameters_hold(parameters, relations):
     client = started(parameters, relations=relations, n_initial=5)
     space = kbo_ax.from_parameters(parameters, relations)
     for point in run(client, 8, lambda **found: -found["a"] - found.get("k", 0)):
-        exceeded = [sum(w * point[name] for name, w in c.weights.items()) - c.upper for c in space.constraints]
+        exceeded = [
+            sum(w * point[name] for name, w in c.weights.items()) - c.upper
+            for c in space.constraints
+        ]
         assert max(exceeded) < 1e-9
     assert max(exceeded) > -0.5
 
 
 def test_conditional_parameters_and_ranges_with_steps_are_searched():
-    kinds = ChoiceParameterConfig("kind", ["svm", "forest"], "str", False, {"svm": ["lr"], "forest": ["depth"]})
+    kinds = ChoiceParameterConfig(
+        "kind", ["svm", "forest"], "str", False, {"svm": ["lr"], "forest": ["depth"]}
+    )
     depth = RangeParameterConfig("depth", (2, 12), "int", 5)
     tenths = RangeParameterConfig("part", (0.0, 1.0), "float", 0.1)
     client = started([kinds, FLOAT, depth, tenths], n_initial=4)
-    points = run(client, 9, lambda kind, part, lr=0.01, depth=2: (math.log10(lr) + 2) ** 2 + depth / 12 + part)
-    assert {frozenset(point) for point in points} == {frozenset({"kind", "part", n}) for n in ("lr", "depth")}
+    points = run(
+        client,
+        9,
+        lambda kind, part, lr=0.01, depth=2: (math.log10(lr) + 2) ** 2 + depth / 12 + part,
+    )
+    assert {frozenset(point) for point in points} == {
+        frozenset({"kind", "part", n}) for n in ("lr", "depth")
+    }
     assert {point["depth"] for point in points if "depth" in point} <= {2, 7, 12}
     number, best = kbo_ax.recommended(client)
     assert best == client._experiment.trials[number].arm.parameters

@@ -14,7 +14,9 @@ from kbo.space import Float, Int
 
 
 @pytest.mark.parametrize("integers", [False, True])
-def test_the_optimum_is_the_value_at_cocos_best_point_and_none_is_below(integers, tmp_path, monkeypatch):
+def test_the_optimum_is_the_value_at_cocos_best_point_and_none_is_below(
+    integers, tmp_path, monkeypatch
+):
     import cocoex
 
     monkeypatch.chdir(tmp_path)  # COCO writes the point into the current folder
@@ -23,7 +25,10 @@ def test_the_optimum_is_the_value_at_cocos_best_point_and_none_is_below(integers
         problem = BBOB(function, dim, instance, integers=integers)
         options = f"dimensions: {dim} function_indices: {function}"
         cocoex.Suite(name, f"instances: {instance}", options)[0]._best_parameter("print")
-        values = [float(word) for word in (tmp_path / "._bbob_problem_best_parameter.txt").read_text().split()]
+        values = [
+            float(word)
+            for word in (tmp_path / "._bbob_problem_best_parameter.txt").read_text().split()
+        ]
         best = dict(zip(problem.space.parameters, values, strict=True)) if integers else values
         assert problem.noiseless(best) == pytest.approx(problem.optimum, rel=1e-9)
         assert problem(best) == problem.noiseless(best)
@@ -34,7 +39,11 @@ def test_the_optimum_is_the_value_at_cocos_best_point_and_none_is_below(integers
 def test_noise_has_the_promised_quartiles_and_follows_the_seed():
     rng = np.random.default_rng(0)
     free = BBOB(8, 2, 3)
-    spread = np.subtract(*np.quantile([free.noiseless(list(x)) for x in rng.uniform(-5, 5, (20_000, 2))], [0.75, 0.25]))
+    spread = np.subtract(
+        *np.quantile(
+            [free.noiseless(list(x)) for x in rng.uniform(-5, 5, (20_000, 2))], [0.75, 0.25]
+        )
+    )
     assert free.noise_scale == 0
     for noise, law in (("gauss", stats.norm), ("heavy", stats.t(3))):
         problem, same = (BBOB(8, 2, 3, noise, seed=5) for _ in range(2))
@@ -43,7 +52,9 @@ def test_noise_has_the_promised_quartiles_and_follows_the_seed():
         assert same([1.0, 1.0]) - free.noiseless([1.0, 1.0]) == z[0]
         z /= problem.noise_scale
         assert np.quantile(z, [0.25, 0.5, 0.75]) == pytest.approx([-0.6745, 0, 0.6745], abs=0.03)
-        assert np.mean(abs(z) > 3) == pytest.approx(2 * law.sf(3 * law.ppf(0.75) / stats.norm.ppf(0.75)), rel=0.3)
+        assert np.mean(abs(z) > 3) == pytest.approx(
+            2 * law.sf(3 * law.ppf(0.75) / stats.norm.ppf(0.75)), rel=0.3
+        )
 
 
 def test_four_fifths_of_the_parameters_of_a_mixed_function_are_whole_numbers():

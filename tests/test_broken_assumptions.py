@@ -28,6 +28,7 @@ from torch import Tensor
 import kbo
 from kbo import AdaptiveRidge, KernelRidge, NystromRidge, confidence
 from kbo.acquisition import CMMUCB, InflatedThompsonSampling, KernelUCB
+from kbo.bandit import pareto_set
 from kbo.confidence import (
     AdaptiveMixture,
     AdaptiveSelfNormalized,
@@ -41,17 +42,29 @@ from kbo.integrations.optuna import KBOSampler
 from kbo.kernels import freeze
 from kbo.models import KernelRidgeGP, NystromGP, PosteriorGP
 from kbo.optimize.result import result_of
-from kbo.recipes import pareto_set
-from kbo.regression import BatchView, FixedDictionary, GreedyDictionary, Hypothetical, LeverageResampling, Posterior
+from kbo.regression import (
+    BatchView,
+    FixedDictionary,
+    GreedyDictionary,
+    Hypothetical,
+    LeverageResampling,
+    Posterior,
+)
 from tests.dense_noise import noise_bounds
 
 NUMBERS = {"noise_std": 0.1, "norm_bound": 5.0, "delta": 0.1}
-CMM, AY, ADAPTIVE = MartingaleMixture(**NUMBERS), SelfNormalized(**NUMBERS), AdaptiveSelfNormalized()
+CMM, AY, ADAPTIVE = (
+    MartingaleMixture(**NUMBERS),
+    SelfNormalized(**NUMBERS),
+    AdaptiveSelfNormalized(),
+)
 SETTING = kbo.Certified(RBFKernel().double(), **NUMBERS)
 ONLINE = replace(SETTING, noise_std=None, noise_upper=1.0)
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 X = torch.rand(60, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-Y = torch.sin(3 * X).sum(-1) + 0.1 * torch.randn(60, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+Y = torch.sin(3 * X).sum(-1) + 0.1 * torch.randn(
+    60, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+)
 
 STATES: dict[str, Callable[..., Posterior]] = {
     "exact": KernelRidge,
@@ -84,7 +97,9 @@ def sketch() -> Posterior:
 
 
 def adaptive(variant: str = "tight+grid") -> AdaptiveRidge:
-    return fed(AdaptiveRidge(KernelRidge(RBFKernel(), 1.0), noise_bounds(variant, 5.0, 0.1, 1.0)), X, Y)
+    return fed(
+        AdaptiveRidge(KernelRidge(RBFKernel(), 1.0), noise_bounds(variant, 5.0, 0.1, 1.0)), X, Y
+    )
 
 
 def restored(saved: Posterior, kernel=None) -> Posterior:
@@ -150,7 +165,9 @@ def raised(call: Callable) -> str:
     return f"{type(error.value).__name__}: {error.value}"
 
 
-def optimizer(method: str = "cmm-ucb", setting: kbo.Certified = SETTING, **options) -> kbo.Optimizer:
+def optimizer(
+    method: str = "cmm-ucb", setting: kbo.Certified = SETTING, **options
+) -> kbo.Optimizer:
     return kbo.Optimizer([(0.0, 1.0)] * 2, setting=setting, method=method, **options)
 
 
@@ -159,7 +176,9 @@ def result(change: Callable, **options) -> str:
 
 
 def run_of(objective: Callable, **options) -> str:
-    return kbo.minimize(objective, [(0.0, 1.0)] * 2, 4, setting=SETTING, max_failures=4, **options).guarantee
+    return kbo.minimize(
+        objective, [(0.0, 1.0)] * 2, 4, setting=SETTING, max_failures=4, **options
+    ).guarantee
 
 
 def slow() -> Callable:
@@ -205,7 +224,9 @@ def in_optuna(late: bool, pruned: bool) -> str:
     if late:
         trials.reverse()
     study.tell(trials[0], 0.1)
-    study.tell(trials[1], None if pruned else 0.2, optuna.trial.TrialState.PRUNED if pruned else None)
+    study.tell(
+        trials[1], None if pruned else 0.2, optuna.trial.TrialState.PRUNED if pruned else None
+    )
     return study.sampler.guarantee(study)
 
 
@@ -228,23 +249,35 @@ def at_other_points() -> str:
     assert bound.guarantee_on(state)
     by_number.interval(state, X[:22])
     assert not by_number.guarantee_on(state)
-    assert pareto_set([state, state], [FiniteSet(X[:20], 0.1), bound], X[:22], 0.1).guarantee is None
+    assert (
+        pareto_set([state, state], [FiniteSet(X[:20], 0.1), bound], X[:22], 0.1).guarantee is None
+    )
     return on(copy.deepcopy(bound), state)
 
 
 def of_variances() -> Posterior:
-    return KernelRidgeGP(X, Y.unsqueeze(-1), RBFKernel(), 0.04, train_Yvar=torch.full((60, 1), 0.04).double()).state
+    return KernelRidgeGP(
+        X, Y.unsqueeze(-1), RBFKernel(), 0.04, train_Yvar=torch.full((60, 1), 0.04).double()
+    ).state
 
 
 ROWS: dict[str, dict[str, Callable[[], str]]] = {
     "float32": {
-        "the data are in float32": lambda: on(CMM, fed(KernelRidge(RBFKernel(), 0.01), X.float(), Y.float())),
+        "the data are in float32": lambda: on(
+            CMM, fed(KernelRidge(RBFKernel(), 0.01), X.float(), Y.float())
+        ),
         "a model was moved to float32": lambda: changed(lambda m: m.float()),
     },
-    "rounding": {"points far from zero": lambda: on(AY, restored(rough(X + 1e13), MaternKernel(nu=0.5)))},
+    "rounding": {
+        "points far from zero": lambda: on(AY, restored(rough(X + 1e13), MaternKernel(nu=0.5)))
+    },
     "takes its constants from the data": {
-        "targets standardised by their own mean": lambda: cmm(model(outcome_transform=Standardize(1))),
-        "the same after a fixed transform": lambda: cmm(model(outcome_transform=chain(a=Log(), b=Standardize(1)))),
+        "targets standardised by their own mean": lambda: cmm(
+            model(outcome_transform=Standardize(1))
+        ),
+        "the same after a fixed transform": lambda: cmm(
+            model(outcome_transform=chain(a=Log(), b=Standardize(1)))
+        ),
         "the same with a transform that another model had": lambda: cmm(reused(Standardize(1))),
         "the same, fitted by a `SingleTaskGP`": lambda: cmm(
             model(outcome_transform=gp(Standardize(1)).outcome_transform)
@@ -257,8 +290,12 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
         "the same by `load_state_dict`": lambda: changed(
             lambda m: m.load_state_dict(KernelRidgeGP(X, X[:, :1], RBFKernel(), 0.5).state_dict())
         ),
-        "an input transform changed after data": lambda: changed(stretched, input_transform=Normalize(2, bounds=BOX)),
-        "a warp of the inputs changed after data": lambda: changed(bent, input_transform=Warp(2, [0, 1], bounds=BOX)),
+        "an input transform changed after data": lambda: changed(
+            stretched, input_transform=Normalize(2, bounds=BOX)
+        ),
+        "a warp of the inputs changed after data": lambda: changed(
+            bent, input_transform=Warp(2, [0, 1], bounds=BOX)
+        ),
         "a kernel fitted by `fit_gpytorch_mll`": lambda: changed(fitted),
     },
     "come from a model that was fitted to data": {
@@ -270,14 +307,22 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
         "a ridge that follows the data, the same": lambda: on(AY, adaptive()),
     },
     "another kernel": {
-        "a saved state loaded under another kernel": lambda: on(CMM, restored(exact(), MaternKernel(nu=2.5))),
+        "a saved state loaded under another kernel": lambda: on(
+            CMM, restored(exact(), MaternKernel(nu=2.5))
+        ),
         "the same, of equal values": lambda: on(CMM, restored(exact(), RBFKernel(ard_num_dims=2))),
     },
     "hypothetical": {
         "hypothetical observations": lambda: on(CMM, Hypothetical(exact(), X[:2])),
-        "the same, the noise level bounded online": lambda: on(ADAPTIVE, Hypothetical(adaptive(), X[:2])),
-        "a batch with points chosen": lambda: on(CMM, after(lambda view: view.observe(0), BatchView(exact(), X))),
-        "fantasies of BoTorch": lambda: cmm(model().condition_on_observations(X[:3, None], X[:3, None, :1])),
+        "the same, the noise level bounded online": lambda: on(
+            ADAPTIVE, Hypothetical(adaptive(), X[:2])
+        ),
+        "a batch with points chosen": lambda: on(
+            CMM, after(lambda view: view.observe(0), BatchView(exact(), X))
+        ),
+        "fantasies of BoTorch": lambda: cmm(
+            model().condition_on_observations(X[:3, None], X[:3, None, :1])
+        ),
     },
     "X_pending is set": {
         "pending points in an acquisition function": lambda: pending(KernelUCB),
@@ -285,48 +330,74 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "error of the dictionary": {
         "a sketch under a theorem about exact posteriors": lambda: on(FiniteSet(20, 0.1), sketch()),
-        "a dictionary that misses too much for BKB": lambda: on(confidence.BKB(**NUMBERS), sketch()),
+        "a dictionary that misses too much for BKB": lambda: on(
+            confidence.BKB(**NUMBERS), sketch()
+        ),
         "the same for K-UCB": lambda: on(confidence.EKUCB(**NUMBERS, projection=0.0), sketch()),
     },
     "points other than": {"other points than those of a bound for a finite set": at_other_points},
-    "random seed": {"the same values again at the same points": lambda: on(AY, fed(exact(), X[:2], Y[:2]))},
-    "variances that were given": {"noise variances were given, and are larger": lambda: on(AY, of_variances())},
+    "random seed": {
+        "the same values again at the same points": lambda: on(AY, fed(exact(), X[:2], Y[:2]))
+    },
+    "variances that were given": {
+        "noise variances were given, and are larger": lambda: on(AY, of_variances())
+    },
     "no theorem covers": {
         "a width chosen by hand": lambda: on(confidence.FixedWidth(2.0), exact()),
         "a norm bound that follows the data": lambda: on(confidence.UnknownNorm(0.1, 0.1), exact()),
-        "Algorithm 1 of chaining as a bound": lambda: on(confidence.Chaining(0.1, points=X), exact()),
+        "Algorithm 1 of chaining as a bound": lambda: on(
+            confidence.Chaining(0.1, points=X), exact()
+        ),
     },
     "data refute": {
-        "a norm bound that is too small": lambda: raised(lambda: CMM.interval(rough(X, 100 * Y), X)),
-        "the same, the guarantee of an acquisition function": lambda: cmm(MODELS["exact"](X, 100 * Y[:, None])),
+        "a norm bound that is too small": lambda: raised(
+            lambda: CMM.interval(rough(X, 100 * Y), X)
+        ),
+        "the same, the guarantee of an acquisition function": lambda: cmm(
+            MODELS["exact"](X, 100 * Y[:, None])
+        ),
     },
     "contradict each other": {
-        "noise bounds that contradict each other": lambda: on(AdaptiveMixture(), after(crossed, adaptive("mixture")))
+        "noise bounds that contradict each other": lambda: on(
+            AdaptiveMixture(), after(crossed, adaptive("mixture"))
+        )
     },
-    "has not reported: 1": {"a value of a trial that a later one has passed": lambda: result(in_flight)},
+    "has not reported: 1": {
+        "a value of a trial that a later one has passed": lambda: result(in_flight)
+    },
     "trials failed: ": {
         "a trial failed with an exception": lambda: run_of(lambda x: 1 / 0 if x[0] > 0.5 else 0.0),
         "a trial returned NaN": lambda: run_of(lambda x: math.nan if x[0] > 0.5 else 0.0),
         "a trial ran out of time": lambda: run_of(slow(), timeout=0.1),
     },
     "lost and started again: 1": {
-        "a trial was killed and repeated": lambda: resumed(lambda run: run.ask(), lambda run: run.tell(run.ask(), 0.1))
+        "a trial was killed and repeated": lambda: resumed(
+            lambda run: run.ask(), lambda run: run.tell(run.ask(), 0.1)
+        )
     },
     "stopped early: 1": {"a trial was stopped early": lambda: result(pruned)},
     "ask did not return: 1": {
-        "a value at parameters that `ask` did not return": lambda: result(lambda run: run.tell([0.5, 0.5], 0.1))
+        "a value at parameters that `ask` did not return": lambda: result(
+            lambda run: run.tell([0.5, 0.5], 0.1)
+        )
     },
     "ran at once": {
         "trials at one point at once, noise level bounded online": lambda: result(
             at_one_point, method="dmm-ucb-adaptive", setting=ONLINE
         )
     },
-    "that ended after later ones: 1": {"Optuna: a trial that ended after a later one": lambda: in_optuna(True, False)},
+    "that ended after later ones: 1": {
+        "Optuna: a trial that ended after a later one": lambda: in_optuna(True, False)
+    },
     "failed or pruned: 1": {"Optuna: a pruned trial": lambda: in_optuna(False, True)},
     "belongs to another problem": {
         "resumed with other bounds of the space": lambda: refused(bounds=[(0.0, 2.0)] * 2),
-        "resumed with another kernel": lambda: refused(setting=replace(SETTING, kernel=MaternKernel().double())),
-        "resumed with another norm bound": lambda: refused(setting=replace(SETTING, norm_bound=9.0)),
+        "resumed with another kernel": lambda: refused(
+            setting=replace(SETTING, kernel=MaternKernel().double())
+        ),
+        "resumed with another norm bound": lambda: refused(
+            setting=replace(SETTING, norm_bound=9.0)
+        ),
     },
 }
 """A part of what kbo says: the assumptions that are broken, and what is done."""
@@ -340,7 +411,9 @@ NAMED = {
 """Assumptions that no data can refute, and the words in which every guarantee names them."""
 
 
-@pytest.mark.parametrize(("name", "words"), [(name, words) for words, cases in ROWS.items() for name in cases])
+@pytest.mark.parametrize(
+    ("name", "words"), [(name, words) for words, cases in ROWS.items() for name in cases]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_no_guarantee_is_kept_silently(name, words):
     said = ROWS[words][name]()
@@ -358,7 +431,14 @@ def test_what_cannot_be_detected_is_named():
 def test_what_breaks_no_assumption_keeps_the_guarantee():
     state = fed(exact(), X[:5], Y[:5] + 0.01)  # repeats
     least = SelfNormalized(**NUMBERS, least_ridge=1e-6)
-    pairs = [(CMM, state), (AY, state), (AY, restored(exact())), (CMM, moved()), (least, adaptive()), (CMM, sketch())]
+    pairs = [
+        (CMM, state),
+        (AY, state),
+        (AY, restored(exact())),
+        (CMM, moved()),
+        (least, adaptive()),
+        (CMM, sketch()),
+    ]
     assert all(bound.guarantee_on(one) for bound, one in pairs)
     assert SelfNormalized(0.2, 5.0, 0.1).guarantee_on(of_variances())
     assert AY.guarantee_on(rough(X + 1e3))
@@ -369,7 +449,9 @@ def test_what_breaks_no_assumption_keeps_the_guarantee():
         after(lambda made: made.load_state_dict(model().state_dict()), model()),
     ):
         assert cmm(made).startswith("holds")
-        again = Y[:1].exp() if hasattr(made, "outcome_transform") else Y[:1] + 0.01  # by the noise, not by more
+        again = (
+            Y[:1].exp() if hasattr(made, "outcome_transform") else Y[:1] + 0.01
+        )  # by the noise, not by more
         assert cmm(made.condition_on_observations(X[:1], again.unsqueeze(-1))).startswith("holds")
     empty = KernelRidgeGP(X[:0], X[:0, :1], RBFKernel(), 0.01)
     empty.covar_module.lengthscale = 0.3  # there are no data yet
@@ -402,7 +484,11 @@ def test_every_state_knows_its_kernel_its_ridge_and_values_that_are_no_news(name
     twin.load_state_dict(state.state_dict())
     assert all("random seed" in on(AY, each) for each in (state, twin, state.fork()))
     assert AY.guarantee_on(fed(state, X[:1], Y[:1] + 0.01))
-    for view, attribute in ((state, "ridge"), (state.fork(), "kernel"), (copy.deepcopy(state), "ridge")):
+    for view, attribute in (
+        (state, "ridge"),
+        (state.fork(), "kernel"),
+        (copy.deepcopy(state), "ridge"),
+    ):
         with pytest.raises((kbo.KboError, AttributeError), match=attribute):
             setattr(view, attribute, 7.0)
 
@@ -410,8 +496,18 @@ def test_every_state_knows_its_kernel_its_ridge_and_values_that_are_no_news(name
 @pytest.mark.parametrize(
     "bound",
     [
-        *(AY, CMM, FiniteSet(X, 0.1), confidence.ImprovedGPUCB(**NUMBERS, eta=0.1), confidence.UnknownNorm(0.1, 0.1)),
-        *(confidence.BKB(**NUMBERS), confidence.EKUCB(*NUMBERS.values(), 0.0), NoiseBounds(5.0, 0.1, 1.0)),
+        *(
+            AY,
+            CMM,
+            FiniteSet(X, 0.1),
+            confidence.ImprovedGPUCB(**NUMBERS, eta=0.1),
+            confidence.UnknownNorm(0.1, 0.1),
+        ),
+        *(
+            confidence.BKB(**NUMBERS),
+            confidence.EKUCB(*NUMBERS.values(), 0.0),
+            NoiseBounds(5.0, 0.1, 1.0),
+        ),
         *(confidence.Chaining(0.1, rigorous=True, points=X), adaptive().schedule),
     ],
     ids=lambda bound: type(bound).__name__,
@@ -433,14 +529,21 @@ class Subclass(MaternKernel):
     """A subclass that changes nothing."""
 
 
-@pytest.mark.parametrize("kernel", [Subclass(nu=0.5), RQKernel(), MaternKernel(nu=0.5) * RQKernel()])
+@pytest.mark.parametrize(
+    "kernel", [Subclass(nu=0.5), RQKernel(), MaternKernel(nu=0.5) * RQKernel()]
+)
 def test_distances_of_all_kernels_come_from_differences(kernel):
     """Else points that almost coincide would have covariances that rounding invents."""
     near = X + 1e-9
     r = (X.unsqueeze(1) - near.unsqueeze(0)).norm(dim=-1) / 0.6931471805599453
-    exact = {"Subclass": (-r).exp(), "RQKernel": 1 / (1 + r**2 / (2 * 0.6931471805599453)) ** 0.6931471805599453}
+    exact = {
+        "Subclass": (-r).exp(),
+        "RQKernel": 1 / (1 + r**2 / (2 * 0.6931471805599453)) ** 0.6931471805599453,
+    }
     exact["ProductKernel"] = exact["Subclass"] * exact["RQKernel"]
-    torch.testing.assert_close(freeze(kernel, X)(X, near), exact[type(kernel).__name__], rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(
+        freeze(kernel, X)(X, near), exact[type(kernel).__name__], rtol=1e-12, atol=1e-14
+    )
 
 
 # States that are whole in part
@@ -452,7 +555,9 @@ def test_a_state_that_could_not_be_loaded_has_no_guarantee():
     foreign = fed(KernelRidge(RBFKernel(), 0.01), X[:9, :1], Y[:9])
     with pytest.raises(kbo.InvalidInput):
         state.load_state_dict(foreign.state_dict())
-    assert (state.version == version and torch.equal(before[0], state.predict(X[:3])[0])) or CMM.objections(state)
+    assert (
+        state.version == version and torch.equal(before[0], state.predict(X[:3])[0])
+    ) or CMM.objections(state)
 
 
 @pytest.mark.parametrize("variant", ["tight+grid", "mixture"])
@@ -460,7 +565,9 @@ def test_noise_bounds_of_other_data_than_the_state_are_no_guarantee(variant):
     bound = ADAPTIVE if variant == "tight+grid" else AdaptiveMixture("amm")
     state, other = adaptive(variant), adaptive(variant)
     assert not bound.objections(state)
-    sketched = AdaptiveRidge(STATES["greedy"](RBFKernel(), 1.0), noise_bounds(variant, 5.0, 0.1, 1.0))
+    sketched = AdaptiveRidge(
+        STATES["greedy"](RBFKernel(), 1.0), noise_bounds(variant, 5.0, 0.1, 1.0)
+    )
     with pytest.raises(kbo.InvalidInput, match="NystromRidge"):
         state.load_state_dict(fed(sketched, X[:30], Y[:30]).state_dict())
     assert state.schedule.n == state.n == 60  # nothing was taken over

@@ -26,7 +26,9 @@ class Recorded:
 
 def test_several_are_called_and_one_that_is_a_context_manager_is_entered():
     one, other = Recorded(), Recorded()
-    result = kbo.minimize(lambda x: x[0], [(0.0, 1.0)], 9, on_trial=[one, other, lambda t, r: t.number == 1])
+    result = kbo.minimize(
+        lambda x: x[0], [(0.0, 1.0)], 9, on_trial=[one, other, lambda t, r: t.number == 1]
+    )
     assert one.seen == other.seen == ["begin", (0, 1), (1, 2), None]
     assert result.stopped == "stopped by on_trial"
 
@@ -41,7 +43,12 @@ def test_an_error_that_ends_the_run_is_passed_on():
 def test_those_that_were_entered_are_left_when_another_cannot_be():
     one = Recorded()
     with pytest.raises(InvalidInput, match="port"):
-        kbo.minimize(lambda x: x[0], [(0.0, 1.0)], 2, on_trial=[one, Recorded(InvalidInput("the port is taken"))])
+        kbo.minimize(
+            lambda x: x[0],
+            [(0.0, 1.0)],
+            2,
+            on_trial=[one, Recorded(InvalidInput("the port is taken"))],
+        )
     assert one.seen == ["begin", InvalidInput]
 
 

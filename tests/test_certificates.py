@@ -43,13 +43,21 @@ class Problem:
         self.kernel: Kernel = ScaleKernel(MaternKernel(nu=nu) if nu else RBFKernel()).double()
         self.kernel.base_kernel.lengthscale = (0.2, 0.5, 1.0)[seed // 4 % 3]
         self.kernel.outputscale = torch.tensor((1.0, 0.3, 4.0)[seed // 12 % 3], dtype=torch.float64)
-        self.n = int(torch.randint(0, self.most + 1, (), generator=self.random)) if seed % 5 else seed // 5 % 5
+        self.n = (
+            int(torch.randint(0, self.most + 1, (), generator=self.random))
+            if seed % 5
+            else seed // 5 % 5
+        )
         self.X = self.uniform(self.n, self.d)
         if seed % 3 == 0 and self.n > 3:
             self.X = self.X[torch.randint(self.n // 3, (self.n,), generator=self.random)]
         self.norm, self.noise_std = (10 ** (2 * float(self.uniform(1)) - low) for low in (0.5, 1.5))
         centres, weights = self.uniform(10, self.d), self.normal(10)
-        weights = weights * self.norm / torch.sqrt(weights @ gram(self.kernel, centres, centres) @ weights)
+        weights = (
+            weights
+            * self.norm
+            / torch.sqrt(weights @ gram(self.kernel, centres, centres) @ weights)
+        )
         self.y = gram(self.kernel, self.X, centres) @ weights + self.noise_std * self.normal(self.n)
         self.scale, self.norm_bound = (1.0, 0.1, 3.0)[seed % 3], self.norm * TIMES[seed % 6]
         self.points = [self.uniform(self.d), 100 + self.uniform(self.d), *self.X[:1]]
@@ -72,7 +80,14 @@ class Problem:
 
     @cached_property
     def radius(self) -> float:
-        return float(dense.squared_radius(Dense(self.kernel, self.X, self.y), self.noise_std, 0.1, self.scale)) ** 0.5
+        return (
+            float(
+                dense.squared_radius(
+                    Dense(self.kernel, self.X, self.y), self.noise_std, 0.1, self.scale
+                )
+            )
+            ** 0.5
+        )
 
     def optimum(self, x: Tensor, side: str) -> float:
         """``max f(x)`` over F, or ``min f(x)``, as a cone program that shares nothing with kbo; NaN if not solved."""
@@ -115,7 +130,10 @@ def worst_errors(problem: Problem) -> Counter[str]:
                 found |= {
                     "gap": proof.gap / max(abs(proof.bound), abs(proof.attained)),
                     "bound": abs(bound - free) / size,
-                    "bound against kbo's program": abs(bound - cone_program(confidence, state, x, side)) / size,
+                    "bound against kbo's program": abs(
+                        bound - cone_program(confidence, state, x, side)
+                    )
+                    / size,
                     "bound against certificate": abs(bound - proof.bound) / size,
                 }
             worst["not solved"] += math.isnan(free)
@@ -130,13 +148,19 @@ def value(problem: Problem, proof: Certificate, x: Tensor) -> float:
 
 def outside(problem: Problem, proof: Certificate) -> float:
     """How far, as parts of B and R, the certificate's function lies outside F, from its weights and centres alone."""
-    norm2 = float(proof.weights @ gram(problem.kernel, proof.centres, proof.centres) @ proof.weights)
-    misfit = float((gram(problem.kernel, problem.X, proof.centres) @ proof.weights - problem.y).norm())
+    norm2 = float(
+        proof.weights @ gram(problem.kernel, proof.centres, proof.centres) @ proof.weights
+    )
+    misfit = float(
+        (gram(problem.kernel, problem.X, proof.centres) @ proof.weights - problem.y).norm()
+    )
     return max(max(norm2, 0.0) ** 0.5 / problem.norm_bound, misfit / problem.radius) - 1
 
 
 EXACT = 5e-6  # of the bound, which is widened by the rounding at its ridge
-ROUNDING = 1e-5  # of B, R or the bound: a function that interpolates has weights of size 1e9 that cancel
+ROUNDING = (
+    1e-5  # of B, R or the bound: a function that interpolates has weights of size 1e9 that cancel
+)
 
 
 def check(worst: Counter[str], exact: float = EXACT) -> None:
@@ -162,7 +186,11 @@ def test_it_is_so_where_the_set_is_nearly_empty_and_below_it_is_refuted(seed, ti
     problem.norm_bound = times * least
     check(worst_errors(problem), exact)
     problem.norm_bound = 0.99 * least
-    for question in (certify, cone_program, lambda confidence, state, x: confidence.upper(state, x)):
+    for question in (
+        certify,
+        cone_program,
+        lambda confidence, state, x: confidence.upper(state, x),
+    ):
         with pytest.raises(RefutedAssumptions):
             question(problem.confidence, problem.state, problem.points[0])
 
@@ -188,14 +216,22 @@ def test_far_from_all_data_the_maximum_is_what_norm_the_data_leave(seed):
     least = float(norm_lower_bound(problem.state, problem.noise_std, 0.1, problem.scale))
     prior = float(problem.state.prior_variance(problem.points[1]))
     assert proof.certified
-    assert proof.bound == pytest.approx(math.sqrt(prior * (problem.norm_bound**2 - least**2)), rel=1e-6)
+    assert proof.bound == pytest.approx(
+        math.sqrt(prior * (problem.norm_bound**2 - least**2)), rel=1e-6
+    )
 
 
 def test_what_cannot_be_certified_is_refused(device):
     problem = Problem(7)
-    x, confidence, state = problem.points[0].to(device), problem.confidence, KernelRidge(problem.kernel, 0.1)
+    x, confidence, state = (
+        problem.points[0].to(device),
+        problem.confidence,
+        KernelRidge(problem.kernel, 0.1),
+    )
     state.update(problem.X.to(device), problem.y.to(device))
-    assert certify(confidence, state, x).bound == pytest.approx(cone_program(confidence, state, x), rel=1e-6)
+    assert certify(confidence, state, x).bound == pytest.approx(
+        cone_program(confidence, state, x), rel=1e-6
+    )
     sketch = NystromRidge(problem.kernel, 0.1, FixedDictionary(problem.X.to(device)))
     for question in (certify, cone_program):
         for arguments in ((sketch, x), (state, x[None]), (state, x.float()), (state, x, "both")):

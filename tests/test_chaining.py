@@ -15,15 +15,23 @@ from gpytorch.kernels import Kernel, LinearKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from experiments.problems import GaussianProcessBandit, GraphBandit
-from kbo import AdaptiveRidge, Certified, Int, InvalidInput, KernelRidge, bandit, minimize, recipes
+from kbo import AdaptiveRidge, Certified, Int, InvalidInput, KernelRidge, bandit, minimize
 from kbo.acquisition import KernelUCB
 from kbo.acquisition.ucb import ChainingUCB
+from kbo.bandit import methods
 from kbo.confidence import Chaining, FiniteSet, NoiseBounds
-from kbo.confidence.chaining import Cuts, contal
+from kbo.confidence.chaining import PosteriorMetric, chain, greedy
+from kbo.confidence.chaining.bound import Cuts, contal
 from kbo.confidence.gaussian import exact_tail, srinivas
-from kbo.covers import PosteriorMetric, chain, greedy
 from kbo.models import KernelRidgeGP, NystromGP
-from kbo.regression import BatchView, FixedDictionary, GreedyDictionary, Hypothetical, NystromRidge, Tracked
+from kbo.regression import (
+    BatchView,
+    FixedDictionary,
+    GreedyDictionary,
+    Hypothetical,
+    NystromRidge,
+    Tracked,
+)
 from tests.dense import Dense, Hallucinated, close
 from tests.dense_chaining import Covers, chaining
 from tests.laws.states import seeded
@@ -52,7 +60,9 @@ def fed(n: int, device="cpu", kappa: float = 1.0) -> KernelRidge:
 
 
 def formulas(n: int, device, kappa: float = 1.0) -> Dense:
-    return Dense(kernel(kappa), uniform(n, 2, seed=50, device=device), kappa * normal(n, 50).to(device))
+    return Dense(
+        kernel(kappa), uniform(n, 2, seed=50, device=device), kappa * normal(n, 50).to(device)
+    )
 
 
 # Against the dense formulas
@@ -62,10 +72,18 @@ def formulas(n: int, device, kappa: float = 1.0) -> Dense:
 def test_bonuses_are_those_of_the_dense_formulas(device, kappa, n, size):
     state, Z = fed(n, device, kappa), uniform(size, 2, device=device)
     covers = Covers(formulas(n, device, kappa), Z, state.ridge)
-    std = kappa * torch.cat([torch.linspace(0, 1.2, 200).double(), torch.tensor(covers.std)]).to(device)
-    plain, smooth, rigorous = (Chaining(DELTA, points=Z, **kind).bonus(state) for kind in KINDS.values())
+    std = kappa * torch.cat([torch.linspace(0, 1.2, 200).double(), torch.tensor(covers.std)]).to(
+        device
+    )
+    plain, smooth, rigorous = (
+        Chaining(DELTA, points=Z, **kind).bonus(state) for kind in KINDS.values()
+    )
     assert plain.heights == pytest.approx(covers.heights(DELTA), rel=1e-12)
-    for found, formula in ((plain, covers.steps), (plain.majorant, covers.smooth), (rigorous, covers.rigorous)):
+    for found, formula in (
+        (plain, covers.steps),
+        (plain.majorant, covers.smooth),
+        (rigorous, covers.rigorous),
+    ):
         close(found(std).cpu(), torch.tensor(formula(std.cpu().numpy(), DELTA)), 1e-11)
     close(smooth.majorant(std), plain.majorant(std), 1e-14)
     close(rigorous.majorant(std), rigorous(std), 1e-14)
@@ -91,7 +109,10 @@ def test_the_constants_are_those_of_the_paper():
     state.update(Z[:1].expand(4, 1), torch.zeros(4).double())
     # std^2 = r / (4 + r) with r = 0.01, so 0.05 <= eps_i for i = 1 .. 5.
     # d = sqrt(1 + std^2) or sqrt 2: more than 1 from the first on, so that T_1 has all three.
-    expected = [2.0 ** (1 - i) * math.sqrt(2 * math.log(4 * i**2 * 25 * math.pi**4 / (36 * 0.05))) for i in range(1, 6)]
+    expected = [
+        2.0 ** (1 - i) * math.sqrt(2 * math.log(4 * i**2 * 25 * math.pi**4 / (36 * 0.05)))
+        for i in range(1, 6)
+    ]
     assert Chaining(0.05, points=Z).bonus(state).heights == pytest.approx(expected, rel=1e-13)
     # eps_1 = 1 is no step below a standard deviation of 1.
     upper = Chaining(0.05, points=Z).upper(state, Z)
@@ -101,7 +122,9 @@ def test_the_constants_are_those_of_the_paper():
 
 def test_the_first_level_is_no_step_where_nothing_is_known_whatever_the_units():
     """The square root of k(x, x), taken twice in different ways, must not be below itself."""
-    for kappa2 in [k / 9973 for k in range(1, 30_000, 7) if (k / 9973) ** 0.5 != math.sqrt(k / 9973)][:20]:
+    for kappa2 in [
+        k / 9973 for k in range(1, 30_000, 7) if (k / 9973) ** 0.5 != math.sqrt(k / 9973)
+    ][:20]:
         prior = ScaleKernel(RBFKernel()).double()
         prior.outputscale = torch.tensor(kappa2, dtype=torch.float64)
         state, Z = KernelRidge(prior, 0.1), uniform(5, 2)
@@ -151,7 +174,9 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
     Z, X, y = uniform(30, 2), uniform(10, 2, seed=50), normal(10, 50)
     state = fed(10)
     assert Chaining(DELTA, points=Z).guarantee_on(state) is None
-    assert Chaining(DELTA, rigorous=True).guarantee_on(state) is None  # a second set in a round would be one too many
+    assert (
+        Chaining(DELTA, rigorous=True).guarantee_on(state) is None
+    )  # a second set in a round would be one too many
     rigorous = Chaining(DELTA, rigorous=True, points=Z)
     for word in ("30 points", "at least 1 - 0.05", "prior", "ridge"):
         assert word in rigorous.guarantee_on(state)
@@ -164,7 +189,15 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
     moved.move_ridge(0.02)
     schedule = NoiseBounds(50.0, 0.1, largest_ridge=0.1)
     adaptive = AdaptiveRidge(KernelRidge(kernel(), 0.1), schedule)
-    for other in (sketch, frozen, Hypothetical(state, Z[:2]), moved, Tracked(moved, Z), adaptive, Tracked(adaptive, Z)):
+    for other in (
+        sketch,
+        frozen,
+        Hypothetical(state, Z[:2]),
+        moved,
+        Tracked(moved, Z),
+        adaptive,
+        Tracked(adaptive, Z),
+    ):
         assert rigorous.guarantee_on(other) is None
     assert torch.isfinite(rigorous.upper(sketch, Z)).all()
     adaptive.update(X, y)
@@ -179,11 +212,17 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
 def test_interior_cuts_are_those_of_the_dense_formulas_where_points_are_alike():
     """A point, and far from it many that are nearly one: there a chain is worth more than a union over all points."""
     Z = torch.cat([torch.zeros(1, 1).double(), 50 + 1e-4 * uniform(1499, 1)])
-    state, std, X = KernelRidge(rbf(1.0), 1e-4), torch.linspace(0.05, 1.2, 100).double(), Z[:1].expand(40, 1)
+    state, std, X = (
+        KernelRidge(rbf(1.0), 1e-4),
+        torch.linspace(0.05, 1.2, 100).double(),
+        Z[:1].expand(40, 1),
+    )
     state.update(X, torch.zeros(40).double())
     bonus = Chaining(DELTA, rigorous=True, points=Z).bonus(state)
     assert isinstance(bonus, Cuts)
-    lines = torch.tensor(bonus.intercepts).double() + torch.tensor(bonus.slopes).double() * std.unsqueeze(-1)
+    lines = torch.tensor(bonus.intercepts).double() + torch.tensor(
+        bonus.slopes
+    ).double() * std.unsqueeze(-1)
     assert float((lines.argmin(1) < len(bonus.slopes) - 1).double().mean()) > 0.8
     covers = Covers(Dense(rbf(1.0), X, torch.zeros(40).double()), Z, 1e-4)
     assert bonus(std).numpy() == pytest.approx(covers.rigorous(std.numpy(), DELTA), rel=1e-10)
@@ -209,19 +248,28 @@ def gp(n: int = 15, d: int = 2, lengthscale: float = 0.5) -> KernelRidgeGP:
 RULES = {"steps": {"smooth": False}, "smooth": {}, "rigorous": {"rigorous": True}}
 
 
-@pytest.mark.parametrize(("kind", "sketched"), [("steps", True), ("smooth", False), ("rigorous", False)])
+@pytest.mark.parametrize(
+    ("kind", "sketched"), [("steps", True), ("smooth", False), ("rigorous", False)]
+)
 def test_values_are_upper_bounds_also_with_pending_points(kind, sketched):
     made = gp()
     if sketched:
         X, y = made.train_inputs[0], made.train_targets.unsqueeze(-1)
         made = NystromGP(X, y, rbf(0.5), 0.01, FixedDictionary(uniform(9, 2, seed=7)))
     points, X = uniform(60, 2), uniform(4, 3, 2, seed=3)
-    acqf, confidence = ChainingUCB(made, points, DELTA, **RULES[kind]), Chaining(DELTA, points=points, **KINDS[kind])
+    acqf, confidence = (
+        ChainingUCB(made, points, DELTA, **RULES[kind]),
+        Chaining(DELTA, points=points, **KINDS[kind]),
+    )
     assert (acqf.guarantee is not None) == (kind == "rigorous")
     close(acqf(X[:, :1]), confidence.upper(made.state, X[:, :1]).squeeze(-1), 1e-12)
     assert acqf.guarantee is None  # X is not among the points
     acqf.set_X_pending(X[0, :1])
-    close(acqf(X[:, 1:2]), confidence.upper(Hypothetical(made.state, X[0, :1]), X[:, 1:2]).squeeze(-1), 1e-9)
+    close(
+        acqf(X[:, 1:2]),
+        confidence.upper(Hypothetical(made.state, X[0, :1]), X[:, 1:2]).squeeze(-1),
+        1e-9,
+    )
 
 
 def test_points_are_given_in_the_units_of_the_model():
@@ -236,15 +284,24 @@ def test_points_are_given_in_the_units_of_the_model():
     for kind in RULES.values():
         model.train()
         expected = ChainingUCB(plain, points, DELTA, **kind)(asked)
-        close(ChainingUCB(model, 100 + 50 * points, DELTA, **kind)(100 + 50 * asked), expected, 1e-9)
+        close(
+            ChainingUCB(model, 100 + 50 * points, DELTA, **kind)(100 + 50 * asked), expected, 1e-9
+        )
 
 
 def test_a_box_is_searched_by_gradients():
     design = torch.quasirandom.SobolEngine(6, scramble=True, seed=1).draw(500, dtype=torch.float64)
-    acqf, box = ChainingUCB(gp(20, 6, 0.8), design, DELTA), torch.tensor([[0.0] * 6, [1.0] * 6]).double()
-    _, value = optimize_acqf(acqf, box, q=1, num_restarts=4, raw_samples=64, options={"seed": 0, "maxiter": 50})
+    acqf, box = (
+        ChainingUCB(gp(20, 6, 0.8), design, DELTA),
+        torch.tensor([[0.0] * 6, [1.0] * 6]).double(),
+    )
+    _, value = optimize_acqf(
+        acqf, box, q=1, num_restarts=4, raw_samples=64, options={"seed": 0, "maxiter": 50}
+    )
     assert float(value) >= float(acqf(uniform(512, 1, 6, seed=9)).max())
-    batch, _ = optimize_acqf(acqf, box, q=2, num_restarts=2, raw_samples=16, options={"maxiter": 10})
+    batch, _ = optimize_acqf(
+        acqf, box, q=2, num_restarts=2, raw_samples=16, options={"maxiter": 10}
+    )
     assert float(torch.pdist(batch)) > 0.01
 
 
@@ -262,7 +319,9 @@ def test_the_best_of_very_many_choices_is_found(monkeypatch, kind):
 
 def test_covers_are_kept_by_the_next_acquisition_function(monkeypatch):
     Z, made = uniform(200, 2), []
-    monkeypatch.setattr("kbo.covers.reuse.Chain", lambda *args: made.append(1) or chain.Chain(*args))
+    monkeypatch.setattr(
+        "kbo.confidence.chaining.reuse.Chain", lambda *args: made.append(1) or chain.Chain(*args)
+    )
     X, y = uniform(20, 2, seed=50), normal(20).unsqueeze(-1)
     first = ChainingUCB(KernelRidgeGP(X[:12], y[:12], rbf(0.3), 0.01), Z, 0.1)
     first(Z.unsqueeze(1))
@@ -282,7 +341,9 @@ PROBLEMS = {
 
 
 def method(name: str, problem, **kwargs):
-    return recipes.make(name, problem.kernel, problem.noise_std, 5.0, DELTA, n_points=problem.n_arms, **kwargs)
+    return methods.make(
+        name, problem.kernel, problem.noise_std, 5.0, DELTA, n_points=problem.n_arms, **kwargs
+    )
 
 
 @pytest.mark.parametrize(("game", "kind"), [("gp-draw", "steps"), ("graphs", "rigorous")])
@@ -296,7 +357,9 @@ def test_the_recipes_choose_the_largest_dense_bound(game, kind):
         state.update(X, problem.observe(X))
         dense = Dense(problem.kernel, state.state.data.X, state.state.data.y)
         upper = chaining(dense, arms, state.ridge, arms, DELTA, kind)[1]
-        assert float(upper[played.choose(state, arms)]) == pytest.approx(float(upper.max()), rel=1e-8)
+        assert float(upper[played.choose(state, arms)]) == pytest.approx(
+            float(upper.max()), rel=1e-8
+        )
     batch = played.choose_batch(state, arms, 5)
     assert batch[0] == played.choose(state, arms)
     assert len(batch) == 5
@@ -313,7 +376,10 @@ def test_a_recipe_keeps_its_chain_between_refreshes_and_with_given_points_is_abo
         state.update(arms[index : index + 1], problem.observe(arms[index : index + 1]))
     assert [i for i in range(1, 16) if chains[i] is not chains[i - 1]] == [1, 3, 7, 15]
 
-    assert "50 points" in method("chaining-ucb-rigorous", problem, points=problem.arms()[:50]).confidence.guarantee
+    assert (
+        "50 points"
+        in method("chaining-ucb-rigorous", problem, points=problem.arms()[:50]).confidence.guarantee
+    )
     assert method("chaining-ucb", problem).confidence.points is None
 
 
@@ -340,9 +406,16 @@ def test_initial_arms_are_the_same_for_all_methods_of_a_seed_and_best_is_the_lea
         regrets = (means.max() - means[problem.pulled]).tolist()
         assert len(regrets) == 11
         assert [row["regret"] for row in rows] == pytest.approx(regrets[7:], abs=1e-14)
-        assert [row["best"] for row in rows] == pytest.approx([min(regrets[:t]) for t in range(8, 12)], abs=1e-14)
+        assert [row["best"] for row in rows] == pytest.approx(
+            [min(regrets[:t]) for t in range(8, 12)], abs=1e-14
+        )
         pulled[name, seed] = problem.pulled[:7]
-    assert pulled["chaining-ucb", 3] == pulled["gp-ucb", 3] == pulled["random", 3] != pulled["gp-ucb", 4]
+    assert (
+        pulled["chaining-ucb", 3]
+        == pulled["gp-ucb", 3]
+        == pulled["random", 3]
+        != pulled["gp-ucb", 4]
+    )
     assert len(set(pulled["random", 3])) > 2
     list(bandit.play(method("random", first := Watched()), first, 2, 3, initial=7, first=5))
     assert torch.equal(first.arms()[first.pulled[0]], first.arms()[5])
@@ -388,7 +461,10 @@ def chosen(**options):
         (lambda: Chaining(DELTA, points=uniform(5, 3)).upper(fed(4), uniform(3, 2)), "columns"),
         (lambda: Chaining(DELTA).share_covers(FiniteSet(10, 0.1)), "shared with another Chaining"),
         (lambda: PosteriorMetric(gp(), uniform(5, 2)), r"model\.state"),
-        (lambda: ChainingUCB(gp(), uniform(3, 2), 0.1, previous=Chaining(0.1)), "previous must be the ChainingUCB"),
+        (
+            lambda: ChainingUCB(gp(), uniform(3, 2), 0.1, previous=Chaining(0.1)),
+            "previous must be the ChainingUCB",
+        ),
     ],
 )
 def test_mistakes_are_named(make, says):

@@ -41,15 +41,25 @@ def test_simple_regret_comes_with_pairs_and_the_rounds_it_took(out):
     assert is_picture(folder / "figure2.png")
     table = pd.read_csv(folder / "figure2.csv")
     assert len(table) == len(PROBLEMS) * 4 * 2 * 2  # methods, seeds, rounds
-    shown = table[(table["problem"] == "gp-draw") & (table["method"] == RANDOM) & (table["round"] == 6)]["best"]
-    (line,) = (line for line in printed.splitlines() if line.split()[:2] == ["gp-draw", RANDOM] and "±" in line)
+    shown = table[
+        (table["problem"] == "gp-draw") & (table["method"] == RANDOM) & (table["round"] == 6)
+    ]["best"]
+    (line,) = (
+        line
+        for line in printed.splitlines()
+        if line.split()[:2] == ["gp-draw", RANDOM] and "±" in line
+    )
     assert tables.with_error(shown) in line
     rows = [line.split() for line in printed.splitlines() if line.startswith(PROBLEMS)]
     counts = [row[-3:] for row in rows if len(row) == 8]
     assert len(counts) == len(PROBLEMS) * 2
     assert all(sum(map(int, count)) == 2 for count in counts)
     assert f"| gp-draw | {RANDOM} |" in (folder / "figure2.md").read_text(encoding="utf-8")
-    best = {0: [0.9, 0.4, 0.4], 1: [0.9, 0.9, 0.15], 2: [0.9, 0.9, 0.9]}  # reached when half of the seeds are there
+    best = {
+        0: [0.9, 0.4, 0.4],
+        1: [0.9, 0.9, 0.15],
+        2: [0.9, 0.9, 0.9],
+    }  # reached when half of the seeds are there
     rows = pd.DataFrame(
         {"problem": "p", "method": "m", "seed": seed, "round": t, "best": value}
         for seed, values in best.items()
@@ -67,12 +77,18 @@ def test_rows_are_thinned_methods_begin_with_the_same_points_and_know_the_proble
     for method in (ALGORITHM, PROVED, UNION, RANDOM):
         rows = problem.cell(method, 1).run()
         assert [row["round"] for row in rows] == [3, 6, 7]
-        assert float(values.max() - values[initial].max()) >= rows[0]["best"] >= rows[-1]["best"] >= 0
+        assert (
+            float(values.max() - values[initial].max()) >= rows[0]["best"] >= rows[-1]["best"] >= 0
+        )
     problem = chaining.problem("himmelblau", 200, 1)
     made, environments = zip(
-        *((problem.make("dmm-ucb", seed), problem.environment(seed)) for seed in (0, 1)), strict=True
+        *((problem.make("dmm-ucb", seed), problem.environment(seed)) for seed in (0, 1)),
+        strict=True,
     )
-    numbers = [(float(method.posterior().kernel.lengthscale), method.confidence.norm_bound) for method in made]
+    numbers = [
+        (float(method.posterior().kernel.lengthscale), method.confidence.norm_bound)
+        for method in made
+    ]
     assert numbers == [(float(each.kernel.lengthscale), each.norm_bound) for each in environments]
     assert numbers[0] != numbers[1]
 
@@ -96,6 +112,8 @@ def test_sizes_and_coverage_are_studied_and_proved_bounds_hold_where_algorithm_1
 def test_an_iteration_agrees_with_dense_matrices_and_a_chain_takes_time_and_memory():
     (row,) = chaining_bench.BENCHES[0].run(torch.device("cpu"), quick=True)
     assert min(row.kbo, row.other) > 0
-    wall, memory = chaining_bench.chain(torch.device("cpu"), 4_000, 1, 600.0, on_host=True, on_threads=1)
+    wall, memory = chaining_bench.chain(
+        torch.device("cpu"), 4_000, 1, 600.0, on_host=True, on_threads=1
+    )
     assert wall.kbo > 0
     assert memory.kbo >= 0  # beyond what the process took before

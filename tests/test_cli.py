@@ -71,9 +71,13 @@ def test_a_script_may_have_a_setting_with_hypotheses(tmp_path):
     assert "--script SCRIPT" in (tmp_path / "bare.html").read_text()
     kbo("report", "kbo-runs/tune-limited.jsonl", "--script", "limited.py", "--to", "full.html")
     assert "Certified: the interval holds" in (tmp_path / "full.html").read_text()
-    (tmp_path / "limited.py").write_text(measured.replace(", {'m': next(noise)}", ""))  # confirm takes numbers
+    (tmp_path / "limited.py").write_text(
+        measured.replace(", {'m': next(noise)}", "")
+    )  # confirm takes numbers
     assert "confirmation   " in kbo("confirm", "limited.py", "-n", "12", "-q").stdout
-    assert "noise-std is for scripts" in kbo("tune", "known.py", "--noise-std", "0.1", code=1).stderr
+    assert (
+        "noise-std is for scripts" in kbo("tune", "known.py", "--noise-std", "0.1", code=1).stderr
+    )
 
 
 STEPWISE = """
@@ -191,7 +195,9 @@ def test_an_example_is_evaluated_with_noise_of_its_own(name):
 
 
 def test_the_example_of_a_function_is_the_one_of_botorch(monkeypatch):
-    monkeypatch.setattr(examples.np.random, "default_rng", lambda: SimpleNamespace(standard_normal=lambda: 0.0))
+    monkeypatch.setattr(
+        examples.np.random, "default_rng", lambda: SimpleNamespace(standard_normal=lambda: 0.0)
+    )
     objective, space = EXAMPLES["branin"]
     known = Branin().double()
     assert space.pairs() == [tuple(pair) for pair in known.bounds.T.tolist()]

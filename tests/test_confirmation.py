@@ -12,11 +12,11 @@ import pytest
 from scipy.integrate import quad
 
 import kbo
+from kbo._base.terminal import AboveBar, rounded_up
 from kbo.confidence.mean import bounded_mean
 from kbo.confidence.median import median, median_bounds
 from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.confirmation import _Confirming
-from kbo.terminal import AboveBar, rounded_up
 from tests import confirmation_figures
 from tests.commands import kbo as command
 
@@ -35,7 +35,9 @@ def averaged_likelihood_ratio(s, n):
 
 @pytest.mark.parametrize("alpha", [0.3, 0.025, 0.002])
 @pytest.mark.parametrize("n", [1, 5, 10, 11, 40, 81, 200])
-def test_a_bound_of_the_median_is_the_last_value_that_the_averaged_likelihood_ratio_does_not_refute(n, alpha):
+def test_a_bound_of_the_median_is_the_last_value_that_the_averaged_likelihood_ratio_does_not_refute(
+    n, alpha
+):
     values = list(range(n))
     refuted = [s for s in range((n + 1) // 2) if averaged_likelihood_ratio(s, n) >= 1 / alpha]
     lower, upper = median_bounds(values[::-1], alpha, alpha)
@@ -50,14 +52,20 @@ def test_both_sides_of_a_median_have_their_own_level():
     lower, upper = median_bounds(x, 0.01, 0.1)
     assert (lower, upper) == (median_bounds(x, 0.01, 0.5)[0], median_bounds(x, 0.5, 0.1)[1])
     assert (-upper, -lower) == median_bounds([-one for one in x], 0.1, 0.01)
-    assert [1e300 * one for one in (lower, upper)] == list(median_bounds([1e300 * one for one in x], 0.01, 0.1))
+    assert [1e300 * one for one in (lower, upper)] == list(
+        median_bounds([1e300 * one for one in x], 0.01, 0.1)
+    )
 
 
 def test_few_values_say_nothing_and_equal_ones_are_their_median():
     assert all(median_bounds([1.0] * n, 0.01, 0.01) == (-math.inf, math.inf) for n in range(9))
     assert median_bounds([1.0] * 9, 0.01, 0.01) == (1.0, 1.0)
     assert bounded_mean([], 0.05, -1.0, 3.0) == (-1.0, 3.0)
-    assert [median([3.0, 1.0, 2.0]), median([4.0, 1.0]), median([1.7e308, 1.7e308])] == [2.0, 2.5, 1.7e308]
+    assert [median([3.0, 1.0, 2.0]), median([4.0, 1.0]), median([1.7e308, 1.7e308])] == [
+        2.0,
+        2.5,
+        1.7e308,
+    ]
 
 
 MEDIANS = {
@@ -71,7 +79,9 @@ MEDIANS = {
 
 
 @pytest.mark.parametrize("name", MEDIANS)
-def test_the_bounds_of_a_median_hold_for_all_numbers_of_values_at_once_whatever_the_distribution(name):
+def test_the_bounds_of_a_median_hold_for_all_numbers_of_values_at_once_whatever_the_distribution(
+    name,
+):
     draw, (least, largest) = MEDIANS[name]
     rng, runs, alpha = np.random.default_rng(0), 150, 0.1
     missed = 0
@@ -120,7 +130,9 @@ def test_the_best_is_found_and_the_others_get_few_evaluations():
     assert found.within <= 0.05
     assert found.best.params["x"] in (0.3, 0.35)
     assert len(found.finalists[2].values) < 15
-    assert re.match(r"candidate \d is within 0\.0\d+ of the best of these 3, with 95%, if", str(found))
+    assert re.match(
+        r"candidate \d is within 0\.0\d+ of the best of these 3, with 95%, if", str(found)
+    )
     assert sum(len(one.values) for one in found.finalists) == found.evaluations < 300
 
 
@@ -128,8 +140,12 @@ def test_the_least_and_the_largest_are_sought_alike():
     objective = noisy(1)
     least = kbo.confirm(objective, CANDIDATES, 60, tolerance=0.01)
     objective = noisy(1)
-    largest = kbo.confirm(lambda params: -objective(params), CANDIDATES, 60, tolerance=0.01, maximize=True)
-    assert [one.values for one in largest.finalists] == [[-y for y in one.values] for one in least.finalists]
+    largest = kbo.confirm(
+        lambda params: -objective(params), CANDIDATES, 60, tolerance=0.01, maximize=True
+    )
+    assert [one.values for one in largest.finalists] == [
+        [-y for y in one.values] for one in least.finalists
+    ]
     assert largest.within == least.within
 
 
@@ -187,7 +203,9 @@ def test_values_wait_for_earlier_evaluations_of_the_same_candidate():
 @pytest.mark.parametrize("maximize", [False, True])
 def test_delta_is_shared_among_the_ways_in_which_a_statement_can_be_wrong(maximize):
     """The good side of the best candidate has delta / 2, the bad sides of the two others delta / 4 each."""
-    run = _Confirming({"a": {"x": 0.1}, "b": {"x": 0.2}, "c": {"x": 0.3}}, maximize, 0.1, None, None)
+    run = _Confirming(
+        {"a": {"x": 0.1}, "b": {"x": 0.2}, "c": {"x": 0.3}}, maximize, 0.1, None, None
+    )
     values = [1.0, 2.0, 1.5, 0.7, 1.2, 1.9, 1.1, 1.3, 1.4]
     for value in values:
         trial = run.expect({"candidate": "b"})
@@ -203,7 +221,9 @@ FAST = [race for race in confirmation_figures.RACES if race.value_range is None]
 def test_no_statement_is_wrong_whatever_the_noise(race):
     """A part of the table of docs/validity.md: a statement is true, or none is made; delta allows 5%."""
     found = [race.run(seed, 200) for seed in range(8)]
-    assert sum(race.wrong(one, race.stated()) for one in found) <= 2  # more has a probability of less than 0.6%
+    assert (
+        sum(race.wrong(one, race.stated()) for one in found) <= 2
+    )  # more has a probability of less than 0.6%
     if "no range" in race.name:
         assert not any(one.confirmed or math.isfinite(one.within) for one in found)
 
@@ -217,12 +237,15 @@ def test_at_most_delta_of_300_statements_are_wrong(race):
 
 def test_values_that_repeat_need_a_range_and_the_race_ends_when_that_is_clear():
     rng = random.Random(0)
-    found = kbo.confirm(lambda params: float(rng.random() < params["x"]), CANDIDATES, 500, tolerance=0.2)
+    found = kbo.confirm(
+        lambda params: float(rng.random() < params["x"]), CANDIDATES, 500, tolerance=0.2
+    )
     assert (found.best is not None, found.within, found.confirmed) == (True, math.inf, False)
     assert found.evaluations < 60
     text = str(found)
     assert re.match(
-        r"no statement can be made after \d+ evaluations: \d+ of \d+ values of candidate \d are [01],", text
+        r"no statement can be made after \d+ evaluations: \d+ of \d+ values of candidate \d are [01],",
+        text,
     )
     assert "give value_range, the least and the largest possible value" in text
     same = kbo.confirm(lambda params: round(params["x"], 1), CANDIDATES, 500, tolerance=0.2)
@@ -239,14 +262,19 @@ def test_a_divergence_is_named_where_it_is_rare_and_where_it_was_seen():
     text = str(found)
     assert "this is about their medians, which half of the evaluations exceed" in text
     share = int(
-        re.search(rf"its {n} evaluations need not show what happens in less than (\d+)% of them", text).group(1)
+        re.search(
+            rf"its {n} evaluations need not show what happens in less than (\d+)% of them", text
+        ).group(1)
     )
     delta = 0.05 / len(found.finalists)
     assert (1 - share / 100) ** n <= delta < (1 - (share - 1) / 100) ** n
     assert re.search(
-        r"but by the mean candidate [1-4] is better by [\d.]+ so far: where means count, give value_range", text
+        r"but by the mean candidate [1-4] is better by [\d.]+ so far: where means count, give value_range",
+        text,
     )
-    gaussian = next(race for race in confirmation_figures.RACES if race.name == "better by 1").run(0)
+    gaussian = next(race for race in confirmation_figures.RACES if race.name == "better by 1").run(
+        0
+    )
     assert "by the mean" not in str(gaussian)
 
 
@@ -271,7 +299,9 @@ def test_a_value_outside_its_range_is_an_error_also_later(tmp_path):
     path = tmp_path / "confirm.jsonl"
     for _ in range(2):
         with pytest.raises(InvalidInput, match=r"value_range is \(0.0, 1.0\), and a value was 1.5"):
-            kbo.confirm(lambda params: 1.5, CANDIDATES, 20, tolerance=0.1, value_range=(0, 1), journal=path)
+            kbo.confirm(
+                lambda params: 1.5, CANDIDATES, 20, tolerance=0.1, value_range=(0, 1), journal=path
+            )
     with pytest.raises(InvalidInput, match="finite width"):
         kbo.confirm(noisy(), CANDIDATES, 20, tolerance=0.1, value_range=(-1e308, 1e308))
 
@@ -280,15 +310,34 @@ def test_statements_are_rounded_so_that_they_stay_true():
     found = kbo.confirm(noisy(), CANDIDATES, 60, tolerance=1e-4, delta=0.004)
     assert "with 99.6%" in str(found)
     assert float(re.search(r"within (\S+) of", str(found)).group(1)) >= found.within
-    assert [rounded_up(x, 2) for x in (0.01049, 0.5, 0.0, 123.0, 0.999)] == ["0.011", "0.5", "0", "1.3e+02", "1"]
+    assert [rounded_up(x, 2) for x in (0.01049, 0.5, 0.0, 123.0, 0.999)] == [
+        "0.011",
+        "0.5",
+        "0",
+        "1.3e+02",
+        "1",
+    ]
 
 
 def test_failures_end_it_and_arguments_are_checked():
     with pytest.raises(TooManyFailures, match="5 evaluations failed in a row"):
         kbo.confirm(lambda params: math.nan, CANDIDATES, 20, tolerance=0.1)
-    for given in ({"candidates": CANDIDATES[:1]}, {"candidates": [1, 2]}, {"tolerance": 0.0}, {"delta": 1.5}):
+    for given in (
+        {"candidates": CANDIDATES[:1]},
+        {"candidates": [1, 2]},
+        {"tolerance": 0.0},
+        {"delta": 1.5},
+    ):
         with pytest.raises(InvalidInput, match=next(iter(given))):
-            kbo.confirm(**{"objective": noisy(), "candidates": CANDIDATES, "budget": 9, "tolerance": 0.1, **given})
+            kbo.confirm(
+                **{
+                    "objective": noisy(),
+                    "candidates": CANDIDATES,
+                    "budget": 9,
+                    "tolerance": 0.1,
+                    **given,
+                }
+            )
 
 
 def test_a_result_confirms_the_trials_that_may_be_best():
@@ -316,7 +365,9 @@ def test_lines_take_the_place_of_a_progress_bar():
 def test_the_command_line_confirms(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     script = 'import random\nbounds = {"x": (0.0, 1.0)}\n'
-    script += "def objective(params):\n    return (params['x'] - 0.3) ** 2 + 0.1 * random.gauss(0, 1)\n"
+    script += (
+        "def objective(params):\n    return (params['x'] - 0.3) ** 2 + 0.1 * random.gauss(0, 1)\n"
+    )
     (tmp_path / "train.py").write_text(script)
     tuned = command("tune", "train.py", "-n", "12", "-q", "--confirm", "20").stdout
     assert "confirmation   " in tuned

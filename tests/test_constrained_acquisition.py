@@ -15,7 +15,14 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from experiments.problems.rkhs import stationary_kernel
-from kbo.acquisition import CMMUCB, ConstrainedKernelUCB, KernelUCB, SafeExpander, SafeUCB, optimize_safely
+from kbo.acquisition import (
+    CMMUCB,
+    ConstrainedKernelUCB,
+    KernelUCB,
+    SafeExpander,
+    SafeUCB,
+    optimize_safely,
+)
 from kbo.confidence import (
     AdaptiveSelfNormalized,
     FixedWidth,
@@ -33,7 +40,9 @@ WIDTH = FixedWidth(0.5)
 
 
 def grid(device, count: int = 40) -> Tensor:
-    return torch.cartesian_prod(*[torch.linspace(0, 2, count, dtype=torch.float64, device=device)] * 2)
+    return torch.cartesian_prod(
+        *[torch.linspace(0, 2, count, dtype=torch.float64, device=device)] * 2
+    )
 
 
 def matern() -> MaternKernel:
@@ -53,7 +62,9 @@ def models(device, scale: float = 1.0) -> ModelListGP:
 
 def constrained(device, limit=1.8, width=WIDTH, transform=None, X_pending=None, scale=1.0):
     limits = {1: (None, limit * scale)}
-    return ConstrainedKernelUCB(models(device, scale), [WIDTH, width], 0, limits, transform, X_pending)
+    return ConstrainedKernelUCB(
+        models(device, scale), [WIDTH, width], 0, limits, transform, X_pending
+    )
 
 
 def dense(model: KernelRidgeGP, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,7 +104,9 @@ def test_searches_come_close_to_the_border_and_follow_it_as_a_nonlinear_constrai
     assert value > best - 0.2
     start = {"batch_initial_conditions": x.unsqueeze(0), "num_restarts": 1}
     border = [(acqf.slack, True)]
-    followed, better = optimize_acqf(acqf, box(device), q=1, **start, nonlinear_inequality_constraints=border)
+    followed, better = optimize_acqf(
+        acqf, box(device), q=1, **start, nonlinear_inequality_constraints=border
+    )
     assert acqf.slack(followed).abs() < 1e-4
     assert better > best - 1e-3
 
@@ -110,7 +123,10 @@ def test_gradients_lead_back_to_where_the_limit_is_possibly_kept(device):
 def test_a_batch_is_the_mean_of_its_points(device):
     acqf, X = constrained(device, width=FixedWidth(2.0)), points(3, 2, 2, device=device, seed=4)
     pending = [constrained(device, width=FixedWidth(2.0), X_pending=x[:1]) for x in X]
-    first, second = acqf(X[:, :1]), torch.cat([one(x[None, 1:]) for one, x in zip(pending, X, strict=True)])
+    first, second = (
+        acqf(X[:, :1]),
+        torch.cat([one(x[None, 1:]) for one, x in zip(pending, X, strict=True)]),
+    )
     close(acqf(X), (first + second) / 2)
     assert torch.equal(pending[0].slack(X), acqf.slack(X))
 
@@ -150,7 +166,9 @@ class Undocumented(SelfNormalized):
         return torch.tensor(3.0)
 
 
-def test_the_guarantee_is_that_of_all_bounds_together_if_their_probabilities_add_up_to_less_than_one(device):
+def test_the_guarantee_is_that_of_all_bounds_together_if_their_probabilities_add_up_to_less_than_one(
+    device,
+):
     two, known = models(device), [SelfNormalized(0.2, 8.0, delta) for delta in (0.05, 0.1, 0.9)]
     three = ModelListGP(*two.models, two.models[0])
     acqf = ConstrainedKernelUCB(three, known, 0, {1: (None, 1.8)})  # the third is of no limit
@@ -160,8 +178,14 @@ def test_the_guarantee_is_that_of_all_bounds_together_if_their_probabilities_add
     assert constrained(device).objections[1].startswith("function 1: ")
     X, noise = points(25, 2, device=device), NoiseBounds(20.0, 0.1, upper=1.0)
     adaptive = ModelListGP(AdaptiveRidgeGP(X, X[:, :1], matern(), noise), two.models[0])
-    for bound, total in ((SelfNormalized(0.2, 8.0, 0.2), 0.3), (known[2], 1), (Undocumented(), 1.1)):
-        acqf = ConstrainedKernelUCB(adaptive, [AdaptiveSelfNormalized(), bound], 0, {1: (None, 1.8)})
+    for bound, total in (
+        (SelfNormalized(0.2, 8.0, 0.2), 0.3),
+        (known[2], 1),
+        (Undocumented(), 1.1),
+    ):
+        acqf = ConstrainedKernelUCB(
+            adaptive, [AdaptiveSelfNormalized(), bound], 0, {1: (None, 1.8)}
+        )
         if total < 1:
             assert acqf.guarantee.endswith("1 - 0.3")
         else:
@@ -172,13 +196,25 @@ def test_the_guarantee_is_that_of_all_bounds_together_if_their_probabilities_add
 def test_botorch_gives_limits_as_matrices(device):
     construct, two = get_acqf_input_constructor(ConstrainedKernelUCB), models(device)
     A, b = torch.tensor([[-1.0, 0.0], [2.0, 0.0], [1.0, 0.0]]), torch.tensor([[-0.5], [8.0], [9.0]])
-    given = {"confidences": [WIDTH] * 2, "training_data": None, "bounds": None, "constraints_tuple": (A, b)}
+    given = {
+        "confidences": [WIDTH] * 2,
+        "training_data": None,
+        "bounds": None,
+        "constraints_tuple": (A, b),
+    }
     given["posterior_transform"] = ScalarizedPosteriorTransform(torch.tensor([0.0, -2.0]).double())
     acqf = ConstrainedKernelUCB(**construct(two, **given, X_pending=points(1, 2)))
     assert acqf.constraints == {0: (0.5, 4.0)}
-    assert (acqf.objective.weight, acqf.objective.model, len(acqf.X_pending)) == (-2.0, two.models[1], 1)
+    assert (acqf.objective.weight, acqf.objective.model, len(acqf.X_pending)) == (
+        -2.0,
+        two.models[1],
+        1,
+    )
     for change, words in [
-        ({"posterior_transform": ScalarizedPosteriorTransform(torch.ones(2).double())}, "one objective"),
+        (
+            {"posterior_transform": ScalarizedPosteriorTransform(torch.ones(2).double())},
+            "one objective",
+        ),
         ({"objective": IdentityMCObjective()}, "one objective"),
         ({"constraints_tuple": (torch.ones(1, 2), b[:1])}, "about one outcome"),
     ]:
@@ -199,7 +235,12 @@ MISTAKES: list[tuple[dict, str]] = [
 
 
 def test_arguments_that_cannot_be_are_named(device):
-    given = {"model": models(device), "confidences": [WIDTH] * 2, "objective_index": 0, "constraints": {1: (None, 1.0)}}
+    given = {
+        "model": models(device),
+        "confidences": [WIDTH] * 2,
+        "objective_index": 0,
+        "constraints": {1: (None, 1.0)},
+    }
     for change, words in MISTAKES:
         with pytest.raises(InvalidInput, match=words):
             ConstrainedKernelUCB(**{**given, **change})
@@ -220,7 +261,9 @@ class Pointwise(OutcomeTransform):
 MONOTONE = {
     "none": lambda: None,
     "log": Log,
-    "minus, standardised": lambda: ChainedOutcomeTransform(first=Pointwise(torch.neg), second=Standardize(1)),
+    "minus, standardised": lambda: ChainedOutcomeTransform(
+        first=Pointwise(torch.neg), second=Standardize(1)
+    ),
     "one over": lambda: Pointwise(lambda Y: 1 / Y.where(Y > 0, torch.nan)),
 }
 OTHERS = {
@@ -232,9 +275,14 @@ OTHERS = {
 
 
 def limited(kind, transform, limit):
-    X, kernel = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1), MaternKernel(nu=2.5).double()
+    X, kernel = (
+        torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1),
+        MaternKernel(nu=2.5).double(),
+    )
     cost = KernelRidgeGP(X, 2.0 + 10 * X, kernel, 1e-4, outcome_transform=transform)
-    return kind(ModelListGP(KernelRidgeGP(X, X, kernel, 1e-4), cost), [FixedWidth(1.0)] * 2, 0, {1: limit})
+    return kind(
+        ModelListGP(KernelRidgeGP(X, X, kernel, 1e-4), cost), [FixedWidth(1.0)] * 2, 0, {1: limit}
+    )
 
 
 @pytest.mark.parametrize("transform", MONOTONE.values(), ids=MONOTONE)
@@ -305,7 +353,9 @@ def test_a_loop_never_leaves_the_certain_points(kind, discrete, observed):
         if discrete:
             x, _ = optimize_acqf_discrete(acqf, q=1, choices=grid(X.device, 21) / 2)
         else:
-            x, _ = optimize_safely(acqf, BOX.to(X), X, num_restarts=1, raw_samples=64, options={"maxiter": 5})
+            x, _ = optimize_safely(
+                acqf, BOX.to(X), X, num_restarts=1, raw_samples=64, options={"maxiter": 5}
+            )
         assert float(acqf.slack(x)) >= 0
         assert float(heat(x)) <= LIMIT
         X, Y = torch.cat([X, x]), torch.cat([Y, measured(x, rng)])

@@ -35,7 +35,9 @@ def train(params):
 
 
 def limit(upper, noise_std=0.05, norm_bound=8.0, **options):
-    return kbo.Constraint("memory", upper=upper, noise_std=noise_std, norm_bound=norm_bound, **options)
+    return kbo.Constraint(
+        "memory", upper=upper, noise_std=noise_std, norm_bound=norm_bound, **options
+    )
 
 
 def seeded(seed=0):
@@ -47,15 +49,27 @@ def seeded(seed=0):
     [
         (1.5, 1.5, {}, "no measurement of 'memory'"),
         ((1.5, {"memory": 7}), 1.5, {"memory": 7.0}, ""),
-        ({"objective": 1.5, "memory": 7.0, "seconds": 3.0, "note": "x"}, 1.5, {"memory": 7.0, "seconds": 3.0}, ""),
+        (
+            {"objective": 1.5, "memory": 7.0, "seconds": 3.0, "note": "x"},
+            1.5,
+            {"memory": 7.0, "seconds": 3.0},
+            "",
+        ),
         ({"memory": 7.0}, None, {"memory": 7.0}, "without an entry 'objective'"),
         ({"objective": None, "memory": 9.0}, None, {"memory": 9.0}, "returned None"),
         ((1.5, {"memory": math.nan}), 1.5, {}, "the measurement of 'memory' is nan"),
         ((1.5, {"memroy": 7.0}), 1.5, {"memroy": 7.0}, "it came with ['memroy']"),
-        ((1.0, 2.0), None, {}, "(1.0, 2.0) instead of a number: for several objectives use Optuna's NSGAIISampler"),
+        (
+            (1.0, 2.0),
+            None,
+            {},
+            "(1.0, 2.0) instead of a number: for several objectives use Optuna's NSGAIISampler",
+        ),
     ],
 )
-def test_what_an_objective_returns_is_read_as_value_and_measurements(returned, value, measured, failure):
+def test_what_an_objective_returns_is_read_as_value_and_measurements(
+    returned, value, measured, failure
+):
     found = outcome_of(returned, ["memory"])
     assert (found.value, found.measured) == (value, measured)
     assert failure in found.failure
@@ -65,9 +79,17 @@ def test_what_an_objective_returns_is_read_as_value_and_measurements(returned, v
 @pytest.mark.parametrize(
     ("constraints", "setting", "message"),
     [
-        ([MEMORY, "memory<=8"], None, r"constraints\[1\] must be a kbo.Constraint, a kbo.Linear or a function"),
+        (
+            [MEMORY, "memory<=8"],
+            None,
+            r"constraints\[1\] must be a kbo.Constraint, a kbo.Linear or a function",
+        ),
         ([MEMORY, MEMORY], None, "several with the name 'memory'"),
-        ([MEMORY], kbo.Certified(unit_kernel(2), 0.1, 5.0), "needs its own noise_std and norm_bound"),
+        (
+            [MEMORY],
+            kbo.Certified(unit_kernel(2), 0.1, 5.0),
+            "needs its own noise_std and norm_bound",
+        ),
         ([limit(-9.0)], kbo.Certified(unit_kernel(2), 0.1, 5.0), "infeasible at once"),
     ],
 )
@@ -76,7 +98,9 @@ def test_constraints_that_cannot_be_used_are_refused_at_once(constraints, settin
         kbo.Optimizer(BOX, setting=setting, constraints=constraints)
 
 
-@pytest.mark.parametrize("limits", [{}, {"upper": 1.0, "lower": 0.0}, {"upper": math.nan}, {"upper": "8"}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"upper": 1.0, "lower": 0.0}, {"upper": math.nan}, {"upper": "8"}]
+)
 def test_a_constraint_has_one_finite_limit(limits):
     with pytest.raises(kbo.InvalidInput, match="memory"):
         kbo.Constraint("memory", **limits)
@@ -89,11 +113,15 @@ def test_the_best_setting_within_the_limit_is_found():
     result = kbo.minimize(train, BOX, 25, constraints=[MEMORY])
     assert train(result.params)[1]["memory"] <= 8.0
     assert 0.242 - 1e-3 <= result.value <= 0.26
-    assert result.best_observed == min(t.value for t in result.trials if t.measured["memory"] <= 8.0)
+    assert result.best_observed == min(
+        t.value for t in result.trials if t.measured["memory"] <= 8.0
+    )
     assert result.feasibility.kept
     assert "memory <= 8" in str(result)
     assert "log-probability" in result.account["limits"]
-    assert result.to_frame()["measured.memory"].tolist() == [t.measured["memory"] for t in result.trials]
+    assert result.to_frame()["measured.memory"].tolist() == [
+        t.measured["memory"] for t in result.trials
+    ]
     assert 0.4 < result.optimizer.best({"y": 0.6})["x"] <= 0.5  # 0.9 without the limit
 
 
@@ -104,7 +132,9 @@ def test_a_violation_measured_without_noise_leaves_no_probability_of_feasibility
 
 
 def test_a_limit_on_the_objective_itself_needs_no_measurement():
-    result = kbo.minimize(lambda p: p["x"] * p["y"], BOX, 12, constraints=[kbo.Constraint("objective", lower=0.2)])
+    result = kbo.minimize(
+        lambda p: p["x"] * p["y"], BOX, 12, constraints=[kbo.Constraint("objective", lower=0.2)]
+    )
     assert 0.2 <= result.value < 0.35
 
 
@@ -113,9 +143,13 @@ def test_measurements_survive_the_journal_and_a_kill(tmp_path):
     whole = kbo.minimize(train, BOX, 9, **first)
     kbo.minimize(train, BOX, 6, journal=path, **first)
     again = kbo.minimize(train, BOX, 9, journal=path, **first)
-    assert [(t.params, t.measured) for t in again.trials] == [(t.params, t.measured) for t in whole.trials]
+    assert [(t.params, t.measured) for t in again.trials] == [
+        (t.params, t.measured) for t in whole.trials
+    ]
     with pytest.raises(kbo.JournalError, match="memory"):
-        kbo.minimize(train, BOX, 12, journal=path, seed=1, constraints=[kbo.Constraint("memory", upper=9.0)])
+        kbo.minimize(
+            train, BOX, 12, journal=path, seed=1, constraints=[kbo.Constraint("memory", upper=9.0)]
+        )
     record = Record.of(path)
     assert record.constraints == [MEMORY]
     assert record.recommended().params == whole.params  # whose trials took other times
@@ -136,7 +170,9 @@ def test_what_a_failed_trial_has_measured_is_kept_and_used(tmp_path):
 
 
 def test_known_results_bring_their_measurements():
-    table = pd.DataFrame({"x": [0.1, 0.2], "y": [0.3, 0.4], "value": [1.0, 0.9], "memory": [2.5, 4.0]})
+    table = pd.DataFrame(
+        {"x": [0.1, 0.2], "y": [0.3, 0.4], "value": [1.0, 0.9], "memory": [2.5, 4.0]}
+    )
     result = kbo.minimize(train, BOX, 2, constraints=[MEMORY], evaluated=table)
     assert [t.measured for t in result.trials[:2]] == [{"memory": 2.5}, {"memory": 4.0}]
     with pytest.raises(kbo.InvalidInput, match="no measurement of 'memory'"):
@@ -193,7 +229,9 @@ def test_a_certified_run_says_that_its_recommendation_is_feasible():
     result = certified(1.5, 12)
     assert result.feasibility.kept
     assert result.feasibility.certified
-    assert result.feasibility.probability == 0.9  # delta is shared: each of the two bounds has half of it
+    assert (
+        result.feasibility.probability == 0.9
+    )  # delta is shared: each of the two bounds has half of it
     assert result.assumptions["delta"] == 0.05
     assert 2 + math.cos(3 * result.params["i"] / 10) <= 1.5
     assert result.gap is not None
@@ -219,7 +257,10 @@ def test_failed_trials_remove_that_of_infeasibility():
 
 
 def test_bounds_and_not_a_noisy_measurement_say_whether_a_limit_is_kept():
-    options = {"setting": kbo.Certified(unit_kernel(1), 0.1, 1.0), "constraints": [limit(0.9, 0.3, 1.0)]}
+    options = {
+        "setting": kbo.Certified(unit_kernel(1), 0.1, 1.0),
+        "constraints": [limit(0.9, 0.3, 1.0)],
+    }
     optimizer = kbo.Optimizer({"i": kbo.Int(0, 1)}, **options)
     first = optimizer.begin()
     optimizer.tell(first, (-0.3, {"memory": 1.0}))
@@ -236,9 +277,15 @@ def test_a_limit_that_every_function_of_the_norm_keeps_changes_nothing():
     rows, setting = {"i": kbo.Int(0, 20)}, kbo.Certified(unit_kernel(1), 0.1, 1.0)
     without = kbo.minimize(lambda p: p["i"] / 80, rows, 5, setting=setting)
     safe = [limit(1.01, 1.0, 1.0)]
-    within = kbo.minimize(lambda p: (p["i"] / 80, {"memory": 2.0}), rows, 5, setting=setting, constraints=safe)
+    within = kbo.minimize(
+        lambda p: (p["i"] / 80, {"memory": 2.0}), rows, 5, setting=setting, constraints=safe
+    )
     assert [t.params for t in within.trials] == [t.params for t in without.trials]
-    assert (within.gap, within.guarantee, within.assumptions) == (without.gap, without.guarantee, without.assumptions)
+    assert (within.gap, within.guarantee, within.assumptions) == (
+        without.gap,
+        without.guarantee,
+        without.assumptions,
+    )
     assert within.gap is not None
     assert within.feasibility.certified
     assert within.feasibility.kept
@@ -254,7 +301,9 @@ class Growing(RBFKernel):
 
 
 def test_a_norm_decides_no_limit_of_a_method_without_norms_and_in_a_box_none_where_the_prior_differs_by_place():
-    optimizer = kbo.Optimizer({"i": kbo.Int(0, 3)}, setting=PROVED, method="chaining-ucb", constraints=[limit(9.0)])
+    optimizer = kbo.Optimizer(
+        {"i": kbo.Int(0, 3)}, setting=PROVED, method="chaining-ucb", constraints=[limit(9.0)]
+    )
     optimizer.tell(optimizer.ask(), (0.5, {"memory": 0.0}))
     assert optimizer.belief().assumptions()["delta"] == 0.05
     for kernel, decided in ((RBFKernel().double(), True), (Growing().double(), False)):
@@ -332,7 +381,8 @@ FEW = ("gardner1", "welded-beam")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in FEW else pytest.mark.thorough) for name in CONSTRAINED]
+    "name",
+    [pytest.param(name, marks=() if name in FEW else pytest.mark.thorough) for name in CONSTRAINED],
 )
 def test_the_best_point_is_feasible_and_nothing_near_it_or_in_the_box_is_better(name):
     problem = CONSTRAINED[name](seed=0)
@@ -345,13 +395,19 @@ def test_the_best_point_is_feasible_and_nothing_near_it_or_in_the_box_is_better(
     feasible = (f.evaluate_slack_true(X) >= 0).all(-1)
     assert 0 < int(feasible.sum()) < len(X)
     assert float(f.evaluate_true(X)[feasible].min()) >= problem.optimum
-    scale, unit = 1e-9 + f.evaluate_slack_true(box).abs().median(0).values, max(abs(problem.optimum), 1e-2)
+    scale, unit = (
+        1e-9 + f.evaluate_slack_true(box).abs().median(0).values,
+        max(abs(problem.optimum), 1e-2),
+    )
     found = minimize(
         lambda x: float(f.evaluate_true(torch.tensor(x))) / unit,
         best.numpy(),
         method="SLSQP",
         bounds=f.bounds.T.tolist(),
-        constraints={"type": "ineq", "fun": lambda x: (f.evaluate_slack_true(torch.tensor(x)) / scale).numpy()},
+        constraints={
+            "type": "ineq",
+            "fun": lambda x: (f.evaluate_slack_true(torch.tensor(x)) / scale).numpy(),
+        },
     )
     assert float(f.evaluate_true(torch.tensor(found.x))) >= problem.optimum - 1e-4 * unit
 
@@ -359,10 +415,16 @@ def test_the_best_point_is_feasible_and_nothing_near_it_or_in_the_box_is_better(
 def test_every_output_has_noise_in_proportion_to_its_spread():
     problem = CONSTRAINED["gardner1"](seed=0)
     spread = interquartile_ranges(problem.outputs, problem.space)
-    drawn = torch.tensor([list(problem(problem.best).values()) for _ in range(300)], dtype=torch.float64)
+    drawn = torch.tensor(
+        [list(problem(problem.best).values()) for _ in range(300)], dtype=torch.float64
+    )
     assert list(problem(problem.best)) == ["objective", "c1"]
-    torch.testing.assert_close(drawn.std(0) / spread, torch.full((2,), NOISE_LEVEL).double(), rtol=0.2, atol=0)
-    torch.testing.assert_close(drawn.mean(0), problem.outputs(problem.best), rtol=0, atol=float(0.03 * spread.max()))
+    torch.testing.assert_close(
+        drawn.std(0) / spread, torch.full((2,), NOISE_LEVEL).double(), rtol=0.2, atol=0
+    )
+    torch.testing.assert_close(
+        drawn.mean(0), problem.outputs(problem.best), rtol=0, atol=float(0.03 * spread.max())
+    )
     assert problem(problem.best) != problem(problem.best)
     assert CONSTRAINED["gramacy"](seed=3)([0.5, 0.5]) == CONSTRAINED["gramacy"](seed=3)([0.5, 0.5])
     assert set(REPORTED) < set(CONSTRAINED)
@@ -370,7 +432,8 @@ def test_every_output_has_noise_in_proportion_to_its_spread():
 
 
 @pytest.mark.parametrize(
-    "name", ["kbo", "qlognei", "gpsampler", "tpe", "random", pytest.param("ax", marks=pytest.mark.slow)]
+    "name",
+    ["kbo", "qlognei", "gpsampler", "tpe", "random", pytest.param("ax", marks=pytest.mark.slow)],
 )
 def test_a_recommendation_of_a_tuner_respects_the_constraint(name, monkeypatch):
     """The least value, at 0, violates it; the best feasible point is 0.5."""
@@ -393,7 +456,9 @@ def test_a_run_is_judged_by_the_truth_of_its_recommendation_and_an_infeasible_on
     assert 0 < run("gardner1", "random", 0, 10)[0]["regret"] < 5
     assert math.isnan(run("welded-beam", "random", 0, 2)[0]["regret"])
     runs = [("a", 0, 1.0), ("a", 1, 2.0), ("b", 0, 0.5), ("b", 1, math.nan)]
-    rows = [{"problem": "p", "name": n, "seed": s, "regret": r, "cpu_seconds": 1.0} for n, s, r in runs]
+    rows = [
+        {"problem": "p", "name": n, "seed": s, "regret": r, "cpu_seconds": 1.0} for n, s, r in runs
+    ]
     table = summary(pd.DataFrame(rows))
     assert table.loc["mean rank"].str[:4].to_dict() == {"a": "1.50", "b": "1.50"}
     assert table.loc["infeasible"].to_dict() == {"a": "0%", "b": "50%"}

@@ -9,7 +9,7 @@ from gpytorch.kernels import MaternKernel
 
 import kbo
 from kbo import report
-from kbo.draw.canvas import blank
+from kbo._base.drawing import blank
 from kbo.optimize.search.proposers import log_improvement
 from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import Search
@@ -20,14 +20,24 @@ from kbo.space import Space
 
 PLANE = {"x": (0.0, 1.0), "c": (0.0, 1.0)}
 PAIRS = [(0, 1), (0, 1)]
-MIXED = {"rate": kbo.Float(1e-4, 1e-1, log=True), "n": kbo.Int(1, 40, log=True), "kind": ["a", "b", "c"], **PLANE}
+MIXED = {
+    "rate": kbo.Float(1e-4, 1e-1, log=True),
+    "n": kbo.Int(1, 40, log=True),
+    "kind": ["a", "b", "c"],
+    **PLANE,
+}
 BRANCHES = [
     {"model": ["svm", "forest"], "seed": 3},
     kbo.When("model", "svm", {"C": kbo.Float(1e-3, 1e3, log=True)}),
     kbo.When("model", "forest", {"depth": (2, 12), "share": kbo.Float(0.1, 0.9, step=0.2)}),
 ]
 CANDIDATES = pd.DataFrame(
-    {"metal": ["Fe", "Ni", "Cu"] * 4, "ligands": [*range(4)] * 3, "pH": [i / 2 for i in range(12)], "lab": "A"}
+    {
+        "metal": ["Fe", "Ni", "Cu"] * 4,
+        "ligands": [*range(4)] * 3,
+        "pH": [i / 2 for i in range(12)],
+        "lab": "A",
+    }
 )
 
 
@@ -44,7 +54,9 @@ def learn(optimizer, rounds, seed=0):
         c = float(torch.rand((), generator=chance))
         params = optimizer.ask(context={"c": c})
         assert params["c"] == c
-        optimizer.tell(params, (params["x"] - c) ** 2 + 0.02 * float(torch.randn((), generator=chance)))
+        optimizer.tell(
+            params, (params["x"] - c) ** 2 + 0.02 * float(torch.randn((), generator=chance))
+        )
     return optimizer
 
 
@@ -54,14 +66,19 @@ def test_the_optimum_of_every_context_is_learnt():
     learn(optimizer, 30)
     best = [optimizer.best({"c": c}) for c in contexts]
     assert [b["c"] for b in best] == list(contexts)
-    assert sum((b["x"] - b["c"]) ** 2 for b in best) / 5 < 0.025  # 0.08 for the same x in all contexts
+    assert (
+        sum((b["x"] - b["c"]) ** 2 for b in best) / 5 < 0.025
+    )  # 0.08 for the same x in all contexts
     assert set(optimizer.best()) == {"x", "c"}
 
 
 @pytest.mark.parametrize("method", ["dmm-ucb", "random"])
 def test_contexts_of_every_kind_stay_exactly_as_given(method):
     for context in ({"rate": 3e-3, "n": 40}, {"n": 1, "kind": "c", "x": 0.1}, {}):
-        optimizer, seen = kbo.Optimizer(MIXED, setting=kbo.Practical(n_initial=3), method=method), []
+        optimizer, seen = (
+            kbo.Optimizer(MIXED, setting=kbo.Practical(n_initial=3), method=method),
+            [],
+        )
         for i in range(5):
             params = optimizer.ask(context=context)
             assert params == optimizer.space.canonical(params) | context
@@ -86,11 +103,15 @@ def test_a_list_space_has_contexts_by_index():
 
 def test_the_best_of_a_context_has_the_largest_lower_bound_there():
     optimizer = learn(kbo.Optimizer(PLANE, setting=certified(), seed=2), 15)
-    _, _, least = optimizer.interval(optimizer.best({"c": 0.8}))  # of a minimum, the pessimistic end is the upper one
+    _, _, least = optimizer.interval(
+        optimizer.best({"c": 0.8})
+    )  # of a minimum, the pessimistic end is the upper one
     assert least <= min(optimizer.interval({"x": i / 100, "c": 0.8})[2] for i in range(101)) + 1e-3
     among = [{"x": i / 10} for i in range(11)]
     chosen = optimizer.best({"c": 0.8}, choices=among)
-    assert optimizer.interval(chosen)[2] == min(optimizer.interval({**x, "c": 0.8})[2] for x in among)
+    assert optimizer.interval(chosen)[2] == min(
+        optimizer.interval({**x, "c": 0.8})[2] for x in among
+    )
 
 
 def test_the_search_reaches_the_best_of_the_free_coordinates_and_leaves_the_others_alone():
@@ -115,7 +136,10 @@ def test_choices_that_change_are_chosen_from_exactly():
     optimizer = learn(kbo.Optimizer(PLANE, setting=certified(), seed=1), 12)
     chance = torch.Generator().manual_seed(5)
     for _ in range(4):
-        choices = [{"x": x, "c": c} for x, c in torch.rand(6, 2, generator=chance, dtype=torch.float64).tolist()]
+        choices = [
+            {"x": x, "c": c}
+            for x, c in torch.rand(6, 2, generator=chance, dtype=torch.float64).tolist()
+        ]
         belief = optimizer.belief()
         features = torch.tensor([[p["x"], p["c"]] for p in choices], dtype=torch.float64)
         params = optimizer.ask(choices=choices)
@@ -145,11 +169,22 @@ def test_same_seed_and_events_give_the_same_points_also_across_a_reopening(tmp_p
     assert [t.params for t in first.trials] == [t.params for t in whole.trials]
     first.close()
     again = kbo.Optimizer(PLANE, seed=3, journal=tmp_path / "j")
-    for given in ({"context": {"c": 0.25}}, {}, {"choices": [{"x": 0.1, "c": 0.2}, {"x": 0.7, "c": 0.2}]}):
+    for given in (
+        {"context": {"c": 0.25}},
+        {},
+        {"choices": [{"x": 0.1, "c": 0.2}, {"x": 0.7, "c": 0.2}]},
+    ):
         assert again.ask(**given) == whole.ask(**given)
     assert again.best({"c": 0.4}) == whole.best({"c": 0.4})
     events = [json.loads(line) for line in (tmp_path / "j").read_text().splitlines()[1:]]
-    assert {key for event in events for key in event} == {"event", "number", "params", "value", "time", "sum"}
+    assert {key for event in events for key in event} == {
+        "event",
+        "number",
+        "params",
+        "value",
+        "time",
+        "sum",
+    }
 
 
 def test_a_pending_point_comes_first_only_where_it_fits(tmp_path):
@@ -176,7 +211,9 @@ def test_failures_in_contexts_are_as_bad_as_the_worst_value_seen():
             optimizer.tell(x, 1e3 if i == 0 else x["x"])
     belief = optimizer.belief()
     values = torch.tensor([-t.value for t in optimizer.completed()], dtype=torch.float64)
-    assert belief.target(float(values.min())) == pytest.approx(float(belief.targets(values).min()), rel=1e-12)
+    assert belief.target(float(values.min())) == pytest.approx(
+        float(belief.targets(values).min()), rel=1e-12
+    )
     assert optimizer.ask(context={"c": 0.5})["c"] == 0.5
 
 
@@ -188,11 +225,23 @@ def test_failures_in_contexts_are_as_bad_as_the_worst_value_seen():
         (PLANE, {"context": {"c": 0.5, "x": 0.5}}, "fixes all parameters.*tell"),
         (PLANE, {"choices": [{"x": 0.5}]}, r"lacks \['c'\]"),
         (PLANE, {"choices": [{"x": 0.5, "c": 2.0}]}, "choices: parameter 'c'"),
-        (PLANE, {"context": {"c": 0.5}, "choices": [{"x": 0.5, "c": 0.6}]}, r"contradicts the context at \['c'\]"),
+        (
+            PLANE,
+            {"context": {"c": 0.5}, "choices": [{"x": 0.5, "c": 0.6}]},
+            r"contradicts the context at \['c'\]",
+        ),
         (PAIRS, {"context": {2: 0.5}}, r"no parameter 2; the parameters are \[0, 1\]"),
         (BRANCHES, {"choices": [{"model": "forest", "seed": 3, "depth": 4}]}, r"lacks \['share'\]"),
-        (BRANCHES, {"choices": [{"model": "svm", "seed": 3, "C": 1, "depth": 4}]}, "params must have the parameters"),
-        (CANDIDATES, {"context": {"metal": "Fe", "pH": 1.0}}, "no row of the table of candidates has the context"),
+        (
+            BRANCHES,
+            {"choices": [{"model": "svm", "seed": 3, "C": 1, "depth": 4}]},
+            "params must have the parameters",
+        ),
+        (
+            CANDIDATES,
+            {"context": {"metal": "Fe", "pH": 1.0}},
+            "no row of the table of candidates has the context",
+        ),
     ],
 )
 def test_restrictions_that_do_not_fit_the_space_are_refused_and_leave_no_trace(bounds, given, says):
@@ -244,7 +293,9 @@ def test_the_logarithm_of_the_expected_improvement_is_largest_where_draws_improv
     posterior.update(X, X.squeeze(-1).sin())
     best = posterior.predict(X[X.argmax()].unsqueeze(0))[0]
     mean, variance = posterior.predict(choices)
-    draws = mean + variance.sqrt() * torch.randn(100_000, 1, generator=generator, dtype=torch.float64)
+    draws = mean + variance.sqrt() * torch.randn(
+        100_000, 1, generator=generator, dtype=torch.float64
+    )
     improvement = (draws - best).clamp_min(0).mean(0)
     found = log_improvement(posterior, best, choices).argmax()
     assert float(improvement[found]) > 0.98 * float(improvement.max()) > 0

@@ -73,7 +73,10 @@ def test_the_conditions_of_a_space_show_in_the_trials_of_a_study():
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     study.optimize(lambda trial: float(len(kbo_optuna.suggest(trial, space))), n_trials=20)
     shared = kbo_optuna.to_distributions(space)
-    assert conditions_of(study.trials, shared) == {"y": Condition("model", (1,)), "z": Condition("y", (1,))}
+    assert conditions_of(study.trials, shared) == {
+        "y": Condition("model", (1,)),
+        "z": Condition("y", (1,)),
+    }
     study.add_trial(
         optuna.create_trial(
             params={"model": "a", "x": 0.1, "y": True},
@@ -101,18 +104,34 @@ def test_parameters_of_ax_become_a_space_and_back():
     assert kbo_ax.from_parameters(configs).parameters == KINDS
     assert kbo_ax.to_parameters(kbo.Space(KINDS)) == configs
     parts = [BRANCHES[0], *BRANCHES[2:]]
-    assert kbo_ax.from_parameters(kbo_ax.to_parameters(kbo.Space(parts))).describe() == kbo.Space(parts).describe()
-    limits = [kbo.Linear({"x": 1, "n": -0.5}, upper=3), kbo.Linear({"depth": 2, "n": 0.1}, lower=-1e-7)]
+    assert (
+        kbo_ax.from_parameters(kbo_ax.to_parameters(kbo.Space(parts))).describe()
+        == kbo.Space(parts).describe()
+    )
+    limits = [
+        kbo.Linear({"x": 1, "n": -0.5}, upper=3),
+        kbo.Linear({"depth": 2, "n": 0.1}, lower=-1e-7),
+    ]
     texts = kbo_ax.to_parameter_constraints(kbo.Space(KINDS, limits))
     again = kbo_ax.from_parameters(configs, texts)
-    inside = torch.rand(200, again.dimension, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    inside = torch.rand(
+        200, again.dimension, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     assert torch.equal(again.satisfies(inside), kbo.Space(KINDS, limits).satisfies(inside))
-    assert kbo_ax.from_parameters(configs, ["x <= n"]).constraints == (kbo.Linear({"x": 1, "n": -1}, upper=0),)
-    with pytest.raises(kbo.InvalidInput, match=r"parameter_constraints: Ax cannot read 'x\*n <= 1'"):
+    assert kbo_ax.from_parameters(configs, ["x <= n"]).constraints == (
+        kbo.Linear({"x": 1, "n": -1}, upper=0),
+    )
+    with pytest.raises(
+        kbo.InvalidInput, match=r"parameter_constraints: Ax cannot read 'x\*n <= 1'"
+    ):
         kbo_ax.from_parameters(configs, ["x*n <= 1"])
-    with pytest.raises(kbo.InvalidInput, match=r"Ax has linear constraints only: leave out .*always"):
+    with pytest.raises(
+        kbo.InvalidInput, match=r"Ax has linear constraints only: leave out .*always"
+    ):
         kbo_ax.to_parameter_constraints(kbo.Space(KINDS, [always]))
-    with pytest.raises(kbo.InvalidInput, match=r"Optuna has no constraints on parameters: .*'x <= 0.5'"):
+    with pytest.raises(
+        kbo.InvalidInput, match=r"Optuna has no constraints on parameters: .*'x <= 0.5'"
+    ):
         kbo_optuna.to_distributions(kbo.Space(KINDS, [kbo.Linear({"x": 1}, upper=0.5)]))
     with pytest.raises(kbo.InvalidInput, match=r"'mixed'.* one type"):
         kbo_ax.to_parameters(kbo.Space({"mixed": [1, "a"]}))

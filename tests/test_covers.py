@@ -12,7 +12,14 @@ import sys
 import numpy as np
 import pytest
 import torch
-from gpytorch.kernels import ConstantKernel, Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import (
+    ConstantKernel,
+    Kernel,
+    LinearKernel,
+    MaternKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -20,7 +27,7 @@ from torch import Tensor
 from experiments.problems import GraphBandit, stationary_kernel
 from kbo import InvalidInput, KernelRidge
 from kbo.confidence import Chaining
-from kbo.covers import (
+from kbo.confidence.chaining import (
     Chain,
     DistanceMatrix,
     PosteriorMetric,
@@ -30,7 +37,7 @@ from kbo.covers import (
     greedy,
     greedy_cover,
 )
-from kbo.covers.reuse import ChainMemory
+from kbo.confidence.chaining.reuse import ChainMemory
 from kbo.kernels import PrecomputedKernel
 from kbo.regression import FixedDictionary, GreedyDictionary, NystromRidge, Posterior, Tracked
 from tests import dense_chaining
@@ -62,7 +69,9 @@ def objects(count: int = 400) -> Kernel:
 
 
 def graphs(n: int, seed: int) -> Tensor:
-    return GraphBandit(400).arms()[torch.randperm(400, generator=seeded(seed))][torch.arange(n) % 400]
+    return GraphBandit(400).arms()[torch.randperm(400, generator=seeded(seed))][
+        torch.arange(n) % 400
+    ]
 
 
 def shuffled(count: int, n: int, seed: int) -> Tensor:
@@ -108,7 +117,9 @@ def compare(state: Posterior, formulas: Dense, Z: Tensor, ridge: float) -> Cover
 # Against the dense formulas
 
 
-@pytest.mark.parametrize(("n", "size", "ridge"), [(0, 37, 3.0), (1, 1, 0.02), (10, 120, 1e-6), (70, 100, 1e-6)])
+@pytest.mark.parametrize(
+    ("n", "size", "ridge"), [(0, 37, 3.0), (1, 1, 0.02), (10, 120, 1e-6), (70, 100, 1e-6)]
+)
 @pytest.mark.parametrize("name", SETS)
 def test_chains_are_those_of_the_paper(device, name, n, size, ridge):
     kernel, points = SETS[name]
@@ -126,11 +137,15 @@ def test_chains_under_other_posteriors(device, kind):
     (X, y), Z = data(unit_square, 40, device, places=30), unit_square(150, 0).to(device)
     anchors = unit_square(15, 7).to(device)
     dictionary = GreedyDictionary(0.2) if kind == "greedy" else FixedDictionary(anchors)
-    state = KernelRidge(kernel, 0.05) if kind == "tracked" else NystromRidge(kernel, 0.05, dictionary)
+    state = (
+        KernelRidge(kernel, 0.05) if kind == "tracked" else NystromRidge(kernel, 0.05, dictionary)
+    )
     seen = Tracked(state, Z) if "tracked" in kind else state
     seen.update(X, y)
     anchors = state.anchors if kind == "greedy" else anchors
-    compare(seen, Dense(kernel, X, y) if kind == "tracked" else Sketched(kernel, X, y, anchors), Z, 0.05)
+    compare(
+        seen, Dense(kernel, X, y) if kind == "tracked" else Sketched(kernel, X, y, anchors), Z, 0.05
+    )
 
 
 def test_a_point_at_exactly_the_radius_is_covered_by_the_first_that_covers_most():
@@ -141,7 +156,12 @@ def test_a_point_at_exactly_the_radius_is_covered_by_the_first_that_covers_most(
     Z = torch.arange(8, dtype=torch.float64).unsqueeze(-1)
     found = Chain(PosteriorMetric(KernelRidge(PrecomputedKernel(gram), 0.1), Z), 1.0, 1)
     assert found.centres(1).tolist() == [0, 3, 5]
-    compare(KernelRidge(PrecomputedKernel(gram), 0.1), Dense(PrecomputedKernel(gram), Z[:0], Z[:0, 0]), Z, 0.1)
+    compare(
+        KernelRidge(PrecomputedKernel(gram), 0.1),
+        Dense(PrecomputedKernel(gram), Z[:0], Z[:0, 0]),
+        Z,
+        0.1,
+    )
 
 
 # Covers of a matrix of distances
@@ -167,7 +187,9 @@ def test_greedy_covers_and_chains_of_a_matrix_are_those_of_brute_force(case, ran
     assert greedy_cover(D, radius, mask.nonzero().squeeze(-1)).tolist() == expected
     assert greedy_cover(D, radius).tolist() == dense_chaining.greedy(D.numpy(), radius)
     found = Chain(DistanceMatrix(D), 2.0, 5)
-    assert (found.centres(5).tolist(), found.sizes) == dense_chaining.hierarchy(D.numpy(), [2.0, 1.0, 0.5, 0.25, 0.125])
+    assert (found.centres(5).tolist(), found.sizes) == dense_chaining.hierarchy(
+        D.numpy(), [2.0, 1.0, 0.5, 0.25, 0.125]
+    )
 
 
 @given(matrices(), st.integers(1, 4))
@@ -190,7 +212,9 @@ def test_every_cover_of_a_matrix_covers_and_nets_are_separated(case, at_once):
     assert is_covered(table, radius, rounds)
     assert len(set(rounds)) == len(rounds)
     assert covers(D, torch.tensor(rounds), radius)
-    assert covers(D, torch.tensor(rounds[:-1], dtype=torch.long), radius) == is_covered(table, radius, rounds[:-1])
+    assert covers(D, torch.tensor(rounds[:-1], dtype=torch.long), radius) == is_covered(
+        table, radius, rounds[:-1]
+    )
 
 
 def test_lone_points_equal_points_and_radii_at_exactly_the_distance():
@@ -201,7 +225,11 @@ def test_lone_points_equal_points_and_radii_at_exactly_the_distance():
             assert cover(torch.zeros(1, 1).double(), radius).tolist() == [0]
             assert cover(torch.zeros(7, 7).double(), radius).tolist() == [0]
             assert sorted(cover(apart, radius).tolist()) == list(range(7))
-        for radius in [r for r in (k / 9_991 for k in range(1, 9_991)) if r**2 != r * r] + [1e-3, 1.0, 1e200]:
+        for radius in [r for r in (k / 9_991 for k in range(1, 9_991)) if r**2 != r * r] + [
+            1e-3,
+            1.0,
+            1e200,
+        ]:
             assert cover(radius * apart, radius).tolist() == [0]
     assert greedy_cover(apart, 0.5, torch.zeros(0, dtype=torch.long)).tolist() == []
 
@@ -254,9 +282,13 @@ def metric(
     return PosteriorMetric(state, Z), Covers(Dense(kernel, X, y), Z, ridge).D
 
 
-def test_distances_and_graphs_are_those_of_the_dense_formula_in_parts_and_blocks(monkeypatch, device):
+def test_distances_and_graphs_are_those_of_the_dense_formula_in_parts_and_blocks(
+    monkeypatch, device
+):
     found, D = metric(device=device)
-    torch.testing.assert_close(found.squared(found), torch.from_numpy(D**2).to(device), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(
+        found.squared(found), torch.from_numpy(D**2).to(device), rtol=1e-9, atol=1e-12
+    )
     part = torch.tensor([5, 77, 5, 149], device=device)
     torch.testing.assert_close(
         found.squared(found)[part][:, 10:90], found[part].squared(found[10:90]), atol=1e-13, rtol=0
@@ -264,14 +296,16 @@ def test_distances_and_graphs_are_those_of_the_dense_formula_in_parts_and_blocks
     assert torch.equal(found[part][1:3].points, found.points[part][1:3])
     graph = torch.from_numpy(D <= 0.4).to(device)
     assert torch.equal(found.ranks([0.4]) > 0, graph)
-    monkeypatch.setattr("kbo.covers.metric._BLOCK", {"cpu": 300, "cuda": 300})
+    monkeypatch.setattr("kbo.confidence.chaining.metric._BLOCK", {"cpu": 300, "cuda": 300})
     assert torch.equal(found.ranks([0.4]) > 0, graph)
 
 
 def test_a_kernel_that_returns_what_it_keeps_is_not_written_to():
     state, X = KernelRidge(ConstantKernel().double(), 0.1), unit_square(5, 0)
     state.update(X, X[:, 0])
-    assert PosteriorMetric(state, X).squared(PosteriorMetric(state, X)) == pytest.approx(0.0, abs=1e-12)
+    assert PosteriorMetric(state, X).squared(PosteriorMetric(state, X)) == pytest.approx(
+        0.0, abs=1e-12
+    )
 
 
 # Chains
@@ -302,8 +336,8 @@ def test_chains_of_large_sets_are_nested_covers(monkeypatch, device, n, name, at
     monkeypatch.setattr(chain, "AT_ONCE", at_once)
     kappa = float(found.state.prior_variance(found.points).max()) ** 0.5
     chained = Chain(found, kappa, 9)
-    monkeypatch.setattr("kbo.covers.neighbours._TOGETHER", 13)
-    monkeypatch.setattr("kbo.covers.neighbours._LISTED", 50)
+    monkeypatch.setattr("kbo.confidence.chaining.neighbours._TOGETHER", 13)
+    monkeypatch.setattr("kbo.confidence.chaining.neighbours._LISTED", 50)
     later = Chain(found, kappa, 3)
     nested_covers(chained, D, found.slack)
     assert 1 <= chained.sizes[0] < 40
@@ -344,7 +378,9 @@ class Game:
         self.ridge, self.anchors = ridge, unit_square(15, 7) if sketched else None
         (self.X, self.y), self.Z = data(unit_square, 80, "cpu"), unit_square(120, 0)
 
-    def state(self, n: int, ridge: float | None = None, kernel: Kernel | None = None, start: int = 0) -> Posterior:
+    def state(
+        self, n: int, ridge: float | None = None, kernel: Kernel | None = None, start: int = 0
+    ) -> Posterior:
         ridge, kernel = ridge or self.ridge, kernel or rbf()
         if self.anchors is None:
             state = KernelRidge(kernel, ridge)
@@ -382,9 +418,13 @@ def test_a_chain_is_kept_while_data_arrive_and_still_covers(game, how):
         assert first.sizes[: len(sizes)] == sizes
         nested_covers(first, game.distances(n), 1e-12)
         # The bonus is that of the sizes which are kept, at the t of now.
-        terms = [dense_chaining.term(size + 1, i, n + 1, 0.1) for i, size in enumerate(first.sizes, 1)]
+        terms = [
+            dense_chaining.term(size + 1, i, n + 1, 0.1) for i, size in enumerate(first.sizes, 1)
+        ]
         heights = [first.radius(i) * term for i, term in enumerate(terms, 1)]
-        assert confidence.bonus(state).heights == pytest.approx(heights[: len(confidence.bonus(state).heights)])
+        assert confidence.bonus(state).heights == pytest.approx(
+            heights[: len(confidence.bonus(state).heights)]
+        )
     assert confidence.chain(game.state(61)) is not first  # three times as many
 
 
@@ -435,22 +475,35 @@ def product(nu: float) -> Kernel:
 @pytest.mark.parametrize(
     ("first", "second", "Z"),
     [
-        (product(2.5), product(0.5), torch.cartesian_prod(*[torch.linspace(0, 1, 32, dtype=torch.float64)] * 2)),
+        (
+            product(2.5),
+            product(0.5),
+            torch.cartesian_prod(*[torch.linspace(0, 1, 32, dtype=torch.float64)] * 2),
+        ),
         # Zero between all points, but for pairs that are next to each other.
-        (rbf(0.02), rbf(0.001), torch.cat([20 * unit_square(300, 0), 20 * unit_square(300, 0) + 1e-3])),
+        (
+            rbf(0.02),
+            rbf(0.001),
+            torch.cat([20 * unit_square(300, 0), 20 * unit_square(300, 0) + 1e-3]),
+        ),
         (objects(), changed_gram(), torch.arange(100, dtype=torch.float64).unsqueeze(-1)),
     ],
     ids=["smoothness on a grid", "far points", "Gram matrix"],
 )
 def test_a_kernel_that_differs_anywhere_is_another(first, second, Z):
-    confidence, states = Chaining(0.1, points=Z), [KernelRidge(kernel, 0.1) for kernel in (first, first, second)]
+    confidence, states = (
+        Chaining(0.1, points=Z),
+        [KernelRidge(kernel, 0.1) for kernel in (first, first, second)],
+    )
     for state in states:
         state.update(Z[:5], Z[:5, 0])
     kept, same, other = (confidence.chain(state) for state in states)
     assert kept is same is not other
 
 
-def test_deeper_levels_are_added_when_points_become_known_and_covers_shrink_when_they_are_refreshed(game):
+def test_deeper_levels_are_added_when_points_become_known_and_covers_shrink_when_they_are_refreshed(
+    game,
+):
     game.ridge = 1e-4
     confidence = Chaining(0.1, points=game.Z, refresh=100.0)
     first = confidence.chain(game.state(1))
@@ -492,7 +545,10 @@ def main(most: int = 2000) -> None:
                     state = KernelRidge(kernel(), ridge * factor)
                     state.update(X, y)
                     expected = compare(state, Dense(kernel(), X, y), Z, ridge * factor)
-                    print(f"{name:10s} {size:5d} points, {n:2d} data, ridge {ridge:g}: {expected.sizes}", flush=True)
+                    print(
+                        f"{name:10s} {size:5d} points, {n:2d} data, ridge {ridge:g}: {expected.sizes}",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":

@@ -53,7 +53,9 @@ class Scratch:
         self.yy = y @ y
 
     def features(self, Z: Tensor) -> Tensor:
-        return torch.linalg.solve_triangular(self.L, gram(self.kernel, self.anchors, Z), upper=False)
+        return torch.linalg.solve_triangular(
+            self.L, gram(self.kernel, self.anchors, Z), upper=False
+        )
 
     def answers(self, Z: Tensor) -> dict[str, Tensor]:
         z, prior = self.features(Z), gram(self.kernel, Z[:1], Z[:1])[0, 0]
@@ -69,7 +71,11 @@ class Scratch:
 
 def answers(state, Z: Tensor) -> dict[str, Tensor]:
     mean, variance = state.predict(Z)
-    numbers = {"log_det": state.log_det(), "quad": state.quad(), "effective_dimension": state.effective_dimension()}
+    numbers = {
+        "log_det": state.log_det(),
+        "quad": state.quad(),
+        "effective_dimension": state.effective_dimension(),
+    }
     return {"mean": mean, "variance": variance, **numbers}
 
 
@@ -103,7 +109,10 @@ class WatchedRows(OnlineRowSampling):
 def printed_tau(kernel: Kernel, Z: Tensor, p: Tensor, x: Tensor, mu: float, eps: float) -> float:
     """Eq. 41 of Zenati et al. (2022) with the new point of weight 1."""
     points, weights = torch.cat([Z, x]), torch.cat([1 / p.sqrt(), p.new_ones(1)])
-    K, k = weights[:, None] * gram(kernel, points, points) * weights, weights * gram(kernel, points, x)[:, 0]
+    K, k = (
+        weights[:, None] * gram(kernel, points, points) * weights,
+        weights * gram(kernel, points, x)[:, 0],
+    )
     rest = gram(kernel, x, x)[0, 0] - k @ torch.linalg.solve(K + mu * torch.eye(len(K)).to(K), k)
     return float((1 + eps) / mu * rest)
 
@@ -130,7 +139,9 @@ def test_the_numbers_of_online_row_sampling_and_resampling_are_those_of_the_theo
     dictionary = OnlineRowSampling.for_horizon(0.1, 100, 0.01)
     assert (dictionary.gamma, dictionary.eps) == (pytest.approx(12 * math.log(100 / 0.01)), 0.5)
     dictionary = LeverageResampling.for_horizon(100, 0.01, 0.4)
-    assert dictionary.oversampling == pytest.approx(6 * (1.4 / 0.6) * math.log(4 * 100 / 0.01) / 0.16)
+    assert dictionary.oversampling == pytest.approx(
+        6 * (1.4 / 0.6) * math.log(4 * 100 / 0.01) / 0.16
+    )
 
 
 # BKB and BBKB
@@ -168,7 +179,10 @@ def test_resampling_draws_with_the_dense_probabilities(device, q, ridge):
     for i in range(60):
         state.update(X[i : i + 1], y[i : i + 1])
         probabilities, (anchors, places, counts, drawn) = state.dictionary.seen[-2:]
-        leverage = Scratch(kernel, anchors, X[: i + 1], y[: i + 1], ridge).answers(places)["variance"] / ridge
+        leverage = (
+            Scratch(kernel, anchors, X[: i + 1], y[: i + 1], ridge).answers(places)["variance"]
+            / ridge
+        )
         expected = 1 - (1 - (q * leverage).clamp_max(1)) ** counts
         close(probabilities, expected, 1e-10)
         assert counts.tolist() == [int((X[: i + 1] == place).all(-1).sum()) for place in places]
@@ -187,7 +201,11 @@ def test_batched_resampling_waits_until_frozen_leverages_add_up(device, growth):
         WatchedBatches(2.0, growth, seed=1),
         NystromRidge(kernel, ridge, LeverageResampling(2.0, seed=1)),
     )
-    state, spent, frozen = NystromRidge(kernel, ridge, dictionary), 0.0, Scratch(kernel, X[:0], X[:0], y[:0], ridge)
+    state, spent, frozen = (
+        NystromRidge(kernel, ridge, dictionary),
+        0.0,
+        Scratch(kernel, X[:0], X[:0], y[:0], ridge),
+    )
     batches = 0
     for i in range(80):
         x = X[i : i + 1]
@@ -199,7 +217,10 @@ def test_batched_resampling_waits_until_frozen_leverages_add_up(device, growth):
         assert growth > 1 or torch.equal(state.anchors, plain.anchors)
         if due:
             batches += 1
-            spent, frozen = 0.0, Scratch(kernel, state.anchors.clone(), X[: i + 1], y[: i + 1], ridge)
+            spent, frozen = (
+                0.0,
+                Scratch(kernel, state.anchors.clone(), X[: i + 1], y[: i + 1], ridge),
+            )
     assert 3 < batches <= 80 / growth
 
 
@@ -271,7 +292,9 @@ def test_dependent_points_never_enter(device, name):
     close(state.anchors[state.anchors[:, 0].argsort()], places[places[:, 0].argsort()], 1e-8)
 
 
-def test_equal_seeds_choose_equal_points_and_one_description_or_saved_state_serves_several_states(device, name):
+def test_equal_seeds_choose_equal_points_and_one_description_or_saved_state_serves_several_states(
+    device, name
+):
     (X, y), (U, v), dictionary = stream(50, 40, device, 1), stream(50, 40, device, 9), MAKE[name]()
 
     def of(dictionary: Dictionary, X: Tensor, y: Tensor) -> NystromRidge:
@@ -290,7 +313,9 @@ def test_equal_seeds_choose_equal_points_and_one_description_or_saved_state_serv
         fed_one_by_one(state, X[25:], y[25:])
         assert torch.equal(state.anchors, whole.anchors)
     other = of(MAKE[name](seed=2), X, y).anchors
-    assert (other.shape == whole.anchors.shape and torch.equal(other, whole.anchors)) == (name == "greedy")
+    assert (other.shape == whole.anchors.shape and torch.equal(other, whole.anchors)) == (
+        name == "greedy"
+    )
 
 
 # All points in the dictionary
@@ -298,27 +323,37 @@ def test_equal_seeds_choose_equal_points_and_one_description_or_saved_state_serv
 
 @pytest.mark.parametrize("ridge", [0.01, 10.0])
 @pytest.mark.parametrize(
-    ("kernel", "n"), [(matern(0.5), 40), (matern(2.5), 40), (stationary_kernel("rbf", 0.1), 40), (rbf(), 200)]
+    ("kernel", "n"),
+    [(matern(0.5), 40), (matern(2.5), 40), (stationary_kernel("rbf", 0.1), 40), (rbf(), 200)],
 )
 def test_with_all_points_a_sketch_is_the_exact_posterior(device, kernel, n, ridge):
     """Also where most points of a smooth kernel are dependent."""
     assert max(all_points_errors(kernel, ridge, device, n, greedy=n == 40).values()) < 1e-8
-    assert n == 40 or NystromRidge(kernel, ridge, FixedDictionary(unit_square(n, 5).to(device))).m < 150
+    assert (
+        n == 40
+        or NystromRidge(kernel, ridge, FixedDictionary(unit_square(n, 5).to(device))).m < 150
+    )
 
 
-def all_points_errors(kernel: Kernel, ridge: float, device, n: int = 60, greedy: bool = True) -> dict[str, float]:
+def all_points_errors(
+    kernel: Kernel, ridge: float, device, n: int = 60, greedy: bool = True
+) -> dict[str, float]:
     """Largest errors against the dense Gaussian process and the exact state, as parts of the largest value."""
     X, y, Z = unit_square(n, 5).to(device), stream(n, n, device)[1], unit_square(20, 8).to(device)
     exact, dense = KernelRidge(kernel, ridge), Dense(kernel, X, y)
     exact.update(X, y)
     mean, variance = dense.predict(Z, ridge)
-    numbers = {name: getattr(dense, name)(ridge) for name in ("log_det", "quad", "effective_dimension")}
+    numbers = {
+        name: getattr(dense, name)(ridge) for name in ("log_det", "quad", "effective_dimension")
+    }
     worst = Counter()
     for dictionary in (FixedDictionary(X.flip(0)), *([GreedyDictionary(1e-15)] if greedy else [])):
         found = answers(fed(dictionary, kernel, X, y, ridge), Z)
         for expected in ({"mean": mean, "variance": variance, **numbers}, answers(exact, Z)):
             for name, value in expected.items():
-                error = float((found[name] - value).abs().max() / max(1.0, float(value.abs().max())))
+                error = float(
+                    (found[name] - value).abs().max() / max(1.0, float(value.abs().max()))
+                )
                 worst[name] = max(worst[name], error)
     return dict(worst)
 
@@ -362,7 +397,9 @@ def test_a_long_stream_is_what_is_made_from_scratch(device, name):
 # Leverages
 
 
-def worst_ratio(dictionary: Dictionary, ridge: float, horizon: int, seed: int) -> tuple[float, float]:
+def worst_ratio(
+    dictionary: Dictionary, ridge: float, horizon: int, seed: int
+) -> tuple[float, float]:
     """Largest factor between a sketched and an exact leverage at all points and times, and the part of
     the places that is in the dictionary at the end."""
     kernel, (X, y) = matern(1.5), stream(horizon, horizon, "cpu", 10 * seed)
@@ -380,7 +417,11 @@ def worst_ratio(dictionary: Dictionary, ridge: float, horizon: int, seed: int) -
 def held(make, runs: int, ridge: float = 20.0, horizon: int = 100) -> tuple[int, float, float]:
     """Runs in which all leverages were within a factor 3 at all times, the mean part of places, the worst factor."""
     found = [worst_ratio(make(seed), ridge, horizon, seed) for seed in range(runs)]
-    return sum(worst <= 3 for worst, _ in found), sum(share for _, share in found) / runs, max(w for w, _ in found)
+    return (
+        sum(worst <= 3 for worst, _ in found),
+        sum(share for _, share in found) / runs,
+        max(w for w, _ in found),
+    )
 
 
 def of(oversampling: float):
@@ -397,17 +438,30 @@ def test_leverages_are_within_a_factor_3_with_far_fewer_points_and_not_with_too_
 
 def main(runs: int = 200, n: int = 10_000) -> None:
     """Print how accurate leverages, sketches with all points, and sketches along a stream are."""
-    for kernel, label in ((matern(0.5), "12"), (matern(1.5), "32"), (matern(2.5), "52"), (rbf(), "rbf")):
+    for kernel, label in (
+        (matern(0.5), "12"),
+        (matern(1.5), "32"),
+        (matern(2.5), "52"),
+        (rbf(), "rbf"),
+    ):
         for ridge in (1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0):
             worst = all_points_errors(kernel, ridge, "cpu", greedy=label != "rbf")
-            print(f"all points, {label}, ridge {ridge}:", {name: f"{error:.1g}" for name, error in worst.items()})
+            print(
+                f"all points, {label}, ridge {ridge}:",
+                {name: f"{error:.1g}" for name, error in worst.items()},
+            )
     for name in STREAMS:
         worst, state = worst_along(name, n, "cpu")
-        print(f"{name}, {n} observations, m = {state.m}:", {what: f"{error:.1g}" for what, error in worst.items()})
+        print(
+            f"{name}, {n} observations, m = {state.m}:",
+            {what: f"{error:.1g}" for what, error in worst.items()},
+        )
     theory = {"theory": lambda seed: LeverageResampling.for_horizon(100, 0.1, seed=seed)}
     for label, make in {**theory, **{f"q = {q}": of(q) for q in (0.2, 1.0, 3.0, 10.0)}}.items():
         good, share, worst = held(make, runs)
-        print(f"{label}: {good} of {runs} runs within a factor 3 (worst {worst:.2f}), part {share:.2f}")
+        print(
+            f"{label}: {good} of {runs} runs within a factor 3 (worst {worst:.2f}), part {share:.2f}"
+        )
 
 
 if __name__ == "__main__":

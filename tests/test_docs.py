@@ -15,14 +15,25 @@ import pytest
 import typer
 
 import kbo
-from kbo import recipes
+from kbo.bandit import methods
 from tests.parts import once
 from tests.processes import environment, python
 
 ROOT = Path(__file__).parent.parent
-EXECUTED = ["README.md", *(f"docs/{name}.md" for name in ("quickstart", "howto", "choosing", "extending", "guide"))]
+EXECUTED = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("quickstart", "howto", "choosing", "extending", "guide")),
+]
 # Blocks with these words run in the part "thorough" only.
-COSTLY = ("time_budget=", "pareto_set(", "optuna.logging", "kbo.Safe(", "cross_val_score", "kbo.Linear(", ".plot(")
+COSTLY = (
+    "time_budget=",
+    "pareto_set(",
+    "optuna.logging",
+    "kbo.Safe(",
+    "cross_val_score",
+    "kbo.Linear(",
+    ".plot(",
+)
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
 
@@ -37,7 +48,7 @@ def _aside(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     backend = plt.get_backend()
     plt.switch_backend("Agg")
-    with patch.dict(recipes.RECIPES), plt.rc_context():
+    with patch.dict(methods.METHODS), plt.rc_context():
         yield
     plt.close("all")
     plt.switch_backend(backend)
@@ -55,7 +66,9 @@ def test_python_blocks_run_in_order(page):
 @pytest.mark.thorough
 @pytest.mark.parametrize("page", ["docs/howto.md", "docs/integrations.md"])
 def test_every_block_of_costly_pages_runs(page, tmp_path):
-    script = tmp_path / "page.py"  # a process of its own: Ray leaves its signal handlers and files in a process
+    script = (
+        tmp_path / "page.py"
+    )  # a process of its own: Ray leaves its signal handlers and files in a process
     script.write_text("\n".join(blocks_of(page)))
     python(script, cwd=tmp_path, env=environment(MPLBACKEND="Agg"))
 
@@ -70,7 +83,9 @@ def test_a_tutorial_runs_and_leaves_nothing_behind(script, tmp_path, monkeypatch
 
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -85,14 +100,19 @@ def test_links_files_and_names_exist(page):
             continue
         path, _, anchor = link.partition("#")
         target = page if not path else page.parent / path
-        if page.parent == ROOT / "docs" and path.startswith("tutorials/"):  # copied to docs by the build
+        if page.parent == ROOT / "docs" and path.startswith(
+            "tutorials/"
+        ):  # copied to docs by the build
             target = ROOT / f"{path}.py"
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
 
 
 def test_the_readme_of_a_package_index_has_no_links_to_files():
-    text, project = (ROOT / "README.md").read_text(), tomllib.loads((ROOT / "pyproject.toml").read_text())
+    text, project = (
+        (ROOT / "README.md").read_text(),
+        tomllib.loads((ROOT / "pyproject.toml").read_text()),
+    )
     for edit in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
         text = re.sub(edit["pattern"], edit["replacement"], text)
     assert "## Tune in Python" in text
@@ -116,7 +136,9 @@ def resolved(name: str) -> bool:
 def test_the_api_page_lists_names_that_exist():
     page = (ROOT / "docs/api.md").read_text()
     for module, members in re.findall(r"automodule:: ([\w.]+)\n +:members:(.*)", page):
-        assert all(resolved(f"{module}.{name.strip()}") for name in members.split(",") if name.strip()), members
+        assert all(
+            resolved(f"{module}.{name.strip()}") for name in members.split(",") if name.strip()
+        ), members
     assert all(resolved(name) for name in re.findall(r"autoclass:: (kbo[\w.]+)", page))
 
 
@@ -127,8 +149,17 @@ FOREIGN = {"n_jobs", "callbacks", "likelihood", "parallelism"}
 def public_callables() -> dict[str, Any]:
     """Public functions and classes of kbo by their dotted names, and public methods by theirs."""
     found: dict[str, Any] = {}
-    modules = ["kbo", *(f"kbo.{name}" for name in kbo.__all__ if inspect.ismodule(getattr(kbo, name)))]
-    more = ["kbo.report", "kbo.bandit", "kbo.integrations.optuna", "kbo.integrations.ax", "kbo.optimize.tracking"]
+    modules = [
+        "kbo",
+        *(f"kbo.{name}" for name in kbo.__all__ if inspect.ismodule(getattr(kbo, name))),
+    ]
+    more = [
+        "kbo.report",
+        "kbo.bandit",
+        "kbo.integrations.optuna",
+        "kbo.integrations.ax",
+        "kbo.optimize.tracking",
+    ]
     for module in map(import_module, [*modules, *more]):
         names = getattr(module, "__all__", [name for name in vars(module) if name[0] != "_"])
         for name, value in ((name, getattr(module, name)) for name in names):
@@ -136,7 +167,9 @@ def public_callables() -> dict[str, Any]:
                 found[f"{module.__name__}.{name}"] = value
             if inspect.isclass(value):
                 methods = inspect.getmembers(value, inspect.isroutine)
-                found |= {f"{module.__name__}.{name}.{key}": one for key, one in methods if key[0] != "_"}
+                found |= {
+                    f"{module.__name__}.{name}.{key}": one for key, one in methods if key[0] != "_"
+                }
     return found
 
 
@@ -162,7 +195,9 @@ def test_arguments_that_pages_name_exist(page):
     callables = public_callables()
     known = {name for function in callables.values() for name in arguments(function)} | FOREIGN
     assert set(re.findall(r"[`(](\w+)=[`)]", prose(page))) <= known
-    for name, owner in re.findall(r"`(\w+)=`\]?(?:\([^)]*\))? (?:of|in|to) (?:\{\w+\})?`~?([\w.]+)[`(]", prose(page)):
+    for name, owner in re.findall(
+        r"`(\w+)=`\]?(?:\([^)]*\))? (?:of|in|to) (?:\{\w+\})?`~?([\w.]+)[`(]", prose(page)
+    ):
         owners = [value for path, value in callables.items() if f".{path}".endswith(f".{owner}")]
         assert not owners or any(name in arguments(one) for one in owners), (name, owner)
 
@@ -176,7 +211,9 @@ def test_calls_in_code_have_arguments_that_exist(page):
             function = callables.get(ast.unparse(call.func)) if isinstance(call, ast.Call) else None
             if function is None or any(one.kind is one.VAR_KEYWORD for one in parameters(function)):
                 continue
-            assert {keyword.arg for keyword in call.keywords} - {None} <= arguments(function), ast.unparse(call)
+            assert {keyword.arg for keyword in call.keywords} - {None} <= arguments(function), (
+                ast.unparse(call)
+            )
 
 
 def options_of(function) -> set[str]:
@@ -194,7 +231,9 @@ def test_quoted_commands_and_options_exist():
             *re.findall(r"`([^`\n]+)`", text),
             *"\n".join(re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL)).splitlines(),
         ]
-        for name, rest in (found.groups() for line in code if (found := re.match(r"kbo ([a-z]+)\b([^#]*)", line))):
+        for name, rest in (
+            found.groups() for line in code if (found := re.match(r"kbo ([a-z]+)\b([^#]*)", line))
+        ):
             assert name in commands, (page.name, name)
             if name != "journal":
                 used = set(re.findall(r"(?<= )--?[\w-]+", rest))
@@ -210,10 +249,14 @@ def test_quoted_experiments_and_their_options_exist():
     from experiments.tuning.__main__ import compare
 
     functions = {"bandits": run, "bandits.redraw": redraw.draw, "tuning": compare, "bench": bench}
-    papers = {module.removeprefix("experiments."): name for name, module in catalogue.PAPERS.items()}
+    papers = {
+        module.removeprefix("experiments."): name for name, module in catalogue.PAPERS.items()
+    }
     functions |= {module: command_of(name) for module, name in papers.items()}
     for page in PAGES:
-        for module, rest in re.findall(r"\bpython -m experiments\.([a-z._]+)([^`\n#]*)", page.read_text()):
+        for module, rest in re.findall(
+            r"\bpython -m experiments\.([a-z._]+)([^`\n#]*)", page.read_text()
+        ):
             if module in ("papers", "papers.NAME", "bench.device"):
                 continue
             app = typer.Typer()
@@ -221,4 +264,6 @@ def test_quoted_experiments_and_their_options_exist():
             used = set(re.findall(r"(?<= )--?[\w-]+", rest))
             assert used <= options_of(typer.main.get_command(app)), (page.name, module, rest)
             for kind, name in re.findall(r"--(table|figure|study) (\w+)", rest):
-                assert catalogue.paper(papers[module]).experiment(kind, int(name) if name.isdigit() else name)
+                assert catalogue.paper(papers[module]).experiment(
+                    kind, int(name) if name.isdigit() else name
+                )

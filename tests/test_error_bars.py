@@ -29,7 +29,11 @@ POINTS = [(0.1, 1.0), (0.9, 0.7), (0.5, 0.4), (0.3, 0.2), (0.7, 0.5), (0.2, 0.6)
 
 
 @pytest.mark.parametrize(
-    "setting", [kbo.Certified(kernel(), 0.2, 2.0, completion_independent_of_noise=True), kbo.Practical(noise_std=0.2)]
+    "setting",
+    [
+        kbo.Certified(kernel(), 0.2, 2.0, completion_independent_of_noise=True),
+        kbo.Practical(noise_std=0.2),
+    ],
 )
 def test_a_mean_with_its_standard_error_is_its_repetitions(setting):
     """Four values at a point, with the noise given, say as much as their mean with half of the noise as its error."""
@@ -39,7 +43,10 @@ def test_a_mean_with_its_standard_error_is_its_repetitions(setting):
     X = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(1)
     one, other = (optimizer.belief().posterior for optimizer in (single, mean))
     if setting.certified:
-        assert all(torch.allclose(*pair, atol=1e-10) for pair in zip(one.predict(X), other.predict(X), strict=True))
+        assert all(
+            torch.allclose(*pair, atol=1e-10)
+            for pair in zip(one.predict(X), other.predict(X), strict=True)
+        )
         assert "weight" in mean.belief().guarantee()
     locations, counts = other.locations
     assert float(counts[locations[:, 0] == 0.4]) == pytest.approx(4.0)
@@ -63,13 +70,26 @@ def test_methods_that_bound_the_noise_take_no_error_bars():
 
 def test_the_density_with_relative_noise_is_that_of_the_dense_formula():
     generator = torch.Generator().manual_seed(0)
-    X, y = torch.rand(7, 2, generator=generator).double(), torch.randn(7, generator=generator).double()
-    ratios, errors = torch.rand(7, generator=generator).double() + 0.2, torch.rand(7, generator=generator).double()
-    loss, theta = Loss(X, y, errors=errors, ratios=ratios, with_bowl=False), np.array([0.1, -0.4, -1.2])
+    X, y = (
+        torch.rand(7, 2, generator=generator).double(),
+        torch.randn(7, generator=generator).double(),
+    )
+    ratios, errors = (
+        torch.rand(7, generator=generator).double() + 0.2,
+        torch.rand(7, generator=generator).double(),
+    )
+    loss, theta = (
+        Loss(X, y, errors=errors, ratios=ratios, with_bowl=False),
+        np.array([0.1, -0.4, -1.2]),
+    )
     numeric = [(loss(theta + h)[0] - loss(theta - h)[0]) / 2e-5 for h in 1e-5 * np.eye(3)]
     assert loss(theta)[1] == pytest.approx(numeric, abs=1e-5)
-    decay = math.sqrt(5) * np.linalg.norm((X[:, None] - X[None]).numpy() / np.exp(theta[:2]), axis=-1)
-    K = (1 + decay + decay**2 / 3) * np.exp(-decay) + np.diag(np.exp(theta[2]) * ratios.numpy() + errors.numpy() ** 2)
+    decay = math.sqrt(5) * np.linalg.norm(
+        (X[:, None] - X[None]).numpy() / np.exp(theta[:2]), axis=-1
+    )
+    K = (1 + decay + decay**2 / 3) * np.exp(-decay) + np.diag(
+        np.exp(theta[2]) * ratios.numpy() + errors.numpy() ** 2
+    )
     inverse, ones = np.linalg.inv(K), np.ones(7)
     constant = ones @ inverse @ y.numpy() / (ones @ inverse @ ones)
     rest = y.numpy() - constant
@@ -98,9 +118,14 @@ def test_an_unknown_error_bar_is_none_and_a_huge_one_says_nothing():
     for sem in (None, math.nan):
         assert told(None, [(0.5, (1.0, {"sem": sem}))]).trials[0].measured == {}
     huge = [(0.6, (5.0, {"sem": 1e100}))]
-    plain, certified = told(None, [*POINTS, *huge]), told(kbo.Certified(kernel(), 0.2, 2.0), [*POINTS, *huge])
+    plain, certified = (
+        told(None, [*POINTS, *huge]),
+        told(kbo.Certified(kernel(), 0.2, 2.0), [*POINTS, *huge]),
+    )
     assert math.isfinite(plain.interval({"x": 0.6})[1])
-    assert certified.interval({"x": 0.6}) == told(kbo.Certified(kernel(), 0.2, 2.0), POINTS).interval({"x": 0.6})
+    assert certified.interval({"x": 0.6}) == told(
+        kbo.Certified(kernel(), 0.2, 2.0), POINTS
+    ).interval({"x": 0.6})
 
 
 def test_a_constraint_has_another_name():
@@ -134,16 +159,24 @@ def test_error_bars_of_optuna_and_ax_count_for_each_trial():
     optuna = pytest.importorskip("optuna")
     study = optuna.create_study()
     for x, y in POINTS:
-        attributes = {"user_attrs": {"sem": 0.1 + x}} if x < 0.5 else {"user_attrs": {"sem": math.nan}}
+        attributes = (
+            {"user_attrs": {"sem": 0.1 + x}} if x < 0.5 else {"user_attrs": {"sem": math.nan}}
+        )
         distributions = {"x": optuna.distributions.FloatDistribution(0, 1)}
-        study.add_trial(optuna.trial.create_trial(value=y, params={"x": x}, distributions=distributions, **attributes))
+        study.add_trial(
+            optuna.trial.create_trial(
+                value=y, params={"x": x}, distributions=distributions, **attributes
+            )
+        )
     found = [trial.measured for trial in kbo.audit(study).result.trials]
     assert found == [{"sem": 0.1 + x} if x < 0.5 else {} for x, _ in POINTS]
     api = pytest.importorskip("ax.api.client")
     from ax.api.configs import RangeParameterConfig
 
     client = api.Client()
-    client.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
+    client.configure_experiment(
+        [RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))]
+    )
     client.configure_optimization(objective="-loss")
     for i, (x, y) in enumerate(POINTS):
         index = client.attach_trial({"x": x})

@@ -4,7 +4,7 @@ import pytest
 
 from experiments.papers import catalogue
 from experiments.problems import BANDITS
-from kbo import recipes
+from kbo.bandit import methods
 from tests.commands import experiment
 
 
@@ -24,7 +24,9 @@ def test_run_compares_methods_in_a_table_and_a_picture(tmp_path, caplog):
     cells = parquet.with_suffix("")
     experiment("bandits.redraw", parquet, "--to", "r.png")
     experiment("bandits.redraw", cells, "--to", "c.png")
-    drawn, compared = (path.read_bytes()[:24] for path in (tmp_path / "r.png", parquet.with_suffix(".png")))
+    drawn, compared = (
+        path.read_bytes()[:24] for path in (tmp_path / "r.png", parquet.with_suffix(".png"))
+    )
     assert drawn == compared  # type and size: one panel, whatever arms were chosen
     assert (tmp_path / "c.png").exists()
     before = {path: path.stat().st_mtime_ns for path in cells.glob("*.parquet")}
@@ -37,12 +39,27 @@ def test_run_compares_methods_in_a_table_and_a_picture(tmp_path, caplog):
 
 
 def test_run_plays_contextual_problems_with_sketches(tmp_path):
-    arguments = ["chessboard", "-m", "ek-ucb", "-m", "random", "-T", "20", "-K", "1", "-j", "1", "-q"]
+    arguments = [
+        "chessboard",
+        "-m",
+        "ek-ucb",
+        "-m",
+        "random",
+        "-T",
+        "20",
+        "-K",
+        "1",
+        "-j",
+        "1",
+        "-q",
+    ]
     done = experiment("bandits", *arguments, "--ridge", "10", "--multiplier", "0.1", "--first", "2")
     assert "anchors" in done.stdout
     assert "ek-ucb: a bound without a guarantee" in done.stdout
     assert "nominal" in done.stdout
-    assert list((tmp_path / "kbo-runs").glob("run-chessboard-T20*-first2-ridge10-multiplier0.1.parquet"))
+    assert list(
+        (tmp_path / "kbo-runs").glob("run-chessboard-T20*-first2-ridge10-multiplier0.1.parquet")
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +85,10 @@ def test_errors_are_one_line_and_exit_code_one(module, arguments, says):
 
 def test_help_lists_the_names_and_wrong_usage_is_exit_code_two(monkeypatch):
     monkeypatch.setenv("COLUMNS", "4000")
-    listed = {"bandits": (*BANDITS, *recipes.names()), "tuning": ("bbob", "held-out", "kbo, ", "gauss")}
+    listed = {
+        "bandits": (*BANDITS, *methods.names()),
+        "tuning": ("bbob", "held-out", "kbo, ", "gauss"),
+    }
     for module in ("bandits", "bandits.redraw", "tuning", "bench", "papers.mixture"):
         shown = experiment(module, "--help").stdout
         assert "Usage" in shown
@@ -78,7 +98,10 @@ def test_help_lists_the_names_and_wrong_usage_is_exit_code_two(monkeypatch):
 
 def test_a_paper_lists_its_experiments_and_repeats_one(tmp_path):
     for module in catalogue.PAPERS.values():
-        assert "--table 1" in experiment(module.removeprefix("experiments.")).stdout or "chaining" in module
+        assert (
+            "--table 1" in experiment(module.removeprefix("experiments.")).stdout
+            or "chaining" in module
+        )
     done = experiment("papers.chaining", "--figure", "1", "--quick", "-j", "1", "-q")
     assert "picture  " in done.stdout
     assert list((tmp_path / "kbo-runs/chaining-quick").glob("figure1*.png"))

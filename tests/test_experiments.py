@@ -49,13 +49,20 @@ def test_a_killed_sweep_resumes_and_equals_an_undisturbed_one(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in done} == done
     assert not list(folder.glob(".*.tmp"))
     undisturbed = sweep(squares(10), tmp_path / "other", workers=1, progress=False)
-    pd.testing.assert_frame_equal(resumed.rows[["x", "part", "square"]], undisturbed.rows[["x", "part", "square"]])
+    pd.testing.assert_frame_equal(
+        resumed.rows[["x", "part", "square"]], undisturbed.rows[["x", "part", "square"]]
+    )
 
 
 def test_a_failure_or_a_dead_worker_costs_only_itself(tmp_path):
-    deadly = [Cell(f"{CHORES}:kill_the_worker", {"once": path}, "deadly") for path in (str(tmp_path / "once"), None)]
+    deadly = [
+        Cell(f"{CHORES}:kill_the_worker", {"once": path}, "deadly")
+        for path in (str(tmp_path / "once"), None)
+    ]
     failing = Cell(f"{CHORES}:fail", {"x": 3}, "failing")
-    found = sweep([deadly[0], failing, *squares(4), deadly[1]], tmp_path / "cells", workers=2, progress=False)
+    found = sweep(
+        [deadly[0], failing, *squares(4), deadly[1]], tmp_path / "cells", workers=2, progress=False
+    )
     assert sorted(found.rows["square"].tolist()) == [0, 0, 0, 1, 1, 4, 4, 9, 9]
     assert {failure.cell.key for failure in found.failures} == {failing.key, deadly[1].key}
     texts = {failure.cell.label: failure.path.read_text() for failure in found.failures}
@@ -70,7 +77,10 @@ def test_a_failure_or_a_dead_worker_costs_only_itself(tmp_path):
 def test_a_cell_over_its_time_limit_has_failed(tmp_path):
     slow = Cell(f"{CHORES}:sleep", {"seconds": 6000}, "slow")
     (failure,) = sweep([slow], tmp_path, workers=2, time_limit=1.0, progress=False).failures
-    assert (failure.cell, failure.text) == (slow, "TimeoutError: no value after 1 s; its process was ended")
+    assert (failure.cell, failure.text) == (
+        slow,
+        "TimeoutError: no value after 1 s; its process was ended",
+    )
 
 
 def test_a_failed_cell_is_tried_again_and_its_error_forgotten(tmp_path, monkeypatch):
@@ -89,7 +99,9 @@ def test_only_what_changed_is_done_again(tmp_path, monkeypatch):
     first = sweep(squares(2), tmp_path, workers=1, progress=False)
     monkeypatch.setattr(f"{CHORES}.square", lambda x, shift=0.0: [{"square": -1}])
     assert squares(1)[0].key != squares(1, shift=0.5)[0].key
-    again = sweep([*squares(2), *squares(1), *squares(1, shift=0.5)], tmp_path, workers=1, progress=False)
+    again = sweep(
+        [*squares(2), *squares(1), *squares(1, shift=0.5)], tmp_path, workers=1, progress=False
+    )
     assert again.rows["square"].tolist() == [*first.rows["square"], -1]
     assert squares(1, shift=1)[0].key == squares(1, shift=1.0)[0].key
     assert len(read_rows(tmp_path)) == 5
@@ -99,7 +111,12 @@ def test_a_foreign_file_is_not_taken_for_a_result(tmp_path):
     one, two = squares(2)
     sweep([one], tmp_path, workers=1, progress=False)
     Folder(tmp_path).file(two).write_bytes(Folder(tmp_path).file(one).read_bytes())
-    assert sweep([one, two], tmp_path, workers=1, progress=False).rows["square"].tolist() == [0, 0, 1, 1]
+    assert sweep([one, two], tmp_path, workers=1, progress=False).rows["square"].tolist() == [
+        0,
+        0,
+        1,
+        1,
+    ]
 
 
 def test_a_flipped_byte_of_a_cell_costs_one_line_and_a_retry(tmp_path, caplog):
@@ -107,21 +124,35 @@ def test_a_flipped_byte_of_a_cell_costs_one_line_and_a_retry(tmp_path, caplog):
     sweep([cell], tmp_path, workers=1, progress=False)
     path, expected = Folder(tmp_path).file(cell), read_rows(tmp_path)
     content = path.read_bytes()
-    for at in (0, 20, len(content) // 2, content.index(b"kbo.cell"), content.index(b"kbo.crc32"), len(content) - 1):
+    for at in (
+        0,
+        20,
+        len(content) // 2,
+        content.index(b"kbo.cell"),
+        content.index(b"kbo.crc32"),
+        len(content) - 1,
+    ):
         flipped = bytearray(content)
         flipped[at] ^= 1 << at % 8
         path.write_bytes(flipped)
         with contextlib.suppress(InvalidInput):  # if not, the values are the same
             assert read_rows(path)["square"].tolist() == expected["square"].tolist()
         caplog.clear()
-        pd.testing.assert_frame_equal(sweep([cell], tmp_path, workers=1, progress=False).rows, expected)
+        pd.testing.assert_frame_equal(
+            sweep([cell], tmp_path, workers=1, progress=False).rows, expected
+        )
         assert [record.levelname for record in caplog.records].count("WARNING") == 1
         assert path.read_bytes() == content
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        sweep([*squares(2), Cell(f"{CHORES}:interrupt", {}, "interrupt")], tmp_path, workers=1, progress=False)
+        sweep(
+            [*squares(2), Cell(f"{CHORES}:interrupt", {}, "interrupt")],
+            tmp_path,
+            workers=1,
+            progress=False,
+        )
     assert len(read_rows(tmp_path)) == 4
 
 
@@ -132,7 +163,12 @@ def test_mistakes_are_explained(tmp_path):
         (lambda: sweep([], tmp_path), "at least one cell"),
         (lambda: sweep(squares(1), tmp_path, workers=0), "workers"),
         (lambda: read_rows(tmp_path), "no finished cells"),
-        (lambda: sweep([Cell("builtins:dict", {"a": 1}, "no rows")], tmp_path, workers=1).checked(""), "list of dict"),
+        (
+            lambda: sweep(
+                [Cell("builtins:dict", {"a": 1}, "no rows")], tmp_path, workers=1
+            ).checked(""),
+            "list of dict",
+        ),
     ):
         with pytest.raises((InvalidInput, CellsFailed), match=says):
             call()
@@ -141,7 +177,9 @@ def test_mistakes_are_explained(tmp_path):
 
 
 def test_thinned_rows_are_the_same_and_given_numbers_count():
-    problem = BanditProblem("rkhs", {"kernel": "matern32", "lengthscale": 0.2, "dim": 2, "n_arms": 20}, rounds=25)
+    problem = BanditProblem(
+        "rkhs", {"kernel": "matern32", "lengthscale": 0.2, "dim": 2, "n_arms": 20}, rounds=25
+    )
     rows = problem.cell("dmm-ucb", 1).run()
     assert [row["round"] for row in rows] == list(range(1, 26))
     thinned = replace(problem, every=10).cell("dmm-ucb", 1).run()
@@ -168,9 +206,15 @@ def test_every_problem_runs_with_exact_and_sketched_methods(name):
 def test_options_of_a_method_count_and_make_another_cell():
     problem = BanditProblem("chessboard", rounds=40, every=40)
     kors = BanditMethod("a", "ek-ucb", 10.0, 0.1, {"kind": "kors", "mu": 10.0, "gamma": 10.0})
-    settings = [kors, replace(kors, dictionary={**kors.dictionary, "gamma": 1.0}), replace(kors, multiplier=10.0)]
+    settings = [
+        kors,
+        replace(kors, dictionary={**kors.dictionary, "gamma": 1.0}),
+        replace(kors, multiplier=10.0),
+    ]
     settings.append(replace(kors, dictionary={"kind": "greedy", "threshold": 0.5}))
-    cells = [problem.cell(method, 0) for method in settings] + [replace(problem, first=2).cell(kors, 0)]
+    cells = [problem.cell(method, 0) for method in settings] + [
+        replace(problem, first=2).cell(kors, 0)
+    ]
     assert len({cell.key for cell in cells}) == 5
     full, few, wider, greedy, later = (cell.run()[0] for cell in cells)
     assert full["m"] > greedy["m"] > few["m"] > 0
@@ -181,13 +225,24 @@ def test_options_of_a_method_count_and_make_another_cell():
     ("call", "says"),
     [
         (lambda: BanditProblem("chess"), "one of 'rkhs', 'rkhs-fixed', 'bump'"),
-        (lambda: BanditProblem("chessboard", {"dim": 3}), "'chessboard' has no option 'dim'; it has lengthscale"),
-        (lambda: BanditProblem("bump").make(BanditMethod("ek-ucb", dictionary={"kind": "best"})), "kors, bkb, bbkb"),
         (
-            lambda: BanditProblem("bump").make(BanditMethod("k-ucb", dictionary={"kind": "greedy"})),
+            lambda: BanditProblem("chessboard", {"dim": 3}),
+            "'chessboard' has no option 'dim'; it has lengthscale",
+        ),
+        (
+            lambda: BanditProblem("bump").make(BanditMethod("ek-ucb", dictionary={"kind": "best"})),
+            "kors, bkb, bbkb",
+        ),
+        (
+            lambda: BanditProblem("bump").make(
+                BanditMethod("k-ucb", dictionary={"kind": "greedy"})
+            ),
             "no use for dictionary",
         ),
-        (lambda: BanditProblem("bump", rounds=2, first=10).cell("k-ucb", 0).run(), "first must be the index"),
+        (
+            lambda: BanditProblem("bump", rounds=2, first=10).cell("k-ucb", 0).run(),
+            "first must be the index",
+        ),
         (lambda: papers.paper("mixture").experiment("study", "tides"), "no study tides"),
     ],
 )
@@ -240,11 +295,15 @@ def test_the_sketching_table_stands_beside_two_others(out):
     assert "365, m 49-71" in line
     assert "446 ± 12, m 98-100" in line
     assert printed.count("c-bbkb, C = 3") == 3
-    assert "| 27.8, m 1002 | 102, m 18-19 |" in (out / "sketching-quick/table1.md").read_text(encoding="utf-8")
+    assert "| 27.8, m 1002 | 102, m 18-19 |" in (out / "sketching-quick/table1.md").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("study", [name for name in sketching.PAPER.studies if name != "starvation"])
+@pytest.mark.parametrize(
+    "study", [name for name in sketching.PAPER.studies if name != "starvation"]
+)
 def test_sketching_studies_are_drawn(out, study):
     assert f"{study}.png" in reproduce(out, "--study", study, paper="sketching")
 
@@ -264,11 +323,21 @@ def test_the_streaming_table_stands_beside_an_independent_one(out):
     lines = reproduce(out, "--table", 1, paper="streaming").splitlines()
     assert sum(line.startswith("T = 40 ") for line in lines) == 14
     rows = pd.DataFrame(
-        {"method": ["kernel-ucb-oracle"] * 2, "seed": 0, "round": [980, 1000], "cumulative": [18, 19.0]}
+        {
+            "method": ["kernel-ucb-oracle"] * 2,
+            "seed": 0,
+            "round": [980, 1000],
+            "cumulative": [18, 19.0],
+        }
     )
     at_1000 = streaming.at_rounds((1000,), rows.assign(cpu_seconds=1.0))
     (row,) = tables.summary(at_1000, streaming.INDEPENDENT).itertuples()
-    assert (row.problem, row.mean, row.published_mean, row.published_sd) == ("T = 1000", 19, 18.9, 1.9)
+    assert (row.problem, row.mean, row.published_mean, row.published_sd) == (
+        "T = 1000",
+        19,
+        18.9,
+        1.9,
+    )
 
 
 LINES = {"width": 10, "slope": 3, "coverage": 10, "outside": 12}
@@ -277,7 +346,18 @@ LINES = {"width": 10, "slope": 3, "coverage": 10, "outside": 12}
 @pytest.mark.parametrize("study", once(LINES))
 def test_streaming_studies_have_a_line_for_every_method(out, study):
     printed = reproduce(out, "--study", study, paper="streaming").splitlines()
-    names = ("kernel-ucb", "dmm", "cmm", "amm", "paper", "tight", "gaussian", "rademacher", "spikes", "laplace")
+    names = (
+        "kernel-ucb",
+        "dmm",
+        "cmm",
+        "amm",
+        "paper",
+        "tight",
+        "gaussian",
+        "rademacher",
+        "spikes",
+        "laplace",
+    )
     assert sum(line.startswith(names) for line in printed) == LINES[study]
 
 
@@ -288,16 +368,26 @@ def test_lemma_3_is_taken_at_the_ridge_of_the_state():
     K = state.prior(problem.fixed_arms[::9], problem.fixed_arms[::9])
     for ridge in (0.01, 0.0004):
         state.move_ridge(ridge)
-        g, log2, log4 = float(torch.logdet(torch.eye(len(K)) + K / ridge)) / 2, math.log(20), math.log(40)
+        g, log2, log4 = (
+            float(torch.logdet(torch.eye(len(K)) + K / ridge)) / 2,
+            math.log(20),
+            math.log(40),
+        )
         square = 25 + math.sqrt(8 * g * log2) + 5 * math.sqrt(2 * log4) + 2 * g + 0.2 * log2
         lemma = streaming.Lemma3(0.1, 5.0, 0.1)
-        assert float(lemma.width(state)) == pytest.approx(math.sqrt(square) * 0.1 / math.sqrt(ridge))
+        assert float(lemma.width(state)) == pytest.approx(
+            math.sqrt(square) * 0.1 / math.sqrt(ridge)
+        )
         assert lemma.guarantee_on(state) is None
 
 
 def test_a_failed_run_shows_in_the_exit_code_and_what_is_there_is_shown(tmp_path, monkeypatch):
     cells = [*squares(1), Cell(f"{CHORES}:fail", {"x": 3}, "failing")]
-    monkeypatch.setitem(mixture.PAPER.studies, "broken", lambda quick: Plan("half a table", cells=cells))
-    done = experiment("papers.mixture", "--study", "broken", "-q", "-j", "1", "-o", tmp_path, code=1)
+    monkeypatch.setitem(
+        mixture.PAPER.studies, "broken", lambda quick: Plan("half a table", cells=cells)
+    )
+    done = experiment(
+        "papers.mixture", "--study", "broken", "-q", "-j", "1", "-o", tmp_path, code=1
+    )
     assert "1 of 2 cells failed" in done.stderr
     assert "half a table" in done.stdout

@@ -27,7 +27,14 @@ from kbo.acquisition import (
     SafeExpander,
     SafeUCB,
 )
-from kbo.confidence import AdaptiveMixture, AnyOf, Confidence, FixedWidth, MartingaleMixture, MixtureNoiseBounds
+from kbo.confidence import (
+    AdaptiveMixture,
+    AnyOf,
+    Confidence,
+    FixedWidth,
+    MartingaleMixture,
+    MixtureNoiseBounds,
+)
 from kbo.errors import InvalidInput
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP, PosteriorModel
 from kbo.regression import FixedDictionary, Hypothetical, KernelRidge, PriorMean, Several, Tracked
@@ -71,7 +78,9 @@ MODELS: dict[str, Callable[[], PosteriorModel]] = {
     "sketched": lambda: NystromGP(*data(), kernel(), RIDGE, FixedDictionary(unit_square(6, 3))),
     "adaptive": lambda: AdaptiveRidgeGP(*data(), kernel(), MixtureNoiseBounds(9.0, 0.1, upper=1.0)),
     "third-party": lambda: PosteriorGP(*data(), LinearRegression(features, RIDGE)),
-    "prior mean": lambda: PosteriorGP(*data(), PriorMean(KernelRidge(kernel(), RIDGE), lambda X: X.sum(-1))),
+    "prior mean": lambda: PosteriorGP(
+        *data(), PriorMean(KernelRidge(kernel(), RIDGE), lambda X: X.sum(-1))
+    ),
     "several": lambda: PosteriorGP(*data(), several()),
 }
 
@@ -84,7 +93,9 @@ def upper(confidence: Confidence) -> Callable[[PosteriorModel, Tensor | None], K
     return lambda model, pending: KernelUCB(model, confidence, X_pending=pending)
 
 
-def limited(kind: type, *bounds: Confidence) -> Callable[[PosteriorModel, Tensor | None], ConstrainedKernelUCB]:
+def limited(
+    kind: type, *bounds: Confidence
+) -> Callable[[PosteriorModel, Tensor | None], ConstrainedKernelUCB]:
     return lambda model, pending: kind(two(model), bounds, 0, {1: (None, 0.4)}, X_pending=pending)
 
 
@@ -94,7 +105,9 @@ ACQUISITIONS: dict[str, Callable[[Any, Tensor | None], Any]] = {
     "amm": lambda model, pending: AMMUCB(model, **NUMBERS, X_pending=pending),
     "dmm": lambda model, pending: DMMUCB(model, **NUMBERS, X_pending=pending),
     "cmm": lambda model, pending: CMMUCB(model, **NUMBERS, X_pending=pending),
-    "chaining": lambda model, pending: ChainingUCB(model, unit_square(12, 4), 0.1, X_pending=pending),
+    "chaining": lambda model, pending: ChainingUCB(
+        model, unit_square(12, 4), 0.1, X_pending=pending
+    ),
     "constrained": limited(ConstrainedKernelUCB, FixedWidth(2.0), MIXTURES[0]),
     "safe": limited(SafeUCB, *MIXTURES),
     "expander": limited(SafeExpander, FixedWidth(2.0), FixedWidth(1.0)),
@@ -128,7 +141,9 @@ def broadcastable(rng: Random, batch: Shape) -> Shape:
 
 
 def tensor(rng: Random, *shape: int) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(rng.getrandbits(40)), dtype=torch.float64)
+    return torch.rand(
+        *shape, generator=torch.Generator().manual_seed(rng.getrandbits(40)), dtype=torch.float64
+    )
 
 
 def drawn(rng: Random, least: int = 1) -> tuple[list[Step], Shape]:
@@ -140,7 +155,9 @@ def drawn(rng: Random, least: int = 1) -> tuple[list[Step], Shape]:
         noise = 0.01 + tensor(rng, q, 1) if rng.random() < 0.4 else None
         X, Y = (tensor(rng, *broadcastable(rng, batch), q, columns) for columns in (2, 1))
         steps.append(Step(X, Y, noise))
-    return steps, tuple(torch.broadcast_shapes(*(part.shape[:-2] for step in steps for part in (step.X, step.Y))))
+    return steps, tuple(
+        torch.broadcast_shapes(*(part.shape[:-2] for step in steps for part in (step.X, step.Y)))
+    )
 
 
 def fantasies(model: PosteriorModel, steps: Sequence[Step]) -> PosteriorModel:
@@ -150,10 +167,15 @@ def fantasies(model: PosteriorModel, steps: Sequence[Step]) -> PosteriorModel:
 
 
 def each(
-    function: Callable[[PosteriorModel, Tensor], Tensor], model: PosteriorModel, steps: Sequence[Step], X: Tensor
+    function: Callable[[PosteriorModel, Tensor], Tensor],
+    model: PosteriorModel,
+    steps: Sequence[Step],
+    X: Tensor,
 ) -> Tensor:
     """Return a function of a model and points, one entry of the batch after the other, each with its own model."""
-    batch = torch.broadcast_shapes(X.shape[:-2], *(part.shape[:-2] for one in steps for part in (one.X, one.Y)))
+    batch = torch.broadcast_shapes(
+        X.shape[:-2], *(part.shape[:-2] for one in steps for part in (one.X, one.Y))
+    )
     points = X.expand(*batch, *X.shape[-2:])
     values = []
     for index in itertools.product(*map(range, batch)):
@@ -162,13 +184,21 @@ def each(
     return torch.stack(values).reshape((*batch, *values[0].shape))
 
 
-def same(function: Callable[..., Tensor], model: PosteriorModel, steps: Sequence[Step], X: Tensor, tol: float) -> None:
+def same(
+    function: Callable[..., Tensor],
+    model: PosteriorModel,
+    steps: Sequence[Step],
+    X: Tensor,
+    tol: float,
+) -> None:
     """Values and gradients of the batch are those of one model for each entry."""
     at, each_at = X.clone().requires_grad_(), X.clone().requires_grad_()
     values, expected = function(fantasies(model, steps), at), each(function, model, steps, each_at)
     assert values.shape == expected.shape
     close(values.detach(), expected.detach(), tol)
-    slope, expected_slope = (torch.autograd.grad(of.sum(), by)[0] for of, by in ((values, at), (expected, each_at)))
+    slope, expected_slope = (
+        torch.autograd.grad(of.sum(), by)[0] for of, by in ((values, at), (expected, each_at))
+    )
     close(slope, expected_slope, 1e3 * tol)
 
 
@@ -211,7 +241,9 @@ def test_acquisition_functions_of_batches_are_those_of_one_model_for_each_fantas
 
 def test_batches_that_do_not_broadcast_are_refused_with_the_shapes_that_would():
     model = MODELS["exact"]()
-    two = model.condition_on_observations(unit_square(8, 5).reshape(2, 4, 2), unit_square(8, 6)[:, :1].reshape(2, 4, 1))
+    two = model.condition_on_observations(
+        unit_square(8, 5).reshape(2, 4, 2), unit_square(8, 6)[:, :1].reshape(2, 4, 1)
+    )
     X, Y = unit_square(12, 7).reshape(3, 4, 2), unit_square(12, 8)[:, :1].reshape(3, 4, 1)
     calls = [
         lambda: two.posterior(X),
@@ -219,13 +251,15 @@ def test_batches_that_do_not_broadcast_are_refused_with_the_shapes_that_would():
         lambda: two.condition_on_observations(X[0], Y),
         lambda: model.condition_on_observations(X[:2], Y),
         lambda: two.state.predict(X),
-        lambda: two.state.all_ridges(X.unsqueeze(-2)),
+        lambda: two.state.across(X.unsqueeze(-2)),
         lambda: Hypothetical(two.state, X),
         lambda: MIXTURES[0].interval(two.state, X),
         *(lambda make=make: make(two, None)(X[:, :1]) for make in ACQUISITIONS.values()),
     ]
     for number, call in enumerate(calls):
-        with pytest.raises(InvalidInput, match=r"batch shape of .*\(\d,.*\), must broadcast with .*\(\d,.*\)"):
+        with pytest.raises(
+            InvalidInput, match=r"batch shape of .*\(\d,.*\), must broadcast with .*\(\d,.*\)"
+        ):
             pytest.fail(f"call {number} gave {call()}")
 
 
@@ -237,14 +271,23 @@ def test_what_has_no_meaning_on_a_batch_of_fantasies_is_refused():
     for call, words in [
         (lambda: InflatedThompsonSampling(two, FixedWidth(1.0))(X[:, :1]), "fantasies"),
         (lambda: InflatedPosteriorSampling(two, FixedWidth(1.0))(candidates), "fantasies"),
-        (lambda: FixedWidth(1.0).argmax_upper(two.state, candidates), r"of shape \(2,\), and one point"),
-        (lambda: MIXTURES[0].argmax_lower(two.state, candidates), r"of shape \(2,\), and one point"),
+        (
+            lambda: FixedWidth(1.0).argmax_upper(two.state, candidates),
+            r"of shape \(2,\), and one point",
+        ),
+        (
+            lambda: MIXTURES[0].argmax_lower(two.state, candidates),
+            r"of shape \(2,\), and one point",
+        ),
         (lambda: Hypothetical(Tracked(two.state, candidates), candidates), "in the other order"),
         (
             lambda: Hypothetical(hallucinated, candidates, candidates[:, 0]),
             "condition on the points with targets first",
         ),
-        (lambda: KernelUCB(two, FixedWidth(1.0), X_pending=X), r"X_pending must have shape \[n d\]"),
+        (
+            lambda: KernelUCB(two, FixedWidth(1.0), X_pending=X),
+            r"X_pending must have shape \[n d\]",
+        ),
         (lambda: two.condition_on_observations(X, Y[..., 0]), r"Y must have shape \[... 4 1\]"),
     ]:
         with pytest.raises(InvalidInput, match=words):
@@ -252,9 +295,17 @@ def test_what_has_no_meaning_on_a_batch_of_fantasies_is_refused():
 
 
 def test_a_list_of_fantasies_is_conditioned_as_each_of_them():
-    model, X, Y = MODELS["exact"](), unit_square(8, 5).reshape(2, 4, 2), unit_square(8, 6).reshape(2, 4, 2)
+    model, X, Y = (
+        MODELS["exact"](),
+        unit_square(8, 5).reshape(2, 4, 2),
+        unit_square(8, 6).reshape(2, 4, 2),
+    )
     shared, values, Z = unit_square(3, 7), unit_square(3, 8), unit_square(4, 9)
-    both = two(model).condition_on_observations([X, X], Y).condition_on_observations([shared, shared], values)
+    both = (
+        two(model)
+        .condition_on_observations([X, X], Y)
+        .condition_on_observations([shared, shared], values)
+    )
     for i in range(2):
         one = model.condition_on_observations(X, Y[..., i : i + 1])
         one = one.condition_on_observations(shared, values[:, i : i + 1])

@@ -63,11 +63,17 @@ def test_a_run_that_was_killed_loses_nothing_repeats_nothing_and_continues_the_s
     path, calls = tmp_path / "run.jsonl", tmp_path / "calls"
     killed = python("-c", SCRIPT, path, calls, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert killed.stdout == "['MainThread'] write\n"  # a run without a bar has no thread; reports need no import
+    assert (
+        killed.stdout == "['MainThread'] write\n"
+    )  # a run without a bar has no thread; reports need no import
     again = []
-    kept = kbo.minimize(lambda params: again.append(params) or objective(params), SPACE, 14, journal=path, seed=7)
+    kept = kbo.minimize(
+        lambda params: again.append(params) or objective(params), SPACE, 14, journal=path, seed=7
+    )
     undisturbed = kbo.minimize(objective, SPACE, 14, seed=7)
-    assert [(t.params, t.value) for t in kept.trials] == [(t.params, t.value) for t in undisturbed.trials]
+    assert [(t.params, t.value) for t in kept.trials] == [
+        (t.params, t.value) for t in undisturbed.trials
+    ]
     assert [trial.starts for trial in kept.trials] == [1] * 10 + [2] + [1] * 3
     assert [*map(str, again)] == [str(trial.params) for trial in kept.trials[10:]]
     assert calls.read_text().splitlines() == [str(trial.params) for trial in kept.trials[:11]]
@@ -80,7 +86,9 @@ def test_a_trial_that_was_lost_twice_is_failed_and_the_run_goes_on(tmp_path):
         optimizer.close()  # as a kill leaves it
     result = kbo.minimize(objective, SPACE, 3, journal=tmp_path / "j", method="random")
     assert [trial.status for trial in result.trials] == ["failed", "complete", "complete"]
-    assert result.trials[0].failure.startswith("lost: started 2 times, and each time the process ended")
+    assert result.trials[0].failure.startswith(
+        "lost: started 2 times, and each time the process ended"
+    )
     assert result.trials[0].starts == 2
 
 
@@ -94,8 +102,13 @@ def test_a_pending_trial_whose_value_arrives_after_the_restart_is_not_returned_a
 
 
 def test_an_objective_that_exits_has_failed():
-    result = kbo.minimize(lambda x: sys.exit("no") if x[0] > 0.5 else x[0], [(0, 1)], 4, max_failures=4)
-    assert any(trial.failure and trial.failure.startswith("SystemExit: no (test_faults.py") for trial in result.trials)
+    result = kbo.minimize(
+        lambda x: sys.exit("no") if x[0] > 0.5 else x[0], [(0, 1)], 4, max_failures=4
+    )
+    assert any(
+        trial.failure and trial.failure.startswith("SystemExit: no (test_faults.py")
+        for trial in result.trials
+    )
 
 
 # Interrupts
@@ -108,12 +121,16 @@ EVERYWHERE = [
 ]
 
 
-@pytest.mark.keeps("file ", "an interrupt between opening a file and its `with` leaves it to the garbage collector")
+@pytest.mark.keeps(
+    "file ", "an interrupt between opening a file and its `with` leaves it to the garbage collector"
+)
 @pytest.mark.parametrize(
     ("what", "step", "setting"),
     [("tell", 11, FAST), *(pytest.param(*case, marks=pytest.mark.faults) for case in EVERYWHERE)],
 )
-def test_an_interrupt_at_any_line_leaves_memory_and_disk_equal_and_changes_nothing_later(tmp_path, what, step, setting):
+def test_an_interrupt_at_any_line_leaves_memory_and_disk_equal_and_changes_nothing_later(
+    tmp_path, what, step, setting
+):
     path, ended, options = tmp_path / "j", False, {"setting": setting, "method": None}
     undisturbed = run(n=9, **options)
     run(tmp_path / "begun", 8, **options).close()
@@ -121,9 +138,15 @@ def test_an_interrupt_at_any_line_leaves_memory_and_disk_equal_and_changes_nothi
         shutil.copy(tmp_path / "begun", path)
         optimizer = begun(path, **options)
         params = optimizer.ask() if what in ("tell", "fail") else None
-        arguments = {"tell": (params, 1.0), "fail": (params, "a reason"), "save": (tmp_path / "saved",)}.get(what, ())
+        arguments = {
+            "tell": (params, 1.0),
+            "fail": (params, "a reason"),
+            "save": (tmp_path / "saved",),
+        }.get(what, ())
         try:
-            interrupted(line, lambda optimizer=optimizer, given=arguments: getattr(optimizer, what)(*given))
+            interrupted(
+                line, lambda optimizer=optimizer, given=arguments: getattr(optimizer, what)(*given)
+            )
             ended = True
         except KeyboardInterrupt:
             pass
@@ -150,7 +173,9 @@ def elsewhere(call):
 
 @pytest.mark.filterwarnings("ignore:dropped an unfinished last line")
 @pytest.mark.parametrize(("full", "written"), [(False, 0), (False, 10), (False, None), (True, 10)])
-def test_a_write_that_is_interrupted_or_fails_is_undone_or_done(tmp_path, monkeypatch, full, written):
+def test_a_write_that_is_interrupted_or_fails_is_undone_or_done(
+    tmp_path, monkeypatch, full, written
+):
     path, done = tmp_path / "j", written is None
     optimizer = begun(path)
     params, whole = optimizer.ask(), path.stat().st_size
@@ -161,7 +186,9 @@ def test_a_write_that_is_interrupted_or_fails_is_undone_or_done(tmp_path, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", sync)
-        with pytest.raises(JournalError if full else KeyboardInterrupt, match="No space left" if full else None):
+        with pytest.raises(
+            JournalError if full else KeyboardInterrupt, match="No space left" if full else None
+        ):
             optimizer.tell(params, 1.0)
     assert elsewhere(lambda: optimizer.trials) == on_disk(path)
     assert optimizer.trials[0].status == ("complete" if done else "pending")
@@ -187,7 +214,9 @@ def test_a_journal_that_was_emptied_leaves_what_is_known_after_an_interrupt(tmp_
     optimizer = run(tmp_path / "j", 3)
     (tmp_path / "j").write_bytes(b"")
     with monkeypatch.context() as patch:
-        patch.setattr(kbo.Optimizer, "_recommended", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(
+            kbo.Optimizer, "_recommended", lambda self: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with pytest.raises(KeyboardInterrupt):
             optimizer.recommended()
     assert len(optimizer.trials) == 3
@@ -269,7 +298,8 @@ def test_what_others_do_to_a_journal_is_noticed_and_what_is_known_can_be_saved(t
         begun(path).close()
     for _ in range(2):
         with pytest.raises(
-            JournalError, match=r"(deleted or replaced while it was open|changed).*optimizer.save\(path"
+            JournalError,
+            match=r"(deleted or replaced while it was open|changed).*optimizer.save\(path",
         ):
             optimizer.ask()
         optimizer.save(path)

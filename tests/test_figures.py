@@ -33,7 +33,10 @@ def result():
 
 
 def at_random(function, space, count=40):
-    optimizer, generator = kbo.Optimizer(space, setting=kbo.Practical(noise_std=0.0)), random.Random(0)
+    optimizer, generator = (
+        kbo.Optimizer(space, setting=kbo.Practical(noise_std=0.0)),
+        random.Random(0),
+    )
     for _ in range(count):
         unit = torch.tensor([generator.random() for _ in range(optimizer.space.dimension)])
         params = optimizer.space.params(unit)
@@ -59,7 +62,9 @@ def test_importance_counts_interactions_in_the_total_only():
 
 
 def test_importance_without_random_features_has_no_interval_and_is_the_same_in_every_call():
-    optimizer = kbo.Optimizer([(0, 1)], setting=kbo.Certified(PolynomialKernel(2).double(), 0.1, 3.0))
+    optimizer = kbo.Optimizer(
+        [(0, 1)], setting=kbo.Certified(PolynomialKernel(2).double(), 0.1, 3.0)
+    )
     optimizer.tell([0.2], 0.3)
     ((low, value, high),) = [entry.total for entry in report.importance(optimizer)]
     assert low == value == high == pytest.approx(1, abs=1e-3)
@@ -71,7 +76,13 @@ def trial(number, started, finished, **fields):
 
 
 def test_lanes_hold_trials_that_do_not_overlap_and_idle_times_are_left_out():
-    trials = [trial(0, 100, 104), trial(1, 101, 103), trial(2, 103, 106), trial(3, 104, 105), trial(4, 900, 902)]
+    trials = [
+        trial(0, 100, 104),
+        trial(1, 101, 103),
+        trial(2, 103, 106),
+        trial(3, 104, 105),
+        trial(4, 900, 902),
+    ]
     found = figures.lanes([*trials, Trial(5, {}, started=901.0)])
     assert [(piece.lane, piece.start, piece.seconds) for piece in found] == [
         *((0, 0, 4), (1, 1, 2), (1, 3, 3), (0, 4, 1)),
@@ -106,7 +117,9 @@ def test_the_axis_of_a_whole_number_has_ticks_at_whole_numbers():
 COSTLY = ("slices", "importance", "contours", "bounds")
 
 
-@pytest.mark.parametrize("what", [pytest.param(g, marks=[pytest.mark.thorough] * (g in COSTLY)) for g in GROUPS])
+@pytest.mark.parametrize(
+    "what", [pytest.param(g, marks=[pytest.mark.thorough] * (g in COSTLY)) for g in GROUPS]
+)
 def test_every_kind_of_figure_is_drawn_or_refused(result, what):
     if what in ("limits", "timeline", "curves"):
         with pytest.raises(InvalidInput, match=f"nothing to draw for '{what}'"):
@@ -148,7 +161,9 @@ def test_the_page_has_figures_for_dark_pages_and_the_trials_as_csv_known_ones_to
     page = report.write(run, tmp_path / "run.html").read_text()
     assert page.count("known result") == 1
     assert "the budget of 8 trials is used." in page
-    content = base64.b64decode(re.search(r'href="data:text/csv;base64,(.*?)" download', page)[1]).decode()
+    content = base64.b64decode(
+        re.search(r'href="data:text/csv;base64,(.*?)" download', page)[1]
+    ).decode()
     rows = list(csv.DictReader(io.StringIO(content)))
     assert [float(row["value"]) for row in rows] == [trial.value for trial in run.trials]
     for image in re.findall(r'src="data:image/svg\+xml;base64,(.*?)"', page):
@@ -156,8 +171,19 @@ def test_the_page_has_figures_for_dark_pages_and_the_trials_as_csv_known_ones_to
         assert "@media (prefers-color-scheme: dark)" in drawing
         drawn = drawing.replace(re.search(r"<style>.*?</style>", drawing, re.DOTALL)[0], "")
         assert not {"#000000", "#ffffff"} & set(re.findall(r"#[0-9a-f]{6}", drawn))
-    wanted = ["result", "parameters", "importance", "history", "together", "trials", "guarantee", "resume"]
-    assert re.findall(r'<h2 id="(\w+)">', page) == wanted  # what was found, before bounds and assumptions
+    wanted = [
+        "result",
+        "parameters",
+        "importance",
+        "history",
+        "together",
+        "trials",
+        "guarantee",
+        "resume",
+    ]
+    assert (
+        re.findall(r'<h2 id="(\w+)">', page) == wanted
+    )  # what was found, before bounds and assumptions
 
 
 def test_a_certified_result_is_plotted_with_its_own_kernel():
@@ -168,7 +194,9 @@ def test_a_certified_result_is_plotted_with_its_own_kernel():
 
 def test_measured_quantities_are_drawn_with_their_limits():
     constraints = [kbo.Constraint("memory", upper=0.5), kbo.Constraint("objective", lower=0.1)]
-    result = kbo.minimize(lambda p: (p["x"], {"memory": 1 - p["x"]}), {"x": (0.0, 1.0)}, 8, constraints=constraints)
+    result = kbo.minimize(
+        lambda p: (p["x"], {"memory": 1 - p["x"]}), {"x": (0.0, 1.0)}, 8, constraints=constraints
+    )
     figure = result.plot("limits")
     names = [axes.get_ylabel() for axes in figure.get_axes()]
     assert names == ["memory", "objective"]

@@ -88,5 +88,7 @@ def test_a_noise_level_above_its_bound_is_refuted(form):
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_mixture_over_draws_is_narrowest_once_there_are_data_or_within_a_per_cent(name):
     for halves in compared(name, 1000, (20, 60)).values():
-        assert halves["mixture"] < min(0.95 * halves["quantile"], 1.01 * halves["prior-posterior ratio"])
+        assert halves["mixture"] < min(
+            0.95 * halves["quantile"], 1.01 * halves["prior-posterior ratio"]
+        )
         assert halves["quantile"] < halves["paper"]

@@ -12,9 +12,9 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 import kbo
+from kbo.bandit import Method, Recipe, Rule
 from kbo.confidence import WidthConfidence
 from kbo.errors import InvalidInput
-from kbo.recipes import Method, Recipe, Rule
 from kbo.regression import AdaptiveRidge, KernelRidge, PriorMean, RidgeSchedule
 from tests.dense import close
 from tests.laws.states import rbf, unit_square
@@ -80,7 +80,7 @@ def ridged(value: Any) -> Tensor:
 
 def raised(value: Any) -> Tensor:
     state = fed(PriorMean(KernelRidge(rbf(), 0.1), lambda points: value))
-    moments = state.all_ridges(Z.unsqueeze(-2)).grid([0.1])
+    moments = state.across(Z.unsqueeze(-2)).grid([0.1])
     return torch.stack([*state.predict(Z), moments.mean.flatten(), state.at().factored(Z)[0]])
 
 
@@ -94,7 +94,9 @@ HOOKS: dict[str, Callable[[Any], Tensor]] = {
 @pytest.mark.parametrize("way", NUMBERS)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_numbers_of_any_type_are_taken(hook, way):
-    close(HOOKS[hook](NUMBERS[way](2.0)), HOOKS[hook](torch.tensor(2.0, dtype=torch.float64)), 1e-12)
+    close(
+        HOOKS[hook](NUMBERS[way](2.0)), HOOKS[hook](torch.tensor(2.0, dtype=torch.float64)), 1e-12
+    )
 
 
 @pytest.mark.parametrize("way", NOT_NUMBERS)
@@ -111,7 +113,9 @@ def test_a_negative_width_is_refused():
 
 def test_a_prior_mean_of_another_shape_is_refused_with_the_shape_that_fits():
     for wrong in (lambda points: points.sum(-1, keepdim=True), lambda points: points):
-        with pytest.raises(InvalidInput, match=r"mean must return a tensor of shape \[9\] .*got a Tensor of shape"):
+        with pytest.raises(
+            InvalidInput, match=r"mean must return a tensor of shape \[9\] .*got a Tensor of shape"
+        ):
             fed(PriorMean(KernelRidge(rbf(), 0.1), wrong))
 
 
@@ -123,7 +127,8 @@ def test_a_kernel_of_another_shape_is_refused_with_the_shape_that_fits():
 
     state = KernelRidge(Wrong(), 0.1)
     with pytest.raises(
-        InvalidInput, match=r"forward of the kernel Wrong must return a tensor of shape \[... \d+ \d+\]"
+        InvalidInput,
+        match=r"forward of the kernel Wrong must return a tensor of shape \[... \d+ \d+\]",
     ):
         fed(state).predict(Z)
 
@@ -169,5 +174,7 @@ def test_proposers_of_which_none_applies_are_named():
         proposers = (never,)
 
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=Silent())
-    with pytest.raises(InvalidInput, match=r"no proposer of Silent returned parameters for trial 0, of \[never\]"):
+    with pytest.raises(
+        InvalidInput, match=r"no proposer of Silent returned parameters for trial 0, of \[never\]"
+    ):
         optimizer.ask()

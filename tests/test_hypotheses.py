@@ -27,7 +27,9 @@ def rbf(lengthscale):
 
 
 LENGTHS, NORMS = (0.1, 0.3, 0.9), (3.0, 3.0, 9.0)
-HYPOTHESES = [kbo.Hypothesis(rbf(length), 0.1, norm) for length, norm in zip(LENGTHS, NORMS, strict=True)]
+HYPOTHESES = [
+    kbo.Hypothesis(rbf(length), 0.1, norm) for length, norm in zip(LENGTHS, NORMS, strict=True)
+]
 
 
 def data(n=6, seed=0):
@@ -53,10 +55,13 @@ def test_the_bounds_are_the_union_of_those_of_the_hypotheses(kind):
     lower, upper = AnyOf(parts).interval(Several(states()), GRID)
     assert torch.equal(lower, torch.stack([one[0] for one in each]).amin(0))
     assert torch.equal(upper, torch.stack([one[1] for one in each]).amax(0))
-    assert AnyOf(parts).argmax_upper(Several(states()), GRID) == (int(upper.argmax()), float(upper.max()))
-    assert "or if kernel and numbers of another one of 3 hypotheses are right instead" in AnyOf(parts).guarantee_on(
-        Several(states())
+    assert AnyOf(parts).argmax_upper(Several(states()), GRID) == (
+        int(upper.argmax()),
+        float(upper.max()),
     )
+    assert "or if kernel and numbers of another one of 3 hypotheses are right instead" in AnyOf(
+        parts
+    ).guarantee_on(Several(states()))
 
 
 def test_several_posteriors_learn_together_and_are_copied_apart():
@@ -87,10 +92,20 @@ def test_several_posteriors_learn_together_and_are_copied_apart():
 
 
 def test_what_one_hypothesis_does_not_prove_is_not_proved():
-    parts = [SelfNormalized(0.1, 2.0, 0.1), kbo.confidence.FixedWidth(2.0), SelfNormalized(0.1, 2.0, 0.1)]
+    parts = [
+        SelfNormalized(0.1, 2.0, 0.1),
+        kbo.confidence.FixedWidth(2.0),
+        SelfNormalized(0.1, 2.0, 0.1),
+    ]
     assert AnyOf(parts).guarantee_on(Several(states())) is None
     assert AnyOf(parts).objections(Several(states()))
-    mixed = AnyOf([SelfNormalized(0.1, 2.0, 0.1), MartingaleMixture(0.1, 2.0, 0.2), SelfNormalized(0.1, 2.0, 0.1)])
+    mixed = AnyOf(
+        [
+            SelfNormalized(0.1, 2.0, 0.1),
+            MartingaleMixture(0.1, 2.0, 0.2),
+            SelfNormalized(0.1, 2.0, 0.1),
+        ]
+    )
     assert mixed.guarantee_on(Several(states())) is None
     assert "several kinds" in mixed.objections(Several(states()))[0]
     assert mixed.delta_on(Several(states())) == 0.2
@@ -103,7 +118,9 @@ def run(hypotheses, n=14, function=None, **options):
     def objective(params):
         return function(params["x"]) + 0.1 * float(torch.randn((), generator=generator))
 
-    return kbo.minimize(objective, BOUNDS, n, setting=kbo.Certified(hypotheses, delta=0.1), **options)
+    return kbo.minimize(
+        objective, BOUNDS, n, setting=kbo.Certified(hypotheses, delta=0.1), **options
+    )
 
 
 def test_a_run_has_the_bounds_of_each_hypothesis_alone():
@@ -111,11 +128,16 @@ def test_a_run_has_the_bounds_of_each_hypothesis_alone():
     optimizer = found.optimizer
     gaps, intervals = [], []
     for one in HYPOTHESES:
-        alone = kbo.Optimizer(BOUNDS, setting=kbo.Certified(one.kernel, one.noise_std, one.norm_bound, delta=0.1))
+        alone = kbo.Optimizer(
+            BOUNDS, setting=kbo.Certified(one.kernel, one.noise_std, one.norm_bound, delta=0.1)
+        )
         for trial in found.trials:
             alone.tell(alone.expect(trial.params), trial.value)
         intervals.append([alone.interval({"x": x}) for x in (0.1, 0.6)])
-        belief, best = alone.belief(), alone.space.features(alone.space.unit(found.params).unsqueeze(0))
+        belief, best = (
+            alone.belief(),
+            alone.space.features(alone.space.unit(found.params).unsqueeze(0)),
+        )
         lower = float(belief.reported.lower(belief.posterior, best))
         gaps.append(float(belief.reported.upper(belief.posterior, GRID).max()) - lower)
     for i, x in enumerate((0.1, 0.6)):
@@ -174,13 +196,19 @@ def test_constraints_and_safe_runs_take_hypotheses_of_the_objective():
     found = kbo.minimize(objective, BOUNDS, 6, setting=setting, constraints=[limit])
     assert found.certified
     with pytest.raises(InvalidInput, match="kernel of its own"):
-        kbo.Optimizer(BOUNDS, setting=setting, constraints=[kbo.Constraint("a", upper=20.0, noise_std=1, norm_bound=3)])
+        kbo.Optimizer(
+            BOUNDS,
+            setting=setting,
+            constraints=[kbo.Constraint("a", upper=20.0, noise_std=1, norm_bound=3)],
+        )
 
 
 def test_constraints_have_hypotheses_of_their_own(tmp_path):
     listed = kbo.Constraint("size", upper=0.9, kernel=HYPOTHESES)
     single = [
-        kbo.Constraint("size", upper=0.9, noise_std=h.noise_std, norm_bound=h.norm_bound, kernel=h.kernel)
+        kbo.Constraint(
+            "size", upper=0.9, noise_std=h.noise_std, norm_bound=h.norm_bound, kernel=h.kernel
+        )
         for h in HYPOTHESES
     ]
     settings = {"setting": kbo.Certified(rbf(0.3), 0.1, 4.0)}
@@ -200,7 +228,9 @@ def test_constraints_have_hypotheses_of_their_own(tmp_path):
     assert found.feasibility().probability == 0.9
     assert "3 hypotheses" in repr(listed)
     found.close()
-    reopened = kbo.Optimizer(BOUNDS, constraints=[listed], journal=tmp_path / "run.jsonl", **settings)
+    reopened = kbo.Optimizer(
+        BOUNDS, constraints=[listed], journal=tmp_path / "run.jsonl", **settings
+    )
     assert reopened.suggest() == found.suggest()
     reopened.close()
     shorter = kbo.Constraint("size", upper=0.9, kernel=HYPOTHESES[:2])
@@ -211,10 +241,16 @@ def test_constraints_have_hypotheses_of_their_own(tmp_path):
     with pytest.raises(InvalidInput, match="belong to the hypotheses"):
         kbo.Constraint("size", upper=0.9, kernel=HYPOTHESES, norm_bound=1.0)
     with pytest.raises(InvalidInput, match="infeasible at once"):
-        kbo.Optimizer(BOUNDS, constraints=[kbo.Constraint("size", lower=30.0, kernel=HYPOTHESES)], **settings)
-    always = kbo.Optimizer(BOUNDS, constraints=[kbo.Constraint("size", upper=30.0, kernel=HYPOTHESES)], **settings)
+        kbo.Optimizer(
+            BOUNDS, constraints=[kbo.Constraint("size", lower=30.0, kernel=HYPOTHESES)], **settings
+        )
+    always = kbo.Optimizer(
+        BOUNDS, constraints=[kbo.Constraint("size", upper=30.0, kernel=HYPOTHESES)], **settings
+    )
     always.tell(always.ask(), (0.5, {"size": 1.0}))
-    assert "1 - 0.1" in always.belief().guarantee()  # a limit that cannot be broken takes no part of delta
+    assert (
+        "1 - 0.1" in always.belief().guarantee()
+    )  # a limit that cannot be broken takes no part of delta
     with pytest.raises(InvalidInput, match="no list of hypotheses"):
         kbo.Optimizer(
             BOUNDS,
@@ -229,10 +265,15 @@ def test_models_of_botorch_have_several_posteriors_and_known_variances_weigh_by_
     ridges = (0.01, 0.02, 0.05)
 
     def several(**options):
-        empty = Several([KernelRidge(h.kernel, ridge) for h, ridge in zip(HYPOTHESES, ridges, strict=True)])
+        empty = Several(
+            [KernelRidge(h.kernel, ridge) for h, ridge in zip(HYPOTHESES, ridges, strict=True)]
+        )
         return PosteriorGP(X, y.unsqueeze(-1), empty, **options)
 
-    bounds = [MartingaleMixture(ridge**0.5, h.norm_bound, 0.1) for h, ridge in zip(HYPOTHESES, ridges, strict=True)]
+    bounds = [
+        MartingaleMixture(ridge**0.5, h.norm_bound, 0.1)
+        for h, ridge in zip(HYPOTHESES, ridges, strict=True)
+    ]
     acquisition = KernelUCB(several(), AnyOf(bounds))
     assert "another one of 3 hypotheses" in acquisition.guarantee
     parts = [
@@ -252,10 +293,15 @@ def test_models_of_botorch_have_several_posteriors_and_known_variances_weigh_by_
         alone.update(X, y, weights=torch.full((6,), ridge / 0.04).double())
         assert torch.allclose(state.predict(GRID)[0], alone.predict(GRID)[0])
         assert state.provenance.unit_variance == ridge
-    fantasy = several().condition_on_observations(GRID[:4].reshape(2, 2, 1), torch.ones(2, 2, 1).double())
+    fantasy = several().condition_on_observations(
+        GRID[:4].reshape(2, 2, 1), torch.ones(2, 2, 1).double()
+    )
     assert KernelUCB(fantasy, AnyOf(bounds))(GRID[:2].reshape(2, 1, 1)).shape == (2,)
     more = torch.ones(1, 1).double()
-    for model, noise in ((several(), 0.04 * more), (several(train_Yvar=torch.full((6, 1), 0.04).double()), None)):
+    for model, noise in (
+        (several(), 0.04 * more),
+        (several(train_Yvar=torch.full((6, 1), 0.04).double()), None),
+    ):
         with pytest.raises(InvalidInput, match="known variances of all"):
             model.condition_on_observations(GRID[:1], more, noise)
     scaled = several(outcome_transform=Standardize(1))
@@ -281,7 +327,11 @@ def test_methods_for_one_kernel_are_refused():
         with pytest.raises(InvalidInput, match="no list of hypotheses"):
             kbo.Optimizer(BOUNDS, setting=kbo.Certified(HYPOTHESES), method=method)
     for method in ("cmm-ucb", "amm-ucb", "k-ucb", "kernel-ts-oracle"):
-        assert 0 <= kbo.Optimizer(BOUNDS, setting=kbo.Certified(HYPOTHESES), method=method).ask()["x"] <= 1
+        assert (
+            0
+            <= kbo.Optimizer(BOUNDS, setting=kbo.Certified(HYPOTHESES), method=method).ask()["x"]
+            <= 1
+        )
 
 
 def test_a_proposed_list_contains_twice_a_wave_with_so_many_turns():
@@ -307,14 +357,19 @@ def test_a_proposed_list_contains_twice_a_wave_with_so_many_turns():
 
 @pytest.mark.parametrize("unit", [0.01, 300.0])
 def test_bounds_of_a_proposed_list_follow_the_units_of_the_objective(unit):
-    plain, scaled = (kbo.Optimizer(BOUNDS, setting=kbo.Certified(kbo.hypotheses(0.1 * u, 1.0 * u))) for u in (1, unit))
+    plain, scaled = (
+        kbo.Optimizer(BOUNDS, setting=kbo.Certified(kbo.hypotheses(0.1 * u, 1.0 * u)))
+        for u in (1, unit)
+    )
     generator = torch.Generator().manual_seed(0)
     for _ in range(8):
         params = plain.ask()
         value = math.sin(3 * params["x"]) + 0.1 * float(torch.randn((), generator=generator))
         plain.tell(params, value)
         scaled.tell(scaled.expect(params), unit * value)
-    assert scaled.interval({"x": 0.3}) == pytest.approx([unit * one for one in plain.interval({"x": 0.3})], rel=1e-6)
+    assert scaled.interval({"x": 0.3}) == pytest.approx(
+        [unit * one for one in plain.interval({"x": 0.3})], rel=1e-6
+    )
 
 
 def test_residuals_larger_than_the_noise_refute_a_kernel_that_is_too_smooth():
@@ -334,7 +389,9 @@ def test_residuals_larger_than_the_noise_refute_a_kernel_that_is_too_smooth():
     assert least == pytest.approx(float(norms[residual >= most].max()), rel=0.02)
     assert norm_by_energy(KernelRidge(rbf(0.6), 0.01), 0.1, 0.01) == 0
     weighted = KernelRidge(rbf(0.6), 0.01)
-    weighted.update(X, 2 * (torch.cos(9 * X[:, 0]) + noise), weights=torch.full((30,), 0.25).double())
+    weighted.update(
+        X, 2 * (torch.cos(9 * X[:, 0]) + noise), weights=torch.full((30,), 0.25).double()
+    )
     assert norm_by_energy(weighted, 0.1, 0.01) == pytest.approx(2 * least, rel=1e-6)
 
 
@@ -361,7 +418,9 @@ def test_a_run_ends_when_the_noise_does_not_explain_the_values():
         return math.cos(6 * math.pi * x)
 
     listed = kbo.hypotheses(0.1, 1.0, 0)
-    with pytest.raises(RefutedAssumptions, match=r"further from every function .* at most 0\.01 \(n = "):
+    with pytest.raises(
+        RefutedAssumptions, match=r"further from every function .* at most 0\.01 \(n = "
+    ):
         run(listed, 40, waves)
     # as long as one hypothesis explains the values, those that do not stay
     kept = run([*listed, *kbo.hypotheses(0.1, 1.0, 5, lengthscales=[0.2])], 8, waves)
@@ -378,5 +437,7 @@ def test_an_acquisition_function_has_no_guarantee_if_the_noise_does_not_explain_
         acquisition = KernelUCB(model, bound)
         assert acquisition.guarantee is None
         assert acquisition.objections
-    assert "further from every function" in " ".join(KernelUCB(model, SelfNormalized(0.1, 3.0, 0.1)).objections)
+    assert "further from every function" in " ".join(
+        KernelUCB(model, SelfNormalized(0.1, 3.0, 0.1)).objections
+    )
     assert KernelUCB(model, SelfNormalized(1.0, 3.0, 0.1)).objections != acquisition.objections

@@ -92,7 +92,7 @@ for use in (
     lambda: import_module("kbo.integrations.optuna"),
     lambda: import_module("kbo.examples").digits({}),
     lambda: import_module("experiments.problems").random_graphs(1, seed=0),
-    lambda: sys.modules.update(pandas=kbo, pyarrow=kbo) or import_module("kbo.draw"),
+    lambda: sys.modules.update(pandas=kbo, pyarrow=kbo) or import_module("kbo._base.drawing"),
     lambda: import_module("kbo.workers.ray"),
 ):
     try:
@@ -106,10 +106,25 @@ import_module("kbo.__main__").main()
 
 def test_a_missing_library_is_named_with_its_extra_and_a_platform_without_fork_imports_everything():
     done = python("-c", HIDDEN, check=False)
-    extras = ["cli", "cli", "cli", "mlflow", "wandb", "certify", "experiments", "ax", "optuna", "cli", "experiments"]
+    extras = [
+        "cli",
+        "cli",
+        "cli",
+        "mlflow",
+        "wandb",
+        "certify",
+        "experiments",
+        "ax",
+        "optuna",
+        "cli",
+        "experiments",
+    ]
     extras += ["cli", "ray"]
     assert done.stdout == "".join(f"pip install 'kbo[{extra}]'; " for extra in extras), done.stderr
-    assert (done.returncode, done.stderr) == (1, "error: the command line needs typer: pip install 'kbo[cli]'\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: the command line needs typer: pip install 'kbo[cli]'\n",
+    )
 
 
 def test_every_public_name_is_listed_and_found():
@@ -132,6 +147,8 @@ def test_every_name_that_a_module_lists_exists_and_others_are_attribute_errors()
         assert [name for name in listed if not hasattr(module, name)] == []
         lazy = vars(module).get("__getattr__")
         if lazy is not None:
-            assert [name for name in module.__all__ if lazy(name) is not getattr(module, name)] == []
+            assert [
+                name for name in module.__all__ if lazy(name) is not getattr(module, name)
+            ] == []
         for unknown in ("joint", "no_such_name"):
             assert unknown in listed or not hasattr(module, unknown)

@@ -58,14 +58,33 @@ def said(tmp_path_factory) -> str:
     path.write_text("\n".join([BEGINNING, *tests, END]))
     place = str(Path(__file__).parent.parent)
     changed = environment(KBO_TEST_SECONDS_TO_END="0.2", COLUMNS="2000", PYTHONPATH=place)
-    in_order = ["-p", "no:randomly", "-p", "no:random_order"]  # the last test looks at what the others leave
-    command = ["-m", "pytest", "-p", "no:cacheprovider", *in_order, "--rootdir", path.parent, "-rA", path]
+    in_order = [
+        "-p",
+        "no:randomly",
+        "-p",
+        "no:random_order",
+    ]  # the last test looks at what the others leave
+    command = [
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        *in_order,
+        "--rootdir",
+        path.parent,
+        "-rA",
+        path,
+    ]
     return python(*command, cwd=path.parent, env=changed, check=False).stdout
 
 
 def test_a_leak_fails_the_test_that_made_it_and_the_others_start_from_the_same_seeds(said):
     for place, kind in enumerate(LEAKS):
-        (line,) = [line for line in said.splitlines() if line.startswith(f"ERROR test_leaks.py::test_{place} ")]
+        (line,) = [
+            line
+            for line in said.splitlines()
+            if line.startswith(f"ERROR test_leaks.py::test_{place} ")
+        ]
         assert kind in line.partition("share: ")[2], line
     assert "PASSED test_leaks.py::test_none_of_it_is_seen" in said, said
     assert "ERROR test_leaks.py::test_draw" not in said

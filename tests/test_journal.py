@@ -44,7 +44,9 @@ def text(tmp_path_factory):
 def test_no_changed_byte_passes_unnoticed(text):
     rng, whole = random.Random(0), parse(text)
     for place in range(len(text)):
-        found = parse(text[:place] + bytes([text[place] ^ rng.randrange(1, 256)]) + text[place + 1 :])
+        found = parse(
+            text[:place] + bytes([text[place] ^ rng.randrange(1, 256)]) + text[place + 1 :]
+        )
         assert found.damage or (found.unfinished and place == len(text) - 1)
         assert found.events == whole.events[: len(found.events)]
 
@@ -65,7 +67,9 @@ def test_a_truncated_last_line_is_dropped_with_a_warning_and_its_trial_runs_agai
     optimizer.tell(optimizer.ask(), 4 / 7)
     optimizer.close()
     found, whole = begun(path).trials, run().trials  # nothing of that line is left
-    assert [(t.params, t.value, t.starts) for t in found] == [(t.params, t.value, 1 + (t is whole[4])) for t in whole]
+    assert [(t.params, t.value, t.starts) for t in found] == [
+        (t.params, t.value, 1 + (t is whole[4])) for t in whole
+    ]
 
 
 def unchecked(text):
@@ -110,8 +114,13 @@ def test_a_journal_without_checksums_goes_on_without_them_and_the_same(tmp_path,
         b"\xff\xfe",
     ],
 )
-def test_a_line_that_kbo_would_not_write_is_refused_with_its_number_and_little_of_it(tmp_path, text, event):
-    path, whole = tmp_path / "j", unchecked(text) + b'{"event":"ask","number":5,"params":{"x":0.5,"k":1}}\n'
+def test_a_line_that_kbo_would_not_write_is_refused_with_its_number_and_little_of_it(
+    tmp_path, text, event
+):
+    path, whole = (
+        tmp_path / "j",
+        unchecked(text) + b'{"event":"ask","number":5,"params":{"x":0.5,"k":1}}\n',
+    )
     path.write_bytes(whole + event + b"\n")
     with pytest.raises(kbo.JournalError, match="line 13") as caught:
         begun(path)
@@ -122,7 +131,8 @@ def test_a_line_that_kbo_would_not_write_is_refused_with_its_number_and_little_o
 
 
 @pytest.mark.parametrize(
-    "content", [b"hello\n", b'{"a": 1}\n', b"[1]\n", b"one line without an end", b"x" * (LONGEST_LINE + 1)]
+    "content",
+    [b"hello\n", b'{"a": 1}\n', b"[1]\n", b"one line without an end", b"x" * (LONGEST_LINE + 1)],
 )
 def test_a_file_that_is_no_journal_is_refused_and_left_alone(tmp_path, content):
     path = tmp_path / "notes.txt"
@@ -173,11 +183,31 @@ WIDE = {f"{LONG}{i}": (0.0, 1.0) for i in range(9)} | {"kind": ["a", "b"]}
         ({}, {"setting": kbo.Practical(delta=0.2)}, "delta"),
         ({"method": "igp-ucb", "n_trials": 3}, {"method": "igp-ucb", "n_trials": 6}, "n_trials"),
         (smooth(2.5), smooth(1.5), "kernel"),
-        ({}, {"bounds": {**WIDE, "kind": ["a", "c"]}}, "(space kind options: ['a', 'b'] in the journal, ['a', 'c'] in"),
-        ({}, {"bounds": {**WIDE, f"{LONG}8": (0.0, 2.0)}}, f"(space {LONG}8 high: 1.0 in the journal, 2.0 in this run"),
-        ({}, {"bounds": {**WIDE, "new": kbo.Int(1, 2)}}, "(space new: only in this run: {'name': 'new', 'kind': 'Int'"),
-        ({}, {"bounds": {**WIDE, "kind": kbo.Int(0, 1)}}, "space kind kind: 'Choice' in the journal, 'Int' in this"),
-        ({"bounds": {"x": bool, "y": bool}}, {"bounds": {"y": bool, "x": bool}}, "in the order ['x', 'y'] in the jo"),
+        (
+            {},
+            {"bounds": {**WIDE, "kind": ["a", "c"]}},
+            "(space kind options: ['a', 'b'] in the journal, ['a', 'c'] in",
+        ),
+        (
+            {},
+            {"bounds": {**WIDE, f"{LONG}8": (0.0, 2.0)}},
+            f"(space {LONG}8 high: 1.0 in the journal, 2.0 in this run",
+        ),
+        (
+            {},
+            {"bounds": {**WIDE, "new": kbo.Int(1, 2)}},
+            "(space new: only in this run: {'name': 'new', 'kind': 'Int'",
+        ),
+        (
+            {},
+            {"bounds": {**WIDE, "kind": kbo.Int(0, 1)}},
+            "space kind kind: 'Choice' in the journal, 'Int' in this",
+        ),
+        (
+            {"bounds": {"x": bool, "y": bool}},
+            {"bounds": {"y": bool, "x": bool}},
+            "in the order ['x', 'y'] in the jo",
+        ),
     ],
 )
 def test_a_journal_of_another_problem_is_refused_with_what_differs(tmp_path, options, others, says):
@@ -204,7 +234,9 @@ def test_a_second_writer_is_refused(tmp_path):
 
 def test_every_tell_is_on_disk_before_the_next_ask(tmp_path):
     path, seen = tmp_path / "j", []
-    kbo.minimize(lambda x: seen.append(path.read_text().count('"tell"')) or x[0], [(0, 1)], 10, journal=path)
+    kbo.minimize(
+        lambda x: seen.append(path.read_text().count('"tell"')) or x[0], [(0, 1)], 10, journal=path
+    )
     assert seen == list(range(10))
 
 
@@ -245,13 +277,22 @@ def test_a_journal_of_version_0_6_continues(tmp_path, name):
 @pytest.mark.parametrize("version", ["0.8", "0.11", "0.14"])
 def test_journals_of_later_versions_continue_with_their_pending_trial(tmp_path, version):
     """Values and a failure; from 0.11 conditions, reports and a pruned trial; in 0.14 measurements too."""
-    path = shutil.copy(Path(__file__).parent / "journals" / f"journal-{version}.0-events.jsonl", tmp_path)
+    path = shutil.copy(
+        Path(__file__).parent / "journals" / f"journal-{version}.0-events.jsonl", tmp_path
+    )
     space = [{"rate": kbo.Float(1e-4, 1e-1, log=True), "n": kbo.Int(1, 8), "kind": ["a", "b"]}]
     space += [kbo.When("kind", "b", {"depth": kbo.Int(2, 6)})] * (version != "0.8")
     limits = [kbo.Constraint("memory", upper=8.0)] * (version == "0.14")
     space = space if version != "0.8" else space[0]
-    optimizer = kbo.Optimizer(space, setting=kbo.Practical(n_initial=4), seed=7, journal=path, constraints=limits)
-    ends = ["complete"] * 3 + ["failed"] + ["complete", "complete" if version == "0.8" else "pruned"] + ["complete"] * 3
+    optimizer = kbo.Optimizer(
+        space, setting=kbo.Practical(n_initial=4), seed=7, journal=path, constraints=limits
+    )
+    ends = (
+        ["complete"] * 3
+        + ["failed"]
+        + ["complete", "complete" if version == "0.8" else "pruned"]
+        + ["complete"] * 3
+    )
     assert [trial.status for trial in optimizer.trials] == [*ends, "pending"]
     assert optimizer.ask() == optimizer.trials[-1].params
 
@@ -276,7 +317,9 @@ def test_the_commands_check_show_repair_and_export(tmp_path):
 
     rows = list(csv.DictReader(command("export", path).stdout.splitlines()))
     assert [row["value"] for row in rows] == ["1.0", "2.0", ""]
-    assert [row["params.kind"] for row in rows] == [trial.params["kind"] for trial in optimizer.trials]
+    assert [row["params.kind"] for row in rows] == [
+        trial.params["kind"] for trial in optimizer.trials
+    ]
     for name in ("out.json", "out.csv"):  # an older file is replaced in one step, not written over
         (tmp_path / name).write_text("older")
         os.link(tmp_path / name, tmp_path / f"old {name}")

@@ -24,7 +24,9 @@ from tests.dense import close, gram
 
 
 def points(*shape: int, device="cpu", seed: int = 0) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(device)
+    return torch.rand(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(device)
 
 
 def tuned(kernel: Kernel, lengthscale=0.4) -> Kernel:
@@ -61,19 +63,25 @@ STATIONARY = {
     "rbf-ard": lambda: tuned(RBFKernel(ard_num_dims=3), ARD),
     "matern12": lambda: tuned(MaternKernel(nu=0.5)),
     "matern32": lambda: tuned(MaternKernel(nu=1.5)),
-    "active-dims-ard": lambda: tuned(MaternKernel(nu=2.5, ard_num_dims=2, active_dims=[2, 0]), [[0.2, 0.9]]),
+    "active-dims-ard": lambda: tuned(
+        MaternKernel(nu=2.5, ard_num_dims=2, active_dims=[2, 0]), [[0.2, 0.9]]
+    ),
     "active-dims-twice": lambda: tuned(MaternKernel(nu=1.5, active_dims=[2, 0, 0])),
     "scaled-twice": lambda: scaled(scaled(tuned(RBFKernel(active_dims=[1]))), 0.3),
     "scale-with-active-dims": lambda: scaled(tuned(RBFKernel()), active_dims=[0, 2]),
     "scaled-sum-of-products": lambda: scaled(
-        tuned(RBFKernel(active_dims=[0])) * tuned(MaternKernel(nu=2.5), 0.9) + scaled(tuned(MaternKernel(nu=1.5)))
+        tuned(RBFKernel(active_dims=[0])) * tuned(MaternKernel(nu=2.5), 0.9)
+        + scaled(tuned(MaternKernel(nu=1.5)))
     ),
-    "scaled-sum-with-active-dims": lambda: scaled(tuned(RBFKernel()) + tuned(MaternKernel()), active_dims=[0, 1]),
+    "scaled-sum-with-active-dims": lambda: scaled(
+        tuned(RBFKernel()) + tuned(MaternKernel()), active_dims=[0, 1]
+    ),
 }
 STEPS = {
     "categorical": lambda: scaled(tuned(CategoricalKernel(ard_num_dims=3), ARD)),
     "mixed": lambda: (
-        tuned(RBFKernel(active_dims=[0])) * tuned(CategoricalKernel(ard_num_dims=2, active_dims=[1, 2]), [[1.0, 2.0]])
+        tuned(RBFKernel(active_dims=[0]))
+        * tuned(CategoricalKernel(ard_num_dims=2, active_dims=[1, 2]), [[1.0, 2.0]])
     ),
 }
 OTHERS = {
@@ -88,7 +96,11 @@ KERNELS = STATIONARY | STEPS | OTHERS
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_equals_gpytorch_in_any_batch_and_dtype(name, device):
-    kernel, X, Z = KERNELS[name](), points(2, 4, 9, 3, device=device), points(2, 4, 5, 3, device=device, seed=1)
+    kernel, X, Z = (
+        KERNELS[name](),
+        points(2, 4, 9, 3, device=device),
+        points(2, 4, 5, 3, device=device, seed=1),
+    )
     Z[:, :, :2] = X[:, :, 3:5]
     k = freeze(kernel, X)
     actual, diagonal = k(X, Z), k.diagonal(X)
@@ -96,7 +108,9 @@ def test_equals_gpytorch_in_any_batch_and_dtype(name, device):
     for i, j in [(0, 0), (1, 2)]:
         close(actual[i, j], gram(kernel, X[i, j], Z[i, j]), 1e-12)
         close(diagonal[i, j], gram(kernel, X[i, j], X[i, j]).diagonal(), 1e-12)
-    close(actual, kernel.to(device)(X, Z).to_dense().detach(), 2e-7)  # GPyTorch takes distances from inner products
+    close(
+        actual, kernel.to(device)(X, Z).to_dense().detach(), 2e-7
+    )  # GPyTorch takes distances from inner products
     single = freeze(kernel, X.float())
     assert single(X.float(), Z.float()).dtype == single.diagonal(X.float()).dtype == torch.float32
     close(single(X.float(), Z.float()).double(), actual, 1e-4)
@@ -173,8 +187,19 @@ def test_a_precomputed_kernel_looks_up_its_matrix_and_refuses_what_is_no_row_num
 
 
 def test_a_precomputed_kernel_refuses_what_is_no_gram_matrix(monkeypatch):
-    one, similar = torch.eye(3).double(), torch.tensor([[1.0, 0.9, 0.0], [0.9, 1.0, 0.9], [0.0, 0.9, 1.0]]).double()
-    wrong = [one[:2], one[0], one.tril() + one.roll(1, 0).tril(), one * torch.nan, one / 0, one.long(), one.tolist()]
+    one, similar = (
+        torch.eye(3).double(),
+        torch.tensor([[1.0, 0.9, 0.0], [0.9, 1.0, 0.9], [0.0, 0.9, 1.0]]).double(),
+    )
+    wrong = [
+        one[:2],
+        one[0],
+        one.tril() + one.roll(1, 0).tril(),
+        one * torch.nan,
+        one / 0,
+        one.long(),
+        one.tolist(),
+    ]
     for matrix in wrong:
         with pytest.raises(InvalidInput):
             PrecomputedKernel(matrix)

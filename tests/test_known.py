@@ -58,7 +58,9 @@ def test_results_that_do_not_fit_the_space_are_left_out_and_named(tmp_path, capl
     assert known_results(path, SPACE, maximize=False).results == KNOWN
     assert "left out 2 of 4 known results. trial 0: parameter 'x'" in caplog.text
     assert "trial 2: parameter 'act'" in caplog.text
-    assert known_results([(A, math.nan), (A, None), (A, 1.5)], SPACE, maximize=False).results == [(A, 1.5)]
+    assert known_results([(A, math.nan), (A, None), (A, 1.5)], SPACE, maximize=False).results == [
+        (A, 1.5)
+    ]
     assert "row 0: value must be a finite number, got nan" in caplog.text
 
 
@@ -66,11 +68,20 @@ def test_results_that_do_not_fit_the_space_are_left_out_and_named(tmp_path, capl
     ("given", "message"),
     [
         (3, "evaluated must be a DataFrame"),
-        ([{**A, "dropout": 0.1, "value": 1.0}], "none of the 1 results can be used. row 0: .*dropout"),
-        (pd.DataFrame([{**A, "loss": 1.0}]), r"a column 'value', .* has the columns \['x', 'layers', 'act', 'loss'\]"),
+        (
+            [{**A, "dropout": 0.1, "value": 1.0}],
+            "none of the 1 results can be used. row 0: .*dropout",
+        ),
+        (
+            pd.DataFrame([{**A, "loss": 1.0}]),
+            r"a column 'value', .* has the columns \['x', 'layers', 'act', 'loss'\]",
+        ),
         ("missing.csv", "evaluated: there is no file missing.csv"),
         ("missing.jsonl", "evaluated: cannot read the journal missing.jsonl"),
-        (lambda path: journal(path / "old.jsonl", SPACE, KNOWN, maximize=True), "is of a run that maximises"),
+        (
+            lambda path: journal(path / "old.jsonl", SPACE, KNOWN, maximize=True),
+            "is of a run that maximises",
+        ),
     ],
 )
 def test_wrong_known_results_are_named(given, message, tmp_path):
@@ -79,7 +90,10 @@ def test_wrong_known_results_are_named(given, message, tmp_path):
 
 
 def test_known_results_are_recorded_once_and_points_to_try_may_be_complete_or_not():
-    trials = [Trial(0, A, 1.5, asked=False), Trial(1, B, -2.0)]  # the second one was evaluated in this run
+    trials = [
+        Trial(0, A, 1.5, asked=False),
+        Trial(1, B, -2.0),
+    ]  # the second one was evaluated in this run
     assert unrecorded([*KNOWN, KNOWN[0]], trials) == [KNOWN[0]]
     points = first_points([A, {"layers": 3}], SPACE)
     assert remaining(points, SPACE, []) == points == [{"choices": [A]}, {"context": {"layers": 3}}]
@@ -111,7 +125,9 @@ def test_a_run_begins_with_known_results_and_points_to_try_and_repeats_neither(t
         return loss(params)
 
     for n_trials in (2, 2, 7):
-        result = kbo.minimize(counted, SPACE, n_trials, evaluated=KNOWN, try_first=first, journal=path)
+        result = kbo.minimize(
+            counted, SPACE, n_trials, evaluated=KNOWN, try_first=first, journal=path
+        )
     assert [(t.params, t.value) for t in result.trials[:2]] == KNOWN
     assert [t.asked for t in result.trials] == [False] * 2 + [True] * 7
     assert str(result).startswith("7 trials, 2 known results; the budget of 7 trials is used")
@@ -131,7 +147,10 @@ def test_a_known_result_is_not_the_value_of_a_trial_that_was_ended_at_the_same_p
     kbo.minimize(interrupted, SPACE, 1, **(run | {"evaluated": None}))
     for _ in range(2):
         result = kbo.minimize(loss, SPACE, 1, **run)
-    assert [(trial.value, trial.asked) for trial in result.trials] == [(loss(A), True), (7.0, False)]
+    assert [(trial.value, trial.asked) for trial in result.trials] == [
+        (loss(A), True),
+        (7.0, False),
+    ]
 
 
 def test_the_time_between_two_runs_is_not_that_of_known_results(tmp_path, monkeypatch):
@@ -139,7 +158,9 @@ def test_the_time_between_two_runs_is_not_that_of_known_results(tmp_path, monkey
     kbo.minimize(loss, SPACE, 1, **run)
     later = time.time() + 86_400
     monkeypatch.setattr(time, "time", lambda: later)
-    assert kbo.minimize(loss, SPACE, 2, evaluated=KNOWN, **run).stopped.startswith("the budget of 2")
+    assert kbo.minimize(loss, SPACE, 2, evaluated=KNOWN, **run).stopped.startswith(
+        "the budget of 2"
+    )
 
 
 def test_known_results_inform_the_first_point_and_are_recommended():
@@ -148,5 +169,7 @@ def test_known_results_inform_the_first_point_and_are_recommended():
     assert result.trials[-1].params not in [params for params, _ in known[1:]]
     assert result.params["x"] == 0.0
     guarantee = kbo.minimize(loss, SPACE, 2, evaluated=known, setting=CERTIFIED).guarantee
-    assert guarantee.startswith("not certified: trials with a value at parameters that ask did not return: 9")
+    assert guarantee.startswith(
+        "not certified: trials with a value at parameters that ask did not return: 9"
+    )
     assert kbo.minimize(loss, SPACE, 4, try_first=[A, {"layers": 1}], setting=CERTIFIED).certified

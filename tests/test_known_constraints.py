@@ -8,7 +8,7 @@ import torch
 
 import kbo
 from kbo import Float, Int, InvalidInput, Linear, Ordinal, Space, When
-from kbo.draw.canvas import blank
+from kbo._base.drawing import blank
 from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import Search
 from kbo.report.figures import draw_band, draw_contour
@@ -100,21 +100,43 @@ def test_functions_are_called_where_the_sums_are_within_their_limits_and_get_wha
 @pytest.mark.parametrize(
     ("bounds", "constraints", "says"),
     [
-        (SQUARE, [total(upper=-1)], "no point satisfies 'a [+] b <= -1': within the bounds the sum is from 0"),
-        (SQUARE, [Linear({"a": 1}, upper=0.9), SUM, total(lower=1.5)], "'a [+] b <= 1' and 'a [+] b >= 1.5' contr"),
-        (GRID, [Linear({"a": 2, "b": 2}, upper=5, lower=5)], "no point satisfies '2 a [+] 2 b = 5'"),
+        (
+            SQUARE,
+            [total(upper=-1)],
+            "no point satisfies 'a [+] b <= -1': within the bounds the sum is from 0",
+        ),
+        (
+            SQUARE,
+            [Linear({"a": 1}, upper=0.9), SUM, total(lower=1.5)],
+            "'a [+] b <= 1' and 'a [+] b >= 1.5' contr",
+        ),
+        (
+            GRID,
+            [Linear({"a": 2, "b": 2}, upper=5, lower=5)],
+            "no point satisfies '2 a [+] 2 b = 5'",
+        ),
         (BRANCHES, [Linear({"b": 1}, lower=0.6), total(upper=0.5)], "contradict"),
         (SQUARE, [total(upper=1, lower=1)], "with lower = upper, leaves no room for 'b': leave"),
         (SQUARE, [SUM, total(lower=1)], "no room.*leave one of them out"),
         (SQUARE, [Linear({"c": 1}, upper=1)], "there is no parameter 'c'; the parameters are"),
         ({"a": ["x", "y"]}, [Linear({"a": 1}, upper=1)], "'a' has values that are no numbers"),
-        (TABLE, [Linear({"a": 1}, upper=0)], "no row of the table of candidates satisfies 'a <= 0'"),
+        (
+            TABLE,
+            [Linear({"a": 1}, upper=0)],
+            "no row of the table of candidates satisfies 'a <= 0'",
+        ),
         (SQUARE, [lambda params: True], "constraints.0. must be a function with a name"),
         (SQUARE, [Linear], "is the class Linear: call it"),
-        ({"a": (3, 9), "b": (0, 9)}, [inside_disk], r"no point of the space satisfies '.*inside_disk'"),
+        (
+            {"a": (3, 9), "b": (0, 9)},
+            [inside_disk],
+            r"no point of the space satisfies '.*inside_disk'",
+        ),
     ],
 )
-def test_constraints_that_cannot_be_satisfied_or_used_are_refused_with_their_names(bounds, constraints, says):
+def test_constraints_that_cannot_be_satisfied_or_used_are_refused_with_their_names(
+    bounds, constraints, says
+):
     with pytest.raises(InvalidInput, match=says):
         Region(Space(bounds, constraints)).sample(rng())
 
@@ -139,16 +161,22 @@ def test_functions_that_raise_or_do_not_decide_are_named_with_the_parameters():
     def undecided(params):
         return "yes"
 
-    with pytest.raises(InvalidInput, match=r"raises raised ZeroDivisionError.* for .'a': .*let it return False"):
+    with pytest.raises(
+        InvalidInput, match=r"raises raised ZeroDivisionError.* for .'a': .*let it return False"
+    ):
         kbo.minimize(to_the_edge, SQUARE, 2, constraints=[raises])
-    with pytest.raises(InvalidInput, match=r"undecided, for .*: its answer must be True or False, got 'yes'"):
+    with pytest.raises(
+        InvalidInput, match=r"undecided, for .*: its answer must be True or False, got 'yes'"
+    ):
         kbo.minimize(to_the_edge, SQUARE, 2, constraints=[undecided])
 
 
 def test_points_are_uniform_also_in_a_millionth_of_the_cube():
     """The simplex in 9 dimensions, of volume 1/9!: its coordinates have mean 1/10 and variance 9/1100."""
     names = [f"x{i}" for i in range(9)]
-    restriction = Region(Space(dict.fromkeys(names, (0.0, 1.0)), [Linear(dict.fromkeys(names, 1), upper=1)]))
+    restriction = Region(
+        Space(dict.fromkeys(names, (0.0, 1.0)), [Linear(dict.fromkeys(names, 1), upper=1)])
+    )
     X = torch.cat([restriction.draw(1024, rng(seed)) for seed in range(2)])
     assert bool(restriction.satisfies(X).all())
     assert (10 * X.mean(0) - 1).abs().max() < 0.2
@@ -160,7 +188,10 @@ def test_points_are_uniform_also_in_a_millionth_of_the_cube():
     ("bounds", "constraints"),
     [
         ({**SQUARE, "c": (0.0, 1.0)}, [Linear({"a": 1, "b": 1, "c": 1}, upper=1, lower=1 - 2e-6)]),
-        ({f"n{i}": (0, 50) for i in range(6)}, [Linear({f"n{i}": 1 for i in range(6)}, upper=60, lower=60)]),
+        (
+            {f"n{i}": (0, 50) for i in range(6)},
+            [Linear({f"n{i}": 1 for i in range(6)}, upper=60, lower=60)],
+        ),
         (SQUARE, [inside_disk]),
     ],
 )
@@ -182,7 +213,9 @@ def test_searches_and_designs_stay_inside_narrow_sets(bounds, constraints):
 
 def test_every_point_of_a_run_satisfies_the_constraints():
     for method in ("random", "ucb"):
-        result = kbo.minimize(to_the_edge, SQUARE, 12, method=method, constraints=[SUM, Linear({"a": 1}, lower=0.2)])
+        result = kbo.minimize(
+            to_the_edge, SQUARE, 12, method=method, constraints=[SUM, Linear({"a": 1}, lower=0.2)]
+        )
         assert not any(result.optimizer.space.violated(trial.params) for trial in result.trials)
     assert result.params == {"a": pytest.approx(0.5, abs=0.03), "b": pytest.approx(0.5, abs=0.03)}
     assert result.optimizer.best({"a": 0.7})["b"] <= 0.3 + 1e-9
@@ -193,11 +226,17 @@ def test_contexts_choices_and_first_points_must_leave_something_that_satisfies_t
     assert optimizer.ask(context={"a": 0.9})["b"] <= 0.1
     choices = [{"a": 0.9, "b": 0.9}, {"a": 0.1, "b": 0.1}]
     assert optimizer.ask(choices=choices) == choices[1]
-    with pytest.raises(InvalidInput, match=r"'a': 0.9, 'b': 0.9. violates the constraints 'a [+] b <= 1'"):
+    with pytest.raises(
+        InvalidInput, match=r"'a': 0.9, 'b': 0.9. violates the constraints 'a [+] b <= 1'"
+    ):
         optimizer.ask(choices=choices[:1])
-    with pytest.raises(InvalidInput, match=r"no point with 'a' as given satisfies 'a [+] b <= 0.5'"):
+    with pytest.raises(
+        InvalidInput, match=r"no point with 'a' as given satisfies 'a [+] b <= 0.5'"
+    ):
         kbo.Optimizer(SQUARE, constraints=[total(upper=0.5)]).ask(context={"a": 0.9})
-    with pytest.raises(InvalidInput, match=r"try_first\[0\]: .* violates the constraints 'a [+] b <= 1'"):
+    with pytest.raises(
+        InvalidInput, match=r"try_first\[0\]: .* violates the constraints 'a [+] b <= 1'"
+    ):
         kbo.minimize(to_the_edge, SQUARE, 2, constraints=[SUM], try_first=choices)
 
 
@@ -217,11 +256,17 @@ def test_a_rare_set_that_only_a_function_knows_is_searched_from_a_first_point():
     def tiny(params):
         return (params["a"] - 0.3) ** 2 + (params["b"] - 0.3) ** 2 < 1e-7
 
-    with pytest.raises(InvalidInput, match=r"among thousands of random ones satisfies .*tiny'.*try_first"):
+    with pytest.raises(
+        InvalidInput, match=r"among thousands of random ones satisfies .*tiny'.*try_first"
+    ):
         kbo.Optimizer(SQUARE, constraints=[tiny]).ask()
-    result = kbo.minimize(to_the_edge, SQUARE, 7, constraints=[tiny], try_first=[{"a": 0.3, "b": 0.3}])
+    result = kbo.minimize(
+        to_the_edge, SQUARE, 7, constraints=[tiny], try_first=[{"a": 0.3, "b": 0.3}]
+    )
     assert all(tiny(trial.params) for trial in result.trials)
-    assert len({str(trial.params) for trial in result.trials}) == 6  # one is repeated, for the noise
+    assert (
+        len({str(trial.params) for trial in result.trials}) == 6
+    )  # one is repeated, for the noise
     assert result.params["a"] > 0.3001
 
 
@@ -263,7 +308,9 @@ def test_a_page_shows_limits_and_where_no_trial_may_be_and_which_known_results_v
         return to_the_edge(params), {"memory": params["a"]}
 
     options = {"constraints": [SUM, kbo.Constraint("memory", upper=0.9)]}
-    result = kbo.minimize(measured, SQUARE, 6, evaluated=[({"a": 0.8, "b": 0.8}, (0.0, {"memory": 0.8}))], **options)
+    result = kbo.minimize(
+        measured, SQUARE, 6, evaluated=[({"a": 0.8, "b": 0.8}, (0.0, {"memory": 0.8}))], **options
+    )
     assert slice_of(result, "a").outside == [(pytest.approx(1 - result.params["b"], abs=0.01), 1.0)]
     figure = blank(8, 4)
     for draw, names in ((draw_band, ["a"]), (draw_contour, ["a", "b"])):
@@ -282,8 +329,16 @@ def test_a_page_shows_limits_and_where_no_trial_may_be_and_which_known_results_v
 
 def test_a_box_without_allowed_points_is_recognised_and_none_with_one():
     options = [3.0, 1.0, 2.0, 9.0, 4.0]
-    parameters = {"a": (0.0, 2.0), "b": kbo.Float(0.1, 10.0, log=True), "n": kbo.Int(1, 9), "o": kbo.Ordinal(options)}
-    limits = [kbo.Linear({"a": 1.0, "b": -0.5}, lower=0.2), kbo.Linear({"n": 1.0, "o": 2.0}, upper=14.0, lower=9.0)]
+    parameters = {
+        "a": (0.0, 2.0),
+        "b": kbo.Float(0.1, 10.0, log=True),
+        "n": kbo.Int(1, 9),
+        "o": kbo.Ordinal(options),
+    }
+    limits = [
+        kbo.Linear({"a": 1.0, "b": -0.5}, lower=0.2),
+        kbo.Linear({"n": 1.0, "o": 2.0}, upper=14.0, lower=9.0),
+    ]
     space = kbo.Space(parameters, limits)
     points = torch.rand(3000, 4, generator=torch.Generator().manual_seed(0)).double()
     allowed = space.satisfies(points)

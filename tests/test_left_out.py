@@ -69,11 +69,18 @@ KERNELS = [("rbf", 0.1), ("rbf", 0.3), ("rbf", 1.0), ("rbf", 3.0), ("matern52", 
 def function(kernel: Kernel, X: Tensor) -> Tensor:
     """A function of norm ``NORM`` at X."""
     centres, weights = X.new_tensor([[0.13], [0.51], [0.87]]), X.new_tensor([3.0, -2.0, 2.5])
-    return gram(kernel, X, centres) @ weights * NORM / (weights @ gram(kernel, centres, centres) @ weights).sqrt()
+    return (
+        gram(kernel, X, centres)
+        @ weights
+        * NORM
+        / (weights @ gram(kernel, centres, centres) @ weights).sqrt()
+    )
 
 
 def observed(kernel: Kernel, X: Tensor) -> Tensor:
-    return function(kernel, X) + NOISE_STD * torch.randn(len(X), generator=seeded(1), dtype=torch.float64)
+    return function(kernel, X) + NOISE_STD * torch.randn(
+        len(X), generator=seeded(1), dtype=torch.float64
+    )
 
 
 def at_once(dictionary: Dictionary, kernel: Kernel, X: Tensor, y: Tensor) -> NystromRidge:
@@ -107,14 +114,23 @@ RULES: dict[str, Rule] = {
     "greedy 1e-6, one by one": (1e-6, lambda *data: one_by_one(GreedyDictionary(1e-6), *data)),
     "default model": (1e-3, lambda *data: conditioned(*data, parts=1)),
     "default model, conditioned": (1e-3, lambda *data: conditioned(*data, parts=5)),
-    "default, one by one": (1e-3, lambda k, X, y: one_by_one(NystromGP(X, y[:, None], k, RIDGE).dictionary, k, X, y)),
+    "default, one by one": (
+        1e-3,
+        lambda k, X, y: one_by_one(NystromGP(X, y[:, None], k, RIDGE).dictionary, k, X, y),
+    ),
     "all points given": (0.0, lambda k, X, y: at_once(FixedDictionary(X), k, X, y)),
-    "pivoted": (1e-6, lambda k, X, y: at_once(FixedDictionary.pivoted(k, X, len(X), 1e-6), k, X, y)),
+    "pivoted": (
+        1e-6,
+        lambda k, X, y: at_once(FixedDictionary.pivoted(k, X, len(X), 1e-6), k, X, y),
+    ),
     "online row sampling": (None, lambda *data: one_by_one(OnlineRowSampling(RIDGE), *data)),
     "resampling": (None, lambda *data: one_by_one(LeverageResampling(5.0), *data)),
     "batched resampling": (None, lambda *data: one_by_one(BatchedResampling(5.0), *data)),
     "greedy, at most 8": (None, lambda *data: at_once(GreedyDictionary(1e-3, most=8), *data)),
-    "greedy, one by one, at most 8": (None, lambda *data: one_by_one(GreedyDictionary(1e-3, most=8), *data)),
+    "greedy, one by one, at most 8": (
+        None,
+        lambda *data: one_by_one(GreedyDictionary(1e-3, most=8), *data),
+    ),
 }
 """What an observation may be left with, or None where chance or a limit decide, and a state of the data."""
 
@@ -127,7 +143,9 @@ def left_out(kernel: Kernel, anchors: Tensor, X: Tensor) -> Tensor:
     return gram(kernel, X, X).diagonal() - B.square().sum(1)
 
 
-def cases(kernels: list[tuple[str, float]], n: int) -> Iterator[tuple[Kernel, str, str, Tensor, Tensor]]:
+def cases(
+    kernels: list[tuple[str, float]], n: int
+) -> Iterator[tuple[Kernel, str, str, Tensor, Tensor]]:
     """Every kernel with every order: the kernel, the names of both, and data."""
     for kind, lengthscale in kernels:
         kernel = stationary_kernel(kind, lengthscale)
@@ -138,9 +156,13 @@ def cases(kernels: list[tuple[str, float]], n: int) -> Iterator[tuple[Kernel, st
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
-    ("n", "kernels"), [(60, KERNELS[::2]), pytest.param(600, KERNELS, marks=pytest.mark.thorough)], ids=["60", "600"]
+    ("n", "kernels"),
+    [(60, KERNELS[::2]), pytest.param(600, KERNELS, marks=pytest.mark.thorough)],
+    ids=["60", "600"],
 )
-def test_no_order_of_the_data_leaves_more_than_the_rule_allows_or_the_state_says_so(rule, n, kernels):
+def test_no_order_of_the_data_leaves_more_than_the_rule_allows_or_the_state_says_so(
+    rule, n, kernels
+):
     threshold, state_of = RULES[rule]
     for kernel, shape, order, X, y in cases(kernels, n):
         state = state_of(kernel, X, y)
@@ -166,13 +188,21 @@ def test_chosen_anew_in_a_stream_a_sketch_is_what_is_made_from_scratch(order):
                 found = {**answers(state, Z), "tracked mean": tracked.predict()[0]}
                 for name, value in found.items():
                     wanted = expected[name.removeprefix("tracked ")]
-                    assert float(((value - wanted).abs() / wanted.abs().clamp_min(1)).max()) < 1e-8, (i, name)
+                    assert (
+                        float(((value - wanted).abs() / wanted.abs().clamp_min(1)).max()) < 1e-8
+                    ), (i, name)
 
 
-@pytest.mark.parametrize("rule", ["default model", "greedy 1e-6, one by one", "online row sampling"])
+@pytest.mark.parametrize(
+    "rule", ["default model", "greedy 1e-6, one by one", "online row sampling"]
+)
 @pytest.mark.parametrize("order", ["sorted", "clustered first", "near-duplicates"])
 def test_answers_are_those_of_exact_arithmetic_for_the_anchors_that_were_chosen(rule, order):
-    kernel, X, Z = stationary_kernel("rbf", 1.0), ordered(order, 40), torch.linspace(0, 1, 5).double().unsqueeze(-1)
+    kernel, X, Z = (
+        stationary_kernel("rbf", 1.0),
+        ordered(order, 40),
+        torch.linspace(0, 1, 5).double().unsqueeze(-1),
+    )
     y = observed(kernel, X)
     state = RULES[rule][1](kernel, X, y)
     points = [*Z.tolist(), *state.anchors.tolist()]
@@ -201,7 +231,10 @@ def test_a_smaller_threshold_never_makes_bounds_wider(order):
 
 def test_later_parts_of_the_data_enter_a_dictionary_too():
     """Also a part that is small, or comes after given points, and of a dictionary that draws the first part."""
-    kernel, X = stationary_kernel("matern52", 0.3), torch.linspace(0, 1, 40, dtype=torch.float64).unsqueeze(-1)
+    kernel, X = (
+        stationary_kernel("matern52", 0.3),
+        torch.linspace(0, 1, 40, dtype=torch.float64).unsqueeze(-1),
+    )
     given = GreedyDictionary(1e-3)
     given.points = X[:3]
     for dictionary in (GreedyDictionary(1e-3), given, FocusedDictionary(1e-3, 30, 25)):
@@ -231,7 +264,9 @@ def test_samples_follow_where_a_sketch_chooses_its_anchors_anew():
     assert len(dictionary._weights) == state.m < 20
     K = gram(kernel, state.anchors, state.anchors)
     noise = dictionary.mu / K.new_tensor(dictionary._weights)
-    assert torch.allclose(dictionary._factor.L @ dictionary._factor.L.mT, K + noise.diag(), atol=1e-10)
+    assert torch.allclose(
+        dictionary._factor.L @ dictionary._factor.L.mT, K + noise.diag(), atol=1e-10
+    )
 
 
 def test_what_a_limit_keeps_out_is_said_and_takes_no_guarantee():
@@ -268,7 +303,9 @@ def subclasses(kind: type) -> Iterator[type]:
 BEGUN: dict[str, Callable[[], Dictionary]] = {
     "FixedDictionary": lambda: FixedDictionary(unit_square(5, 3)),
     "GreedyDictionary": lambda: GreedyDictionary(1e-3, most=9),
-    "_FewOrGreedy": lambda: NystromGP(unit_square(5, 1), unit_square(5, 1)[:, :1], matern(1.5), RIDGE).dictionary,
+    "_FewOrGreedy": lambda: (
+        NystromGP(unit_square(5, 1), unit_square(5, 1)[:, :1], matern(1.5), RIDGE).dictionary
+    ),
     "FocusedDictionary": lambda: FocusedDictionary(1e-3, 9, 6),
     "OnlineRowSampling": lambda: OnlineRowSampling(0.1, most=9),
     "LeverageResampling": lambda: LeverageResampling(3.0, most=9),
@@ -355,7 +392,16 @@ def cost() -> None:
                 dictionary = None if name == "default" else GreedyDictionary(1e-3)
                 start = time.process_time()
                 state = NystromGP(X, y[:, None], kernel, RIDGE, dictionary).state
-                print(n, kind, lengthscale, name, "m =", state.m, f"{time.process_time() - start:.2f} s", flush=True)
+                print(
+                    n,
+                    kind,
+                    lengthscale,
+                    name,
+                    "m =",
+                    state.m,
+                    f"{time.process_time() - start:.2f} s",
+                    flush=True,
+                )
 
 
 def path(n: int) -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
+from kbo._base.linalg import PANEL, GrowingCholesky, safe_sqrt
 from kbo.errors import NotPositiveDefinite
-from kbo.linalg import PANEL, GrowingCholesky, safe_sqrt
 from tests.dense import close
 
 
@@ -79,7 +79,9 @@ def test_solves_are_differentiable_twice(device):
     assert gradcheck(factor.solve, B.detach()[:4].requires_grad_())
 
 
-@pytest.mark.parametrize(("row", "value"), [(0, -1.0), (5, 0.0), (PANEL + 5, float("nan")), (5, float("inf"))])
+@pytest.mark.parametrize(
+    ("row", "value"), [(0, -1.0), (5, 0.0), (PANEL + 5, float("nan")), (5, float("inf"))]
+)
 def test_a_matrix_without_a_factor_is_an_error_that_names_the_row(device, row, value):
     A = torch.eye(PANEL + 20, dtype=torch.float64, device=device)
     A[row, row] = value

@@ -22,7 +22,9 @@ SHAPES = {
     "steep to the left": lambda x: torch.expm1(-x) + x,
     "steep to the right": lambda x: torch.expm1(x) - x,
     "flat floor": lambda x: (x.abs() - 0.5).clamp_min(0).square() / 2,
-    "flat to the left, steep to the right": lambda x: torch.where(x < 0, x.square() / (2 + x.square()), x.square() / 2),
+    "flat to the left, steep to the right": lambda x: torch.where(
+        x < 0, x.square() / (2 + x.square()), x.square() / 2
+    ),
     "falling": lambda x: -torch.tanh(x / 9),
 }
 valley = st.tuples(st.sampled_from(sorted(SHAPES)), st.floats(-35, 45), st.floats(0.01, 1))
@@ -39,7 +41,9 @@ class Valleys:
     def __init__(self, valleys) -> None:
         shapes, centres, sizes = zip(*valleys, strict=True)
         self.shapes = [SHAPES[shape] for shape in shapes]
-        self.c, self.s = (torch.tensor(numbers, dtype=torch.float64) for numbers in (centres, sizes))
+        self.c, self.s = (
+            torch.tensor(numbers, dtype=torch.float64) for numbers in (centres, sizes)
+        )
         self.asked: list[Tensor] = []
 
     def __call__(self, t: Tensor) -> Tensor:
@@ -48,12 +52,21 @@ class Valleys:
 
     def at(self, t: Tensor) -> Tensor:
         """Arguments [... B]."""
-        return torch.stack([f(x) for f, x in zip(self.shapes, (t - self.c).unbind(-1), strict=True)], -1) * self.s
+        return (
+            torch.stack(
+                [f(x) for f, x in zip(self.shapes, (t - self.c).unbind(-1), strict=True)], -1
+            )
+            * self.s
+        )
 
     def select(self, rows: Tensor) -> Valleys:
         """Some of the functions, which go on recording together."""
         part = copy.copy(self)
-        part.shapes, part.c, part.s = [self.shapes[row] for row in rows.tolist()], self.c[rows], self.s[rows]
+        part.shapes, part.c, part.s = (
+            [self.shapes[row] for row in rows.tolist()],
+            self.c[rows],
+            self.s[rows],
+        )
         return part
 
     def least(self, low: float, high: float) -> Tensor:
@@ -63,7 +76,10 @@ class Valleys:
 
 
 @given(several=st.lists(valley, min_size=1, max_size=8), ends=ends)
-@example([(shape, c, 1.0) for shape in SHAPES for c in (-25.0, -7.3, -2.2, 0.01, 1.9, 8.8, 35.0)], (-30.0, 40.0))
+@example(
+    [(shape, c, 1.0) for shape in SHAPES for c in (-25.0, -7.3, -2.2, 0.01, 1.9, 8.8, 35.0)],
+    (-30.0, 40.0),
+)
 def test_finds_the_minima_of_many_valleys_at_once_within_the_limits(several, ends):
     f, grid = Valleys(several), between(*ends)
     t, value = minimise(f, f.select, grid, f.at(grid.unsqueeze(-1)))
@@ -99,7 +115,10 @@ def test_finds_the_minimum_of_one_valley_in_plain_numbers(one, ends, begin, enou
 @pytest.mark.parametrize("slopes", [(1.0, 1.0), (5.0, 0.1), (0.1, 5.0)])
 def test_a_kink_is_found_to_the_tolerance(slopes):
     """The bounds have no kinks; one must not send the search astray."""
-    f, grid = lambda t: torch.where(t < 0.37, slopes[0] * (0.37 - t), slopes[1] * (t - 0.37)), between(-30.0, 40.0)
+    f, grid = (
+        lambda t: torch.where(t < 0.37, slopes[0] * (0.37 - t), slopes[1] * (t - 0.37)),
+        between(-30.0, 40.0),
+    )
     t, value = minimise(f, lambda rows: f, grid, f(grid.unsqueeze(-1)))
     assert torch.equal(value, f(t))
     assert float(value) <= 2e-3 * max(slopes)

@@ -57,7 +57,11 @@ def test_the_page_follows_the_run_and_ends_with_it(run, capsys, monkeypatch):
     watcher = threading.Thread(target=lambda: seen.append(soon(page, "The run ended at ")))
     monkeypatch.setattr(report.Live, "_watched", lambda self: True)
     # The last page stays until it was seen, however slow the machine is.
-    monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: watcher.join()))
+    monkeypatch.setattr(
+        live,
+        "time",
+        SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: watcher.join()),
+    )
     with report.Live(title="digits") as page:
         assert page.address in capsys.readouterr().err
         assert page.address.startswith("http://127.0.0.1:")
@@ -94,7 +98,10 @@ def test_the_page_is_for_this_machine_only(run):
         connection = http.client.HTTPConnection(host)
         connection.request("POST", "/")
         assert connection.getresponse().status == 501
-        with pytest.raises(InvalidInput, match="another program uses it"), report.Live(int(host.rpartition(":")[2])):
+        with (
+            pytest.raises(InvalidInput, match="another program uses it"),
+            report.Live(int(host.rpartition(":")[2])),
+        ):
             pass
 
 
@@ -125,18 +132,31 @@ def test_the_command_serves_the_page_during_the_run_only(tmp_path, monkeypatch):
         urlopen(os.environ["PAGE"])
 
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 
 
 @pytest.mark.thorough
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 @pytest.mark.parametrize(
-    ("answers", "shown"), [(["second"] * 99, "second"), ([], "first It has ended since, or cannot be reached.")]
+    ("answers", "shown"),
+    [(["second"] * 99, "second"), ([], "first It has ended since, or cannot be reached.")],
 )
-def test_an_open_page_shows_the_next_one_and_that_the_run_has_ended(answers, shown, tmp_path, monkeypatch):
-    pages = [render("waiting.html", title="run", live=state).encode() for state in ["first", *answers]]
+def test_an_open_page_shows_the_next_one_and_that_the_run_has_ended(
+    answers, shown, tmp_path, monkeypatch
+):
+    pages = [
+        render("waiting.html", title="run", live=state).encode() for state in ["first", *answers]
+    ]
     monkeypatch.setattr(report.Live, "page", lambda self: pages.pop(0))
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=10000", "--dump-dom"]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--virtual-time-budget=10000",
+        "--dump-dom",
+    ]
     with report.Live(quiet=True) as page:
         command = [CHROMIUM, *options, f"--user-data-dir={tmp_path}", page.address]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)

@@ -11,11 +11,12 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from experiments.problems import RKHSBandit, ackley, branin, hartmann6
-from kbo import bandit, recipes
+from kbo import bandit
+from kbo.bandit import methods
+from kbo.bandit.elimination import StagedElimination
+from kbo.bandit.method import Method
 from kbo.confidence import BKB, EKUCB, Chaining, FixedWidth, MartingaleMixture, SelfNormalized
 from kbo.errors import InvalidInput
-from kbo.recipes.elimination import StagedElimination
-from kbo.recipes.method import Method
 from kbo.regression import (
     AdaptiveRidge,
     BatchedResampling,
@@ -37,7 +38,7 @@ SIGMA, NORM, DELTA, RIDGE = 0.3, 6.0, 0.1, 0.2
 
 def method(name: str, **kwargs) -> Method:
     numbers = {"n_points": 40, "horizon": 100, "noise_upper": 1.0, **kwargs}
-    return recipes.make(name, matern(1.5), SIGMA, NORM, DELTA, **numbers)
+    return methods.make(name, matern(1.5), SIGMA, NORM, DELTA, **numbers)
 
 
 def sketch(made: Method) -> NystromRidge:
@@ -74,7 +75,10 @@ def test_a_batch_freezes_means_and_widths_and_shrinks_variances(device, tracked)
 @pytest.mark.parametrize("sketched", [False, True])
 def test_the_variance_within_a_batch_is_that_of_an_update(device, sketched):
     (X, y), Z = stream(30, 30, device), unit_square(25, 6).to(device)
-    exact, sketch = KernelRidge(matern(1.5), RIDGE), NystromRidge(matern(1.5), RIDGE, FixedDictionary(POINTS))
+    exact, sketch = (
+        KernelRidge(matern(1.5), RIDGE),
+        NystromRidge(matern(1.5), RIDGE, FixedDictionary(POINTS)),
+    )
     state = sketch if sketched else exact
     state.update(X, y)
     batch, fork = BatchView(state, Z), state.fork()
@@ -88,11 +92,15 @@ def test_the_variance_within_a_batch_is_that_of_an_update(device, sketched):
     mean, variance = batch.predict(Z, [0.05, 3.0])
     close(mean, state.predict(Z, [0.05, 3.0])[0])
     close(variance, fork.predict(Z, [0.05, 3.0])[1])
-    for actual, expected in zip(batch.predict(Z.clone(), 0.05), batch.predict(Z, 0.05), strict=True):
+    for actual, expected in zip(
+        batch.predict(Z.clone(), 0.05), batch.predict(Z, 0.05), strict=True
+    ):
         close(actual, expected)
     assert not batch.needs_refresh
     state.update(*stream(9, 9, device))
-    assert batch.provenance.hypothetical  # also when the state has more observations than the batch had
+    assert (
+        batch.provenance.hypothetical
+    )  # also when the state has more observations than the batch had
 
 
 def test_a_batch_ends_when_the_frozen_leverages_add_up(device):
@@ -105,7 +113,10 @@ def test_a_batch_ends_when_the_frozen_leverages_add_up(device):
     while seen[-1][-1] is None:  # to where a batch begins
         X, y = torch.cat([X, X[:1]]), torch.cat([y, y[:1]])
         state.update(X[-1:], y[-1:])
-    frozen, spent = Scratch(matern(1.5), state.anchors.clone(), X, y, 1.0).answers(Z)["variance"], 0.0
+    frozen, spent = (
+        Scratch(matern(1.5), state.anchors.clone(), X, y, 1.0).answers(Z)["variance"],
+        0.0,
+    )
     batch = played.choose_batch(state, Z, 100)
     over = [1 + (spent := spent + float(frozen[index])) > growth for index in batch]
     assert over == [False] * (len(batch) - 1) + [True]
@@ -113,7 +124,9 @@ def test_a_batch_ends_when_the_frozen_leverages_add_up(device):
     assert played.choose_batch(state, Z, 2) == batch[:2]  # and the state is unchanged
     seen.clear()
     state.update(Z[batch], torch.zeros(len(batch)).to(Z))
-    assert [entry[-1] is not None for entry in seen] == over  # observed, it ends where it was foreseen to
+    assert [
+        entry[-1] is not None for entry in seen
+    ] == over  # observed, it ends where it was foreseen to
 
 
 @pytest.mark.parametrize("name", ["cmm-ucb", "random"])
@@ -136,7 +149,9 @@ def test_batches_of_any_method_are_of_the_given_size_and_stages_have_none(device
 # SupK-UCB
 
 
-def supk_ucb(arms: list[float], rewards: list[list[float]], ridge: float, width: float, horizon: int):
+def supk_ucb(
+    arms: list[float], rewards: list[list[float]], ridge: float, width: float, horizon: int
+):
     """Algorithm 2 of Valko et al. (2013), word by word, for ``k(x, x') = exp(-(x - x')^2 / 2)``."""
     psi = {s: [] for s in range(1, math.ceil(math.log2(horizon)) + 1)}
     pulls, history = [0] * len(arms), []
@@ -151,7 +166,9 @@ def supk_ucb(arms: list[float], rewards: list[list[float]], ridge: float, width:
         kx = torch.tensor([k(a, x) for a, _ in data], dtype=torch.float64)
         inverse = torch.linalg.inv(K + ridge * torch.eye(len(data), dtype=torch.float64))
         variance = float(1 - kx @ inverse @ kx)
-        return float(kx @ inverse @ torch.tensor([r for _, r in data], dtype=torch.float64)), width * variance**0.5
+        return float(
+            kx @ inverse @ torch.tensor([r for _, r in data], dtype=torch.float64)
+        ), width * variance**0.5
 
     for _ in range(horizon):
         s, left, learner, chosen = 1, list(range(len(arms))), None, None
@@ -181,7 +198,11 @@ def test_staged_elimination_is_the_algorithm_of_the_paper(device):
     kernel = RBFKernel().double()
     kernel.lengthscale = 1.0
     played = Method(partial(KernelRidge, kernel, 0.1), FixedWidth(0.6), StagedElimination(horizon))
-    Z, state, pulls = torch.tensor(arms, dtype=torch.float64, device=device)[:, None], played.state(), [0] * 5
+    Z, state, pulls = (
+        torch.tensor(arms, dtype=torch.float64, device=device)[:, None],
+        played.state(),
+        [0] * 5,
+    )
     assert len(state.stages) == 8
     for chosen, learner, _ in expected:
         index = played.choose(state, Z)
@@ -192,14 +213,18 @@ def test_staged_elimination_is_the_algorithm_of_the_paper(device):
     assert state.n == horizon
     learners = [learner for _, learner, _ in expected]
     assert [stage.n for stage in state.stages] == [learners.count(s) for s in range(1, 9)]
-    assert {1, 2, 3, None} <= set(learners)  # it learned in several stages, and took the best without learning
+    assert {1, 2, 3, None} <= set(
+        learners
+    )  # it learned in several stages, and took the best without learning
     assert {left for _, _, left in expected} > {2, 5}  # and eliminated
 
 
 def test_staged_elimination_chooses_no_point_after_its_horizon_also_restored(device):
     """Values that came without a choice are no rounds."""
     method, Z = (
-        Method(partial(KernelRidge, RBFKernel().double(), 0.1), FixedWidth(0.6), StagedElimination(5)),
+        Method(
+            partial(KernelRidge, RBFKernel().double(), 0.1), FixedWidth(0.6), StagedElimination(5)
+        ),
         Z5(device),
     )
     state = method.state()
@@ -222,7 +247,7 @@ def Z5(device) -> torch.Tensor:
 def test_the_bound_of_igp_ucb_holds_after_its_horizon(device):
     """Its width has the term ``n eta`` of the proof, for every n: no more than a larger horizon would give is lost."""
     X, y = stream(40, 40, device)
-    method = recipes.make("igp-ucb", RBFKernel().double(), 0.1, 2.0, 0.1, horizon=10)
+    method = methods.make("igp-ucb", RBFKernel().double(), 0.1, 2.0, 0.1, horizon=10)
     state = method.state()
     state.update(X, y)
     bound = method.bound
@@ -246,11 +271,14 @@ FREE = {"ucb", "ay-gp-ucb", "k-ucb", "supk-ucb", "kernel-ts", *SKETCHED} - {"ske
 """Recipes whose ridge may be given."""
 
 
-@pytest.mark.parametrize("name", recipes.names())
+@pytest.mark.parametrize("name", methods.names())
 def test_a_recipe_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_else(name):
-    recipe, made = recipes.get(name), method(name)
+    recipe, made = methods.get(name), method(name)
     upper = name in ("kernel-ucb-fixed", "kernel-ts-fixed")
-    estimated, chaining = name in ("cmm-ucb-doubling", "cmm-ucb-practical"), name.startswith("chaining-ucb")
+    estimated, chaining = (
+        name in ("cmm-ucb-doubling", "cmm-ucb-practical"),
+        name.startswith("chaining-ucb"),
+    )
     unused = chaining or name in ("random", "ucb", "gp-ucb", "kernel-ts")
     assert recipe.noise == ("online" if name in ADAPTIVE else "upper bound" if upper else "given")
     assert recipe.norm == ("estimated" if estimated else "unused" if unused else "given")
@@ -262,21 +290,35 @@ def test_a_recipe_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_els
     assert isinstance(made.posterior(), NystromRidge) == (name in SKETCHED)
     assert (made.posterior().schedule is not None) == (name in ADAPTIVE)
 
-    given = {"noise_std": SIGMA, "norm_bound": NORM, "horizon": 100, "n_points": 40, "noise_upper": 1.0}
+    given = {
+        "noise_std": SIGMA,
+        "norm_bound": NORM,
+        "horizon": 100,
+        "n_points": 40,
+        "noise_upper": 1.0,
+    }
     level = {"given": {"noise_std"}, "upper bound": {"noise_upper"}, "online": set()}[recipe.noise]
     needed = {"horizon", "n_points", "norm_bound"} & {*recipe.needs} | level
     assert ("norm_bound" in needed) == (recipe.norm == "given")
     for what in given:
         says = f"{name}.* needs {what}: pass {what}="
         with pytest.raises(InvalidInput, match=says) if what in needed else nullcontext():
-            recipes.make(name, **{"kernel": matern(1.5), "delta": DELTA, **given, what: None})
+            methods.make(name, **{"kernel": matern(1.5), "delta": DELTA, **given, what: None})
     if name in FREE:
         assert method(name, ridge=0.37).posterior().ridge == 0.37
         assert method(name, scale=2.0).posterior().ridge == pytest.approx(SIGMA**2 / 2)
-    with nullcontext() if name in FREE else pytest.raises(InvalidInput, match="no use for ridge: do not pass it"):
+    with (
+        nullcontext()
+        if name in FREE
+        else pytest.raises(InvalidInput, match="no use for ridge: do not pass it")
+    ):
         method(name, ridge=0.37)
     dictionary, sketches = GreedyDictionary(0.1), name in (*SKETCHED, *ADAPTIVE, "kernel-ts", "ucb")
-    with nullcontext() if sketches else pytest.raises(InvalidInput, match="no use for dictionary: do not pass it"):
+    with (
+        nullcontext()
+        if sketches
+        else pytest.raises(InvalidInput, match="no use for dictionary: do not pass it")
+    ):
         assert sketch(method(name, dictionary=dictionary)).description is dictionary
 
     (X, y), Z = stream(20, 20, None), unit_square(10, 6)
@@ -298,7 +340,11 @@ def test_a_recipe_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_els
     [
         ("amm_ucb", {}, "did you mean 'amm-ucb'"),
         ("igp-ucb", {"horizont": 3}, "no option 'horizont': did you mean 'horizon'"),
-        ("cmm-ucb", {"ridges": [0.1]}, "'cmm-ucb' has no use for ridges: .* takes multiplier; ridges is for dmm-ucb"),
+        (
+            "cmm-ucb",
+            {"ridges": [0.1]},
+            "'cmm-ucb' has no use for ridges: .* takes multiplier; ridges is for dmm-ucb",
+        ),
         ("random", {"dictionary": GreedyDictionary(0.1)}, "takes no options"),
         ("kernel-ts-adaptive", {"strict_noise": True}, "no use for strict_noise"),
         ("ay-gp-ucb", {"scale": [1.0, 4.0]}, "'ay-gp-ucb' averages over no scales"),
@@ -315,14 +361,14 @@ def test_an_entry_is_all_that_a_new_recipe_needs(monkeypatch, device):
     class OtherPosterior(KernelRidge):
         pass
 
-    monkeypatch.setattr("kbo.recipes.registry.RECIPES", dict(recipes.RECIPES))
+    monkeypatch.setattr("kbo.bandit.methods.METHODS", dict(methods.METHODS))
 
-    @recipes.register("other-ucb", "another-ucb")
+    @methods.register("other-ucb", "another-ucb")
     def other(kernel, noise_std, norm_bound, delta, factor=1.0):
         bound = MartingaleMixture(factor * noise_std, norm_bound, delta, "amm")
         return Method(partial(OtherPosterior, kernel, noise_std**2), bound)
 
-    assert {"other-ucb", "another-ucb"} <= set(recipes.names())
+    assert {"other-ucb", "another-ucb"} <= set(methods.names())
     assert method("another-ucb", factor=2.0).bound.noise_std == 2 * SIGMA
     with pytest.raises(InvalidInput, match="factor is for other-ucb, another-ucb"):
         method("amm-ucb", factor=2.0)
@@ -335,10 +381,10 @@ def test_an_entry_is_all_that_a_new_recipe_needs(monkeypatch, device):
 
 
 def test_mistakes_in_a_recipe_are_named(monkeypatch):
-    monkeypatch.setattr("kbo.recipes.registry.RECIPES", dict(recipes.RECIPES))
+    monkeypatch.setattr("kbo.bandit.methods.METHODS", dict(methods.METHODS))
     with pytest.raises(InvalidInput, match="names must be text"):
 
-        @recipes.register
+        @methods.register
         def bare(kernel):
             """Lacks a name."""
 
@@ -346,13 +392,16 @@ def test_mistakes_in_a_recipe_are_named(monkeypatch):
         "names-nothing": (lambda **numbers: method("amm-ucb"), "must name each argument"),
         "returns-a-bound": (
             lambda norm_bound: SelfNormalized(SIGMA, norm_bound, DELTA),
-            "value of .* kbo.recipes.Method",
+            "value of .* kbo.bandit.Method",
         ),
-        "draws": (lambda: method("kernel-ts"), "rule of recipe 'draws' must be a kbo.recipes.UpperBound.*rule="),
+        "draws": (
+            lambda: method("kernel-ts"),
+            "rule of recipe 'draws' must be a kbo.bandit.UpperBound.*rule=",
+        ),
     }
     for name, (function, says) in mistakes.items():
         with pytest.raises(InvalidInput, match=says):
-            recipes.Recipe(name, function).make(matern(1.5), SIGMA, NORM, DELTA)
+            methods.Recipe(name, function).make(matern(1.5), SIGMA, NORM, DELTA)
 
 
 def test_rules_without_an_acquisition_function_refuse_it(device):
@@ -373,7 +422,9 @@ def test_a_sketched_recipe_has_the_dictionary_of_its_paper():
     dictionary = sketch(made).description
     assert isinstance(dictionary, OnlineRowSampling)
     assert dictionary.mu == made.confidence.projection == 0.4
-    assert method("ek-ucb", ridge=0.4, dictionary=OnlineRowSampling(0.7)).confidence.projection == 0.7
+    assert (
+        method("ek-ucb", ridge=0.4, dictionary=OnlineRowSampling(0.7)).confidence.projection == 0.7
+    )
     assert method("dmm-ucb-adaptive", strict_noise=True).posterior().schedule.strict
     assert method("cmm-ucb", scale=[1, 4, 16]).posterior().ridge == pytest.approx(SIGMA**2 / 4)
 
@@ -391,13 +442,23 @@ def test_recipes_have_the_bound_of_their_paper():
 def play(name, rounds, seed=0, problem=None, **options):
     problem = problem or RKHSBandit(seed=seed)
     numbers = {"horizon": rounds, "n_points": problem.n_arms, "noise_upper": 1.0}
-    return list(bandit.play(recipes.make(name, problem.kernel, 0.1, 10.0, 0.01, **numbers), problem, rounds, **options))
+    return list(
+        bandit.play(
+            methods.make(name, problem.kernel, 0.1, 10.0, 0.01, **numbers),
+            problem,
+            rounds,
+            **options,
+        )
+    )
 
 
-@pytest.mark.parametrize("name", recipes.names())
+@pytest.mark.parametrize("name", methods.names())
 def test_every_recipe_plays_and_chooses_alike_on_every_device(device, name):
     gaps = {"gap_every": 4} if method(name).has_bounds else {}
-    rows, again = (play(name, 8, 0, RKHSBandit(fixed=True), initial=3, device=at, **gaps) for at in (device, None))
+    rows, again = (
+        play(name, 8, 0, RKHSBandit(fixed=True), initial=3, device=at, **gaps)
+        for at in (device, None)
+    )
     assert [row["round"] for row in rows] == list(range(1, 9))
     assert all(row["regret"] >= 0 for row in rows)
     assert rows[-1]["cumulative"] == pytest.approx(sum(row["regret"] for row in rows))
@@ -413,10 +474,15 @@ def test_tighter_bounds_have_less_regret_in_the_papers_order():
 
 
 def test_tracked_arms_choose_as_untracked_ones():
-    rows, problem = play("amm-ucb", 40, 2, RKHSBandit(fixed=True, seed=2)), RKHSBandit(fixed=True, seed=2)
+    rows, problem = (
+        play("amm-ucb", 40, 2, RKHSBandit(fixed=True, seed=2)),
+        RKHSBandit(fixed=True, seed=2),
+    )
     arms = problem.fixed_arms
     problem.fixed_arms, problem.arms = None, lambda: arms
-    assert [row["regret"] for row in play("amm-ucb", 40, 2, problem)] == [row["regret"] for row in rows]
+    assert [row["regret"] for row in play("amm-ucb", 40, 2, problem)] == [
+        row["regret"] for row in rows
+    ]
 
 
 def test_the_function_has_the_norm_it_promises_and_noise_of_the_right_size():
@@ -440,7 +506,10 @@ def test_synthetic_problems_have_their_optimum_and_their_noise(make):
 @pytest.mark.parametrize(
     ("broken", "says"),
     [
-        ({"arms": lambda: torch.zeros(0, 2)}, r"arms\(\) must return arms \[A d\], at least one, got \(0, 2\)"),
+        (
+            {"arms": lambda: torch.zeros(0, 2)},
+            r"arms\(\) must return arms \[A d\], at least one, got \(0, 2\)",
+        ),
         ({"mean": lambda X: torch.tensor(1.0)}, r"mean must return \[100\] mean rewards"),
         ({"mean": lambda X: torch.full((len(X),), math.nan)}, "finite"),
     ],

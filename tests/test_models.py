@@ -23,10 +23,10 @@ from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from kbo._base.linalg import PANEL
 from kbo.acquisition import KernelUCB
 from kbo.confidence import NoiseBounds, SelfNormalized
 from kbo.errors import InvalidInput
-from kbo.linalg import PANEL
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP
 from kbo.regression import (
     BatchedResampling,
@@ -45,13 +45,19 @@ BOUNDS = torch.stack([-torch.ones(2, dtype=torch.float64), SCALE - 1])
 
 
 def points(*shape: int, device="cpu", seed: int = 0) -> Tensor:
-    X = torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * SCALE - 1
+    X = (
+        torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        * SCALE
+        - 1
+    )
     return X.to(device)
 
 
 def data(n: int, device="cpu") -> tuple[Tensor, Tensor]:
     X = points(n, 2, device=device)
-    noise = torch.randn(n, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
+    noise = torch.randn(n, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(
+        device
+    )
     return X, 3 + 2 * torch.sin(3 * X).sum(-1, keepdim=True) + 0.2 * noise
 
 
@@ -68,24 +74,34 @@ TRANSFORMS: dict[str, Callable[[], dict[str, Any]]] = {
 BOTH = TRANSFORMS["both"]
 MODELS: dict[str, Callable[..., Any]] = {
     "KernelRidgeGP": lambda X, Y, **more: KernelRidgeGP(X, Y, kernel(), RIDGE, **more),
-    "NystromGP": lambda X, Y, **more: NystromGP(X, Y, kernel(), RIDGE, GreedyDictionary(1e-9), **more),
-    "AdaptiveRidgeGP": lambda X, Y, **more: AdaptiveRidgeGP(X, Y, kernel(), NoiseBounds(9.0, 0.1, upper=1.0), **more),
+    "NystromGP": lambda X, Y, **more: NystromGP(
+        X, Y, kernel(), RIDGE, GreedyDictionary(1e-9), **more
+    ),
+    "AdaptiveRidgeGP": lambda X, Y, **more: AdaptiveRidgeGP(
+        X, Y, kernel(), NoiseBounds(9.0, 0.1, upper=1.0), **more
+    ),
     "PosteriorGP": lambda X, Y, **more: PosteriorGP(X, Y, KernelRidge(kernel(), RIDGE), **more),
 }
 
 
-def beside(name: str, X: Tensor, Y: Tensor, Yvar: Tensor | None, transforms) -> tuple[Any, SingleTaskGP]:
+def beside(
+    name: str, X: Tensor, Y: Tensor, Yvar: Tensor | None, transforms
+) -> tuple[Any, SingleTaskGP]:
     """A model and BoTorch's own of the same kernel, noise, data and transforms."""
     model = MODELS[name](X, Y, **transforms(), **({} if Yvar is None else {"train_Yvar": Yvar}))
     likelihood = GaussianLikelihood(noise_constraint=Positive()) if Yvar is None else None
     options = {"outcome_transform": None, "likelihood": likelihood, **transforms()}
-    reference = SingleTaskGP(X, Y, Yvar, covar_module=kernel(), mean_module=ZeroMean(), **options).to(X)
+    reference = SingleTaskGP(
+        X, Y, Yvar, covar_module=kernel(), mean_module=ZeroMean(), **options
+    ).to(X)
     if Yvar is None:
         reference.likelihood.noise = model.likelihood.noise.detach()
     return model, reference.eval()
 
 
-def model_and_reference(transforms, device="cpu", known: bool = False) -> tuple[KernelRidgeGP, SingleTaskGP]:
+def model_and_reference(
+    transforms, device="cpu", known: bool = False
+) -> tuple[KernelRidgeGP, SingleTaskGP]:
     Yvar = 0.01 + 0.3 * points(25, 2, device=device, seed=8)[:, :1].abs() if known else None
     return beside("KernelRidgeGP", *data(25, device), Yvar, transforms)
 
@@ -220,7 +236,9 @@ def replaced_and_back(model, X: Tensor, y: Tensor) -> None:
 
 
 def refilled(model) -> None:
-    model.load_state_dict({name: value + 1 for name, value in model.state_dict().items()}, strict=False)
+    model.load_state_dict(
+        {name: value + 1 for name, value in model.state_dict().items()}, strict=False
+    )
 
 
 ELSEWHERE = {
@@ -232,8 +250,14 @@ ELSEWHERE = {
     "a child's state dict": lambda model: refilled(child(model)),
     "a deep copy's kernel": lambda model: rescaled(copy.deepcopy(model)),
     "a pickle's kernel": lambda model: rescaled(pickle.loads(pickle.dumps(model))),
-    "its own kernel, and back": lambda model: (rescaled(model), model.posterior(some(model)), rescaled(model, 1.7)),
-    "its own data, and back": lambda model: replaced_and_back(model, *model.train_inputs, model.train_targets),
+    "its own kernel, and back": lambda model: (
+        rescaled(model),
+        model.posterior(some(model)),
+        rescaled(model, 1.7),
+    ),
+    "its own data, and back": lambda model: replaced_and_back(
+        model, *model.train_inputs, model.train_targets
+    ),
 }
 
 
@@ -271,7 +295,11 @@ def test_a_model_that_was_in_float32_has_no_guarantee(device):
     (X, Y), bound = data(25, device), SelfNormalized(RIDGE**0.5, 3e6, 0.1)
     model = KernelRidgeGP(X, 1e6 + Y, kernel(), RIDGE)
     rounded = copy.deepcopy(model).float().double()
-    for one, certified in ((model.double(), True), (rounded, False), (rounded.condition_on_observations(X, Y), False)):
+    for one, certified in (
+        (model.double(), True),
+        (rounded, False),
+        (rounded.condition_on_observations(X, Y), False),
+    ):
         ucb = KernelUCB(one, bound)
         assert (ucb.guarantee is not None) == certified
         assert any("rounded to torch.float32" in reason for reason in ucb.objections) != certified
@@ -283,14 +311,18 @@ def test_a_model_that_was_in_float32_has_no_guarantee(device):
 
 
 def new_data(device, *batch: int) -> tuple[Tensor, Tensor]:
-    return points(*batch, 3, 2, device=device, seed=9), points(*batch, 3, 2, device=device, seed=10)[..., :1] + 3
+    return points(*batch, 3, 2, device=device, seed=9), points(
+        *batch, 3, 2, device=device, seed=10
+    )[..., :1] + 3
 
 
 def test_conditioning_equals_a_model_of_all_data(plain, device):
     (X, Y), Z = new_data(device), points(2, 4, 2, device=device, seed=5)
     grandchild = plain.condition_on_observations(X, Y).condition_on_observations(X[:1] + 0.1, Y[:1])
     old = data(25, device)
-    everything = KernelRidgeGP(torch.cat([old[0], X, X[:1] + 0.1]), torch.cat([old[1], Y, Y[:1]]), kernel(), RIDGE)
+    everything = KernelRidgeGP(
+        torch.cat([old[0], X, X[:1] + 0.1]), torch.cat([old[1], Y, Y[:1]]), kernel(), RIDGE
+    )
     same(grandchild.posterior(Z), everything.posterior(Z), 1e-8)
 
 
@@ -306,7 +338,13 @@ def test_conditioning_on_plain_data_keeps_no_graph(plain, device):
     once = plain.condition_on_observations(X, Y)
     for one in (once, once.condition_on_observations(X, Y)):
         posterior = one.posterior(X)
-        kept = [one.train_inputs[0], one.train_targets, posterior.mean, posterior.variance, covariance(posterior)]
+        kept = [
+            one.train_inputs[0],
+            one.train_targets,
+            posterior.mean,
+            posterior.variance,
+            covariance(posterior),
+        ]
         assert all(tensor.grad_fn is None for tensor in kept)
 
 
@@ -327,7 +365,9 @@ def test_fantasies_condition_the_posterior_and_are_differentiable(model, device)
     """Also those of a sketch, whose dictionary they leave as it is."""
     Z = points(4, 2, device=device, seed=5)
     X, Y = (tensor.requires_grad_() for tensor in new_data(device))
-    assert gradcheck(lambda X, Y: model.condition_on_observations(X, Y).posterior(Z[:2]).mean, (X, Y))
+    assert gradcheck(
+        lambda X, Y: model.condition_on_observations(X, Y).posterior(Z[:2]).mean, (X, Y)
+    )
     joint = model.posterior(torch.cat([Z, X]).detach())
     mean, C = joint.mean[:, 0], covariance(joint)
     noise = RIDGE * model.outcome_transform.stdvs[0, 0] ** 2
@@ -336,14 +376,20 @@ def test_fantasies_condition_the_posterior_and_are_differentiable(model, device)
     close(fantasy.mean[:, 0].detach(), mean[:4] + gain[:, :4].mT @ (Y[:, 0].detach() - mean[4:]))
     close(covariance(fantasy), C[:4, :4] - C[:4, 4:] @ gain[:, :4])
     sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
-    assert model.fantasize(points(3, 2, 2, device=device, seed=9), sampler).posterior(Z).mean.shape == (4, 3, 4, 1)
+    assert model.fantasize(points(3, 2, 2, device=device, seed=9), sampler).posterior(
+        Z
+    ).mean.shape == (4, 3, 4, 1)
 
 
 def test_known_variances_are_weights_and_data_without_them_have_the_ridge(plain, device):
     (X, Y), Z = new_data(device), points(4, 2, device=device, seed=5)
     noise = torch.full_like(Y, 0.5)
-    grown = plain.condition_on_observations(X, Y, noise=noise).condition_on_observations(Z, Z[:, :1])
-    variances = torch.cat([torch.full_like(plain.train_targets, RIDGE), noise[:, 0], torch.full_like(Z[:, 0], RIDGE)])
+    grown = plain.condition_on_observations(X, Y, noise=noise).condition_on_observations(
+        Z, Z[:, :1]
+    )
+    variances = torch.cat(
+        [torch.full_like(plain.train_targets, RIDGE), noise[:, 0], torch.full_like(Z[:, 0], RIDGE)]
+    )
     given = grown.train_inputs[0], grown.train_targets[:, None], kernel(), RIDGE
     rebuilt = KernelRidgeGP(*given, train_Yvar=variances[:, None])
     close(grown.train_Yvar, variances, 1e-12)
@@ -435,11 +481,17 @@ def stream_of(model: NystromGP, X: Tensor, Y: Tensor, sizes: list[int]) -> Nystr
 
 @pytest.mark.parametrize("kind", DICTIONARIES)
 def test_a_conditioned_model_goes_on_with_the_dictionary_as_a_state_would(device, kind):
-    model, (X, Y), Z = sketched(kind, device, 20), data(40, device), points(6, 2, device=device, seed=5)
+    model, (X, Y), Z = (
+        sketched(kind, device, 20),
+        data(40, device),
+        points(6, 2, device=device, seed=5),
+    )
     X[:20], Y[:20] = data(20, device)
     child = model.condition_on_observations(X[20:23], Y[20:23])
     grandchild = child.condition_on_observations(X[23:], Y[23:])
-    other = model.condition_on_observations(X[23:], Y[23:])  # the children have drawn nothing from the parent
+    other = model.condition_on_observations(
+        X[23:], Y[23:]
+    )  # the children have drawn nothing from the parent
     without = torch.cat([X[:20], X[23:]]), torch.cat([Y[:20], Y[23:]])
     parts = {child: [20, 3], grandchild: [20, 3, 17], other: [20, 17]}
     for one, given in ((child, (X[:23], Y[:23])), (grandchild, (X, Y)), (other, without)):
@@ -462,7 +514,9 @@ def test_the_default_dictionary_leaves_less_variance_than_the_noise_has_but_sees
     assert torch.equal(grown.state.anchors, model.state.anchors)
     k = LinearKernel().double()
     noisy = NystromGP(X[:20], Y[:20], k, 100.0)
-    assert noisy.dictionary.threshold == pytest.approx(0.01 * float(k(X[:20].cpu(), diag=True).max().detach()))
+    assert noisy.dictionary.threshold == pytest.approx(
+        0.01 * float(k(X[:20].cpu(), diag=True).max().detach())
+    )
     assert noisy.state.m > 0
 
 

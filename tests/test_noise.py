@@ -20,9 +20,17 @@ from gpytorch.kernels import Kernel, LinearKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from experiments.problems import stationary_kernel
-from kbo import AdaptiveRidge, KernelRidge, recipes
+from kbo import AdaptiveRidge, KernelRidge
 from kbo.acquisition import InflatedThompsonSampling, KernelUCB
-from kbo.confidence import AdaptiveMixture, AdaptiveSelfNormalized, NoiseBounds, NoiseLevel, SelfNormalized, energy
+from kbo.bandit import methods
+from kbo.confidence import (
+    AdaptiveMixture,
+    AdaptiveSelfNormalized,
+    NoiseBounds,
+    NoiseLevel,
+    SelfNormalized,
+    energy,
+)
 from kbo.errors import IllConditionedWarning, InvalidInput, RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.regression import Error, FixedDictionary, LeverageResampling, NystromRidge, View
@@ -90,7 +98,9 @@ class Case:
 
     def formulas(self, state: AdaptiveRidge, X: Tensor, y: Tensor) -> Dense:
         if (self.living or self.anchors) and len(y):
-            return Sketched(self.make_kernel(), X, y, state.state.anchors if self.living else self.points())
+            return Sketched(
+                self.make_kernel(), X, y, state.state.anchors if self.living else self.points()
+            )
         return Dense(self.make_kernel(), X, y)
 
 
@@ -110,7 +120,9 @@ RUNS = [  # the sandwich needs an upper bound and has no grid
 ]
 
 
-def compared(case: Case, variant: str, T: int) -> Iterator[tuple[AdaptiveRidge, Step, dict[str, float], float]]:
+def compared(
+    case: Case, variant: str, T: int
+) -> Iterator[tuple[AdaptiveRidge, Step, dict[str, float], float]]:
     """A state after 0 .. T observations, the step of the dense recursion, how far each number is off, and may be.
 
     To factorise ``K + ridge`` in float64, however well, is to factorise it with an error of some eps times its norm.
@@ -124,13 +136,20 @@ def compared(case: Case, variant: str, T: int) -> Iterator[tuple[AdaptiveRidge, 
         # What kbo says of its error is at least the truth, which other tests check, and its bounds pay for it.
         errors = [(s.error.norm(), s.state.sketch.residuals().numpy()) for s in states]
         sketch = [case.formulas(s, X[:t], y[:t]).K.numpy() for t, s in enumerate(states)]
-    K, known = gram(case.make_kernel(), X, X).numpy(), (case.upper, case.lower, variant, case.largest_ridge)
+    K, known = (
+        gram(case.make_kernel(), X, X).numpy(),
+        (case.upper, case.lower, variant, case.largest_ridge),
+    )
     steps = dense_noise.recursion(K, y.numpy(), case.C, DELTA / 3, *known, sketch, errors)
     for state, step in zip(states, steps, strict=True):
         b, t, energy = state.schedule, max(step.t, 1), float(y[: step.t].square().sum())
         # The lower bound is a difference: of quad and ridge C^2, or of residuals and what the norm explains. Residuals
         # of a sketch, which keeps sums only, are differences of energies.
-        size = step.sh + case.C * math.sqrt(step.ridge / t) + (math.sqrt(energy / t) if sketch else 0.0)
+        size = (
+            step.sh
+            + case.C * math.sqrt(step.ridge / t)
+            + (math.sqrt(energy / t) if sketch else 0.0)
+        )
         if "mixture" in variant:
             size = max(size, (step.rss + step.ridge * case.C**2) / t / max(step.lower, 1e-300))
         off = {
@@ -141,11 +160,21 @@ def compared(case: Case, variant: str, T: int) -> Iterator[tuple[AdaptiveRidge, 
             "log_det": (float(state.log_det()), 2 * step.gamma, 2 * step.gamma),
         }
         if "mixture" not in variant and not b.refuted:
-            width = (step.radius + case.C * math.sqrt(float(state.error.norm()))) / math.sqrt(step.ridge)
+            width = (step.radius + case.C * math.sqrt(float(state.error.norm()))) / math.sqrt(
+                step.ridge
+            )
             off["D"] = (b.deviation(state), step.D, step.D)
             off["width"] = (float(AdaptiveSelfNormalized().width(state)), width, width)
-        allowed = max(allowed, 1e-9 + 5 * EPS * float(state.trace) / (min(state.ridge, b.least_ridge_used) or 1))
-        yield state, step, {k: 0.0 if a == d else abs(a - d) / max(s, 1e-300) for k, (a, d, s) in off.items()}, allowed
+        allowed = max(
+            allowed,
+            1e-9 + 5 * EPS * float(state.trace) / (min(state.ridge, b.least_ridge_used) or 1),
+        )
+        yield (
+            state,
+            step,
+            {k: 0.0 if a == d else abs(a - d) / max(s, 1e-300) for k, (a, d, s) in off.items()},
+            allowed,
+        )
 
 
 @pytest.mark.parametrize(("name", "variant"), [*RUNS, ("no-upper", "mixture+strict")])
@@ -157,13 +186,19 @@ def test_every_step_is_that_of_the_dense_recursion(name, variant):
         seen.add((step.upper, step.lower))
     assert len(seen) >= 15 or name != "one-arm"  # it is not idle
     if "mixture" not in variant and math.isfinite(step.upper):
-        found, width = torch.stack(AdaptiveSelfNormalized().interval(state, Z)), AdaptiveSelfNormalized().width(state)
-        expected = dense.symmetric(case.formulas(state, *case.data(case.rounds)), Z, step.ridge, width)
+        found, width = (
+            torch.stack(AdaptiveSelfNormalized().interval(state, Z)),
+            AdaptiveSelfNormalized().width(state),
+        )
+        expected = dense.symmetric(
+            case.formulas(state, *case.data(case.rounds)), Z, step.ridge, width
+        )
         torch.testing.assert_close(found, torch.stack(expected), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("three-arms", "amm"), ("three-arms", "cmm"), ("sketch", "dmm"), ("no-upper", "dmm")]
+    ("name", "kind"),
+    [("three-arms", "amm"), ("three-arms", "cmm"), ("sketch", "dmm"), ("no-upper", "dmm")],
 )
 def test_adaptive_mixtures_are_mixtures_at_the_upper_bound(name, kind):
     case, at = CASES[name], Z[::3]
@@ -175,8 +210,16 @@ def test_adaptive_mixtures_are_mixtures_at_the_upper_bound(name, kind):
             continue
         d, scales = case.formulas(state, X, y), [b.upper**2 * 4.0**j for j in range(12)]
         numbers = b.upper, case.C, DELTA / 3, scales, float(state.error.norm())
-        grid = [state.ridge] if kind == "amm" else [g * state.ridge for g in (0.1, 0.3, 1.0, 3.0, 10.0)]
-        expected = dense.exact_mixture(d, at, *numbers) if kind == "cmm" else dense.mixture(d, at, grid, *numbers)
+        grid = (
+            [state.ridge]
+            if kind == "amm"
+            else [g * state.ridge for g in (0.1, 0.3, 1.0, 3.0, 10.0)]
+        )
+        expected = (
+            dense.exact_mixture(d, at, *numbers)
+            if kind == "cmm"
+            else dense.mixture(d, at, grid, *numbers)
+        )
         # The dense cmm is searched for on a grid; bounds are widened by their rounding.
         tol = 1e-6 + 10 * state.error.rounding.at(AdaptiveMixture(kind)._least_ridge(state))
         torch.testing.assert_close(found, torch.stack(expected), rtol=tol, atol=tol)
@@ -187,7 +230,9 @@ def test_theorem_2_is_theorem_1_with_the_log_determinant_of_the_least_ridge():
     state = KernelRidge(rbf(), 0.04)
     state.update(X, y)
     noise = 0.2 * (2 * math.log(20) + float(Dense(rbf(), X, y).log_det(0.01))) ** 0.5
-    assert float(SelfNormalized(0.2, 3.0, 0.05, least_ridge=0.01).width(state)) == pytest.approx(3.0 + noise / 0.2)
+    assert float(SelfNormalized(0.2, 3.0, 0.05, least_ridge=0.01).width(state)) == pytest.approx(
+        3.0 + noise / 0.2
+    )
 
 
 # Classes of noise
@@ -201,7 +246,12 @@ def three_points(mass: float) -> tuple[np.ndarray, np.ndarray]:
 
 GRID = np.linspace(-12, 12, 200_001)
 LAWS = {  # values, probabilities, whether it is strictly sub-Gaussian, and with no more mass near zero than a Gaussian
-    "gaussian": (GRID, np.exp(-(GRID**2) / 2) / math.sqrt(2 * math.pi) * (GRID[1] - GRID[0]), True, True),
+    "gaussian": (
+        GRID,
+        np.exp(-(GRID**2) / 2) / math.sqrt(2 * math.pi) * (GRID[1] - GRID[0]),
+        True,
+        True,
+    ),
     "rademacher": (*three_points(0.0), True, True),
     "uniform": (math.sqrt(3) / 12 * GRID, np.full(len(GRID), 1 / len(GRID)), True, True),
     "a small ball": (*three_points(0.5), True, False),
@@ -215,12 +265,18 @@ def test_a_class_of_noise_has_the_moments_that_its_bounds_assume(name):
     """One step of every supermartingale of ``energy.py``, with the rates as they are implied by its bounds at t = 1."""
     values, weights, strict, gaussian = LAWS[name]
     assert float(weights @ values**2) == pytest.approx(1, abs=1e-4)
-    tilts, rates, high = np.linspace(0.1, 8, 40), np.geomspace(1e-3, 2, 30), np.geomspace(1e-4, 0.49, 30)
+    tilts, rates, high = (
+        np.linspace(0.1, 8, 40),
+        np.geomspace(1e-3, 2, 30),
+        np.geomspace(1e-4, 0.49, 30),
+    )
 
     def mean(rate):
         return float(weights @ np.exp(rate * values**2))
 
-    sub_gaussian = all(weights @ np.cosh(u * values) <= (1 + 1e-4) * math.exp(u * u / 2) for u in tilts)
+    sub_gaussian = all(
+        weights @ np.cosh(u * values) <= (1 + 1e-4) * math.exp(u * u / 2) for u in tilts
+    )
     upper = all(mean(h) <= (1 + 1e-4) * (1 - 2 * h) ** -0.5 for h in high)
     low = np.array([mean(-g) for g in rates])
     assert (sub_gaussian and upper) == strict
@@ -236,7 +292,9 @@ def test_the_energy_of_a_class_of_noise_is_bounded_by_averages(strict, delta):
     for t in (1, 20, 300, 10_000):
         least, most = energy.averaged(t, delta, strict)
         assert (least, most) == pytest.approx(dense_noise.averaged(t, delta, strict), rel=1e-9)
-        assert energy.averaged(t, delta, True)[0] <= least < t < most  # the strict class is the larger one
+        assert (
+            energy.averaged(t, delta, True)[0] <= least < t < most
+        )  # the strict class is the larger one
         if t > 20:
             assert energy.stitched(t, delta)[0] < least < most < energy.stitched(t, delta)[1]
 
@@ -255,18 +313,35 @@ def test_bounds_follow_the_units_of_targets_and_kernel(variant):
         (scaled.base_kernel, s, s, 1.0),
         (scaled, s**-0.5, 1.0, s),
     ):
-        bounds = noise_bounds(variant, C, DELTA, unit, 0.01 * unit, prior if variant in OPEN else None)
+        bounds = noise_bounds(
+            variant, C, DELTA, unit, 0.01 * unit, prior if variant in OPEN else None
+        )
         state = AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
         state.update(X, unit * y)
         confidence = AdaptiveMixture("dmm") if variant == "mixture" else AdaptiveSelfNormalized()
         b, (low, high) = state.schedule, confidence.interval(state, Z)
-        found.append([b.upper / unit, b.lower / unit, b.ridge / prior, *(low / unit).tolist(), *(high / unit).tolist()])
+        found.append(
+            [
+                b.upper / unit,
+                b.lower / unit,
+                b.ridge / prior,
+                *(low / unit).tolist(),
+                *(high / unit).tolist(),
+            ]
+        )
     assert found[1:] == [pytest.approx(found[0], rel=1e-6, abs=1e-6)] * 2
 
 
 def answers(state: AdaptiveRidge) -> list[float]:
     schedule = state.schedule
-    return [schedule.n, schedule.upper, schedule.lower, schedule.ridge, state.ridge, *state.predict(Z)[0].tolist()]
+    return [
+        schedule.n,
+        schedule.upper,
+        schedule.lower,
+        schedule.ridge,
+        state.ridge,
+        *state.predict(Z)[0].tolist(),
+    ]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -295,13 +370,23 @@ def test_in_blocks_in_forks_restored_by_hand_or_on_a_full_sketch_the_bounds_are_
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_weights_are_data_that_were_whitened_by_hand(variant):
     """Noise of an unknown common level over known weights."""
-    X, weights = Case(arms=0).data(80)[0], 0.5 + torch.rand(80, generator=seeded(4), dtype=torch.float64)
-    y = X[:, 0].sin() + 0.1 * torch.randn(80, generator=seeded(5), dtype=torch.float64) / weights.sqrt()
+    X, weights = (
+        Case(arms=0).data(80)[0],
+        0.5 + torch.rand(80, generator=seeded(4), dtype=torch.float64),
+    )
+    y = (
+        X[:, 0].sin()
+        + 0.1 * torch.randn(80, generator=seeded(5), dtype=torch.float64) / weights.sqrt()
+    )
     bounds = noise_bounds(variant, 0.2, 0.1, 1.0, 0.01)
-    weighted, whitened = (AdaptiveRidge(KernelRidge(kernel, 1.0), bounds) for kernel in (rbf(), Whitened(rbf())))
+    weighted, whitened = (
+        AdaptiveRidge(KernelRidge(kernel, 1.0), bounds) for kernel in (rbf(), Whitened(rbf()))
+    )
     weighted.update(X, y, weights)
     whitened.update(torch.cat([X, weights.unsqueeze(-1)], -1), weights.sqrt() * y)
-    ours, theirs = ((one.schedule.lower, one.schedule.upper, one.ridge) for one in (weighted, whitened))
+    ours, theirs = (
+        (one.schedule.lower, one.schedule.upper, one.ridge) for one in (weighted, whitened)
+    )
     assert ours == pytest.approx(theirs, rel=1e-8)
     assert ours[:2] != (0.01, 1.0)
 
@@ -310,7 +395,10 @@ def test_weights_are_data_that_were_whitened_by_hand(variant):
 @pytest.mark.parametrize("anchors", [0, 3])
 def test_functions_of_the_promised_norm_are_never_taken_for_noise(variant, anchors):
     """Without any noise no function of norm at most C may give a positive lower bound: a fact, not a probability."""
-    X, case = torch.rand(12, 1, generator=seeded(0)).double().repeat_interleave(2, 0), Case(anchors=anchors)
+    X, case = (
+        torch.rand(12, 1, generator=seeded(0)).double().repeat_interleave(2, 0),
+        Case(anchors=anchors),
+    )
     values, vectors = torch.linalg.eigh(gram(case.make_kernel(), X, X))
     for i in (-1, -2, -6):
         f = values[i].sqrt() * vectors[:, i]  # norm 1, and the fit shrinks it all alike
@@ -345,7 +433,12 @@ def test_rounding_widens_noise_bounds_on_both_sides(variant):
 @pytest.mark.parametrize("variant", ["paper", "tight"])
 def test_a_floor_that_follows_the_data_never_makes_an_upper_bound_false(variant):
     """A kernel whose diagonal grows: the point far away makes the precision coarser, not the deviation smaller."""
-    X = torch.cat([1 + torch.rand(700, 1, generator=seeded(0), dtype=torch.float64), torch.tensor([[3e5]]).double()])
+    X = torch.cat(
+        [
+            1 + torch.rand(700, 1, generator=seeded(0), dtype=torch.float64),
+            torch.tensor([[3e5]]).double(),
+        ]
+    )
     kernel = (LinearKernel() * RBFKernel()).double()
     kernel.kernels[0].variance, kernel.kernels[1].lengthscale = 1.0, 1e-4
     bounds = noise_bounds(variant, 1e5, 0.1, 1.0)
@@ -362,7 +455,9 @@ def test_a_ridge_on_a_grid_costs_few_factorisations(monkeypatch):
     built: list[float] = []
     begin = Factor.__init__
     monkeypatch.setattr(
-        Factor, "__init__", lambda self, ridge, data, k: (built.append(ridge), begin(self, ridge, data, k))[1]
+        Factor,
+        "__init__",
+        lambda self, ridge, data, k: (built.append(ridge), begin(self, ridge, data, k))[1],
     )
     assert Case(arms=20).fed("tight+grid", 400).schedule.upper < 0.2
     assert 2 < len(set(built)) <= 8
@@ -372,8 +467,13 @@ def test_a_ridge_on_a_grid_costs_few_factorisations(monkeypatch):
 
 
 @pytest.mark.parametrize("variant", OPEN)
-def test_without_an_upper_bound_intervals_are_infinite_and_points_are_ranked_by_their_standard_deviation(variant):
-    case, bound = Case(upper=None), AdaptiveMixture("dmm") if variant == "mixture" else AdaptiveSelfNormalized()
+def test_without_an_upper_bound_intervals_are_infinite_and_points_are_ranked_by_their_standard_deviation(
+    variant,
+):
+    case, bound = (
+        Case(upper=None),
+        AdaptiveMixture("dmm") if variant == "mixture" else AdaptiveSelfNormalized(),
+    )
     state, (X, y) = case.fed(variant, 3), case.data(3)
     std = state.predict(Z)[1].sqrt()
     assert torch.stack(bound.interval(state, Z)).isinf().all()
@@ -396,9 +496,16 @@ def test_contradictory_bounds_are_flagged_and_never_swapped(variant):
     confidence = AdaptiveMixture() if variant == "mixture" else AdaptiveSelfNormalized()
     assert confidence.guarantee_on(state) is None
     for ask in (confidence.interval, confidence.upper, confidence.argmax_upper):
-        with pytest.raises(RefutedAssumptions, match=r"that was given, 0\.1, is too small") as error:
+        with pytest.raises(
+            RefutedAssumptions, match=r"that was given, 0\.1, is too small"
+        ) as error:
             ask(state, Z)
-        assert error.value.figures == {"noise_at_least": least, "noise_at_most": most, "norm_bound": 0.05, "n": 60}
+        assert error.value.figures == {
+            "noise_at_least": least,
+            "noise_at_most": most,
+            "norm_bound": 0.05,
+            "n": 60,
+        }
 
 
 def test_a_guarantee_names_what_was_told_and_the_class_of_noise():
@@ -411,13 +518,20 @@ def test_a_guarantee_names_what_was_told_and_the_class_of_noise():
 
 @pytest.mark.parametrize("dictionary", [None, FixedDictionary(Z)])
 def test_a_conditioned_model_equals_one_built_from_all_data(dictionary):
-    (X, y), make = Case().data(60), lambda X, Y: AdaptiveRidgeGP(X, Y, rbf(), Case().bounds("mixture"), dictionary)
+    (X, y), make = (
+        Case().data(60),
+        lambda X, Y: AdaptiveRidgeGP(X, Y, rbf(), Case().bounds("mixture"), dictionary),
+    )
     whole, grown = (make(X[:n], y[:n].unsqueeze(-1)) for n in (60, 40))
-    grown = grown.condition_on_observations(X[40:41], y[40:41, None]).condition_on_observations(X[41:], y[41:, None])
+    grown = grown.condition_on_observations(X[40:41], y[40:41, None]).condition_on_observations(
+        X[41:], y[41:, None]
+    )
     assert repr(grown.state.schedule) == repr(whole.state.schedule)
     torch.testing.assert_close(grown.posterior(Z).mean, whole.posterior(Z).mean)
     torch.testing.assert_close(grown.posterior(Z).variance, whole.posterior(Z).variance)
-    fantasies = grown.condition_on_observations(torch.rand(4, 1, 1).double(), torch.rand(4, 1, 1).double())
+    fantasies = grown.condition_on_observations(
+        torch.rand(4, 1, 1).double(), torch.rand(4, 1, 1).double()
+    )
     with pytest.raises(InvalidInput, match="fantasies"):
         InflatedThompsonSampling(fantasies, AdaptiveMixture("dmm"))(Z[:1].unsqueeze(1))
 
@@ -429,19 +543,46 @@ def test_a_conditioned_model_equals_one_built_from_all_data(dictionary):
         (lambda: noise_bounds("paper", 1.0, 0.1), "need an upper bound"),
         (lambda: noise_bounds("paper", 1.0, 1e-7, 1.0), "delta of at least"),
         (lambda: AdaptiveMixture("none"), "kind"),
-        (lambda: AdaptiveMixture().interval(Case().fed("tight+grid", 3), Z), "AdaptiveMixture needs"),
-        (lambda: AdaptiveSelfNormalized().interval(Case().fed("mixture", 3), Z), "AdaptiveSelfNormalized needs"),
+        (
+            lambda: AdaptiveMixture().interval(Case().fed("tight+grid", 3), Z),
+            "AdaptiveMixture needs",
+        ),
+        (
+            lambda: AdaptiveSelfNormalized().interval(Case().fed("mixture", 3), Z),
+            "AdaptiveSelfNormalized needs",
+        ),
         (lambda: AdaptiveSelfNormalized().interval(KernelRidge(rbf(), 1.0), Z), "AdaptiveRidge"),
-        (lambda: SelfNormalized(0.2, 3.0, 0.1, least_ridge=0.05).width(KernelRidge(rbf(), 0.04)), "below least_ridge"),
-        (lambda: AdaptiveRidge(Case().fed("tight", 3).state, Case().bounds("tight")), "observations already"),
-        (lambda: AdaptiveRidge(KernelRidge(rbf(), 1.0), Case().fed("tight", 3).schedule), "has seen 3"),
+        (
+            lambda: SelfNormalized(0.2, 3.0, 0.1, least_ridge=0.05).width(KernelRidge(rbf(), 0.04)),
+            "below least_ridge",
+        ),
+        (
+            lambda: AdaptiveRidge(Case().fed("tight", 3).state, Case().bounds("tight")),
+            "observations already",
+        ),
+        (
+            lambda: AdaptiveRidge(KernelRidge(rbf(), 1.0), Case().fed("tight", 3).schedule),
+            "has seen 3",
+        ),
         (lambda: AdaptiveRidgeGP(Z, Z, rbf(), Case().fed("tight", 3).schedule), "have seen 3"),
-        (lambda: Case().fed("tight", 3).schedule.update(Case().fed("tight", 2).state), "seen 3 observations"),
+        (
+            lambda: Case().fed("tight", 3).schedule.update(Case().fed("tight", 2).state),
+            "seen 3 observations",
+        ),
         (lambda: Case().fed("tight", 3).move_ridge(0.1), "schedule alone"),
-        (lambda: Case(C=4.0).state("tight").load_state_dict(Case().fed("tight", 3).state_dict()), "construct them"),
-        (lambda: recipes.make("kernel-ucb-adaptive", rbf(), 1.0, 5.0, 0.1, ridge=1.0), "no use for ridge"),
-        (lambda: recipes.make("kernel-ucb-adaptive", rbf(), 1.0, 5.0, 0.1, multiplier=1.0), "multiplier"),
-        (lambda: recipes.make("kernel-ucb-fixed", rbf(), 1.0, 5.0, 0.1), "noise_upper"),
+        (
+            lambda: Case(C=4.0).state("tight").load_state_dict(Case().fed("tight", 3).state_dict()),
+            "construct them",
+        ),
+        (
+            lambda: methods.make("kernel-ucb-adaptive", rbf(), 1.0, 5.0, 0.1, ridge=1.0),
+            "no use for ridge",
+        ),
+        (
+            lambda: methods.make("kernel-ucb-adaptive", rbf(), 1.0, 5.0, 0.1, multiplier=1.0),
+            "multiplier",
+        ),
+        (lambda: methods.make("kernel-ucb-fixed", rbf(), 1.0, 5.0, 0.1), "noise_upper"),
     ],
 )
 def test_mistakes_are_named(make, says):
@@ -474,7 +615,10 @@ def main(T: int) -> None:
         worst, share = Counter(), 0.0
         for found in compared(case, variant, T):
             _, step, off, allowed = found
-            worst, share = worst | Counter(off), max(share, *(gap / allowed for gap in off.values()))
+            worst, share = (
+                worst | Counter(off),
+                max(share, *(gap / allowed for gap in off.values())),
+            )
         figures = " ".join(f"{what} {gap:.0e}" for what, gap in worst.items())
         print(
             f"{name:22s} {variant:10s} last ridge {step.ridge:.0e} upper {step.upper:.3g} lower {step.lower:.3g} | "

@@ -59,7 +59,9 @@ def test_maximize_is_minimize_of_the_negative():
 def test_certified_setting_states_its_guarantee_and_its_interval_holds():
     world = RKHSBandit("matern52", 0.5, dim=2, norm=2.0, seed=3)
     setting = kbo.Certified(world.kernel, noise_std=0.1, norm_bound=2.0, delta=0.1)
-    result = kbo.maximize(lambda x: float(world.observe(torch.tensor([x]).double())), LINE * 2, 15, setting=setting)
+    result = kbo.maximize(
+        lambda x: float(world.observe(torch.tensor([x]).double())), LINE * 2, 15, setting=setting
+    )
     assert result.certified
     assert "at least 1 - 0.1" in result.guarantee
     assert result.lower <= float(world.mean(torch.tensor([result.params]).double())) <= result.upper
@@ -67,7 +69,13 @@ def test_certified_setting_states_its_guarantee_and_its_interval_holds():
 
 def test_certified_setting_reports_refuted_assumptions_with_figures(tmp_path):
     with pytest.raises(kbo.RefutedAssumptions) as caught:
-        kbo.minimize(lambda x: 10 * math.sin(9 * x[0]), LINE, 30, setting=certified(0.5), journal=tmp_path / "j")
+        kbo.minimize(
+            lambda x: 10 * math.sin(9 * x[0]),
+            LINE,
+            30,
+            setting=certified(0.5),
+            journal=tmp_path / "j",
+        )
     assert caught.value.figures["norm_at_least"] > 0.5
     assert str(tmp_path) in "".join(caught.value.__notes__)
 
@@ -135,7 +143,10 @@ def test_repeated_failure_stops_with_the_reason_and_the_trials():
         ({"method": "gp-ucb"}, "finite sets"),
         ({"setting": certified(1.0, None)}, "needs the noise level"),
         ({"method": "kernel-ucb-adaptive"}, "certified setting"),
-        ({"method": "kernel-ucb-fixed", "setting": certified(1.0, 0.1, noise_upper=1.0)}, "does not use"),
+        (
+            {"method": "kernel-ucb-fixed", "setting": certified(1.0, 0.1, noise_upper=1.0)},
+            "does not use",
+        ),
         ({"method": "dmm-ucb", "setting": certified(1.0, 0.1, noise_upper=1.0)}, "does not use"),
     ],
 )
@@ -156,7 +167,9 @@ def test_a_plateau_of_good_values_still_tells_bad_ones_apart():
 
 
 def test_recommended_is_the_best_pessimistic_bound_not_the_luckiest_value():
-    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=certified(2.0, noise_std=0.5), maximize=True)
+    optimizer = kbo.Optimizer(
+        {"x": (0.0, 1.0)}, setting=certified(2.0, noise_std=0.5), maximize=True
+    )
     for _ in range(30):
         optimizer.tell({"x": 0.2}, 1.0)
     optimizer.tell({"x": 0.95}, 1.6)  # one lucky draw
@@ -254,8 +267,12 @@ def test_a_norm_bound_that_follows_the_data_certifies_nothing(method):
 
 
 def test_a_certified_run_needs_no_noise_level():
-    setting = kbo.Certified(RBFKernel().double().initialize(lengthscale=1.0), None, norm_bound=5.0, noise_upper=0.2)
-    result = kbo.maximize(noisy(lambda x: math.sin(2 * x[0])), LINE, 30, method="dmm-ucb-adaptive", setting=setting)
+    setting = kbo.Certified(
+        RBFKernel().double().initialize(lengthscale=1.0), None, norm_bound=5.0, noise_upper=0.2
+    )
+    result = kbo.maximize(
+        noisy(lambda x: math.sin(2 * x[0])), LINE, 30, method="dmm-ucb-adaptive", setting=setting
+    )
     assert result.certified
     assert "a level of at most 0.2" in result.guarantee
     assert 0.05 < result.assumptions["noise_std"] <= 0.2
@@ -269,13 +286,17 @@ def test_a_certified_run_averages_over_scales_and_names_the_class_of_its_noise()
     optimizer = kbo.Optimizer(LINE, setting=setting, method="cmm-ucb", maximize=True)
     optimizer.tell([0.5], 1.0)
     x = torch.tensor([[0.2]], dtype=torch.float64)
-    bounds = MartingaleMixture(0.1, 5.0, 0.1, scale=MIXED_SCALES).interval(optimizer.belief().posterior, x)
+    bounds = MartingaleMixture(0.1, 5.0, 0.1, scale=MIXED_SCALES).interval(
+        optimizer.belief().posterior, x
+    )
     assert optimizer.interval([0.2])[::2] == pytest.approx(tuple(map(float, bounds)))
     for strict in (False, True):
         setting = kbo.Certified(kernel, None, 5.0, noise_upper=0.2, strict_noise=strict)
         optimizer = kbo.Optimizer(LINE, setting=setting, method="dmm-ucb-adaptive")
         optimizer.tell(optimizer.ask(), 1.0)
-        assert ("no more mass near zero" in result_of(optimizer, "", None).guarantee) == (not strict)
+        assert ("no more mass near zero" in result_of(optimizer, "", None).guarantee) == (
+            not strict
+        )
 
 
 def test_a_fixed_upper_bound_of_the_noise_is_the_level_that_is_reported():
@@ -286,7 +307,9 @@ def test_a_fixed_upper_bound_of_the_noise_is_the_level_that_is_reported():
 
 
 def test_without_noise_no_point_but_the_first_repetition_is_evaluated_twice():
-    optimizer = kbo.Optimizer({"x": (-2.0, 3.0), "n": kbo.Int(1, 64, log=True), "c": ["a", "b", None]}, seed=1)
+    optimizer = kbo.Optimizer(
+        {"x": (-2.0, 3.0), "n": kbo.Int(1, 64, log=True), "c": ["a", "b", None]}, seed=1
+    )
     running = []
     while len(optimizer.completed()) < 40:
         while len(running) < 4:

@@ -36,7 +36,9 @@ UNIT = FloatDistribution(0.0, 1.0)
 
 
 def run(objective, n_trials, sampler=None, direction="minimize", **options):
-    study = optuna.create_study(sampler=sampler or KBOSampler(seed=0, n_startup_trials=4), direction=direction)
+    study = optuna.create_study(
+        sampler=sampler or KBOSampler(seed=0, n_startup_trials=4), direction=direction
+    )
     study.optimize(objective, n_trials=n_trials, **options)
     return study
 
@@ -53,7 +55,9 @@ def mixed(trial):
 
 
 def bowl(trial):
-    return (trial.suggest_float("x", 0.0, 1.0) - 0.3) ** 2 + (trial.suggest_float("y", 0.0, 1.0) - 0.8) ** 2
+    return (trial.suggest_float("x", 0.0, 1.0) - 0.3) ** 2 + (
+        trial.suggest_float("y", 0.0, 1.0) - 0.8
+    ) ** 2
 
 
 def line(trial):
@@ -67,7 +71,9 @@ def certified(**numbers):
 
 
 def finished(x, value, state=TrialState.COMPLETE, **options):
-    return create_trial(state=state, value=value, params={"x": x}, distributions={"x": UNIT}, **options)
+    return create_trial(
+        state=state, value=value, params={"x": x}, distributions={"x": UNIT}, **options
+    )
 
 
 # Spaces
@@ -90,7 +96,11 @@ def test_values_are_inside_on_the_grid_and_of_the_right_type_for_every_distribut
         }
         assert all(isinstance(found[name], float) for name in ("float", "log", "step", "one"))
         assert all(type(found[name]) is int for name in ("int", "intstep", "intlog"))
-        return found["float"] ** 2 + abs(math.log(found["intlog"] / 30)) + (found["choice"] is not None)
+        return (
+            found["float"] ** 2
+            + abs(math.log(found["intlog"] / 30))
+            + (found["choice"] is not None)
+        )
 
     study = run(objective, 20, KBOSampler(seed=0, n_startup_trials=14))
     for trial in study.trials:
@@ -98,8 +108,12 @@ def test_values_are_inside_on_the_grid_and_of_the_right_type_for_every_distribut
             assert d._contains(d.to_internal_repr(trial.params[name])), (name, trial.params[name])
     assert {repr(t.params["choice"]) for t in study.trials} == {repr(c) for c in choices}
     assert {round(t.params["step"], 9) for t in study.trials} == {0.1, 0.3, 0.5, 0.7, 0.9}
-    chosen = [t.system_attrs["kbo:chosen"].keys() for t in study.trials[1:]]  # all but the first come from the model
-    assert all(names == {"float", "log", "step", "int", "intstep", "intlog", "choice"} for names in chosen)
+    chosen = [
+        t.system_attrs["kbo:chosen"].keys() for t in study.trials[1:]
+    ]  # all but the first come from the model
+    assert all(
+        names == {"float", "log", "step", "int", "intstep", "intlog", "choice"} for names in chosen
+    )
     assert study.sampler.interval(study, study.best_params) is not None
 
 
@@ -139,8 +153,12 @@ def test_a_fixed_parameter_and_a_pruner_of_many_brackets_are_no_obstacle():
                 raise optuna.TrialPruned
         return value
 
-    pruner = optuna.pruners.HyperbandPruner(1, 9, 3)  # which takes the brackets of trials from the name of the study
-    study = optuna.create_study(sampler=KBOSampler(seed=0, n_startup_trials=3), pruner=pruner, study_name="brackets")
+    pruner = optuna.pruners.HyperbandPruner(
+        1, 9, 3
+    )  # which takes the brackets of trials from the name of the study
+    study = optuna.create_study(
+        sampler=KBOSampler(seed=0, n_startup_trials=3), pruner=pruner, study_name="brackets"
+    )
     study.optimize(stepwise, n_trials=14)
     assert {t.state for t in study.trials} == {TrialState.COMPLETE, TrialState.PRUNED}
     assert len(study.trials) == 14
@@ -183,7 +201,9 @@ def work(storage, trials, seed=0, hold=0.0):
         return value
 
     sampler = KBOSampler(seed=seed, n_startup_trials=5)
-    study = optuna.create_study(study_name="shared", storage=storage, sampler=sampler, load_if_exists=True)
+    study = optuna.create_study(
+        study_name="shared", storage=storage, sampler=sampler, load_if_exists=True
+    )
     study.optimize(objective, n_trials=trials)
     return study
 
@@ -274,7 +294,9 @@ def test_running_trials_are_pending_when_another_sampler_or_the_user_chose_them(
 def test_trials_are_pending_from_the_moment_they_are_chosen_until_they_stop_running():
     study = run(line, 4, KBOSampler(seed=0, setting=certified()))
     trials = [study.ask() for _ in range(3)]
-    assert not any(trial.params for trial in trials)  # nothing was asked for yet, so only what was chosen can be seen
+    assert not any(
+        trial.params for trial in trials
+    )  # nothing was asked for yet, so only what was chosen can be seen
     assert min(gaps([trial.relative_params["x"] for trial in trials])) > 0.02
     study.tell(trials[0], line(trials[0]))
     study.tell(trials[1], state=TrialState.FAIL)  # before it asked for anything
@@ -305,11 +327,15 @@ def test_failed_pruned_and_infinite_trials_are_failures_and_bounds_never_rest_on
 
 def test_a_pruned_trial_counts_by_its_last_report():
     def next_after(report):
-        study = optuna.create_study(sampler=KBOSampler(seed=0, setting=kbo.Practical(noise_std=0.01)))
+        study = optuna.create_study(
+            sampler=KBOSampler(seed=0, setting=kbo.Practical(noise_std=0.01))
+        )
         for x in (0.05, 0.2, 0.35, 0.5, 0.65, 0.8):
             values = {step: abs(x - 0.3) + 1 / step for step in range(1, 5)}
             study.add_trial(finished(x, abs(x - 0.3), intermediate_values=values))
-        study.add_trial(finished(0.95, None, TrialState.PRUNED, intermediate_values={1: report, 2: math.nan}))
+        study.add_trial(
+            finished(0.95, None, TrialState.PRUNED, intermediate_values={1: report, 2: math.nan})
+        )
         return study.sampler.interval(study, {"x": 0.9}), study.ask().relative_params["x"]
 
     (good, _), (bad, far) = next_after(1.06), next_after(1.5)
@@ -374,17 +400,23 @@ def test_bounds_that_are_certified_say_so_and_hold_and_others_do_not():
     assert none.sampler.interval(none, {"x": 0.5}) is None
     with pytest.raises(InvalidInput, match="no trial of the study is complete"):
         none.sampler.recommended(none)
-    for wrong, words in (({"x": 3.0}, r"'x'.*is not in"), ({"z": 3.0}, "expected values of the study's parameters")):
+    for wrong, words in (
+        ({"x": 3.0}, r"'x'.*is not in"),
+        ({"z": 3.0}, "expected values of the study's parameters"),
+    ):
         with pytest.raises(InvalidInput, match=words):
             practical.sampler.interval(practical, wrong)
 
 
 @pytest.mark.parametrize(("direction", "lucky"), [("minimize", -0.4), ("maximize", 0.4)])
 def test_the_recommended_trial_is_not_the_best_value(direction, lucky):
-    study = optuna.create_study(sampler=KBOSampler(seed=0, setting=certified(noise_std=0.5)), direction=direction)
+    study = optuna.create_study(
+        sampler=KBOSampler(seed=0, setting=certified(noise_std=0.5)), direction=direction
+    )
     bad = -2.5 * lucky
     study.add_trials(
-        [finished(x, value) for x, value in ((0.1, 0.0), (0.5, bad)) for _ in range(20)] + [finished(0.9, lucky)]
+        [finished(x, value) for x, value in ((0.1, 0.0), (0.5, bad)) for _ in range(20)]
+        + [finished(0.9, lucky)]
     )
     assert study.best_trial.params == {"x": 0.9}
     assert study.sampler.recommended(study).params == {"x": 0.1}
@@ -392,7 +424,9 @@ def test_the_recommended_trial_is_not_the_best_value(direction, lucky):
 
 def copied(study):
     storage = optuna.storages.InMemoryStorage()
-    optuna.copy_study(from_study_name=study.study_name, from_storage=study._storage, to_storage=storage)
+    optuna.copy_study(
+        from_study_name=study.study_name, from_storage=study._storage, to_storage=storage
+    )
     return optuna.load_study(study_name=study.study_name, storage=storage, sampler=study.sampler)
 
 
@@ -419,7 +453,9 @@ FROM_ELSEWHERE = {
     "chosen trials of another study": lambda study: study.add_trials(
         [t for t in run(line, 6, KBOSampler(seed=0, setting=certified())).trials if t.value < 0]
     ),
-    "later trials of the same sampler": lambda study: study.add_trials(run(line, 6, study.sampler).trials[4:]),
+    "later trials of the same sampler": lambda study: study.add_trials(
+        run(line, 6, study.sampler).trials[4:]
+    ),
     "own trials again": lambda study: study.add_trials(study.trials[:1]),
     "another sampler": with_sampler(RandomSampler(seed=0)),
 }
@@ -462,11 +498,16 @@ def excess_of(trial):
 
 def test_constraints_are_kept_however_they_are_reported_and_shared_with_other_workers():
     named = run(limited_by_name, 12)
-    listed = run(limited_by_function, 8, KBOSampler(seed=0, n_startup_trials=4, constraints_func=excess_of))
+    listed = run(
+        limited_by_function, 8, KBOSampler(seed=0, n_startup_trials=4, constraints_func=excess_of)
+    )
     assert params(named)[:8] == params(listed)
     assert named.trials[3].constraints.keys() == {"excess", "free"}
     assert listed.trials[3].system_attrs["constraints"] == tuple(excess_of(listed.trials[3]))
-    assert sum(trial.constraints["excess"] < 0.05 and trial.value < -1.1 for trial in named.trials[6:]) >= 3
+    assert (
+        sum(trial.constraints["excess"] < 0.05 and trial.value < -1.1 for trial in named.trials[6:])
+        >= 3
+    )
     best = named.sampler.recommended(named)
     assert best.constraints["excess"] <= 0
     assert best.value < -1.0
@@ -511,7 +552,9 @@ def test_certified_constraints_are_certified():
 
     known = [kbo.Constraint("c", upper=0.0, noise_std=0.01, norm_bound=6.0)]
     setting = certified(noise_std=0.01, norm_bound=2.0)
-    study = run(objective, 12, KBOSampler(seed=0, setting=setting, constraints=known), direction="maximize")
+    study = run(
+        objective, 12, KBOSampler(seed=0, setting=setting, constraints=known), direction="maximize"
+    )
     best = study.sampler.recommended(study)
     found = study.sampler.feasibility(study)
     assert found.certified
@@ -520,7 +563,9 @@ def test_certified_constraints_are_certified():
     assert line(best) <= 0.5
     study.add_trial(finished(0.5, 0.5, constraints={"c": 0.0}))  # perhaps selected by its noise
     assert not study.sampler.feasibility(study).certified
-    with pytest.raises(InvalidInput, match="'c': the certified setting needs its own noise_std and norm_bound"):
+    with pytest.raises(
+        InvalidInput, match="'c': the certified setting needs its own noise_std and norm_bound"
+    ):
         run(objective, 3, KBOSampler(seed=0, setting=setting))
 
 
@@ -535,14 +580,26 @@ def test_certified_constraints_are_certified():
         ({"method": "supk-ucb"}, "finite sets"),
         ({"seed": 1.5}, "seed must be"),
         ({"n_startup_trials": 1}, "n_startup_trials must be"),
-        ({"n_startup_trials": 5, "setting": certified()}, "n_startup_trials is for the practical setting"),
+        (
+            {"n_startup_trials": 5, "setting": certified()},
+            "n_startup_trials is for the practical setting",
+        ),
         ({"method": "chaining-ucb"}, "certified setting"),
-        ({"setting": kbo.Safe(RBFKernel(), 0.1, 1.0, start=[{"x": 0.5}])}, "for kbo.minimize and kbo.Optimizer"),
+        (
+            {"setting": kbo.Safe(RBFKernel(), 0.1, 1.0, start=[{"x": 0.5}])},
+            "for kbo.minimize and kbo.Optimizer",
+        ),
         ({"constraints_func": [0.0]}, "constraints_func must be a function"),
         ({"constraints": [kbo.Constraint("c", upper=1.0)]}, r"at most 0, .*upper=1.0"),
         ({"constraints": [lambda params: True]}, "those that Optuna measures"),
-        ({"constraints": [kbo.Constraint("c", upper=0.0, norm_bound=1.0)]}, "norm_bound and kernel are for"),
-        ({"constraints_func": lambda trial: [0.0], "setting": certified()}, "numbers for each of its constraints"),
+        (
+            {"constraints": [kbo.Constraint("c", upper=0.0, norm_bound=1.0)]},
+            "norm_bound and kernel are for",
+        ),
+        (
+            {"constraints_func": lambda trial: [0.0], "setting": certified()},
+            "numbers for each of its constraints",
+        ),
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused_at_once(arguments, message):
@@ -554,9 +611,21 @@ def test_arguments_that_cannot_be_used_are_refused_at_once(arguments, message):
     ("objective", "options", "message"),
     [
         (lambda trial: trial.suggest_float("x", -1e308, 1e308), {}, "parameter 'x': .*float64"),
-        (lambda trial: trial.suggest_categorical("x", range(20_000)), {}, "parameter 'x': .*20000 columns"),
-        (lambda trial: trial.suggest_float("xy"[trial.number % 2], 0, 1), {"setting": certified()}, "same parameters"),
-        (line, {"setting": kbo.Certified(RBFKernel(ard_num_dims=2), 0.1, 1.0)}, "2 lengthscales for 1 columns"),
+        (
+            lambda trial: trial.suggest_categorical("x", range(20_000)),
+            {},
+            "parameter 'x': .*20000 columns",
+        ),
+        (
+            lambda trial: trial.suggest_float("xy"[trial.number % 2], 0, 1),
+            {"setting": certified()},
+            "same parameters",
+        ),
+        (
+            line,
+            {"setting": kbo.Certified(RBFKernel(ard_num_dims=2), 0.1, 1.0)},
+            "2 lengthscales for 1 columns",
+        ),
         (lambda trial: 10 * line(trial), {"setting": certified(norm_bound=0.5)}, "refute"),
     ],
 )
@@ -566,7 +635,10 @@ def test_studies_that_cannot_be_modelled_are_refused(objective, options, message
 
 
 def test_several_objectives_are_refused_before_a_trial_is_paid_for():
-    study, paid = optuna.create_study(directions=["minimize", "maximize"], sampler=KBOSampler(seed=0)), []
+    study, paid = (
+        optuna.create_study(directions=["minimize", "maximize"], sampler=KBOSampler(seed=0)),
+        [],
+    )
     with pytest.raises(InvalidInput, match="one objective, the study has 2"):
         study.optimize(lambda trial: paid.append(trial) or (1.0, 1.0), n_trials=2)
     assert not paid

@@ -28,12 +28,16 @@ def study_with(sampler=None):
 def certified(**numbers):
     kernel = MaternKernel(nu=2.5).double()
     kernel.lengthscale = 0.3
-    return KBOSampler(seed=0, setting=kbo.Certified(kernel, **{"noise_std": 0.05, "norm_bound": 4.0, **numbers}))
+    return KBOSampler(
+        seed=0, setting=kbo.Certified(kernel, **{"noise_std": 0.05, "norm_bound": 4.0, **numbers})
+    )
 
 
 def bowl(low=0.0, high=1.0, target=1.5):
     def objective(trial):
-        return (trial.suggest_float("x", low, high) - target) ** 2 + (trial.suggest_float("y", 0.0, 1.0) - 0.2) ** 2
+        return (trial.suggest_float("x", low, high) - target) ** 2 + (
+            trial.suggest_float("y", 0.0, 1.0) - 0.2
+        ) ** 2
 
     return objective
 
@@ -55,7 +59,9 @@ def suggested_by_the_model(study):
 
 
 def inside_their_ranges(study):
-    return all(contains(d, t.params[name]) for t in study.trials for name, d in t.distributions.items())
+    return all(
+        contains(d, t.params[name]) for t in study.trials for name, d in t.distributions.items()
+    )
 
 
 # The union of ranges
@@ -65,16 +71,48 @@ def inside_their_ranges(study):
     ("first", "second", "expected"),
     [
         (FloatDistribution(0, 1), FloatDistribution(0.5, 2), FloatDistribution(0, 2)),
-        (FloatDistribution(1, 9, log=True), FloatDistribution(2, 90, log=True), FloatDistribution(1, 90, log=True)),
+        (
+            FloatDistribution(1, 9, log=True),
+            FloatDistribution(2, 90, log=True),
+            FloatDistribution(1, 90, log=True),
+        ),
         (FloatDistribution(0, 1), FloatDistribution(1, 9, log=True), FloatDistribution(0, 9)),
-        (FloatDistribution(1, 9), FloatDistribution(2, 8, log=True), FloatDistribution(1, 9, log=True)),
-        (FloatDistribution(0, 1, step=0.1), FloatDistribution(0.3, 2, step=0.1), FloatDistribution(0, 2, step=0.1)),
-        (FloatDistribution(0, 1, step=0.1), FloatDistribution(0.25, 1.25, step=0.1), FloatDistribution(0, 1.25)),
-        (FloatDistribution(0, 1, step=0.1), FloatDistribution(0, 1, step=0.2), FloatDistribution(0, 1)),
-        (FloatDistribution(0, 1, step=0.1), FloatDistribution(1.2, 1.2), FloatDistribution(0, 1.2, step=0.1)),
-        (IntDistribution(2, 10, step=4), IntDistribution(4, 16, step=6), IntDistribution(2, 16, step=2)),
+        (
+            FloatDistribution(1, 9),
+            FloatDistribution(2, 8, log=True),
+            FloatDistribution(1, 9, log=True),
+        ),
+        (
+            FloatDistribution(0, 1, step=0.1),
+            FloatDistribution(0.3, 2, step=0.1),
+            FloatDistribution(0, 2, step=0.1),
+        ),
+        (
+            FloatDistribution(0, 1, step=0.1),
+            FloatDistribution(0.25, 1.25, step=0.1),
+            FloatDistribution(0, 1.25),
+        ),
+        (
+            FloatDistribution(0, 1, step=0.1),
+            FloatDistribution(0, 1, step=0.2),
+            FloatDistribution(0, 1),
+        ),
+        (
+            FloatDistribution(0, 1, step=0.1),
+            FloatDistribution(1.2, 1.2),
+            FloatDistribution(0, 1.2, step=0.1),
+        ),
+        (
+            IntDistribution(2, 10, step=4),
+            IntDistribution(4, 16, step=6),
+            IntDistribution(2, 16, step=2),
+        ),
         (IntDistribution(2, 10, step=2), IntDistribution(4, 4), IntDistribution(2, 10, step=2)),
-        (IntDistribution(1, 10, log=True), IntDistribution(5, 50, log=True), IntDistribution(1, 50, log=True)),
+        (
+            IntDistribution(1, 10, log=True),
+            IntDistribution(5, 50, log=True),
+            IntDistribution(1, 50, log=True),
+        ),
         (IntDistribution(3, 3), IntDistribution(7, 7), IntDistribution(3, 7, step=4)),
         (IntDistribution(0, 3), FloatDistribution(0.5, 5), FloatDistribution(0, 5)),
     ],
@@ -104,7 +142,11 @@ def test_the_latest_ranges_are_those_of_the_next_trial_and_settled_if_they_agree
     def ranges(*distributions):
         return ranges_of([trial_of(d.low, d, TrialState.FAIL) for d in distributions])
 
-    assert ranges(old, old, new)[:3] == ({"x": FloatDistribution(0, 2)}, {"x": FloatDistribution(0, 2)}, set())
+    assert ranges(old, old, new)[:3] == (
+        {"x": FloatDistribution(0, 2)},
+        {"x": FloatDistribution(0, 2)},
+        set(),
+    )
     assert ranges(old, *[new] * 5)[:3] == ({"x": FloatDistribution(0, 2)}, {"x": new}, {"x"})
     assert ranges(old, *[one] * 5)[:3] == ({"x": FloatDistribution(0, 1.5)}, {"x": one}, {"x"})
     assert ranges(one, one)[:3] == ({}, {}, set())
@@ -161,8 +203,16 @@ def test_a_range_may_depend_on_another_parameter(objective, best):
     [
         [IntDistribution(1, 8), IntDistribution(3, 31, step=4), IntDistribution(2, 5)],
         [FloatDistribution(1e-4, 1e-2, log=True), FloatDistribution(1e-3, 1.0, log=True)],
-        [FloatDistribution(0, 1, step=0.25), FloatDistribution(0.1, 0.7, step=0.2), FloatDistribution(-1, 1)],
-        [IntDistribution(1, 100, log=True), IntDistribution(7, 7, log=True), IntDistribution(5, 1000, log=True)],
+        [
+            FloatDistribution(0, 1, step=0.25),
+            FloatDistribution(0.1, 0.7, step=0.2),
+            FloatDistribution(-1, 1),
+        ],
+        [
+            IntDistribution(1, 100, log=True),
+            IntDistribution(7, 7, log=True),
+            IntDistribution(5, 1000, log=True),
+        ],
     ],
     ids=["int", "log", "step", "log-int"],
 )
@@ -186,7 +236,9 @@ def test_values_near_a_range_are_data_and_those_far_away_are_named_once(caplog):
     def evaluate(*xs):
         for x in xs:
             study.enqueue_trial({"x": x})
-            study.optimize(lambda trial: (trial.suggest_float("x", 0.0, 1.0) - 1.2) ** 2, n_trials=1)
+            study.optimize(
+                lambda trial: (trial.suggest_float("x", 0.0, 1.0) - 1.2) ** 2, n_trials=1
+            )
 
     study = study_with()
     evaluate(0.1, 0.3, 0.5, 0.7, 0.9, 1.2)
@@ -208,17 +260,32 @@ def test_choices_that_changed_are_named_once_in_the_log_and_by_the_audit(caplog)
     for i in range(8):
         choices = CategoricalDistribution(["a", "b"] if i < 4 else ["a", "b", "c"])
         params = {"x": i / 8, "c": "ab"[i % 2]}
-        trial = create_trial(value=i / 8, params=params, distributions={"x": FloatDistribution(0, 1), "c": choices})
+        trial = create_trial(
+            value=i / 8, params=params, distributions={"x": FloatDistribution(0, 1), "c": choices}
+        )
         study.add_trial(trial)
     with caplog.at_level(logging.WARNING, logger="kbo"):
-        trial = study.ask({"x": FloatDistribution(0, 1), "c": CategoricalDistribution(["a", "b", "c"])})
+        trial = study.ask(
+            {"x": FloatDistribution(0, 1), "c": CategoricalDistribution(["a", "b", "c"])}
+        )
     assert trial.params["c"] in "abc"
-    assert len([r for r in caplog.records if "parameter 'c' is left out of the model" in r.getMessage()]) == 1
+    assert (
+        len(
+            [
+                r
+                for r in caplog.records
+                if "parameter 'c' is left out of the model" in r.getMessage()
+            ]
+        )
+        == 1
+    )
     assert "parameter 'c' is left out: its choices differ" in str(kbo.audit(study))
 
 
 @pytest.mark.parametrize(
-    ("sampler", "most"), [(KBOSampler(seed=1), 0.05), (certified(), 0.3)], ids=["practical", "certified"]
+    ("sampler", "most"),
+    [(KBOSampler(seed=1), 0.05), (certified(), 0.3)],
+    ids=["practical", "certified"],
 )
 def test_the_model_knows_what_a_partial_fixed_sampler_fixes(sampler, most):
     def objective(trial):
@@ -249,7 +316,10 @@ def test_the_certified_setting_takes_narrower_ranges_and_names_wider_ones_before
     assert inside_their_ranges(study)
     assert study.sampler.guarantee(study).startswith("certified")
     paid = []
-    with pytest.raises(InvalidInput, match=r"whole range of each parameter from the first trial on.*trial 0 has 'x'"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"whole range of each parameter from the first trial on.*trial 0 has 'x'",
+    ):
         study.optimize(lambda trial: paid.append(bowl(0.0, 3.0)(trial)) or 1.0, n_trials=6)
     assert len(paid) <= 1
 
@@ -279,7 +349,9 @@ def test_the_audit_has_a_parameter_whose_range_depends_on_another():
 
 def test_two_objectives_are_refused_by_every_way_into_the_sampler():
     study = optuna.create_study(directions=["minimize", "maximize"], sampler=KBOSampler(seed=0))
-    trial = create_trial(values=[1.0, 2.0], params={"x": 0.5}, distributions={"x": FloatDistribution(0, 1)})
+    trial = create_trial(
+        values=[1.0, 2.0], params={"x": 0.5}, distributions={"x": FloatDistribution(0, 1)}
+    )
     for call in (
         lambda: study.sampler.sample_independent(study, trial, "x", FloatDistribution(0, 1)),
         lambda: study.sampler.sample_relative(study, trial, {}),

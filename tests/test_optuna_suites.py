@@ -23,7 +23,10 @@ def practical():
 
 
 def certified():
-    return KBOSampler(seed=0, setting=kbo.Certified(MaternKernel(nu=2.5).double(), noise_std=1.0, norm_bound=1000.0))
+    return KBOSampler(
+        seed=0,
+        setting=kbo.Certified(MaternKernel(nu=2.5).double(), noise_std=1.0, norm_bound=1000.0),
+    )
 
 
 class TestPractical(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
@@ -52,5 +55,7 @@ class TestCertified(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySam
         if second_high <= 10:
             super().test_dynamic_range_objective(sampler, second_low, second_high)
         else:
-            with pytest.raises(InvalidInput, match="whole range of each parameter from the first trial on"):
+            with pytest.raises(
+                InvalidInput, match="whole range of each parameter from the first trial on"
+            ):
                 super().test_dynamic_range_objective(sampler, second_low, second_high)

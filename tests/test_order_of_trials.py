@@ -25,7 +25,9 @@ POINT = [0.5]
 
 
 def noise(n: int, seed: int) -> list[float]:
-    return (0.1 * torch.randn(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)).tolist()
+    return (
+        0.1 * torch.randn(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    ).tolist()
 
 
 def optimizer(setting: kbo.Certified = SETTING, journal=None) -> kbo.Optimizer:
@@ -91,7 +93,9 @@ def test_what_overtook_counts_once_the_gap_is_closed_and_steers_the_search_befor
     before, X = run.belief(), run.space.features(torch.tensor([[0.5], [0.9]], dtype=torch.float64))
     mean = before.searched.predict(X)[0]
     assert before.posterior.n == 0
-    assert mean[0] > 0.1 > -0.1 > mean[1] or mean[0] < -0.1 < 0.1 < mean[1]  # minimised: signs are turned
+    assert (
+        mean[0] > 0.1 > -0.1 > mean[1] or mean[0] < -0.1 < 0.1 < mean[1]
+    )  # minimised: signs are turned
     run.tell(*trials[0])
     assert run.interval([0.3]) == in_order.interval([0.3])
     assert run.belief().searched is run.belief().posterior
@@ -117,7 +121,9 @@ def test_what_overtook_counts_once_the_gap_is_closed_and_steers_the_search_befor
         (0, "abx-xc", 3),
     ],
 )
-def test_a_bound_may_use_trials_up_to_the_first_that_has_not_reported_and_all_of_a_point_or_none(first, reported, end):
+def test_a_bound_may_use_trials_up_to_the_first_that_has_not_reported_and_all_of_a_point_or_none(
+    first, reported, end
+):
     """Letters are points, x is a failure, and - a trial that has not reported."""
     waiting = {
         i: Evaluation(i, (float(ord(point)),), None if point == "x" else 0.0)
@@ -148,7 +154,10 @@ def test_a_declared_assumption_is_named_with_the_number_of_trials_that_need_it()
     run.tell([0.1], 0.0)
     run.tell([0.2], 0.0)  # which was never asked for
     said = result_of(run, "", None).guarantee
-    assert "if completion does not depend on the noise (trials with a value at parameters that ask did not" in said
+    assert (
+        "if completion does not depend on the noise (trials with a value at parameters that ask did not"
+        in said
+    )
     assert "trials that ended after later ones: 2" in said
 
 
@@ -162,7 +171,12 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         for name, setting in (("by start", SETTING), ("all reported", DECLARED)):
             paths = [Path(folder) / f"{name} {seed}.jsonl" for seed in range(runs)]
-            found = [certified_and_outside(killed(seed, path, setting=setting)) for seed, path in enumerate(paths)]
+            found = [
+                certified_and_outside(killed(seed, path, setting=setting))
+                for seed, path in enumerate(paths)
+            ]
             kept, outside = (sum(column) for column in zip(*found, strict=True))
             both = sum(proved and wrong for proved, wrong in found)
-            print(f"killed, {name:12}: guarantee kept {kept} of {runs}, outside {outside}, both {both}")
+            print(
+                f"killed, {name:12}: guarantee kept {kept} of {runs}, outside {outside}, both {both}"
+            )

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from experiments.problems import RKHSBandit
 from kbo import KernelRidge
+from kbo.bandit.pareto import pareto_set
 from kbo.confidence import FixedWidth, MartingaleMixture
 from kbo.errors import InvalidInput
-from kbo.recipes.pareto import pareto_set
 from kbo.regression import Posterior
 
 NOISE, NORM = 0.05, 2.0
@@ -40,12 +40,17 @@ def classified(lower: Tensor, upper: Tensor, epsilon: float | Tensor):
 @pytest.mark.parametrize("seed", range(2))
 def test_points_are_classified_by_their_intervals(device, seed):
     rng = torch.Generator().manual_seed(seed)
-    lower = torch.rand(40, 2 + seed % 2, generator=rng, dtype=torch.float64).to(device).mul(8).round() / 8
+    lower = (
+        torch.rand(40, 2 + seed % 2, generator=rng, dtype=torch.float64).to(device).mul(8).round()
+        / 8
+    )
     upper = lower + 0.3 * torch.rand(lower.shape, generator=rng, dtype=torch.float64).to(device)
     epsilon = lower.new_full((lower.shape[1],), 0.1)
     found, every = classified(lower, upper, epsilon), range(len(lower))
     for x in every:
-        in_front = not any(better(lower[z], lower[x]) and not torch.equal(lower[z], lower[x]) for z in every)
+        in_front = not any(
+            better(lower[z], lower[x]) and not torch.equal(lower[z], lower[x]) for z in every
+        )
         out = not in_front and any(better(lower[z] + epsilon, upper[x]) for z in every)
         blocked = any(better(upper[z], lower[x], epsilon) for z in every if z != x)
         assert bool(found.discarded[x]) == out
@@ -86,7 +91,11 @@ def test_the_accepted_points_are_the_pareto_set_up_to_epsilon_by_the_true_values
 def test_the_units_and_the_order_of_objectives_change_nothing():
     rng = torch.Generator().manual_seed(0)
     lower = torch.rand(30, 2, generator=rng, dtype=torch.float64)
-    upper, epsilon, unit = lower + 0.2, torch.tensor([0.1, 0.05]).double(), torch.tensor([1024.0, 0.5]).double()
+    upper, epsilon, unit = (
+        lower + 0.2,
+        torch.tensor([0.1, 0.05]).double(),
+        torch.tensor([1024.0, 0.5]).double(),
+    )
     found = classified(lower, upper, epsilon)
     other = classified(*((t * unit).flip(-1) for t in (lower, upper, epsilon)))
     assert torch.equal(found.accepted, other.accepted)
@@ -104,6 +113,11 @@ def test_the_units_and_the_order_of_objectives_change_nothing():
 )
 def test_arguments_that_cannot_be_are_named(change, words):
     state = KernelRidge(RKHSBandit(seed=0, n_arms=3).kernel, 1.0)
-    given = {"states": [state], "confidences": [FixedWidth(1.0)], "points": torch.zeros(3, 1).double(), "epsilon": 0.1}
+    given = {
+        "states": [state],
+        "confidences": [FixedWidth(1.0)],
+        "points": torch.zeros(3, 1).double(),
+        "epsilon": 0.1,
+    }
     with pytest.raises(InvalidInput, match=words):
         pareto_set(**{**given, **change})

@@ -9,7 +9,16 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
-from kbo.confidence import BKB, EKUCB, Confidence, FiniteSet, FixedWidth, SelfNormalized, certify, optimality_gap
+from kbo.confidence import (
+    BKB,
+    EKUCB,
+    Confidence,
+    FiniteSet,
+    FixedWidth,
+    SelfNormalized,
+    certify,
+    optimality_gap,
+)
 from kbo.errors import InvalidInput
 from kbo.models import NystromGP
 from kbo.optimize.settings import Practical
@@ -23,7 +32,10 @@ ROOT = Path(kbo.__file__).parent.parent
 
 def test_a_theorem_about_exact_posteriors_claims_nothing_on_a_sketch():
     X = torch.rand(40, 2, dtype=torch.float64)
-    sketch, exact = NystromRidge(RBFKernel(), 0.01, FixedDictionary(X[:2])), KernelRidge(RBFKernel(), 0.1)
+    sketch, exact = (
+        NystromRidge(RBFKernel(), 0.01, FixedDictionary(X[:2])),
+        KernelRidge(RBFKernel(), 0.1),
+    )
     sketch.update(X, X[:, 0])
     for bound in (FiniteSet(50, 0.1), EKUCB(0.1, 5.0, 0.1, 0.0), BKB(0.1, 5.0, 0.1)):
         assert bound.guarantee_on(sketch) is None
@@ -56,10 +68,18 @@ MISTAKES = {
     "noise_std": lambda: kbo.Certified(RBFKernel(), -0.1, 1.0),
     "kernel": lambda: kbo.Certified("rbf", 0.1, 1.0),
     "delta": lambda: kbo.Certified(RBFKernel(), 0.1, 1.0, 2.0),
-    "norm_factor": lambda: kbo.Optimizer({"x": (0.0, 1.0)}, method="cmm-ucb-practical", setting=Practical()),
-    "random": lambda: kbo.minimize(lambda p: p["x"], {"x": (0.0, 1.0)}, 5, method="random", stop_at_gap=1.0),
-    "columns": lambda: NystromGP(torch.rand(5, 2).double(), torch.rand(5, 1).double(), RBFKernel(), 0.1, points(3)),
-    "at least one row": lambda: optimality_gap(SelfNormalized(1, 1, 0.1), PRIOR, points(2).points[:0]),
+    "norm_factor": lambda: kbo.Optimizer(
+        {"x": (0.0, 1.0)}, method="cmm-ucb-practical", setting=Practical()
+    ),
+    "random": lambda: kbo.minimize(
+        lambda p: p["x"], {"x": (0.0, 1.0)}, 5, method="random", stop_at_gap=1.0
+    ),
+    "columns": lambda: NystromGP(
+        torch.rand(5, 2).double(), torch.rand(5, 1).double(), RBFKernel(), 0.1, points(3)
+    ),
+    "at least one row": lambda: optimality_gap(
+        SelfNormalized(1, 1, 0.1), PRIOR, points(2).points[:0]
+    ),
     "m must be a whole number": lambda: FixedDictionary.pivoted(RBFKernel(), points(2).points, -1),
     "current": lambda: certify(UNKNOWN, PRIOR, torch.rand(2).double()),
     "state must be a kbo.regression.Posterior": lambda: Tracked(RBFKernel(), points(2).points),
@@ -75,9 +95,13 @@ def test_mistakes_are_named_where_they_are_made(words):
 @pytest.mark.parametrize("sketched", [False, True])
 def test_a_path_stays_what_it_was_when_the_state_learns(sketched):
     X, y = torch.rand(30, 2, dtype=torch.float64), torch.rand(30, dtype=torch.float64)
-    state = NystromRidge(RBFKernel(), 0.1, FixedDictionary(X[:8])) if sketched else KernelRidge(RBFKernel(), 0.1)
+    state = (
+        NystromRidge(RBFKernel(), 0.1, FixedDictionary(X[:8]))
+        if sketched
+        else KernelRidge(RBFKernel(), 0.1)
+    )
     state.update(X[:20], y[:20])
-    path, ridges = state.all_ridges(X[:5].unsqueeze(-2)), [0.1, 1.0]
+    path, ridges = state.across(X[:5].unsqueeze(-2)), [0.1, 1.0]
     before = path.grid(ridges)
     state.update(X[20:], y[20:])
     state.predict(X, [0.1, 1.0])
@@ -96,7 +120,9 @@ class Narrowest(Confidence):
         self.guarantee = "holds for all"
 
     def interval(self, state, X):
-        lower, upper = zip(*(bound.interval(state, X) for bound in self.bounds.values()), strict=True)
+        lower, upper = zip(
+            *(bound.interval(state, X) for bound in self.bounds.values()), strict=True
+        )
         return torch.stack(lower).amax(0), torch.stack(upper).amin(0)
 
 
@@ -114,7 +140,12 @@ def written(page: str, start: str):
     """The class that a page defines."""
     lines = (ROOT / page).read_text().split(start)[1].splitlines()
     names = {"Confidence": Confidence}
-    exec("\n".join([start, *itertools.takewhile(lambda line: not line or line.startswith(" "), lines[1:])]), names)
+    exec(
+        "\n".join(
+            [start, *itertools.takewhile(lambda line: not line or line.startswith(" "), lines[1:])]
+        ),
+        names,
+    )
     return names[start.split()[1].split("(")[0]]
 
 
@@ -123,27 +154,39 @@ def howto(bound):
 
 
 def tutorial(bound):
-    return written("tutorials/2_your_own_bound.py", "class KnownRange(Confidence):")(bound, -5.0, 5.0)
+    return written("tutorials/2_your_own_bound.py", "class KnownRange(Confidence):")(
+        bound, -5.0, 5.0
+    )
 
 
 def observed(ridge=None):
-    state, X = KernelRidge(MaternKernel(nu=2.5).double(), 0.25), torch.linspace(0, 1, 6).double().unsqueeze(-1)
+    state, X = (
+        KernelRidge(MaternKernel(nu=2.5).double(), 0.25),
+        torch.linspace(0, 1, 6).double().unsqueeze(-1),
+    )
     state.update(X, X.squeeze(-1))
     if ridge is not None:
         state.move_ridge(ridge)
     return state
 
 
-@pytest.mark.parametrize("wrap", [Narrowest, howto, tutorial, lambda bound: Narrowest(howto(bound))])
+@pytest.mark.parametrize(
+    "wrap", [Narrowest, howto, tutorial, lambda bound: Narrowest(howto(bound))]
+)
 def test_a_bound_that_wraps_another_has_its_objections(wrap):
-    moved, held = observed(ridge=0.5), SelfNormalized(0.5, 2.0, 0.1)  # a ridge that was chosen after the data
+    moved, held = (
+        observed(ridge=0.5),
+        SelfNormalized(0.5, 2.0, 0.1),
+    )  # a ridge that was chosen after the data
     for bound, state in [(held, moved), (Doubtful(0.5, 2.0, 0.1), observed())]:
         assert bound.objections(state)
         assert set(bound.objections(state)) <= set(wrap(bound).objections(state))
         assert wrap(bound).guarantee_on(state) is None
     assert not held.objections(observed())
     assert wrap(held).guarantee_on(observed()) is not None
-    assert Independent(held).objections(moved) == []  # which says that it does not rest on its parts
+    assert (
+        Independent(held).objections(moved) == []
+    )  # which says that it does not rest on its parts
 
 
 # The laws of a posterior, for one's own

@@ -11,6 +11,7 @@ from scipy import stats
 from torch.distributions import MultivariateNormal
 
 import kbo
+from kbo.bandit import PRACTICAL_WIDTHS
 from kbo.confidence import AlternatingWidth
 from kbo.optimize import optimizer as optimizer_module
 from kbo.optimize.belief import Evaluation, Problem
@@ -24,7 +25,6 @@ from kbo.optimize.settings.fitting import Loss, bowl, fit
 from kbo.optimize.settings.model import FocusedDictionary, fit_values
 from kbo.optimize.settings.predictive import Predictive
 from kbo.optimize.targets import Targets, least_skewed, linear
-from kbo.recipes import PRACTICAL_WIDTHS
 from kbo.regression import KernelRidge, NystromRidge
 from kbo.report.record import Record
 from kbo.space import Space
@@ -40,7 +40,11 @@ def seeded(seed):
 def data(n, d, seed=0, noise=0.2):
     g = seeded(seed)
     X = torch.rand(n, d, generator=g, dtype=torch.float64)
-    y = (4 * X[:, 0]).sin() + X[:, -1] ** 2 + noise * torch.randn(n, generator=g, dtype=torch.float64)
+    y = (
+        (4 * X[:, 0]).sin()
+        + X[:, -1] ** 2
+        + noise * torch.randn(n, generator=g, dtype=torch.float64)
+    )
     return X, (y - y.mean()) / y.std()
 
 
@@ -56,7 +60,9 @@ def run(n, objective=wavy, noise=0.0, **options):
     draws, optimizer = seeded(0), kbo.Optimizer(LINE, **{"seed": 2, **options})
     for _ in range(n):
         params = optimizer.ask()
-        optimizer.tell(params, objective(params["x"]) + noise * float(torch.randn((), generator=draws)))
+        optimizer.tell(
+            params, objective(params["x"]) + noise * float(torch.randn((), generator=draws))
+        )
     return optimizer
 
 
@@ -82,7 +88,12 @@ def dense_log_posterior(X, y, theta, constant, height):
     covariance = 0.2 * torch.eye(D, dtype=torch.float64) + 3.0
     away = theta[:-1] - torch.full((D,), math.sqrt(2) + math.log(D) / 2, dtype=torch.float64)
     of_height = (height - 0.4) ** 2 / 2
-    return float(likelihood - away @ torch.linalg.solve(covariance, away) / 2 - (theta[-1] + 4) ** 2 / 2 - of_height)
+    return float(
+        likelihood
+        - away @ torch.linalg.solve(covariance, away) / 2
+        - (theta[-1] + 4) ** 2 / 2
+        - of_height
+    )
 
 
 @pytest.mark.parametrize(("n", "d"), [(7, 1), (25, 3)])
@@ -95,7 +106,9 @@ def test_the_log_posterior_is_the_dense_one_at_its_best_trend_and_its_gradient_t
     for other in ((c - 0.01, h), (c + 0.01, h), (c, h - 0.01), (c, h + 0.01)):
         assert dense_log_posterior(X, y, theta, *other) < -float(value)
     steps = 1e-5 * torch.eye(d + 1, dtype=torch.float64)
-    numerical = [(loss((theta + e).numpy())[0] - loss((theta - e).numpy())[0]) / 2e-5 for e in steps]
+    numerical = [
+        (loss((theta + e).numpy())[0] - loss((theta - e).numpy())[0]) / 2e-5 for e in steps
+    ]
     close(torch.from_numpy(gradient), torch.tensor(numerical, dtype=torch.float64), 1e-6)
 
 
@@ -121,7 +134,9 @@ def test_the_fit_is_a_maximum_and_keeps_a_given_noise_level(noise_std):
     assert float(abs(gradient[: 3 if noise_std is None else 2]).max()) < 0.05
     assert (fitted.constant, fitted.height) == pytest.approx(loss.trend(theta.numpy())[:2])
     for seed in range(10 * (noise_std is None)):
-        assert loss((theta + 0.5 * torch.randn(3, generator=seeded(seed)).double()).numpy())[0] > value
+        assert (
+            loss((theta + 0.5 * torch.randn(3, generator=seeded(seed)).double()).numpy())[0] > value
+        )
 
 
 @pytest.mark.parametrize(("height", "visible"), [(0.0, False), (4.0, True)])
@@ -129,29 +144,44 @@ def test_a_run_says_when_a_constant_and_noise_explain_its_values(height, visible
     optimizer, noise = kbo.Optimizer([(0.0, 1.0)] * 2, seed=0), seeded(0)
     for _ in range(25):
         x = optimizer.ask()
-        optimizer.tell(x, height * (x[0] - 0.3) ** 2 + 0.3 * float(torch.randn((), generator=noise)))
+        optimizer.tell(
+            x, height * (x[0] - 0.3) ** 2 + 0.3 * float(torch.randn((), generator=noise))
+        )
     assert ("effects" in optimizer.belief().account()) != visible
     X, y = data(20, 2)
     kernel = fit(X, y).kernel
     K = gram(kernel, X, X) + fit(X, y).noise_std ** 2 * torch.eye(20, dtype=torch.float64)
     mean = fit(X, y).constant - fit(X, y).height * bowl(X)
     null = torch.distributions.Normal(y.mean(), y.std(unbiased=False)).log_prob(y).sum()
-    assert fit(X, y).gain == pytest.approx(float(MultivariateNormal(mean, K).log_prob(y) - null), rel=1e-6)
+    assert fit(X, y).gain == pytest.approx(
+        float(MultivariateNormal(mean, K).log_prob(y) - null), rel=1e-6
+    )
 
 
 def dense_gaussian(X, y, theta, Z, with_bowl):
     """Mean and variance of c - h q + f at Z: one Gaussian of all, with a flat prior of c as one of variance 10^6."""
-    kernel = MaternKernel(nu=2.5, ard_num_dims=X.shape[1]).double().initialize(lengthscale=theta[:-1].exp())
+    kernel = (
+        MaternKernel(nu=2.5, ard_num_dims=X.shape[1])
+        .double()
+        .initialize(lengthscale=theta[:-1].exp())
+    )
     points = torch.cat([X, Z])
     q = bowl(points) * with_bowl
     K = gram(kernel, points, points) + 1e6 + torch.outer(q, q)
-    A, K_Z = K[: len(X), : len(X)] + theta[-1].exp() * torch.eye(len(X), dtype=torch.float64), K[len(X) :, : len(X)]
+    A, K_Z = (
+        K[: len(X), : len(X)] + theta[-1].exp() * torch.eye(len(X), dtype=torch.float64),
+        K[len(X) :, : len(X)],
+    )
     solved = torch.linalg.solve(A, torch.column_stack([y + 0.4 * q[: len(X)], K_Z.T]))
-    return K_Z @ solved[:, 0] - 0.4 * q[len(X) :], (K[len(X) :, len(X) :] - K_Z @ solved[:, 1:]).diagonal()
+    return K_Z @ solved[:, 0] - 0.4 * q[len(X) :], (
+        K[len(X) :, len(X) :] - K_Z @ solved[:, 1:]
+    ).diagonal()
 
 
 @pytest.mark.parametrize("with_bowl", [True, False])
-def test_predictions_are_those_of_the_dense_gaussian_and_left_out_errors_those_of_the_others(with_bowl):
+def test_predictions_are_those_of_the_dense_gaussian_and_left_out_errors_those_of_the_others(
+    with_bowl,
+):
     X, y = data(12, 2)
     theta = torch.tensor([-0.5, 0.3, -2.0], dtype=torch.float64)
     loss = Loss(X, y, with_bowl=with_bowl)
@@ -163,14 +193,23 @@ def test_predictions_are_those_of_the_dense_gaussian_and_left_out_errors_those_o
     for i in range(len(y)):
         others = torch.arange(len(y)) != i
         mean, variance = dense_gaussian(X[others], y[others], theta, X[i : i + 1], with_bowl)
-        assert errors[i] == pytest.approx(float((y[i] - mean) / (variance + theta[-1].exp()).sqrt()), rel=1e-3)
+        assert errors[i] == pytest.approx(
+            float((y[i] - mean) / (variance + theta[-1].exp()).sqrt()), rel=1e-3
+        )
 
 
 def test_the_predictive_distribution_is_wider_than_that_of_one_fit_and_repeats_itself():
     X, y = data(9, 2, noise=1.0)
     one, other = (
         Predictive(
-            X, y, torch.zeros(9), torch.ones(9), torch.zeros(9, dtype=torch.bool), None, exact=False, with_bowl=True
+            X,
+            y,
+            torch.zeros(9),
+            torch.ones(9),
+            torch.zeros(9, dtype=torch.bool),
+            None,
+            exact=False,
+            with_bowl=True,
         )
         for _ in range(2)
     )
@@ -178,7 +217,9 @@ def test_the_predictive_distribution_is_wider_than_that_of_one_fit_and_repeats_i
     assert [part.tolist() for part in other(X)] == [mean.tolist(), error.tolist()]
     close(torch.cat([one(x.unsqueeze(0))[1] for x in X]), error, 1e-9)
     loss = Loss(X, y, predictive.NOISE)
-    assert (error.square() > torch.from_numpy(loss.predict(fitting.mode(loss, None)[1], X)[1])).double().mean() > 0.8
+    assert (
+        error.square() > torch.from_numpy(loss.predict(fitting.mode(loss, None)[1], X)[1])
+    ).double().mean() > 0.8
 
 
 def test_without_noise_the_value_of_a_trial_is_known_and_elsewhere_the_unexplained_part_counts():
@@ -193,7 +234,10 @@ def test_without_noise_the_value_of_a_trial_is_known_and_elsewhere_the_unexplain
 def test_intervals_of_recommended_points_contain_the_truth_as_often_as_they_say(noise):
     inside = []
     for seed in range(30):
-        rng, centre = torch.Generator().manual_seed(seed), torch.rand(2, generator=seeded(seed + 100))
+        rng, centre = (
+            torch.Generator().manual_seed(seed),
+            torch.rand(2, generator=seeded(seed + 100)),
+        )
 
         def objective(x, rng=rng, centre=centre):
             return truth(x, centre) + noise * float(torch.randn((), generator=rng))
@@ -213,7 +257,10 @@ def test_intervals_stay_in_the_range_of_the_values_and_others_are_failures(tmp_p
 
     options = {"value_range": (0.0, 1.0), "journal": tmp_path / "run.jsonl", "try_first": [[0.95]]}
     result = kbo.minimize(error, [(0.0, 1.0)], 12, **options)
-    assert "the objective returned 2, which is outside the value_range (0.0, 1.0)" in result.trials[0].failure
+    assert (
+        "the objective returned 2, which is outside the value_range (0.0, 1.0)"
+        in result.trials[0].failure
+    )
     low, mean, high = result.optimizer.intervals(data(50, 1)[0])
     assert 0 <= low.min() <= mean.min() <= high.max() <= 1
     low, _, high = Record.of(tmp_path / "run.jsonl").reopened().intervals(data(50, 1)[0])
@@ -234,7 +281,11 @@ def test_of_many_observations_a_part_is_fitted_always_the_same_with_all_early_on
 
 def test_replaying_a_long_run_costs_one_fit_and_leads_to_the_same_point(monkeypatch):
     fits = []
-    monkeypatch.setattr(practical, "fit_values", lambda X, y, *a, **k: fits.append(len(y)) or fit_values(X, y, *a, **k))
+    monkeypatch.setattr(
+        practical,
+        "fit_values",
+        lambda X, y, *a, **k: fits.append(len(y)) or fit_values(X, y, *a, **k),
+    )
     step_by_step = run(30)
     late = at_once(step_by_step)
     fits.clear()
@@ -247,9 +298,16 @@ def test_replaying_a_long_run_costs_one_fit_and_leads_to_the_same_point(monkeypa
 
 
 def test_the_transformation_is_that_of_yeo_and_johnson_and_has_an_inverse():
-    values, step = torch.linspace(-6, 9, 41, dtype=torch.float64), 1e-6 * torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    values, step = (
+        torch.linspace(-6, 9, 41, dtype=torch.float64),
+        1e-6 * torch.tensor([-1.0, 1.0], dtype=torch.float64),
+    )
     for power in (0.0, 0.5, 1.0, 1.75, 2.0):
-        close(Targets(power=power)(values), torch.from_numpy(stats.yeojohnson(values.numpy(), power)), 1e-12)
+        close(
+            Targets(power=power)(values),
+            torch.from_numpy(stats.yeojohnson(values.numpy(), power)),
+            1e-12,
+        )
         moved = Targets(centre=2.0, spread=3.0, power=power, location=0.4, unit=1.7)
         close(moved.values(moved(values)), values, 1e-12)
         below, above = moved.values(step).tolist()
@@ -292,7 +350,10 @@ def test_skewed_values_change_by_a_monotone_map_and_bounds_return_to_their_units
 def test_of_skewed_noise_alone_the_less_skewed_values_are_more_likely():
     draws = seeded(1)
     X = torch.rand(40, 2, generator=draws, dtype=torch.float64)
-    assert fit_values(X, -torch.randn(40, generator=draws, dtype=torch.float64).exp()).targets.power == 2
+    assert (
+        fit_values(X, -torch.randn(40, generator=draws, dtype=torch.float64).exp()).targets.power
+        == 2
+    )
 
 
 # The search
@@ -355,7 +416,9 @@ def test_the_box_grows_after_a_better_observation_in_it_and_shrinks_after_a_wors
     assert observe(0.5, 0.0) == START
     assert observe(0.6, 1.0) == pytest.approx(GROWTH * START)
     assert observe(0.5, 0.5) == pytest.approx(GROWTH * SHRINKAGE * START)
-    assert observe(0.0, 0.9) == pytest.approx(GROWTH * SHRINKAGE * START), "outside and worse: unchanged"
+    assert observe(0.0, 0.9) == pytest.approx(GROWTH * SHRINKAGE * START), (
+        "outside and worse: unchanged"
+    )
     for _ in range(3):
         observe(0.6, 0.0)
     assert observe(0.0, 2.0) == START, "outside and better: the first size again"
@@ -367,11 +430,16 @@ def test_the_box_grows_after_a_better_observation_in_it_and_shrinks_after_a_wors
 def test_the_local_search_follows_a_narrow_oblique_valley_inside_the_box():
     space, centre = Space([(0.0, 1.0)] * 4), torch.full((1, 4), 0.4).double()
     turn = torch.linalg.qr(torch.randn(4, 4, generator=seeded(1)).double())[0]
-    peak, curvature = torch.tensor([0.45, 0.3, 0.42, 0.7]).double(), torch.tensor([1.0, 10.0, 1e2, 1e3]).double()
+    peak, curvature = (
+        torch.tensor([0.45, 0.3, 0.42, 0.7]).double(),
+        torch.tensor([1.0, 10.0, 1e2, 1e3]).double(),
+    )
 
     def found(radius):
         search = Search(space, Region(space), centre, 1, seeded(0))
-        return search.argmax_near(lambda U: -(((U - peak) @ turn).square() * curvature).sum(-1), radius)
+        return search.argmax_near(
+            lambda U: -(((U - peak) @ turn).square() * curvature).sum(-1), radius
+        )
 
     torch.testing.assert_close(found(0.35), peak, rtol=0, atol=1e-4)
     assert bool(((found(0.1) - centre).abs() <= 0.1 + 1e-12).all())
@@ -380,7 +448,11 @@ def test_the_local_search_follows_a_narrow_oblique_valley_inside_the_box():
 @pytest.mark.parametrize("noise_std", [0.0, 1.0])
 def test_every_second_trial_is_near_the_best_one_if_there_is_no_noise(noise_std):
     space = Space([(0.0, 1.0)] * 3)
-    optimizer, values, near = kbo.Optimizer(space, setting=kbo.Practical(noise_std=noise_std), seed=1), [], []
+    optimizer, values, near = (
+        kbo.Optimizer(space, setting=kbo.Practical(noise_std=noise_std), seed=1),
+        [],
+        [],
+    )
     for number in range(21):
         x = space.unit(optimizer.ask())
         if number > 6 and number % 2:
@@ -438,9 +510,17 @@ def test_without_noise_the_best_observed_trial_is_recommended():
     assert len(set(points)) == 11
     result = result_of(optimizer, "", None)
     assert result.exact
-    assert result.value == result.lower == result.upper == min(trial.value for trial in optimizer.trials)
+    assert (
+        result.value
+        == result.lower
+        == result.upper
+        == min(trial.value for trial in optimizer.trials)
+    )
     assert result.evaluated == "once; the best observed value"
-    assert result.account["noise"] == f"none: trial 4 repeated trial {points.index(points[4])} with the same value"
+    assert (
+        result.account["noise"]
+        == f"none: trial 4 repeated trial {points.index(points[4])} with the same value"
+    )
     assert result.account["rule"] == "the best observed value, since there is no noise"
     assert f"(Yeo-Johnson, power {optimizer.belief().targets.power:g})" in result.account["model"]
     declared = kbo.Optimizer(LINE, setting=kbo.Practical(noise_std=0))
@@ -454,7 +534,9 @@ def test_without_noise_the_best_observed_trial_is_recommended():
 def test_a_repetition_has_the_same_parameters_and_equal_values_may_differ_by_rounding():
     draws = seeded(0)
     for seed in range(2):
-        optimizer = kbo.Optimizer({"lr": kbo.Float(1e-5, 1e-1, log=True), "wd": (0.0, 1.0)}, seed=seed)
+        optimizer = kbo.Optimizer(
+            {"lr": kbo.Float(1e-5, 1e-1, log=True), "wd": (0.0, 1.0)}, seed=seed
+        )
         for _ in range(9):
             params = optimizer.ask()
             value = (math.log10(params["lr"]) + 3) ** 2 + math.sin(4 * params["wd"])
@@ -495,7 +577,9 @@ def test_a_given_noise_level_is_used():
 def test_the_account_names_the_parts_and_is_the_same_after_a_replay(tmp_path):
     path = tmp_path / "run.jsonl"
     run(12, valley, 0.3, journal=path).close()
-    first, second = (result_of(optimizer := run(0, journal=path), "", optimizer.close()) for _ in range(2))
+    first, second = (
+        result_of(optimizer := run(0, journal=path), "", optimizer.close()) for _ in range(2)
+    )
     assert first == second
     assert "MaternKernel fitted to the first 11 of 12 values" in first.account["model"]
     assert first.account["search"].startswith("ucb")
@@ -506,7 +590,10 @@ def test_the_account_names_the_parts_and_is_the_same_after_a_replay(tmp_path):
 def test_before_a_bound_and_in_the_certified_setting_nothing_is_said_of_how_sure_it_is():
     early = result_of(run(3), "", None)
     assert (early.answers, early.exact, early.evaluated) == (None, None, "once")
-    assert run(3, noise=0.1, setting=kbo.Certified(fitting.unit_kernel(1), 0.3, 40.0)).answers() is None
+    assert (
+        run(3, noise=0.1, setting=kbo.Certified(fitting.unit_kernel(1), 0.3, 40.0)).answers()
+        is None
+    )
 
 
 # Settings of the caller's own
@@ -534,9 +621,13 @@ def test_a_subclass_replaces_parts_and_is_named_in_the_journal_and_the_account(t
     account = optimizer.belief().account()
     assert all("LargestMean" in account[part] for part in ("model", "search", "rule"))
     optimizer.close()
-    with pytest.raises(kbo.JournalError, match=re.escape(f"class: '{__name__}.LargestMean' in the journal")):
+    with pytest.raises(
+        kbo.JournalError, match=re.escape(f"class: '{__name__}.LargestMean' in the journal")
+    ):
         run(0, journal=path, setting=Latest(delta=0.2))
-    with pytest.raises(kbo.InvalidInput, match="the search of LargestMean chooses points without constraints"):
+    with pytest.raises(
+        kbo.InvalidInput, match="the search of LargestMean chooses points without constraints"
+    ):
         kbo.Optimizer(LINE, setting=LargestMean(), constraints=[kbo.Constraint("m", upper=1.0)])
     assert kbo.Optimizer(LINE, setting=Latest(), constraints=[kbo.Constraint("m", upper=1.0)]).ask()
     assert "pass its optimiser" in Record.of(path).obstacle
@@ -554,7 +645,9 @@ def evaluations(seed: int, n: int = 30) -> list[Evaluation]:
     values = torch.randn(n, generator=generator, dtype=torch.float64).tolist()
     values[9], values[20], values[25] = None, None, 1e6
     order = (torch.arange(n) + 3 * torch.rand(n, generator=generator)).argsort().tolist()
-    return [Evaluation(i, tuple(points[i]), values[i], ["failed"] * (values[i] is None)) for i in order]
+    return [
+        Evaluation(i, tuple(points[i]), values[i], ["failed"] * (values[i] is None)) for i in order
+    ]
 
 
 CERTIFIED = kbo.Certified(MaternKernel(nu=2.5).double(), 1.0, 1e10)
@@ -571,8 +664,14 @@ CERTIFIED = kbo.Certified(MaternKernel(nu=2.5).double(), 1.0, 1e10)
     ],
 )
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_belief_is_the_same_whether_evaluations_come_at_once_or_one_by_one_and_does_not_change(setting, method, seed):
-    ends, problem, X = evaluations(seed), Problem(method, None, Space([(0.0, 1.0)] * 2)), torch.rand(5, 2).double()
+def test_a_belief_is_the_same_whether_evaluations_come_at_once_or_one_by_one_and_does_not_change(
+    setting, method, seed
+):
+    ends, problem, X = (
+        evaluations(seed),
+        Problem(method, None, Space([(0.0, 1.0)] * 2)),
+        torch.rand(5, 2).double(),
+    )
     known, steps = None, []
     for n in range(len(ends) + 1):
         known = setting.fit(problem, ends[:n], known)

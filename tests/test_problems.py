@@ -25,7 +25,8 @@ from experiments.problems import (
     shortest_path_features,
 )
 from experiments.problems.himmelblau import likeliest_lengthscale
-from kbo import InvalidInput, MissingExtra, bandit, recipes
+from kbo import InvalidInput, MissingExtra, bandit
+from kbo.bandit import methods
 from kbo.kernels import freeze
 
 CONTEXTUAL = [Bump, Chessboard, StepDiagonal]
@@ -59,12 +60,16 @@ def test_rounds_do_not_depend_on_earlier_choices_and_a_seed_makes_them(name):
         assert torch.equal(first, second)
         i, j = t % len(first), (3 * t + 1) % len(first)  # another arm: the stream moves on as far
         torch.manual_seed(t)  # the stream is its own
-        rewards.append([float(p.observe(arms[i : i + 1])) for p, arms in ((a, first), (other, third))])
+        rewards.append(
+            [float(p.observe(arms[i : i + 1])) for p, arms in ((a, first), (other, third))]
+        )
         b.observe(second[j : j + 1])
     X = a.arms()
     assert torch.equal(X, b.arms())
     assert torch.equal(a.mean(X), b.mean(X))
-    torch.testing.assert_close(a.observe(X), torch.cat([b.observe(x) for x in X.split(1)]), rtol=0, atol=1e-13)
+    torch.testing.assert_close(
+        a.observe(X), torch.cat([b.observe(x) for x in X.split(1)]), rtol=0, atol=1e-13
+    )
     assert any(first != second for first, second in rewards), "another seed, the same problem"
 
 
@@ -72,7 +77,9 @@ def test_rounds_do_not_depend_on_earlier_choices_and_a_seed_makes_them(name):
 def test_no_reward_is_above_the_best_mean_and_an_arm_has_one_mean_in_every_batch(name):
     problem = tiny(name)
     for seed in range(2):
-        method = recipes.make("ay-gp-ucb", problem.kernel, problem.noise_std, problem.norm_bound, 0.1)
+        method = methods.make(
+            "ay-gp-ucb", problem.kernel, problem.noise_std, problem.norm_bound, 0.1
+        )
         assert all(row["regret"] >= 0 for row in bandit.play(method, problem, 10, seed))
     arms = problem.arms()
     means = problem.mean(arms)
@@ -96,11 +103,22 @@ def test_noise_is_gaussian_of_the_promised_size(name):
 
 def slow_reward(kind, x, a):
     if kind is Bump:
-        w, centre = (0.70995, 0.42278, -0.21411, -0.53740, -0.23965), (0.10854, 0.51165, 0.90977, 0.21838, 0.36310)
-        return max(0.0, 1 - abs(a - 0.81) - sum(p * (q - r) for p, q, r in zip(w, x, centre, strict=True)))
+        w, centre = (
+            (0.70995, 0.42278, -0.21411, -0.53740, -0.23965),
+            (0.10854, 0.51165, 0.90977, 0.21838, 0.36310),
+        )
+        return max(
+            0.0, 1 - abs(a - 0.81) - sum(p * (q - r) for p, q, r in zip(w, x, centre, strict=True))
+        )
     if kind is Chessboard:
         cell = math.floor(4 * x[0]), math.floor(4 * a)
-        return 1.0 if cell in [(1, 0), (1, 2), (3, 2)] else 0.5 if cell in [(0, 1), (2, 1), (2, 3)] else 0.0
+        return (
+            1.0
+            if cell in [(1, 0), (1, 2), (3, 2)]
+            else 0.5
+            if cell in [(0, 1), (2, 1), (2, 3)]
+            else 0.0
+        )
     return 1.0 if abs(x[0] - (a + 0.15)) < 0.1 else 0.5 if abs(x[0] - (a - 0.15)) < 0.1 else 0.0
 
 
@@ -108,17 +126,32 @@ def slow_reward(kind, x, a):
 def test_contextual_rewards_actions_and_contexts_are_the_papers(kind):
     problem = kind(seed=3, lengthscale=0.2)
     first, arms = problem.arms(), problem.arms()
-    assert problem.actions.flatten().tolist() == [0.08, 0.70, 0.82, 0.28, 0.63, 0.0, 0.05, 0.50, 0.81, 0.04]
+    assert problem.actions.flatten().tolist() == [
+        0.08,
+        0.70,
+        0.82,
+        0.28,
+        0.63,
+        0.0,
+        0.05,
+        0.50,
+        0.81,
+        0.04,
+    ]
     assert torch.equal(arms, torch.cat([problem.context.expand(10, -1), problem.actions], -1))
     assert not torch.equal(first, arms)
     contexts = torch.stack([problem.arms()[0, :-1] for _ in range(1000)])
     assert contexts.mean(0) == pytest.approx(torch.full((problem.context_dim,), 0.5), abs=0.04)
     assert contexts.std(0) == pytest.approx(torch.full((problem.context_dim,), 12**-0.5), abs=0.03)
-    grid = torch.cartesian_prod(*[torch.linspace(0, 1, 21, dtype=torch.float64)] * 2)  # edges of the cells too
+    grid = torch.cartesian_prod(
+        *[torch.linspace(0, 1, 21, dtype=torch.float64)] * 2
+    )  # edges of the cells too
     X = torch.cat([grid[:, :1].expand(-1, problem.context_dim), grid[:, 1:]], -1)
     X = torch.cat([X, uniform(50, X.shape[1])])
     slow = [slow_reward(kind, row[:-1], row[-1]) for row in X.tolist()]
-    torch.testing.assert_close(problem.mean(X), torch.tensor(slow, dtype=torch.float64), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        problem.mean(X), torch.tensor(slow, dtype=torch.float64), rtol=0, atol=1e-12
+    )
     expected = torch.exp(-torch.cdist(arms, arms).square() / (2 * 0.2**2))
     torch.testing.assert_close(problem.kernel(arms).to_dense(), expected, rtol=0, atol=1e-6)
 
@@ -137,13 +170,18 @@ def test_classification_rewards_are_flipped_labels(name, shape):
         assert problem.mean(arms).tolist() == pytest.approx(slow)
     rewards = problem.observe(arms.repeat(5000, 1))
     assert set(rewards.tolist()) == {0.0, 1.0}
-    torch.testing.assert_close(rewards.reshape(-1, classes).mean(0), problem.mean(arms), rtol=0, atol=0.03)
+    torch.testing.assert_close(
+        rewards.reshape(-1, classes).mean(0), problem.mean(arms), rtol=0, atol=0.03
+    )
     assert problem.noise_std == 0.5
 
 
 def test_classes_are_at_distance_one_and_the_kernel_is_a_product():
     problem = ClassificationBandit("wine", lengthscale=0.5, action_lengthscale=0.4)
-    X, width = torch.cat([problem.arms(), problem.arms()]), 0.5 * float(torch.pdist(problem.examples).median())
+    X, width = (
+        torch.cat([problem.arms(), problem.arms()]),
+        0.5 * float(torch.pdist(problem.examples).median()),
+    )
     apart = torch.pdist(problem.actions)
     torch.testing.assert_close(apart, torch.ones_like(apart))
     features, classes = (torch.cdist(part, part).square() for part in X.split([13, 3], -1))
@@ -169,11 +207,15 @@ def test_the_table_is_that_of_scikit_learn():
     for index in range(0, problem.n_arms, 5):
         setting = problem.setting(index)
         nu = {"rbf": math.inf, "matern12": 0.5, "matern32": 1.5, "matern52": 2.5}[setting["kernel"]]
-        kernel = RBF(setting["lengthscale"]) if nu == math.inf else Matern(setting["lengthscale"], nu=nu)
+        kernel = (
+            RBF(setting["lengthscale"]) if nu == math.inf else Matern(setting["lengthscale"], nu=nu)
+        )
         for split, order in enumerate(splits):
             train, test = order[:150], order[150:]
             centre = y[train].mean()
-            model = KernelRidge(alpha=setting["ridge"], kernel="precomputed").fit(kernel(X[train]), y[train] - centre)
+            model = KernelRidge(alpha=setting["ridge"], kernel="precomputed").fit(
+                kernel(X[train]), y[train] - centre
+            )
             score = r2_score(y[test], model.predict(kernel(X[test], X[train])) + centre)
             assert float(problem.values[split, index]) == pytest.approx(max(score, -1.0), abs=1e-5)
 
@@ -184,7 +226,9 @@ def test_arms_of_the_table_are_their_settings_and_pulls_its_splits():
     assert problem.n_arms == len(arms) == 4 * 3 * 4
     for index, row in enumerate(arms.tolist()):
         setting = problem.setting(index)
-        assert row[:4] == pytest.approx([(setting["kernel"] == name) / math.sqrt(2) for name in names])
+        assert row[:4] == pytest.approx(
+            [(setting["kernel"] == name) / math.sqrt(2) for name in names]
+        )
         assert row[4] == pytest.approx((math.log10(setting["lengthscale"]) + 1.5) / 3)
         assert row[5] == pytest.approx((math.log10(setting["ridge"]) + 6) / 8)
     torch.testing.assert_close(problem.mean(arms), means)
@@ -234,12 +278,18 @@ def test_the_norm_of_the_streaming_function_is_that_of_its_coordinates():
     with mpmath.workdps(60):
         points = [mpmath.mpf(i) / 12 for i in range(-24, 25)]
         rho, theta = mpmath.mpf(3) / 10, [mpmath.mpf(float(v)) for v in problem.theta]
-        K = mpmath.matrix([[mpmath.exp(-((a - b) ** 2) / (2 * rho**2)) for b in points] for a in points])
+        K = mpmath.matrix(
+            [[mpmath.exp(-((a - b) ** 2) / (2 * rho**2)) for b in points] for a in points]
+        )
         sums = [
-            mpmath.fsum(c * (v / rho) ** i / mpmath.sqrt(mpmath.factorial(i)) for i, c in enumerate(theta))
+            mpmath.fsum(
+                c * (v / rho) ** i / mpmath.sqrt(mpmath.factorial(i)) for i, c in enumerate(theta)
+            )
             for v in points
         ]
-        f = mpmath.matrix([mpmath.exp(-(v**2) / (2 * rho**2)) * s for v, s in zip(points, sums, strict=True)])
+        f = mpmath.matrix(
+            [mpmath.exp(-(v**2) / (2 * rho**2)) * s for v, s in zip(points, sums, strict=True)]
+        )
         square = float((f.T * mpmath.lu_solve(K, f))[0])
     assert 2.06 * (1 - 1e-4) < math.sqrt(square) < 2.06 * (1 + 1e-12)
 
@@ -258,7 +308,9 @@ def test_streaming_noise_has_the_promised_size_and_shape(noise):
     X = problem.arms()[30:31].expand(50_000, -1)
     draws = (problem.observe(X) - problem.mean(X)) / 0.2
     assert float(draws.mean()) == pytest.approx(0, abs=0.02)
-    assert float(draws.square().mean()) == pytest.approx(1, abs=4 * math.sqrt((fourth - 1) / 50_000) + 1e-12)
+    assert float(draws.square().mean()) == pytest.approx(
+        1, abs=4 * math.sqrt((fourth - 1) / 50_000) + 1e-12
+    )
     assert float(draws.pow(4).mean()) == pytest.approx(fourth, rel=0.1)
     assert float((draws.abs() > u).double().mean()) == pytest.approx(tail, rel=0.1)
 
@@ -266,13 +318,18 @@ def test_streaming_noise_has_the_promised_size_and_shape(noise):
 # Draws of a Gaussian process
 
 
-@pytest.mark.parametrize(("dim", "side", "lengthscale"), [(1, 20.0, 1.0), (2, 3.0, 0.7), (3, 2.0, 2.0)])
+@pytest.mark.parametrize(
+    ("dim", "side", "lengthscale"), [(1, 20.0, 1.0), (2, 3.0, 0.7), (3, 2.0, 2.0)]
+)
 def test_the_covariance_of_the_function_is_the_kernel(dim, side, lengthscale):
     """The function is linear in its coefficients, so its derivatives by them are its features."""
     problem = GaussianProcessBandit(5, side, lengthscale, dim)
     X = side * uniform(12, dim)
     problem.coefficients.requires_grad_()
-    rows = [torch.autograd.grad(value, problem.coefficients, retain_graph=True)[0] for value in problem.mean(X)]
+    rows = [
+        torch.autograd.grad(value, problem.coefficients, retain_graph=True)[0]
+        for value in problem.mean(X)
+    ]
     phi = torch.stack(rows).flatten(1)
     exact = torch.exp(-torch.cdist(X, X).square() / (2 * lengthscale**2))
     torch.testing.assert_close(phi @ phi.T, exact, rtol=0, atol=1e-12)
@@ -283,11 +340,17 @@ def test_the_covariance_of_the_function_is_the_kernel(dim, side, lengthscale):
 
 
 def test_coefficients_of_draws_are_standard_normal_numbers():
-    theta = torch.stack([GaussianProcessBandit(1, dim=1, seed=seed).coefficients for seed in range(200)])
+    theta = torch.stack(
+        [GaussianProcessBandit(1, dim=1, seed=seed).coefficients for seed in range(200)]
+    )
     for power, moment, spread in ((1, 0, 1), (2, 1, 2), (4, 3, 96)):
-        assert float(theta.pow(power).mean()) == pytest.approx(moment, abs=4 * math.sqrt(spread / theta.numel()))
+        assert float(theta.pow(power).mean()) == pytest.approx(
+            moment, abs=4 * math.sqrt(spread / theta.numel())
+        )
     correlations = torch.corrcoef(theta.T)
-    assert float(correlations.tril(-1).square().sum()) == pytest.approx(len(correlations) ** 2 / 2 / 199, rel=0.1)
+    assert float(correlations.tril(-1).square().sum()) == pytest.approx(
+        len(correlations) ** 2 / 2 / 199, rel=0.1
+    )
 
 
 def test_arms_of_a_draw_are_uniform_and_no_part_of_the_function():
@@ -295,7 +358,9 @@ def test_arms_of_a_draw_are_uniform_and_no_part_of_the_function():
     assert 0 <= float(problem.arms().min()) < float(problem.arms().max()) <= 5
     assert problem.arms().mean(0).tolist() == pytest.approx([2.5, 2.5], abs=0.05)
     assert problem.arms().std(0).tolist() == pytest.approx([5 / math.sqrt(12)] * 2, abs=0.03)
-    torch.testing.assert_close(fewer.mean(problem.arms()), problem.mean(problem.arms()), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        fewer.mean(problem.arms()), problem.mean(problem.arms()), rtol=0, atol=1e-12
+    )
 
 
 # Himmelblau's function
@@ -307,7 +372,9 @@ def test_himmelblau_is_standardised_and_of_its_four_optima_the_trend_makes_one_t
     values = -((x**2 + y - 11) ** 2) - (x + y**2 - 7) ** 2 + 5.0 * (x + y)
     ours = problem.mean(torch.from_numpy(np.stack([x, y], -1)))
     assert ours.numpy() == pytest.approx((values - values.mean()) / values.std(), abs=1e-12)
-    optima = torch.tensor([[3.0, 2.0], [-2.805118, 3.131312], [-3.779310, -3.283186], [3.584428, -1.848126]]).double()
+    optima = torch.tensor(
+        [[3.0, 2.0], [-2.805118, 3.131312], [-3.779310, -3.283186], [3.584428, -1.848126]]
+    ).double()
     level = HimmelblauBandit(50, 1e-9).mean(optima)
     torch.testing.assert_close(level, level[:1].expand(4), rtol=0, atol=1e-8)
     arms, means = problem.arms(), problem.mean(problem.arms())
@@ -326,7 +393,9 @@ def slow_log_likelihood(X, y, noise_std, lengthscale):
 
 def test_the_lengthscale_is_the_likeliest(monkeypatch):
     asked = []
-    monkeypatch.setattr(himmelblau, "likeliest_lengthscale", lambda *a: asked.append(a) or likeliest_lengthscale(*a))
+    monkeypatch.setattr(
+        himmelblau, "likeliest_lengthscale", lambda *a: asked.append(a) or likeliest_lengthscale(*a)
+    )
     problem = HimmelblauBandit(1000, noise_std=0.1)
     ((X, y, noise_std),) = asked
     assert len({tuple(x) for x in X.tolist()} & {tuple(x) for x in problem.arms().tolist()}) == 100
@@ -338,7 +407,9 @@ def test_the_lengthscale_is_the_likeliest(monkeypatch):
     assert float(problem.kernel.lengthscale) == pytest.approx(problem.lengthscale, rel=1e-6)
     assert 0.1 <= HimmelblauBandit(5).lengthscale <= 10
     draw = GaussianProcessBandit(150, 10.0, 0.8, 2, noise_std=0.1)
-    assert likeliest_lengthscale(draw.arms(), draw.observe(draw.arms()), 0.1) == pytest.approx(0.8, rel=0.25)
+    assert likeliest_lengthscale(draw.arms(), draw.observe(draw.arms()), 0.1) == pytest.approx(
+        0.8, rel=0.25
+    )
 
 
 # Graphs
@@ -356,17 +427,23 @@ def slow_lengths(graph):
 def test_the_graph_kernel_counts_equally_long_paths():
     problem = GraphBandit(15)
     arms, paths = problem.arms(), [slow_lengths(problem.graph(i)) for i in range(15)]
-    counts = np.array([[sum(a == b for a in p for b in q) for q in paths] for p in paths], dtype=float)
+    counts = np.array(
+        [[sum(a == b for a in p for b in q) for q in paths] for p in paths], dtype=float
+    )
     exact = counts / np.sqrt(np.outer(counts.diagonal(), counts.diagonal()))
     assert problem.kernel(arms).to_dense().numpy() == pytest.approx(exact, abs=1e-14)
-    assert freeze(problem.kernel, arms)(arms[3:4], arms).numpy() == pytest.approx(exact[3:4], abs=1e-14)
+    assert freeze(problem.kernel, arms)(arms[3:4], arms).numpy() == pytest.approx(
+        exact[3:4], abs=1e-14
+    )
 
 
 def test_random_graphs_are_small_directed_and_differ_in_density():
     graphs = random_graphs(400, 3)
     assert all(type(graph) is networkx.DiGraph for graph in graphs)
     assert {len(graph) for graph in graphs} == set(range(5, 20))
-    assert all(graph.number_of_edges() and not networkx.number_of_selfloops(graph) for graph in graphs)
+    assert all(
+        graph.number_of_edges() and not networkx.number_of_selfloops(graph) for graph in graphs
+    )
     densities = [networkx.density(graph) for graph in graphs if len(graph) > 12]
     assert min(densities) < 0.1 < 0.45 < max(densities)
     assert sum(any(not graph.has_edge(b, a) for a, b in graph.edges) for graph in graphs) > 350
@@ -391,7 +468,10 @@ def test_arms_are_graphs_that_seeds_share_and_those_that_look_alike_are_worth_th
 
 def test_rewards_of_graphs_are_draws_of_the_process():
     problems = [GraphBandit(30, seed=seed) for seed in range(300)]
-    arms, thetas = problems[0].arms()[[0, 10, 20, 29]], torch.stack([problem.theta for problem in problems])
+    arms, thetas = (
+        problems[0].arms()[[0, 10, 20, 29]],
+        torch.stack([problem.theta for problem in problems]),
+    )
     assert float(thetas.mean()) == pytest.approx(0, abs=4 / math.sqrt(thetas.numel()))
     assert float(thetas.square().mean()) == pytest.approx(1, abs=4 * math.sqrt(2 / thetas.numel()))
     values = torch.stack([problem.mean(arms) for problem in problems])
@@ -403,10 +483,14 @@ def test_features_count_ordered_pairs_of_any_small_graph():
     path = shortest_path_features(networkx.path_graph(19, create_using=networkx.DiGraph))
     counts = torch.arange(18, 0, -1, dtype=torch.float64)
     torch.testing.assert_close(path, counts / counts.norm(), rtol=0, atol=1e-15)
-    torch.testing.assert_close(shortest_path_features(networkx.path_graph(19)), path, rtol=0, atol=1e-15)
+    torch.testing.assert_close(
+        shortest_path_features(networkx.path_graph(19)), path, rtol=0, atol=1e-15
+    )
     named = networkx.DiGraph([("a", "b"), ("b", "c"), ("c", "c")])
     named["a"]["b"]["weight"] = 7.0  # lengths are numbers of edges
-    assert shortest_path_features(named)[:3].tolist() == pytest.approx([2 / math.sqrt(5), 1 / math.sqrt(5), 0])
+    assert shortest_path_features(named)[:3].tolist() == pytest.approx(
+        [2 / math.sqrt(5), 1 / math.sqrt(5), 0]
+    )
 
 
 # The game, and mistakes
@@ -420,7 +504,9 @@ def no_class():
 
 def play(first):
     problem = RKHSBandit()
-    return next(bandit.play(recipes.make("random", problem.kernel, 0.1, 1.0, 0.1), problem, 2, first=first))
+    return next(
+        bandit.play(methods.make("random", problem.kernel, 0.1, 1.0, 0.1), problem, 2, first=first)
+    )
 
 
 @pytest.mark.parametrize(
@@ -435,7 +521,10 @@ def play(first):
         (lambda: TuningTable(**TINY).setting(48), "0 to 47"),
         (lambda: play(first=100), "0 to 99"),
         (lambda: GaussianProcessBandit(dim=4), "dim must be a whole number from 1 to 3, got 4"),
-        (lambda: GaussianProcessBandit(side=100.0, lengthscale=0.01), "features.*larger lengthscale"),
+        (
+            lambda: GaussianProcessBandit(side=100.0, lengthscale=0.01),
+            "features.*larger lengthscale",
+        ),
         (lambda: tiny("gp-draw").mean(torch.full((1, 2), 4.1).double()), "outside.*0, 4"),
         (lambda: shortest_path_features(networkx.path_graph(20)), "at most 19 nodes, got 20"),
         (lambda: shortest_path_features(networkx.empty_graph(5)), "no edge"),
@@ -447,7 +536,10 @@ def test_mistakes_are_named(make, says):
 
 
 def test_a_missing_library_is_named(monkeypatch):
-    for module, make in (("sklearn", ClassificationBandit), ("sklearn.datasets", lambda: TuningTable(2, 2, 2))):
+    for module, make in (
+        ("sklearn", ClassificationBandit),
+        ("sklearn.datasets", lambda: TuningTable(2, 2, 2)),
+    ):
         monkeypatch.setitem(__import__("sys").modules, module, None)
         with pytest.raises(MissingExtra, match=r"sklearn: pip install 'kbo\[cli\]'"):
             make()

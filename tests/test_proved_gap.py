@@ -8,7 +8,14 @@ import re
 import pandas as pd
 import pytest
 import torch
-from gpytorch.kernels import AdditiveKernel, MaternKernel, PeriodicKernel, ProductKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import (
+    AdditiveKernel,
+    MaternKernel,
+    PeriodicKernel,
+    ProductKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 
 import kbo
 from kbo.confidence import FixedWidth, MartingaleMixture, SelfNormalized
@@ -36,7 +43,13 @@ def kernel(columns, seed):
     first.lengthscale = lengths
     second = RBFKernel(ard_num_dims=columns).double()
     second.lengthscale = lengths.flip(1)
-    made = [first, second, ScaleKernel(second).double(), ProductKernel(first, second), AdditiveKernel(first, second)]
+    made = [
+        first,
+        second,
+        ScaleKernel(second).double(),
+        ProductKernel(first, second),
+        AdditiveKernel(first, second),
+    ]
     return made[seed % len(made)].requires_grad_(False)
 
 
@@ -96,7 +109,9 @@ def test_limits_and_several_hypotheses_keep_every_point_that_may_count(name):
         assert found.largest >= float(values[slack >= level].max())
         both = largest_proved([Ceiling([bound]), limit], space, 3000, lower=-9.0)
         assert both.largest >= float(torch.minimum(values, (slack - level) / 3.0).max())
-        alone = [largest_proved([one], space, 3000, lower=-9.0) for one in (Ceiling([bound]), limit)]
+        alone = [
+            largest_proved([one], space, 3000, lower=-9.0) for one in (Ceiling([bound]), limit)
+        ]
         assert both.largest <= min(one.largest for one in alone) + 0.1
         least = largest_proved([Ceiling([bound], -1.0, -1)], space, 3000)
         assert least.largest >= float((1.0 - values).max())
@@ -151,10 +166,16 @@ def test_every_point_of_a_space_is_in_a_cell_of_a_proof_at_every_division():
         rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
         space, limits, _ = random_space(rng)
         points = legal(space, limits, rng)[:200]
-        rows = [[place_of(p, point[name]) for name, p in space.parameters.items()] for point in points]
-        places, features = torch.tensor(rows).double().unsqueeze(1), space.features(space.units(points))
+        rows = [
+            [place_of(p, point[name]) for name, p in space.parameters.items()] for point in points
+        ]
+        places, features = (
+            torch.tensor(rows).double().unsqueeze(1),
+            space.features(space.units(points)),
+        )
         cells = branch._first(
-            space, [len(p.options) if isinstance(p, kbo.Choice) else 1 for p in space.parameters.values()]
+            space,
+            [len(p.options) if isinstance(p, kbo.Choice) else 1 for p in space.parameters.values()],
         )
         for _ in range(10):
             inside = ((cells.low <= places) & (places <= cells.high)).all(2)
@@ -163,7 +184,9 @@ def test_every_point_of_a_space_is_in_a_cell_of_a_proof_at_every_division():
                 assert bool((inside.sum(1) == 1).all())
             point, cell = inside.nonzero(as_tuple=True)
             centres, differences = branch._spans(space, cells)
-            assert bool(((features[point] - space.features(centres)[cell]).abs() <= differences[cell]).all())
+            assert bool(
+                ((features[point] - space.features(centres)[cell]).abs() <= differences[cell]).all()
+            )
             ends = [branch._units(space, side) for side in (cells.low, cells.high)]
             assert bool(space.may_satisfy(*ends)[cell].all())
             divided = torch.rand(len(cells.bound), generator=generator) < 0.7
@@ -257,14 +280,19 @@ def test_a_run_says_what_is_proved_and_what_is_found():
     k = RBFKernel().double()
     k.lengthscale = 0.5
     bounds = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
-    for setting in (kbo.Certified(k, 0.05, 3.0), kbo.Certified([kbo.Hypothesis(k, 0.05, b) for b in (3.0, 4.0)])):
+    for setting in (
+        kbo.Certified(k, 0.05, 3.0),
+        kbo.Certified([kbo.Hypothesis(k, 0.05, b) for b in (3.0, 4.0)]),
+    ):
         result = kbo.minimize(objective, bounds, 12, setting=setting)
         assert result.gap_proved
         assert result.gap_found <= result.gap <= 1.2 * result.gap_found + 0.05
         assert "proved; " in str(result)
         grid = [smooth({"x": i / 200, "y": j / 200}) for i in range(201) for j in range(201)]
         assert smooth(result.params) - min(grid) <= result.gap
-    stopped = kbo.minimize(objective, bounds, 40, setting=kbo.Certified(k, 0.05, 3.0), stop_at_gap=1.0)
+    stopped = kbo.minimize(
+        objective, bounds, 40, setting=kbo.Certified(k, 0.05, 3.0), stop_at_gap=1.0
+    )
     assert stopped.gap <= 1.0
     assert "is at most 1" in stopped.stopped
     failed = kbo.Optimizer(bounds, setting=kbo.Certified(k, 0.05, 3.0))
@@ -278,7 +306,9 @@ def test_a_run_says_what_is_proved_and_what_is_found():
 
 
 def measured(params):
-    return objective(params), {"slope": params["x"] + 0.02 * float(torch.randn((), generator=NOISE))}
+    return objective(params), {
+        "slope": params["x"] + 0.02 * float(torch.randn((), generator=NOISE))
+    }
 
 
 def limit(upper):
@@ -293,7 +323,9 @@ def test_on_a_box_a_problem_without_a_solution_is_certified():
     k.lengthscale = 0.5
     setting = kbo.Certified(k, 0.05, 3.0)
     result = kbo.minimize(measured, BOX, 40, setting=setting, constraints=[limit(-0.5)])
-    assert result.stopped.startswith("infeasible: no point can keep all limits; the nearest one found has slope at l")
+    assert result.stopped.startswith(
+        "infeasible: no point can keep all limits; the nearest one found has slope at l"
+    )
     assert result.infeasible.points is None
     assert "recommended" not in str(result)
     unknown = kbo.minimize(measured, BOX, 2, setting=setting, constraints=[limit(0.0)])
@@ -304,7 +336,9 @@ def test_on_a_box_a_problem_without_a_solution_is_certified():
     solvable = kbo.minimize(measured, BOX, 15, setting=setting, constraints=[limit(0.5)])
     assert solvable.infeasible is None
     assert solvable.gap_proved
-    free = largest_proved([Ceiling(solvable.optimizer.belief().bounds)], solvable.optimizer.space, 20_000)
+    free = largest_proved(
+        [Ceiling(solvable.optimizer.belief().bounds)], solvable.optimizer.space, 20_000
+    )
     lower = -solvable.upper
     assert solvable.gap <= free.largest - lower + 1e-9
     grid = [smooth({"x": i / 200, "y": j / 200}) for i in range(101) for j in range(201)]
@@ -334,7 +368,9 @@ def test_a_gap_of_a_safe_run_is_about_the_whole_space_if_all_of_it_is_certain_to
     k = RBFKernel().double()
     k.lengthscale = 0.5
     setting = kbo.Safe(k, 0.05, 3.0, start=[{"x": 0.1, "y": 0.5}])
-    whole, part = (kbo.minimize(measured, BOX, 8, setting=setting, constraints=[limit(u)]) for u in (1.9, 0.9))
+    whole, part = (
+        kbo.minimize(measured, BOX, 8, setting=setting, constraints=[limit(u)]) for u in (1.9, 0.9)
+    )
     assert whole.gap_proved
     assert "every point of which is certain to be safe, proved" in whole.gap_scope
     assert "points that are certain to be safe" in part.gap_scope
@@ -375,7 +411,10 @@ def test_a_gap_below_what_was_found_names_the_bound_that_proves_more():
     gap = optimizer.gap(500)
     assert gap.proved
     assert gap.value < gap.found
-    assert gap.reason == "the norm bound leaves less there than the bounds of the method (docs/theory/boxes.md)"
+    assert (
+        gap.reason
+        == "the norm bound leaves less there than the bounds of the method (docs/theory/boxes.md)"
+    )
     assert gap.scope.endswith(f"proved; {gap.found:.4g} was found, but {gap.reason}")
     within = optimizer.gap()
     assert not within.proved
@@ -385,7 +424,9 @@ def test_a_gap_below_what_was_found_names_the_bound_that_proves_more():
 
 def optimizer_of(bounds, changed=None):
     k = RBFKernel().double()
-    optimizer = kbo.Optimizer(bounds, **({"setting": kbo.Certified(k, 0.05, 3.0)} | (changed or {})))
+    optimizer = kbo.Optimizer(
+        bounds, **({"setting": kbo.Certified(k, 0.05, 3.0)} | (changed or {}))
+    )
     for value in range(8):
         optimizer.tell(optimizer.ask(), 0.5 + value / 100)
     return optimizer
@@ -402,7 +443,9 @@ def test_a_gap_that_is_not_proved_says_why():
     }
     unasked = optimizer_of(BOX)
     unasked.tell({"x": 0.1, "y": 0.2}, 0.5)
-    cases[r"trials with a value at parameters that ask did not return: 1; .*first trial 8\)"] = unasked
+    cases[r"trials with a value at parameters that ask did not return: 1; .*first trial 8\)"] = (
+        unasked
+    )
     for reason, optimizer in cases.items():
         gap = optimizer.gap(500)
         assert not gap.proved

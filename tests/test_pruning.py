@@ -21,7 +21,10 @@ BOX = {"x": (0.0, 1.0)}
 def curve(x, steps=12, seed=None):
     """A learning curve [steps] that falls to (x - 0.3)^2, faster for larger x, with noise."""
     rng = random.Random(x if seed is None else seed)
-    return [(x - 0.3) ** 2 + np.exp(-(0.1 + x) * step) + rng.gauss(0, 0.02) for step in range(1, steps + 1)]
+    return [
+        (x - 0.3) ** 2 + np.exp(-(0.1 + x) * step) + rng.gauss(0, 0.02)
+        for step in range(1, steps + 1)
+    ]
 
 
 def trial(number, reports, value=None, **more):
@@ -56,10 +59,14 @@ def test_the_probability_is_that_of_a_prediction_interval():
     residual = np.sqrt(((y - line.intercept - line.slope * x) ** 2).sum() / 4)
     error = residual * np.sqrt(1 + 1 / 6 + (0.7 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
     probability = stats.t.sf((y.max() - predicted) / error, 4)
-    trials = [trial(i, [a, 0.0], b) for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))]
+    trials = [
+        trial(i, [a, 0.0], b) for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))
+    ]
     trials.append(trial(6, [0.7]))
     assert Curves(probability + 1e-6, 6, n_warmup=0).should_stop(trials[-1], trials, maximize=True)
-    assert not Curves(probability - 1e-6, 6, n_warmup=0).should_stop(trials[-1], trials, maximize=True)
+    assert not Curves(probability - 1e-6, 6, n_warmup=0).should_stop(
+        trials[-1], trials, maximize=True
+    )
     equal = [trial(i, [1.0, 0.0], 1.0) for i in range(10)]  # equal curves: no error, and no worse
     assert not Curves().should_stop(trial(10, [5.0]), [*equal, trial(10, [5.0])], maximize=True)
 
@@ -67,26 +74,37 @@ def test_the_probability_is_that_of_a_prediction_interval():
 @pytest.mark.parametrize("maximize", [False, True])
 def test_curves_stop_a_trial_that_will_not_be_among_the_best(maximize):
     sign = -1 if maximize else 1
-    done = [trial(i, [9.0, 9.0, sign * (2 + i), sign * (1 + 0.1 * i)], sign * 0.1 * i) for i in range(10)]
-    good, bad = trial(10, [9.0, 9.0, sign * 3.0]), trial(10, [9.0, 9.0, sign * 7.0])  # good: as the second best
+    done = [
+        trial(i, [9.0, 9.0, sign * (2 + i), sign * (1 + 0.1 * i)], sign * 0.1 * i)
+        for i in range(10)
+    ]
+    good, bad = (
+        trial(10, [9.0, 9.0, sign * 3.0]),
+        trial(10, [9.0, 9.0, sign * 7.0]),
+    )  # good: as the second best
     assert not Curves(n_warmup=3).should_stop(bad, [*done, bad], maximize)
     assert not Curves().should_stop(good, [*done, good], maximize)
     assert Curves().should_stop(bad, [*done, bad], maximize)
     assert not Curves().should_stop(bad, [*done[:9], bad], maximize)  # too few
     pruned = [dataclasses.replace(trial(11 + i, [9.0]), pruned=True) for i in range(31)]
     assert Curves().should_stop(bad, [*done, bad, *pruned[:30]], maximize)
-    assert not Curves().should_stop(bad, [*done, bad, *pruned], maximize)  # the model would learn too little
+    assert not Curves().should_stop(
+        bad, [*done, bad, *pruned], maximize
+    )  # the model would learn too little
 
 
 @pytest.mark.parametrize(
-    ("name", "maximize"), [("Median", False), ("Median", True), ("Hyperband", False), ("SuccessiveHalving", True)]
+    ("name", "maximize"),
+    [("Median", False), ("Median", True), ("Hyperband", False), ("SuccessiveHalving", True)],
 )
 def test_a_pruner_of_optuna_decides_as_in_its_own_study(name, maximize):
     optuna = pytest.importorskip("optuna")
     make = getattr(optuna.pruners, f"{name}Pruner")
     sampler = optuna.samplers.RandomSampler(seed=0)
     direction = "maximize" if maximize else "minimize"
-    study = optuna.create_study(study_name="kbo", pruner=make(), sampler=sampler, direction=direction)
+    study = optuna.create_study(
+        study_name="kbo", pruner=make(), sampler=sampler, direction=direction
+    )
     for x in XS:
         own, values = study.ask(), curve(x)
         for step, value in enumerate(values, 1):
@@ -110,14 +128,20 @@ def test_the_wilcoxon_pruner_compares_the_same_folds():
     pytest.importorskip("optuna")
     folds = [0.1 * i for i in range(12)]
     done = trial(0, [1 + fold for fold in folds], 1.5)
-    worse, better = trial(1, [1.2 + fold for fold in folds]), trial(1, [0.8 + fold for fold in folds])
+    worse, better = (
+        trial(1, [1.2 + fold for fold in folds]),
+        trial(1, [0.8 + fold for fold in folds]),
+    )
     assert resolve("wilcoxon").should_stop(worse, [done, worse], maximize=False)
     assert not resolve("wilcoxon").should_stop(better, [done, better], maximize=False)
 
 
 def test_a_trial_that_was_started_again_is_judged_by_its_new_reports():
     pytest.importorskip("optuna")
-    median, trials = resolve("median"), [trial(i, [1.0, 0.5], 0.5) for i in range(6)] + [trial(6, [0.0])]
+    median, trials = (
+        resolve("median"),
+        [trial(i, [1.0, 0.5], 0.5) for i in range(6)] + [trial(6, [0.0])],
+    )
     assert not median.should_stop(trials[6], trials, maximize=False)
     trials[6].starts, trials[6].reports = 2, [(1, 9.0)]
     assert median.should_stop(trials[6], trials, maximize=False)
@@ -139,7 +163,9 @@ def test_what_is_no_pruner_is_refused():
     for pruner in ("medain", 3, Curves):
         with pytest.raises(kbo.InvalidInput, match="pruner must be"):
             resolve(pruner)
-    with pytest.raises(kbo.InvalidInput, match="pruner needs an objective that takes two arguments"):
+    with pytest.raises(
+        kbo.InvalidInput, match="pruner needs an objective that takes two arguments"
+    ):
         kbo.minimize(lambda params: 0.0, BOX, 3, pruner="curves")
 
 
@@ -151,16 +177,22 @@ def test_the_value_of_a_pruned_trial_is_predicted_by_its_rank_among_few_and_by_r
     assert found[2].error == pytest.approx(math.hypot(9 / 4, 1.5 / 4)), "it is 1.5 from every value"
     assert prediction(trial(4, []), done, maximize=False) is None
     assert prediction(trial(5, [1.0]), done[:2], maximize=False) is None
-    far = prediction(trial(5, [1e300]), [trial(i, [1e200 * i, 0.0], 1e200 * i) for i in range(7)], maximize=False)
+    far = prediction(
+        trial(5, [1e300]), [trial(i, [1e200 * i, 0.0], 1e200 * i) for i in range(7)], maximize=False
+    )
     assert far is None or math.isfinite(far.value + far.error)
     x = np.arange(1.0, 7.0)
     y = 2 * x + 0.1 * (-1) ** np.arange(6)
-    done = [trial(i, [a, 0.0], b) for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))]
+    done = [
+        trial(i, [a, 0.0], b) for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))
+    ]
     line = stats.linregress(x, y)
     worse, better = (prediction(trial(19, [v]), done, maximize=False) for v in (12.0, -3.0))
     assert worse.value == pytest.approx(12), "worse than every value, but not than the report"
     residual = y - line.intercept - line.slope * x
-    spread = residual @ residual / 4 * (1 + 1 / 6 + (12 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
+    spread = (
+        residual @ residual / 4 * (1 + 1 / 6 + (12 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
+    )
     assert worse.error == pytest.approx(math.hypot(math.sqrt(spread), (12 - y.max()) / 4))
     assert better.value == y.min(), "never better than the best value"
 
@@ -183,14 +215,18 @@ def pruned_at(optimizer, x, value):
 
 
 def test_a_pruned_trial_is_an_evaluation_with_a_predicted_value():
-    plain, good, bad = (told(kbo.Optimizer(BOX, setting=kbo.Practical(noise_std=0.05))) for _ in range(3))
+    plain, good, bad = (
+        told(kbo.Optimizer(BOX, setting=kbo.Practical(noise_std=0.05))) for _ in range(3)
+    )
     pruned_at(good, 0.31, 0.2)
     pruned_at(bad, 0.9, 9.0)
     for run in (good, bad):
         prediction = run.belief().values[-1]
         assert prediction.error > 0
         assert run.belief().posterior.n == 11
-        assert "1 trial stopped early: final values predicted" in run.belief().account()["predicted"]
+        assert (
+            "1 trial stopped early: final values predicted" in run.belief().account()["predicted"]
+        )
         assert "11 trials, 1 stopped early; " in str(kbo.optimize.result.result_of(run, "", None))
     assert bad.interval({"x": 0.9})[1] > plain.interval({"x": 0.9})[1]
     assert "predicted" not in plain.belief().account()
@@ -224,15 +260,21 @@ def test_a_pruned_trial_certifies_nothing_and_its_value_is_not_used():
     kernel = MaternKernel(nu=2.5).double()
     kernel.lengthscale = 0.5
     setting = kbo.Certified(kernel, noise_std=0.1, norm_bound=3.0)
-    runs = [pruned_at(told(kbo.Optimizer(BOX, setting=setting)), 0.31, value) for value in (0.2, 9.0)]
+    runs = [
+        pruned_at(told(kbo.Optimizer(BOX, setting=setting)), 0.31, value) for value in (0.2, 9.0)
+    ]
     assert runs[0].suggest() == runs[1].suggest()
     result = kbo.optimize.result.result_of(runs[0], "", None)
     assert not result.certified
     assert "trials stopped early: 1" in result.guarantee
     declared = dataclasses.replace(setting, completion_independent_of_noise=True)
-    result = kbo.optimize.result.result_of(pruned_at(told(kbo.Optimizer(BOX, setting=declared)), 0.31, 9.0), "", None)
+    result = kbo.optimize.result.result_of(
+        pruned_at(told(kbo.Optimizer(BOX, setting=declared)), 0.31, 9.0), "", None
+    )
     assert result.certified
-    assert "if completion does not depend on the noise (trials stopped early: 1)" in result.guarantee
+    assert (
+        "if completion does not depend on the noise (trials stopped early: 1)" in result.guarantee
+    )
 
 
 def train(params, trial):
@@ -246,7 +288,9 @@ def train(params, trial):
 
 
 def ends(result):
-    return [(trial.params["x"], trial.status, trial.value, trial.reports) for trial in result.trials]
+    return [
+        (trial.params["x"], trial.status, trial.value, trial.reports) for trial in result.trials
+    ]
 
 
 @pytest.mark.parametrize("pruner", ["curves", "hyperband"])
@@ -255,7 +299,11 @@ def test_minimize_stops_trials_and_continues_as_if_it_had_never_ended(pruner, tm
         pytest.importorskip("optuna")
     path, whole = tmp_path / "run.jsonl", kbo.minimize(train, BOX, 20, pruner=pruner)
     assert {trial.status for trial in whole.trials} == {"complete", "pruned"}
-    assert all(trial.value is None and len(trial.reports) < 12 for trial in whole.trials if trial.status == "pruned")
+    assert all(
+        trial.value is None and len(trial.reports) < 12
+        for trial in whole.trials
+        if trial.status == "pruned"
+    )
     for n_trials in (9, 14, 20):
         continued = kbo.minimize(train, BOX, n_trials, pruner=pruner, journal=path)
     assert ends(continued) == ends(whole)

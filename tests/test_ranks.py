@@ -33,7 +33,12 @@ def test_mean_ranks_by_hand():
 
 
 def test_a_tuner_with_few_runs_takes_none_from_the_others():
-    table = scores(("f", 1, 1, 2, 0), ("f", 2, 1, 2, math.nan), ("f", 3, 2, 1, math.nan), ("f", 4, 1, 2, math.nan))
+    table = scores(
+        ("f", 1, 1, 2, 0),
+        ("f", 2, 1, 2, math.nan),
+        ("f", 3, 2, 1, math.nan),
+        ("f", 4, 1, 2, math.nan),
+    )
     a, b, c = ranks.mean_ranks(table)["rank"]
     assert (a, b, c) == pytest.approx((1 + 1 / 4 + 1, 1 + 3 / 4 + 1, 1))
 
@@ -44,7 +49,12 @@ def rows(*runs):
         {
             "cell": f"{problem}{name}{seed}",
             **{"problem": problem, "name": name, "seed": seed, "trials": trials},
-            **{"value": regret, "regret": regret, "visited_regret": visited, "cpu_seconds": float(trials)},
+            **{
+                "value": regret,
+                "regret": regret,
+                "visited_regret": visited,
+                "cpu_seconds": float(trials),
+            },
         }
         for problem, name, seed, found in runs
         for trials, (regret, visited) in found.items()
@@ -60,7 +70,10 @@ TWO = rows(
 
 
 def test_tables_are_of_the_checkpoints():
-    assert ranks.ranks(TWO, "regret").loc["kbo"].tolist() == ["1.50 [1.00, 2.00]", "1.00 [1.00, 1.00]"]
+    assert ranks.ranks(TWO, "regret").loc["kbo"].tolist() == [
+        "1.50 [1.00, 2.00]",
+        "1.00 [1.00, 1.00]",
+    ]
     assert ranks.medians(TWO, "regret").to_dict("list") == {3: [2.0, 2.0], 5: [0.5, 2.5]}
     assert ranks.regret_ratios(TWO).loc["kbo"].tolist() == ["2.5 (50%)", "1 (100%)"]
     assert ranks.cpu_seconds(TWO).to_dict("list") == {3: [3.0, 3.0], 5: [5.0, 5.0], "runs": [2, 2]}
@@ -80,25 +93,48 @@ def test_targets_reached_are_cocos():
 def test_compare_prints_standings_and_finds_finished_runs(suite, tmp_path, monkeypatch):
     kept = {name: suites.half_of(name, "held-out")[:2] for name in ("bbob", "hpo")}
     monkeypatch.setattr(suites, "half_of", lambda suite, half, dim, noise: kept[suite])
-    arguments = ["--suite", suite, "--half", "held-out", "-n", "16", "-K", "1", "--tuners", "kbo,random"]
+    arguments = [
+        "--suite",
+        suite,
+        "--half",
+        "held-out",
+        "-n",
+        "16",
+        "-K",
+        "1",
+        "--tuners",
+        "kbo,random",
+    ]
     arguments += ["-j", "1", "-q", "--out", tmp_path]
     texts = [commands.experiment("tuning", *arguments).stdout for _ in range(2)]
     assert texts[0] == texts[1]  # CPU seconds too: the runs were not done again
-    for expected in ("mean rank of the recommended point", "kbo", "random", "15", "16", "where kbo is not first"):
+    for expected in (
+        "mean rank of the recommended point",
+        "kbo",
+        "random",
+        "15",
+        "16",
+        "where kbo is not first",
+    ):
         assert expected in texts[0]
     assert ("best visited" in texts[0]) == (suite == "bbob")
     words = "bbob-d5-gauss" if suite == "bbob" else "hpo"
     stored = pd.read_csv(tmp_path / "compare" / f"{words}-held-out-T16.csv").dropna(subset="value")
     assert len(stored) == 2 * 2 * 2
-    pictures = {path.name.removeprefix(f"{words}-held-out-T16-") for path in (tmp_path / "compare").glob("*.png")}
+    pictures = {
+        path.name.removeprefix(f"{words}-held-out-T16-")
+        for path in (tmp_path / "compare").glob("*.png")
+    }
     assert pictures == {"curves.png", *["ecdf.png"] * (suite == "bbob")}
 
 
-def test_expensive_tuners_do_fewer_runs_and_what_cannot_run_is_named_before_anything_runs(monkeypatch):
+def test_expensive_tuners_do_fewer_runs_and_what_cannot_run_is_named_before_anything_runs(
+    monkeypatch,
+):
     assert [seeds_of("ax", trials, 10) for trials in (25, 50, 199, 200, 1000)] == [10, 3, 3, 1, 0]
     assert (seeds_of("ax", 50, 2), seeds_of("kbo", 1000, 10)) == (2, 10)
     with pytest.raises(InvalidInput, match=r"tuners must be one of .*'kbo'.* got 'kob'"):
         experiment("bbob", "held-out", ["kob"], 50, 3)
-    monkeypatch.setattr("kbo.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("kbo._base.extras.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"cocoex: pip install 'kbo\[experiments\]'"):
         experiment("bbob", "development", ["kbo"], 5, 1)

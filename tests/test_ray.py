@@ -43,21 +43,32 @@ def test_mistakes_are_explained(tmp_path):
         ("--engine", "ray", "--address", "head"): "must be HOST:PORT",
         ("--engine", "ray", "--address", "head:port"): "must be HOST:PORT",
     }.items():
-        assert re.search(message, experiment("bandits", *RUN, *arguments, "-o", tmp_path, code=1).stderr)
-    for wrong in ({"workers": 0}, {"resources": {}}, {"resources": {"cpu": -1}}, {"resources": "cpu"}):
+        assert re.search(
+            message, experiment("bandits", *RUN, *arguments, "-o", tmp_path, code=1).stderr
+        )
+    for wrong in (
+        {"workers": 0},
+        {"resources": {}},
+        {"resources": {"cpu": -1}},
+        {"resources": "cpu"},
+    ):
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             Ray(**wrong)
 
 
 def test_a_saved_search_of_tune_is_restored_with_its_sampler_and_its_failures(tmp_path):
     space = OptunaSearch.convert_search_space({"lr": tune.uniform(0.0, 1.0)})
-    search = OptunaSearch(space, metric="loss", mode="max", sampler=KBOSampler(seed=1, n_startup_trials=3))
+    search = OptunaSearch(
+        space, metric="loss", mode="max", sampler=KBOSampler(seed=1, n_startup_trials=3)
+    )
     for i in range(5):
         config = search.suggest(str(i))
         if i == 3:
             search.on_trial_complete(str(i), error=True)
         else:
-            search.on_trial_complete(str(i), {"loss": -((config["lr"] - 0.3) ** 2), "training_iteration": 1})
+            search.on_trial_complete(
+                str(i), {"loss": -((config["lr"] - 0.3) ** 2), "training_iteration": 1}
+            )
     search.save(str(tmp_path / "search.pkl"))
     restored = OptunaSearch(space, metric="loss", mode="max")
     restored.restore(str(tmp_path / "search.pkl"))
@@ -131,7 +142,9 @@ def test_trials_run_on_ray_report_and_are_ended(session):
             os.waitpid(child, 0)
         return (x[0] - 0.3) ** 2
 
-    result = kbo.minimize(objective, [(0.0, 1.0)], 6, workers=Ray(resources={"cpu": 0.5}), timeout=30.0)
+    result = kbo.minimize(
+        objective, [(0.0, 1.0)], 6, workers=Ray(resources={"cpu": 0.5}), timeout=30.0
+    )
     failed = ["complete", "failed", "failed", "failed", "complete", "complete"]
     assert [trial.status for trial in result.trials] == failed
     assert result.trials[1].starts == 2
@@ -155,17 +168,26 @@ def test_loading_the_objective_has_a_limit_of_its_own_on_ray(session, monkeypatc
     with Ray().session(Hangs(), 0.1, lambda number, value, step: False) as tasks:
         tasks.start(0, [])
         (outcome,) = tasks.wait()
-    assert outcome.failure == "TimeoutError: the objective was not loaded after 1 s; its task was ended"
+    assert (
+        outcome.failure
+        == "TimeoutError: the objective was not loaded after 1 s; its task was ended"
+    )
 
 
 @pytest.mark.thorough
 def test_a_sweep_on_ray_has_the_rows_of_one_here(session, tmp_path):
-    assert "dmm-ucb" in experiment("bandits", *RUN, "-q", "--engine", "ray", "-o", tmp_path / "ray").stdout
+    assert (
+        "dmm-ucb"
+        in experiment("bandits", *RUN, "-q", "--engine", "ray", "-o", tmp_path / "ray").stdout
+    )
     experiment("bandits", *RUN, "-q", "-j", "1", "-o", tmp_path / "here")
     there, here = (
-        read_rows(next(path for path in (tmp_path / name).iterdir() if path.is_dir())) for name in ("ray", "here")
+        read_rows(next(path for path in (tmp_path / name).iterdir() if path.is_dir()))
+        for name in ("ray", "here")
     )
-    pd.testing.assert_frame_equal(there.drop(columns="cpu_seconds"), here.drop(columns="cpu_seconds"))
+    pd.testing.assert_frame_equal(
+        there.drop(columns="cpu_seconds"), here.drop(columns="cpu_seconds")
+    )
 
 
 @pytest.fixture
@@ -180,12 +202,25 @@ def handlers():
 @pytest.mark.thorough
 def test_tune_runs_two_trials_at_once(session, tmp_path, handlers):
     def train(config):  # pickled by value: workers need not import what the tests do
-        tune.report({"loss": (config["lr"] - 0.3) ** 2 + abs(config["width"] - 4) / 10 + (config["act"] == "relu")})
+        tune.report(
+            {
+                "loss": (config["lr"] - 0.3) ** 2
+                + abs(config["width"] - 4) / 10
+                + (config["act"] == "relu")
+            }
+        )
 
     sampler = KBOSampler(seed=0)
     search = OptunaSearch(metric="loss", mode="min", sampler=sampler)
-    space = {"lr": tune.uniform(0.0, 1.0), "width": tune.randint(1, 9), "act": tune.choice(["relu", "tanh"]), "k": 3}
-    config = tune.TuneConfig(search_alg=search, num_samples=12, max_concurrent_trials=2, reuse_actors=True)
+    space = {
+        "lr": tune.uniform(0.0, 1.0),
+        "width": tune.randint(1, 9),
+        "act": tune.choice(["relu", "tanh"]),
+        "k": 3,
+    }
+    config = tune.TuneConfig(
+        search_alg=search, num_samples=12, max_concurrent_trials=2, reuse_actors=True
+    )
     run = tune.RunConfig(storage_path=str(tmp_path), verbose=0)
     results = tune.Tuner(train, param_space=space, tune_config=config, run_config=run).fit()
     assert results.num_errors == 0
@@ -200,17 +235,37 @@ def test_tune_runs_two_trials_at_once(session, tmp_path, handlers):
 def head(folder):
     """The address of a cluster of one node that asks for a token, and the environment that has it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4, "OMP_NUM_THREADS": "1"}
-    start = ["-m", "ray.scripts.scripts", "start", "--head", "--block", "--node-ip-address=127.0.0.1", "--port=0"]
-    start += ["--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats", f"--temp-dir={folder}"]
+    environment |= {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": "0123456789abcdef" * 4,
+        "OMP_NUM_THREADS": "1",
+    }
+    start = [
+        "-m",
+        "ray.scripts.scripts",
+        "start",
+        "--head",
+        "--block",
+        "--node-ip-address=127.0.0.1",
+        "--port=0",
+    ]
+    start += [
+        "--num-cpus=2",
+        "--include-dashboard=false",
+        "--disable-usage-stats",
+        f"--temp-dir={folder}",
+    ]
     log = Path(folder, "log")
     with (
         open(log, "wb") as out,
-        processes.started(*start, env=environment, stdout=out, stderr=out, start_new_session=True) as process,
+        processes.started(
+            *start, env=environment, stdout=out, stderr=out, start_new_session=True
+        ) as process,
     ):
         try:
             processes.wait_until(
-                lambda: process.poll() is not None or "Ray runtime started" in log.read_text(), log.read_text
+                lambda: process.poll() is not None or "Ray runtime started" in log.read_text(),
+                log.read_text,
             )
             yield re.search(r"--address='([^']+)'", log.read_text())[1], environment
             process.terminate()
@@ -246,16 +301,35 @@ sweep([*squares(4), hangs, *squares(9)], folder, workers=Ray(address, workers=1)
 """
     root = Path(__file__).parent.parent
     # paths of sockets are short
-    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder, head(folder) as found:
+    with (
+        tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+        head(folder) as found,
+    ):
         address, environment = found
-        with processes.started("-c", script, tmp_path, address, cwd=root, env=environment, stderr=-1) as process:
-            processes.wait_until(lambda: process.poll() is not None or len(list(tmp_path.glob("*.parquet"))) == 4)
+        with processes.started(
+            "-c", script, tmp_path, address, cwd=root, env=environment, stderr=-1
+        ) as process:
+            processes.wait_until(
+                lambda: process.poll() is not None or len(list(tmp_path.glob("*.parquet"))) == 4
+            )
             process.send_signal(signal.SIGINT)
             stderr = process.communicate(timeout=processes.PATIENCE)[1]
         assert stderr.strip().endswith("KeyboardInterrupt"), stderr
         assert len(list(tmp_path.glob("*.parquet"))) == 4
-        without = {name: value for name, value in environment.items() if not name.startswith("RAY_")}
-        arguments = ["-m", "experiments.bandits", *RUN, "--engine", "ray", "--address", address, "-o", tmp_path]
+        without = {
+            name: value for name, value in environment.items() if not name.startswith("RAY_")
+        }
+        arguments = [
+            "-m",
+            "experiments.bandits",
+            *RUN,
+            "--engine",
+            "ray",
+            "--address",
+            address,
+            "-o",
+            tmp_path,
+        ]
         refused = processes.python(*arguments, cwd=root, env=without, check=False)
     assert refused.returncode == 1
     assert "Traceback" not in refused.stderr

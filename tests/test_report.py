@@ -31,7 +31,9 @@ class Page(HTMLParser):
     def __init__(self, path) -> None:
         super().__init__()
         self.source = path.read_text(encoding="utf-8")
-        self.open, self.tags, self.ids, self.images, self.words, self.attributes = ([] for _ in range(6))
+        self.open, self.tags, self.ids, self.images, self.words, self.attributes = (
+            [] for _ in range(6)
+        )
         self.tables: list[list[int]] = []  # for each table the number of cells of its rows
         self.feed(self.source)
         self.close()
@@ -74,7 +76,9 @@ def checked(path) -> Page:
     assert "url(" not in page.source
     assert "@import" not in page.source
     assert all(image["alt"].strip() and image["width"] and image["height"] for image in page.images)
-    assert all(len(set(cells)) == 1 for cells in page.tables), "every row has as many cells as the header"
+    assert all(len(set(cells)) == 1 for cells in page.tables), (
+        "every row has as many cells as the header"
+    )
     labels = [value for name, value in page.attributes if name == "aria-labelledby"]
     assert set(labels) <= set(page.ids)
     assert len(page.source.encode()) < 1.5e6
@@ -93,10 +97,17 @@ def certified(**changes) -> kbo.Certified:
 
 def wave(seed: int = 0):
     generator = random.Random(seed)
-    return lambda x: math.sin(3 * (x["x"] if isinstance(x, dict) else x[0])) + generator.gauss(0, 0.1)
+    return lambda x: (
+        math.sin(3 * (x["x"] if isinstance(x, dict) else x[0])) + generator.gauss(0, 0.1)
+    )
 
 
-MIXED = {"x": (0.0, 2.0), "n": kbo.Int(1, 4), "lr": kbo.Float(1e-4, 1.0, log=True), "act": ["relu", "tanh"]}
+MIXED = {
+    "x": (0.0, 2.0),
+    "n": kbo.Int(1, 4),
+    "lr": kbo.Float(1e-4, 1.0, log=True),
+    "act": ["relu", "tanh"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -131,22 +142,36 @@ def certified_page(proved, folder):
     return checked(report.write(proved, folder / "with.html", kernel=matern()))
 
 
-def test_the_numbers_of_a_practical_page_are_the_optimisers_and_none_is_called_guaranteed(practical, folder):
+def test_the_numbers_of_a_practical_page_are_the_optimisers_and_none_is_called_guaranteed(
+    practical, folder
+):
     page = checked(report.write(practical, folder / "practical.html"))
     optimizer = Record.of(practical).optimizer
     result = result_of(optimizer, "", None)
     for value in (result.value, result.lower, result.upper):
         assert f"{value:.4g}" in page.text
-    for text in (f"{result.best_observed:.5g}", result.guarantee[1:], "not guaranteed", "optimistically biased"):
+    for text in (
+        f"{result.best_observed:.5g}",
+        result.guarantee[1:],
+        "not guaranteed",
+        "optimistically biased",
+    ):
         assert text in page.text
-    for text in ("Optimality gap", "(guaranteed"):  # without a guarantee the gap is too wide to be of use
+    for text in (
+        "Optimality gap",
+        "(guaranteed",
+    ):  # without a guarantee the gap is too wide to be of use
         assert text not in page.text
     assert 'class="guaranteed"' not in page.source
     assert optimizer.failed()
     assert f"{len(optimizer.failed())} failed" in page.text
     assert "ValueError: diverged" in page.text
-    assert sum(image["alt"].startswith("Posterior mean and interval") for image in page.images) == len(MIXED)
-    assert f"kbo tune branin --trials 36 --method amm-ucb --seed 0 --journal {practical}" in page.text
+    assert sum(
+        image["alt"].startswith("Posterior mean and interval") for image in page.images
+    ) == len(MIXED)
+    assert (
+        f"kbo tune branin --trials 36 --method amm-ucb --seed 0 --journal {practical}" in page.text
+    )
 
 
 def test_a_certified_page_has_bounds_with_the_kernel_and_says_that_they_are_missing_without(
@@ -171,10 +196,15 @@ def test_a_certified_page_has_bounds_with_the_kernel_and_says_that_they_are_miss
 
 
 def test_the_page_has_the_code_that_resumes_the_run(proved, certified_page, tmp_path):
-    (call,) = re.findall(r"<code>(import kbo\n\nbounds.*?)</code>", certified_page.source, re.DOTALL)
+    (call,) = re.findall(
+        r"<code>(import kbo\n\nbounds.*?)</code>", certified_page.source, re.DOTALL
+    )
     names = {"kernel": matern(), "objective": wave(2)}
     copied = shutil.copy(proved, tmp_path / "copy.jsonl")
-    exec(html.unescape(call).replace("n_trials=32", "n_trials=13").replace(str(proved), str(copied)), names)
+    exec(
+        html.unescape(call).replace("n_trials=32", "n_trials=13").replace(str(proved), str(copied)),
+        names,
+    )
     assert len(names["result"].trials) == 13
 
 
@@ -190,9 +220,17 @@ def test_the_replay_has_the_bounds_of_every_moment(proved):
         assert moment.expected == (before and (before[0] - 0.2, before[2] + 0.2))
         again.tell(params, event.value)
         best = again.recommended()
-        assert (moment.trial, moment.value, moment.recommended) == (event.number, event.value, best.number)
+        assert (moment.trial, moment.value, moment.recommended) == (
+            event.number,
+            event.value,
+            best.number,
+        )
         assert (moment.lower, moment.mean, moment.upper) == again.interval(best.params)
-        assert (moment.noise_std, moment.norm_bound, moment.ridge) == (0.1, 3.0, again.belief().posterior.ridge)
+        assert (moment.noise_std, moment.norm_bound, moment.ridge) == (
+            0.1,
+            3.0,
+            again.belief().posterior.ridge,
+        )
         assert moment.finished == k
         assert moment.best == max(e.value for e in observed[:k])
     assert [m.gap is not None for m in moments].count(True) == 2
@@ -200,7 +238,9 @@ def test_the_replay_has_the_bounds_of_every_moment(proved):
 
 
 def test_values_in_another_order_belong_to_their_trials():
-    optimizer = kbo.Optimizer({"n": kbo.Int(1, 2)}, setting=certified(), method="amm-ucb", maximize=True)
+    optimizer = kbo.Optimizer(
+        {"n": kbo.Int(1, 2)}, setting=certified(), method="amm-ucb", maximize=True
+    )
     for n in (1, 1, 2):
         optimizer.expect({"n": n})
     optimizer.tell({"n": 2}, 1.0)
@@ -232,16 +272,28 @@ def test_slices_are_intervals_of_the_optimiser():
     generator = random.Random(0)
     for _ in range(6):
         x, act = 2 * generator.random(), generator.choice(["relu", "tanh"])
-        optimizer.tell({"x": x, "n": generator.randint(1, 4), "lr": 10 ** generator.uniform(-4, 0), "act": act}, x)
+        optimizer.tell(
+            {
+                "x": x,
+                "n": generator.randint(1, 4),
+                "lr": 10 ** generator.uniform(-4, 0),
+                "act": act,
+            },
+            x,
+        )
     best = optimizer.recommended().params
     for name in MIXED:
         found = report.slice_of(optimizer, name)
         for i in {0, len(found.values) // 3, len(found.values) - 1}:
             wanted = optimizer.interval({**best, name: found.values[i]})
-            assert (found.lower[i], found.mean[i], found.upper[i]) == pytest.approx(wanted, abs=1e-9)
+            assert (found.lower[i], found.mean[i], found.upper[i]) == pytest.approx(
+                wanted, abs=1e-9
+            )
         assert all(low <= high for low, high in zip(found.lower, found.upper, strict=True))
     assert report.slice_of(optimizer, "n").values == [1, 2, 3, 4]
-    with pytest.raises(InvalidInput, match="parameter must be one of 'x', 'n', 'lr', 'act', got 'y'"):
+    with pytest.raises(
+        InvalidInput, match="parameter must be one of 'x', 'n', 'lr', 'act', got 'y'"
+    ):
         report.slice_of(optimizer, "y")
 
 
@@ -250,7 +302,10 @@ def test_pictures_are_refused_where_there_is_nothing():
     for call, says in (
         (lambda: report.draw_width(axes, []), "no "),
         (lambda: report.draw_miscoverage(axes, []), "no "),
-        (lambda: report.draw_quantity(axes, [], "noise"), "unknown quantity 'noise'; use one of noise_std"),
+        (
+            lambda: report.draw_quantity(axes, [], "noise"),
+            "unknown quantity 'noise'; use one of noise_std",
+        ),
         (lambda: report.draw_band(axes, kbo.Optimizer({"x": (0.0, 1.0)}), "x"), "no bound"),
     ):
         with pytest.raises(InvalidInput, match=says):
@@ -259,7 +314,9 @@ def test_pictures_are_refused_where_there_is_nothing():
 
 def test_markup_in_a_run_is_shown_as_text(folder):
     bounds = {EVIL: (0.0, 1.0), "$\\frac": [EVIL, "$x", "plain"]}
-    optimizer = kbo.Optimizer(bounds, setting=kbo.Certified(RBFKernel().double(), 0.1, 2.0), method="amm-ucb")
+    optimizer = kbo.Optimizer(
+        bounds, setting=kbo.Certified(RBFKernel().double(), 0.1, 2.0), method="amm-ucb"
+    )
     optimizer.tell({EVIL: 0.5, "$\\frac": EVIL}, 1.0)
     optimizer.tell({EVIL: 0.7, "$\\frac": "$x"}, 0.5)
     optimizer.fail({EVIL: 0.6, "$\\frac": "plain"}, f"ValueError: {EVIL}")
@@ -301,7 +358,9 @@ def test_runs_with_little_or_much_in_them_have_sensible_pages(values, options, t
     assert "(guaranteed" not in page.text
 
 
-def test_a_long_practical_run_is_replayed_in_part_and_ends_with_what_is_known(practical, monkeypatch):
+def test_a_long_practical_run_is_replayed_in_part_and_ends_with_what_is_known(
+    practical, monkeypatch
+):
     monkeypatch.setattr(replay, "MOST_FITTED", 11)
     record = Record.of(practical)
     moments = report.history(record, most=4)
@@ -310,11 +369,15 @@ def test_a_long_practical_run_is_replayed_in_part_and_ends_with_what_is_known(pr
     assert moments[-2].trial == complete[10].number
     assert moments[-1].trial == complete[-1].number
     best = record.optimizer.recommended()
-    assert (moments[-1].lower, moments[-1].mean, moments[-1].upper) == record.optimizer.interval(best.params)
+    assert (moments[-1].lower, moments[-1].mean, moments[-1].upper) == record.optimizer.interval(
+        best.params
+    )
 
 
 def test_values_outside_their_range_are_counted():
-    optimizer = kbo.Optimizer([(0.0, 1.0)], setting=certified(norm_bound=30.0), method="amm-ucb", maximize=True)
+    optimizer = kbo.Optimizer(
+        [(0.0, 1.0)], setting=certified(norm_bound=30.0), method="amm-ucb", maximize=True
+    )
     for _ in range(30):
         optimizer.tell([0.5], 1.0)
     assert report.miscoverage(report.history(optimizer)) == (0, 29)

@@ -11,7 +11,12 @@ from kbo.cli import app
 from kbo.errors import InvalidInput
 from tests.commands import CliRunner
 
-SPACE = {"x": (0.0, 1.0), "depth": kbo.Choice([3, None]), "kind": kbo.Choice([1, "<b>"]), "n": kbo.Int(1, 9)}
+SPACE = {
+    "x": (0.0, 1.0),
+    "depth": kbo.Choice([3, None]),
+    "kind": kbo.Choice([1, "<b>"]),
+    "n": kbo.Int(1, 9),
+}
 
 
 def objective(params):
@@ -22,7 +27,9 @@ def objective(params):
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    return kbo.minimize(objective, SPACE, 12, method="random", journal=tmp_path_factory.mktemp("run") / "run.jsonl")
+    return kbo.minimize(
+        objective, SPACE, 12, method="random", journal=tmp_path_factory.mktemp("run") / "run.jsonl"
+    )
 
 
 def test_the_frame_has_a_row_for_each_trial(result):
@@ -37,7 +44,9 @@ def test_the_frame_has_a_row_for_each_trial(result):
         assert row["failure"] == trial.failure
         assert row["started"] == datetime.fromtimestamp(trial.started, UTC)
         assert row["value"] == trial.value or trial.value is None
-    assert frame["value"].isna().sum() == sum(trial.status == "failed" for trial in result.trials) > 0
+    assert (
+        frame["value"].isna().sum() == sum(trial.status == "failed" for trial in result.trials) > 0
+    )
     assert (frame["finished"] >= frame["started"]).all()
     assert frame["params.n"].dtype == "int64"
 
@@ -50,12 +59,16 @@ def test_files_have_the_rows_of_the_frame(result, tmp_path):
     assert list(parquet["finished"]) == list(frame["finished"])
     assert list(parquet["params.kind"]) == list(map(str, frame["params.kind"]))
     assert list(parquet["params.depth"].dropna()) == [3] * (frame["params.depth"] == 3).sum()
-    done = CliRunner().invoke(app, ["journal", "export", result.journal, "--to", str(tmp_path / "same.parquet")])
+    done = CliRunner().invoke(
+        app, ["journal", "export", result.journal, "--to", str(tmp_path / "same.parquet")]
+    )
     assert f"12 trials in {tmp_path / 'same.parquet'}" in done.stdout
     assert pd.read_parquet(tmp_path / "same.parquet").equals(parquet)
     with pytest.raises(InvalidInput, match=r"cannot write .*Choose a writable place"):
         result.to_csv(tmp_path / "none" / "run.csv")
-    bad = CliRunner().invoke(app, ["journal", "export", result.journal, "--to", str(tmp_path / "run.xlsx")])
+    bad = CliRunner().invoke(
+        app, ["journal", "export", result.journal, "--to", str(tmp_path / "run.xlsx")]
+    )
     assert "written to .csv, .json, .parquet files, got" in str(bad.exception)
 
 

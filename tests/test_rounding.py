@@ -52,7 +52,9 @@ def points(seed: int, largest: int = 40):
         X = torch.cat([X[: n // 2], X[: n - n // 2] + 1e-7])
     f = torch.sin(3 * X.sum(-1)) + 0.3 * X[:, 0]
     noise = torch.randn(n, generator=rng, dtype=torch.float64)
-    Z = torch.cat([X[:1], torch.rand(2, d, generator=rng, dtype=torch.float64), X[-1:], X[-1:] + 1e-5])
+    Z = torch.cat(
+        [X[:1], torch.rand(2, d, generator=rng, dtype=torch.float64), X[-1:], X[-1:] + 1e-5]
+    )
     return shape, lengthscale, X, f, noise, Z
 
 
@@ -71,13 +73,19 @@ def bounds(level: float, ridge: float, exact: Exact) -> Iterator[tuple[str, Conf
     yield "AMM", mixture["amm"], lambda: exact.mixture(mixture["amm"].ridges, *numbers)
     yield "DMM", mixture["dmm"], lambda: exact.mixture(mixture["dmm"].ridges, *numbers)
     yield "CMM", mixture["cmm"], lambda: exact.best_mixture(*numbers)
-    yield "GP-UCB", FiniteSet(50, DELTA, "paper"), lambda: exact.bounds(ridge, srinivas(50, exact.n + 1, DELTA))
+    yield (
+        "GP-UCB",
+        FiniteSet(50, DELTA, "paper"),
+        lambda: exact.bounds(ridge, srinivas(50, exact.n + 1, DELTA)),
+    )
 
 
 def inside(found, expected) -> float:
     """Return by how much the found intervals lie inside the expected ones, the first few, in half widths of these."""
     worst = -math.inf
-    for lower, upper, (low, high) in zip(*(side.tolist() for side in found), expected, strict=False):
+    for lower, upper, (low, high) in zip(
+        *(side.tolist() for side in found), expected, strict=False
+    ):
         worst = max(worst, *(float(2 * by / (high - low)) for by in (lower - low, high - upper)))
     return worst
 
@@ -113,7 +121,9 @@ def cases(seed: int, levels=LEVELS, largest: int = 40):
                 assert contradicted(value)
 
 
-def sketched_cases(seed: int, gaps=(1e-2, 1e-4, 1e-6, 1e-8), levels=(1e-4, 1e-2, 0.1), largest: int = 40):
+def sketched_cases(
+    seed: int, gaps=(1e-2, 1e-4, 1e-6, 1e-8), levels=(1e-4, 1e-2, 0.1), largest: int = 40
+):
     """The same for sketches whose dictionary has near-duplicates, this far apart; with the exact residual's excess."""
     shape, lengthscale, X, f, noise, Z = points(seed, largest)
     k = kernel(shape, lengthscale)
@@ -130,7 +140,12 @@ def sketched_cases(seed: int, gaps=(1e-2, 1e-4, 1e-6, 1e-8), levels=(1e-4, 1e-2,
                 proved = confidence.guarantee_on(state) is not None
                 try:
                     if name in ("AY", "AMM", "DMM"):
-                        yield f"{name} {gap:.0e}", level, proved, inside(confidence.interval(state, Z), value())
+                        yield (
+                            f"{name} {gap:.0e}",
+                            level,
+                            proved,
+                            inside(confidence.interval(state, Z), value()),
+                        )
                 except (NotPositiveDefinite, RefutedAssumptions):
                     assert not proved or contradicted(value)
 
@@ -154,7 +169,9 @@ def test_no_interval_with_a_guarantee_lies_inside_the_exact_one(seed):
 
 @pytest.mark.filterwarnings("ignore::kbo.errors.IllConditionedWarning")
 @pytest.mark.parametrize("level", [1e-7, 1e-2])
-def test_the_lower_bound_of_the_norm_is_at_most_the_exact_one_and_no_norm_above_that_is_refuted(level):
+def test_the_lower_bound_of_the_norm_is_at_most_the_exact_one_and_no_norm_above_that_is_refuted(
+    level,
+):
     state, exact, Z = fitted(0, level, largest=30)
     for ridges in ([100 * level**2], [1e4 * level**2, 1e3]):
         least = exact.norm_lower_bound(ridges, level, DELTA)
@@ -169,7 +186,11 @@ def single(seed: int) -> list[str]:
     X = torch.rand(n, 1, generator=rng)
     state = fed(KernelRidge(kernel("rbf", 0.2).float(), level**2), X, torch.sin(5 * X[:, 0]), 200)
     exact = Exact("rbf", 0.2, [], [], [])
-    return [name for name, confidence, _ in bounds(level, level**2, exact) if confidence.guarantee_on(state)]
+    return [
+        name
+        for name, confidence, _ in bounds(level, level**2, exact)
+        if confidence.guarantee_on(state)
+    ]
 
 
 def test_float32_has_no_guarantee():
@@ -179,14 +200,20 @@ def test_float32_has_no_guarantee():
 def main(count: int, first: int = 0) -> None:
     """Print how many of the intervals of ``count`` settings keep a guarantee, and the worst that lies inside."""
     warnings.simplefilter("ignore", IllConditionedWarning)
-    print("float32 settings with a guarantee:", sum(bool(single(seed)) for seed in range(60)), "of 60")
+    print(
+        "float32 settings with a guarantee:", sum(bool(single(seed)) for seed in range(60)), "of 60"
+    )
     found: dict[tuple[str, float], list[tuple[bool, float]]] = {}
     for seed in range(first, first + count):
         for name, level, proved, by in (*cases(seed), *sketched_cases(seed)):
             found.setdefault((name, level), []).append((proved, by))
-    print(f"{'bound':12}{'noise':>8}{'intervals':>11}{'proved':>8}{'inside':>8}{'most by':>10}{'others inside':>15}")
+    print(
+        f"{'bound':12}{'noise':>8}{'intervals':>11}{'proved':>8}{'inside':>8}{'most by':>10}{'others inside':>15}"
+    )
     for (name, level), results in found.items():
-        proved, others = ([by for kept, by in results if kept is wanted] for wanted in (True, False))
+        proved, others = (
+            [by for kept, by in results if kept is wanted] for wanted in (True, False)
+        )
         most, wrong = max(proved, default=math.nan), sum(by > 0 for by in proved)
         counts = f"{len(results):11}{len(proved):8}{wrong:8}"
         print(f"{name:12}{level:8.0e}{counts}{most:10.1e}{sum(by > 0 for by in others):15}")

@@ -9,10 +9,10 @@ import kbo
 from experiments.problems import RKHSBandit
 from experiments.problems.rkhs import stationary_kernel
 from kbo import KernelRidge
+from kbo.bandit import safe as rules
+from kbo.bandit.safe import SafeSet
 from kbo.confidence import Limit, MartingaleMixture, SelfNormalized
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.recipes import safe as rules
-from kbo.recipes.safe import SafeSet
 from kbo.regression import Hypothetical
 from kbo.report.record import Record
 from kbo.report.resume import resume
@@ -23,7 +23,14 @@ class Problem:
     """An objective and a temperature on a finite set, observed with noise, and the bounds of both; times ``unit``."""
 
     def __init__(self, seed=0, make=MartingaleMixture, unit=1.0, device="cpu"):
-        options = {"lengthscale": 0.4, "dim": 2, "norm": 3.0, "noise_std": 0.1, "n_arms": 60, "fixed": True}
+        options = {
+            "lengthscale": 0.4,
+            "dim": 2,
+            "norm": 3.0,
+            "noise_std": 0.1,
+            "n_arms": 60,
+            "fixed": True,
+        }
         self.outputs = [RKHSBandit(seed=2 * seed + i, **options) for i in range(2)]
         X = self.outputs[0].fixed_arms
         self.points = X.to(device)
@@ -32,7 +39,10 @@ class Problem:
         self.safe = heat <= self.limit
         self.states = [KernelRidge(bandit.kernel, 0.1**2) for bandit in self.outputs]
         scales = [{"scale": u**2} if make is MartingaleMixture else {} for u in (1.0, unit)]
-        self.bounds = [make(0.1 * u, 3.0 * u, 0.05, **scale) for u, scale in zip((1.0, unit), scales, strict=True)]
+        self.bounds = [
+            make(0.1 * u, 3.0 * u, 0.05, **scale)
+            for u, scale in zip((1.0, unit), scales, strict=True)
+        ]
 
     @property
     def limits(self):
@@ -45,7 +55,10 @@ class Problem:
 
     def play(self, rounds):
         """Yield the safe set and the next row in every round."""
-        found, row = SafeSet(self.points, torch.arange(60, device=self.points.device) == self.start), self.start
+        found, row = (
+            SafeSet(self.points, torch.arange(60, device=self.points.device) == self.start),
+            self.start,
+        )
         for _ in range(rounds):
             self.observe(row)
             found.update(self.limits)
@@ -58,22 +71,34 @@ def test_the_sets_are_those_of_a_dense_recomputation(device, make, rounds):
     problem, grown = Problem(1, make=make, device=device), 0
     ever = torch.arange(60, device=device) == problem.start
     for found, row in problem.play(rounds):
-        (limit,), (objective, bound), X = problem.limits, (problem.states[0], problem.bounds[0]), problem.points
+        (limit,), (objective, bound), X = (
+            problem.limits,
+            (problem.states[0], problem.bounds[0]),
+            problem.points,
+        )
         ever = ever | (limit.certain(X) >= 0)
         assert torch.equal(found.safe, ever)
         lower, upper = bound.quick_interval(objective, X)
         members = ever & (upper >= lower[ever].max())
         for x in ever.nonzero()[:, 0].tolist():
-            view = Hypothetical(limit.state, X[x : x + 1], limit.upper - limit.quick_slacks(X[x : x + 1])[1])
+            view = Hypothetical(
+                limit.state, X[x : x + 1], limit.upper - limit.quick_slacks(X[x : x + 1])[1]
+            )
             if make is SelfNormalized:
                 certain = Limit(view, limit.confidence, upper=limit.upper).certain(X)
             else:
                 (m, v), (m_after, v_after) = limit.state.predict(X), view.predict(X)
-                certain = limit.upper - m_after - (limit.upper - m - limit.certain(X)) * (v_after / v).sqrt()
+                certain = (
+                    limit.upper
+                    - m_after
+                    - (limit.upper - m - limit.certain(X)) * (v_after / v).sqrt()
+                )
             if bool((certain[~ever] >= 0).any()):
                 members[x] = True
                 grown += 1
-        width = torch.maximum(*(state.predict(X)[1] / state.prior_variance(X) for state in problem.states))
+        width = torch.maximum(
+            *(state.predict(X)[1] / state.prior_variance(X) for state in problem.states)
+        )
         assert bool(members[row])
         assert width[row] == width[members].max()
     assert grown
@@ -93,7 +118,9 @@ def test_the_set_grows_and_every_point_is_safe():
 
 
 def test_a_change_of_units_changes_nothing():
-    assert len({tuple(row for _, row in Problem(unit=unit).play(10)) for unit in (1.0, 1000.0)}) == 1
+    assert (
+        len({tuple(row for _, row in Problem(unit=unit).play(10)) for unit in (1.0, 1000.0)}) == 1
+    )
 
 
 def test_a_large_set_is_bounded_roughly_and_safely(monkeypatch):
@@ -157,7 +184,9 @@ class Bench:
     def __call__(self, params):
         self.called.append(params)
         e = NOISE * torch.randn(2, generator=self.rng, dtype=torch.float64)
-        return params["x"] * (1 - params["y"]) + float(e[0]), {"heat": heat(params) + self.shift + float(e[1])}
+        return params["x"] * (1 - params["y"]) + float(e[0]), {
+            "heat": heat(params) + self.shift + float(e[1])
+        }
 
 
 def safe(**options):
@@ -165,17 +194,23 @@ def safe(**options):
 
 
 def limit(name="heat", **options):
-    return kbo.Constraint(name, **{"upper": LIMIT, "noise_std": NOISE, "norm_bound": NORM, **options})
+    return kbo.Constraint(
+        name, **{"upper": LIMIT, "noise_std": NOISE, "norm_bound": NORM, **options}
+    )
 
 
 def opened(bounds=GRID, constraints=None, **options):
     constraints = [limit()] if constraints is None else constraints
-    return kbo.Optimizer(bounds, constraints=constraints, maximize=True, **{"setting": safe(), **options})
+    return kbo.Optimizer(
+        bounds, constraints=constraints, maximize=True, **{"setting": safe(), **options}
+    )
 
 
 def run(bench, n, bounds=GRID, setting=None, constraints=None, **options):
     constraints = [limit()] if constraints is None else constraints
-    return kbo.maximize(bench, bounds, n, setting=setting or safe(), constraints=constraints, **options)
+    return kbo.maximize(
+        bench, bounds, n, setting=setting or safe(), constraints=constraints, **options
+    )
 
 
 @pytest.mark.parametrize("bounds", [GRID, BOX, ROWS])
@@ -214,7 +249,11 @@ def test_parallel_trials_are_safe():
 
 def test_failures_and_values_of_others_add_nothing_to_the_safe_points():
     """A value that was not asked for may have been selected by its noise: no bound rests on it."""
-    bench, optimizer, trusting = Bench(), opened(), opened(setting=safe(completion_independent_of_noise=True))
+    bench, optimizer, trusting = (
+        Bench(),
+        opened(),
+        opened(setting=safe(completion_independent_of_noise=True)),
+    )
     for _ in range(3):
         value = bench(START)
         optimizer.tell(optimizer.ask(), value)
@@ -233,7 +272,9 @@ def test_failures_and_values_of_others_add_nothing_to_the_safe_points():
 def test_every_limit_must_be_certain():
     """Also while one of the quantities has never been measured, and where only one of them is near its limit."""
     for wear, more in ((None, False), (0.2, False), (-0.5, True)):
-        optimizer = opened(constraints=[limit(), limit("wear")], setting=safe(completion_independent_of_noise=True))
+        optimizer = opened(
+            constraints=[limit(), limit("wear")], setting=safe(completion_independent_of_noise=True)
+        )
         for _ in range(3):
             value = None if wear is None else 0.1
             optimizer.tell(optimizer.ask(), {"objective": value, "heat": -0.5, "wear": wear})
@@ -244,12 +285,16 @@ def test_every_limit_must_be_certain():
 def test_constraints_on_parameters_are_kept_too():
     bench = Bench()
     run(bench, 6, BOX, constraints=[limit(), kbo.Linear({"x": 1, "y": 1}, upper=0.42)])
-    assert all(params["x"] + params["y"] <= 0.42 and heat(params) <= LIMIT for params in bench.called)
+    assert all(
+        params["x"] + params["y"] <= 0.42 and heat(params) <= LIMIT for params in bench.called
+    )
 
 
 def test_a_start_that_is_measured_to_be_unsafe_ends_the_run():
     bench = Bench(shift=0.6)
-    with pytest.raises(RefutedAssumptions, match=r"start .* is not safe: heat is at least 0\.\d+ \(heat <= 0.3\)"):
+    with pytest.raises(
+        RefutedAssumptions, match=r"start .* is not safe: heat is at least 0\.\d+ \(heat <= 0.3\)"
+    ):
         run(bench, 40)
     assert {tuple(params.values()) for params in bench.called} == {(0.2, 0.2)}
 
@@ -304,7 +349,11 @@ def test_the_objective_may_have_the_limit():
 
 
 def test_it_stops_when_nothing_more_can_be_gained():
-    options = {"bounds": {"x": kbo.Float(0, 1, step=0.5)}, "setting": safe(start=[{"x": 0.0}]), "stop_at_gap": 0.2}
+    options = {
+        "bounds": {"x": kbo.Float(0, 1, step=0.5)},
+        "setting": safe(start=[{"x": 0.0}]),
+        "stop_at_gap": 0.2,
+    }
     result = run(lambda p: (p["x"], {"heat": p["x"] - 0.5}), 60, **options)
     assert "gap" in result.stopped
     assert len(result.trials) < 60

@@ -16,7 +16,11 @@ from tests.test_report import checked
 
 pytest.importorskip("matplotlib")
 
-SPACE = {"lr": kbo.Float(1e-4, 1.0, log=True), "width": kbo.Int(4, 128, log=True), "act": ["relu", "tanh"]}
+SPACE = {
+    "lr": kbo.Float(1e-4, 1.0, log=True),
+    "width": kbo.Int(4, 128, log=True),
+    "act": ["relu", "tanh"],
+}
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?%?(?![\w.]*\w)")
 
 
@@ -25,7 +29,11 @@ def error_rate(seed, noise):
     rng = random.Random(seed)
 
     def objective(params):
-        value = 0.03 + 0.05 * (math.log10(params["lr"]) + 2) ** 2 + 0.02 * abs(math.log(params["width"] / 40))
+        value = (
+            0.03
+            + 0.05 * (math.log10(params["lr"]) + 2) ** 2
+            + 0.02 * abs(math.log(params["width"] / 40))
+        )
         if params["lr"] > 0.2:
             value += 0.7
         return min(1.0, max(0.0, value + noise * rng.gauss(0, 1)))
@@ -51,7 +59,13 @@ def pruned_run(folder):
 def tuned(folder, name, noise, maximize=False, **options):
     objective = error_rate(1, noise)
     if maximize:
-        return kbo.maximize(lambda params: -objective(params), SPACE, 14, journal=folder / f"{name}.jsonl", **options)
+        return kbo.maximize(
+            lambda params: -objective(params),
+            SPACE,
+            14,
+            journal=folder / f"{name}.jsonl",
+            **options,
+        )
     return kbo.minimize(objective, SPACE, 14, journal=folder / f"{name}.jsonl", **options)
 
 
@@ -62,7 +76,11 @@ def limited(folder):
         return error_rate(2, 0.02)(params), {"memory": 10.0 * params["width"]}
 
     return kbo.minimize(
-        objective, SPACE, 16, constraints=[kbo.Constraint("memory", upper=700.0)], journal=folder / "limited.jsonl"
+        objective,
+        SPACE,
+        16,
+        constraints=[kbo.Constraint("memory", upper=700.0)],
+        journal=folder / "limited.jsonl",
     )
 
 
@@ -71,7 +89,9 @@ def certified(folder):
     kernel.lengthscale = 0.3
     rng = random.Random(0)
     setting = kbo.Certified(kernel, noise_std=0.1, norm_bound=2.0)
-    return kbo.minimize(lambda x: math.sin(3 * x[0]) + rng.gauss(0, 0.1), [(0.0, 2.0)], 15, setting=setting, seed=2)
+    return kbo.minimize(
+        lambda x: math.sin(3 * x[0]) + rng.gauss(0, 0.1), [(0.0, 2.0)], 15, setting=setting, seed=2
+    )
 
 
 def audited(folder):
@@ -118,7 +138,9 @@ def quick_pages(monkeypatch):
     monkeypatch.setattr(replay, "MOST_MOMENTS", 2)
     monkeypatch.setattr(replay, "_LEAST_MOMENTS", 2)
     monkeypatch.setattr(sensitivity, "_MOST", 256)
-    monkeypatch.setattr(tuning, "_embedded", lambda group: dict.fromkeys(group, Picture("data:,", 1, 1)))
+    monkeypatch.setattr(
+        tuning, "_embedded", lambda group: dict.fromkeys(group, Picture("data:,", 1, 1))
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -145,7 +167,10 @@ def test_the_importance_on_the_page_is_that_which_is_printed(tmp_path):
         lower, share, upper = on_page[effect.name]
         assert (effect.share, effect.interval) == (share, (lower, upper))
         if effect.visible:
-            assert f"{effect.name} {share:.0%} [{lower:.0%}, {upper:.0%}]" in result.answers.entries()["what matters"]
+            assert (
+                f"{effect.name} {share:.0%} [{lower:.0%}, {upper:.0%}]"
+                in result.answers.entries()["what matters"]
+            )
 
 
 def test_the_replay_of_a_run_ends_with_its_own_bounds(tmp_path):
@@ -153,5 +178,7 @@ def test_the_replay_of_a_run_ends_with_its_own_bounds(tmp_path):
     for name in ("stopped early", "limits and failures"):
         result = RUNS[name](tmp_path)
         last = kbo.report.history(result)[-1]
-        assert (last.lower, last.mean, last.upper) == pytest.approx((result.lower, result.value, result.upper))
+        assert (last.lower, last.mean, last.upper) == pytest.approx(
+            (result.lower, result.value, result.upper)
+        )
         assert last.noise_std == pytest.approx(result.assumptions["noise_std"])

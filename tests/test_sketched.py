@@ -81,7 +81,9 @@ def test_a_pivoted_dictionary_takes_the_point_that_is_explained_least_until_all_
         chosen.append(int((rest > rest.max() - 1e-9).nonzero()[0]))  # the first of several
     assert torch.equal(FixedDictionary.pivoted(kernel, X, 12).points, X[chosen])
     assert len(FixedDictionary.pivoted(matern(0.5), X[:5].repeat(4, 1), 20).points) == 5
-    assert len(FixedDictionary.pivoted(rbf(), unit_square(200, 1).to(device), 200, 1e-3).points) < 60
+    assert (
+        len(FixedDictionary.pivoted(rbf(), unit_square(200, 1).to(device), 200, 1e-3).points) < 60
+    )
 
 
 # The residual
@@ -89,7 +91,9 @@ def test_a_pivoted_dictionary_takes_the_point_that_is_explained_least_until_all_
 
 def places(kind: str, n: int, seed: int) -> Tensor:
     if kind == "repeated":
-        return unit_square(max(1, n // 20), seed)[torch.randint(max(1, n // 20), (n,), generator=seeded(seed))]
+        return unit_square(max(1, n // 20), seed)[
+            torch.randint(max(1, n // 20), (n,), generator=seeded(seed))
+        ]
     return unit_square(n, seed) * (0.05 if kind == "clustered" else 1.0)
 
 
@@ -98,7 +102,9 @@ ULPS = 1e-13  # of the norm that the test computes
 
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 500, BLOCK + 1])
 def test_the_residual_is_never_below_its_norm_nor_above_its_trace(device, n):
-    for seed, (kind, m, length) in enumerate([("plain", 20, 1.0), ("repeated", 3, 0.3), ("clustered", 1, 0.2)]):
+    for seed, (kind, m, length) in enumerate(
+        [("plain", 20, 1.0), ("repeated", 3, 0.3), ("clustered", 1, 0.2)]
+    ):
         kernel = MaternKernel(nu=(0.5, 1.5, 2.5)[seed]).double() if n % 2 else RBFKernel().double()
         kernel.lengthscale = length
         X, points = places(kind, n, seed).to(device), unit_square(m, seed + 9).to(device)
@@ -119,10 +125,15 @@ DICTIONARIES = [
 ]
 
 
-@pytest.mark.parametrize("dictionary", DICTIONARIES, ids=lambda dictionary: type(dictionary).__name__)
+@pytest.mark.parametrize(
+    "dictionary", DICTIONARIES, ids=lambda dictionary: type(dictionary).__name__
+)
 def test_the_residual_follows_repeats_and_weights_at_every_moment_of_a_stream(device, dictionary):
     """Also where anchors leave: norms that were computed for earlier ones may be too small."""
-    X, weights = unit_square(30, 3)[torch.arange(60) % 30].to(device), 0.5 + unit_square(60, 6)[:, 0].to(device)
+    X, weights = (
+        unit_square(30, 3)[torch.arange(60) % 30].to(device),
+        0.5 + unit_square(60, 6)[:, 0].to(device),
+    )
     state, ridges = NystromRidge(matern(1.5), 0.1, dictionary), [0.1, 2.0]
     for i in range(60):
         state.update(X[i : i + 1], targets(X[i : i + 1]), weights[i : i + 1])
@@ -183,7 +194,9 @@ def random_problem(seed: int):
     weights = torch.randn(12, generator=generator, dtype=torch.float64)
     weights = weights * 3 / torch.sqrt(weights @ gram(kernel, centres, centres) @ weights)
     noise_std = (0.03, 0.1, 0.5)[seed // 3 % 3]
-    y = gram(kernel, X, centres) @ weights + noise_std * torch.randn(n, generator=generator, dtype=torch.float64)
+    y = gram(kernel, X, centres) @ weights + noise_std * torch.randn(
+        n, generator=generator, dtype=torch.float64
+    )
     some = torch.rand(15, d, generator=generator, dtype=torch.float64)
     dictionary = [
         lambda: FixedDictionary(some),
@@ -195,7 +208,10 @@ def random_problem(seed: int):
         lambda: FixedDictionary(X),
     ][seed % 7]()
     Z = torch.cat([torch.rand(10, d, generator=generator, dtype=torch.float64), X[:3], centres[:2]])
-    exact, sketch = KernelRidge(kernel, noise_std**2), NystromRidge(kernel, noise_std**2, dictionary)
+    exact, sketch = (
+        KernelRidge(kernel, noise_std**2),
+        NystromRidge(kernel, noise_std**2, dictionary),
+    )
     for state in (exact, sketch):
         state.update(X, y)
     return exact, sketch, Z, noise_std
@@ -217,7 +233,9 @@ def violation(seed: int) -> float:
     return max(worst)
 
 
-@pytest.mark.parametrize("seeds", [range(28), pytest.param(range(28, 70), marks=pytest.mark.thorough)], ids=str)
+@pytest.mark.parametrize(
+    "seeds", [range(28), pytest.param(range(28, 70), marks=pytest.mark.thorough)], ids=str
+)
 def test_bounds_on_a_sketch_are_never_inside_the_exact_ones(seeds):
     assert max(map(violation, seeds)) <= 1e-7
 
@@ -225,7 +243,10 @@ def test_bounds_on_a_sketch_are_never_inside_the_exact_ones(seeds):
 def test_the_norm_lower_bound_of_a_sketch_is_where_its_set_of_functions_becomes_empty(device):
     X, points = unit_square(80, 1).to(device), unit_square(25, 2).to(device)
     y = 30 * targets(X)
-    sketch, reference = NystromRidge(matern(2.5), 0.1, FixedDictionary(points)), Sketched(matern(2.5), X, y, points)
+    sketch, reference = (
+        NystromRidge(matern(2.5), 0.1, FixedDictionary(points)),
+        Sketched(matern(2.5), X, y, points),
+    )
     sketch.update(X, y)
     ridges = torch.logspace(-6, 4, 400, dtype=torch.float64, device=device)
     quad, E = reference.quad(ridges.tolist()), float(sketch.error.norm())
@@ -239,7 +260,9 @@ def test_the_norm_lower_bound_of_a_sketch_is_where_its_set_of_functions_becomes_
         low, high = (middle, high) if least_slack(middle) < 0 else (low, middle)
     assert low > 1
     assert float(norm_lower_bound(sketch, 0.1, 0.1)) == pytest.approx(low, rel=1e-3)
-    assert float(norm_lower_bound(sketch, 0.1, 0.1, ridges=ridges.tolist())) == pytest.approx(low, rel=1e-7)
+    assert float(norm_lower_bound(sketch, 0.1, 0.1, ridges=ridges.tolist())) == pytest.approx(
+        low, rel=1e-7
+    )
 
 
 class Traced(View):

@@ -34,12 +34,17 @@ def test_params_to_unit_and_back_gives_the_same_params(unit):
     params = space.params(torch.tensor(unit, dtype=torch.float64))
     again = space.params(space.unit(params))
     assert again["lr"] == pytest.approx(params["lr"], rel=1e-12)
-    assert {k: again[k] for k in ("layers", "width", "act")} == {k: params[k] for k in ("layers", "width", "act")}
+    assert {k: again[k] for k in ("layers", "width", "act")} == {
+        k: params[k] for k in ("layers", "width", "act")
+    }
 
 
 def test_every_value_of_a_range_has_an_equal_cell():
     space = Space({"n": Int(1, 4), "x": Float(2.0, 8.0, log=True), "c": Choice(["a", "b"])})
-    cells = [space.params(torch.tensor([u / 8 + 1 / 16, 0.5, 0.5], dtype=torch.float64))["n"] for u in range(8)]
+    cells = [
+        space.params(torch.tensor([u / 8 + 1 / 16, 0.5, 0.5], dtype=torch.float64))["n"]
+        for u in range(8)
+    ]
     assert cells == [1, 1, 2, 2, 3, 3, 4, 4]  # the ends too have a whole cell
     assert space.params(torch.zeros(3, dtype=torch.float64)) == {"n": 1, "x": 2.0, "c": "a"}
     assert space.params(torch.ones(3, dtype=torch.float64)) == {"n": 4, "x": 8.0, "c": "b"}
@@ -138,7 +143,10 @@ def test_the_cells_of_options_cover_the_unit_interval_and_do_not_overlap(name):
     middles = parameter.middles(positions)
     assert torch.equal(parameter.index(middles), positions)
     assert torch.equal(parameter.units([parameter.options[i] for i in positions.tolist()]), middles)
-    lower, upper = parameter.coordinate(positions.double()), parameter.coordinate(positions.double() + 1)
+    lower, upper = (
+        parameter.coordinate(positions.double()),
+        parameter.coordinate(positions.double() + 1),
+    )
     assert bool(((lower < middles) & (middles < upper)).all())
     ends = parameter.coordinate(torch.tensor([0.0, n], dtype=torch.float64))
     assert ends.tolist() == pytest.approx([0.0, 1.0], abs=1e-15)
@@ -153,7 +161,9 @@ def test_the_cells_of_options_cover_the_unit_interval_and_do_not_overlap(name):
     assert parameter.index(torch.tensor([0.0, 1.0]).double()).tolist() == [0, n - 1]
     assert bool((parameter.coordinate(index.double()) <= U + rounding).all())
     assert bool((parameter.coordinate(index.double() + 1) + rounding >= U).all())
-    inside = parameter.features(torch.stack([(lower + middles) / 2, middles]).flatten()).reshape(2, len(positions), -1)
+    inside = parameter.features(torch.stack([(lower + middles) / 2, middles]).flatten()).reshape(
+        2, len(positions), -1
+    )
     if n < 2**45:  # of more the cells are a few roundings wide
         assert torch.equal(*inside)
 
@@ -169,7 +179,9 @@ def test_every_whole_number_on_a_logarithmic_scale_has_a_cell_that_contains_it()
 
 
 def test_constraints_are_about_the_values_that_are_given():
-    space = Space({"x": Float(1e-150, 1e150, log=True), "y": (0.0, 1.0)}, [Linear({"x": 1.0}, upper=3e149)])
+    space = Space(
+        {"x": Float(1e-150, 1e150, log=True), "y": (0.0, 1.0)}, [Linear({"x": 1.0}, upper=3e149)]
+    )
     assert space.violated({"x": 3e149, "y": 0.5}) == []
     assert len(space.violated({"x": 3.001e149, "y": 0.5})) == 1
     found = space.units([{"x": 3e149, "y": 0.5}])
@@ -183,15 +195,33 @@ def test_params_of_another_space_are_refused(params):
 
 
 def test_entries_of_a_dict_mean_one_kind_each():
-    given = {"n": (2, 12), "x": (0.0, 1), "on": bool, "seed": 7, "none": None, "size": Ordinal([16, 128])}
-    meant = [Int(2, 12), Float(0, 1), Choice([False, True]), Fixed(7), Fixed(None), Ordinal([16, 128])]
+    given = {
+        "n": (2, 12),
+        "x": (0.0, 1),
+        "on": bool,
+        "seed": 7,
+        "none": None,
+        "size": Ordinal([16, 128]),
+    }
+    meant = [
+        Int(2, 12),
+        Float(0, 1),
+        Choice([False, True]),
+        Fixed(7),
+        Fixed(None),
+        Ordinal([16, 128]),
+    ]
     assert list(Space(given).parameters.values()) == meant
 
 
 @pytest.mark.parametrize(
     ("parameter", "values", "columns"),
     [
-        (Float(0, 1, step=0.1), [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1], [i / 10 for i in range(11)]),
+        (
+            Float(0, 1, step=0.1),
+            [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1],
+            [i / 10 for i in range(11)],
+        ),
         (Int(-3, 9, step=4), [-3, 1, 5, 9], [0, 1 / 3, 2 / 3, 1]),
         (Ordinal(["low", "middle", "high"]), ["low", "middle", "high"], [0, 0.5, 1]),
         (Int(1, 4, log=True), [1, 2, 3, 4], [0, 0.5, math.log(3) / math.log(4), 1]),
@@ -199,8 +229,14 @@ def test_entries_of_a_dict_mean_one_kind_each():
 )
 def test_values_with_an_order_have_equal_cells_and_one_column(parameter, values, columns):
     units = [parameter.unit(value) for value in values]
-    assert list(parameter.options) == [parameter.value(u) for u in units] == [parameter.plain(v) for v in values]
-    assert parameter.features(torch.tensor(units, dtype=torch.float64)).squeeze(-1).tolist() == pytest.approx(columns)
+    assert (
+        list(parameter.options)
+        == [parameter.value(u) for u in units]
+        == [parameter.plain(v) for v in values]
+    )
+    assert parameter.features(torch.tensor(units, dtype=torch.float64)).squeeze(
+        -1
+    ).tolist() == pytest.approx(columns)
 
 
 def test_params_hold_the_active_parameters_alone():
@@ -210,7 +246,11 @@ def test_params_hold_the_active_parameters_alone():
     rbf = {"model": "svm", "scaled": True, "seed": 3, "C": 1e3, "kernel": "rbf"}
     poly = rbf | {"kernel": "poly", "degree": 5, "coef": 1.0}
     assert [space.params(u) for u in space.units([rbf, poly])] == [rbf, poly]
-    for params in (forest | {"C": 1.0}, {k: v for k, v in poly.items() if k != "coef"}, poly | {"degree": 2}):
+    for params in (
+        forest | {"C": 1.0},
+        {k: v for k, v in poly.items() if k != "coef"},
+        poly | {"degree": 2},
+    ):
         with pytest.raises(InvalidInput, match="params must have the parameters"):
             space.canonical(params)
 
@@ -231,7 +271,9 @@ def test_a_conditional_parameter_is_equally_far_from_its_absence_at_all_values()
     space = Space(BRANCHES)
     forest = {"model": "forest", "scaled": True, "seed": 3, "leaf": 20}
     F = space.features(space.units([forest | {"depth": depth} for depth in (2, 7, 12)]))
-    absent = space.features(space.units([{"model": "svm", "scaled": True, "seed": 3, "C": 1.0, "kernel": "rbf"}]))
+    absent = space.features(
+        space.units([{"model": "svm", "scaled": True, "seed": 3, "C": 1.0, "kernel": "rbf"}])
+    )
     assert float((F[0] - F[2]).norm()) == pytest.approx(1)
     distances = (F - absent).norm(dim=-1)
     assert torch.allclose(distances, distances[:1].expand(3))
@@ -239,7 +281,13 @@ def test_a_conditional_parameter_is_equally_far_from_its_absence_at_all_values()
 
 
 def test_the_points_of_a_finite_space_are_its_params_once():
-    parts = [BRANCHES[0], When("model", "svm", {"kernel": ["rbf", "poly"]}), *BRANCHES[3:4], BRANCHES[1], BRANCHES[4]]
+    parts = [
+        BRANCHES[0],
+        When("model", "svm", {"kernel": ["rbf", "poly"]}),
+        *BRANCHES[3:4],
+        BRANCHES[1],
+        BRANCHES[4],
+    ]
     space = Space(parts)
     points = space.points(100)
     params = [space.params(point) for point in points]
@@ -268,10 +316,19 @@ def test_the_points_of_a_finite_space_are_its_params_once():
         ({"x": Fixed(1)}, "not fixed"),
         ({"x": When("y", 1, {"z": bool})}, "stands beside a dict"),
         ([{"x": bool}, {"x": bool}], "two of this name"),
-        ([{"x": bool}, When("y", 1, {"z": bool})], "parameter 'z': the parent must be one of 'x', 'z', got 'y'"),
+        (
+            [{"x": bool}, When("y", 1, {"z": bool})],
+            "parameter 'z': the parent must be one of 'x', 'z', got 'y'",
+        ),
         ([{"x": (0.0, 1.0)}, When("x", 1, {"z": bool})], "'x' must have finitely many values"),
-        ([{"x": bool}, When("x", "no", {"z": bool})], "condition of parameter 'z': 'no' is not one of"),
-        ([{"x": bool}, When("y", True, {"z": bool}), When("z", True, {"y": bool})], "'z', 'y'.* depend on each other"),
+        (
+            [{"x": bool}, When("x", "no", {"z": bool})],
+            "condition of parameter 'z': 'no' is not one of",
+        ),
+        (
+            [{"x": bool}, When("y", True, {"z": bool}), When("z", True, {"y": bool})],
+            "'z', 'y'.* depend on each other",
+        ),
     ],
 )
 def test_bad_bounds_conditions_and_steps_are_named(bounds, says):
@@ -296,10 +353,16 @@ def test_a_space_is_the_same_after_a_file(tmp_path):
     [
         ("x: {kind: Float, low: 0\n", "space.yaml is not .*line 2"),
         ("x: {low: 0, high: 1}", "parameter 'x': kind must be one of 'Float', 'Int'"),
-        ("x: {kind: Int, low: 0}", "parameter 'x': Int has the entries low, high, log, step.*missing.*'high'"),
+        (
+            "x: {kind: Int, low: 0}",
+            "parameter 'x': Int has the entries low, high, log, step.*missing.*'high'",
+        ),
         ("x: [2, 12]", "{kind: Int, low: 2, high: 12} or {kind: Choice, options: \\[2, 12\\]}"),
         ("x: {kind: Float, low: 3, high: 1}", "parameter 'x': .* reversed"),
-        ("x: {kind: Int, low: 1, high: 3, rows: [1, 2]}\ny: {kind: Int, low: 1, high: 3}", "as many rows"),
+        (
+            "x: {kind: Int, low: 1, high: 3, rows: [1, 2]}\ny: {kind: Int, low: 1, high: 3}",
+            "as many rows",
+        ),
     ],
 )
 def test_files_are_refused_with_the_line_or_the_entry(tmp_path, text, says):

@@ -16,7 +16,11 @@ def answer(value):
 
 
 def measured(device):
-    return [Result("a", 1.0, 3.0, Goal(1 / 2)), Result("b [x]", os.getpid(), 1.0, Goal(1 / 2)), Result("c", 1.0)]
+    return [
+        Result("a", 1.0, 3.0, Goal(1 / 2)),
+        Result("b [x]", os.getpid(), 1.0, Goal(1 / 2)),
+        Result("c", 1.0),
+    ]
 
 
 def test_a_race_between_different_answers_is_refused():
@@ -53,16 +57,27 @@ def test_straight_line_code_agrees_with_kbo(device):
 
 
 @pytest.mark.thorough
-@pytest.mark.keeps("file .*pipe:", "multiprocessing keeps a pipe to its tracker of resources until the process ends")
+@pytest.mark.keeps(
+    "file .*pipe:",
+    "multiprocessing keeps a pipe to its tracker of resources until the process ends",
+)
 def test_a_fresh_process_is_another_one():
     assert len(suite.BENCHES) > 40
-    assert Bench(measured, fresh=True).run(CPU)[1].kbo != os.getpid() == Bench(measured).run(CPU)[1].kbo
+    assert (
+        Bench(measured, fresh=True).run(CPU)[1].kbo
+        != os.getpid()
+        == Bench(measured).run(CPU)[1].kbo
+    )
 
 
 @pytest.mark.thorough
 def test_many_arms_joint_draws_and_streams_take_little_memory():
     for measure, n, most in ((sketch.best, 50_000, 60), (sketch.joint_draw, 30_000, 150)):
-        _, memory = sketch.on_many_points(CPU, n, measure, ("{} arms", "arms"), (1.0, 1.0), on_threads=1)
-        assert memory.kbo < most  # k(Z, x) of all arms would be 80 MB, the covariance of the candidates 7 GB
+        _, memory = sketch.on_many_points(
+            CPU, n, measure, ("{} arms", "arms"), (1.0, 1.0), on_threads=1
+        )
+        assert (
+            memory.kbo < most
+        )  # k(Z, x) of all arms would be 80 MB, the covariance of the candidates 7 GB
     (found,) = exact.memory(CPU, 2000, 100)
     assert 50 < found.other <= found.kbo + 20

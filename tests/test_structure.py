@@ -27,7 +27,11 @@ PUBLIC = {"_replace", "_asdict", "_exit"}
 LIBRARIES = {
     "kbo/integrations/ax/node.py": {"_gen_metadata"},
     "kbo/integrations/ax/report.py": {"_maybe_generation_strategy", "_experiment"},
-    "kbo/integrations/optuna/sampler.py": {"_process_constraints_after_trial", "_fixed_params", "_base_sampler"},
+    "kbo/integrations/optuna/sampler.py": {
+        "_process_constraints_after_trial",
+        "_fixed_params",
+        "_base_sampler",
+    },
     "kbo/integrations/optuna/study.py": {"_trial_id", "_study_id", "_storage"},
 }
 """Private names of Ax and Optuna for which they have no public one."""
@@ -45,7 +49,11 @@ def defined(tree: ast.Module) -> set[str]:
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and of_this_object(node.value):
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and of_this_object(node.value)
+        ):
             names.add(node.attr)
     return {name for name in names if private(name)}
 
@@ -73,10 +81,16 @@ def foreign(tree: ast.Module) -> Iterator[str]:
     own, made = defined(tree), copies(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
-            yield from (f"line {node.lineno}: import of {alias.name}" for alias in node.names if private(alias.name))
+            yield from (
+                f"line {node.lineno}: import of {alias.name}"
+                for alias in node.names
+                if private(alias.name)
+            )
         if not isinstance(node, ast.Attribute) or not private(node.attr) or node.attr in own:
             continue
-        if of_this_object(node.value) or (isinstance(node.value, ast.Name) and node.value.id in made):
+        if of_this_object(node.value) or (
+            isinstance(node.value, ast.Name) and node.value.id in made
+        ):
             continue
         yield f"line {node.lineno}: {ast.unparse(node)}"
 
@@ -105,7 +119,11 @@ def test_posteriors_are_hardly_ever_told_apart_by_their_type():
     for path, tree in MODULES.items():
         module = ".".join(path.with_suffix("").parts)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "isinstance"
+            ):
                 tested = {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}
                 if any(name in names and names[name] != module for name in tested):
                     found.append(f"{path} line {node.lineno}: {ast.unparse(node)}")
@@ -118,13 +136,21 @@ def test_no_two_modules_import_each_other_even_through_others():
     graph = grimp.build_graph("kbo", "experiments", cache_dir=None)
     imports = networkx.DiGraph()
     for module in graph.modules:
-        imports.add_edges_from((module, other) for other in graph.find_modules_directly_imported_by(module))
-    cycles = [sorted(group) for group in networkx.strongly_connected_components(imports) if len(group) > 1]
+        imports.add_edges_from(
+            (module, other) for other in graph.find_modules_directly_imported_by(module)
+        )
+    cycles = [
+        sorted(group) for group in networkx.strongly_connected_components(imports) if len(group) > 1
+    ]
     assert not cycles
 
 
 def test_pytest_says_which_tests_it_leaves_out(monkeypatch, pytestconfig):
-    monkeypatch.setattr(parts, "MISSING", {"Ray: its tests": lambda: None, "Chromium: pages": lambda: "/bin/chromium"})
+    monkeypatch.setattr(
+        parts,
+        "MISSING",
+        {"Ray: its tests": lambda: None, "Chromium: pages": lambda: "/bin/chromium"},
+    )
     lines = parts.pytest_report_header(pytestconfig)
     assert lines[1:] == ["left out, since this machine lacks Ray: its tests"]
 
@@ -144,7 +170,11 @@ def test_every_public_method_has_a_docstring_of_its_own_or_of_what_it_overrides(
         if isinstance(kind, ast.ClassDef) and kind.name[0] != "_"
         for method in kind.body
         if isinstance(method, ast.FunctionDef) and method.name[0] != "_"
-        if not any(word in ast.unparse(one) for one in method.decorator_list for word in ("property", "setter"))
+        if not any(
+            word in ast.unparse(one)
+            for one in method.decorator_list
+            for word in ("property", "setter")
+        )
     ]
     documented = {method.name for _, method in methods if ast.get_docstring(method)}
     assert [place for place, method in methods if method.name not in documented] == []

@@ -21,10 +21,11 @@ from gpytorch.kernels import RBFKernel
 
 import kbo
 from experiments.problems import RKHSBandit
-from kbo import bandit, recipes, report
+from kbo import bandit, report
+from kbo._base.surroundings import Settings, callers, fixed
+from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna import KBOSampler
-from kbo.surroundings import Settings, callers, fixed
 
 BOX = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
 KERNEL = RBFKernel().double().initialize(lengthscale=0.3).requires_grad_(False)
@@ -164,7 +165,9 @@ def limited() -> list[Any]:
 
 def kinds() -> list[Any]:
     bounds = {**BOX, "k": kbo.Int(1, 9, log=True), "c": ["a", "b"]}
-    result = kbo.minimize(lambda params: noisy(params) + params["k"] + (params["c"] == "a"), bounds, 9)
+    result = kbo.minimize(
+        lambda params: noisy(params) + params["k"] + (params["c"] == "a"), bounds, 9
+    )
     return [[(trial.params, trial.value) for trial in result.trials], str(result)]
 
 
@@ -190,16 +193,34 @@ def ask_and_tell() -> list[Any]:
     point = {"x": 0.2, "y": 0.2}
     belief = optimizer.belief()
     assert belief is not None
-    answers = [optimizer.interval(point), optimizer.best(), str(optimizer.answers()), str(optimizer.gap())]
-    return [[trial.params for trial in optimizer.trials], answers, str(belief.account()), str(belief.assumptions())]
+    answers = [
+        optimizer.interval(point),
+        optimizer.best(),
+        str(optimizer.answers()),
+        str(optimizer.gap()),
+    ]
+    return [
+        [trial.params for trial in optimizer.trials],
+        answers,
+        str(belief.account()),
+        str(belief.assumptions()),
+    ]
 
 
 def study() -> list[Any]:
     sampler = KBOSampler(seed=0)
     found = optuna.create_study(sampler=sampler)
-    found.optimize(lambda t: noisy({"x": t.suggest_float("x", 0, 1), "y": t.suggest_float("y", 0, 1)}), n_trials=8)
+    found.optimize(
+        lambda t: noisy({"x": t.suggest_float("x", 0, 1), "y": t.suggest_float("y", 0, 1)}),
+        n_trials=8,
+    )
     interval = sampler.interval(found, found.best_params)
-    return [[t.params for t in found.trials], interval, sampler.guarantee(found), sampler.recommended(found).number]
+    return [
+        [t.params for t in found.trials],
+        interval,
+        sampler.guarantee(found),
+        sampler.recommended(found).number,
+    ]
 
 
 def audit() -> str:
@@ -211,12 +232,16 @@ def audit() -> str:
 def confirmed() -> str:
     numbers = iter(range(99))
     candidates = [{"x": 0.2, "y": 0.0}, {"x": 0.3, "y": 0.0}]
-    return str(kbo.confirm(lambda params: noisy(params) + 0.01 * next(numbers), candidates, 30, tolerance=1.0))
+    return str(
+        kbo.confirm(
+            lambda params: noisy(params) + 0.01 * next(numbers), candidates, 30, tolerance=1.0
+        )
+    )
 
 
 def played() -> list[Any]:
     problem = RKHSBandit("rbf", 0.3, 2, seed=0, n_arms=20)
-    method = recipes.make("dmm-ucb", problem.kernel, problem.noise_std, 30.0, 0.1)
+    method = methods.make("dmm-ucb", problem.kernel, problem.noise_std, 30.0, 0.1)
     return [(row["arm"], row["regret"]) for row in bandit.play(method, problem, 5)]
 
 
@@ -260,7 +285,9 @@ def test_no_setting_of_the_program_changes_a_result_and_the_objective_sees_all(e
         assert [one for one in SIGHTINGS if one != before] == [], name
 
 
-@pytest.mark.parametrize("workers", [kbo.Threads(2), kbo.Processes(1)], ids=["threads", "processes"])
+@pytest.mark.parametrize(
+    "workers", [kbo.Threads(2), kbo.Processes(1)], ids=["threads", "processes"]
+)
 def test_objectives_of_threads_and_processes_see_the_settings_of_the_program(workers):
     def objective(params):
         import numpy
@@ -268,11 +295,20 @@ def test_objectives_of_threads_and_processes_see_the_settings_of_the_program(wor
 
         seen = [torch.get_default_device().type == "meta", numpy.geterr()["under"] == "raise"]
         seen += [not torch.is_grad_enabled(), torch.is_inference_mode_enabled()]
-        seen += [torch.get_default_dtype() == torch.float64, torch.are_deterministic_algorithms_enabled()]
+        seen += [
+            torch.get_default_dtype() == torch.float64,
+            torch.are_deterministic_algorithms_enabled(),
+        ]
         return float(sum(seen))
 
     with contextlib.ExitStack() as stack:
-        for name in ("default device", "errors of numpy", "inference mode", "float64", "deterministic"):
+        for name in (
+            "default device",
+            "errors of numpy",
+            "inference mode",
+            "float64",
+            "deterministic",
+        ):
             stack.enter_context(STATES[name]())
         result = kbo.minimize(objective, BOX, 2, workers=workers)
     assert [trial.value for trial in result.trials] == [6.0, 6.0]

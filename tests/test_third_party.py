@@ -12,7 +12,7 @@ from gpytorch.kernels import ScaleKernel
 
 import kbo
 from experiments.problems import RKHSBandit
-from kbo import bandit, recipes
+from kbo import bandit
 from kbo.acquisition import (
     CMMUCB,
     ChainingUCB,
@@ -20,9 +20,9 @@ from kbo.acquisition import (
     InflatedThompsonSampling,
     KernelUCB,
 )
+from kbo.bandit import METHODS, Method, Recipe, methods
 from kbo.confidence import AdaptiveMixture, FixedWidth, MartingaleMixture, MixtureNoiseBounds
 from kbo.models import KernelRidgeGP, PosteriorGP
-from kbo.recipes import RECIPES, Method, Recipe
 from kbo.regression import AdaptiveRidge, KernelRidge
 from tests.dense import close
 from tests.laws.confidences import BOUNDS, Setting
@@ -49,7 +49,9 @@ def equal(found, expected, tol: float = 1e-7) -> None:
         close(one, other, tol)
 
 
-@pytest.mark.parametrize("bound", [b for b in BOUNDS if not b.other_numbers], ids=lambda bound: bound.name)
+@pytest.mark.parametrize(
+    "bound", [b for b in BOUNDS if not b.other_numbers], ids=lambda bound: bound.name
+)
 def test_every_confidence(bound):
     setting, Z = Setting(), unit_square(6, 2)
     ours, exact = pair(setting.ridge)
@@ -59,8 +61,13 @@ def test_every_confidence(bound):
 
 def test_a_ridge_that_follows_the_data():
     X, Z = unit_square(100, 1), unit_square(6, 2)
-    y = torch.sin(4 * X).sum(-1) + 0.1 * torch.randn(100, generator=torch.Generator().manual_seed(0)).double()
-    adaptive = [AdaptiveRidge(state, MixtureNoiseBounds(9.0, 0.1, upper=2.0)) for state in pair(n=0)]
+    y = (
+        torch.sin(4 * X).sum(-1)
+        + 0.1 * torch.randn(100, generator=torch.Generator().manual_seed(0)).double()
+    )
+    adaptive = [
+        AdaptiveRidge(state, MixtureNoiseBounds(9.0, 0.1, upper=2.0)) for state in pair(n=0)
+    ]
     for state in adaptive:
         state.update(X, y)
     assert adaptive[0].ridge == adaptive[1].ridge
@@ -75,8 +82,14 @@ def models():
 
 def test_a_botorch_model():
     Z, X, Y = unit_square(6, 2), unit_square(3, 5), unit_square(3, 6)[:, :1]
-    batch = [model.condition_on_observations(X.expand(2, 3, 2), Y.expand(2, 3, 1)) for model in models()]
-    for ours, exact in (models(), [model.condition_on_observations(X, Y) for model in models()], batch):
+    batch = [
+        model.condition_on_observations(X.expand(2, 3, 2), Y.expand(2, 3, 1)) for model in models()
+    ]
+    for ours, exact in (
+        models(),
+        [model.condition_on_observations(X, Y) for model in models()],
+        batch,
+    ):
         found, expected = (model.posterior(Z, observation_noise=True) for model in (ours, exact))
         equal([found.mean, found.covariance_matrix], [expected.mean, expected.covariance_matrix])
 
@@ -97,7 +110,9 @@ def test_acquisition_functions(name):
     assert bool(torch.isfinite(value))
     if name != "thompson":  # features of its own: draws differ
         equal([value], [ACQUISITIONS[name](exact)(x.unsqueeze(0))[0]], 1e-5)
-    assert InflatedPosteriorSampling(ours, FixedWidth(1.0))(unit_square(50, 9), num_samples=3).shape == (3, 2)
+    assert InflatedPosteriorSampling(ours, FixedWidth(1.0))(
+        unit_square(50, 9), num_samples=3
+    ).shape == (3, 2)
 
 
 @pytest.fixture
@@ -107,16 +122,18 @@ def recipe(monkeypatch):
         return Method(partial(LinearRegression, features, noise_std**2), bound)
 
     def exact(kernel, noise_std, norm_bound, delta):
-        return replace(ours(noise_std, norm_bound, delta), posterior=partial(KernelRidge, kernel, noise_std**2))
+        return replace(
+            ours(noise_std, norm_bound, delta), posterior=partial(KernelRidge, kernel, noise_std**2)
+        )
 
     for name, function in (("ours", ours), ("exact", exact)):
-        monkeypatch.setitem(RECIPES, name, Recipe(name, function))
+        monkeypatch.setitem(METHODS, name, Recipe(name, function))
 
 
 def test_a_recipe_in_the_bandit_loop_and_in_minimize(recipe):
     def arms(name):
         problem = RKHSBandit("matern52", 0.3, dim=2, norm=3.0, noise_std=0.1, seed=0)
-        method = recipes.make(name, FeatureKernel(), noise_std=0.1, norm_bound=6.0, delta=0.1)
+        method = methods.make(name, FeatureKernel(), noise_std=0.1, norm_bound=6.0, delta=0.1)
         return [row["arm"] for row in bandit.play(method, problem, rounds=30)]
 
     assert arms("ours") == arms("exact")
@@ -126,7 +143,9 @@ def test_a_recipe_in_the_bandit_loop_and_in_minimize(recipe):
         kernel.outputscale = torch.tensor(1.0)
         setting = kbo.Certified(kernel, noise_std=0.05, norm_bound=20.0)
         space = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
-        result = kbo.minimize(lambda p: float(p["a"] ** 2 - p["b"]), space, n_trials=8, setting=setting, method=name)
+        result = kbo.minimize(
+            lambda p: float(p["a"] ** 2 - p["b"]), space, n_trials=8, setting=setting, method=name
+        )
         return [trial.value for trial in result.trials]
 
     assert values("ours") == pytest.approx(values("exact"), abs=1e-4)

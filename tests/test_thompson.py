@@ -17,6 +17,7 @@ from torch.autograd import gradcheck
 
 from kbo.acquisition import InflatedPosteriorSampling, InflatedThompsonSampling
 from kbo.acquisition.thompson import inflated_draws
+from kbo.bandit import Method, ThompsonSampling
 from kbo.confidence import (
     AdaptiveSelfNormalized,
     FixedWidth,
@@ -27,7 +28,6 @@ from kbo.confidence import (
 )
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP, NystromGP
-from kbo.recipes import Method, ThompsonSampling
 from kbo.regression import (
     AdaptiveRidge,
     BatchView,
@@ -52,13 +52,20 @@ OF_NORM = SelfNormalized(**BOUND)
 
 
 def draws(
-    state: Posterior, X: Tensor, count: int = 1, generator: torch.Generator | None = None, ridge: float | None = None
+    state: Posterior,
+    X: Tensor,
+    count: int = 1,
+    generator: torch.Generator | None = None,
+    ridge: float | None = None,
 ) -> Tensor:
     return state.at(ridge).draw(X, count, generator)
 
 
 def drawn_function(
-    state: Posterior, like: Tensor, generator: torch.Generator | None = None, ridge: float | None = None
+    state: Posterior,
+    like: Tensor,
+    generator: torch.Generator | None = None,
+    ridge: float | None = None,
 ) -> Function:
     return state.at(ridge).draw_function(like, generator)
 
@@ -66,16 +73,22 @@ def drawn_function(
 def data(device, n: int = 30) -> tuple[Tensor, Tensor]:
     X = unit_square(n, 1).to(device)
     X[-5:] = X[:5]  # repeats
-    return X, torch.sin(5 * X).sum(-1) + 0.3 * torch.randn(n, generator=seeded(2), dtype=torch.float64).to(device)
+    return X, torch.sin(5 * X).sum(-1) + 0.3 * torch.randn(
+        n, generator=seeded(2), dtype=torch.float64
+    ).to(device)
 
 
 def probability(drawn: Tensor, mean: Tensor | float, covariance: Tensor) -> float:
     """Of a mean, or a covariance (by its likelihood), of draws [count p] as far from ``N(mean, covariance)``."""
     count, p = drawn.shape
-    W = torch.linalg.solve_triangular(torch.linalg.cholesky(covariance), (drawn - mean).mT, upper=False)
+    W = torch.linalg.solve_triangular(
+        torch.linalg.cholesky(covariance), (drawn - mean).mT, upper=False
+    )
     average, S = W.mean(1), W @ W.mT / count
     ratio = count * (S.trace() - torch.linalg.slogdet(S)[1] - p)
-    return min(chi2.sf(float(count * average @ average), p), chi2.sf(float(ratio), p * (p + 1) // 2))
+    return min(
+        chi2.sf(float(count * average @ average), p), chi2.sf(float(ratio), p * (p + 1) // 2)
+    )
 
 
 def fits(drawn: Tensor, mean: Tensor | float, covariance: Tensor) -> bool:
@@ -127,12 +140,18 @@ STATES = {
 
 def fed(name: str, device, n: int = 30) -> tuple[Posterior, Dense, Tensor]:
     """A state with data, the formulas it must follow, and points."""
-    (X, y), Z = (data(device, n), unit_square(6, 9).to(device)) if n else ((ANCHORS[:0], ANCHORS[:0, 0]), ANCHORS + 0.1)
+    (X, y), Z = (
+        (data(device, n), unit_square(6, 9).to(device))
+        if n
+        else ((ANCHORS[:0], ANCHORS[:0, 0]), ANCHORS + 0.1)
+    )
     state = STATES[name](Z)
     for x, target in zip(X.split(10), y.split(10), strict=True):
         state.update(x, target)
         state.predict(Z)
-    formulas = Sketched(matern(1.5), X, y, ANCHORS.to(X)) if "sketch" in name else Dense(matern(1.5), X, y)
+    formulas = (
+        Sketched(matern(1.5), X, y, ANCHORS.to(X)) if "sketch" in name else Dense(matern(1.5), X, y)
+    )
     return state, formulas, Z
 
 
@@ -144,13 +163,18 @@ def fed(name: str, device, n: int = 30) -> tuple[Posterior, Dense, Tensor]:
 def test_draws_have_mean_zero_and_the_covariance_of_the_posterior(device, name, ridge):
     state, formulas, Z = fed(name, device)
     assert state.ridge == pytest.approx(RIDGE)
-    drawn, expected = draws(state, Z, DRAWS, seeded(3), ridge), documented(formulas, Z, ridge or RIDGE)
+    drawn, expected = (
+        draws(state, Z, DRAWS, seeded(3), ridge),
+        documented(formulas, Z, ridge or RIDGE),
+    )
     assert drawn.shape == (DRAWS, 6)
     assert fits(drawn, 0.0, expected)
     assert refuted(1.1 * drawn, 0.0, expected)
     assert refuted(drawn + 0.1, 0.0, expected)
     if "sketch" in name:
-        assert refuted(drawn, 0.0, formulas.covariance(Z, Z, ridge or RIDGE))  # the residual is not drawn jointly
+        assert refuted(
+            drawn, 0.0, formulas.covariance(Z, Z, ridge or RIDGE)
+        )  # the residual is not drawn jointly
 
 
 @pytest.mark.parametrize("name", ["exact", "tracked", "sketched", "tracked-sketch"])
@@ -168,7 +192,10 @@ def test_draws_follow_the_seed_and_samples_add_the_mean(device, name):
     single.update(X.float(), y.float())
     assert drawn_function(single, Z.float())(Z.float()).dtype == torch.float32
     assert inflated_draws(OF_NORM, single, Z.float(), 3).dtype == torch.float32
-    for draw in (lambda: draws(state, Z), lambda: drawn_function(state, Z)(Z)):  # without a generator, torch's own
+    for draw in (
+        lambda: draws(state, Z),
+        lambda: drawn_function(state, Z)(Z),
+    ):  # without a generator, torch's own
         torch.set_rng_state(global_state)
         first = draw()
         assert not torch.equal(first, draw())
@@ -182,7 +209,11 @@ def test_many_points_are_drawn_without_a_matrix_of_their_size(device, monkeypatc
 
     monkeypatch.setattr("kbo.regression.posterior.joint_draws", refuse)
     Z, (X, y) = unit_square(20_000, 7).to(device), data(device)
-    for state, points in ((sketch(), Z), (Tracked(sketch(), Z), Z), (KernelRidge(matern(1.5), RIDGE), Z[:3000])):
+    for state, points in (
+        (sketch(), Z),
+        (Tracked(sketch(), Z), Z),
+        (KernelRidge(matern(1.5), RIDGE), Z[:3000]),
+    ):
         state.update(X, y)
         drawn = draws(state, points, 1, seeded(3))[0]
         assert drawn.shape == points.shape[:1]
@@ -230,7 +261,9 @@ def swapped() -> Kernel:
 
 KERNELS = {
     "sum": lambda: rbf(active_dims=[1]) + matern(2.5),
-    "column-scaled-twice": lambda: ScaleKernel(ScaleKernel(MaternKernel(nu=0.5, active_dims=[1]))).double(),
+    "column-scaled-twice": lambda: ScaleKernel(
+        ScaleKernel(MaternKernel(nu=0.5, active_dims=[1]))
+    ).double(),
     "columns-swapped": lambda: ScaleKernel(swapped()).double(),
 }
 
@@ -240,7 +273,9 @@ def paths(state: Posterior, Z: Tensor, ridge: float | None = None) -> Tensor:
     return torch.stack([drawn_function(state, Z, generator, ridge)(Z) for _ in range(PATHS)])
 
 
-@pytest.mark.parametrize(("kernel", "sketched"), [*((kernel, False) for kernel in KERNELS), ("columns-swapped", True)])
+@pytest.mark.parametrize(
+    ("kernel", "sketched"), [*((kernel, False) for kernel in KERNELS), ("columns-swapped", True)]
+)
 def test_functions_have_the_joint_covariance_of_the_posterior(device, kernel, sketched):
     (X, y), Z, k = data(device), unit_square(4, 9).to(device), KERNELS[kernel]()
     state = NystromRidge(k, RIDGE, FixedDictionary(ANCHORS)) if sketched else KernelRidge(k, RIDGE)
@@ -266,7 +301,11 @@ def test_functions_at_another_ridge_and_before_any_data(device, name):
 def test_a_function_stays_when_the_posterior_learns(device, kind):
     (X, y), Z = data(device, 60), unit_square(3, 8).to(device).reshape(1, 3, 2)
     dictionaries = {"growing": GreedyDictionary(0.001), "resampled": LeverageResampling(3.0)}
-    state = NystromRidge(rbf(), RIDGE, dictionaries[kind]) if kind != "exact" else KernelRidge(rbf(), RIDGE)
+    state = (
+        NystromRidge(rbf(), RIDGE, dictionaries[kind])
+        if kind != "exact"
+        else KernelRidge(rbf(), RIDGE)
+    )
     state.update(X[:20], y[:20])
     path = drawn_function(state, Z, seeded(3))
     before = path(Z)
@@ -278,7 +317,10 @@ def test_a_function_stays_when_the_posterior_learns(device, kind):
 
 def test_kernels_without_random_features_are_refused_by_functions_only(device):
     (X, y), Z = data(device), unit_square(3000, 9).to(device)
-    exact, sketched = KernelRidge(composite(), RIDGE), NystromRidge(composite(), RIDGE, FixedDictionary(ANCHORS))
+    exact, sketched = (
+        KernelRidge(composite(), RIDGE),
+        NystromRidge(composite(), RIDGE, FixedDictionary(ANCHORS)),
+    )
     for state in (exact, sketched):
         state.update(X, y)
         with pytest.raises(InvalidInput, match=r"no random features.*RBFKernel.*finite set"):
@@ -307,7 +349,9 @@ def test_under_a_width_draws_are_the_mean_plus_width_times_the_deviation(device,
     state, _, Z = fed(name, device)
     for confidence in (FixedWidth(2.0), OF_NORM):
         drawn = inflated_draws(confidence, state, Z, 4, seeded(3))
-        expected = state.predict(Z)[0] + confidence.width(state).to(Z) * draws(state, Z, 4, seeded(3))
+        expected = state.predict(Z)[0] + confidence.width(state).to(Z) * draws(
+            state, Z, 4, seeded(3)
+        )
         assert torch.equal(drawn, expected)
 
 
@@ -315,7 +359,10 @@ def test_under_a_width_draws_are_the_mean_plus_width_times_the_deviation(device,
 def test_draws_fill_any_interval_as_a_standard_deviation(device, name, kind):
     state, formulas, Z = fed(name, device)
     confidence = MartingaleMixture(**BOUND, kind=kind)
-    drawn, (lower, upper) = inflated_draws(confidence, state, Z, DRAWS, seeded(3)), confidence.interval(state, Z)
+    drawn, (lower, upper) = (
+        inflated_draws(confidence, state, Z, DRAWS, seeded(3)),
+        confidence.interval(state, Z),
+    )
     covariance = documented(formulas, Z, RIDGE)
     scale = (upper - lower) / 2 / covariance.diagonal().sqrt()
     assert fits(drawn, (lower + upper) / 2, scale.unsqueeze(-1) * covariance * scale)
@@ -329,7 +376,10 @@ def test_draws_without_a_finite_bound_are_the_deviation_and_those_of_a_known_val
     drawn = inflated_draws(AdaptiveSelfNormalized(), unknown, Z, 4, seeded(3))
     assert torch.equal(drawn, draws(unknown, Z, 4, seeded(3)))
     known = KernelRidge(LinearKernel().double(), RIDGE)
-    assert MartingaleMixture(**BOUND).inflated(known, 0 * Z, torch.zeros(6).to(Z)).tolist() == [0.0] * 6
+    assert (
+        MartingaleMixture(**BOUND).inflated(known, 0 * Z, torch.zeros(6).to(Z)).tolist()
+        == [0.0] * 6
+    )
 
 
 # As an acquisition function
@@ -337,15 +387,23 @@ def test_draws_without_a_finite_bound_are_the_deviation_and_those_of_a_known_val
 
 def model(device, kind: str, transformed: bool = True):
     X = 2 * data(device)[0]
-    Y = torch.sin(3 * X).sum(-1, keepdim=True) + 0.01 * torch.linspace(0, 1, len(X)).to(X).unsqueeze(-1)
-    arguments = {"input_transform": Normalize(2), "outcome_transform": Standardize(1)} if transformed else {}
+    Y = torch.sin(3 * X).sum(-1, keepdim=True) + 0.01 * torch.linspace(0, 1, len(X)).to(
+        X
+    ).unsqueeze(-1)
+    arguments = (
+        {"input_transform": Normalize(2), "outcome_transform": Standardize(1)}
+        if transformed
+        else {}
+    )
     if kind == "exact":
         return KernelRidgeGP(X, Y, matern(2.5), 0.05, **arguments)
     return NystromGP(X, Y, matern(2.5), 0.05, FixedDictionary(X[:12].clone()), **arguments)
 
 
 def minus(device, weight: float = -1.0, offset: float = 0.0) -> ScalarizedPosteriorTransform:
-    return ScalarizedPosteriorTransform(torch.tensor([weight], dtype=torch.float64, device=device), offset=offset)
+    return ScalarizedPosteriorTransform(
+        torch.tensor([weight], dtype=torch.float64, device=device), offset=offset
+    )
 
 
 def batches(device, *shape: int) -> Tensor:
@@ -354,12 +412,19 @@ def batches(device, *shape: int) -> Tensor:
 
 @pytest.mark.parametrize("kind", ["exact", "sketched"])
 def test_every_point_of_a_batch_maximises_a_draw_of_its_own(device, kind):
-    built, box = model(device, kind), torch.tensor([[0.0, 0.0], [2.0, 2.0]], dtype=torch.float64, device=device)
+    built, box = (
+        model(device, kind),
+        torch.tensor([[0.0, 0.0], [2.0, 2.0]], dtype=torch.float64, device=device),
+    )
     acqf, X = InflatedThompsonSampling(built, OF_NORM, seed=3), batches(device, 5, 2)
-    single = [InflatedThompsonSampling(built, OF_NORM, 3, None, batches(device, j)) for j in range(2)]
+    single = [
+        InflatedThompsonSampling(built, OF_NORM, 3, None, batches(device, j)) for j in range(2)
+    ]
     close(acqf(X), (single[0](X[:, :1]) + single[1](X[:, 1:])) / 2, 1e-12)
     options = {"num_restarts": 6, "raw_samples": 128, "options": {"seed": 0, "maxiter": 100}}
-    grid = torch.cartesian_prod(*[torch.linspace(0, 2, 40, dtype=torch.float64, device=device)] * 2).unsqueeze(1)
+    grid = torch.cartesian_prod(
+        *[torch.linspace(0, 2, 40, dtype=torch.float64, device=device)] * 2
+    ).unsqueeze(1)
     greedy, _ = optimize_acqf(acqf, box, q=2, sequential=True, **options)
     best = sum(float(one(grid).max()) for one in single) / 2
     assert acqf(greedy) > best - 1e-3
@@ -373,10 +438,14 @@ OWN, OTHER = FixedWidth(2.0), ImprovedGPUCB(**BOUND, eta=0.5)
 """At the ridge of the state, and at another one."""
 
 
-@pytest.mark.parametrize(("kind", "transformed", "confidence"), [("exact", False, OWN), ("sketched", True, OTHER)])
+@pytest.mark.parametrize(
+    ("kind", "transformed", "confidence"), [("exact", False, OWN), ("sketched", True, OTHER)]
+)
 def test_values_of_many_seeds_have_the_law_of_the_posterior(device, kind, transformed, confidence):
     built, X = model(device, kind, transformed), batches(device, 4, 1)
-    drawn = torch.stack([InflatedThompsonSampling(built, confidence, seed)(X) for seed in range(PATHS)])
+    drawn = torch.stack(
+        [InflatedThompsonSampling(built, confidence, seed)(X) for seed in range(PATHS)]
+    )
     Z, state = built.transform_inputs(X).squeeze(-2), built.state
     ridge, width = confidence.ridge(state), confidence.width(state)
     mean, covariance = state.predict(Z, ridge)[0], state.covariance(Z, Z, ridge)
@@ -387,7 +456,9 @@ def test_values_of_many_seeds_have_the_law_of_the_posterior(device, kind, transf
 
 
 @pytest.mark.parametrize("kind", ["exact", "sketched"])
-def test_values_are_fixed_by_the_seed_do_not_depend_on_other_rows_and_are_differentiable(device, kind):
+def test_values_are_fixed_by_the_seed_do_not_depend_on_other_rows_and_are_differentiable(
+    device, kind
+):
     built, X = model(device, kind), batches(device, 3, 4, 3)
     global_state = torch.get_rng_state()
     acqf, other = (InflatedThompsonSampling(built, OF_NORM, seed) for seed in (3, 4))
@@ -400,8 +471,16 @@ def test_values_are_fixed_by_the_seed_do_not_depend_on_other_rows_and_are_differ
     assert not torch.equal(acqf(X[..., :1, :]), first)
     close(acqf(X[1]), values[1], 1e-10)
     close(acqf(X[1, 2]), values[1, 2:3], 1e-10)
-    close(InflatedThompsonSampling(built, OF_NORM, 3, minus(device, 2.0, 3.0))(X), 2 * values + 3, 1e-12)
-    for confidence in (OF_NORM, ImprovedGPUCB(**BOUND, eta=0.01), MartingaleMixture(0.2, 8.0, 0.1, kind="dmm")):
+    close(
+        InflatedThompsonSampling(built, OF_NORM, 3, minus(device, 2.0, 3.0))(X),
+        2 * values + 3,
+        1e-12,
+    )
+    for confidence in (
+        OF_NORM,
+        ImprovedGPUCB(**BOUND, eta=0.01),
+        MartingaleMixture(0.2, 8.0, 0.1, kind="dmm"),
+    ):
         acqf = InflatedThompsonSampling(built, confidence, 3, minus(device))
         assert gradcheck(acqf, batches(device, 2, 2).requires_grad_())
 
@@ -412,7 +491,9 @@ def test_a_strategy_samples_where_draws_are_largest(device):
     for transform, sign in ((None, 1), (minus(device), -1)):
         sampling, same = (InflatedPosteriorSampling(built, OF_NORM, 3, transform) for _ in range(2))
         drawn, again = sampling(X, 7), sampling(X, 7)
-        assert torch.equal(drawn, X[(sign * inflated_draws(OF_NORM, built.state, Z, 7, seeded(3))).argmax(-1)])
+        assert torch.equal(
+            drawn, X[(sign * inflated_draws(OF_NORM, built.state, Z, 7, seeded(3))).argmax(-1)]
+        )
         assert not torch.equal(drawn, again)
         assert torch.equal(same(X, 7), drawn)
         assert torch.equal(same(X, 7), again)
@@ -420,7 +501,10 @@ def test_a_strategy_samples_where_draws_are_largest(device):
 
 
 def test_what_is_proved_is_said(device):
-    exact, sketched = model(device, "exact", transformed=False), model(device, "sketched", transformed=False)
+    exact, sketched = (
+        model(device, "exact", transformed=False),
+        model(device, "sketched", transformed=False),
+    )
     mixture = MartingaleMixture(**BOUND)
     for rule in (InflatedThompsonSampling, InflatedPosteriorSampling):
         assert rule(exact, FixedWidth(1.0)).guarantee is None
@@ -462,13 +546,17 @@ def test_a_method_chooses_where_a_draw_is_largest(device, dictionary, confidence
 
 def test_an_acquisition_of_a_method_draws_from_the_generator(device):
     method, X = played(OF_NORM), batches(device, 5, 1)
-    built = method.model(*((part if part.ndim > 1 else part.unsqueeze(-1)) for part in data(device)))
+    built = method.model(
+        *((part if part.ndim > 1 else part.unsqueeze(-1)) for part in data(device))
+    )
     acqf = method.acquisition(built, seeded(3))
     assert isinstance(acqf, InflatedThompsonSampling)
     assert acqf.confidence is method.confidence
     assert torch.equal(acqf(X), method.acquisition(built, seeded(3))(X))
     assert not torch.equal(acqf(X), method.acquisition(built, seeded(4))(X))
-    assert not torch.equal(method.acquisition(built)(X), method.acquisition(built)(X))  # from torch's own
+    assert not torch.equal(
+        method.acquisition(built)(X), method.acquisition(built)(X)
+    )  # from torch's own
     spread = method.with_multiplier(0.3)
     assert isinstance(spread.rule, ThompsonSampling)
     assert spread.confidence.guarantee is None

@@ -44,7 +44,9 @@ Failed = Callable[[Posterior, Tensor, Tensor], bool]
 
 SUB_GAUSSIAN: dict[str, Callable[[], Confidence]] = {
     "SelfNormalized": lambda: c.SelfNormalized(SIGMA, NORM, DELTA),
-    "SelfNormalized(least_ridge=)": lambda: c.SelfNormalized(SIGMA, NORM, DELTA, least_ridge=SIGMA**2 / 4),
+    "SelfNormalized(least_ridge=)": lambda: c.SelfNormalized(
+        SIGMA, NORM, DELTA, least_ridge=SIGMA**2 / 4
+    ),
     "ImprovedGPUCB": lambda: c.ImprovedGPUCB(SIGMA, NORM, DELTA, 2 / 24),
     "BKB": lambda: c.BKB(SIGMA, NORM, DELTA),
     "EKUCB": lambda: c.EKUCB(SIGMA, NORM, DELTA, SIGMA**2),
@@ -79,12 +81,18 @@ class Laws:
 
     def draw(self, rng: torch.Generator) -> Tensor:
         j = int(torch.multinomial(self.log_shares.exp(), 1, generator=rng))
-        return self.means[j] + self.roots[j] @ torch.randn(len(self.means[j]), generator=rng, dtype=torch.float64)
+        return self.means[j] + self.roots[j] @ torch.randn(
+            len(self.means[j]), generator=rng, dtype=torch.float64
+        )
 
     def ratio(self, z: Tensor) -> float:
         """The density of z, the first of the m, under the standard normal law over that under the mixture."""
-        roots = self.roots[:, : len(z), : len(z)]  # leading blocks are the factors of leading blocks
-        white = torch.linalg.solve_triangular(roots, (z - self.means[:, : len(z)]).unsqueeze(-1), upper=False)
+        roots = self.roots[
+            :, : len(z), : len(z)
+        ]  # leading blocks are the factors of leading blocks
+        white = torch.linalg.solve_triangular(
+            roots, (z - self.means[:, : len(z)]).unsqueeze(-1), upper=False
+        )
         logs = -white.square().sum((-2, -1)) / 2 - roots.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return math.exp(float(-z @ z / 2 - torch.logsumexp(self.log_shares + logs, 0)))
 
@@ -94,12 +102,18 @@ def shifted(shifts: Tensor, most: int = 300) -> Laws:
     squares = shifts.square().sum(-1)
     kept = squares.topk(min(most, len(squares)), largest=False).indices
     roots = torch.eye(shifts.shape[1]).double().expand(len(kept), -1, -1)
-    return Laws(shifts[kept], roots, torch.log_softmax(-squares[kept] / 2 / 4, 0))  # flatter than their probabilities
+    return Laws(
+        shifts[kept], roots, torch.log_softmax(-squares[kept] / 2 / 4, 0)
+    )  # flatter than their probabilities
 
 
 def normal(means: Tensor, roots: Tensor) -> Laws:
     """Normal laws with equal shares."""
-    return Laws(means, roots.expand(len(means), -1, -1), torch.full((len(means),), -math.log(len(means))).double())
+    return Laws(
+        means,
+        roots.expand(len(means), -1, -1),
+        torch.full((len(means),), -math.log(len(means))).double(),
+    )
 
 
 def alternatives(f: Tensor, ridges: Sequence[float]) -> Laws:
@@ -141,7 +155,9 @@ def estimates(
     return {name: summary(found) for name, found in values.items()}
 
 
-def states(f: Tensor, noise: Tensor, state: Posterior, design=DESIGN, rounds=ROUNDS) -> Iterator[Posterior]:
+def states(
+    f: Tensor, noise: Tensor, state: Posterior, design=DESIGN, rounds=ROUNDS
+) -> Iterator[Posterior]:
     """The state after each of the rounds; f [12] at the points."""
     for t in rounds:
         rows = slice(state.n, t)
@@ -167,13 +183,19 @@ def outside(confidence: Confidence) -> Failed:
 def weights(t: int, ridge: float) -> Tensor:
     """The weights [12 24] of the observations in the mean at the points after t rounds."""
     X, full = Z[DESIGN[:t]], torch.zeros(12, 24, dtype=torch.float64)
-    full[:, :t] = torch.linalg.solve(gram(KERNEL, X, X) + ridge * torch.eye(t).double(), gram(KERNEL, X, Z)).mT
+    full[:, :t] = torch.linalg.solve(
+        gram(KERNEL, X, X) + ridge * torch.eye(t).double(), gram(KERNEL, X, Z)
+    ).mT
     return full
 
 
 def summary(values: list[float]) -> Estimate:
     found = torch.tensor(values, dtype=torch.float64) / DELTA
-    return Estimate(float(found.mean()), float(found.std() / len(found) ** 0.5), float((found > 0).double().mean()))
+    return Estimate(
+        float(found.mean()),
+        float(found.std() / len(found) ** 0.5),
+        float((found > 0).double().mean()),
+    )
 
 
 def of_norm(w: Tensor) -> Tensor:
@@ -188,7 +210,9 @@ def worst_function(bound: Confidence) -> Tensor:
     for t, state in zip(ROUNDS, states(zero, torch.zeros(24).double(), empty()), strict=True):
         lower, upper = bound.interval(state, Z)
         ridge, half = bound.ridge(state), (upper - lower) / 2
-        needed += [(float(half[i] / w.norm()), t, i, ridge) for i, w in enumerate(weights(t, ridge))]
+        needed += [
+            (float(half[i] / w.norm()), t, i, ridge) for i, w in enumerate(weights(t, ridge))
+        ]
     _, t, i, ridge = min(needed)
     w = zero.index_add(0, DESIGN, -weights(t, ridge)[i])
     w[i] += 1  # the representer of f(x) - mean(x) without noise
@@ -210,10 +234,14 @@ def worst(make: Callable[[], Confidence], count: int) -> Estimate:
 def gaussian(make: Callable[[], Confidence], count: int) -> Estimate:
     """For draws of the process: z are the function, by the root of its covariance, and the noise."""
     root, shifts, bound = torch.linalg.cholesky(gram(KERNEL, Z, Z)), [], make()
-    for t, state in zip(ROUNDS, states(torch.zeros(12).double(), torch.zeros(24).double(), empty()), strict=True):
+    for t, state in zip(
+        ROUNDS, states(torch.zeros(12).double(), torch.zeros(24).double(), empty()), strict=True
+    ):
         lower, upper = bound.interval(state, Z)
         w = weights(t, SIGMA**2)
-        error = torch.cat([(torch.eye(12).double() - w @ torch.eye(12).double()[DESIGN]) @ root, -SIGMA * w], -1)
+        error = torch.cat(
+            [(torch.eye(12).double() - w @ torch.eye(12).double()[DESIGN]) @ root, -SIGMA * w], -1
+        )
         direction = error / error.norm(dim=-1, keepdim=True)
         reach = ((upper - lower) / 2 / error.norm(dim=-1)).unsqueeze(-1)
         shifts += [reach * direction, -reach * direction]
@@ -221,7 +249,9 @@ def gaussian(make: Callable[[], Confidence], count: int) -> Estimate:
     return estimates({"": lambda: outside(make())}, laws, count, lambda z: root @ z)[""]
 
 
-def mixtures(count: int, scale=1.0, kinds: Sequence[str] = ("amm", "dmm", "cmm")) -> dict[str, Estimate]:
+def mixtures(
+    count: int, scale=1.0, kinds: Sequence[str] = ("amm", "dmm", "cmm")
+) -> dict[str, Estimate]:
     """The events behind the mixtures, ``|y - f(X)| > R`` and a lower bound of the norm above the norm, and the bounds.
 
     Noise is drawn from the alternatives of which the mixture is made; the function is constant on the points.
@@ -235,7 +265,9 @@ def mixtures(count: int, scale=1.0, kinds: Sequence[str] = ("amm", "dmm", "cmm")
             lambda state, f, noise: float(norm_lower_bound(state, SIGMA, DELTA, scale)) > NORM
         ),
         **{
-            kind.upper(): lambda kind=kind: outside(c.MartingaleMixture(SIGMA, NORM, DELTA, kind, scale))
+            kind.upper(): lambda kind=kind: outside(
+                c.MartingaleMixture(SIGMA, NORM, DELTA, kind, scale)
+            )
             for kind in kinds
         },
         "UnknownNorm": lambda: outside(c.UnknownNorm(SIGMA, DELTA, scale=scale)),
@@ -259,12 +291,24 @@ def unknown_level(variant: str, count: int) -> dict[str, Estimate]:
 
     eye, zero = torch.eye(n).double(), torch.zeros(1, n).double()
     levels = torch.tensor([0.1, 0.2, 0.3, 0.45, 0.55, 0.7, 1.35, 1.6, 2.0, 3.0, 5.0]).double()
-    bumps = torch.cat([sign * size * gram(KERNEL, Z[::4], Z[design]) for size in (1, 2, 4, 8, 16) for sign in (-1, 1)])
+    bumps = torch.cat(
+        [
+            sign * size * gram(KERNEL, Z[::4], Z[design])
+            for size in (1, 2, 4, 8, 16)
+            for sign in (-1, 1)
+        ]
+    )
     quiet = torch.tensor([0.5, 0.7, 1.0]).double().repeat_interleave(len(bumps)).view(-1, 1, 1)
     confidence = c.AdaptiveMixture if "mixture" in variant else c.AdaptiveSelfNormalized
     laws: dict[str, tuple[Callable[[], Failed], Laws]] = {
-        f"NoiseBounds, {variant}": (lambda: missed, normal(zero.expand(11, -1), levels.view(-1, 1, 1) * eye)),
-        f"{confidence.__name__}, {variant}": (lambda: outside(confidence()), normal(bumps.repeat(3, 1), quiet * eye)),
+        f"NoiseBounds, {variant}": (
+            lambda: missed,
+            normal(zero.expand(11, -1), levels.view(-1, 1, 1) * eye),
+        ),
+        f"{confidence.__name__}, {variant}": (
+            lambda: outside(confidence()),
+            normal(bumps.repeat(3, 1), quiet * eye),
+        ),
     }
     found = {}
     for name, (make, law) in laws.items():
@@ -282,11 +326,15 @@ def energy_of_noise(strict: bool, count: int, n: int = 400) -> Estimate:
         squares = 3 * (torch.rand(count, n, generator=rng, dtype=torch.float64) < tilted)
     else:
         laplace = (1 + 2 * rates) ** -0.5
-        squares = torch.randn(count, n, generator=rng, dtype=torch.float64).square() / (1 + 2 * drawn)
+        squares = torch.randn(count, n, generator=rng, dtype=torch.float64).square() / (
+            1 + 2 * drawn
+        )
     energy = squares.cumsum(-1)
     first, values = (energy < least).double().argmax(-1), []
     for S, t in zip(energy, first.tolist(), strict=True):
-        log_ratio = torch.logsumexp(-rates * S[t] - (t + 1) * laplace.log(), 0) - math.log(len(rates))
+        log_ratio = torch.logsumexp(-rates * S[t] - (t + 1) * laplace.log(), 0) - math.log(
+            len(rates)
+        )
         values.append(math.exp(-float(log_ratio)) if S[t] < least[t] else 0.0)
     return summary(values)
 
@@ -337,7 +385,10 @@ def rows(part: str, count: int) -> Iterator[tuple[str, Estimate]]:
             yield from ((name + text, found) for name, found in mixtures(count // 2, scale).items())
     elif part == "energy":
         for strict in (True, False):
-            yield f"energy of the noise, {'strict' if strict else 'Gaussian'}", energy_of_noise(strict, 10 * count)
+            yield (
+                f"energy of the noise, {'strict' if strict else 'Gaussian'}",
+                energy_of_noise(strict, 10 * count),
+            )
     else:
         yield from unknown_level(part, count // 4).items()
 
@@ -346,4 +397,7 @@ if __name__ == "__main__":
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 400
     for part in sys.argv[2:] or ["norm", "gaussian", "mixtures", "energy", *UNKNOWN_LEVEL]:
         for name, found in rows(part, count):
-            print(f"| {name} | {found.ratio:.2g} | {found.error:.1g} | {found.failed:.0%} |", flush=True)
+            print(
+                f"| {name} | {found.ratio:.2g} | {found.error:.1g} | {found.failed:.0%} |",
+                flush=True,
+            )

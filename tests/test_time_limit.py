@@ -109,9 +109,16 @@ def test_an_alarm_at_any_line_of_a_limit_neither_escapes_nor_stays(monkeypatch):
         lines = itertools.count(1)
 
         def alarm(frame, event, arg, k=k, lines=lines):
-            if frame.f_code.co_filename != call_with_limit.__code__.co_filename or frame.f_code.co_name == "expire":
+            if (
+                frame.f_code.co_filename != call_with_limit.__code__.co_filename
+                or frame.f_code.co_name == "expire"
+            ):
                 return None
-            if event == "line" and signal.getsignal(signal.SIGALRM) is not before[1] and next(lines) == k:
+            if (
+                event == "line"
+                and signal.getsignal(signal.SIGALRM) is not before[1]
+                and next(lines) == k
+            ):
                 seen.append(k)
                 sys.settrace(None)
                 signal.raise_signal(signal.SIGALRM)

@@ -25,7 +25,9 @@ def trials():
     return begun, result_of(optimizer, "", None)
 
 
-@pytest.mark.keeps(r"file .*runs\.db", "MLflow keeps the connections to its database until the process ends")
+@pytest.mark.keeps(
+    r"file .*runs\.db", "MLflow keeps the connections to its database until the process ends"
+)
 @pytest.mark.thorough
 def test_mlflow_has_a_nested_run_for_each_trial(trials, tmp_path):
     pytest.importorskip("mlflow")
@@ -47,7 +49,10 @@ def test_mlflow_has_a_nested_run_for_each_trial(trials, tmp_path):
     first = by_name["trial 0"]
     assert first.data.params == {name: str(value) for name, value in begun[0].params.items()}
     assert (first.data.metrics["value"], first.data.metrics["memory _GB_"]) == (0.5, 7.5)
-    assert [(m.step, m.value) for m in client.get_metric_history(first.info.run_id, "report")] == [(0, 1.0), (1, 0.5)]
+    assert [(m.step, m.value) for m in client.get_metric_history(first.info.run_id, "report")] == [
+        (0, 1.0),
+        (1, 0.5),
+    ]
     assert first.info.start_time == int(1000 * begun[0].started)
     assert by_name["trial 1"].data.tags["failure"] == "diverged"
     with pytest.raises(KeyboardInterrupt), tracking.MLflow("digits", uri, name="ended"):
@@ -86,11 +91,17 @@ def test_wandb_has_a_run_of_a_group_for_each_trial(trials, tmp_path, caplog):
         summary, groups = {}, set()
         for entry in map(Record.FromString, entries(path.read_bytes())):
             groups |= {entry.run.run_group} - {""}
-            summary |= {item.key: json.loads(item.value_json) for item in entry.summary.update if item.key}
+            summary |= {
+                item.key: json.loads(item.value_json) for item in entry.summary.update if item.key
+            }
         found[summary["number"]] = summary, groups
     assert len(set.union(*(groups for _, groups in found.values()))) == 1
     assert [found[i][0]["status"] for i in range(3)] == ["complete", "failed", "pruned"]
-    assert (found[0][0]["value"], found[0][0]["seconds"], found[0][0]["memory (GB)"]) == (0.5, 2.0, 7.5)
+    assert (found[0][0]["value"], found[0][0]["seconds"], found[0][0]["memory (GB)"]) == (
+        0.5,
+        2.0,
+        7.5,
+    )
     assert found[1][0]["failure"] == "diverged"
 
 

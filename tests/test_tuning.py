@@ -26,7 +26,12 @@ def _few_starts(monkeypatch):
 
 
 MIXED = Space(
-    {"a": Float(1e-3, 1.0, log=True), "b": Int(1, 20), "c": Choice(["x", "y", "z"]), "d": Int(1, 64, log=True)}
+    {
+        "a": Float(1e-3, 1.0, log=True),
+        "b": Int(1, 20),
+        "c": Choice(["x", "y", "z"]),
+        "d": Int(1, 64, log=True),
+    }
 )
 
 
@@ -35,7 +40,8 @@ def objective(params):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("ax", "smac"))) for name in TUNERS]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("ax", "smac"))) for name in TUNERS],
 )
 def test_a_tuner_tunes_a_mixed_space_the_same_way_with_the_same_seed(name):
     for library in {"cmaes": ["cmaes"], "smac": ["smac"], "ngopt": ["nevergrad"]}.get(name, ()):
@@ -92,7 +98,9 @@ def test_a_run_has_a_row_for_every_trial_that_is_better_than_all_before():
         params = chosen.ask()
         chosen.tell(params, problem(params))
         best.append((trial, problem.noiseless(params) - problem.optimum))
-    records = [(n, r) for n, r in best if r < min([math.inf, *(earlier for _, earlier in best[: n - 1])])]
+    records = [
+        (n, r) for n, r in best if r < min([math.inf, *(earlier for _, earlier in best[: n - 1])])
+    ]
     rows = run("branin", "random", 1, [20])
     assert [(row["trials"], row["visited_regret"]) for row in rows if row["trials"] < 20] == records
     assert rows[-1]["visited_regret"] == records[-1][1]
@@ -122,7 +130,8 @@ def test_a_recorded_training_reports_every_step_and_stops_when_told(name):
     def value_and_reports(most):
         reports = []
         trial = SimpleNamespace(
-            report=lambda value, *, step: reports.append((step, value)), should_stop=lambda: len(reports) >= most
+            report=lambda value, *, step: reports.append((step, value)),
+            should_stop=lambda: len(reports) >= most,
         )
         return TrainingCurves(name, seed=1)(params, trial), reports
 
@@ -180,7 +189,12 @@ def table(**columns):
 def test_the_best_group_is_who_nobody_beats_by_two_standard_errors_of_paired_differences():
     base = [1.0, 2.0, 3.0, 4.0]
     found = tuning.best_group(
-        table(best=base, always_a_bit_worse=[b + 0.1 for b in base], as_good=[1.3, 1.8, 3.2, 3.9], far=[9.0] * 4)
+        table(
+            best=base,
+            always_a_bit_worse=[b + 0.1 for b in base],
+            as_good=[1.3, 1.8, 3.2, 3.9],
+            far=[9.0] * 4,
+        )
     )
     assert found == {"best", "as_good"}
     # Seeds that only one of them ran do not count, and the best of few seeds does not shield the others.
@@ -191,14 +205,24 @@ def test_the_best_group_is_who_nobody_beats_by_two_standard_errors_of_paired_dif
 
 def test_the_summary_has_a_line_for_every_problem_and_length():
     rows = [
-        {"problem": p, "name": n, "seed": s, "trials": t, "value": s + (n == "b"), "regret": r, "cpu_seconds": 2.0}
+        {
+            "problem": p,
+            "name": n,
+            "seed": s,
+            "trials": t,
+            "value": s + (n == "b"),
+            "regret": r,
+            "cpu_seconds": 2.0,
+        }
         for p, r in (("known", 0.5), ("unknown", math.nan))
         for n in "ab"
         for s in range(3)
         for t in (5, 9)
     ]
     table = tuning.summary(pd.DataFrame(rows))
-    assert list(table.index) == [(name, t) for t in (5, 9) for name in ("known", "unknown", "CPU s a run")]
+    assert list(table.index) == [
+        (name, t) for t in (5, 9) for name in ("known", "unknown", "CPU s a run")
+    ]
     assert table.loc["known", "a"].iloc[0].startswith("0.5 ± 0")
     assert table.loc["unknown"].iloc[0].to_dict() == {"a": "1 ± 0.6 (3)*", "b": "2 ± 0.6 (3)"}
     assert table.loc["CPU s a run"].iloc[0].tolist() == ["2.0", "2.0"]
@@ -209,6 +233,8 @@ def test_the_comparison_runs_and_is_stored(tmp_path, monkeypatch):
         monkeypatch.setattr(tuning, name, ("kbo", "random"))
     monkeypatch.setattr(tuning, "TABLES", {"branin": TABLES["branin"]})
     for which in (1, 2):
-        assert "branin" in papers.paper("tuning").experiment("table", which)(tmp_path, True, 1, False)
+        assert "branin" in papers.paper("tuning").experiment("table", which)(
+            tmp_path, True, 1, False
+        )
     assert (tmp_path / "table1.md").read_text().startswith("| problem | trials | kbo | random |")
     assert len(pd.read_csv(tmp_path / "table1.csv")) == 2 * 2 * 2

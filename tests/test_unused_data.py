@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kbo
+from kbo._base.streams import LastingStream
 from kbo.optimize.known import known_results
 from kbo.space import Space
-from kbo.streams import LastingStream
 
 PARAMETERS = {
     "real": kbo.Float(-3.0, 0.7),
@@ -41,7 +41,11 @@ def ends(parameter):
     """Return the ends of a range, or the numbers among options."""
     if isinstance(parameter, (kbo.Float, kbo.Int)):
         return [parameter.low, parameter.high]
-    return [option for option in parameter.options if isinstance(option, (int, float)) and option is not True]
+    return [
+        option
+        for option in parameter.options
+        if isinstance(option, (int, float)) and option is not True
+    ]
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -58,7 +62,9 @@ def test_values_that_rounding_has_moved_are_those_of_the_space(name, rounded):
 
 @given(st.sampled_from(["grid", "whole", "steps", "choice", "order"]), st.integers(0, 10**6))
 def test_every_option_survives_float32(name, seed):
-    options = [one for one in PARAMETERS[name].options if isinstance(one, (int, float)) and one is not True]
+    options = [
+        one for one in PARAMETERS[name].options if isinstance(one, (int, float)) and one is not True
+    ]
     option = options[seed % len(options)]
     assert PARAMETERS[name].plain(float32(option)) == option
 
@@ -88,7 +94,10 @@ def test_values_that_are_outside_stay_errors(parameter, value):
 
 def test_a_table_of_candidates_has_its_rows_in_every_precision():
     table = pd.DataFrame({"pH": [0.1, 0.2, 0.7], "metal": ["Fe", "Ni", "Cu"]})
-    for mine, theirs in ((table, table.astype({"pH": "float32"})), (table.astype({"pH": "float32"}), table)):
+    for mine, theirs in (
+        (table, table.astype({"pH": "float32"})),
+        (table.astype({"pH": "float32"}), table),
+    ):
         space, rows = Space(mine), mine.to_dict("records")
         for row, other in zip(rows, theirs.to_dict("records"), strict=True):
             assert space.canonical(other) == row
@@ -125,7 +134,10 @@ def test_values_contexts_and_first_points_are_rounded_as_well(tmp_path):
     assert optimizer.tell(rough, 1.0000001).value == 1.0
     assert optimizer.trials[0].params == exact
     assert optimizer.tell(exact, 1.001).status == "failed"
-    assert optimizer.ask(context={"lr": rough["lr"], "rate": rough["rate"]}).items() >= {"lr": 0.1, "rate": 0.2}.items()
+    assert (
+        optimizer.ask(context={"lr": rough["lr"], "rate": rough["rate"]}).items()
+        >= {"lr": 0.1, "rate": 0.2}.items()
+    )
     assert optimizer.ask(choices=[rough]) == exact
     assert kbo.minimize(lambda p: p["lr"], bounds, 1, try_first=[rough]).trials[0].params == exact
     for _ in range(6):
@@ -171,10 +183,14 @@ def test_what_known_results_are_not_used_is_in_the_text_of_the_result(tmp_path, 
             else "1 of 3 known results. line 4: parameter 'x': expected a number in [0",
             "1 of 3 known results of what may be recommended",
         ]
-        assert [record.message for record in caplog.records] == [f"left out {line}" for line in lines]
+        assert [record.message for record in caplog.records] == [
+            f"left out {line}" for line in lines
+        ]
     (line,) = lines_of(kbo.minimize(lambda p: p["x"], BOX, 1, method="random", evaluated=path))
     assert line.endswith("which have no value. Trial 1: failed. Trial 2: pending.")
-    result = kbo.minimize(lambda p: p["x"], BOX, 1, method="random", try_first=[{"x": 0.1}, {"x": 0.2}])
+    result = kbo.minimize(
+        lambda p: p["x"], BOX, 1, method="random", try_first=[{"x": 0.1}, {"x": 0.2}]
+    )
     assert lines_of(result) == ["1 of 2 points of try_first, for which there was no trial"]
     double = pd.DataFrame([[0.1, 0.2, 1.0]], columns=["x", "x", "value"])
     with pytest.raises(kbo.InvalidInput, match="several columns of one name"):
@@ -191,7 +207,9 @@ def test_a_parameter_that_is_called_value_has_a_prefix_or_is_refused(tmp_path):
     plain = [{"value": 3.0, "y": 0.25}]
     pd.DataFrame(plain).to_csv(tmp_path / "plain.csv", index=False)
     for form in (plain, pd.DataFrame(plain), tmp_path / "plain.csv"):
-        with pytest.raises(kbo.InvalidInput, match=r"'value' is a parameter.*'params\.value', or give pairs"):
+        with pytest.raises(
+            kbo.InvalidInput, match=r"'value' is a parameter.*'params\.value', or give pairs"
+        ):
             known_results(form, Space(bounds), maximize=False)
     fixed = Space({"value": 7, "y": (0.0, 1.0)})
     assert known_results(plain, fixed, maximize=False).results == [({"value": 7, "y": 0.25}, 3.0)]
@@ -216,7 +234,10 @@ def test_an_audit_says_which_rows_and_columns_it_does_not_use():
     table["comment"] = None
     table.loc[3, "value"] = math.nan
     text = str(kbo.audit(table, bounds={"x": (0.0, 0.95)}))
-    assert "10 trials, 2 rows left out (the first is row 3: it has no value); left out, since they are no" in text
+    assert (
+        "10 trials, 2 rows left out (the first is row 3: it has no value); left out, since they are no"
+        in text
+    )
     assert "parameters: seed, comment" in text
 
 
@@ -236,7 +257,9 @@ def test_the_step_of_a_report_is_given_by_name(tmp_path):
     assert result.trials[0].reports == [(3, 2.0)]
     optimizer = kbo.Optimizer(BOX, method="random")
     trial = optimizer.begin()
-    with pytest.raises(kbo.InvalidInput, match=r"write optimizer\.report\(trial, value, step=step\)"):
+    with pytest.raises(
+        kbo.InvalidInput, match=r"write optimizer\.report\(trial, value, step=step\)"
+    ):
         optimizer.report(trial, 3, 2)
     assert optimizer.report(trial, 2, step=3).reports == [(3, 2.0)]
 
@@ -245,12 +268,18 @@ def test_too_many_failures_say_that_they_stay_and_what_to_do(tmp_path):
     def bug(params):
         raise KeyError("lerning_rate")
 
-    with pytest.raises(kbo.errors.TooManyFailures, match=r"failed trials stay in .*count in n_trials .*--fresh"):
+    with pytest.raises(
+        kbo.errors.TooManyFailures, match=r"failed trials stay in .*count in n_trials .*--fresh"
+    ):
         kbo.minimize(bug, BOX, 20, method="random", journal=tmp_path / "run.jsonl")
     with pytest.raises(kbo.errors.TooManyFailures, match=r"Correct the objective or its bounds\.$"):
         kbo.minimize(bug, BOX, 20, method="random")
-    with pytest.raises(kbo.errors.TooManyFailures, match=r"Correct the objective\. The failed evaluations stay in"):
-        kbo.confirm(bug, [{"x": 0.1}, {"x": 0.2}], 20, tolerance=0.1, journal=tmp_path / "confirm.jsonl")
+    with pytest.raises(
+        kbo.errors.TooManyFailures, match=r"Correct the objective\. The failed evaluations stay in"
+    ):
+        kbo.confirm(
+            bug, [{"x": 0.1}, {"x": 0.2}], 20, tolerance=0.1, journal=tmp_path / "confirm.jsonl"
+        )
 
 
 TALKING = """
@@ -265,7 +294,9 @@ def objective(params):
 def shell(line, folder):
     """Run a line of bash, in which KBO is the command, and return its exit code and standard error."""
     line = line.replace("KBO", f"{sys.executable} -m kbo")
-    ended = subprocess.run(["bash", "-c", f"set -o pipefail; {line}"], cwd=folder, capture_output=True, text=True)
+    ended = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}"], cwd=folder, capture_output=True, text=True
+    )
     return ended.returncode, ended.stderr
 
 
@@ -275,21 +306,31 @@ LOST = "error: cannot write to standard output ({}): what follows is not shown."
 @pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     ("end", "reason"),
-    [("> /dev/full", "No space left on device"), pytest.param("| true", "Broken pipe", marks=pytest.mark.thorough)],
+    [
+        ("> /dev/full", "No space left on device"),
+        pytest.param("| true", "Broken pipe", marks=pytest.mark.thorough),
+    ],
 )
 def test_a_run_goes_on_when_its_output_cannot_be_written(tmp_path, workers, end, reason):
     (tmp_path / "script.py").write_text(TALKING)
-    code, said = shell(f"KBO tune script.py -n 4 -m random -q -j {workers} --journal run.jsonl {end}", tmp_path)
+    code, said = shell(
+        f"KBO tune script.py -n 4 -m random -q -j {workers} --journal run.jsonl {end}", tmp_path
+    )
     assert code == 1
     assert said.startswith(LOST.format(reason))
     assert "Traceback" not in said
-    recorded = [json.loads(line).get("event") for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    recorded = [
+        json.loads(line).get("event") for line in (tmp_path / "run.jsonl").read_text().splitlines()
+    ]
     assert (recorded.count("tell"), recorded.count("fail")) == (4, 0)
 
 
 @pytest.mark.parametrize(
     "words",
-    ["journal show", *(pytest.param(w, marks=pytest.mark.thorough) for w in ("audit", "report --to page.html"))],
+    [
+        "journal show",
+        *(pytest.param(w, marks=pytest.mark.thorough) for w in ("audit", "report --to page.html")),
+    ],
 )
 def test_other_commands_whose_output_cannot_be_written_say_so_and_have_the_code_1(tmp_path, words):
     optimizer = kbo.Optimizer(BOX, method="random", journal=tmp_path / "run.jsonl")
@@ -311,4 +352,6 @@ def test_a_lasting_stream_drops_what_the_system_refuses_and_says_so_once(capsys)
     stream.writelines(["a", "b"])
     stream.flush()
     assert stream.lost
-    assert capsys.readouterr().err.count("error: cannot write to standard output (Broken pipe)") == 1
+    assert (
+        capsys.readouterr().err.count("error: cannot write to standard output (Broken pipe)") == 1
+    )

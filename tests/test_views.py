@@ -7,8 +7,15 @@ import pickle
 import torch
 
 from kbo.confidence import Chaining, MartingaleMixture
-from kbo.covers import PosteriorMetric, covers
-from kbo.regression import BatchView, Hypothetical, KernelRidge, LeverageResampling, NystromRidge, Tracked
+from kbo.confidence.chaining import PosteriorMetric, covers
+from kbo.regression import (
+    BatchView,
+    Hypothetical,
+    KernelRidge,
+    LeverageResampling,
+    NystromRidge,
+    Tracked,
+)
 from tests.dense import close
 from tests.laws.states import rbf, unit_square
 from tests.laws.test_states import Work
@@ -41,7 +48,10 @@ def test_a_chain_under_hypothetical_points_is_no_chain_of_the_observed_data():
     chaining.interval(Tracked(Hypothetical(state, Z[:30]), Z), Z)
     chain = chaining.chain(state)
     metric = PosteriorMetric(state, Z)
-    assert all(covers(metric, chain.centres(level), chain.reach(level)) for level in range(1, len(chain) + 1))
+    assert all(
+        covers(metric, chain.centres(level), chain.reach(level))
+        for level in range(1, len(chain) + 1)
+    )
 
 
 def test_a_batch_keeps_earlier_hypothetical_points(device):
@@ -56,7 +66,10 @@ def test_predictions_at_several_ridges_are_linear_in_the_hypothetical_points(dev
     work, points = [], Z.to(device)
     for p in (80, 160):
         P = unit_square(p, 5).to(device)
-        many, ridges = Hypothetical(fed(device), P, P.sum(-1)).all_ridges(points.unsqueeze(-2)), [0.01, 0.1, 1.0]
+        many, ridges = (
+            Hypothetical(fed(device), P, P.sum(-1)).across(points.unsqueeze(-2)),
+            [0.01, 0.1, 1.0],
+        )
         many.grid(ridges)
         with Work() as inside:
             moments = many.grid(ridges)
@@ -78,7 +91,9 @@ def test_a_search_over_many_ridges_leaves_the_factors_of_the_state(device):
 
 def test_a_drawn_function_stays_when_the_state_learns(device):
     state, points = fed(device), Z.to(device)
-    drawn = Hypothetical(state, points[:3]).at().draw_function(points, torch.Generator().manual_seed(0))
+    drawn = (
+        Hypothetical(state, points[:3]).at().draw_function(points, torch.Generator().manual_seed(0))
+    )
     before = drawn(points)
     state.update(points[:4], points[:4].sum(-1))
     assert torch.equal(drawn(points), before)

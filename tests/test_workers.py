@@ -37,7 +37,9 @@ from tests.processes import PATIENCE, runs, started, wait_until
 BOX = [(0.0, 1.0)] * 2
 ENGINES = [InProcess(), kbo.Threads(2), kbo.Processes(2)]
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers import neither this file nor PyTorch
+cloudpickle.register_pickle_by_value(
+    sys.modules[__name__]
+)  # workers import neither this file nor PyTorch
 
 
 def bowl(x):
@@ -48,7 +50,9 @@ def statuses(result):
     return [trial.status for trial in result.trials]
 
 
-def outcome_of(engine, objective, timeout=None, on_report=lambda number, value, step: False, params=()):
+def outcome_of(
+    engine, objective, timeout=None, on_report=lambda number, value, step: False, params=()
+):
     """Return the outcome of one call."""
     with engine.session(objective, timeout, on_report) as session:
         session.start(0, params)
@@ -105,10 +109,14 @@ def test_an_engine_evaluates_reports_and_stops(engine):
         return bowl(x)
 
     result = kbo.minimize(objective, BOX, 8, workers=engine, pruner=OnlyTheFifth())
-    assert statuses(result) == ["complete"] * 2 + ["failed", "complete", "pruned"] + ["complete"] * 3
+    assert (
+        statuses(result) == ["complete"] * 2 + ["failed", "complete", "pruned"] + ["complete"] * 3
+    )
     assert "ValueError: no value here (test_workers.py" in result.trials[2].failure
     for trial in result.trials:
-        assert trial.reports == [(step, trial.params[0] + step) for step in range(1 if trial.pruned else 5)]
+        assert trial.reports == [
+            (step, trial.params[0] + step) for step in range(1 if trial.pruned else 5)
+        ]
         assert trial.value in (None, bowl(trial.params))
 
 
@@ -184,8 +192,13 @@ class InOrder(Engine, Session):
 
 def test_the_same_order_of_ends_gives_the_same_points_and_a_free_worker_gets_one_at_once():
     ended = []
-    options = {"workers": InOrder(together=False), "on_trial": lambda trial, result: ended.append(trial.number)}
-    points, again = ([trial.params for trial in kbo.minimize(bowl, BOX, 8, **options).trials] for _ in range(2))
+    options = {
+        "workers": InOrder(together=False),
+        "on_trial": lambda trial, result: ended.append(trial.number),
+    }
+    points, again = (
+        [trial.params for trial in kbo.minimize(bowl, BOX, 8, **options).trials] for _ in range(2)
+    )
     assert points == again
     assert ended == [*range(1, 8), 0] * 2
 
@@ -225,10 +238,14 @@ def test_what_an_engine_cannot_do_is_said_before_the_first_trial(options, says):
 
 
 def test_copies_of_a_problem_draw_noise_of_their_own_unless_it_has_a_seed():
-    for make, (seed, different) in itertools.product((problems.branin, problems.GridBandit), ((None, 2), (3, 1))):
+    for make, (seed, different) in itertools.product(
+        (problems.branin, problems.GridBandit), ((None, 2), (3, 1))
+    ):
         problem = make(seed=seed)
         params = problem.space.params(torch.full((problem.space.dimension,), 0.5))
-        assert len({pickle.loads(cloudpickle.dumps(problem))(params) for _ in range(2)}) == different
+        assert (
+            len({pickle.loads(cloudpickle.dumps(problem))(params) for _ in range(2)}) == different
+        )
 
 
 # Limits of time
@@ -241,21 +258,32 @@ def test_the_time_budget_counts_all_calls_and_not_a_clock_that_is_set(tmp_path, 
         return bowl(x)
 
     def tuned(budget):
-        return kbo.minimize(objective, BOX, time_budget=budget, journal=tmp_path / "run.jsonl", method="random")
+        return kbo.minimize(
+            objective, BOX, time_budget=budget, journal=tmp_path / "run.jsonl", method="random"
+        )
 
     assert tuned(100.0).stopped == "the time budget of 100 s is used"
-    assert [statuses(tuned(budget)) for budget in (100.0, 160.0)] == [["complete"] * 4, ["complete"] * 6]
+    assert [statuses(tuned(budget)) for budget in (100.0, 160.0)] == [
+        ["complete"] * 4,
+        ["complete"] * 6,
+    ]
     with pytest.raises(kbo.InvalidInput, match="n_trials, time_budget"):
         kbo.minimize(objective, BOX)
 
 
 @pytest.mark.parametrize(("engine", "running"), [(InProcess(), 1), (kbo.Processes(2), 2)], ids=repr)
-@pytest.mark.usefixtures("clock")  # it stands still: a slow machine does not use up the time before a trial begins
+@pytest.mark.usefixtures(
+    "clock"
+)  # it stands still: a slow machine does not use up the time before a trial begins
 def test_trials_that_are_ended_with_the_run_were_not_lost(engine, running, tmp_path):
     options = {"workers": engine, "journal": tmp_path / "run.jsonl"}
     for call in (1, 2, 3):
-        ended = kbo.minimize(lambda x: time.sleep(600), BOX, time_budget=0.2, end_running=True, **options)
-        assert [(t.status, t.starts, t.released) for t in ended.trials] == [("pending", call, call)] * running
+        ended = kbo.minimize(
+            lambda x: time.sleep(600), BOX, time_budget=0.2, end_running=True, **options
+        )
+        assert [(t.status, t.starts, t.released) for t in ended.trials] == [
+            ("pending", call, call)
+        ] * running
     assert statuses(kbo.minimize(bowl, BOX, 4, **options)) == ["complete"] * 4
 
 
@@ -277,7 +305,9 @@ def test_a_trial_that_never_stops_reporting_is_ended():
         while True:
             trial.report(1.0, step=0)
 
-    assert outcome_of(kbo.Processes(1), objective, 0.3).failure.startswith("TimeoutError: no value after 0.3 s")
+    assert outcome_of(kbo.Processes(1), objective, 0.3).failure.startswith(
+        "TimeoutError: no value after 0.3 s"
+    )
 
 
 def test_a_value_that_came_in_time_counts_when_it_is_read_late(monkeypatch):
@@ -312,7 +342,9 @@ class Read:
 def test_a_limit_of_time_covers_the_loading_of_the_objective(monkeypatch):
     monkeypatch.setattr(processes, "LOADING", 0.5)
     failure = outcome_of(kbo.Processes(1), Read(time.sleep, 600.0), 0.1).failure
-    assert failure == "TimeoutError: the objective was not loaded after 0.5 s; its process was ended"
+    assert (
+        failure == "TimeoutError: the objective was not loaded after 0.5 s; its process was ended"
+    )
 
 
 # Deaths and ends of workers
@@ -337,14 +369,18 @@ def test_a_trial_whose_worker_dies_is_started_once_more(tmp_path, caplog):
 
 
 def test_a_worker_that_is_killed_while_it_is_idle_costs_no_trial():
-    with kbo.Processes(1).session(lambda x: os.getpid(), None, lambda number, value, step: False) as session:
+    with kbo.Processes(1).session(
+        lambda x: os.getpid(), None, lambda number, value, step: False
+    ) as session:
         outcomes = []
         for number in range(3):
             session.start(number, [])
             if number == 2:  # the worker was stopped: it has its next trial, and never begins it
                 os.kill(outcomes[-1].value, signal.SIGKILL)
             outcomes += session.wait(PATIENCE)
-            sent, state = [(signal.SIGKILL, os.WEXITED), (signal.SIGSTOP, os.WSTOPPED), (0, 0)][number]
+            sent, state = [(signal.SIGKILL, os.WEXITED), (signal.SIGSTOP, os.WSTOPPED), (0, 0)][
+                number
+            ]
             if sent:
                 os.kill(outcomes[-1].value, sent)
                 os.waitid(os.P_PID, outcomes[-1].value, state | os.WNOWAIT)
@@ -357,7 +393,9 @@ def test_params_that_a_worker_cannot_read_end_it():
 
 
 def test_a_worker_may_be_replaced_after_each_trial():
-    result = kbo.minimize(lambda x: float(os.getpid()), BOX, 4, workers=kbo.Processes(1, trials_each=1))
+    result = kbo.minimize(
+        lambda x: float(os.getpid()), BOX, 4, workers=kbo.Processes(1, trials_each=1)
+    )
     assert len({trial.value for trial in result.trials}) == 4
 
 
@@ -423,7 +461,10 @@ def test_a_script_that_is_ended_leaves_no_process_of_busy_workers_and_goes_on(se
         try:
             process.send_signal(sent)
             process.wait(PATIENCE)
-            wait_until(lambda: not any(map(runs, itertools.chain(*pairs))), lambda: f"orphans among {pairs}")
+            wait_until(
+                lambda: not any(map(runs, itertools.chain(*pairs))),
+                lambda: f"orphans among {pairs}",
+            )
         finally:
             for worker, _ in pairs:
                 with contextlib.suppress(ProcessLookupError):
@@ -435,7 +476,9 @@ def test_a_script_that_is_ended_leaves_no_process_of_busy_workers_and_goes_on(se
     assert [before.count(event) for event in ("ask", "tell", "release")] == [5, 3, released]
     result = kbo.minimize(lambda x: x[0], [(0.0, 1.0)], 9, journal=journal)
     assert [trial.starts for trial in result.trials] == [1, 1, 1, 2, 2, 1, 1, 1, 1]
-    assert [trial.value for trial in result.trials[:3]] == [(trial.params[0] - 0.3) ** 2 for trial in result.trials[:3]]
+    assert [trial.value for trial in result.trials[:3]] == [
+        (trial.params[0] - 0.3) ** 2 for trial in result.trials[:3]
+    ]
     assert statuses(result) == ["complete"] * 9
 
 
@@ -452,7 +495,9 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_settings_that_an_objective_leaves_behind_are_restored_whether_it_returns_or_raises(setting):
+def test_settings_that_an_objective_leaves_behind_are_restored_whether_it_returns_or_raises(
+    setting,
+):
     read, change = SETTINGS[setting]
     before, kept, numbers = read(), [], itertools.count()
 
@@ -470,7 +515,9 @@ def test_settings_that_an_objective_leaves_behind_are_restored_whether_it_return
 
 
 def test_settings_that_threads_leave_behind_are_restored_at_the_end():
-    kbo.minimize(lambda x: torch.set_default_dtype(torch.float64) or bowl(x), BOX, 3, workers=kbo.Threads(2))
+    kbo.minimize(
+        lambda x: torch.set_default_dtype(torch.float64) or bowl(x), BOX, 3, workers=kbo.Threads(2)
+    )
     assert torch.get_default_dtype() == torch.float32
 
 
@@ -555,11 +602,16 @@ def script(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def test_modules_beside_a_script_or_in_the_current_folder_do_not_replace_others(script, monkeypatch):
+def test_modules_beside_a_script_or_in_the_current_folder_do_not_replace_others(
+    script, monkeypatch
+):
     (here := script.parent / "here").mkdir()
     monkeypatch.chdir(here)
     script.write_text(PROBLEM)
-    for spy in (script.parent / "queue.py", *(here / f"{name}.py" for name in ("queue", "pickle", "kbo", "torch"))):
+    for spy in (
+        script.parent / "queue.py",
+        *(here / f"{name}.py" for name in ("queue", "pickle", "kbo", "torch")),
+    ):
         spy.write_text("open(__file__ + '.imported', 'w').close()\n")
     options = ["-n", "2", "-j", "2", "--out", str(script.parent)]
     assert CliRunner().invoke(app, ["tune", str(script), *options]).exit_code == 0
@@ -571,7 +623,9 @@ def test_modules_beside_a_script_or_in_the_current_folder_do_not_replace_others(
 def test_a_script_with_the_name_of_a_module_that_kbo_needs_is_refused(name, script):
     script = script.with_stem(name)
     script.write_text(PROBLEM)
-    with pytest.raises(kbo.InvalidInput, match=rf"{name}\.py has the name of a module of .*: rename it"):
+    with pytest.raises(
+        kbo.InvalidInput, match=rf"{name}\.py has the name of a module of .*: rename it"
+    ):
         tuning.load(str(script))
     assert getattr(sys.modules.get(name), "__file__", None) != str(script)
 
@@ -591,7 +645,9 @@ def test_a_client_that_leaves_a_live_page_is_no_news(capsys):
         return any("process_request" in thread.name for thread in threading.enumerate())
 
     with kbo.report.Live(quiet=True) as live:
-        client = socket.create_connection(("127.0.0.1", int(live.address.rstrip("/").rpartition(":")[2])))
+        client = socket.create_connection(
+            ("127.0.0.1", int(live.address.rstrip("/").rpartition(":")[2]))
+        )
         client.sendall(b"GET / HT")
         wait_until(serving)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

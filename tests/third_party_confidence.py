@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.confidence import WidthConfidence
 from kbo.regression import Posterior
 
@@ -39,7 +39,9 @@ class PlannedDesign(WidthConfidence):
 
     def width(self, state: Posterior) -> Tensor:
         """Multiplier of the standard deviation, []."""
-        share = 6 * self.delta / (math.pi**2 * max(state.n, 1) ** 2 * self.n_points)  # for one point after n rounds
+        share = (
+            6 * self.delta / (math.pi**2 * max(state.n, 1) ** 2 * self.n_points)
+        )  # for one point after n rounds
         noise = self.noise_std * math.sqrt(2 * math.log(2 / share) / state.ridge)
         error = self.norm_bound * math.sqrt(state.error.norm() / state.ridge)
         return self.norm_bound + noise + error

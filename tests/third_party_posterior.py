@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from kbo.regression import Answers, Posterior, clamped
+from kbo.regression import Posterior, PosteriorAt, clamped
 
 Function = Callable[[Tensor], Tensor]
 
@@ -55,8 +55,8 @@ class LinearRegression(Posterior):
             self.note(weighted=True)
         self.changed()
 
-    def answer(self, ridge: float) -> Answers:
-        return LinearAnswers(self, ridge)
+    def _at(self, ridge: float) -> PosteriorAt:
+        return LinearAt(self, ridge)
 
     def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
         p = self.features(like).shape[-1]
@@ -64,7 +64,7 @@ class LinearRegression(Posterior):
         return lambda X: self.features(X) @ w
 
 
-class LinearAnswers(Answers):
+class LinearAt(PosteriorAt):
     """With ``F = Q diag(s) V`` and ``z = Q'y``, every number is a sum of squares with weights ``1 / (s^2 + ridge)``."""
 
     state: LinearRegression
@@ -105,5 +105,7 @@ class LinearAnswers(Answers):
         return (self.weights * self.s.square()).sum()
 
     def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
-        w = self.shrunk(torch.randn(self.V.shape[-1], generator=generator, dtype=self.V.dtype).to(self.V.device))
+        w = self.shrunk(
+            torch.randn(self.V.shape[-1], generator=generator, dtype=self.V.dtype).to(self.V.device)
+        )
         return lambda X: self.state.features(X) @ w

@@ -20,7 +20,9 @@ def main() -> int:
     command = [str(bin / "pyright"), "--verifytypes", "kbo", "--ignoreexternal", "--outputjson"]
     run = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True)
     found = json.loads(run.stdout)["typeCompleteness"]
-    print(f"types of {found['completenessScore']:.2%} of the public names are known, at least {LEAST:.0%} are expected")
+    print(
+        f"types of {found['completenessScore']:.2%} of the public names are known, at least {LEAST:.0%} are expected"
+    )
     if found["completenessScore"] >= LEAST:
         return 0
     for symbol in found["symbols"]:

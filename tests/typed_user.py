@@ -21,7 +21,9 @@ def objective(params: Params) -> float:
 
 
 def tuning() -> None:
-    result = kbo.minimize(objective, {"rate": kbo.Float(1e-4, 1.0, log=True)}, n_trials=3, setting=kbo.Practical())
+    result = kbo.minimize(
+        objective, {"rate": kbo.Float(1e-4, 1.0, log=True)}, n_trials=3, setting=kbo.Practical()
+    )
     assert_type(result, kbo.Result)
     assert_type(result.params, Params | None)
     assert_type(result.value, float | None)

@@ -18,14 +18,14 @@ from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import LinearKernel
 
 from experiments.problems import random_graphs, shortest_path_features
-from kbo import KernelRidge, recipes
+from kbo import KernelRidge
 from kbo.acquisition import ChainingUCB, KernelUCB
-from kbo.bandit import Bandit, play
+from kbo.bandit import Bandit, methods, play
+from kbo.bandit.method import Method
 from kbo.confidence import Chaining, FiniteSet
-from kbo.covers import PosteriorMetric, covers, greedy_cover
+from kbo.confidence.chaining import PosteriorMetric, covers, greedy_cover
 from kbo.kernels import PrecomputedKernel
 from kbo.models import KernelRidgeGP
-from kbo.recipes.method import Method
 from kbo.regression import FixedDictionary, NystromRidge
 
 QUICK = bool(os.environ.get("KBO_TUTORIAL_QUICK"))  # shorter loops, for automatic tests
@@ -363,7 +363,7 @@ def method(name, noise_std):
         confidence = Chaining(DELTA, points=points, smooth=True)
         return Method(partial(KernelRidge, kernel, noise_std**2), confidence)
     norm = MessageBandit.norm_bound
-    return recipes.make(name, kernel, noise_std, norm, DELTA, n_points=N)
+    return methods.make(name, kernel, noise_std, norm, DELTA, n_points=N)
 
 
 tasks = {0.6: (score, NOISE)}

@@ -8,18 +8,22 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 import kbo
-from kbo.draw.canvas import blank, dress, legend_below
+from kbo._base.drawing import blank, dress, legend_below
 from kbo.report import draw_band
 
 kernel = MaternKernel(nu=2.5).double().requires_grad_(False)
 kernel.lengthscale = 0.2
 centres = torch.tensor([[0.12], [0.38], [0.63], [0.90]], dtype=torch.double)
-weights = torch.tensor([1.2, -1.1, -2.6, 1.5], dtype=torch.double)  # the norm of the function is 3.1
+weights = torch.tensor(
+    [1.2, -1.1, -2.6, 1.5], dtype=torch.double
+)  # the norm of the function is 3.1
 
 
 def truth(x):
     """The function without noise."""
-    return kernel(torch.as_tensor(x, dtype=torch.double).reshape(-1, 1), centres).to_dense() @ weights
+    return (
+        kernel(torch.as_tensor(x, dtype=torch.double).reshape(-1, 1), centres).to_dense() @ weights
+    )
 
 
 def objective(params):
@@ -42,7 +46,12 @@ def main(target):
         draw_band(axes, optimizer, "x")
         axes.plot(grid, truth(grid), color="black", ls="--", lw=1.2, label="true function")
         gap = optimizer.gap()
-        dress(axes, f"after {n_trials} trials: optimality gap {gap.value:.2f}", "x", "value of the objective")
+        dress(
+            axes,
+            f"after {n_trials} trials: optimality gap {gap.value:.2f}",
+            "x",
+            "value of the objective",
+        )
     panels[1].set_ylabel("")
     panels[0].set_ylim(-4.5, 3.2)
     legend_below(figure, columns=5)

@@ -3,6 +3,13 @@
 The command is ``python -m experiments.bandits``; ``python -m experiments.bandits.redraw`` draws stored rows again.
 """
 
-from experiments.bandits.runs import DICTIONARIES, NOISE, PROBLEMS, BanditMethod, BanditProblem, cells
+from experiments.bandits.runs import (
+    DICTIONARIES,
+    NOISE,
+    PROBLEMS,
+    BanditMethod,
+    BanditProblem,
+    cells,
+)
 
 __all__ = ["DICTIONARIES", "NOISE", "PROBLEMS", "BanditMethod", "BanditProblem", "cells"]

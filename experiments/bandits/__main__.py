@@ -12,14 +12,14 @@ from experiments.bandits.compare import compare
 from experiments.bandits.runs import BanditMethod, BanditProblem
 from experiments.commands import Address, Engine, Out, Quiet, Verbose, Workers
 from experiments.problems import BANDITS
-from kbo import recipes
+from kbo.bandit import methods
 
 _PROBLEMS = (
     "rkhs (a function of known norm, fresh arms every round), rkhs-fixed (the same arms), streaming (a known norm, "
     "for methods that estimate the noise), or one of unknown norm: "
     f"{', '.join(name for name in BANDITS if name != 'streaming')}."
 )
-_METHODS = f"{', '.join(recipes.names())}; give it several times to compare."
+_METHODS = f"{', '.join(methods.names())}; give it several times to compare."
 _RIDGE = "Ridge of the posterior, for k-ucb, supk-ucb, ay-gp-ucb and the sketched methods; also the mu of ek-ucb."
 _MULTIPLIER = "Choose by mean + MULTIPLIER sqrt(leverage) instead of the method's bound; that guarantees nothing."
 _NOISE_UPPER = (
@@ -34,20 +34,36 @@ def run(
     problem: Annotated[str, typer.Argument(help=_PROBLEMS)] = "rkhs",
     method: Annotated[list[str] | None, typer.Option("--method", "-m", help=_METHODS)] = None,
     rounds: Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds per run.")] = 300,
-    seeds: Annotated[int, typer.Option("--seeds", "-K", min=1, help="Runs per method, on the same problems.")] = 3,
+    seeds: Annotated[
+        int, typer.Option("--seeds", "-K", min=1, help="Runs per method, on the same problems.")
+    ] = 3,
     kernel: Annotated[
-        str | None, typer.Option(help="rkhs problems: rbf, matern52, matern32 or matern12.", show_default="rbf")
+        str | None,
+        typer.Option(
+            help="rkhs problems: rbf, matern52, matern32 or matern12.", show_default="rbf"
+        ),
     ] = None,
     lengthscale: Annotated[
-        float | None, typer.Option(help="Lengthscale of the kernel.", show_default="the problem's own, 0.5 for rkhs")
+        float | None,
+        typer.Option(
+            help="Lengthscale of the kernel.", show_default="the problem's own, 0.5 for rkhs"
+        ),
     ] = None,
-    dim: Annotated[int | None, typer.Option(min=1, help="rkhs problems: dimension.", show_default="3")] = None,
-    arms: Annotated[int | None, typer.Option(min=1, help="rkhs problems: arms per round.", show_default="100")] = None,
+    dim: Annotated[
+        int | None, typer.Option(min=1, help="rkhs problems: dimension.", show_default="3")
+    ] = None,
+    arms: Annotated[
+        int | None, typer.Option(min=1, help="rkhs problems: arms per round.", show_default="100")
+    ] = None,
     delta: Annotated[float, typer.Option(help="Probability that the bounds may fail.")] = 0.01,
     ridge: Annotated[float | None, typer.Option(help=_RIDGE, show_default="noise variance")] = None,
-    multiplier: Annotated[float | None, typer.Option(help=_MULTIPLIER, show_default="the method's bound")] = None,
+    multiplier: Annotated[
+        float | None, typer.Option(help=_MULTIPLIER, show_default="the method's bound")
+    ] = None,
     first: Annotated[int | None, typer.Option(help=_FIRST, show_default="no such round")] = None,
-    noise_upper: Annotated[float | None, typer.Option(help=_NOISE_UPPER, show_default="none")] = None,
+    noise_upper: Annotated[
+        float | None, typer.Option(help=_NOISE_UPPER, show_default="none")
+    ] = None,
     strict_noise: Annotated[bool, typer.Option("--strict-noise", help=_STRICT_NOISE)] = False,
     workers: Workers = None,
     engine: Engine = "processes",
@@ -72,12 +88,21 @@ def run(
     chosen = BanditProblem(problem, given, rounds, delta, first=first, noise_upper=noise_upper)
     names = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
     methods = [
-        BanditMethod(name, ridge=ridge, multiplier=multiplier, noise_bounds="strict" if strict_noise else None)
+        BanditMethod(
+            name,
+            ridge=ridge,
+            multiplier=multiplier,
+            noise_bounds="strict" if strict_noise else None,
+        )
         for name in names
     ]
     processes = commands.engine_of(engine, address, workers)
     with commands.shown():
-        typer.echo(compare(chosen, methods, seeds, commands.folder(out), workers=processes, progress=not quiet))
+        typer.echo(
+            compare(
+                chosen, methods, seeds, commands.folder(out), workers=processes, progress=not quiet
+            )
+        )
 
 
 def main() -> None:

@@ -11,14 +11,26 @@ from experiments import lines
 from experiments.bandits import BanditMethod, BanditProblem
 from experiments.sweep.cells import concatenate, read_rows
 from experiments.sweep.runner import Workers, sweep
+from kbo.bandit.method import Method
 from kbo.confidence import EKUCB, Chaining
 from kbo.errors import InvalidInput
-from kbo.recipes.method import Method
 
 if TYPE_CHECKING:
     import pandas as pd
 
-RESULTS = {"cell", "seed", "round", "arm", "regret", "cumulative", "best", "cpu_seconds", "m", "gap", "simple_regret"}
+RESULTS = {
+    "cell",
+    "seed",
+    "round",
+    "arm",
+    "regret",
+    "cumulative",
+    "best",
+    "cpu_seconds",
+    "m",
+    "gap",
+    "simple_regret",
+}
 """Columns of rows that are measured, or number runs."""
 
 _WITHIN_A_PROBLEM = {*RESULTS, "method", "recipe", "multiplier", "noise_bounds", "every"}
@@ -52,8 +64,12 @@ def compare(
     """
     environment = problem.environment(0)
     if problem.first is not None and not 0 <= problem.first < environment.n_arms:
-        raise InvalidInput(f"first must be the index of an arm, 0 to {environment.n_arms - 1}, got {problem.first}.")
-    made = {method.method: problem.make(method) for method in methods}  # a mistake shows before the work begins
+        raise InvalidInput(
+            f"first must be the index of an arm, 0 to {environment.n_arms - 1}, got {problem.first}."
+        )
+    made = {
+        method.method: problem.make(method) for method in methods
+    }  # a mistake shows before the work begins
     words = f"{problem.label}{methods[0].settings}"
     folder = out / f"run-{words.replace(' ', '-').replace('=', '')}"
     runs = [problem.cell(method, seed) for method in methods for seed in range(seeds)]
@@ -61,17 +77,26 @@ def compare(
     if found.rows.empty:
         return found.checked("")
     last = found.rows[found.rows["round"] == problem.rounds].groupby("method", sort=False)
-    summary = last["cumulative"].agg(["mean", "std", "min", "max"]).assign(cpu_seconds=last["cpu_seconds"].mean())
+    summary = (
+        last["cumulative"]
+        .agg(["mean", "std", "min", "max"])
+        .assign(cpu_seconds=last["cpu_seconds"].mean())
+    )
     if "m" in found.rows:
         summary["anchors"] = last["m"].mean()
     title = f"{words}, {seeds} seeds"
     stored, picture = (folder.with_name(folder.name + suffix) for suffix in (".parquet", ".png"))
     found.rows.to_parquet(stored)
     lines.regret(found.rows, picture, title=title)
-    text = [f"cumulative regret: {title}", summary.to_string(float_format="{:.1f}".format, na_rep="-")]
+    text = [
+        f"cumulative regret: {title}",
+        summary.to_string(float_format="{:.1f}".format, na_rep="-"),
+    ]
     text += [f"{name}: {promise(method)}" for name, method in made.items()]
     if any(method.uses_norm_bound for method in methods) and not environment.norm_is_known:
-        text.append(f"The norm bound of {problem.problem} is nominal: what is promised above may not hold on it.")
+        text.append(
+            f"The norm bound of {problem.problem} is nominal: what is promised above may not hold on it."
+        )
     return found.checked("\n".join([*text, f"rows     {stored}", f"picture  {picture}"]))
 
 
@@ -92,7 +117,9 @@ def promise(method: Method) -> str:
 
 def by_problem(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the rows of every problem by the settings that tell it from the others; "" if there is one problem."""
-    different = [name for name in rows if name not in _WITHIN_A_PROBLEM and len(rows[name].unique()) > 1]
+    different = [
+        name for name in rows if name not in _WITHIN_A_PROBLEM and len(rows[name].unique()) > 1
+    ]
     if not different:
         return {"": rows}
     found = {}
@@ -116,5 +143,7 @@ def redraw(path: Path, picture: Path) -> None:
     if len(problems) == 1:
         lines.regret(*problems.values(), picture, title=path.name)
         return
-    rows = concatenate(part.assign(panel=textwrap.fill(name, 32)) for name, part in problems.items())
+    rows = concatenate(
+        part.assign(panel=textwrap.fill(name, 32)) for name, part in problems.items()
+    )
     lines.against_rounds(rows, picture, title=path.name, panel="panel")

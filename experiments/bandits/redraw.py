@@ -16,7 +16,9 @@ _ROWS = "Rows of `python -m experiments.bandits` (.parquet), or the folder of it
 
 def draw(
     rows: Annotated[Path, typer.Argument(help=_ROWS)],
-    picture: Annotated[Path | None, typer.Option("--to", help="The PNG; by default beside the input.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--to", help="The PNG; by default beside the input.")
+    ] = None,
 ) -> None:
     """Draw the regret in stored rows again."""
     name = rows.name if rows.is_dir() else rows.stem

@@ -11,11 +11,12 @@ from typing import Any
 from experiments.durand_noise import DurandNoiseBounds
 from experiments.problems import BANDITS, RKHSBandit
 from experiments.sweep.cells import Cell
-from kbo import bandit, checks, recipes, regression
-from kbo.bandit import Bandit
+from kbo import bandit, regression
+from kbo._base import checks
+from kbo.bandit import Bandit, methods
+from kbo.bandit.methods import posterior
 from kbo.confidence import NoiseLevel
 from kbo.errors import InvalidInput
-from kbo.recipes.registry import posterior
 from kbo.regression import Dictionary, GreedyDictionary
 
 PROBLEMS: dict[str, Callable[..., Bandit]] = {
@@ -47,7 +48,7 @@ class BanditMethod:
 
     Attributes:
         method: Its name in tables and pictures.
-        recipe: Its name in ``kbo.recipes``; by default the same.
+        recipe: Its name in ``kbo.bandit``; by default the same.
         ridge: Its ridge, if not the recipe's own.
         multiplier: Multiplier of sqrt(leverage) instead of a bound.
         dictionary: "kind", one of ``DICTIONARIES``, and its options; by default the recipe's own.
@@ -71,7 +72,7 @@ class BanditMethod:
     @property
     def uses_norm_bound(self) -> bool:
         """Whether its bound rests on the norm bound that is given."""
-        return recipes.get(self.recipe or self.method).norm == "given"
+        return methods.get(self.recipe or self.method).norm == "given"
 
     def make_dictionary(self, seed: int) -> Dictionary | None:
         """The dictionary, with random choices from that seed; None for the recipe's own."""
@@ -80,7 +81,9 @@ class BanditMethod:
         options = dict(self.dictionary)
         make = DICTIONARIES.get(options.pop("kind", ""))
         if make is None:
-            raise InvalidInput(f"a dictionary needs a kind among {', '.join(DICTIONARIES)}, got {self.dictionary}.")
+            raise InvalidInput(
+                f"a dictionary needs a kind among {', '.join(DICTIONARIES)}, got {self.dictionary}."
+            )
         return make(**options) if make is GreedyDictionary else make(**options, seed=seed)
 
 
@@ -123,7 +126,9 @@ class BanditProblem:
         known = self.defaults()
         for name in self.options:
             if name not in known:
-                raise InvalidInput(f"problem {self.problem!r} has no option {name!r}; it has {', '.join(known)}.")
+                raise InvalidInput(
+                    f"problem {self.problem!r} has no option {name!r}; it has {', '.join(known)}."
+                )
 
     def defaults(self) -> dict[str, Any]:
         """The options of the problem and their default values."""
@@ -134,11 +139,13 @@ class BanditProblem:
         """The function, arms and noise of that seed."""
         return PROBLEMS[self.problem](**self.options, seed=seed)
 
-    def make(self, method: BanditMethod | str, seed: int = 0) -> recipes.Method:
+    def make(self, method: BanditMethod | str, seed: int = 0) -> bandit.Method:
         """The method with the numbers of the problem of that seed, and the seed of its random dictionary."""
         method = BanditMethod(method) if isinstance(method, str) else method
-        recipe, environment = recipes.get(method.recipe or method.method), self.environment(seed)
-        finite = environment.fixed_arms is not None or recipe.rule is recipes.StagedElimination  # arms of one round
+        recipe, environment = methods.get(method.recipe or method.method), self.environment(seed)
+        finite = (
+            environment.fixed_arms is not None or recipe.rule is bandit.StagedElimination
+        )  # arms of one round
         dictionary = method.make_dictionary(seed)
         made = recipe.make(
             environment.kernel,
@@ -169,8 +176,15 @@ class BanditProblem:
     def label(self) -> str:
         """A few words that tell it from other problems."""
         defaults = self.defaults()
-        options = [f"{name}={value}" for name, value in self.options.items() if value != defaults[name]]
-        given = {"B": self.given_norm, "s": self.given_noise_std, "noise_upper": self.noise_upper, "first": self.first}
+        options = [
+            f"{name}={value}" for name, value in self.options.items() if value != defaults[name]
+        ]
+        given = {
+            "B": self.given_norm,
+            "s": self.given_noise_std,
+            "noise_upper": self.noise_upper,
+            "first": self.first,
+        }
         more = [f"{letters}{value:g}" for letters, value in given.items() if value is not None]
         return " ".join([self.problem, *options, f"T{self.rounds}", f"delta{self.delta:g}", *more])
 
@@ -180,16 +194,22 @@ class BanditProblem:
         settings = {"seed": seed, **asdict(method), **asdict(self)}
         options = self.defaults() | settings.pop("options")
         given = {name: value for name, value in settings.items() if value is not None}
-        return Cell(f"{__name__}:play", {**given, **options}, f"{self.label} {method.method} seed{seed}")
+        return Cell(
+            f"{__name__}:play", {**given, **options}, f"{self.label} {method.method} seed{seed}"
+        )
 
 
 def cells(
-    problems: Iterable[BanditProblem], methods: Iterable[BanditMethod | str], seeds: int | Iterable[int]
+    problems: Iterable[BanditProblem],
+    methods: Iterable[BanditMethod | str],
+    seeds: int | Iterable[int],
 ) -> list[Cell]:
     """Every method on every problem, seed by seed, so that an unfinished sweep is balanced."""
     problems, methods = list(problems), list(methods)
     seeds = range(seeds) if isinstance(seeds, int) else seeds
-    return [problem.cell(method, seed) for seed in seeds for problem in problems for method in methods]
+    return [
+        problem.cell(method, seed) for seed in seeds for problem in problems for method in methods
+    ]
 
 
 def play(seed: int, **settings: Any) -> list[dict[str, Any]]:
@@ -204,8 +224,12 @@ def play(seed: int, **settings: Any) -> list[dict[str, Any]]:
     if checks.positive("every", problem.every) % 1:
         raise InvalidInput(f"every must be a whole number, got {problem.every}.")
     made, environment = problem.make(method, seed), problem.environment(seed)
-    rows = bandit.play(made, environment, problem.rounds, seed, first=problem.first, initial=problem.initial)
-    kept = [row for row in rows if row["round"] % problem.every == 0 or row["round"] == problem.rounds]
+    rows = bandit.play(
+        made, environment, problem.rounds, seed, first=problem.first, initial=problem.initial
+    )
+    kept = [
+        row for row in rows if row["round"] % problem.every == 0 or row["round"] == problem.rounds
+    ]
     if problem.every > 1:
         for row in kept:
             del row["regret"]

@@ -9,12 +9,14 @@ import typer
 from experiments import commands
 from experiments.bench import race, suite
 from experiments.commands import Device
-from kbo import devices
+from kbo._base import devices
 
 
 def bench(
     device: Device = "cpu",
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, to see that it works.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small sizes, to see that it works.")
+    ] = False,
 ) -> None:
     """Measure speed as ratios, against straight-line code, BoTorch and half the size, in one process."""
     results = suite.run(device, quick)

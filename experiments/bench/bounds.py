@@ -73,7 +73,9 @@ def exact_steps(device: torch.device, n: int) -> list[Result]:
         state = _updated(KernelRidge(_problem().kernel, ridge), n, device, _problem())
         return _steps(state, choose, device, _problem())
 
-    cmm, dmm, factors = map(steps, (_mixture("cmm").argmax_upper, _mixture("dmm").argmax_upper, _dmm_by_factors))
+    cmm, dmm, factors = map(
+        steps, (_mixture("cmm").argmax_upper, _mixture("dmm").argmax_upper, _dmm_by_factors)
+    )
     agree(dmm, factors)
     cmm()
     works = {"cmm": [cmm] * _IN_A_ROW, "dmm": [dmm] * _IN_A_ROW, "factors": [factors] * _IN_A_ROW}
@@ -93,22 +95,38 @@ def cone_programs(device: torch.device, n: int) -> list[Result]:
     _updated(state, n, device, problem)
     assert state.data is not None
     arms = uniform(_ARMS, 3, seed=3).to(device)
-    X, y, radius = state.data.X, state.data.y.cpu().numpy(), float(confidence.widened_squared_radius(state)) ** 0.5
+    X, y, radius = (
+        state.data.X,
+        state.data.y.cpu().numpy(),
+        float(confidence.widened_squared_radius(state)) ** 0.5,
+    )
 
     def program() -> Tensor:
         K = state.prior(torch.cat([X, arms[:1]]), torch.cat([X, arms[:1]])).cpu()
         root = torch.linalg.cholesky(K + 1e-10 * torch.eye(n + 1)).numpy()
         a, K = cp.Variable(n + 1), K.numpy()  # f = sum_i a_i k(x_i, .)
-        constraints = [cp.norm(K[:-1] @ a - y) <= radius, cp.norm(root.T @ a) <= confidence.norm_bound]
+        constraints = [
+            cp.norm(K[:-1] @ a - y) <= radius,
+            cp.norm(root.T @ a) <= confidence.norm_bound,
+        ]
         value = cp.Problem(cp.Maximize(K[-1] @ a), constraints).solve(solver=cp.CLARABEL)
         return torch.tensor([float(value)])  # pyright: ignore[reportArgumentType]
 
     agree(lambda: confidence.upper(state, arms[:1]), program)
-    choice, everything = lambda: confidence.argmax_upper(state, arms), lambda: confidence.upper(state, arms)
+    choice, everything = (
+        lambda: confidence.argmax_upper(state, arms),
+        lambda: confidence.upper(state, arms),
+    )
     found = medians(device, choice=[choice] * 10, everything=[everything] * 5, cone=program)
     cones = _ARMS * found["cone"]
     return [
-        Result("CMM-UCB chooses among 100 arms / 100 cone programs", found["choice"], cones, Goal(1 / 4000), n),
+        Result(
+            "CMM-UCB chooses among 100 arms / 100 cone programs",
+            found["choice"],
+            cones,
+            Goal(1 / 4000),
+            n,
+        ),
         Result("CMM bounds of all 100 arms / 100 cone programs", found["everything"], cones, n=n),
     ]
 
@@ -131,5 +149,9 @@ def sketched_steps(device: torch.device, early: int, n: int, m: int) -> list[Res
 BENCHES = [
     Bench(exact_steps, {"n": 1000}, {"n": 200}),
     Bench(cone_programs, {"n": 200}, {"n": 50}),
-    Bench(sketched_steps, {"early": 10_000, "n": 100_000, "m": 200}, {"early": 1000, "n": 2000, "m": 50}),
+    Bench(
+        sketched_steps,
+        {"early": 10_000, "n": 100_000, "m": 200},
+        {"early": 1000, "n": 2000, "m": 50},
+    ),
 ]

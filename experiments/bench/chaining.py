@@ -11,10 +11,10 @@ from experiments.bench.race import Bench, Goal, Result, agree, seconds, wall_and
 from experiments.papers import chaining as paper
 from experiments.papers.chaining import ALGORITHM, DELTA, NOISE
 from experiments.sweep.threads import threads
-from kbo import devices, recipes
-from kbo.bandit import Bandit
+from kbo._base import devices
+from kbo.bandit import Bandit, methods
 from kbo.confidence import Chaining
-from kbo.confidence.chaining import heights
+from kbo.confidence.chaining.bound import heights
 from kbo.regression import KernelRidge
 
 _OBSERVED = 70
@@ -25,8 +25,12 @@ def iterations(device: torch.device, points: int, rounds: int) -> list[Result]:
     """Time choices and updates in a row, with covers that are kept, against one iteration with dense matrices."""
     problem, arms, X, y = _observed(points, device)
     kernel = problem.kernel.to(device)
-    method = recipes.make(ALGORITHM, kernel, NOISE, problem.norm_bound, DELTA, points=arms)
-    state, updated, confidence = method.state(arms), KernelRidge(kernel, NOISE**2), Chaining(DELTA, points=arms)
+    method = methods.make(ALGORITHM, kernel, NOISE, problem.norm_bound, DELTA, points=arms)
+    state, updated, confidence = (
+        method.state(arms),
+        KernelRidge(kernel, NOISE**2),
+        Chaining(DELTA, points=arms),
+    )
     state.update(X, y)
     updated.update(X, y)
 
@@ -51,11 +55,18 @@ def _dense(X: Tensor, y: Tensor, arms: Tensor) -> Tensor:
         return torch.exp(-torch.cdist(a, b).square() / 2)
 
     factor = torch.linalg.cholesky(k(X, X) + NOISE**2 * torch.eye(len(X)).to(X))
-    rows = torch.linalg.solve_triangular(factor, torch.cat([k(X, arms), y.unsqueeze(-1)], 1), upper=False)
+    rows = torch.linalg.solve_triangular(
+        factor, torch.cat([k(X, arms), y.unsqueeze(-1)], 1), upper=False
+    )
     covariance = k(arms, arms) - rows[:, :-1].mT @ rows[:, :-1]
     variance = covariance.diagonal().clone()
     distance = (variance.unsqueeze(-1) + variance - 2 * covariance).clamp_min(0).sqrt()
-    std, chosen, sizes, radii = variance.clamp_min(0).sqrt(), torch.zeros(0, dtype=torch.long).to(X.device), [], []
+    std, chosen, sizes, radii = (
+        variance.clamp_min(0).sqrt(),
+        torch.zeros(0, dtype=torch.long).to(X.device),
+        [],
+        [],
+    )
     for level in range(1, 1 + math.floor(1 - math.log2(float(std.min())))):
         radii.append(2.0 ** (1 - level))
         left = (distance[:, chosen] > radii[-1]).all(1).nonzero().squeeze(-1)
@@ -80,7 +91,12 @@ def _dense_cover(near: Tensor) -> Tensor:
 
 
 def chain(
-    device: torch.device, points: int, times: int, most: float, on_host: bool = False, on_threads: int = 2
+    device: torch.device,
+    points: int,
+    times: int,
+    most: float,
+    on_host: bool = False,
+    on_threads: int = 2,
 ) -> list[Result]:
     """Time a chain of so many points, computed again, and measure the memory that it takes, with that of the device.
 
@@ -92,11 +108,22 @@ def chain(
         state = KernelRidge(problem.kernel.to(device), NOISE**2)
         state.update(X, y)
         Chaining(DELTA, points=arms[:100]).chain(state)
-        wall, memory = wall_and_memory(lambda: Chaining(DELTA, points=arms).chain(state).sizes, times)
-    name, goal = f"a chain of {points} points, two threads, wall clock", None if on_host else Goal(more=2000, unit="MB")
+        wall, memory = wall_and_memory(
+            lambda: Chaining(DELTA, points=arms).chain(state).sizes, times
+        )
+    name, goal = (
+        f"a chain of {points} points, two threads, wall clock",
+        None if on_host else Goal(more=2000, unit="MB"),
+    )
     return [
         Result(name, wall, goal=Goal(more=most), n=_OBSERVED),
-        Result("  memory", memory + devices.megabytes(device, peak=True), goal=goal, n=_OBSERVED, unit="MB"),
+        Result(
+            "  memory",
+            memory + devices.megabytes(device, peak=True),
+            goal=goal,
+            n=_OBSERVED,
+            unit="MB",
+        ),
     ]
 
 
@@ -112,5 +139,10 @@ def _observed(points: int, device: torch.device) -> tuple[Bandit, Tensor, Tensor
 BENCHES = [
     Bench(iterations, {"points": 10_000, "rounds": 50}, {"points": 100, "rounds": 5}),
     Bench(chain, {"points": 100_000, "times": 3, "most": 60.0}, {"points": 1000}, fresh=True),
-    Bench(chain, {"points": 1_000_000, "times": 1, "most": 300.0, "on_host": True}, {"points": 10_000}, fresh=True),
+    Bench(
+        chain,
+        {"points": 1_000_000, "times": 1, "most": 300.0, "on_host": True},
+        {"points": 10_000},
+        fresh=True,
+    ),
 ]

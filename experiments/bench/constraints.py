@@ -18,7 +18,11 @@ def steps(device: torch.device, trials: int, times: int) -> list[Result]:
     """Time ``ask`` and ``tell`` with three constraints and without, after so many trials, so many times in turns."""
     rng = torch.Generator().manual_seed(0)
     optimizers = {
-        m: Optimizer([(0.0, 1.0)] * 3, constraints=[Constraint(f"c{i}", upper=0.5) for i in range(m)], device=device)
+        m: Optimizer(
+            [(0.0, 1.0)] * 3,
+            constraints=[Constraint(f"c{i}", upper=0.5) for i in range(m)],
+            device=device,
+        )
         for m in (_CONSTRAINTS, 0)
     }
 

@@ -35,7 +35,10 @@ class GPU:
 
     def seconds(self, counted: Operations) -> float:
         """Return the least time of counted operations: of each kernel its arithmetic, traffic or launch; and waits."""
-        kernels = (max(k.flops / self.flops, k.bytes / self.bandwidth, self.launch) for k in counted.kernels)
+        kernels = (
+            max(k.flops / self.flops, k.bytes / self.bandwidth, self.launch)
+            for k in counted.kernels
+        )
         return sum(kernels) + self.wait * counted.syncs.total()
 
 
@@ -49,7 +52,10 @@ def count(step: Step, device: torch.device) -> Operations:
 
 def measured(device: torch.device, dtype: torch.dtype) -> GPU:
     """Measure what a GPU does at most: a large product, a large copy, small kernels in a row, and waits for one."""
-    A, one = torch.ones(4096, 4096, dtype=dtype, device=device), torch.ones(1, dtype=dtype, device=device)
+    A, one = (
+        torch.ones(4096, 4096, dtype=dtype, device=device),
+        torch.ones(1, dtype=dtype, device=device),
+    )
     B = torch.empty_like(A)
     launch = seconds(lambda: [one.add_(1) for _ in range(1000)], device) / 1000
     wait = seconds(lambda: [one.add_(1).item() for _ in range(100)], device) / 100 - launch
@@ -93,7 +99,9 @@ def main() -> None:
         raise SystemExit("no GPU was found")
     for dtype in (torch.float64, torch.float32):
         setup = Setup(device, dtype)
-        print(f"{device}, {dtype}: n = {setup.n}, m = {setup.m}, {setup.points} points\n{table(setup)}\n")
+        print(
+            f"{device}, {dtype}: n = {setup.n}, m = {setup.m}, {setup.points} points\n{table(setup)}\n"
+        )
 
 
 if __name__ == "__main__":

@@ -14,8 +14,14 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from experiments.bench.race import REPEATS, Bench, Goal, Result, agree, megabytes, race, seconds
-from experiments.bench.setups import RIDGE, example_kernel, matched_models, mean_and_variance, noisy_data
-from kbo import devices
+from experiments.bench.setups import (
+    RIDGE,
+    example_kernel,
+    matched_models,
+    mean_and_variance,
+    noisy_data,
+)
+from kbo._base import devices
 from kbo.regression import KernelRidge, Tracked
 
 _IN_A_ROW = 10
@@ -79,7 +85,10 @@ def rescoring(device: torch.device, n: int, candidates: int) -> list[Result]:
     }
     agree(*works.values())
     name, goal = f"{candidates} fixed candidates after a row / {how}", Goal(1 / 30)
-    lines = [(name, "tracked", "conditioned", goal), (f"{name}, row not counted", "tracked", "scored", goal)]
+    lines = [
+        (name, "tracked", "conditioned", goal),
+        (f"{name}, row not counted", "tracked", "scored", goal),
+    ]
     return race(device, n, works, lines)
 
 
@@ -87,7 +96,9 @@ def _fastest_scoring(gp: Model, X: Tensor, device: torch.device) -> tuple[str, C
     """The fastest way to have a SingleTaskGP score many points: as t-batch or jointly, in chunks."""
 
     def score(size: int, joint: bool, gp: Model) -> tuple[Tensor, Tensor]:
-        parts = (mean_and_variance(gp, part if joint else part.unsqueeze(1)) for part in X.split(size))
+        parts = (
+            mean_and_variance(gp, part if joint else part.unsqueeze(1)) for part in X.split(size)
+        )
         mean, variance = zip(*parts, strict=True)
         return torch.cat(mean), torch.cat(variance)
 
@@ -97,7 +108,10 @@ def _fastest_scoring(gp: Model, X: Tensor, device: torch.device) -> tuple[str, C
         for size in sizes
         for joint in (True, False)
     }
-    times = {way: min(seconds([partial(score, gp)], device) for _ in range(2)) for way, score in ways.items()}
+    times = {
+        way: min(seconds([partial(score, gp)], device) for _ in range(2))
+        for way, score in ways.items()
+    }
     best = min(times, key=lambda way: times[way])
     return best, ways[best]
 
@@ -106,14 +120,19 @@ def fresh_candidates(device: torch.device, n: int, points: int) -> list[Result]:
     """Time mean and variance of points that were never seen before."""
     X, y, P = noisy_data(n, points, device=device)
     gp, model = matched_models(X, y)
-    shapes = {f"{points} fresh candidates [{points} 1 d]": P.unsqueeze(1), f"{points} fresh candidates [{points} d]": P}
+    shapes = {
+        f"{points} fresh candidates [{points} 1 d]": P.unsqueeze(1),
+        f"{points} fresh candidates [{points} d]": P,
+    }
     works = {
         f"{side} {name}": partial(mean_and_variance, m, Z)
         for name, Z in shapes.items()
         for side, m in (("kbo", model), ("theirs", gp))
     }
     agree(*works.values())
-    return race(device, n, works, [(name, f"kbo {name}", f"theirs {name}", Goal(1.0)) for name in shapes])
+    return race(
+        device, n, works, [(name, f"kbo {name}", f"theirs {name}", Goal(1.0)) for name in shapes]
+    )
 
 
 def memory(device: torch.device, n: int, arms: int) -> list[Result]:
@@ -145,11 +164,16 @@ def imports(device: torch.device) -> list[Result]:
         command = [sys.executable, "-c", clock.format(statement)]
         return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
-    turns = [{name: cpu_seconds(statement) for name, statement in statements.items()} for _ in range(1 + REPEATS)]
+    turns = [
+        {name: cpu_seconds(statement) for name, statement in statements.items()}
+        for _ in range(1 + REPEATS)
+    ]
     found = {name: statistics.median(turn[name] for turn in turns[1:]) for name in statements}
     models = "import KernelRidgeGP / import SingleTaskGP"
     return [
-        Result("import botorch, kbo / import botorch", found["kbo"], found["botorch"], Goal(1.0, 0.1)),
+        Result(
+            "import botorch, kbo / import botorch", found["kbo"], found["botorch"], Goal(1.0, 0.1)
+        ),
         Result(models, found["model"], found["their_model"], Goal(1.0, 0.1)),
     ]
 

@@ -19,7 +19,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 _WITHOUT_KERNEL = {
-    *("empty", "empty_strided", "new_empty", "new_empty_strided", "empty_like", "_unsafe_view", "lift_fresh"),
+    *(
+        "empty",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "empty_like",
+        "_unsafe_view",
+        "lift_fresh",
+    ),
     *("squeeze_", "unsqueeze_", "transpose_", "t_", "detach_"),
 }
 # Results whose size depends on the values, and checks that read a status: the host waits for the device.
@@ -34,8 +42,22 @@ _WAITING = {
         "bincount",
         "histc",
     ),
-    *("_unique", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive", "repeat_interleave"),
-    *("_linalg_eigh", "_linalg_eigvals", "_linalg_svd", "linalg_eig", "linalg_lstsq", "_assert_scalar"),
+    *(
+        "_unique",
+        "_unique2",
+        "unique_dim",
+        "unique_consecutive",
+        "unique_dim_consecutive",
+        "repeat_interleave",
+    ),
+    *(
+        "_linalg_eigh",
+        "_linalg_eigvals",
+        "_linalg_svd",
+        "linalg_eig",
+        "linalg_lstsq",
+        "_assert_scalar",
+    ),
 }
 
 
@@ -69,7 +91,9 @@ class Operations(TorchDispatchMode):
         self.syncs: Counter[tuple[str, str]] = Counter()
         self.uploads: Counter[tuple[str, str]] = Counter()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         inputs = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
@@ -80,12 +104,17 @@ class Operations(TorchDispatchMode):
             (self.syncs if outputs[0].device.type == "cpu" else self.uploads)[name, _line()] += 1
             return out
         bare = name.removesuffix("_")
-        if bare in _WAITING or (bare in ("index", "index_put") and any(x.dtype == torch.bool for x in inputs[1:2])):
+        if bare in _WAITING or (
+            bare in ("index", "index_put") and any(x.dtype == torch.bool for x in inputs[1:2])
+        ):
             self.syncs[name, _line()] += 1
         elif bare in ("index", "index_put") and len({x.device for x in inputs}) > 1:
             self.uploads[name, _line()] += 1
         if name not in _WITHOUT_KERNEL and not func.is_view and outputs:
-            traffic = sum(x.numel() * x.element_size() for x in {id(x): x for x in (*inputs, *outputs)}.values())
+            traffic = sum(
+                x.numel() * x.element_size()
+                for x in {id(x): x for x in (*inputs, *outputs)}.values()
+            )
             self.kernels.append(Kernel(name, _flops(bare, inputs, outputs), traffic))
         return out
 

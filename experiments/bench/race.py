@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from kbo.devices import synchronize
+from kbo._base.devices import synchronize
 
 REPEATS = 5
 """Timed runs of each side."""
@@ -101,7 +101,9 @@ class Bench:
             return []
         sizes = {**self.sizes, **(self.quick or {})} if quick else self.sizes
         if self.fresh:
-            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+            with ProcessPoolExecutor(
+                1, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,)
+            ) as pool:
                 results = pool.submit(self.measure, device, **sizes).result()
         else:
             results = self.measure(device, **sizes)
@@ -131,7 +133,10 @@ def table(results: Sequence[Result]) -> str:
 
 def machine(device: torch.device) -> str:
     """Return what a small operation and a large product take on this machine, without which times say little."""
-    one, A = torch.ones(1, dtype=torch.float64, device=device), torch.ones(1024, 1024, dtype=torch.float64).to(device)
+    one, A = (
+        torch.ones(1, dtype=torch.float64, device=device),
+        torch.ones(1024, 1024, dtype=torch.float64).to(device),
+    )
     found = medians(device, small=[lambda: one.add_(1)] * 10_000, large=lambda: A @ A)
     rate = 2 * 1024**3 / found["large"] / 1e9
     return f"Here a small operation takes {1e6 * found['small']:.2g} µs, and a large product does {rate:.2g} Gflop/s."
@@ -140,9 +145,13 @@ def machine(device: torch.device) -> str:
 def agree(*works: Work) -> None:
     """Do all works once, each of which returns a tensor or some: a race between different answers says nothing."""
     found = [work() for work in works]
-    answers = [torch.cat([part.flatten() for part in (x if isinstance(x, tuple) else (x,))]) for x in found]
+    answers = [
+        torch.cat([part.flatten() for part in (x if isinstance(x, tuple) else (x,))]) for x in found
+    ]
     for answer in answers[1:]:
-        torch.testing.assert_close(answer, answers[0], rtol=1e-5, atol=1e-5, check_dtype=False, check_device=False)
+        torch.testing.assert_close(
+            answer, answers[0], rtol=1e-5, atol=1e-5, check_dtype=False, check_device=False
+        )
 
 
 def race(
@@ -159,7 +168,10 @@ def race(
 def medians(device: torch.device, **works: Work | list[Work]) -> dict[str, float]:
     """Return the median seconds of each work, done in turns; of a list of works in a row, the mean of one."""
     turns = {name: work if isinstance(work, list) else [work] for name, work in works.items()}
-    times = [{name: seconds(turn, device) / len(turn) for name, turn in turns.items()} for _ in range(REPEATS)]
+    times = [
+        {name: seconds(turn, device) / len(turn) for name, turn in turns.items()}
+        for _ in range(REPEATS)
+    ]
     return {name: statistics.median(time[name] for time in times) for name in turns}
 
 

@@ -26,9 +26,18 @@ def mean_and_variance(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
     return posterior.mean.flatten(), posterior.variance.flatten()
 
 
-def single_task_gp(X: Tensor, Y: Tensor, kernel: Kernel, likelihood: GaussianLikelihood) -> SingleTaskGP:
+def single_task_gp(
+    X: Tensor, Y: Tensor, kernel: Kernel, likelihood: GaussianLikelihood
+) -> SingleTaskGP:
     """Return BoTorch's model with nothing fitted, targets and inputs as they are."""
-    gp = SingleTaskGP(X, Y, likelihood=likelihood, covar_module=kernel, mean_module=ZeroMean(), outcome_transform=None)
+    gp = SingleTaskGP(
+        X,
+        Y,
+        likelihood=likelihood,
+        covar_module=kernel,
+        mean_module=ZeroMean(),
+        outcome_transform=None,
+    )
     return gp.to(X).requires_grad_(False).eval()
 
 
@@ -68,5 +77,7 @@ def matched_models(X: Tensor, y: Tensor) -> tuple[SingleTaskGP, KernelRidgeGP]:
     likelihood.noise = torch.tensor(RIDGE, dtype=torch.float64)
     gp = single_task_gp(X, y.unsqueeze(-1), example_kernel(), likelihood)
     model = KernelRidgeGP(X, y.unsqueeze(-1), example_kernel(), RIDGE)
-    torch.testing.assert_close(mean_and_variance(model, X[:1]), mean_and_variance(gp, X[:1]), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        mean_and_variance(model, X[:1]), mean_and_variance(gp, X[:1]), rtol=1e-5, atol=1e-5
+    )
     return gp, model

@@ -35,24 +35,41 @@ def cpu_seconds(problem: BanditProblem, method: BanditMethod) -> list[float]:
 
 def short_run(device: torch.device, n: int, method: BanditMethod, most: float) -> list[Result]:
     """Time a run of n rounds, the median of three."""
-    total = statistics.median(cpu_seconds(BanditProblem("chessboard", rounds=n), method)[-1] for _ in range(3))
-    return [Result(f"{n} rounds of {method.method} on Chessboard, CPU", total, goal=Goal(more=most), n=n)]
+    total = statistics.median(
+        cpu_seconds(BanditProblem("chessboard", rounds=n), method)[-1] for _ in range(3)
+    )
+    return [
+        Result(
+            f"{n} rounds of {method.method} on Chessboard, CPU", total, goal=Goal(more=most), n=n
+        )
+    ]
 
 
-def long_run(device: torch.device, n: int, problem: BanditProblem, method: BanditMethod, on: str) -> list[Result]:
+def long_run(
+    device: torch.device, n: int, problem: BanditProblem, method: BanditMethod, on: str
+) -> list[Result]:
     """Time a run of n rounds, and measure the peak memory of the process in MB."""
     seconds = cpu_seconds(replace(problem, rounds=n), method)
     return [
         Result(f"{n} rounds of {method.method} on {on}, CPU", seconds[-1], goal=Goal(more=60), n=n),
         late_step(seconds, n),
-        Result("  peak memory of the process", megabytes(peak=True), goal=Goal(more=1000, unit="MB"), n=n, unit="MB"),
+        Result(
+            "  peak memory of the process",
+            megabytes(peak=True),
+            goal=Goal(more=1000, unit="MB"),
+            n=n,
+            unit="MB",
+        ),
     ]
 
 
 def late_step(seconds: list[float], n: int) -> Result:
     """Return the time of a step at the end of a run and at a tenth of it, from the time after every step."""
     few = max(len(seconds) // 50, 1)
-    early, late = ((seconds[end - 1] - seconds[end - 1 - few]) / few for end in (len(seconds) // 10, len(seconds)))
+    early, late = (
+        (seconds[end - 1] - seconds[end - 1 - few]) / few
+        for end in (len(seconds) // 10, len(seconds))
+    )
     return Result("  a step then / at a tenth of them", late, early, Goal(1.3), n)
 
 
@@ -61,9 +78,13 @@ def adaptive_run(
 ) -> list[Result]:
     """Time a whole run on a hundred fixed arms; the step is the median of those around two fifths of it."""
     seconds = cpu_seconds(
-        BanditProblem("streaming", rounds=rounds, delta=0.1, noise_upper=1.0, noise_lower=0.01), BanditMethod(name)
+        BanditProblem("streaming", rounds=rounds, delta=0.1, noise_upper=1.0, noise_lower=0.01),
+        BanditMethod(name),
     )
-    steps, middle = [after - before for before, after in itertools.pairwise(seconds)], 2 * rounds // 5
+    steps, middle = (
+        [after - before for before, after in itertools.pairwise(seconds)],
+        2 * rounds // 5,
+    )
     median = statistics.median(steps[middle - middle // 20 : middle + middle // 20])
     return [
         Result(f"a step of {name}, 100 fixed arms, CPU", median, goal=step, n=middle),
@@ -76,7 +97,9 @@ def adaptive_sketch(device: torch.device, n: int) -> list[Result]:
     X, bounds = uniform(n, 2, seed=5).to(device), NoiseBounds(5.0, 0.1, upper=1.0)
     noise = 0.1 * torch.randn(n, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
     y = torch.sin(4 * X).sum(-1) + noise.to(device)
-    nystrom = NystromRidge(stationary_kernel("rbf", 0.3).to(device), bounds.ridge, GreedyDictionary(1e-4))
+    nystrom = NystromRidge(
+        stationary_kernel("rbf", 0.3).to(device), bounds.ridge, GreedyDictionary(1e-4)
+    )
     state, confidence, seconds = AdaptiveRidge(nystrom, bounds), AdaptiveSelfNormalized(), []
     start = time.process_time()
     for x, target in zip(X.split(1), y.split(1), strict=True):
@@ -114,7 +137,9 @@ def on_many_points(
     name, what = words
     return [
         Result(f"{name.format(points)}, two threads, wall clock", wall, goal=Goal(more=most[0])),
-        Result(f"  memory beyond the {what}", memory, goal=Goal(more=most[1], unit="MB"), unit="MB"),
+        Result(
+            f"  memory beyond the {what}", memory, goal=Goal(more=most[1], unit="MB"), unit="MB"
+        ),
     ]
 
 
@@ -128,9 +153,13 @@ def inducing_points(device: torch.device, n: int, m: int, points: int, chunk: in
     inducing = InducingPointKernel(copy.deepcopy(kernel), dictionary.points.clone(), likelihood)
     ours = NystromGP(X, y, kernel, 0.01, dictionary)
 
-    with sgpr_diagonal_correction(False):  # with it the training set has another noise; the mean must be the same
+    with sgpr_diagonal_correction(
+        False
+    ):  # with it the training set has another noise; the mean must be the same
         plain = single_task_gp(X, y, inducing, likelihood)
-        agree(lambda: mean_and_variance(ours, P[:10])[0], lambda: mean_and_variance(plain, P[:10])[0])
+        agree(
+            lambda: mean_and_variance(ours, P[:10])[0], lambda: mean_and_variance(plain, P[:10])[0]
+        )
     gp = single_task_gp(X, y, inducing, likelihood)
     found = medians(
         device,
@@ -143,7 +172,12 @@ def inducing_points(device: torch.device, n: int, m: int, points: int, chunk: in
     chunked = f"{points} candidates [{points} 1 d] / {other}, in chunks of {chunk}"
     return [
         Result(chunked, found["kbo_batch"], batches, Goal(1 / 500), n),
-        Result(f"{points} candidates [{points} d] / {other}", found["kbo_joint"], found["theirs_joint"], n=n),
+        Result(
+            f"{points} candidates [{points} d] / {other}",
+            found["kbo_joint"],
+            found["theirs_joint"],
+            n=n,
+        ),
     ]
 
 
@@ -155,7 +189,11 @@ _LONG = {
     "Chessboard": (BanditProblem("chessboard"), _EK_UCB),
     "1000 fixed arms, RBF 0.5, d = 3": (_FIXED_ARMS, BanditMethod("BBKB", "bbkb")),
 }
-_BEST = {"work": best, "words": ("{} fresh arms scored, m = 200, d = 3", "arms"), "most": (1.5, 250)}
+_BEST = {
+    "work": best,
+    "words": ("{} fresh arms scored, m = 200, d = 3", "arms"),
+    "most": (1.5, 250),
+}
 _DRAW = {
     "work": joint_draw,
     "words": ("a joint draw over {} fresh candidates, m = 200", "candidates"),
@@ -164,12 +202,19 @@ _DRAW = {
 
 BENCHES = [
     *(
-        Bench(short_run, {"n": n, "method": method, "most": most}, {"n": 100} if n == 1000 else None)
+        Bench(
+            short_run, {"n": n, "method": method, "most": most}, {"n": 100} if n == 1000 else None
+        )
         for n, goals in ((1000, (0.25, 0.6, 0.5)), (2000, (0.5, 3.5, 1.0)))
         for method, most in zip((_EK_UCB, _K_UCB, _BBKB), goals, strict=True)
     ),
     *(
-        Bench(long_run, {"n": 100_000, "problem": problem, "method": method, "on": on}, quick=None, fresh=True)
+        Bench(
+            long_run,
+            {"n": 100_000, "problem": problem, "method": method, "on": on},
+            quick=None,
+            fresh=True,
+        )
         for on, (problem, method) in _LONG.items()
     ),
     Bench(on_many_points, {"points": 1_000_000, **_BEST}, {"points": 10_000}, fresh=True),
@@ -180,7 +225,12 @@ BENCHES = [
     ),
     Bench(
         adaptive_run,
-        {"rounds": 5000, "name": "kernel-ucb-adaptive", "step": Goal(more=1e-3), "run": Goal(more=20)},
+        {
+            "rounds": 5000,
+            "name": "kernel-ucb-adaptive",
+            "step": Goal(more=1e-3),
+            "run": Goal(more=20),
+        },
         {"rounds": 400},
     ),
     Bench(adaptive_run, {"rounds": 5000, "name": "dmm-ucb-adaptive"}, {"rounds": 400}),

@@ -56,7 +56,9 @@ class Setup:
 
     def sketch(self) -> NystromRidge:
         """Return a posterior of as many observations through m anchors."""
-        state = NystromRidge(stationary_kernel("rbf", 0.3), RIDGE, FixedDictionary(self.uniform(self.m, 2)))
+        state = NystromRidge(
+            stationary_kernel("rbf", 0.3), RIDGE, FixedDictionary(self.uniform(self.m, 2))
+        )
         X = self.uniform(self.n, 1)
         state.update(X, self.targets(X))
         return state
@@ -107,8 +109,12 @@ def steps(setup: Setup) -> dict[str, Callable[[], Step]]:
         "update and CMM bounds": lambda: bounds(setup.exact(), mixture, setup),
         "update and CMM bounds, sketch": lambda: bounds(setup.sketch(), mixture, setup),
         "update and chaining": lambda: bounds(setup.exact(), Chaining(0.1, points=arms), setup),
-        "optimize_acqf evaluation, KernelUCB": lambda: evaluation(KernelUCB(setup.model(), self_normalized), setup),
-        "optimize_acqf evaluation, CMMUCB": lambda: evaluation(CMMUCB(setup.model(), 0.1, 50.0, 0.1), setup),
+        "optimize_acqf evaluation, KernelUCB": lambda: evaluation(
+            KernelUCB(setup.model(), self_normalized), setup
+        ),
+        "optimize_acqf evaluation, CMMUCB": lambda: evaluation(
+            CMMUCB(setup.model(), 0.1, 50.0, 0.1), setup
+        ),
         f"Thompson draw over {setup.many} points": lambda: thompson(setup),
         f"best of {setup.many} points, sketch": lambda: best(setup),
     }

@@ -26,20 +26,37 @@ def exact(arms: Tensor, X: Tensor, y: Tensor, ridge: float, width: float) -> lis
         V = torch.linalg.solve_triangular(L[:t, :t], _gaussian(X[:t], arms[t]), upper=False)
         std = (1 - V.square().sum(0)).clamp_min_(0).sqrt_()
         most.append(float((z[:t] @ V).add_(std, alpha=width).max()))
-        v = torch.linalg.solve_triangular(L[:t, :t], _gaussian(X[:t], X[t : t + 1]), upper=False)[:, 0]
+        v = torch.linalg.solve_triangular(L[:t, :t], _gaussian(X[:t], X[t : t + 1]), upper=False)[
+            :, 0
+        ]
         L[t, :t], L[t, t] = v, (1 + ridge - float(v @ v)) ** 0.5
         z[t] = (y[t] - v @ z[:t]) / L[t, t]
     return most
 
 
-def sketched(anchors: Tensor, arms: Tensor, X: Tensor, y: Tensor, ridge: float, width: float) -> list[float]:
+def sketched(
+    anchors: Tensor, arms: Tensor, X: Tensor, y: Tensor, ridge: float, width: float
+) -> list[float]:
     """Return the same through anchors [m d] that stay: ``S S' = (B B' + ridge I)^-1`` follows every reward."""
     m, identity = len(anchors), torch.eye(len(anchors)).to(anchors)
-    W = torch.linalg.solve_triangular(torch.linalg.cholesky(_gaussian(anchors, anchors)), identity, upper=False)
-    S, By, G, B, most = identity / ridge**0.5, X.new_zeros(m), X.new_zeros(m, m), X.new_empty(len(X), m), []
+    W = torch.linalg.solve_triangular(
+        torch.linalg.cholesky(_gaussian(anchors, anchors)), identity, upper=False
+    )
+    S, By, G, B, most = (
+        identity / ridge**0.5,
+        X.new_zeros(m),
+        X.new_zeros(m, m),
+        X.new_empty(len(X), m),
+        [],
+    )
     for t in range(len(X)):
         z = W @ _gaussian(anchors, arms[t])
-        std = (1 - z.square().sum(0)).clamp_min_(0).add_((S.mT @ z).square_().sum(0), alpha=ridge).sqrt_()
+        std = (
+            (1 - z.square().sum(0))
+            .clamp_min_(0)
+            .add_((S.mT @ z).square_().sum(0), alpha=ridge)
+            .sqrt_()
+        )
         most.append(float(((S @ (By @ S)) @ z).add_(std, alpha=width).max()))
         b = (W @ _gaussian(anchors, X[t : t + 1]))[:, 0]
         v = b @ S
@@ -53,7 +70,9 @@ def sketched(anchors: Tensor, arms: Tensor, X: Tensor, y: Tensor, ridge: float, 
 
 def _gaussian(X: Tensor, Z: Tensor) -> Tensor:
     """Return the kernel matrix [n m] of points [n d] and [m d] in units of the lengthscale."""
-    return torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist").square_().mul_(-0.5).exp_()
+    return (
+        torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist").square_().mul_(-0.5).exp_()
+    )
 
 
 def exact_rounds(device: torch.device, n: int, arms: int) -> list[Result]:
@@ -81,7 +100,9 @@ def sketched_rounds(device: torch.device, n: int, m: int, arms: int) -> list[Res
 def _bandit(n: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Return arms [n A 3] in units of the lengthscale, and the rows [n 3] and noisy targets [n] that are observed."""
     X = uniform(n * arms, 3, seed=1).reshape(n, arms, 3).to(device)
-    noise = torch.randn(n, generator=torch.Generator().manual_seed(2), dtype=torch.float64).to(device)
+    noise = torch.randn(n, generator=torch.Generator().manual_seed(2), dtype=torch.float64).to(
+        device
+    )
     return X / _LENGTHSCALE, X[:, 0] / _LENGTHSCALE, torch.sin(5 * X[:, 0]).sum(-1) + 0.1 * noise
 
 
@@ -96,7 +117,9 @@ def _follow(state: Posterior, confidence: Confidence, arms: Tensor, X: Tensor, y
 
 def _against(device: torch.device, n: int, name: str, works: dict) -> list[Result]:
     agree(*works.values())
-    return race(device, n, works, [(f"{name} / straight-line PyTorch", "kbo", "straight", Goal(1.8))])
+    return race(
+        device, n, works, [(f"{name} / straight-line PyTorch", "kbo", "straight", Goal(1.8))]
+    )
 
 
 BENCHES = [

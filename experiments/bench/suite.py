@@ -13,10 +13,19 @@ import torch
 from botorch.exceptions.warnings import InputDataWarning
 from tqdm import tqdm
 
-from experiments.bench import acquisition, bounds, chaining, constraints, exact, growth, sketch, straight
+from experiments.bench import (
+    acquisition,
+    bounds,
+    chaining,
+    constraints,
+    exact,
+    growth,
+    sketch,
+    straight,
+)
 from experiments.bench.race import Bench, Result
 from experiments.sweep.threads import threads
-from kbo import devices
+from kbo._base import devices
 
 _MODULES = straight, growth, exact, acquisition, bounds, sketch, chaining, constraints
 
@@ -34,7 +43,9 @@ def run(device: str | torch.device | None = None, quick: bool = False) -> list[R
         InvalidInput: There is no such device here.
     """
     results, where = [], devices.device("device", device)
-    quiet = warnings.catch_warnings(action="ignore", category=InputDataWarning)  # targets are not standardised
+    quiet = warnings.catch_warnings(
+        action="ignore", category=InputDataWarning
+    )  # targets are not standardised
     with threads(1), torch.no_grad(), quiet:
         for bench in tqdm(BENCHES, desc="benchmarks"):
             results += bench.run(where, quick)

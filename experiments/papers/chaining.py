@@ -25,10 +25,10 @@ from experiments.papers import experiment
 from experiments.papers.experiment import TOLERANCE, Frame, Paper, Plan, store
 from experiments.problems import GaussianProcessBandit
 from experiments.styles import styles_of
+from kbo._base.drawing import GREY, blank, dress, legend_below, logarithmic, plain_numbers
+from kbo._base.linalg import safe_sqrt
+from kbo.bandit.method import Method
 from kbo.confidence import Chaining, Confidence, FiniteSet
-from kbo.draw.canvas import GREY, blank, dress, legend_below, logarithmic, plain_numbers
-from kbo.linalg import safe_sqrt
-from kbo.recipes.method import Method
 from kbo.regression import KernelRidge
 
 ALGORITHM, PROVED, UNION, RANDOM = "chaining-ucb", "chaining-ucb-rigorous", "gp-ucb", "random"
@@ -43,7 +43,9 @@ _FAIL, _SIDE = 0.1, 5.0
 """Probability of failure and side of the square in the study of coverage."""
 
 
-def problem(name: str, points: int, rounds: int, every: int = 1, side: float = 20.0) -> BanditProblem:
+def problem(
+    name: str, points: int, rounds: int, every: int = 1, side: float = 20.0
+) -> BanditProblem:
     """The problem with so many points; draws of a Gaussian process have lengthscale 1 on a square of that side."""
     size = {"n_graphs" if name == "graphs" else "n_points": points, "noise_std": NOISE}
     options = {"side": side, "lengthscale": 1.0} if name == "gp-draw" else {}
@@ -52,34 +54,54 @@ def problem(name: str, points: int, rounds: int, every: int = 1, side: float = 2
 
 def illustration(quick: bool) -> Plan:
     """Figure 1: a posterior on [0, 10], and the exploration terms with their least value subtracted; always quick."""
-    environment = GaussianProcessBandit(n_points=6, side=10.0, lengthscale=1.0, dim=1, noise_std=NOISE, seed=29)
+    environment = GaussianProcessBandit(
+        n_points=6, side=10.0, lengthscale=1.0, dim=1, noise_std=NOISE, seed=29
+    )
     X, grid = environment.fixed_arms, torch.linspace(0, 10, 400, dtype=torch.float64).unsqueeze(-1)
     state = KernelRidge(environment.kernel, NOISE**2)
     state.update(X, y := environment.observe(X))
     mean, variance = state.predict(grid)
-    std, union, algorithm = safe_sqrt(variance), FiniteSet(len(grid), DELTA), Chaining(DELTA, points=grid)
+    std, union, algorithm = (
+        safe_sqrt(variance),
+        FiniteSet(len(grid), DELTA),
+        Chaining(DELTA, points=grid),
+    )
     terms = {
         ALGORITHM: (algorithm.bonus(state)(std), "Algorithm 1"),
         PROVED: (algorithm.reported().bonus(state)(std), "proved"),
         UNION: (union.upper(state, grid) - mean, "union over all points"),
     }
     chain, x, truth = algorithm.chain(state), grid[:, 0], environment.mean(grid)
-    sizes = ", ".join(f"{size} within {chain.radius(i):g}" for i, size in enumerate(chain.sizes, start=1))
+    sizes = ", ".join(
+        f"{size} within {chain.radius(i):g}" for i, size in enumerate(chain.sizes, start=1)
+    )
     table = {
-        f"{name}, {remark}": {"least": float(term.min()), "least to most": float(term.max() - term.min())}
+        f"{name}, {remark}": {
+            "least": float(term.min()),
+            "least to most": float(term.max() - term.min()),
+        }
         for name, (term, remark) in terms.items()
     }
 
     def draw(_: Frame, path: Path) -> None:
         figure = blank(7.5, 6.6)
         above, below = figure.subplots(2, 1, sharex=True)
-        dress(above, f"posterior of a draw of a Gaussian process, lengthscale 1, noise {NOISE:g}", "", "f(x)")
+        dress(
+            above,
+            f"posterior of a draw of a Gaussian process, lengthscale 1, noise {NOISE:g}",
+            "",
+            "f(x)",
+        )
         dress(below, f"exploration terms at delta = {DELTA:g}", "x", "term minus its minimum")
-        lines.draw_bounds(above, x, truth, (X[:, 0], y), {"random": (mean - std, mean + std)}, shade=0.2)
+        lines.draw_bounds(
+            above, x, truth, (X[:, 0], y), {"random": (mean - std, mean + std)}, shade=0.2
+        )
         above.plot(x, mean, color=GREY, lw=1.6, label="mean ± std")
         for name, (term, remark) in terms.items():
             below.plot(x, term - term.min(), label=f"{name}, {remark}", **styles_of([name])[name])
-        legend_below(figure, "only differences of exploration terms between points matter for the choice", 3)
+        legend_below(
+            figure, "only differences of exploration terms between points matter for the choice", 3
+        )
         figure.savefig(path, dpi=150)
 
     return Plan(
@@ -91,7 +113,9 @@ def illustration(quick: bool) -> Plan:
 
 def comparison(quick: bool) -> Plan:
     """Figure 2: simple regret on the three problems of the paper, and which method is ahead when."""
-    points, rounds, seeds, marks = (60, 6, 2, (2, 6)) if quick else (10_000, 150, 32, (20, 40, 60, 100, 150))
+    points, rounds, seeds, marks = (
+        (60, 6, 2, (2, 6)) if quick else (10_000, 150, 32, (20, 40, 60, 100, 150))
+    )
     least = 1e-3  # that a logarithmic scale still shows
     title = f"simple regret, {points} points, noise {NOISE:g}, delta = {DELTA:g}, {seeds} seeds"
     shown = {
@@ -106,7 +130,12 @@ def comparison(quick: bool) -> Plan:
         parts = [f"{heading}\n\n{tables.markdown(table(rows))}" for heading, table in shown.items()]
         path.write_text("\n\n".join([*parts, experiment.QUICK * quick]), encoding="utf-8")
 
-    look: dict[str, Any] = {"values": ["best"], "ylabel": "simple regret", "band": "two errors", "least": least}
+    look: dict[str, Any] = {
+        "values": ["best"],
+        "ylabel": "simple regret",
+        "band": "two errors",
+        "least": least,
+    }
     note, columns = f"below {least:g} not shown", ["problem", "method", "seed", "round", "best"]
     files = {
         ".png": partial(lines.against_rounds, title=title, panel="problem", note=note, **look),
@@ -114,23 +143,32 @@ def comparison(quick: bool) -> Plan:
         ".csv": store(lambda rows: rows.loc[rows["round"].isin(marks), columns]),
     }
     chosen = [problem(name, points, rounds) for name in PROBLEMS]
-    return Plan(title, shown, files, bandits.cells(chosen, (ALGORITHM, PROVED, UNION, RANDOM), seeds))
+    return Plan(
+        title, shown, files, bandits.cells(chosen, (ALGORITHM, PROVED, UNION, RANDOM), seeds)
+    )
 
 
 def regret(marks: Sequence[int], rows: Frame) -> Frame:
     """A line for every problem and method, a column for every mark."""
     groups = rows[rows["round"].isin(marks)].groupby(["problem", "method", "round"], sort=False)
     table = groups["best"].agg(tables.with_error).unstack("round").add_prefix("t = ")
-    return table.assign(**{"CPU s a run": groups["cpu_seconds"].mean().unstack("round")[max(marks)]})
+    return table.assign(
+        **{"CPU s a run": groups["cpu_seconds"].mean().unstack("round")[max(marks)]}
+    )
 
 
 def paired(marks: Sequence[int], rows: Frame) -> Frame:
     """A line for every problem and mark."""
     kept = rows[rows["round"].isin(marks)]
-    table = kept.pivot_table(index=["problem", "round", "seed"], columns="method", values="best", sort=False)
+    table = kept.pivot_table(
+        index=["problem", "round", "seed"], columns="method", values="best", sort=False
+    )
     groups = (table[ALGORITHM] - table[UNION]).dropna().groupby(["problem", "round"], sort=False)
     signs = {"better": -1, "equal": 0, "worse": 1}
-    counts = {name: groups.agg(lambda x, sign=sign: (np.sign(x) == sign).sum()) for name, sign in signs.items()}
+    counts = {
+        name: groups.agg(lambda x, sign=sign: (np.sign(x) == sign).sum())
+        for name, sign in signs.items()
+    }
     return pd.DataFrame({f"{ALGORITHM} minus {UNION}": groups.agg(tables.with_error), **counts})
 
 
@@ -140,16 +178,28 @@ def reached(rows: Frame) -> Frame:
     for key, part in rows.groupby(["problem", "method"], sort=False):
         table = part.pivot_table(index="round", columns="seed", values="best")
         # Simple regret only falls, so the rounds in which half of the seeds are not there yet come first.
-        waits = {f"{goal:g}": int(((table <= goal).mean(axis=1) < 0.5).sum()) for goal in (0.5, 0.2, 0.1, 0.01)}
-        found[key] = {goal: str(wait + 1) if wait < len(table) else tables.NONE for goal, wait in waits.items()}
+        waits = {
+            f"{goal:g}": int(((table <= goal).mean(axis=1) < 0.5).sum())
+            for goal in (0.5, 0.2, 0.1, 0.01)
+        }
+        found[key] = {
+            goal: str(wait + 1) if wait < len(table) else tables.NONE
+            for goal, wait in waits.items()
+        }
     return pd.DataFrame(found).T.rename_axis(["problem", "method"])
 
 
 def size(quick: bool) -> Plan:
     """Regret after 30 rounds and time, from 10^3 to 10^6 points on a square of side 10; 10^6 are expensive."""
-    seeds, rounds = ({20: 2, 40: 2, 80: 1}, 6) if quick else ({1000: 16, 10_000: 16, 100_000: 4, 1_000_000: 2}, 30)
+    seeds, rounds = (
+        ({20: 2, 40: 2, 80: 1}, 6)
+        if quick
+        else ({1000: 16, 10_000: 16, 100_000: 4, 1_000_000: 2}, 30)
+    )
     *small, large = (
-        bandits.cells([problem("gp-draw", points, rounds, rounds, 10.0)], (ALGORITHM, PROVED, UNION), count)
+        bandits.cells(
+            [problem("gp-draw", points, rounds, rounds, 10.0)], (ALGORITHM, PROVED, UNION), count
+        )
         for points, count in seeds.items()
     )
     title = f"draws of a Gaussian process on a square of side 10, lengthscale 1, noise {NOISE:g}"
@@ -192,7 +242,9 @@ def size(quick: bool) -> Plan:
         {".csv": store(csv), ".png": draw},
         [cell for cells in small for cell in cells],
         alone=large,  # several at once would take gigabytes
-        prepare=lambda rows: rows[rows["round"] == rounds].assign(seconds=rows["cpu_seconds"] / rounds),
+        prepare=lambda rows: rows[rows["round"] == rounds].assign(
+            seconds=rows["cpu_seconds"] / rounds
+        ),
     )
 
 
@@ -218,7 +270,10 @@ def watch(seed: int, points: int, rounds: int) -> list[dict[str, Any]]:
     for _ in experiment.rounds_of(method, environment, state, rounds):
         for name, bound in bounds.items():
             seen[name].append(experiment.misses(bound, state, arms, truth))
-    return [{"method": name, **_outside(*map(torch.stack, zip(*pairs, strict=True)))} for name, pairs in seen.items()]
+    return [
+        {"method": name, **_outside(*map(torch.stack, zip(*pairs, strict=True)))}
+        for name, pairs in seen.items()
+    ]
 
 
 def _outside(error: Tensor, half: Tensor) -> dict[str, float]:
@@ -237,16 +292,28 @@ def coverage(quick: bool) -> Plan:
 
     def counts(rows: Frame) -> Frame:
         groups = rows.assign(failed=rows["outside"] > 0).groupby("method", sort=False)
-        found = {"runs": ("seed", "count"), "failed": ("failed", "sum"), "outside": ("outside", "mean")}
-        found |= {"half": ("half", "mean"), "closest": ("closest", "max"), "excess": ("excess", "max")}
+        found = {
+            "runs": ("seed", "count"),
+            "failed": ("failed", "sum"),
+            "outside": ("outside", "mean"),
+        }
+        found |= {
+            "half": ("half", "mean"),
+            "closest": ("closest", "max"),
+            "excess": ("excess", "max"),
+        }
         return groups.agg(**found)
 
     def shown(rows: Frame) -> Frame:
         table = counts(rows).replace(math.inf, tables.NONE)
         table.insert(
-            0, "promise", [tables.NONE if name == ALGORITHM else f"at most {_FAIL:.0%}" for name in table.index]
+            0,
+            "promise",
+            [tables.NONE if name == ALGORITHM else f"at most {_FAIL:.0%}" for name in table.index],
         )
-        return table.rename(columns={"failed": "runs outside", "outside": "share of points", "half": "half width"})
+        return table.rename(
+            columns={"failed": "runs outside", "outside": "share of points", "half": "half width"}
+        )
 
     return Plan(
         f"runs of {rounds} rounds of {ALGORITHM} in which a draw of a Gaussian process is outside mean +- bound at any "
@@ -255,7 +322,9 @@ def coverage(quick: bool) -> Plan:
         'runs,\n"-" where a half width is zero; excess: largest |f - mean| - half width of all runs',
         {"": shown},
         {".csv": store(counts)},
-        experiment.cells_of(watch, range(97_000, 97_000 + runs), [{"points": points, "rounds": rounds}], at_once=20),
+        experiment.cells_of(
+            watch, range(97_000, 97_000 + runs), [{"points": points, "rounds": rounds}], at_once=20
+        ),
     )
 
 

@@ -25,10 +25,18 @@ def command_of(name: str) -> Callable[..., None]:
     paper = catalogue.paper(name)
 
     def reproduce(
-        table: Annotated[int | None, typer.Option("--table", "-t", help="Number of a table.")] = None,
-        figure: Annotated[int | None, typer.Option("--figure", "-f", help="Number of a figure.")] = None,
-        study: Annotated[str | None, typer.Option("--study", help="Name of a study beyond the paper.")] = None,
-        quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes, in a folder of their own.")] = False,
+        table: Annotated[
+            int | None, typer.Option("--table", "-t", help="Number of a table.")
+        ] = None,
+        figure: Annotated[
+            int | None, typer.Option("--figure", "-f", help="Number of a figure.")
+        ] = None,
+        study: Annotated[
+            str | None, typer.Option("--study", help="Name of a study beyond the paper.")
+        ] = None,
+        quick: Annotated[
+            bool, typer.Option("--quick", help="Tiny sizes, in a folder of their own.")
+        ] = False,
         workers: Workers = None,
         engine: Engine = "processes",
         address: Address = None,
@@ -42,7 +50,9 @@ def command_of(name: str) -> Callable[..., None]:
         """
         commands.apply_verbosity(quiet, verbose)
         wanted = {"table": table, "figure": figure, "study": study}
-        experiments = [paper.experiment(kind, chosen) for kind, chosen in wanted.items() if chosen is not None]
+        experiments = [
+            paper.experiment(kind, chosen) for kind, chosen in wanted.items() if chosen is not None
+        ]
         if not experiments:
             typer.echo(paper.contents())
         processes = commands.engine_of(engine, address, workers)

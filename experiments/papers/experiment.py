@@ -15,10 +15,9 @@ from torch import Tensor
 from experiments import lines, tables
 from experiments.sweep.cells import Cell, Rows, concatenate
 from experiments.sweep.runner import Workers, sweep
-from kbo.bandit import Bandit
+from kbo.bandit import Bandit, Method
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
-from kbo.recipes import Method
 from kbo.regression import Posterior
 
 Frame = Any
@@ -78,12 +77,18 @@ class Paper:
 
     def contents(self) -> str:
         """The experiments in words."""
-        lines = [f"  --{what} {', '.join(map(str, known))}" for what, known in self.kinds.items() if known]
+        lines = [
+            f"  --{what} {', '.join(map(str, known))}"
+            for what, known in self.kinds.items()
+            if known
+        ]
         return "\n".join([self.title, *lines])
 
     def experiment(self, what: str, name: Any) -> Callable[[Path, bool, Workers, bool], str]:
         """The experiment of that number or name among ``kinds[what]``: ``run`` without its first two arguments."""
-        return partial(run, entry(self.kinds[what], what, name), name if what == "study" else f"{what}{name}")
+        return partial(
+            run, entry(self.kinds[what], what, name), name if what == "study" else f"{what}{name}"
+        )
 
 
 def entry(known: Mapping[Any, Any], what: str, name: Any) -> Any:
@@ -96,10 +101,14 @@ def entry(known: Mapping[Any, Any], what: str, name: Any) -> Any:
         return known[name]
     near = difflib.get_close_matches(str(name), map(str, known), n=1)
     meant = f" Did you mean {near[0]!r}?" if near and isinstance(name, str) else ""
-    raise InvalidInput(f"no {what} {name}; known: {', '.join(map(str, known)) or 'none yet'}.{meant}")
+    raise InvalidInput(
+        f"no {what} {name}; known: {', '.join(map(str, known)) or 'none yet'}.{meant}"
+    )
 
 
-def run(experiment: Experiment, stem: str, folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
+def run(
+    experiment: Experiment, stem: str, folder: Path, quick: bool, workers: Workers, progress: bool
+) -> str:
     """Run the cells that are not done, write the files, and return the text to print.
 
     Args:
@@ -138,7 +147,9 @@ def store(table: Callable[[Frame], Frame]) -> Callable[[Frame, Path], object]:
     def write(rows: Frame, path: Path) -> None:
         made = table(rows)
         csv = path.suffix == ".csv"
-        text = made.to_csv(index=made.index.names != [None]) if csv else tables.markdown(made) + "\n"
+        text = (
+            made.to_csv(index=made.index.names != [None]) if csv else tables.markdown(made) + "\n"
+        )
         path.write_text(text, encoding="utf-8")
 
     return write
@@ -191,15 +202,22 @@ def plan_of_regret(
 
 
 def plan_of_table(
-    title: str, cells: Sequence[Cell], prepare: Callable[[Frame], Frame], published: tables.Published
+    title: str,
+    cells: Sequence[Cell],
+    prepare: Callable[[Frame], Frame],
+    published: tables.Published,
 ) -> Plan:
     """Runs of bandits as a table of regret beside published values, by ``problem``."""
     summary = partial(tables.summary, published=published)
     stored = {".csv": store(summary), ".md": store(lambda rows: tables.crossed(summary(rows)))}
-    return Plan(title, {"": partial(tables.final, published=published)}, stored, cells, prepare=prepare)
+    return Plan(
+        title, {"": partial(tables.final, published=published)}, stored, cells, prepare=prepare
+    )
 
 
-def intervals(methods: Mapping[str, Method], X: Tensor, y: Tensor, grid: Tensor) -> dict[str, lines.Interval]:
+def intervals(
+    methods: Mapping[str, Method], X: Tensor, y: Tensor, grid: Tensor
+) -> dict[str, lines.Interval]:
     """Lower and upper bounds [g] by every method at the grid [g d], after the observations X [n d] and y [n]."""
     found = {}
     for name, method in methods.items():
@@ -224,7 +242,9 @@ def rounds_of(
         yield t, x, y
 
 
-def misses(confidence: Confidence, state: Posterior, X: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+def misses(
+    confidence: Confidence, state: Posterior, X: Tensor, truth: Tensor
+) -> tuple[Tensor, Tensor]:
     """Distance [n] of the function from the centre of the bounds at X [n d], and half width [n] of the bounds."""
     lower, upper = confidence.interval(state, X)
     return (truth - (lower + upper) / 2).abs(), (upper - lower) / 2

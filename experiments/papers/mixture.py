@@ -32,8 +32,16 @@ from experiments.papers.experiment import (
 )
 from experiments.problems import RKHSBandit
 from experiments.sweep.cells import Cell
-from kbo import bandit, recipes
-from kbo.confidence import MIXED_SCALES, Confidence, MartingaleMixture, UnknownNorm, norm_lower_bound, squared_radius
+from kbo import bandit
+from kbo.bandit import methods
+from kbo.confidence import (
+    MIXED_SCALES,
+    Confidence,
+    MartingaleMixture,
+    UnknownNorm,
+    norm_lower_bound,
+    squared_radius,
+)
 from kbo.regression import FixedDictionary, KernelRidge, NystromRidge
 
 KERNELS: dict[str, dict[str, Any]] = {
@@ -55,7 +63,9 @@ _TABLE_1 = {
 }
 
 PUBLISHED: tables.Published = {
-    (problem, method): values for method, row in _TABLE_1.items() for problem, values in zip(KERNELS, row, strict=True)
+    (problem, method): values
+    for method, row in _TABLE_1.items()
+    for problem, values in zip(KERNELS, row, strict=True)
 }
 """Table 1 in print: cumulative regret at T = 1000, d = 3, mean and standard deviation over 10 runs."""
 
@@ -63,16 +73,23 @@ PUBLISHED: tables.Published = {
 def problems(quick: bool, dim: int = 3) -> dict[str, BanditProblem]:
     """The problems of the paper by name; two tiny ones for ``quick``."""
     rounds, names = (30, list(KERNELS)[1:3]) if quick else (1000, list(KERNELS))
-    return {name: BanditProblem("rkhs", {**KERNELS[name], "dim": dim}, rounds=rounds, every=10) for name in names}
+    return {
+        name: BanditProblem("rkhs", {**KERNELS[name], "dim": dim}, rounds=rounds, every=10)
+        for name in names
+    }
 
 
-def _cells(chosen: Iterable[BanditProblem], quick: bool, methods: Iterable[str] = METHODS) -> list[Cell]:
+def _cells(
+    chosen: Iterable[BanditProblem], quick: bool, methods: Iterable[str] = METHODS
+) -> list[Cell]:
     return bandits.cells(chosen, methods, 2 if quick else 10)
 
 
 def _named(rows: Frame) -> Frame:
     names = {tuple(setting.values()): name for name, setting in KERNELS.items()}
-    return rows.assign(problem=[names[pair] for pair in zip(rows["kernel"], rows["lengthscale"], strict=True)])
+    return rows.assign(
+        problem=[names[pair] for pair in zip(rows["kernel"], rows["lengthscale"], strict=True)]
+    )
 
 
 def table_1(quick: bool) -> Plan:
@@ -83,7 +100,9 @@ def table_1(quick: bool) -> Plan:
 
 def bounds(quick: bool) -> Plan:
     """Figure 1: lower and upper bounds of a function of one variable, from the same observations; always quick."""
-    problem = BanditProblem("rkhs", {"kernel": "matern32", "lengthscale": 0.5, "dim": 1, "n_arms": 10}, rounds=10)
+    problem = BanditProblem(
+        "rkhs", {"kernel": "matern32", "lengthscale": 0.5, "dim": 1, "n_arms": 10}, rounds=10
+    )
     environment = problem.environment(seed=0)
     X = environment.arms()
     y, grid = environment.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
@@ -101,8 +120,13 @@ def bounds(quick: bool) -> Plan:
 
 def regret(dim: int, quick: bool) -> Plan:
     """Figures 2, 5 and 6: cumulative regret against rounds, a panel for every kernel."""
-    played, published = _cells(problems(quick, dim).values(), quick), PUBLISHED if dim == 3 else None
-    return plan_of_regret(f"cumulative regret, d = {dim}", played, _named, published, panel="problem")
+    played, published = (
+        _cells(problems(quick, dim).values(), quick),
+        PUBLISHED if dim == 3 else None,
+    )
+    return plan_of_regret(
+        f"cumulative regret, d = {dim}", played, _named, published, panel="problem"
+    )
 
 
 def time_per_step(quick: bool) -> Plan:
@@ -126,7 +150,9 @@ def misspecified(quick: bool) -> Plan:
 
     def with_given(rows: Frame) -> Frame:
         numbers = rows.reindex(columns=list(true)).astype(float).fillna(true).to_numpy()
-        return rows.assign(problem=[f"given B = {norm:g}, sigma = {noise:g}" for norm, noise in numbers])
+        return rows.assign(
+            problem=[f"given B = {norm:g}, sigma = {noise:g}" for norm, noise in numbers]
+        )
 
     title = "cumulative regret, Matérn 5/2 0.5; truly B = 10, sigma = 0.1"
     return plan_of_regret(title, _cells(variants, quick, METHODS[:-1]), with_given, panel="problem")
@@ -156,30 +182,42 @@ def validity(quick: bool) -> Plan:
 def watch(seed: int, rounds: int) -> list[dict[str, Any]]:
     """Whether each bound ever failed beside the function, in one run of DMM-UCB on fixed arms."""
     name = ("rbf", "matern52", "matern32", "matern12")[seed % 4]
-    problem = RKHSBandit(name, 0.3, dim=2, norm=5.0, noise_std=0.3, n_arms=200, fixed=True, seed=50_000 + seed)
+    problem = RKHSBandit(
+        name, 0.3, dim=2, norm=5.0, noise_std=0.3, n_arms=200, fixed=True, seed=50_000 + seed
+    )
     arms, B, sigma = problem.fixed_arms, problem.norm_bound, problem.noise_std
     assert arms is not None
     methods = {
-        method: recipes.make(method, problem.kernel, sigma, B, DELTA, horizon=rounds)
+        method: methods.make(method, problem.kernel, sigma, B, DELTA, horizon=rounds)
         for method in ("ay-gp-ucb", "igp-ucb", "amm-ucb", "dmm-ucb", "cmm-ucb")
     }
     truth, state = problem.mean(arms), methods["dmm-ucb"].state(arms)
     sketched = NystromRidge(problem.kernel, state.ridge, FixedDictionary(arms[:20]))
-    failed = dict.fromkeys([*methods, "sketched cmm-ucb", "f in the mixture's set", "norm lower bound"], False)
+    failed = dict.fromkeys(
+        [*methods, "sketched cmm-ucb", "f in the mixture's set", "norm lower bound"], False
+    )
     misfit = 0.0
     for t, x, y in rounds_of(methods["dmm-ucb"], problem, state, rounds):
         sketched.update(x, y)
         misfit += float((y - problem.mean(x)) ** 2)
         failed["f in the mixture's set"] |= misfit > float(squared_radius(state, sigma, DELTA))
-        everything = t % 100 == 0 or t in (20, 50, rounds)  # these follow from the set, and cost more
+        everything = t % 100 == 0 or t in (
+            20,
+            50,
+            rounds,
+        )  # these follow from the set, and cost more
         for method, recipe in methods.items():
             if method != "cmm-ucb" or everything:
                 failed[method] |= _outside(recipe.confidence, state, arms, truth)
         if everything:
-            failed["sketched cmm-ucb"] |= _outside(methods["cmm-ucb"].confidence, sketched, arms, truth)
+            failed["sketched cmm-ucb"] |= _outside(
+                methods["cmm-ucb"].confidence, sketched, arms, truth
+            )
         if everything or t % 10 == 0:
             failed["norm lower bound"] |= float(norm_lower_bound(state, sigma, DELTA)) > B
-    return [{"kernel_name": name, **{f"{_FAILED}{method}": value for method, value in failed.items()}}]
+    return [
+        {"kernel_name": name, **{f"{_FAILED}{method}": value for method, value in failed.items()}}
+    ]
 
 
 def _outside(confidence: Confidence | None, *at: Any) -> bool:
@@ -198,14 +236,21 @@ def gap(quick: bool) -> Plan:
         title,
         {"": _gaps},
         {".png": partial(lines.against_rounds, title=title, **look)},
-        cells_of(play_with_gap, range(count), [{"method": method, "rounds": rounds} for method in methods]),
+        cells_of(
+            play_with_gap,
+            range(count),
+            [{"method": method, "rounds": rounds} for method in methods],
+        ),
         prepare=lambda rows: rows.assign(relative=rows["gap"] / rows["range"]),
     )
 
 
 def _gaps(rows: Frame) -> Frame:
     """A line for every method: runs with more regret than the gap, stops at a gap of 5 %, the gap at the end."""
-    above = rows.assign(above=rows["simple_regret"] > rows["gap"], stop=rows["round"].where(rows["relative"] <= 0.05))
+    above = rows.assign(
+        above=rows["simple_regret"] > rows["gap"],
+        stop=rows["round"].where(rows["relative"] <= 0.05),
+    )
     runs = above.groupby(["method", "seed"], sort=False).agg(
         above=("above", "any"), stop=("stop", "min"), end=("relative", "last")
     )
@@ -226,7 +271,7 @@ def play_with_gap(method: str, seed: int, rounds: int) -> list[dict[str, Any]]:
     assert problem.fixed_arms is not None
     values = problem.mean(problem.fixed_arms)
     numbers = problem.kernel, problem.noise_std, problem.norm_bound, DELTA
-    made = recipes.make(method, *numbers, scale=problem.scale(rounds), horizon=rounds)
+    made = methods.make(method, *numbers, scale=problem.scale(rounds), horizon=rounds)
     kept = ("round", "gap", "simple_regret", "cpu_seconds")
     return [
         {**{key: row[key] for key in kept}, "range": float(values.max() - values.min())}
@@ -238,7 +283,9 @@ def play_with_gap(method: str, seed: int, rounds: int) -> list[dict[str, Any]]:
 def _final_regret(rows: Frame) -> Frame:
     """Mean regret at the end of every method on every problem; the last line sums the problems."""
     last = rows[rows["round"] == rows["round"].max()]
-    table = last.pivot_table(index=["kernel", "lengthscale"], columns="method", values="cumulative", sort=False)
+    table = last.pivot_table(
+        index=["kernel", "lengthscale"], columns="method", values="cumulative", sort=False
+    )
     table.loc[("sum", ""), :] = table.sum()
     return table
 
@@ -259,7 +306,9 @@ def norm(quick: bool) -> Plan:
     return Plan(
         "the norm unknown",
         {
-            "lower confidence bound of the norm (truth 10) after n observations of 20 problems": lambda _: table,
+            "lower confidence bound of the norm (truth 10) after n observations of 20 problems": lambda _: (
+                table
+            ),
             "cumulative regret at the end, means over the same problems": _final_regret,
             "": partial(_relative_to, "cmm-ucb"),
         },
@@ -269,7 +318,11 @@ def norm(quick: bool) -> Plan:
 
 def _norm_bounds(kernel: str, seed: int) -> dict[str, float]:
     problem = RKHSBandit(kernel, 0.5, seed=70_000 + seed)
-    state, found, generator = KernelRidge(problem.kernel, problem.noise_std**2), {}, torch.Generator().manual_seed(seed)
+    state, found, generator = (
+        KernelRidge(problem.kernel, problem.noise_std**2),
+        {},
+        torch.Generator().manual_seed(seed),
+    )
     for more in (20, 80, 200):
         X = torch.rand(more, problem.dim, generator=generator, dtype=torch.float64)
         state.update(X, problem.observe(X))
@@ -312,8 +365,10 @@ def play_unknown(method: str, seed: int, rounds: int, **options: Any) -> list[di
     if method == "known":
         confidence: Confidence = MartingaleMixture(sigma, problem.norm_bound, 0.01, "cmm", scale)
     else:
-        confidence = UnknownNorm(sigma, 0.01, scale=scale, multiple=None if method == "doubling" else float(method))
-    made = recipes.Method(partial(KernelRidge, problem.kernel, sigma**2 / scale), confidence)
+        confidence = UnknownNorm(
+            sigma, 0.01, scale=scale, multiple=None if method == "doubling" else float(method)
+        )
+    made = bandit.Method(partial(KernelRidge, problem.kernel, sigma**2 / scale), confidence)
     return list(bandit.play(made, problem, rounds, seed))[-1:]
 
 
@@ -336,13 +391,26 @@ def _widths(kernel: str, lengthscale: float, n: int, sizes: tuple[int, ...]) -> 
         torch.rand(size, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         for size, seed in ((n, 1), (300, 2))
     )
-    y, truth, sigma, scale = problem.observe(X), problem.mean(Z), problem.noise_std, problem.scale(n)
-    kinds = {kind: MartingaleMixture(sigma, problem.norm_bound, 0.01, kind, scale) for kind in ("cmm", "dmm", "amm")}
+    y, truth, sigma, scale = (
+        problem.observe(X),
+        problem.mean(Z),
+        problem.noise_std,
+        problem.scale(n),
+    )
+    kinds = {
+        kind: MartingaleMixture(sigma, problem.norm_bound, 0.01, kind, scale)
+        for kind in ("cmm", "dmm", "amm")
+    }
     exact = KernelRidge(problem.kernel, sigma**2 / scale)
     exact.update(X, y)
-    found = {f"exact {kind}": float((bound.upper(exact, Z) - truth).mean()) for kind, bound in kinds.items()}
+    found = {
+        f"exact {kind}": float((bound.upper(exact, Z) - truth).mean())
+        for kind, bound in kinds.items()
+    }
     for m in sizes:
-        state = NystromRidge(problem.kernel, exact.ridge, FixedDictionary.pivoted(problem.kernel, X, m))
+        state = NystromRidge(
+            problem.kernel, exact.ridge, FixedDictionary.pivoted(problem.kernel, X, m)
+        )
         state.update(X, y)
         found[f"m = {m}"] = float((kinds["cmm"].upper(state, Z) - truth).mean())
     return found
@@ -353,28 +421,47 @@ def scales(quick: bool) -> Plan:
     marks, seeds = ((20, 40), 1) if quick else ((100, 400, 1000), 10)
     found = {}
     for kernel, lengthscale in (("rbf", 0.2), ("rbf", 0.5), ("matern52", 0.5), ("matern32", 0.2)):
-        runs = pd.DataFrame([_half_widths(kernel, lengthscale, seed, marks) for seed in range(80_000, 80_000 + seeds)])
+        runs = pd.DataFrame(
+            [
+                _half_widths(kernel, lengthscale, seed, marks)
+                for seed in range(80_000, 80_000 + seeds)
+            ]
+        )
         means = runs.mean().to_dict()
         for n, kind in product(marks, ("dmm", "cmm")):
             best = min(MIXED_SCALES, key=lambda c, at=(n, kind): means[*at, c])
             figures = {"c = 1": means[n, kind, 1.0], "best": means[n, kind, best], "best c": best}
-            found[f"{kernel} {lengthscale:g}, n = {n}, {kind}"] = figures | {"averaged": means[n, kind, "averaged"]}
+            found[f"{kernel} {lengthscale:g}, n = {n}, {kind}"] = figures | {
+                "averaged": means[n, kind, "averaged"]
+            }
     return Plan(
         f"mean half width at 100 points, d = 2, norm 10, noise 0.1, delta 0.01; means over {seeds} problems",
         {"": lambda _: pd.DataFrame(found).T},
     )
 
 
-def _half_widths(kernel: str, lengthscale: float, seed: int, marks: tuple[int, ...]) -> dict[Any, float]:
-    problem, generator = RKHSBandit(kernel, lengthscale, 2, seed=seed), torch.Generator().manual_seed(seed)
-    X, Z = (torch.rand(size, 2, generator=generator, dtype=torch.float64) for size in (max(marks), 100))
+def _half_widths(
+    kernel: str, lengthscale: float, seed: int, marks: tuple[int, ...]
+) -> dict[Any, float]:
+    problem, generator = (
+        RKHSBandit(kernel, lengthscale, 2, seed=seed),
+        torch.Generator().manual_seed(seed),
+    )
+    X, Z = (
+        torch.rand(size, 2, generator=generator, dtype=torch.float64) for size in (max(marks), 100)
+    )
     y, sigma, found = problem.observe(X), problem.noise_std, {}
     for n in marks:
         state = KernelRidge(problem.kernel, sigma**2)
         state.update(X[:n], y[:n])
         for kind in ("dmm", "cmm"):
-            for name, scale in [*zip(MIXED_SCALES, MIXED_SCALES, strict=True), ("averaged", MIXED_SCALES)]:
-                lower, upper = MartingaleMixture(sigma, problem.norm_bound, 0.01, kind, scale).interval(state, Z)
+            for name, scale in [
+                *zip(MIXED_SCALES, MIXED_SCALES, strict=True),
+                ("averaged", MIXED_SCALES),
+            ]:
+                lower, upper = MartingaleMixture(
+                    sigma, problem.norm_bound, 0.01, kind, scale
+                ).interval(state, Z)
                 found[n, kind, name] = float((upper - lower).mean() / 2)
     return found
 
@@ -390,7 +477,14 @@ PAPER = Paper(
         6: partial(regret, 4),
         7: misspecified,
     },
-    studies={"validity": validity, "gap": gap, "norm": norm, "multiple": multiple, "sketch": sketch, "scales": scales},
+    studies={
+        "validity": validity,
+        "gap": gap,
+        "norm": norm,
+        "multiple": multiple,
+        "sketch": sketch,
+        "scales": scales,
+    },
 )
 
 

@@ -22,7 +22,15 @@ from torch import Tensor
 
 from experiments import bandits, lines, tables
 from experiments.bandits import BanditMethod, BanditProblem
-from experiments.papers.experiment import Frame, Paper, Plan, cells_of, plan_of_regret, rounds_of, store
+from experiments.papers.experiment import (
+    Frame,
+    Paper,
+    Plan,
+    cells_of,
+    plan_of_regret,
+    rounds_of,
+    store,
+)
 from experiments.problems import stationary_kernel
 from experiments.sweep.cells import Cell, concatenate
 from kbo.kernels import freeze
@@ -63,7 +71,10 @@ def methods(ridge: float) -> dict[str, BanditMethod]:
     }
     found = {}
     for name, kind in kinds.items():
-        recipe, multiplier = name.partition(",")[0] if kind else None, 1.0 if name == "supk-ucb" else _MULTIPLIER
+        recipe, multiplier = (
+            name.partition(",")[0] if kind else None,
+            1.0 if name == "supk-ucb" else _MULTIPLIER,
+        )
         found[name] = BanditMethod(name, recipe, ridge, multiplier, kind)
     return found
 
@@ -72,10 +83,14 @@ def _of_paper(ridge: float) -> list[BanditMethod]:
     return list(methods(ridge).values())[:5]
 
 
-def _cells(environments: Iterable[str], chosen: Iterable[BanditMethod], seeds: int, quick: bool) -> list[Cell]:
+def _cells(
+    environments: Iterable[str], chosen: Iterable[BanditMethod], seeds: int, quick: bool
+) -> list[Cell]:
     """The methods in these environments with the protocol of the authors' code."""
     problems = [
-        BanditProblem(ENVIRONMENTS[name], rounds=30 if quick else 1000, delta=0.1, first=2, every=10)
+        BanditProblem(
+            ENVIRONMENTS[name], rounds=30 if quick else 1000, delta=0.1, first=2, every=10
+        )
         for name in environments
     ]
     return bandits.cells(problems, chosen, 2 if quick else seeds)
@@ -102,10 +117,14 @@ def regularisation(environment: str, quick: bool) -> Plan:
 
     def prepare(rows: Frame) -> Frame:
         found = _at_ridges(rows)
-        return found.assign(problem=found["problem"] + ", " + found["panel"].str.replace("= mu = ", ""))
+        return found.assign(
+            problem=found["problem"] + ", " + found["panel"].str.replace("= mu = ", "")
+        )
 
     played = _cells([environment], [m for ridge in RIDGES for m in _of_paper(ridge)], 3, quick)
-    return plan_of_regret(f"cumulative regret, {environment}, three ridges", played, prepare, panel="panel")
+    return plan_of_regret(
+        f"cumulative regret, {environment}, three ridges", played, prepare, panel="panel"
+    )
 
 
 def _at_ridges(rows: Frame) -> Frame:
@@ -116,8 +135,13 @@ def _at_ridges(rows: Frame) -> Frame:
 def dictionaries(quick: bool) -> Plan:
     """Regret and size of every kind of dictionary beside the exact posterior, in the three environments."""
     # It takes points of which more than a hundredth of the ridge is unexplained.
-    greedy = BanditMethod("greedy", "ek-ucb", RIDGE, _MULTIPLIER, {"kind": "greedy", "threshold": 0.1})
-    draw, what = partial(lines.against_rounds, panel="problem"), f"of all dictionaries, ridge {RIDGE:g}"
+    greedy = BanditMethod(
+        "greedy", "ek-ucb", RIDGE, _MULTIPLIER, {"kind": "greedy", "threshold": 0.1}
+    )
+    draw, what = (
+        partial(lines.against_rounds, panel="problem"),
+        f"of all dictionaries, ridge {RIDGE:g}",
+    )
     names = {problem: name for name, problem in ENVIRONMENTS.items()}
     return Plan(
         "all dictionaries",
@@ -140,12 +164,19 @@ def table_1(quick: bool) -> Plan:
         shown, none = tables.final(rows), (tables.NONE,) * len(ENVIRONMENTS)
         position = list(ENVIRONMENTS).index
         for name, known in (("independent", _REFERENCE), ("authors' code", _AUTHORS)):
-            shown[name] = [known.get(method, none)[position(environment)] for environment, method in shown.index]
+            shown[name] = [
+                known.get(method, none)[position(environment)]
+                for environment, method in shown.index
+            ]
         return shown
 
-    heading = "after {} rounds, {} runs: mean ± standard deviation; the two on the right: 3 runs each"
+    heading = (
+        "after {} rounds, {} runs: mean ± standard deviation; the two on the right: 3 runs each"
+    )
     title = heading.format(*((30, 2) if quick else (1000, SEEDS)))
-    return replace(dictionaries(quick), title=title, tables={"": table}, files={".md": store(table)})
+    return replace(
+        dictionaries(quick), title=title, tables={"": table}, files={".md": store(table)}
+    )
 
 
 def starvation(quick: bool) -> Plan:
@@ -172,7 +203,8 @@ def starvation(quick: bool) -> Plan:
         }
         panels[f"{n} evaluations, m = {sketch.m}"] = ((observed[:n], y[:n]), bands)
         deviations[n, sketch.m] = {
-            name: f"{float(variance.sqrt()[x >= 0.7].mean()):.3f}" for name, (_, variance) in posteriors.items()
+            name: f"{float(variance.sqrt()[x >= 0.7].mean()):.3f}"
+            for name, (_, variance) in posteriors.items()
         }
     title = "variance starvation: Gaussian kernel of lengthscale 0.1, observed on [0, 0.5]"
     note = "mean ± 3 standard deviations"
@@ -183,7 +215,11 @@ def starvation(quick: bool) -> Plan:
                 lambda _: pd.DataFrame(deviations).T.rename_axis(["n", "m"])
             )
         },
-        {".png": lambda _, path: lines.bounds(x, f[: len(x)], panels, path, title=title, note=note, shade=0.2)},
+        {
+            ".png": lambda _, path: lines.bounds(
+                x, f[: len(x)], panels, path, title=title, note=note, shade=0.2
+            )
+        },
     )
 
 
@@ -191,7 +227,9 @@ def _draw(kernel: Any, x: Tensor, generator: torch.Generator) -> Tensor:
     """A draw [N] from the GP at x [N]."""
     gram = freeze(kernel, x[:, None])(x[:, None], x[:, None])
     values, vectors = torch.linalg.eigh(gram)
-    return vectors @ (values.clamp_min(0).sqrt() * torch.randn(len(x), generator=generator, dtype=torch.float64))
+    return vectors @ (
+        values.clamp_min(0).sqrt() * torch.randn(len(x), generator=generator, dtype=torch.float64)
+    )
 
 
 def _subset_of_regressors(sketch: NystromRidge, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -211,7 +249,12 @@ def dimension(quick: bool) -> Plan:
         if method.dictionary
     ]
     title = f"after {rounds} rounds, means over {seeds} runs"
-    return Plan(title, {"": _ratios}, {".png": _draw_sizes}, cells_of(play_and_measure, range(seeds), sketched))
+    return Plan(
+        title,
+        {"": _ratios},
+        {".png": _draw_sizes},
+        cells_of(play_and_measure, range(seeds), sketched),
+    )
 
 
 def _ratios(rows: Frame) -> Frame:
@@ -223,11 +266,23 @@ def _ratios(rows: Frame) -> Frame:
 def _draw_sizes(rows: Frame, path: Any) -> None:
     first = rows[rows["method"] == rows["method"].iloc[0]]
     beside = first.assign(method="effective dimension", m=first["dimension"])
-    look = {"values": ["m"], "ylabel": "number of anchors, dimension", "band": "mean", "panel": "panel"}
-    lines.against_rounds(_at_ridges(concatenate([rows, beside])), path, title="dictionary sizes on Chessboard", **look)
+    look = {
+        "values": ["m"],
+        "ylabel": "number of anchors, dimension",
+        "band": "mean",
+        "panel": "panel",
+    }
+    lines.against_rounds(
+        _at_ridges(concatenate([rows, beside])),
+        path,
+        title="dictionary sizes on Chessboard",
+        **look,
+    )
 
 
-def play_and_measure(method: str, ridge: float, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
+def play_and_measure(
+    method: str, ridge: float, seed: int, rounds: int, every: int
+) -> list[dict[str, Any]]:
     """The number of anchors ``m`` and the effective dimension of the exact kernel matrix, every so many rounds."""
     problem = BanditProblem("chessboard", rounds=rounds, delta=0.1)
     environment, made = problem.environment(seed), problem.make(methods(ridge)[method], seed)
@@ -238,7 +293,13 @@ def play_and_measure(method: str, ridge: float, seed: int, rounds: int, every: i
         if t % every == 0:
             X = torch.cat(points)
             spectrum = torch.linalg.eigvalsh(freeze(environment.kernel, X)(X, X)).clamp_min(0)
-            rows.append({"round": t, "m": state.m, "dimension": float((spectrum / (spectrum + ridge)).sum())})
+            rows.append(
+                {
+                    "round": t,
+                    "m": state.m,
+                    "dimension": float((spectrum / (spectrum + ridge)).sum()),
+                }
+            )
     return rows
 
 
@@ -252,14 +313,20 @@ def time_per_step(quick: bool) -> Plan:
         )
         for name, rounds in (("ek-ucb", long), ("c-bbkb, C = 3", long), ("k-ucb", short))
     ]
-    return Plan(title, {"": _steps}, {".png": partial(lines.time_per_step, title=title, log="xy")}, played)
+    return Plan(
+        title, {"": _steps}, {".png": partial(lines.time_per_step, title=title, log="xy")}, played
+    )
 
 
 def _steps(rows: Frame) -> Frame:
     """A line for every method: rounds, CPU time, and time of a step, averaged over a fiftieth of the run."""
     found = {}
     for method, run in rows.groupby("method", sort=False):
-        step = 1e6 * run["cpu_seconds"].diff(width := max(1, len(run) // 50)) / run["round"].diff(width)
+        step = (
+            1e6
+            * run["cpu_seconds"].diff(width := max(1, len(run) // 50))
+            / run["round"].diff(width)
+        )
         found[str(method)] = {
             "rounds": run["round"].iloc[-1],
             "CPU s": run["cpu_seconds"].iloc[-1],
@@ -278,9 +345,17 @@ PAPER = Paper(
         for start, shown in _SHOWN.items()
         for i, environment in enumerate(ENVIRONMENTS)
     }
-    | {number: partial(regularisation, environment) for number, environment in enumerate(ENVIRONMENTS, 10)}
+    | {
+        number: partial(regularisation, environment)
+        for number, environment in enumerate(ENVIRONMENTS, 10)
+    }
     | {13: starvation},
-    studies={"starvation": starvation, "dimension": dimension, "time": time_per_step, "dictionaries": dictionaries},
+    studies={
+        "starvation": starvation,
+        "dimension": dimension,
+        "time": time_per_step,
+        "dictionaries": dictionaries,
+    },
 )
 """The tables, figures and studies."""
 

@@ -35,9 +35,18 @@ from experiments.papers.experiment import (
     plan_of_table,
     rounds_of,
 )
-from experiments.papers.streaming_uniform import ADAPTIVE, DELTA, FIXED, FORMS, MIXTURE, ORACLE, problem
+from experiments.papers.streaming_uniform import (
+    ADAPTIVE,
+    DELTA,
+    FIXED,
+    FORMS,
+    MIXTURE,
+    ORACLE,
+    problem,
+)
 from experiments.sweep.cells import Cell, concatenate
 from kbo import bandit
+from kbo.bandit import Method, ThompsonSampling
 from kbo.confidence import (
     AdaptiveMixture,
     Confidence,
@@ -48,7 +57,6 @@ from kbo.confidence import (
     WidthConfidence,
 )
 from kbo.errors import RefutedAssumptions
-from kbo.recipes import Method, ThompsonSampling
 from kbo.regression import KernelRidge, Posterior
 
 SEEDS = 40
@@ -66,7 +74,9 @@ _REFERENCE = {
 }
 
 INDEPENDENT: tables.Published = {
-    (f"T = {T}", method): values for method, line in _REFERENCE.items() for T, values in zip(_ROUNDS, line, strict=True)
+    (f"T = {T}", method): values
+    for method, line in _REFERENCE.items()
+    for T, values in zip(_ROUNDS, line, strict=True)
 }
 """Regret at T = 500, 1000, 2000 by an independent implementation, mean and standard deviation."""
 
@@ -94,7 +104,9 @@ def _cells(methods: Sequence[BanditMethod], quick: bool) -> list[Cell]:
     """All seeds; a few of methods whose steps take much longer."""
     seeds, few = (2, 2) if quick else (SEEDS, 10)
     fast = [method for method in methods if method.method not in ("cmm-ucb", "cmm-ucb-adaptive")]
-    return bandits.cells([problem(quick)], methods, few) + bandits.cells([problem(quick)], fast, range(few, seeds))
+    return bandits.cells([problem(quick)], methods, few) + bandits.cells(
+        [problem(quick)], fast, range(few, seeds)
+    )
 
 
 def at_rounds(marks: Iterable[int], rows: Frame) -> Frame:
@@ -115,9 +127,13 @@ def table_1(quick: bool) -> Plan:
 def regret(methods: list[BanditMethod], title: str, quick: bool) -> Plan:
     """Figures 6 and 7: cumulative regret against rounds."""
     note = "burn-in: as long as the noise bound has not moved, the paper's adaptive form is worse than fixed"
-    plan = plan_of_regret(title, _cells(methods, quick), band="deciles", log="", ends=True, note=note)
+    plan = plan_of_regret(
+        title, _cells(methods, quick), band="deciles", log="", ends=True, note=note
+    )
     marks = (40,) if quick else _ROUNDS
-    return replace(plan, tables={"": lambda rows: tables.final(at_rounds(marks, rows), INDEPENDENT)})
+    return replace(
+        plan, tables={"": lambda rows: tables.final(at_rounds(marks, rows), INDEPENDENT)}
+    )
 
 
 class Lemma3(SubGaussian, WidthConfidence):
@@ -135,18 +151,24 @@ class Lemma3(SubGaussian, WidthConfidence):
     def width(self, state: Posterior) -> Tensor:
         g, B, sigma = state.log_det() / 2, self.norm_bound, self.noise_std
         log2, log4 = math.log(2 / self.delta), math.log(4 / self.delta)
-        square = B**2 + torch.sqrt(8 * g * log2) + math.sqrt(2 * log4) * B + 2 * g + 2 * sigma * log2
+        square = (
+            B**2 + torch.sqrt(8 * g * log2) + math.sqrt(2 * log4) * B + 2 * g + 2 * sigma * log2
+        )
         return torch.sqrt(square) * sigma / math.sqrt(state.ridge)
 
 
-def play_inflated(method: str, oracle_ridge: bool, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
+def play_inflated(
+    method: str, oracle_ridge: bool, seed: int, rounds: int, every: int
+) -> list[dict[str, Any]]:
     """Regret of Kernel TS inflated by "Theorem 1" or "Lemma 3", at ridge sigma^2 / C^2 or sigma^2."""
     environment = problem(quick=False).environment(seed)
     sigma, C = environment.noise_std, environment.norm_bound
     confidence = {"Theorem 1": SelfNormalized, "Lemma 3": Lemma3}[method](sigma, C, DELTA / 12)
     ridge = (sigma / C) ** 2 if oracle_ridge else sigma**2
     made = Method(partial(KernelRidge, environment.kernel, ridge), confidence, ThompsonSampling())
-    return [row for row in bandit.play(made, environment, rounds, seed) if row["round"] % every == 0]
+    return [
+        row for row in bandit.play(made, environment, rounds, seed) if row["round"] % every == 0
+    ]
 
 
 _RIDGES = {False: "ridge σ², where Lemma 3 is valid", True: "ridge σ² / C², where it is not"}
@@ -156,9 +178,7 @@ def theorem_against_lemma(quick: bool) -> Plan:
     """Figure 8: Theorem 1 and Lemma 3 as inflation of Kernel TS that is given the noise level, at two ridges."""
     rounds, every, seeds = (40, 10, 2) if quick else (1000, 20, SEEDS)
     title = "cumulative regret of Kernel TS inflated by Theorem 1 and by Lemma 3"
-    note = (
-        "Theorem 1, valid at both ridges and for all rounds, is better only where Lemma 3, for one round, is not valid"
-    )
+    note = "Theorem 1, valid at both ridges and for all rounds, is better only where Lemma 3 (for one round) is not"
     methods = [
         {"method": bound, "oracle_ridge": oracle_ridge, "rounds": rounds, "every": every}
         for oracle_ridge in _RIDGES
@@ -190,7 +210,9 @@ FAILURES = ("upper < sigma", "lower > sigma", "envelope", "cmm envelope", "refut
 _NORM = 2.06
 
 
-def watch(form: str, noise: str, seed: int, rounds: int, noise_upper: float | None) -> list[dict[str, Any]]:
+def watch(
+    form: str, noise: str, seed: int, rounds: int, noise_upper: float | None
+) -> list[dict[str, Any]]:
     """Failures of a method on 100 fixed arms, when the norm bound is the norm of the function; see ``FAILURES``.
 
     Returns:
@@ -198,7 +220,9 @@ def watch(form: str, noise: str, seed: int, rounds: int, noise_upper: float | No
         ``|f - centre| / half width`` of the envelope that was seen.
     """
     options = {"noise": noise, "norm": _NORM, "norm_bound": _NORM}
-    run = BanditProblem("streaming", options, rounds, DELTA, noise_upper=noise_upper, noise_lower=0.01)
+    run = BanditProblem(
+        "streaming", options, rounds, DELTA, noise_upper=noise_upper, noise_lower=0.01
+    )
     environment, method = run.environment(seed), run.make(WATCHED[form], seed)
     arms, sigma = environment.fixed_arms, environment.noise_std
     assert arms is not None
@@ -213,7 +237,9 @@ def watch(form: str, noise: str, seed: int, rounds: int, noise_upper: float | No
             next(steps)
             if t % 10 == 0 or t == rounds:
                 closest = max(closest, _reach(confidence, *at))
-                if isinstance(bounds, MixtureNoiseBounds) and (t % 100 == 0 or t in (20, 50, rounds)):
+                if isinstance(bounds, MixtureNoiseBounds) and (
+                    t % 100 == 0 or t in (20, 50, rounds)
+                ):
                     failed["cmm envelope"] |= _reach(cmm, *at) > 1 + TOLERANCE
     except RefutedAssumptions:
         failed["refuted"] = True
@@ -231,8 +257,13 @@ def _reach(confidence: Confidence, state: Any, *at: Any) -> float:
     return float((error / half).max())
 
 
-def _watched(forms: list[str], noise: str, seeds: Sequence[int], rounds: int, noise_upper: float | None) -> list[Cell]:
-    arguments = [{"form": form, "noise": noise, "rounds": rounds, "noise_upper": noise_upper} for form in forms]
+def _watched(
+    forms: list[str], noise: str, seeds: Sequence[int], rounds: int, noise_upper: float | None
+) -> list[Cell]:
+    arguments = [
+        {"form": form, "noise": noise, "rounds": rounds, "noise_upper": noise_upper}
+        for form in forms
+    ]
     return cells_of(watch, seeds, arguments, at_once=20)
 
 
@@ -254,7 +285,10 @@ def coverage(quick: bool) -> Plan:
 def outside(quick: bool) -> Plan:
     """Failures with noise outside of the assumptions: Laplace, and rare spikes; 300 runs each."""
     runs, rounds = (2, 40) if quick else (300, 300)
-    forms = {0.2: ["paper", "tight", "tight+grid", "mixture"], None: ["tight+grid", "mixture"]}  # others need a bound
+    forms = {
+        0.2: ["paper", "tight", "tight+grid", "mixture"],
+        None: ["tight+grid", "mixture"],
+    }  # others need a bound
 
     def with_known(rows: Frame) -> Frame:
         known = rows["noise_upper"].astype(float)
@@ -281,7 +315,9 @@ def _counts(by: list[str], rows: Frame) -> Frame:
     table.insert(0, "runs", groups.size())
     without_cmm = [WATCHED[form].method != MIXTURE for form in table.index.get_level_values("form")]
     table.loc[without_cmm, "cmm envelope"] = tables.NONE
-    ends = groups.agg(closest=("closest", "max"), upper=("upper", "median"), lower=("lower", "median"))
+    ends = groups.agg(
+        closest=("closest", "max"), upper=("upper", "median"), lower=("lower", "median")
+    )
     return table.join(ends.rename(columns={"upper": "median upper", "lower": "median lower"}))
 
 
@@ -290,7 +326,9 @@ def slope(quick: bool) -> Plan:
     rounds, seeds, tail = (40, 2, 20) if quick else (5000, 20, 1000)
 
     def slopes(rows: Frame) -> Frame:
-        table = rows.pivot_table(index="seed", columns=["round", "method"], values="cumulative", sort=False)
+        table = rows.pivot_table(
+            index="seed", columns=["round", "method"], values="cumulative", sort=False
+        )
         found = 1000 * (table[rounds] - table[rounds - tail]) / tail
         against = found.sub(found[ORACLE], axis=0)
         return pd.DataFrame(
@@ -306,7 +344,9 @@ def slope(quick: bool) -> Plan:
         f"1000 times the regret a round, rounds {rounds - tail} to {rounds}: mean ± standard error, {seeds} seeds;\n"
         "differences are paired by seed",
         {"": slopes},
-        cells=bandits.cells([problem(quick, rounds, every=100)], (ORACLE, ADAPTIVE, MIXTURE), seeds),
+        cells=bandits.cells(
+            [problem(quick, rounds, every=100)], (ORACLE, ADAPTIVE, MIXTURE), seeds
+        ),
     )
 
 
@@ -319,7 +359,12 @@ PAPER = Paper(
         7: partial(regret, TS, "cumulative regret of Kernel TS"),
         8: theorem_against_lemma,
     },
-    studies={"slope": slope, "coverage": coverage, "outside": outside, "width": streaming_uniform.width},
+    studies={
+        "slope": slope,
+        "coverage": coverage,
+        "outside": outside,
+        "width": streaming_uniform.width,
+    },
 )
 
 

@@ -16,8 +16,8 @@ from experiments.bandits import BanditMethod, BanditProblem
 from experiments.durand_noise import DurandNoiseBounds
 from experiments.papers.experiment import Frame, Plan, cells_of, intervals
 from experiments.sweep.cells import Cell
+from kbo.bandit.method import Method
 from kbo.confidence import AdaptiveMixture, NoiseLevel
-from kbo.recipes.method import Method
 from kbo.regression import KernelRidge, Posterior, Tracked
 
 UPPER, LOWER, DELTA = 1.0, 0.01, 0.1
@@ -30,7 +30,9 @@ MIXTURE = "dmm-ucb-adaptive"
 def problem(quick: bool, rounds: int = 2000, every: int = 20) -> BanditProblem:
     """The function of the paper on 100 fixed arms, with a norm bound of 5; a tiny run if ``quick``."""
     rounds, every = (40, 10) if quick else (rounds, every)
-    return BanditProblem("streaming", rounds=rounds, delta=DELTA, noise_upper=UPPER, noise_lower=LOWER, every=every)
+    return BanditProblem(
+        "streaming", rounds=rounds, delta=DELTA, noise_upper=UPPER, noise_lower=LOWER, every=every
+    )
 
 
 class _FixedGain(DurandNoiseBounds):
@@ -41,7 +43,10 @@ class _FixedGain(DurandNoiseBounds):
 
 
 FIXED_RIDGE, FIXED_GAIN = "paper, fixed ridge", "paper, fixed ridge and gain"
-_FIXED: dict[str, type[DurandNoiseBounds]] = {FIXED_RIDGE: DurandNoiseBounds, FIXED_GAIN: _FixedGain}
+_FIXED: dict[str, type[DurandNoiseBounds]] = {
+    FIXED_RIDGE: DurandNoiseBounds,
+    FIXED_GAIN: _FixedGain,
+}
 """Noise bounds that are computed at the first ridge, ``upper^2 / C^2``, which stays.
 
 The first pays the information gain at ``lower^2 / C^2``, as the adaptive form must, the second that at the ridge.
@@ -56,7 +61,10 @@ _UNKNOWN_NOISE = {
     "tight+grid": BanditMethod(ADAPTIVE),
     **dict.fromkeys(_MIXTURES, BanditMethod(MIXTURE)),
 }
-_GIVEN_NOISE = {ORACLE: BanditMethod(ORACLE), **{kind: BanditMethod(f"{kind}-ucb") for kind in ("amm", "dmm", "cmm")}}
+_GIVEN_NOISE = {
+    ORACLE: BanditMethod(ORACLE),
+    **{kind: BanditMethod(f"{kind}-ucb") for kind in ("amm", "dmm", "cmm")},
+}
 FORMS = {
     **_UNKNOWN_NOISE,
     **_GIVEN_NOISE,
@@ -79,7 +87,10 @@ def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any
         ``round``, ``ridge``; ``upper`` and ``lower`` bound of the noise level where there are any; ``above`` and
         ``half``, means over the arms, where there is an envelope.
     """
-    environment, generator = problem(quick=False).environment(seed), torch.Generator().manual_seed(40_000 + seed)
+    environment, generator = (
+        problem(quick=False).environment(seed),
+        torch.Generator().manual_seed(40_000 + seed),
+    )
     arms = environment.fixed_arms
     assert arms is not None
     truth, made, fixed = environment.mean(arms), _make(method), _FIXED.get(method)
@@ -101,7 +112,10 @@ def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any
                 row |= {"upper": bounds.upper, "lower": bounds.lower}
             if fixed is None and made.confidence is not None:
                 lower, upper = made.confidence.interval(state, arms)
-                row |= {"above": float((upper - truth).mean()), "half": float((upper - lower).mean() / 2)}
+                row |= {
+                    "above": float((upper - truth).mean()),
+                    "half": float((upper - lower).mean() / 2),
+                }
             rows.append(row)
     return rows
 
@@ -109,13 +123,19 @@ def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any
 def _cells(names: Iterable[str], quick: bool) -> list[Cell]:
     rounds, seeds = (40, 2) if quick else (1000, 20)
     expensive = () if quick else ("cmm", "cmm-adaptive")
-    forms = [{"method": name, "rounds": rounds, "every": 100 if name in expensive else 10} for name in names]
+    forms = [
+        {"method": name, "rounds": rounds, "every": 100 if name in expensive else 10}
+        for name in names
+    ]
     return cells_of(learn, range(seeds), forms)
 
 
 def illustration(quick: bool) -> Plan:
     """Figure 1: the function, noisy data and envelopes after 30 and 100 observations; always quick."""
-    environment, generator = problem(quick=False).environment(0), torch.Generator().manual_seed(40_000)
+    environment, generator = (
+        problem(quick=False).environment(0),
+        torch.Generator().manual_seed(40_000),
+    )
     X = torch.rand(100, 1, generator=generator, dtype=torch.float64)
     y, grid = environment.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
     methods = {name: _make(name) for name in (ORACLE, FIXED, "tight+grid", "mixture")}
@@ -123,14 +143,20 @@ def illustration(quick: bool) -> Plan:
     for n in (30, 100):
         bounds = intervals(methods, X[:n], y[:n], grid)
         panels[f"n = {n}"] = ((X[:n, 0], y[:n]), bounds)
-        halves[f"n = {n}"] = {name: float((high - low).mean() / 2) for name, (low, high) in bounds.items()}
+        halves[f"n = {n}"] = {
+            name: float((high - low).mean() / 2) for name, (low, high) in bounds.items()
+        }
     title = f"envelopes at delta = {DELTA:g}: noise 0.1, norm 2.06, given at most {UPPER:g} and 5"
     note = "the oracle is given the noise; tight+grid: Corollary 1; mixture: DMM at the learned noise level"
     truth = environment.mean(grid)
     return Plan(
         title,
         {"mean half width of the envelopes": lambda _: pd.DataFrame(halves).T},
-        {".png": lambda _, path: lines.bounds(grid[:, 0], truth, panels, path, title=title, note=note)},
+        {
+            ".png": lambda _, path: lines.bounds(
+                grid[:, 0], truth, panels, path, title=title, note=note
+            )
+        },
     )
 
 
@@ -140,7 +166,9 @@ def _quantities(names: Sequence[str], title: str, note: str, quick: bool, **look
     def medians(rows: Frame) -> Frame:
         wanted = [int(rows["round"].max() * part) for part in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)]
         kept = rows[rows["round"].isin(wanted)]
-        return kept.pivot_table(index="method", columns="round", values=look["values"], aggfunc="median", sort=False)
+        return kept.pivot_table(
+            index="method", columns="round", values=look["values"], aggfunc="median", sort=False
+        )
 
     draw = partial(lines.against_rounds, title=title, band="deciles", note=note, **look)
     heading = f"{title}; medians over seeds"
@@ -192,7 +220,9 @@ def width(quick: bool) -> Plan:
     marks = (10, 20, 40) if quick else (100, 300, 1000)
 
     def halves(rows: Frame) -> Frame:
-        given = rows.assign(noise=["given" if name in _GIVEN_NOISE else "unknown" for name in rows["method"]])
+        given = rows.assign(
+            noise=["given" if name in _GIVEN_NOISE else "unknown" for name in rows["method"]]
+        )
         return given[given["round"].isin(marks)].pivot_table(
             index=["method", "noise"], columns="round", values="half", sort=False
         )

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from experiments.problems.base import TuningProblem
 from experiments.problems.bbob import BBOB
 from experiments.problems.constrained import CONSTRAINED, ConstrainedFunction
-from experiments.problems.contextual import Bump, Chessboard, ClassificationBandit, ContextualBandit, StepDiagonal
+from experiments.problems.contextual import (
+    Bump,
+    Chessboard,
+    ClassificationBandit,
+    ContextualBandit,
+    StepDiagonal,
+)
 from experiments.problems.curves import TrainingCurves
 from experiments.problems.gaussian_process import GaussianProcessBandit
 from experiments.problems.graphs import GraphBandit, random_graphs, shortest_path_features
@@ -18,7 +24,15 @@ from experiments.problems.himmelblau import HimmelblauBandit
 from experiments.problems.learners import AnyLearner, DiabetesSVR, DigitsMLP, LearnerOnData
 from experiments.problems.rkhs import RKHSBandit, StreamingBandit, stationary_kernel
 from experiments.problems.table import TuningTable
-from experiments.problems.tuning import GridBandit, NoisyFunction, TreeFunction, ackley, branin, hartmann6, levy
+from experiments.problems.tuning import (
+    GridBandit,
+    NoisyFunction,
+    TreeFunction,
+    ackley,
+    branin,
+    hartmann6,
+    levy,
+)
 from kbo.bandit.problem import Bandit
 
 TUNING: dict[str, Callable[..., TuningProblem]] = {

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.extras import require
 from kbo.bandit.problem import Bandit
 from kbo.errors import InvalidInput
-from kbo.extras import require
 from kbo.space import Params, Space
 
 
@@ -43,7 +43,9 @@ class TuningProblem(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        if state.get("_seed", 0) is None:  # the copies of several workers must not draw the same numbers
+        if (
+            state.get("_seed", 0) is None
+        ):  # the copies of several workers must not draw the same numbers
             self.renew()
 
 
@@ -55,7 +57,9 @@ class FixedArms(Bandit):
     def checked(self, index: int) -> int:
         """The index, if it is that of an arm."""
         if not 0 <= index < self.n_arms:
-            raise InvalidInput(f"index must be that of an arm, 0 to {self.n_arms - 1}, got {index}.")
+            raise InvalidInput(
+                f"index must be that of an arm, 0 to {self.n_arms - 1}, got {index}."
+            )
         return index
 
 
@@ -67,7 +71,11 @@ class RowNumbers:
 
     def __call__(self, X: Tensor) -> Tensor:
         """Row numbers [n] of X [n d]; -1 for rows that are no known point."""
-        return torch.tensor([self._numbers.get(tuple(row), -1) for row in X.tolist()], dtype=torch.long, device="cpu")
+        return torch.tensor(
+            [self._numbers.get(tuple(row), -1) for row in X.tolist()],
+            dtype=torch.long,
+            device="cpu",
+        )
 
 
 NOISE_LEVEL = 0.05
@@ -76,15 +84,21 @@ NOISE_LEVEL = 0.05
 
 def interquartile_ranges(function: Callable[[Params], Tensor], space: Space) -> Tensor:
     """The interquartile ranges [...] of a function over 1024 Sobol points of a space."""
-    points = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=0).draw(1024, dtype=torch.float32)
+    points = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=0).draw(
+        1024, dtype=torch.float32
+    )
     values = torch.stack([function(space.params(u)) for u in points])
-    low, high = values.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64, device="cpu"), dim=0)
+    low, high = values.quantile(
+        torch.tensor([0.25, 0.75], dtype=torch.float64, device="cpu"), dim=0
+    )
     return high - low
 
 
 def generators(*seeds: int) -> list[torch.Generator]:
     """One generator for each seed."""
-    return [torch.Generator().manual_seed(seed if abs(seed) < 2**63 else seed % 2**63) for seed in seeds]
+    return [
+        torch.Generator().manual_seed(seed if abs(seed) < 2**63 else seed % 2**63) for seed in seeds
+    ]
 
 
 def seed_or_drawn(seed: int | None) -> int:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from experiments.problems.base import NOISE_LEVEL, TuningProblem, interquartile_ranges, seed_or_drawn
-from kbo import checks
+from experiments.problems.base import (
+    NOISE_LEVEL,
+    TuningProblem,
+    interquartile_ranges,
+    seed_or_drawn,
+)
+from kbo._base import checks
+from kbo._base.extras import require
 from kbo.errors import InvalidInput
-from kbo.extras import require
 from kbo.space import Float, Int, Params, Space
 
 DIMENSIONS = (2, 5, 10, 20)
@@ -66,14 +71,19 @@ class BBOB(TuningProblem):
         require("this problem", "experiments", "cocoex")
         import cocoex
 
-        function, instance = checks.whole("function", function, 1, 24), checks.whole("instance", instance, 1, 10**6)
+        function, instance = (
+            checks.whole("function", function, 1, 24),
+            checks.whole("instance", instance, 1, 10**6),
+        )
         known = DIMENSIONS[1:] if checks.flag("integers", integers) else DIMENSIONS
         if (dim := checks.whole("dim", dim, 1)) not in known:
             raise InvalidInput(f"dim must be one of {', '.join(map(str, known))}, got {dim}.")
         self.noise: str = checks.one_of("noise", noise, NOISES)
         self._rng = torch.Generator().manual_seed(seed_or_drawn(seed))
         self._function = cocoex.BareProblem("bbob", function, dim, instance)
-        self.optimum: float = self._function.best_value() * (_MIXINT_SCALES.get(function, 1.0) if integers else 1.0)
+        self.optimum: float = self._function.best_value() * (
+            _MIXINT_SCALES.get(function, 1.0) if integers else 1.0
+        )
         if integers:
             options = f"dimensions: {dim} function_indices: {function}"
             self._function = f = cocoex.Suite("bbob-mixint", f"instances: {instance}", options)[0]
@@ -86,7 +96,8 @@ class BBOB(TuningProblem):
         self.noise_scale: float = 0.0
         if noise != "none":
             spread = interquartile_ranges(
-                lambda params: torch.tensor(self.noiseless(params), device="cpu").double(), self.space
+                lambda params: torch.tensor(self.noiseless(params), device="cpu").double(),
+                self.space,
             )
             self.noise_scale = NOISES[noise] * float(spread)
 

@@ -12,7 +12,12 @@ from botorch.test_functions import synthetic
 from botorch.test_functions.synthetic import ConstrainedSyntheticTestFunction
 from torch import Tensor
 
-from experiments.problems.base import NOISE_LEVEL, TuningProblem, interquartile_ranges, seed_or_drawn
+from experiments.problems.base import (
+    NOISE_LEVEL,
+    TuningProblem,
+    interquartile_ranges,
+    seed_or_drawn,
+)
 from kbo.space import Params, Space
 
 
@@ -96,12 +101,18 @@ class ConstrainedFunction(TuningProblem):
     """
 
     def __init__(
-        self, name: str, function: ConstrainedSyntheticTestFunction, best: Sequence[float], seed: int | None = None
+        self,
+        name: str,
+        function: ConstrainedSyntheticTestFunction,
+        best: Sequence[float],
+        seed: int | None = None,
     ) -> None:
         self.name = name
         self.function: ConstrainedSyntheticTestFunction = function.to(torch.float64)
         self.space: Space = Space([tuple(pair) for pair in self.function.bounds.T.tolist()])
-        self.constraints: tuple[str, ...] = tuple(f"c{i + 1}" for i in range(function.num_constraints))
+        self.constraints: tuple[str, ...] = tuple(
+            f"c{i + 1}" for i in range(function.num_constraints)
+        )
         self.best: list[float] = list(best)
         self.optimum: float = self.noiseless(self.best)
         self.noise_stds: Tensor = NOISE_LEVEL * interquartile_ranges(self.outputs, self.space)
@@ -113,9 +124,17 @@ class ConstrainedFunction(TuningProblem):
 
     def __call__(self, params: Params) -> dict[str, float]:
         """One noisy evaluation of all outputs, by name."""
-        normal = torch.randn(len(self.noise_stds), generator=self._rng, dtype=torch.float64, device="cpu")
+        normal = torch.randn(
+            len(self.noise_stds), generator=self._rng, dtype=torch.float64, device="cpu"
+        )
         noise = self.noise_stds * normal
-        return dict(zip(("objective", *self.constraints), (self.outputs(params) + noise).tolist(), strict=True))
+        return dict(
+            zip(
+                ("objective", *self.constraints),
+                (self.outputs(params) + noise).tolist(),
+                strict=True,
+            )
+        )
 
     def outputs(self, params: Params) -> Tensor:
         """The objective and the measured quantities [outputs] without noise."""
@@ -140,7 +159,10 @@ _FUNCTIONS: dict[str, tuple[Callable[[], ConstrainedSyntheticTestFunction], list
         synthetic.PressureVessel,
         [0.8437499938201382, 0.44322953592264425, 43.71761384630545, 157.55496586872366],
     ),
-    "welded-beam": (synthetic.WeldedBeamSO, [0.16799999999999846, 4.067084773093915, 10.0, 0.1680000000101413]),
+    "welded-beam": (
+        synthetic.WeldedBeamSO,
+        [0.16799999999999846, 4.067084773093915, 10.0, 0.1680000000101413],
+    ),
     "branin-disk": (BraninDisk, [3.1415926633844933, 2.2750000141690414]),
     "keane2": (partial(synthetic.KeaneBumpFunction, 2), [1.600868676068663, 0.468495643155429]),
     "spring": (
@@ -167,5 +189,7 @@ def _make(name: str, seed: int | None = None) -> ConstrainedFunction:
     return ConstrainedFunction(name, function(), best, seed)
 
 
-CONSTRAINED: dict[str, Callable[..., ConstrainedFunction]] = {name: partial(_make, name) for name in _FUNCTIONS}
+CONSTRAINED: dict[str, Callable[..., ConstrainedFunction]] = {
+    name: partial(_make, name) for name in _FUNCTIONS
+}
 """Problems with constraints by name; each takes a ``seed``."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from experiments.problems.base import RowNumbers, generators, sklearn_datasets, unit_scaled
 from experiments.problems.rkhs import stationary_kernel
-from kbo import checks
+from kbo._base import checks
 from kbo.bandit.problem import Bandit
 from kbo.errors import InvalidInput
 
@@ -40,12 +40,18 @@ class ContextualBandit(Bandit):
     context_dim = 1
 
     def __init__(
-        self, lengthscale: float = 0.1, noise_std: float = 0.1, norm_bound: float = 1.0, seed: int = 0
+        self,
+        lengthscale: float = 0.1,
+        noise_std: float = 0.1,
+        norm_bound: float = 1.0,
+        seed: int = 0,
     ) -> None:
         self.kernel: Kernel = stationary_kernel("rbf", lengthscale)
         self.noise_std: float = checks.positive("noise_std", noise_std)
         self.norm_bound: float = checks.positive("norm_bound", norm_bound)
-        self.actions: Tensor = torch.tensor(ACTIONS, dtype=torch.float64, device="cpu").unsqueeze(-1)
+        self.actions: Tensor = torch.tensor(ACTIONS, dtype=torch.float64, device="cpu").unsqueeze(
+            -1
+        )
         self.n_arms: int = len(ACTIONS)
         self.context: Tensor | None = None
         self._context_rng, noise_rng = generators(3 * (seed := checks.seed(seed)) + 1, 3 * seed + 2)
@@ -53,7 +59,9 @@ class ContextualBandit(Bandit):
 
     def arms(self) -> Tensor:
         """The joint points (x, a) [A d+1] of the next round, whose context x is drawn now."""
-        self.context = torch.rand(self.context_dim, generator=self._context_rng, dtype=torch.float64, device="cpu")
+        self.context = torch.rand(
+            self.context_dim, generator=self._context_rng, dtype=torch.float64, device="cpu"
+        )
         return torch.cat([self.context.expand(self.n_arms, -1), self.actions], -1)
 
     def mean(self, X: Tensor) -> Tensor:
@@ -147,14 +155,18 @@ class ClassificationBandit(Bandit):
     ) -> None:
         self.flip: float = checks.non_negative("flip", flip)
         if self.flip >= 0.5:
-            raise InvalidInput(f"flip must be below 0.5, got {flip}: from there on the wrong classes have the rewards.")
+            raise InvalidInput(
+                f"flip must be below 0.5, got {flip}: from there on the wrong classes have the rewards."
+            )
         self.noise_std: float = 0.5
         self.norm_bound: float = checks.positive("norm_bound", norm_bound)
         examples, labels = _load(name)
         self.examples: Tensor = examples
         self.labels: Tensor = labels
         self.n_arms: int = int(self.labels.max()) + 1
-        self.actions: Tensor = torch.eye(self.n_arms, dtype=torch.float64, device="cpu") / math.sqrt(2)
+        self.actions: Tensor = torch.eye(
+            self.n_arms, dtype=torch.float64, device="cpu"
+        ) / math.sqrt(2)
         factor = checks.positive("lengthscale", lengthscale)
         width = factor * float(torch.pdist(self.examples[:500]).median())
         checks.positive("action_lengthscale", action_lengthscale)
@@ -185,7 +197,10 @@ class ClassificationBandit(Bandit):
 
     def observe(self, X: Tensor) -> Tensor:
         right = self._right(X)
-        flipped = torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64, device="cpu") < self.flip
+        flipped = (
+            torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64, device="cpu")
+            < self.flip
+        )
         return (right ^ flipped).to(X)
 
     def _right(self, X: Tensor) -> Tensor:
@@ -213,5 +228,7 @@ def _load(name: str) -> tuple[Tensor, Tensor]:
         centred = X - X.mean(0)
         directions = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -kept:].flip(-1)
         largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
-        X = centred @ (directions * largest.sign())  # the largest entry of each direction is positive
+        X = centred @ (
+            directions * largest.sign()
+        )  # the largest entry of each direction is positive
     return unit_scaled(X), torch.tensor(classes, device="cpu")

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from experiments.problems.base import TuningProblem
-from kbo import checks
+from kbo._base import checks
 from kbo.space import Float, Int, Params, Space
 
 FILE: Path = Path(__file__).with_name("curves.npz")
@@ -85,7 +85,9 @@ class TrainingCurves(TuningProblem):
         self._means, self._deviations = curves.mean(0), (curves[0] - curves[1]) / math.sqrt(2)
         rows: list[Any] = [SPACES[name].params(torch.from_numpy(unit).double()) for unit in units]
         entries = SPACES[name].to_dict().items()
-        self.space: Space = Space.from_dict({p: {**entry, "rows": [row[p] for row in rows]} for p, entry in entries})
+        self.space: Space = Space.from_dict(
+            {p: {**entry, "rows": [row[p] for row in rows]} for p, entry in entries}
+        )
         self._rows = {tuple(row.values()): number for number, row in enumerate(rows)}
         self._seed = seed
         self.renew()

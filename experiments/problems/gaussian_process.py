@@ -10,7 +10,7 @@ from torch import Tensor
 
 from experiments.problems.base import FixedArms, RowNumbers, streams
 from experiments.problems.rkhs import stationary_kernel
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 
 _DEVIATIONS = 8.5  # standard deviations of the spectral density that count: exp(-8.5^2 / 2) is the precision of float64
@@ -28,7 +28,12 @@ def fourier_features(x: Tensor, side: float, lengthscale: float) -> Tensor:
     """
     step = 2 * math.pi / (side + _DEVIATIONS * lengthscale)
     frequencies = step * torch.arange(_highest(side, lengthscale) + 1, device="cpu").to(x)
-    weights = step * lengthscale / math.sqrt(2 * math.pi) * torch.exp(-(lengthscale * frequencies).square() / 2)
+    weights = (
+        step
+        * lengthscale
+        / math.sqrt(2 * math.pi)
+        * torch.exp(-(lengthscale * frequencies).square() / 2)
+    )
     weights[1:] *= 2  # a frequency and its negative
     angles, roots = x.unsqueeze(-1) * frequencies, weights.sqrt()
     return torch.cat([roots * angles.cos(), roots[1:] * angles[..., 1:].sin()], -1)
@@ -78,11 +83,15 @@ class GaussianProcessBandit(FixedArms):
         self.side: float = checks.positive("side", side)
         self.noise_std: float = checks.positive("noise_std", noise_std)
         lengthscale = checks.positive("lengthscale", lengthscale)
-        self.kernel: Kernel = stationary_kernel("rbf", torch.tensor(lengthscale, dtype=torch.float64, device="cpu"))
+        self.kernel: Kernel = stationary_kernel(
+            "rbf", torch.tensor(lengthscale, dtype=torch.float64, device="cpu")
+        )
         self.lengthscale: float = float(lengthscale)
         points, function, noise_rng = streams(seed)
         self.noise_rng: torch.Generator = noise_rng
-        self.dim: int = checks.whole("dim", dim, 1, 3)  # the number of features is that of one to the power dim
+        self.dim: int = checks.whole(
+            "dim", dim, 1, 3
+        )  # the number of features is that of one to the power dim
         m = 1 + 2 * _highest(self.side, self.lengthscale)
         if m**dim > _LARGEST:
             raise InvalidInput(
@@ -90,9 +99,13 @@ class GaussianProcessBandit(FixedArms):
                 f"dimensions, {m**dim:.2g} in all, above {_LARGEST:.2g}: take a larger lengthscale, a smaller side or "
                 "fewer dimensions."
             )
-        self.coefficients: Tensor = torch.randn((m,) * self.dim, generator=function, dtype=torch.float64, device="cpu")
+        self.coefficients: Tensor = torch.randn(
+            (m,) * self.dim, generator=function, dtype=torch.float64, device="cpu"
+        )
         self.norm_bound: float = float(self.coefficients.norm())
-        uniform = torch.rand(self.n_arms, self.dim, generator=points, dtype=torch.float64, device="cpu")
+        uniform = torch.rand(
+            self.n_arms, self.dim, generator=points, dtype=torch.float64, device="cpu"
+        )
         self.fixed_arms: Tensor = self.side * uniform
         self._numbers = RowNumbers(self.fixed_arms)
         self._means = self._evaluate(self.fixed_arms)
@@ -125,5 +138,7 @@ class GaussianProcessBandit(FixedArms):
         features = fourier_features(X, self.side, self.lengthscale)
         value = features[:, 0] @ self.coefficients.reshape(m, -1)
         for i in range(1, self.dim):
-            value = (features[:, i].unsqueeze(1) @ value.reshape(len(X), m, m ** (self.dim - 1 - i))).squeeze(1)
+            value = (
+                features[:, i].unsqueeze(1) @ value.reshape(len(X), m, m ** (self.dim - 1 - i))
+            ).squeeze(1)
         return value.squeeze(-1)

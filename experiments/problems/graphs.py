@@ -11,9 +11,9 @@ from gpytorch.kernels import Kernel, LinearKernel
 from torch import Tensor
 
 from experiments.problems.base import FixedArms, streams
-from kbo import checks
+from kbo._base import checks
+from kbo._base.extras import require
 from kbo.errors import InvalidInput
-from kbo.extras import require
 
 if TYPE_CHECKING:
     import networkx
@@ -39,15 +39,26 @@ def shortest_path_features(graph: networkx.Graph[Any]) -> Tensor:
     """
     networkx = _networkx()
     if not isinstance(graph, networkx.Graph):
-        raise InvalidInput(f"graph must be a networkx.Graph or DiGraph, got {type(graph).__name__}.")
+        raise InvalidInput(
+            f"graph must be a networkx.Graph or DiGraph, got {type(graph).__name__}."
+        )
     if len(graph) > _MOST:
         raise InvalidInput(
             f"graph must have at most {_MOST} nodes, got {len(graph)}: features end at paths of 18 edges."
         )
-    lengths = [n for _, found in networkx.all_pairs_shortest_path_length(graph) for n in found.values() if n > 0]
+    lengths = [
+        n
+        for _, found in networkx.all_pairs_shortest_path_length(graph)
+        for n in found.values()
+        if n > 0
+    ]
     if not lengths:
-        raise InvalidInput("graph has no edge between different nodes, so no path to describe it by; leave it out.")
-    counts = torch.bincount(torch.tensor(lengths, device="cpu"), minlength=_LENGTHS + 1)[1:].double()
+        raise InvalidInput(
+            "graph has no edge between different nodes, so no path to describe it by; leave it out."
+        )
+    counts = torch.bincount(torch.tensor(lengths, device="cpu"), minlength=_LENGTHS + 1)[
+        1:
+    ].double()
     return counts / counts.norm()
 
 
@@ -59,7 +70,10 @@ def random_graphs(count: int, seed: int) -> list[networkx.DiGraph[Any]]:
     Raises:
         InvalidInput: ``count`` is no whole number of at least 1.
     """
-    return [_graph(edges) for edges in _adjacencies(checks.whole("count", count, 1, 10**6), checks.seed(seed))]
+    return [
+        _graph(edges)
+        for edges in _adjacencies(checks.whole("count", count, 1, 10**6), checks.seed(seed))
+    ]
 
 
 class GraphBandit(FixedArms):
@@ -83,7 +97,9 @@ class GraphBandit(FixedArms):
         theta: Coordinates [18] of the function.
     """
 
-    def __init__(self, n_graphs: int = 10_000, noise_std: float = 0.05, graph_seed: int = 0, seed: int = 0) -> None:
+    def __init__(
+        self, n_graphs: int = 10_000, noise_std: float = 0.05, graph_seed: int = 0, seed: int = 0
+    ) -> None:
         self.n_arms: int = checks.whole("n_graphs", n_graphs, 1, 10**6)
         self.noise_std: float = checks.positive("noise_std", noise_std)
         self.norm_bound = _NORM_BOUND
@@ -94,7 +110,9 @@ class GraphBandit(FixedArms):
         self.kernel.initialize(variance=torch.ones((), dtype=torch.float64, device="cpu"))
         _, function, noise_rng = streams(seed)
         self.noise_rng: torch.Generator = noise_rng
-        self.theta: Tensor = torch.randn(_LENGTHS, generator=function, dtype=torch.float64, device="cpu")
+        self.theta: Tensor = torch.randn(
+            _LENGTHS, generator=function, dtype=torch.float64, device="cpu"
+        )
 
     def graph(self, index: int) -> networkx.DiGraph[Any]:
         """The graph of an arm, a new object: changing it changes no arm."""
@@ -115,8 +133,12 @@ def _adjacencies(count: int, seed: int) -> list[Tensor]:
     (rng, *_), drawn = streams(seed), []
     while len(drawn) < count:
         nodes = int(torch.randint(_FEWEST, _MOST + 1, (), generator=rng, device="cpu"))
-        density = _SPARSEST + (_DENSEST - _SPARSEST) * float(torch.rand((), generator=rng, device="cpu"))
-        edges = (torch.rand(nodes, nodes, generator=rng, device="cpu") < density).fill_diagonal_(False)
+        density = _SPARSEST + (_DENSEST - _SPARSEST) * float(
+            torch.rand((), generator=rng, device="cpu")
+        )
+        edges = (torch.rand(nodes, nodes, generator=rng, device="cpu") < density).fill_diagonal_(
+            False
+        )
         if bool(edges.any()):
             drawn.append(edges)
     return drawn
@@ -125,7 +147,9 @@ def _adjacencies(count: int, seed: int) -> list[Tensor]:
 @functools.cache
 def _features(count: int, seed: int) -> Tensor:
     """Features [count 18] of the random graphs."""
-    return torch.stack([shortest_path_features(_graph(edges)) for edges in _adjacencies(count, seed)])
+    return torch.stack(
+        [shortest_path_features(_graph(edges)) for edges in _adjacencies(count, seed)]
+    )
 
 
 def _graph(edges: Tensor) -> networkx.DiGraph[Any]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from experiments.problems.base import FixedArms, streams
 from experiments.problems.rkhs import stationary_kernel
-from kbo import checks
+from kbo._base import checks
 
 _SIDE = 5.0  # the box is [-5, 5]^2
 _GRID = 201  # points per side of the grid whose values set the scale
@@ -28,12 +28,16 @@ def likeliest_lengthscale(X: Tensor, y: Tensor, noise_std: float) -> float:
     noise = noise_std**2 * torch.eye(len(X), device="cpu").to(X)
 
     def cost(log_lengthscale: float) -> float:
-        factor = torch.linalg.cholesky(torch.exp(-squares / (2 * math.exp(2 * log_lengthscale))) + noise)
+        factor = torch.linalg.cholesky(
+            torch.exp(-squares / (2 * math.exp(2 * log_lengthscale))) + noise
+        )
         white = torch.linalg.solve_triangular(factor, y.unsqueeze(-1), upper=False)
         return float(white.square().sum() / 2 + factor.diagonal().log().sum())
 
     low, high = (math.log(limit) for limit in _LENGTHSCALES)
-    return math.exp(minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x)
+    return math.exp(
+        minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x
+    )
 
 
 class HimmelblauBandit(FixedArms):
@@ -54,7 +58,9 @@ class HimmelblauBandit(FixedArms):
         seed: Seed of arms, of those that set the lengthscale, and of the noise.
     """
 
-    def __init__(self, n_points: int = 10_000, trend: float = 5.0, noise_std: float = 0.05, seed: int = 0) -> None:
+    def __init__(
+        self, n_points: int = 10_000, trend: float = 5.0, noise_std: float = 0.05, seed: int = 0
+    ) -> None:
         self.n_arms: int = checks.whole("n_points", n_points, 2, 10**7)
         self.norm_bound: float = _NORM_BOUND
         self.trend: float = checks.at_least("trend", trend, 0)
@@ -66,7 +72,9 @@ class HimmelblauBandit(FixedArms):
         self._centre, self._scale = grid.mean(), grid.std(correction=0)
         uniform = torch.rand(self.n_arms, 2, generator=points, dtype=torch.float64, device="cpu")
         self.fixed_arms: Tensor = _SIDE * (2 * uniform - 1)
-        chosen = self.fixed_arms[torch.randperm(self.n_arms, generator=subset, device="cpu")[:_SUBSET]]
+        chosen = self.fixed_arms[
+            torch.randperm(self.n_arms, generator=subset, device="cpu")[:_SUBSET]
+        ]
         noise = torch.randn(len(chosen), generator=subset, dtype=torch.float64, device="cpu")
         self.lengthscale: float = likeliest_lengthscale(
             chosen, self.mean(chosen) + self.noise_std * noise, self.noise_std

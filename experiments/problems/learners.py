@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments.problems.base import TuningProblem, sklearn_datasets
-from kbo import checks
+from kbo._base import checks
 from kbo.examples import DIGITS, digits_error
 from kbo.space import Choice, Float, Int, Params, Space, When
 
@@ -100,7 +100,9 @@ class LearnerOnData(Learner):
         size, split = min(300, len(self._y) // 2), self._draw()
         model = _model(self.learner, self._y.dtype == float, dict(params), self._draw())
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of training that ends early, and of small bootstrap samples
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # of training that ends early, and of small bootstrap samples
             return _test_error(model, self._X, self._y, size, split, train_size=size)
 
 
@@ -116,12 +118,18 @@ class AnyLearner(Learner):
 
     def __init__(self, data: str = "wine", seed: int | None = None) -> None:
         super().__init__(seed)
-        self._learners = {learner: LearnerOnData(learner, data, self._draw()) for learner in LEARNERS}
+        self._learners = {
+            learner: LearnerOnData(learner, data, self._draw()) for learner in LEARNERS
+        }
         self.space: Space = Space(
             [
                 {"learner": list(LEARNERS)},
                 *(
-                    When("learner", learner, {f"{learner} {name}": p for name, p in space.parameters.items()})
+                    When(
+                        "learner",
+                        learner,
+                        {f"{learner} {name}": p for name, p in space.parameters.items()},
+                    )
                     for learner, space in LEARNERS.items()
                 ),
             ]
@@ -130,7 +138,11 @@ class AnyLearner(Learner):
     def __call__(self, params: Params) -> float:
         assert isinstance(params, dict)
         learner = params["learner"]
-        own = {name.removeprefix(f"{learner} "): value for name, value in params.items() if name != "learner"}
+        own = {
+            name.removeprefix(f"{learner} "): value
+            for name, value in params.items()
+            if name != "learner"
+        }
         return self._learners[learner](own)
 
 
@@ -188,8 +200,14 @@ def _model(learner: str, regression: bool, params: dict[str, Any], start: int) -
     if learner == "forest":
         kind = ensemble.RandomForestRegressor if regression else ensemble.RandomForestClassifier
         return kind(**params, n_estimators=30, random_state=start)
-    kind = ensemble.HistGradientBoostingRegressor if regression else ensemble.HistGradientBoostingClassifier
-    return kind(**params, max_iter=40, random_state=start)  # on at most 300 rows it does not stop early
+    kind = (
+        ensemble.HistGradientBoostingRegressor
+        if regression
+        else ensemble.HistGradientBoostingClassifier
+    )
+    return kind(
+        **params, max_iter=40, random_state=start
+    )  # on at most 300 rows it does not stop early
 
 
 @cache
@@ -211,18 +229,30 @@ def standardized(data: str) -> tuple[np.ndarray, np.ndarray]:
 def _housing() -> tuple[np.ndarray, np.ndarray]:
     """A table like California housing [600 8]: skewed columns, interactions, two cities, capped prices."""
     rng = np.random.default_rng(0)
-    income, rooms, bedrooms, occupancy = np.exp(rng.normal([1.2, 1.6, 0.05, 1.0], [0.5, 0.3, 0.1, 0.3], (600, 4))).T
+    income, rooms, bedrooms, occupancy = np.exp(
+        rng.normal([1.2, 1.6, 0.05, 1.0], [0.5, 0.3, 0.1, 0.3], (600, 4))
+    ).T
     age, population = rng.integers(1, 53, 600), np.exp(rng.normal(7.0, 0.8, 600))
     place = rng.uniform(-1, 1, (600, 2))
     cities = sum(np.exp(-8 * ((place - city) ** 2).sum(1)) for city in ([-0.5, 0.5], [0.5, -0.4]))
-    price = 0.4 * income * (1 + cities) + 1.5 * cities + 0.01 * age * cities - 0.3 * np.log(occupancy) + 0.1 * rooms
+    price = (
+        0.4 * income * (1 + cities)
+        + 1.5 * cities
+        + 0.01 * age * cities
+        - 0.3 * np.log(occupancy)
+        + 0.1 * rooms
+    )
     price = np.minimum(price * np.exp(0.2 * rng.standard_normal(600)), 5.0)
     return np.column_stack([income, age, rooms, bedrooms, population, occupancy, place]), price
 
 
-def _test_error(model: Any, X: np.ndarray, y: np.ndarray, test_size: float, split: int, **more: Any) -> float:
+def _test_error(
+    model: Any, X: np.ndarray, y: np.ndarray, test_size: float, split: int, **more: Any
+) -> float:
     """One minus the score on a random part of the data, after a fit to the rest, or to ``train_size`` of it."""
     from sklearn.model_selection import train_test_split
 
-    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=test_size, random_state=split, **more)
+    X_train, X_test, y_train, y_test = train_test_split(
+        X, y, test_size=test_size, random_state=split, **more
+    )
     return 1 - float(model.fit(X_train, y_train).score(X_test, y_test))

@@ -11,9 +11,9 @@ from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 
 from experiments.problems.base import FixedArms, generators, streams
-from kbo import checks
+from kbo._base import checks
+from kbo._base.surroundings import on_host
 from kbo.bandit.problem import Bandit
-from kbo.surroundings import on_host
 
 _LARGEST = 10**7  # points and dimensions that memory can hold
 
@@ -79,7 +79,9 @@ class RKHSBandit(Bandit):
         seed, fixed = checks.seed(seed), checks.flag("fixed", fixed)
         function, self._arms_rng, noise_rng = generators(3 * seed, 3 * seed + 1, 3 * seed + 2)
         self.noise_rng: torch.Generator = noise_rng
-        self.centres: Tensor = torch.rand(n_centres, dim, generator=function, dtype=torch.float64, device="cpu")
+        self.centres: Tensor = torch.rand(
+            n_centres, dim, generator=function, dtype=torch.float64, device="cpu"
+        )
         weights = torch.randn(n_centres, generator=function, dtype=torch.float64, device="cpu")
         gram = self.kernel(self.centres).to_dense()
         self.weights: Tensor = self.norm_bound * weights / (weights @ gram @ weights).sqrt()
@@ -96,13 +98,18 @@ class RKHSBandit(Bandit):
         return self._draw() if self.fixed_arms is None else self.fixed_arms
 
     def mean(self, X: Tensor) -> Tensor:
-        return self.kernel(checks.rows("X", X, self.centres, self.dim), self.centres).to_dense() @ self.weights
+        return (
+            self.kernel(checks.rows("X", X, self.centres, self.dim), self.centres).to_dense()
+            @ self.weights
+        )
 
     def standard_noise(self, X: Tensor) -> Tensor:
         return torch.randn(len(X), generator=self.noise_rng, dtype=X.dtype, device="cpu")
 
     def _draw(self) -> Tensor:
-        return torch.rand(self.n_arms, self.dim, generator=self._arms_rng, dtype=torch.float64, device="cpu")
+        return torch.rand(
+            self.n_arms, self.dim, generator=self._arms_rng, dtype=torch.float64, device="cpu"
+        )
 
 
 _RHO = 0.3  # lengthscale of the kernel
@@ -164,13 +171,17 @@ class StreamingBandit(FixedArms):
         seed: int = 0,
     ) -> None:
         checks.one_of("noise", noise, NOISES)
-        self.kernel: Kernel = stationary_kernel("rbf", torch.tensor(_RHO, dtype=torch.float64, device="cpu"))
+        self.kernel: Kernel = stationary_kernel(
+            "rbf", torch.tensor(_RHO, dtype=torch.float64, device="cpu")
+        )
         self.noise_std: float = checks.positive("noise_std", noise_std)
         self.noise = noise
         self.norm: float = checks.positive("norm", norm)
         self.norm_bound: float = checks.positive("norm_bound", norm_bound)
         self.n_arms: int = checks.whole("n_arms", n_arms, 2)
-        self.fixed_arms: Tensor = torch.linspace(0, 1, self.n_arms, dtype=torch.float64, device="cpu").unsqueeze(-1)
+        self.fixed_arms: Tensor = torch.linspace(
+            0, 1, self.n_arms, dtype=torch.float64, device="cpu"
+        ).unsqueeze(-1)
         theta = torch.from_numpy(np.random.default_rng(12).standard_normal(_COORDINATES))
         self.theta: Tensor = self.norm * theta / theta.norm()
         *_, noise_rng = streams(seed)
@@ -180,7 +191,9 @@ class StreamingBandit(FixedArms):
         checks.points("X", X, dim=1)
         order = torch.arange(_COORDINATES, device="cpu").to(X)
         z = X / _RHO
-        return z.pow(order) * torch.exp(-(z.square() + torch.lgamma(order + 1)) / 2) @ self.theta.to(X)
+        return (
+            z.pow(order) * torch.exp(-(z.square() + torch.lgamma(order + 1)) / 2) @ self.theta.to(X)
+        )
 
     def noise_quantile(self, u: Tensor) -> Tensor:
         return NOISES[self.noise](u)

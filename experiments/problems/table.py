@@ -10,9 +10,15 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from experiments.problems.base import FixedArms, RowNumbers, generators, sklearn_datasets, unit_scaled
+from experiments.problems.base import (
+    FixedArms,
+    RowNumbers,
+    generators,
+    sklearn_datasets,
+    unit_scaled,
+)
 from experiments.problems.rkhs import SMOOTHNESS, stationary_kernel
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 
@@ -58,9 +64,16 @@ class TuningTable(FixedArms):
         norm_bound: float = 10.0,
         seed: int = 0,
     ) -> None:
-        for name, count in (("n_lengthscales", n_lengthscales), ("n_ridges", n_ridges), ("n_splits", n_splits)):
+        for name, count in (
+            ("n_lengthscales", n_lengthscales),
+            ("n_ridges", n_ridges),
+            ("n_splits", n_splits),
+        ):
             checks.whole(name, count, 2)
-        self._scales, self._ridges = _logarithmic(*_LENGTHSCALES, n_lengthscales), _logarithmic(*_RIDGES, n_ridges)
+        self._scales, self._ridges = (
+            _logarithmic(*_LENGTHSCALES, n_lengthscales),
+            _logarithmic(*_RIDGES, n_ridges),
+        )
         self.values: Tensor = _table(n_lengthscales, n_ridges, n_splits).clone()
         self.fixed_arms: Tensor = _features(n_lengthscales, n_ridges)
         self.n_arms: int = self.values.shape[-1]
@@ -78,7 +91,11 @@ class TuningTable(FixedArms):
         rest, ridge = divmod(self.checked(index), len(self._ridges))
         kernel, scale = divmod(rest, len(self._scales))
         names = list(SMOOTHNESS)
-        return {"kernel": names[kernel], "lengthscale": float(self._scales[scale]), "ridge": float(self._ridges[ridge])}
+        return {
+            "kernel": names[kernel],
+            "lengthscale": float(self._scales[scale]),
+            "ridge": float(self._ridges[ridge]),
+        }
 
     def mean(self, X: Tensor) -> Tensor:
         """R^2 [n] of the arms X [n 6], averaged over the splits.
@@ -91,18 +108,25 @@ class TuningTable(FixedArms):
     def observe(self, X: Tensor) -> Tensor:
         """R^2 [n] of the arms X [n 6] on a random split each."""
         rows = self._rows(X)
-        return self.values[torch.randint(len(self.values), (len(rows),), generator=self.noise_rng, device="cpu"), rows]
+        return self.values[
+            torch.randint(len(self.values), (len(rows),), generator=self.noise_rng, device="cpu"),
+            rows,
+        ]
 
     def _rows(self, X: Tensor) -> Tensor:
         """The numbers [n] of the arms X [n 6]."""
         numbers = self._numbers(checks.rows("X", X, self.fixed_arms, self.fixed_arms.shape[-1]))
         if bool((numbers < 0).any()):
-            raise InvalidInput("X has a row that is no arm, and values are known for arms only: use rows of arms().")
+            raise InvalidInput(
+                "X has a row that is no arm, and values are known for arms only: use rows of arms()."
+            )
         return numbers
 
 
 def _logarithmic(low: float, high: float, count: int) -> Tensor:
-    return torch.logspace(math.log10(low), math.log10(high), count, dtype=torch.float64, device="cpu")
+    return torch.logspace(
+        math.log10(low), math.log10(high), count, dtype=torch.float64, device="cpu"
+    )
 
 
 def _features(n_lengthscales: int, n_ridges: int) -> Tensor:
@@ -110,7 +134,9 @@ def _features(n_lengthscales: int, n_ridges: int) -> Tensor:
     kernels = torch.eye(len(SMOOTHNESS), dtype=torch.float64, device="cpu") / math.sqrt(2)
     scales = torch.linspace(0, 1, n_lengthscales, dtype=torch.float64, device="cpu")
     ridges = torch.linspace(0, 1, n_ridges, dtype=torch.float64, device="cpu")
-    grid = torch.cartesian_prod(torch.arange(len(kernels), dtype=torch.float64, device="cpu"), scales, ridges)
+    grid = torch.cartesian_prod(
+        torch.arange(len(kernels), dtype=torch.float64, device="cpu"), scales, ridges
+    )
     return torch.cat([kernels[grid[:, 0].long()], grid[:, 1:]], -1)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from experiments.problems.base import TuningProblem, seed_or_drawn
 from experiments.problems.rkhs import RKHSBandit
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.space import Float, Int, Params, Space, When
 
@@ -23,7 +23,9 @@ class NoisyFunction(TuningProblem):
         seed: Seed of the noise; None draws from the system.
     """
 
-    def __init__(self, name: str, function: SyntheticTestFunction, noise_std: float, seed: int | None = None) -> None:
+    def __init__(
+        self, name: str, function: SyntheticTestFunction, noise_std: float, seed: int | None = None
+    ) -> None:
         self.name = name
         self.noise_std: float = checks.non_negative("noise_std", noise_std)
         self.function: SyntheticTestFunction = function.to(torch.float64)
@@ -41,7 +43,9 @@ class NoisyFunction(TuningProblem):
         return self.noiseless(params) + self.noise_std * float(noise)
 
     def noiseless(self, params: Params) -> float:
-        return self._sign * float(self.function(torch.tensor(list(params), dtype=torch.float64, device="cpu")))
+        return self._sign * float(
+            self.function(torch.tensor(list(params), dtype=torch.float64, device="cpu"))
+        )
 
 
 def branin(noise_std: float = 1.0, seed: int | None = None) -> NoisyFunction:
@@ -90,7 +94,9 @@ class TreeFunction(TuningProblem):
 
     def __init__(self, seed: int | None = None) -> None:
         rng = torch.Generator().manual_seed(seed_or_drawn(seed))
-        minima = (1.2 * torch.rand(4, generator=rng, dtype=torch.float64, device="cpu") - 0.6).tolist()
+        minima = (
+            1.2 * torch.rand(4, generator=rng, dtype=torch.float64, device="cpu") - 0.6
+        ).tolist()
         self._minima: dict[str, float] = dict(zip(("x4", "x5", "x6", "x7"), minima, strict=True))
 
     def __call__(self, params: Params) -> float:
@@ -116,14 +122,18 @@ class GridBandit(TuningProblem):
 
     name = "arms"
 
-    def __init__(self, side: int = 10, dim: int = 3, noise_std: float = 1.0, seed: int | None = None) -> None:
+    def __init__(
+        self, side: int = 10, dim: int = 3, noise_std: float = 1.0, seed: int | None = None
+    ) -> None:
         self.side: int = checks.whole("side", side, 2)
         self.noise_std: float = checks.non_negative("noise_std", noise_std)
         if self.side ** checks.whole("dim", dim, 1, 1000) > 10**7:
             raise InvalidInput(f"side ** dim must be at most 10**7 arms, got {side} ** {dim}.")
         self.space: Space = Space({f"x{i}": Int(0, side - 1) for i in range(dim)})
         self._seed = seed
-        self._bandit = RKHSBandit("matern52", 0.3, dim, norm=5.0, noise_std=noise_std, seed=seed_or_drawn(seed))
+        self._bandit = RKHSBandit(
+            "matern52", 0.3, dim, norm=5.0, noise_std=noise_std, seed=seed_or_drawn(seed)
+        )
         axis = torch.linspace(0, 1, side, dtype=torch.float64, device="cpu")
         self.optimum: float = -float(self._bandit.mean(torch.cartesian_prod(*[axis] * dim)).max())
 
@@ -138,4 +148,6 @@ class GridBandit(TuningProblem):
 
     def _arm(self, params: Params) -> Tensor:
         assert isinstance(params, dict)
-        return torch.tensor([list(params.values())], dtype=torch.float64, device="cpu") / (self.side - 1)
+        return torch.tensor([list(params.values())], dtype=torch.float64, device="cpu") / (
+            self.side - 1
+        )

@@ -1,5 +1,5 @@
 """Sweeps: cells of work, run in local processes or on Ray, resumed where they stopped."""
 
-from kbo.extras import require
+from kbo._base.extras import require
 
 require("experiments", "experiments", "filelock", "pandas", "pyarrow")

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kbo
+from kbo._base.files import TEMPORARY, check_file, reading, replacing
 from kbo.errors import InvalidInput
-from kbo.files import TEMPORARY, check_file, reading, replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +71,9 @@ class Cell:
     @property
     def key(self) -> str:
         """The name of its files: the label and a hash of version, function and arguments."""
-        readable = re.sub(r"[^\w.+=-]+", "-", self.label, flags=re.ASCII).strip("-.")[:100] or "cell"
+        readable = (
+            re.sub(r"[^\w.+=-]+", "-", self.label, flags=re.ASCII).strip("-.")[:100] or "cell"
+        )
         return f"{readable}-{hashlib.sha256(self.identity.encode()).hexdigest()[:10]}"
 
     def resolve(self) -> Callable[..., Rows]:
@@ -119,7 +121,10 @@ class Folder:
         if not path.exists():
             return False
         try:
-            if json.loads(_table(path, sealed=True).schema.metadata[_DEFINITION])["identity"] == cell.identity:
+            if (
+                json.loads(_table(path, sealed=True).schema.metadata[_DEFINITION])["identity"]
+                == cell.identity
+            ):
                 return True
             reason = "it is of another cell"
         except (KeyError, TypeError, ValueError) as error:
@@ -133,12 +138,21 @@ class Folder:
         import pyarrow.parquet as pq
 
         if not (isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)):
-            raise InvalidInput(f"{cell.function} must return a non-empty list of dictionaries, got {rows!r:.100}.")
+            raise InvalidInput(
+                f"{cell.function} must return a non-empty list of dictionaries, got {rows!r:.100}."
+            )
         names = dict.fromkeys(name for row in rows for name in row)
         table = pa.table({name: [row.get(name) for row in rows] for name in names})
-        definition = {"identity": cell.identity, "key": cell.key, "arguments": cell.arguments, _CHECKSUM: _NONE}
+        definition = {
+            "identity": cell.identity,
+            "key": cell.key,
+            "arguments": cell.arguments,
+            _CHECKSUM: _NONE,
+        }
         content = pa.BufferOutputStream()
-        pq.write_table(table.replace_schema_metadata({_DEFINITION: json.dumps(definition)}), content)
+        pq.write_table(
+            table.replace_schema_metadata({_DEFINITION: json.dumps(definition)}), content
+        )
         with replacing(self.file(cell)) as file:
             file.write(_sealed(content.getvalue().to_pybytes()))
         self.error_file(cell).unlink(missing_ok=True)
@@ -190,7 +204,9 @@ def read_rows(path: str | os.PathLike[str]) -> pd.DataFrame:
         if definition is None:
             return rows
         arguments = dict(json.loads(definition)["arguments"])
-    single = {k: v for k, v in arguments.items() if not isinstance(v, (list, dict)) and k not in rows}
+    single = {
+        k: v for k, v in arguments.items() if not isinstance(v, (list, dict)) and k not in rows
+    }
     return rows.assign(cell=path.stem, **single)[["cell", *single, *rows]]
 
 

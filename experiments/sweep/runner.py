@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from experiments.sweep.cells import Cell, Folder, concatenate, read_rows
 from experiments.sweep.threads import threads
+from kbo._base.terminal import Bar, printable
 from kbo.errors import InvalidInput, KboError
-from kbo.terminal import Bar, printable
 from kbo.workers.call import Outcome
 from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import Engine
@@ -91,7 +91,8 @@ class Sweep:
             return text
         failed = "\n".join(f"  {failure}" for failure in self.failures)
         raise CellsFailed(
-            f"{len(self.failures)} of {self.requested} cells failed; the same command tries them again.\n{failed}", text
+            f"{len(self.failures)} of {self.requested} cells failed; the same command tries them again.\n{failed}",
+            text,
         )
 
 
@@ -136,7 +137,12 @@ def sweep(
 
 
 def _run(
-    todo: list[Cell], store: Folder, engine: Engine, time_limit: float | None, requested: int, progress: bool
+    todo: list[Cell],
+    store: Folder,
+    engine: Engine,
+    time_limit: float | None,
+    requested: int,
+    progress: bool,
 ) -> list[Failure]:
     """Do the cells; progress counts those that were done before."""
     failures: list[Failure] = []
@@ -163,7 +169,10 @@ def _run(
 
 
 def run_all(
-    engine: Engine, items: Iterable[Item], function: Callable[[Item], Any], time_limit: float | None = None
+    engine: Engine,
+    items: Iterable[Item],
+    function: Callable[[Item], Any],
+    time_limit: float | None = None,
 ) -> Generator[tuple[Item, Outcome], None, None]:
     """Apply ``function`` to all items; those whose worker died are tried again when the others are done, one at a time.
 
@@ -194,7 +203,9 @@ def run_all(
                 elif attempts[outcome.number] < ATTEMPTS:
                     again.append(outcome.number)
                 else:
-                    reason = f"its worker died {ATTEMPTS} times, the last time because {outcome.failure}"
+                    reason = (
+                        f"its worker died {ATTEMPTS} times, the last time because {outcome.failure}"
+                    )
                     yield work[outcome.number], Outcome(outcome.number, failure=reason)
 
 

@@ -27,7 +27,9 @@ def compare(
     dim: Annotated[int | None, typer.Option(help=_DIMENSIONS, show_default="5")] = None,
     noise: Annotated[str | None, typer.Option(help=_NOISES, show_default="gauss")] = None,
     trials: Annotated[int, typer.Option("--trials", "-n", min=1, help="Trials of a run.")] = 50,
-    instances: Annotated[int, typer.Option("--instances", "-K", min=1, help="Runs on each problem.")] = 3,
+    instances: Annotated[
+        int, typer.Option("--instances", "-K", min=1, help="Runs on each problem.")
+    ] = 3,
     tuners: Annotated[str, typer.Option(help=_TUNERS)] = "kbo,tpe,gpsampler,random",
     workers: Workers = None,
     engine: Engine = "processes",

@@ -76,14 +76,22 @@ def run(
                 params = chosen.recommended()
             judged = true_value(make, objective, params, seed)
         if trial in checkpoints or improved:
-            regrets = {"regret": judged - optimum, "visited_regret": nan if truth is None else best - optimum}
+            regrets = {
+                "regret": judged - optimum,
+                "visited_regret": nan if truth is None else best - optimum,
+            }
             rows.append({"trials": trial, "value": judged, **regrets, "cpu_seconds": sum(spent)})
     return rows
 
 
 def cell(problem: str, name: str, seed: int, checkpoints: Sequence[int]) -> Cell:
     """Return the run as a cell."""
-    arguments: dict[str, Any] = {"problem": problem, "name": name, "seed": seed, "checkpoints": list(checkpoints)}
+    arguments: dict[str, Any] = {
+        "problem": problem,
+        "name": name,
+        "seed": seed,
+        "checkpoints": list(checkpoints),
+    }
     if name == "kbo":
         arguments["code"] = code()
     return Cell(f"{__name__}:run", arguments, f"{problem} {name}  seed{seed} T{max(checkpoints)}")
@@ -106,7 +114,12 @@ def long_runs(quick: bool) -> Plan:
     trials, seeds = (12, 1) if quick else (2000, 3)
     cheap = [problem for problem in TABLES if problem not in EXPENSIVE]
     return _plan(
-        {cell(problem, name, seed, [trials]): name for seed in range(seeds) for problem in cheap for name in FAST}
+        {
+            cell(problem, name, seed, [trials]): name
+            for seed in range(seeds)
+            for problem in cheap
+            for name in FAST
+        }
     )
 
 
@@ -152,7 +165,9 @@ def summary(rows: Frame) -> Frame:
             score = "regret" if part["regret"].notna().all() else "value"
             by_tuner = part.pivot_table(index="seed", columns="name", values=score)
             best = best_group(by_tuner)
-            found[problem, trials] = {name: _cell(by_tuner[name], name in best) for name in by_tuner}
+            found[problem, trials] = {
+                name: _cell(by_tuner[name], name in best) for name in by_tuner
+            }
         found["CPU s a run", trials] = at.groupby("name")["cpu_seconds"].mean().map("{:.1f}".format)
     table = pd.DataFrame(found).T.rename_axis(["problem", "trials"])
     return table[rows["name"].unique()].fillna(tables.NONE)
@@ -165,7 +180,9 @@ def best_group(table: Any) -> set[str]:
         difference = (table[name] - table[by]).dropna()
         return len(difference) > 1 and float(difference.mean()) > 2 * float(difference.sem())
 
-    return {name for name in table if not any(beaten(name, other) for other in table if other != name)}
+    return {
+        name for name in table if not any(beaten(name, other) for other in table if other != name)
+    }
 
 
 def _cell(values: Any, starred: bool) -> str:

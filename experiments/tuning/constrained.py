@@ -46,7 +46,9 @@ def run(problem: str, name: str, seed: int, trials: int, version: str = "") -> R
     objective = CONSTRAINED[problem](seed=seed)
     spent = []
     with timed(spent):
-        chosen = tuners.tuner(name, objective.space, seed, trials, constraints=objective.constraints)
+        chosen = tuners.tuner(
+            name, objective.space, seed, trials, constraints=objective.constraints
+        )
     for _ in range(trials):
         with timed(spent):
             params = chosen.ask()
@@ -93,10 +95,13 @@ def summary(rows: Frame) -> Frame:
         error = f" ± {regret.sem():.1g}" if len(regret) > 1 else ""
         shown = f"{regret.mean():.3g}{error}" if len(regret) else tables.NONE
         found.setdefault(problem, {})[name] = f"{shown} ({missing.sum()} of {len(part)})"
-    scores = rows.fillna({"regret": math.inf}).pivot(index=["problem", "seed"], columns="name", values="regret")
+    scores = rows.fillna({"regret": math.inf}).pivot(
+        index=["problem", "seed"], columns="name", values="regret"
+    )
     standing, by_name = mean_ranks(scores), rows.groupby("name")
     found["mean rank"] = {
-        str(name): f"{at['rank']:.2f} [{at['low']:.2f}, {at['high']:.2f}]" for name, at in standing.iterrows()
+        str(name): f"{at['rank']:.2f} [{at['low']:.2f}, {at['high']:.2f}]"
+        for name, at in standing.iterrows()
     }
     shares = by_name["regret"].agg(lambda regret: regret.isna().mean())
     found["infeasible"] = shares.map("{:.0%}".format).to_dict()

@@ -30,7 +30,8 @@ def run(seed: int, gap: float, trials: int) -> Rows:
         One row: ``found``, the number of trials, NaN without a certificate.
     """
     objective, quantity = (
-        RKHSBandit("matern52", _LENGTHSCALE, 2, norm=_NORM, noise_std=_NOISE, seed=2 * seed + i) for i in range(2)
+        RKHSBandit("matern52", _LENGTHSCALE, 2, norm=_NORM, noise_std=_NOISE, seed=2 * seed + i)
+        for i in range(2)
     )
     space = kbo.Space({name: Int(0, _SIDE - 1) for name in "ab"})
     points = space.points(_SIDE**2)
@@ -38,7 +39,9 @@ def run(seed: int, gap: float, trials: int) -> Rows:
     limit = float(quantity.mean(space.features(points)).max()) + gap
     optimizer = Optimizer(
         space,
-        setting=Certified(stationary_kernel("matern52", _LENGTHSCALE), noise_std=_NOISE, norm_bound=_NORM),
+        setting=Certified(
+            stationary_kernel("matern52", _LENGTHSCALE), noise_std=_NOISE, norm_bound=_NORM
+        ),
         constraints=[Constraint("g", lower=limit, noise_std=_NOISE, norm_bound=_NORM)],
         seed=seed,
     )

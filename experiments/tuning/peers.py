@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kbo.extras import require
+from kbo._base.extras import require
 from kbo.space import Float, Int, Params, Space
 
 Value = float | Mapping[str, float]
@@ -20,7 +20,11 @@ Value = float | Mapping[str, float]
 
 def outputs(value: Value, constraints: Sequence[str]) -> list[float]:
     """Return the value of the objective, and those of the constraints in order."""
-    return [value[name] for name in ("objective", *constraints)] if isinstance(value, Mapping) else [value]
+    return (
+        [value[name] for name in ("objective", *constraints)]
+        if isinstance(value, Mapping)
+        else [value]
+    )
 
 
 class OptunaTuner:
@@ -48,7 +52,9 @@ class OptunaTuner:
         before = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # the study is no news
         try:  # Hyperband uses the name of the study.
-            self._study = optuna.create_study(study_name=f"{seed}", sampler=make(seed=seed, **options), pruner=pruner)
+            self._study = optuna.create_study(
+                study_name=f"{seed}", sampler=make(seed=seed, **options), pruner=pruner
+            )
         finally:
             optuna.logging.set_verbosity(before)
         self._space, self._constraints, self._stopped = space, constraints, False
@@ -92,7 +98,9 @@ class OptunaTuner:
 class AxTuner:
     """Ax's ``Client`` with its own choice of methods; recommends ``get_best_parameterization()``."""
 
-    def __init__(self, space: Space, seed: int, trials: int, constraints: Sequence[str] = ()) -> None:
+    def __init__(
+        self, space: Space, seed: int, trials: int, constraints: Sequence[str] = ()
+    ) -> None:
         require("this comparison", "ax", "ax")
         from ax.api.client import Client
         from ax.utils.common.logger import set_ax_logger_levels
@@ -110,7 +118,9 @@ class AxTuner:
 
     def tell(self, params: Params, value: Value) -> None:
         names = ("value", *self._constraints)
-        self._client.complete_trial(self._number, dict(zip(names, outputs(value, self._constraints), strict=True)))
+        self._client.complete_trial(
+            self._number, dict(zip(names, outputs(value, self._constraints), strict=True))
+        )
 
     def recommended(self) -> Params | None:
         try:
@@ -126,17 +136,26 @@ class SMACTuner:
     def __init__(self, space: Space, seed: int, trials: int) -> None:
         require("this comparison", "experiments", "smac", "ConfigSpace")
         smac, ConfigSpace = import_module("smac"), import_module("ConfigSpace")
-        self._space, self._folder = space, tempfile.TemporaryDirectory()  # it writes files, and goes with the tuner
+        self._space, self._folder = (
+            space,
+            tempfile.TemporaryDirectory(),
+        )  # it writes files, and goes with the tuner
         configurations = ConfigSpace.ConfigurationSpace(seed=seed)
         configurations.add(
-            (ConfigSpace.Integer if isinstance(p, Int) else ConfigSpace.Float)(name, (p.low, p.high), log=p.log)
+            (ConfigSpace.Integer if isinstance(p, Int) else ConfigSpace.Float)(
+                name, (p.low, p.high), log=p.log
+            )
             if isinstance(p, (Float, Int))
             else ConfigSpace.Categorical(name, list(p.options))
             for name, p in space.parameters.items()
         )
-        scenario = smac.Scenario(configurations, n_trials=trials, seed=seed, output_directory=Path(self._folder.name))
+        scenario = smac.Scenario(
+            configurations, n_trials=trials, seed=seed, output_directory=Path(self._folder.name)
+        )
         self._value = import_module("smac.runhistory").TrialValue
-        self._smac = smac.HyperparameterOptimizationFacade(scenario, _never_called, overwrite=True, logging_level=False)
+        self._smac = smac.HyperparameterOptimizationFacade(
+            scenario, _never_called, overwrite=True, logging_level=False
+        )
 
     def ask(self) -> Params:
         self._trial = self._smac.ask()
@@ -169,7 +188,10 @@ class NevergradTuner:
                 entries[name].set_integer_casting()
         together = ng.p.Dict(**entries)
         together.random_state = np.random.RandomState(seed % 2**32)
-        self._space, self._optimizer = space, ng.optimizers.NGOpt(parametrization=together, budget=trials)
+        self._space, self._optimizer = (
+            space,
+            ng.optimizers.NGOpt(parametrization=together, budget=trials),
+        )
 
     def ask(self) -> Params:
         self._candidate = self._optimizer.ask()

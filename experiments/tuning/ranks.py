@@ -41,7 +41,9 @@ def mean_ranks(scores: Frame, draws: int = DRAWS) -> Frame:
     lost = np.where(met, (mine > other) + 0.5 * (mine == other), 0.0)
     problem, names = pd.factorize(scores.index.get_level_values("problem"))
     one_hot = np.eye(len(names))[problem]
-    drawn = np.random.default_rng(0).multinomial(len(names), np.full(len(names), 1 / len(names)), draws)
+    drawn = np.random.default_rng(0).multinomial(
+        len(names), np.full(len(names), 1 / len(names)), draws
+    )
     weights = np.vstack([np.ones(len(names)), drawn]) @ one_hot.T
     with np.errstate(invalid="ignore"):
         shares = np.tensordot(weights, lost, 1) / np.tensordot(weights, met.astype(float), 1)
@@ -56,7 +58,10 @@ def scores_at(rows: Frame, score: str) -> Iterator[tuple[int, Frame]]:
     """Every checkpoint, and its scores by (problem, seed), a column for every tuner in the order of the rows."""
     for trials, part in rows.dropna(subset="value").groupby("trials"):
         table = part.pivot(index=["problem", "seed"], columns="name", values=score)
-        yield int(trials), table[part["name"].unique()].reindex(part["problem"].unique(), level="problem")
+        yield (
+            int(trials),
+            table[part["name"].unique()].reindex(part["problem"].unique(), level="problem"),
+        )
 
 
 def ranks(rows: Frame, score: str) -> Frame:
@@ -65,7 +70,9 @@ def ranks(rows: Frame, score: str) -> Frame:
     def words(at: Any) -> str:
         return f"{at['rank']:.2f} [{at['low']:.2f}, {at['high']:.2f}]"
 
-    return pd.DataFrame({trials: mean_ranks(table).apply(words, axis=1) for trials, table in scores_at(rows, score)})
+    return pd.DataFrame(
+        {trials: mean_ranks(table).apply(words, axis=1) for trials, table in scores_at(rows, score)}
+    )
 
 
 def medians(rows: Frame, score: str) -> Frame:
@@ -80,13 +87,20 @@ def regret_ratios(rows: Frame) -> Frame:
         return f"{at.median():.3g} ({(at.dropna() <= 1).mean():.0%})"
 
     ratios = (rows["regret"] / rows["visited_regret"]).fillna(1.0)  # 0 / 0
-    return pd.DataFrame({trials: table.apply(words) for trials, table in scores_at(rows.assign(ratio=ratios), "ratio")})
+    return pd.DataFrame(
+        {
+            trials: table.apply(words)
+            for trials, table in scores_at(rows.assign(ratio=ratios), "ratio")
+        }
+    )
 
 
 def cpu_seconds(rows: Frame) -> Frame:
     """Mean CPU seconds of a run up to every checkpoint, and the number of runs."""
     runs = {"runs": rows.groupby("name", sort=False)["cell"].nunique()}
-    return pd.DataFrame({trials: table.mean() for trials, table in scores_at(rows, "cpu_seconds")} | runs)
+    return pd.DataFrame(
+        {trials: table.mean() for trials, table in scores_at(rows, "cpu_seconds")} | runs
+    )
 
 
 def not_first(rows: Frame, score: str, name: str = "kbo") -> Frame:
@@ -97,7 +111,9 @@ def not_first(rows: Frame, score: str, name: str = "kbo") -> Frame:
             order = mean_ranks(part, 0)["rank"]
             if (first := order.idxmin()) != name and order[first] < order[name]:
                 medians = part.median()
-                found.setdefault(problem, {})[trials] = f"{first} {medians[first]:.2g} ({name} {medians[name]:.2g})"
+                found.setdefault(problem, {})[trials] = (
+                    f"{first} {medians[first]:.2g} ({name} {medians[name]:.2g})"
+                )
     return pd.DataFrame(found).T.fillna(tables.NONE).sort_index(axis=1)
 
 

@@ -22,7 +22,10 @@ def run(problem: str, name: str, seed: int, trials: int) -> Rows:
     objective = TrainingCurves(problem, seed=seed)
     result = kbo.minimize(objective, objective.space, trials, seed=seed, pruner=PRUNERS[name])
     assert result.params is not None
-    steps, stopped = sum(len(t.reports) for t in result.trials), sum(t.pruned for t in result.trials)
+    steps, stopped = (
+        sum(len(t.reports) for t in result.trials),
+        sum(t.pruned for t in result.trials),
+    )
     value, interval = objective.noiseless(result.params), (result.lower or 0.0, result.upper or 0.0)
     return [
         {
@@ -39,7 +42,11 @@ def run(problem: str, name: str, seed: int, trials: int) -> Rows:
 def stopping(quick: bool) -> Plan:
     """Each of the problems with each of the pruners."""
     seeds, trials = (1, 8) if quick else (10, 50)
-    arguments = [{"problem": problem, "name": name, "trials": trials} for problem in SPACES for name in PRUNERS]
+    arguments = [
+        {"problem": problem, "name": name, "trials": trials}
+        for problem in SPACES
+        for name in PRUNERS
+    ]
     return Plan(
         f"{trials} trials: share of the steps, and final error of the recommended parameters (difference to no pruner, "
         "mean ± standard error)",
@@ -58,7 +65,9 @@ def summary(rows: Frame) -> Frame:
         error = f"{part['value'].mean():.4f} ({more.mean():+.4f} ± {more.sem():.4f})"
         found.setdefault(str(problem), {})[name] = f"{part['share'].mean():.0%}, {error}"
     for name, part in rows.groupby("name"):
-        shares = f"{part['share'].mean():.0%}, {part['stopped'].mean():.0%}, {part['inside'].mean():.0%}"
+        shares = (
+            f"{part['share'].mean():.0%}, {part['stopped'].mean():.0%}, {part['inside'].mean():.0%}"
+        )
         found.setdefault("steps, trials stopped, interval right", {})[name] = shares
     import pandas as pd
 

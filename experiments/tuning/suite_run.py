@@ -13,7 +13,7 @@ from experiments.sweep.runner import Workers
 from experiments.tuning import ranks, suites
 from experiments.tuning.comparison import cell
 from experiments.tuning.tuners import LEFT_OUT, TUNERS, seeds_of, tuner
-from kbo import checks
+from kbo._base import checks
 
 CHECKPOINTS = (15, 25, 50, 100, 200, 1000)
 """Numbers of trials after which runs are judged."""
@@ -62,34 +62,69 @@ def experiment(
     dim = None if suite == "hpo" else dim or 5
     words = [suite, *([f"d{dim}", noise or "gauss"] if dim else []), half]
     title = f"{' '.join(words)}: {len(problems)} problems, {instances} runs each (of expensive tuners fewer)"
-    return partial(run, lambda quick: _plan(title, cells, dim, "kbo" in names), "-".join([*words, f"T{trials}"]))
+    return partial(
+        run,
+        lambda quick: _plan(title, cells, dim, "kbo" in names),
+        "-".join([*words, f"T{trials}"]),
+    )
 
 
 def _plan(title: str, cells: Sequence[Cell], dim: int | None, with_kbo: bool) -> Plan:
     """Tables and pictures; ``dim`` is that of functions, whose regret is known, and None for other problems."""
-    scores = {"recommended": "regret", "best visited": "visited_regret"} if dim else {"recommended": "value"}
+    scores = (
+        {"recommended": "regret", "best visited": "visited_regret"}
+        if dim
+        else {"recommended": "value"}
+    )
     shown = {}
     for point, score in scores.items():
         shown[f"mean rank of the {point} point {_INTERVAL}"] = partial(ranks.ranks, score=score)
-        shown[f"median {score.rpartition('_')[2]} of the {point} point"] = partial(ranks.medians, score=score)
-    if dim:
-        shown["median ratio of these regrets (share of runs that recommend the best visited point)"] = (
-            ranks.regret_ratios
+        shown[f"median {score.rpartition('_')[2]} of the {point} point"] = partial(
+            ranks.medians, score=score
         )
+    if dim:
+        shown[
+            "median ratio of these regrets (share of runs that recommend the best visited point)"
+        ] = ranks.regret_ratios
     shown["CPU seconds of a run"] = ranks.cpu_seconds
     first = next(iter(scores.values()))
     if with_kbo:
-        shown["where kbo is not first: the first by mean rank, with medians"] = partial(ranks.not_first, score=first)
+        shown["where kbo is not first: the first by mean rank, with medians"] = partial(
+            ranks.not_first, score=first
+        )
 
     def curves(rows: Frame, path: Path) -> None:
-        look = {"values": ["score"], "ylabel": first, "band": "median", "log": "xy", "note": "all problems"}
-        lines.against_rounds(ranks.curves(rows, scores), path, title=title, panel="panel", xlabel="trials", **look)
+        look = {
+            "values": ["score"],
+            "ylabel": first,
+            "band": "median",
+            "log": "xy",
+            "note": "all problems",
+        }
+        lines.against_rounds(
+            ranks.curves(rows, scores), path, title=title, panel="panel", xlabel="trials", **look
+        )
 
     def ecdf(rows: Frame, path: Path) -> None:
-        reached = ranks.targets_reached(rows).assign(per_dimension=lambda table: table["round"] / (dim or 1))
-        look = {"values": ["share"], "ylabel": "share of targets reached", "band": "mean", "log": "x"}
-        look["note"] = "51 targets of the regret of the best visited point, 100 to 1e-8, on every problem"
-        lines.against_rounds(reached, path, title=title, x="per_dimension", xlabel="trials / dimension", **look)
+        reached = ranks.targets_reached(rows).assign(
+            per_dimension=lambda table: table["round"] / (dim or 1)
+        )
+        look = {
+            "values": ["share"],
+            "ylabel": "share of targets reached",
+            "band": "mean",
+            "log": "x",
+        }
+        look["note"] = (
+            "51 targets of the regret of the best visited point, 100 to 1e-8, on every problem"
+        )
+        lines.against_rounds(
+            reached, path, title=title, x="per_dimension", xlabel="trials / dimension", **look
+        )
 
-    files = {".csv": store(lambda rows: rows), "-curves.png": curves, **({"-ecdf.png": ecdf} if dim else {})}
+    files = {
+        ".csv": store(lambda rows: rows),
+        "-curves.png": curves,
+        **({"-ecdf.png": ecdf} if dim else {}),
+    }
     return Plan(f"{title}\n{LEFT_OUT}", shown, files, cells)

@@ -10,7 +10,7 @@ from experiments import problems
 from experiments.problems import BBOB, GridBandit, LearnerOnData, TuningProblem
 from experiments.problems.bbob import DIMENSIONS, NOISES
 from experiments.problems.learners import DATA, LEARNERS
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.space import Params
 
@@ -38,7 +38,9 @@ def _function(name: str, number: int, dim: int, noise: str) -> Make:
 
 
 _FUNCTIONS = {
-    (name, dim, noise): {f"{name}-f{n}-d{dim}-{noise}": _function(name, n, dim, noise) for n in range(1, 25)}
+    (name, dim, noise): {
+        f"{name}-f{n}-d{dim}-{noise}": _function(name, n, dim, noise) for n in range(1, 25)
+    }
     for name, least in (("bbob", 2), ("bbob-mixint", 5))
     for dim in DIMENSIONS
     for noise in NOISES
@@ -46,7 +48,11 @@ _FUNCTIONS = {
 }
 """The functions of COCO, whose seed is their instance too, by suite, dimension and noise."""
 
-_TASKS = {f"{learner}-{data}": functools.partial(LearnerOnData, learner, data) for learner in LEARNERS for data in DATA}
+_TASKS = {
+    f"{learner}-{data}": functools.partial(LearnerOnData, learner, data)
+    for learner in LEARNERS
+    for data in DATA
+}
 
 DEVELOPMENT = {
     *("svm-digits", "svm-cancer", "svm-housing", "forest-wine", "forest-diabetes"),
@@ -55,7 +61,9 @@ DEVELOPMENT = {
 }
 """Problems to develop on: half of the tasks of "hpo", and the functions of odd number."""
 
-PROBLEMS: dict[str, Make] = TABLES | CONDITIONAL | _TASKS | functools.reduce(dict.__or__, _FUNCTIONS.values())
+PROBLEMS: dict[str, Make] = (
+    TABLES | CONDITIONAL | _TASKS | functools.reduce(dict.__or__, _FUNCTIONS.values())
+)
 """All problems by name."""
 
 SUITES = ("bbob", "bbob-mixint", "hpo")
@@ -77,18 +85,24 @@ def half_of(suite: str, half: str, dim: int | None = None, noise: str | None = N
     wanted = checks.one_of("half", half, HALVES) == "development"
     if checks.one_of("suite", suite, SUITES) == "hpo":
         if (dim, noise) != (None, None):
-            raise InvalidInput("dim and noise belong to the functions of COCO: leave them out for the suite 'hpo'.")
+            raise InvalidInput(
+                "dim and noise belong to the functions of COCO: leave them out for the suite 'hpo'."
+            )
         names = list(_TASKS)
     else:
         noise, dim = checks.one_of("noise", noise or "gauss", NOISES), dim or 5
         if (suite, dim, noise) not in _FUNCTIONS:
             known = sorted({d for name, d, _ in _FUNCTIONS if name == suite})
-            raise InvalidInput(f"dim of {suite} must be one of {', '.join(map(str, known))}, got {dim}.")
+            raise InvalidInput(
+                f"dim of {suite} must be one of {', '.join(map(str, known))}, got {dim}."
+            )
         names = list(_FUNCTIONS[suite, dim, noise])
     return [name for name in names if (name in DEVELOPMENT) == wanted]
 
 
-def true_value(make: Callable[..., TuningProblem], objective: TuningProblem, params: Params, seed: int) -> float:
+def true_value(
+    make: Callable[..., TuningProblem], objective: TuningProblem, params: Params, seed: int
+) -> float:
     """Return the value without noise; where it is not known, the mean of new evaluations, the same for all tuners."""
     value = objective.noiseless(params)
     if value is not None:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from experiments.tuning.peers import AxTuner, NevergradTuner, OptunaTuner, SMACTuner, Value, outputs
-from kbo import checks
 from kbo import space as spaces
+from kbo._base import checks
 from kbo.optimize import Constraint, Optimizer, Practical
 from kbo.space import Params, Space
 
@@ -27,7 +27,7 @@ from kbo.space import Params, Space
 class KBO:
     """``kbo.minimize``; recommends the trial with the best pessimistic bound.
 
-    ``method`` is a name of ``kbo.recipes``, ``practical`` has options of ``kbo.Practical``.
+    ``method`` is a name of ``kbo.bandit``, ``practical`` has options of ``kbo.Practical``.
     """
 
     def __init__(
@@ -40,7 +40,9 @@ class KBO:
         constraints: Sequence[str] = (),
     ) -> None:
         limits = [Constraint(name, upper=0.0) for name in constraints]
-        self._optimizer = Optimizer(space, setting=Practical(**practical), method=method, constraints=limits, seed=seed)
+        self._optimizer = Optimizer(
+            space, setting=Practical(**practical), method=method, constraints=limits, seed=seed
+        )
 
     def ask(self) -> Params:
         return self._optimizer.ask()
@@ -67,7 +69,9 @@ class BoTorchTuner:
     raw_samples: int = 128
     draws: int = 128
 
-    def __init__(self, space: Space, seed: int, trials: int, constraints: Sequence[str] = ()) -> None:
+    def __init__(
+        self, space: Space, seed: int, trials: int, constraints: Sequence[str] = ()
+    ) -> None:
         self._space, self._seed, self._constraints = space, seed, constraints
         self._sobol = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=seed)
         self._units: list[Tensor] = []
@@ -93,7 +97,9 @@ class BoTorchTuner:
         mean, std = posterior.mean.detach(), posterior.variance.detach().sqrt()
         feasible = torch.special.log_ndtr(-mean[:, 1:] / std[:, 1:]).sum(-1).exp()
         score = torch.where(feasible >= 0.5, mean[:, 0], -torch.inf)
-        return self._space.params(self._units[int((score if bool(score.isfinite().any()) else feasible).argmax())])
+        return self._space.params(
+            self._units[int((score if bool(score.isfinite().any()) else feasible).argmax())]
+        )
 
     def _features(self) -> Tensor:
         return self._space.features(torch.stack(self._units))
@@ -122,14 +128,18 @@ class BoTorchTuner:
         sampler = SobolQMCNormalSampler(torch.Size([self.draws]), seed=self._seed)
         options: dict[str, Any] = {"sampler": sampler, "prune_baseline": True}
         if self._constraints:
-            options["constraints"] = [lambda Z, i=i: Z[..., i] for i, _ in enumerate(self._constraints, 1)]
+            options["constraints"] = [
+                lambda Z, i=i: Z[..., i] for i, _ in enumerate(self._constraints, 1)
+            ]
             options["objective"] = GenericMCObjective(lambda Z, X=None: Z[..., 0])
         acqf = qLogNoisyExpectedImprovement(self._fitted(), self._features(), **options)
         if self._points is not None:
             choices = self._space.features(self._points)
             best, _ = optimize_acqf_discrete(acqf, q=1, choices=choices)
             return self._points[int((choices - best).abs().sum(-1).argmin())]
-        bounds = torch.stack([torch.zeros(self._space.columns), torch.ones(self._space.columns)]).double()
+        bounds = torch.stack(
+            [torch.zeros(self._space.columns), torch.ones(self._space.columns)]
+        ).double()
         options = {"q": 1, "num_restarts": self.restarts, "raw_samples": self.raw_samples}
         fixed = _choices_one_by_one(self._space)
         if fixed == [{}]:
@@ -158,7 +168,9 @@ def _unit(space: Space, features: list[float]) -> Tensor:
         column += p.columns
         if p.options:
             options = p.middles(torch.arange(len(p.options)))
-            distances = (p.features(options) - torch.tensor(part, dtype=torch.float64)).square().sum(1)
+            distances = (
+                (p.features(options) - torch.tensor(part, dtype=torch.float64)).square().sum(1)
+            )
             units.append(float(options[distances.argmin()]))
         else:
             units.append(min(max(part[0], 0.0), 1.0))

@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from kbo.acquisition import input_constructors
     from kbo.acquisition.constrained import ConstrainedKernelUCB
     from kbo.acquisition.safe import SafeExpander, SafeUCB, optimize_safely
-    from kbo.acquisition.thompson import InflatedPosteriorSampling, InflatedThompsonSampling, inflated_draws
+    from kbo.acquisition.thompson import (
+        InflatedPosteriorSampling,
+        InflatedThompsonSampling,
+        inflated_draws,
+    )
     from kbo.acquisition.ucb import AMMUCB, CMMUCB, DMMUCB, ChainingUCB, KernelUCB
 
 __all__ = [
@@ -40,7 +44,9 @@ def __getattr__(name: str) -> Any:
     for part in _MODULES:
         module = import_module(f"kbo.acquisition.{part}")
         globals()[part] = module
-        globals().update({public: vars(module)[public] for public in __all__ if public in vars(module)})
+        globals().update(
+            {public: vars(module)[public] for public in __all__ if public in vars(module)}
+        )
     return globals()[name]
 
 

@@ -9,7 +9,7 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.confidence import Confidence
 from kbo.confidence.mixture.radius import unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
@@ -26,7 +26,9 @@ class CheckedAcquisition(AcquisitionFunction):
         Of fantasies, a model of batch shape f, they are the values [b'] to which b and f broadcast.
         """
         if checks.shaped("X", X).ndim < 2 or not X.shape[-2]:
-            raise InvalidInput(f"X must have shape [b q d], got {tuple(X.shape)}: use X.unsqueeze(-2).")
+            raise InvalidInput(
+                f"X must have shape [b q d], got {tuple(X.shape)}: use X.unsqueeze(-2)."
+            )
         shapes = self.batch_shapes()
         if any(shapes.values()):
             checks.batch_shape(X=X.shape[:-2], **shapes)
@@ -83,7 +85,9 @@ class ConfidenceAcquisition(CheckedAcquisition):
         state = self.state()
         reasons = self.confidence.objections(state)
         if not self.finite:
-            reasons.append("the bounds are not finite yet, so points are ranked by their standard deviation")
+            reasons.append(
+                "the bounds are not finite yet, so points are ranked by their standard deviation"
+            )
         if self.X_pending is not None:
             reasons.append(
                 "X_pending is set, so the values include hypothetical observations: for a guarantee use an acquisition "

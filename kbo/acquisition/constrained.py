@@ -11,7 +11,7 @@ from botorch.models import ModelListGP
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.acquisition.base import CheckedAcquisition
 from kbo.acquisition.ucb import KernelUCB
 from kbo.confidence import Confidence
@@ -90,7 +90,9 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         self.constraints: dict[int, Interval] = limits
         self._kept: dict[int, tuple[int, Tensor, list[Limit]]] = {}
         for i, pair in limits.items():
-            _as_targets(self.terms[i].model, pair)  # one that cannot be used is an error now, not later
+            _as_targets(
+                self.terms[i].model, pair
+            )  # one that cannot be used is an error now, not later
 
     certain: ClassVar[bool] = False
     """Whether the slack is that of the pessimistic bounds."""
@@ -104,7 +106,9 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         finite, floor = term.confidence.finite_on(state), X.new_zeros(())
         if finite:  # below all means, otherwise below all deviations
             floor = term.offset - abs(term.weight) * self._limits(term, state)[0]
-        return torch.where(slack >= 0, torch.maximum(term.bounds(state, P), floor), floor + slack).mean(-1)
+        return torch.where(
+            slack >= 0, torch.maximum(term.bounds(state, P), floor), floor + slack
+        ).mean(-1)
 
     def slack(self, X: Tensor) -> Tensor:
         """Return the least slack [...] of the limits at X [... d], by the optimistic (or ``certain``) bounds.
@@ -122,12 +126,18 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         if self.objections:
             return None
         known = [f"function {i}: {term.guarantee}" for i, term in self.terms.items()]
-        return "; ".join([*known, f"all hold together with probability at least 1 - {self._delta:g}"])
+        return "; ".join(
+            [*known, f"all hold together with probability at least 1 - {self._delta:g}"]
+        )
 
     @property
     def objections(self) -> list[str]:
         """The reasons why no theorem covers the values, in words; none if one does."""
-        reasons = [f"function {i}: {reason}" for i, term in self.terms.items() for reason in term.objections]
+        reasons = [
+            f"function {i}: {reason}"
+            for i, term in self.terms.items()
+            for reason in term.objections
+        ]
         if not reasons and self._delta >= 1:
             reasons.append(
                 f"the probabilities with which the bounds may fail add up to {self._delta:g}, so nothing is known of "
@@ -160,7 +170,9 @@ class ConstrainedKernelUCB(CheckedAcquisition):
             state, P = found[term]
             if term.confidence.finite_on(state):
                 size, limits = self._limits(term, state)
-                values = [(limit.certain if self.certain else limit.possible)(P) for limit in limits]
+                values = [
+                    (limit.certain if self.certain else limit.possible)(P) for limit in limits
+                ]
                 slacks += [value / torch.where(size > 0, size, 1.0) for value in values]
             elif self.certain:
                 slacks.append(-slacks[0])
@@ -170,8 +182,16 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         """Return the largest size [... 1] of the mean, and the limits on it; kept until the posterior changes."""
         i = next(i for i, one in self.terms.items() if one is term)
         if i not in self._kept or self._kept[i][0] != state.version:
-            sides = zip(("lower", "upper"), _as_targets(term.model, self.constraints.get(i, (None, None))), strict=True)
-            limits = [Limit(state, term.confidence, **{side: value}) for side, value in sides if value is not None]
+            sides = zip(
+                ("lower", "upper"),
+                _as_targets(term.model, self.constraints.get(i, (None, None))),
+                strict=True,
+            )
+            limits = [
+                Limit(state, term.confidence, **{side: value})
+                for side, value in sides
+                if value is not None
+            ]
             self._kept[i] = state.version, _size(term, state).detach(), limits
         return self._kept[i][1:]
 
@@ -201,10 +221,14 @@ def _checked(constraints: Any, last: int) -> dict[int, Interval]:
         name = f"constraints[{checks.shown(i)}]"
         i = checks.whole(f"a key of constraints, {checks.shown(i)},", i, 0, last)
         if not isinstance(pair, Sequence) or len(pair) != 2 or all(value is None for value in pair):
-            raise InvalidInput(f"{name} must be (lower, upper), one of them perhaps None, got {checks.shown(pair)}.")
+            raise InvalidInput(
+                f"{name} must be (lower, upper), one of them perhaps None, got {checks.shown(pair)}."
+            )
         lower, upper = (checks.maybe(checks.number, name, value) for value in pair)
         if lower is not None and upper is not None and lower > upper:
-            raise InvalidInput(f"{name}: the lower limit {lower:g} is above the upper one, {upper:g}.")
+            raise InvalidInput(
+                f"{name}: the lower limit {lower:g} is above the upper one, {upper:g}."
+            )
         limits[i] = (lower, upper)
     return limits
 
@@ -223,12 +247,20 @@ def _as_targets(model: Any, limits: Interval) -> Interval:
     steps = torch.cat([-steps.flip(0), steps.new_zeros(1), steps])
     values = torch.stack([value + (abs(value) or 1.0) * steps for value in given])
     with torch.no_grad():
-        targets = transform(values.view(-1, 1))[0].view(values.shape).cpu()  # one read of the device
+        targets = (
+            transform(values.view(-1, 1))[0].view(values.shape).cpu()
+        )  # one read of the device
     rises = torch.cat([one[one.isfinite()].diff() for one in targets])
-    near = targets[:, 7:12].diff()  # up to a thousandth of the limit on both sides; outside its domain it may be NaN
+    near = targets[
+        :, 7:12
+    ].diff()  # up to a thousandth of the limit on both sides; outside its domain it may be NaN
     signs = {float(sign) for sign in rises.sign().unique()}
     swapped = -1.0 in signs
-    if (swapped and 1.0 in signs) or not bool((near != 0).all()) or not bool(targets[:, 9].isfinite().all()):
+    if (
+        (swapped and 1.0 in signs)
+        or not bool((near != 0).all())
+        or not bool(targets[:, 9].isfinite().all())
+    ):
         raise InvalidInput(
             f"the outcome transform {type(transform).__name__} of a constraint is not monotone, or has no finite value "
             f"at the limits {given}, so a limit on values is no limit on targets: take one that increases or decreases "

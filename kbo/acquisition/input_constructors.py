@@ -17,7 +17,7 @@ from botorch.models import ModelListGP
 from botorch.models.model import Model
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.acquisition.base import ConfidenceAcquisition
 from kbo.acquisition.constrained import ConstrainedKernelUCB, Interval
 from kbo.acquisition.safe import SafeExpander, SafeUCB
@@ -74,7 +74,9 @@ def register_constrained(kind: type[ConstrainedKernelUCB]) -> None:
         **options: Any,
     ) -> dict[str, Any]:
         checks.instance("model", model, ModelListGP)
-        transform = checks.instance("posterior_transform", posterior_transform, ScalarizedPosteriorTransform)
+        transform = checks.instance(
+            "posterior_transform", posterior_transform, ScalarizedPosteriorTransform
+        )
         weights: Any = transform.weights
         if objective is not None or len(weighted := weights.nonzero().flatten().tolist()) != 1:
             raise InvalidInput(
@@ -85,7 +87,9 @@ def register_constrained(kind: type[ConstrainedKernelUCB]) -> None:
             "model": model,
             "objective_index": weighted[0],
             "constraints": _intervals(*constraints_tuple),
-            "posterior_transform": ScalarizedPosteriorTransform(weights[weighted], transform.offset),
+            "posterior_transform": ScalarizedPosteriorTransform(
+                weights[weighted], transform.offset
+            ),
         }
         return {**given, **options}
 
@@ -94,8 +98,13 @@ def register_constrained(kind: type[ConstrainedKernelUCB]) -> None:
 
 def _enter(kind: Any, construct: Any, *more: str) -> None:
     """Enter a constructor whose options are the arguments of the class, and these."""
-    names = {*inspect.signature(kind).parameters, *more}  # BoTorch accepts the options that it finds in the signature
-    construct.__signature__ = inspect.Signature([inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in names])
+    names = {
+        *inspect.signature(kind).parameters,
+        *more,
+    }  # BoTorch accepts the options that it finds in the signature
+    construct.__signature__ = inspect.Signature(
+        [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in names]
+    )
     construct.__name__ = kind.__name__
     acqf_input_constructor(kind)(construct)
 
@@ -105,7 +114,9 @@ def _intervals(A: Tensor, b: Tensor) -> dict[int, Interval]:
     limits: dict[int, Interval] = {}
     for row, bound in zip(A.tolist(), b.flatten().tolist(), strict=True):
         if len(used := [i for i, weight in enumerate(row) if weight]) != 1:
-            raise InvalidInput(f"an outcome constraint must be about one outcome, got the weights {row}.")
+            raise InvalidInput(
+                f"an outcome constraint must be about one outcome, got the weights {row}."
+            )
         (i,) = used
         lower, upper = limits.get(i, (None, None))
         limit = bound / row[i]

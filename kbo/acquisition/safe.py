@@ -9,10 +9,10 @@ from botorch.optim import optimize_acqf
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.linalg import safe_sqrt
 from kbo.acquisition.constrained import ConstrainedKernelUCB
 from kbo.errors import InvalidInput
-from kbo.linalg import safe_sqrt
 
 _SCALES = (0.3, 0.1, 0.03, 0.01)
 """Standard deviations of the steps from safe points to initial conditions, in units of the box."""
@@ -62,7 +62,12 @@ class SafeExpander(SafeUCB):
 
 
 def optimize_safely(
-    acqf: SafeUCB, bounds: Tensor, X_safe: Tensor, num_restarts: int = 4, raw_samples: int = 512, **options: Any
+    acqf: SafeUCB,
+    bounds: Tensor,
+    X_safe: Tensor,
+    num_restarts: int = 4,
+    raw_samples: int = 512,
+    **options: Any,
 ) -> tuple[Tensor, Tensor]:
     """Maximise an acquisition function over points that are certain to keep the limits, by ``optimize_acqf``.
 
@@ -92,12 +97,18 @@ def optimize_safely(
     count = checks.whole("raw_samples", raw_samples, 1)
     scales = X.new_tensor(_SCALES)[torch.randint(len(_SCALES), (count, 1), device="cpu")]
     steps = scales * torch.randn(count, X.shape[-1], device="cpu").to(X)
-    near = (X[torch.randint(len(X), (count,), device="cpu")] + steps * (box[1] - box[0])).clamp(*box)
+    near = (X[torch.randint(len(X), (count,), device="cpu")] + steps * (box[1] - box[0])).clamp(
+        *box
+    )
     starts = torch.cat([X, near])
     with torch.no_grad():
         safe = starts[acqf.slack(starts) >= _MARGIN]
         known = safe if len(safe) else X
-        best = acqf(known.unsqueeze(-2)).topk(min(checks.whole("num_restarts", num_restarts, 1), len(known))).indices
+        best = (
+            acqf(known.unsqueeze(-2))
+            .topk(min(checks.whole("num_restarts", num_restarts, 1), len(known)))
+            .indices
+        )
         known = known[best]
     if len(safe):
         found, _ = optimize_acqf(

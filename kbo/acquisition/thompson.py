@@ -19,7 +19,7 @@ from botorch.generation.sampling import SamplingStrategy
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.acquisition.base import ConfidenceAcquisition
 from kbo.confidence import Confidence
 from kbo.models import PosteriorModel
@@ -27,9 +27,13 @@ from kbo.regression import Function, Posterior
 
 
 def inflated_draws(
-    confidence: Confidence, state: Posterior, X: Tensor, count: int, generator: torch.Generator | None = None
+    confidence: Confidence,
+    state: Posterior,
+    X: Tensor,
+    count: int,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Return independent draws [count N] over the points X [N d], as wide as the confidence; see ``Answers.draw``."""
+    """Return independent draws [count N] over the points X [N d], as wide as the bounds; see ``PosteriorAt.draw``."""
     checks.instance("confidence", confidence, Confidence)
     checks.instance("state", state, Posterior)
     g = state.at(confidence.ridge(state)).draw(X, count, generator)
@@ -73,12 +77,16 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
         """Return the values [b] of the batches X [b q d]."""
         first = 0 if self.X_pending is None else len(self.X_pending)
         state, P = self.model.state_and_points(X)
-        g = torch.stack([self._path(first + j, state, P)(P[..., j, :]) for j in range(P.shape[-2])], -1)
+        g = torch.stack(
+            [self._path(first + j, state, P)(P[..., j, :]) for j in range(P.shape[-2])], -1
+        )
         return (self.weight * self.confidence.inflated(state, P, g) + self.offset).mean(-1)
 
     def _path(self, number: int, state: Posterior, like: Tensor) -> Function:
         while len(self._paths) <= number:
-            self._paths.append(state.at(self.confidence.ridge(state)).draw_function(like.detach(), self.generator))
+            self._paths.append(
+                state.at(self.confidence.ridge(state)).draw_function(like.detach(), self.generator)
+            )
         return self._paths[number]
 
 
@@ -110,7 +118,9 @@ class InflatedPosteriorSampling(SamplingStrategy):
         posterior_transform: PosteriorTransform | None = None,
     ) -> None:
         super().__init__()
-        self.rule: InflatedThompsonSampling = InflatedThompsonSampling(model, confidence, seed, posterior_transform)
+        self.rule: InflatedThompsonSampling = InflatedThompsonSampling(
+            model, confidence, seed, posterior_transform
+        )
 
     @property
     def guarantee(self) -> str | None:
@@ -122,8 +132,10 @@ class InflatedPosteriorSampling(SamplingStrategy):
         """Return points [num_samples d], chosen independently among the rows of X [N d].
 
         Raises:
-            InvalidInput: X is not one set of points, or has too many of them (see ``Answers.draw``).
+            InvalidInput: X is not one set of points, or has too many of them (see ``PosteriorAt.draw``).
         """
         rule = self.rule
-        draws = inflated_draws(rule.confidence, *rule.model.state_and_points(X), num_samples, rule.generator)
+        draws = inflated_draws(
+            rule.confidence, *rule.model.state_and_points(X), num_samples, rule.generator
+        )
         return X[(rule.weight * draws).argmax(-1)]

@@ -7,12 +7,12 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.linalg import safe_sqrt
 from kbo.acquisition.base import ConfidenceAcquisition, check_model
 from kbo.confidence import Chaining, MartingaleMixture
 from kbo.confidence.mixture.radius import Scale
 from kbo.errors import InvalidInput
-from kbo.linalg import safe_sqrt
 from kbo.models import PosteriorModel
 from kbo.regression import Posterior, hypothetical
 

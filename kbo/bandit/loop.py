@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks, devices
+from kbo._base import checks, devices
+from kbo._base.surroundings import fixed
+from kbo.bandit.method import Method
 from kbo.bandit.problem import Bandit
 from kbo.confidence import optimality_gap
 from kbo.errors import InvalidInput
-from kbo.recipes.method import Method
 from kbo.regression import Posterior
-from kbo.surroundings import fixed
 
 # Added to seeds, so that a method's random choices are independent of a problem of the same seed.
 _CHOICES = 2_500_000_000
@@ -39,7 +39,7 @@ def play(
     The function, arms and noise of the problem come from its own seed, so they are the same for every method.
 
     Args:
-        method: From ``kbo.recipes.make``.
+        method: From ``kbo.bandit.make``.
         problem: Gives the arms of each round and their noisy rewards.
         rounds: Number of rounds T.
         seed: Seed of the method's own random choices.
@@ -84,8 +84,13 @@ def _rows(
     seed, gap_every = checks.seed(seed), checks.whole("gap_every", gap_every, 0)
     first = checks.maybe(checks.whole, "first", first, 0)
     if gap_every and (problem.fixed_arms is None or not method.has_bounds):
-        raise InvalidInput("an optimality gap needs the same arms in every round, and a method with bounds.")
-    generator, here = torch.Generator().manual_seed(_CHOICES + seed), devices.device("device", device)
+        raise InvalidInput(
+            "an optimality gap needs the same arms in every round, and a method with bounds."
+        )
+    generator, here = (
+        torch.Generator().manual_seed(_CHOICES + seed),
+        devices.device("device", device),
+    )
     given = problem.fixed_arms
     fixed = None if given is None else given.to(here)
     state = method.state(fixed)
@@ -109,12 +114,20 @@ def _rows(
             row["m"] = len(state.anchors)
         if gap_every and method.confidence is not None and t % gap_every == 0:
             found = optimality_gap(method.confidence, state, points)
-            row |= {"gap": found.value, "simple_regret": float(values.max() - values[found.recommended])}
+            row |= {
+                "gap": found.value,
+                "simple_regret": float(values.max() - values[found.recommended]),
+            }
         yield row
 
 
 def _pull_uncounted(
-    state: Posterior, problem: Bandit, seed: int, first: int | None, initial: int, here: torch.device
+    state: Posterior,
+    problem: Bandit,
+    seed: int,
+    first: int | None,
+    initial: int,
+    here: torch.device,
 ) -> float:
     """Pull the arm ``first``, if any, and ``initial`` random ones; return their least regret, infinite if none."""
     rng, best = torch.Generator().manual_seed(_INITIAL + seed), math.inf
@@ -122,7 +135,9 @@ def _pull_uncounted(
         arms, values = _offered(problem)
         index = int(torch.randint(len(arms), (), generator=rng)) if given is None else given
         if not 0 <= index < len(arms):
-            raise InvalidInput(f"first must be the index of an arm, 0 to {len(arms) - 1}, got {index}.")
+            raise InvalidInput(
+                f"first must be the index of an arm, 0 to {len(arms) - 1}, got {index}."
+            )
         chosen = arms[index : index + 1]
         state.update(chosen.to(here), problem.observe(chosen).to(here))
         best = min(best, float(values.max() - values[index]))
@@ -133,7 +148,9 @@ def _offered(problem: Bandit) -> tuple[Tensor, Tensor]:
     """Return the arms [A d] of the next round and their mean rewards [A], after a check of both."""
     name, arms = type(problem).__name__, problem.arms()
     if not len(checks.rows(f"{name}.arms()", arms)):
-        raise InvalidInput(f"{name}.arms() must return arms [A d], at least one, got {tuple(arms.shape)}.")
+        raise InvalidInput(
+            f"{name}.arms() must return arms [A d], at least one, got {tuple(arms.shape)}."
+        )
     values = checks.tensor(f"{name}.mean(arms)", problem.mean(arms))
     if values.shape != arms.shape[:1] or not bool(values.isfinite().all()):
         raise InvalidInput(

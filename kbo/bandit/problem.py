@@ -37,7 +37,9 @@ class Bandit(ABC):
     def arms(self) -> Tensor:
         """The arms of the next round, [A d]."""
         if self.fixed_arms is None:
-            raise NotImplementedError(f"{type(self).__name__} must set fixed_arms or define arms().")
+            raise NotImplementedError(
+                f"{type(self).__name__} must set fixed_arms or define arms()."
+            )
         return self.fixed_arms
 
     @abstractmethod

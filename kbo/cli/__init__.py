@@ -1,6 +1,6 @@
 """Command line: kbo tune | confirm | audit | report | journal.
 
-Modules of this package import only typer, kbo.errors and kbo.extras at their head; the functions of the commands import
+Modules of this package import only typer, kbo.errors and kbo._base.extras at their head; functions of commands import
 the rest, so that ``kbo --help`` does not load PyTorch.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import kbo
-from kbo.extras import require
+from kbo._base.extras import require
 
 require("the command line", "cli", "typer")
 
@@ -37,7 +37,8 @@ app: typer.Typer = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def _top(
-    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     if version:
         typer.echo(f"kbo {kbo.__version__}")

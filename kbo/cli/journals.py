@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from kbo.optimize.events import Contents
     from kbo.optimize.trials import Trials
 
-journal: typer.Typer = typer.Typer(no_args_is_help=True, help="Check, show, repair or export the journal of a run.")
+journal: typer.Typer = typer.Typer(
+    no_args_is_help=True, help="Check, show, repair or export the journal of a run."
+)
 
 File = Annotated[Path, typer.Argument(help="A journal (.jsonl).")]
 
@@ -34,7 +36,9 @@ def _read(path: Path) -> tuple[Contents, Trials, str]:
 def _whole(path: Path) -> tuple[Contents, Trials]:
     found, trials, damage = _read(path)
     if damage:
-        raise JournalError(f"{path} is damaged: {damage}. Save what comes before with `kbo journal repair {path} NEW`.")
+        raise JournalError(
+            f"{path} is damaged: {damage}. Save what comes before with `kbo journal repair {path} NEW`."
+        )
     return found, trials
 
 
@@ -43,12 +47,16 @@ def check(path: File) -> None:
     """Say whether a journal is whole; the exit code is 1 if it is not."""
     found, trials = _whole(path)
     counts = Counter(trial.status for trial in trials.all)
-    shown = ", ".join(f"{counts[status]} {status}" for status in ("complete", "failed", "pruned", "pending"))
+    shown = ", ".join(
+        f"{counts[status]} {status}" for status in ("complete", "failed", "pruned", "pending")
+    )
     typer.echo(f"{path} is whole: {len(trials.all)} trials, {shown}")
     if found.unfinished:
         typer.echo("An unfinished last line follows, of a run that was killed; it will be removed.")
     if found.checksum is None:
-        typer.echo("It is of kbo 0.8 or before and has no checksums; `kbo journal repair` writes a copy that has.")
+        typer.echo(
+            "It is of kbo 0.8 or before and has no checksums; `kbo journal repair` writes a copy that has."
+        )
 
 
 @journal.command()
@@ -58,14 +66,18 @@ def show(path: File) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from kbo._base.terminal import printable
     from kbo.optimize.table import format_params
-    from kbo.terminal import printable
 
     trials = _whole(path)[1].all
     measured = any(trial.measured for trial in trials)
-    table = Table("trial", "status", "value", "seconds", "parameters", *["measured"] * measured, "failure")
+    table = Table(
+        "trial", "status", "value", "seconds", "parameters", *["measured"] * measured, "failure"
+    )
     for trial in trials:
-        numbers = ("" if number is None else f"{number:.6g}" for number in (trial.value, trial.seconds))
+        numbers = (
+            "" if number is None else f"{number:.6g}" for number in (trial.value, trial.seconds)
+        )
         cells = (str(trial.number), trial.status, *numbers, format_params(trial.params))
         cells += (*[format_params(trial.measured)] * measured, trial.failure or "")
         table.add_row(*(Text(printable(cell), overflow="fold") for cell in cells))
@@ -73,7 +85,9 @@ def show(path: File) -> None:
 
 
 @journal.command()
-def repair(path: File, new: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")]) -> None:
+def repair(
+    path: File, new: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")]
+) -> None:
     """Write the lines before the first damaged one to a new journal."""
     from kbo.optimize.journal import write
 
@@ -89,7 +103,8 @@ def repair(path: File, new: Annotated[Path, typer.Argument(help="The file to wri
 def export(
     path: File,
     to: Annotated[
-        Path | None, typer.Option("--to", help="A .csv, .json or .parquet file, by default CSV on the screen.")
+        Path | None,
+        typer.Option("--to", help="A .csv, .json or .parquet file, by default CSV on the screen."),
     ] = None,
 ) -> None:
     """Write the trials of a journal as a table."""

@@ -23,13 +23,23 @@ JOURNAL = "A journal (.jsonl) of `kbo tune` or `kbo.minimize`."
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for journals, tables and pictures.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, results only.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also a line for every trial or run.")]
-Engine = Annotated[str, typer.Option("--engine", help=f"How the work is run: {' or '.join(ENGINES)}.")]
-Address = Annotated[str | None, typer.Option("--address", help=ADDRESS, show_default="RAY_ADDRESS, or local")]
-Device = Annotated[str, typer.Option(help="Where the computing is done: cpu, or an accelerator such as cuda.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Also a line for every trial or run.")
+]
+Engine = Annotated[
+    str, typer.Option("--engine", help=f"How the work is run: {' or '.join(ENGINES)}.")
+]
+Address = Annotated[
+    str | None, typer.Option("--address", help=ADDRESS, show_default="RAY_ADDRESS, or local")
+]
+Device = Annotated[
+    str, typer.Option(help="Where the computing is done: cpu, or an accelerator such as cuda.")
+]
 
 
-def engine_of(name: str, address: str | None, workers: int | None, resources: str | None = None) -> Any:
+def engine_of(
+    name: str, address: str | None, workers: int | None, resources: str | None = None
+) -> Any:
     """Return the ``workers`` that --engine, --address, --workers and --resources mean."""
     if name not in ENGINES:
         raise InvalidInput(f"--engine must be {' or '.join(ENGINES)}, got {name!r}.")
@@ -42,13 +52,20 @@ def engine_of(name: str, address: str | None, workers: int | None, resources: st
         return Processes() if workers == 0 else workers
     from kbo.workers.ray import Ray
 
-    return Ray(address, workers or None, **({} if resources is None else {"resources": _amounts(resources)}))
+    return Ray(
+        address,
+        workers or None,
+        **({} if resources is None else {"resources": _amounts(resources)}),
+    )
 
 
 def _amounts(text: str) -> dict[str, float]:
     """Return the amounts in "cpu=2,gpu=0.5" by name."""
     try:
-        return {name.strip(): float(amount) for name, amount in (part.split("=") for part in text.split(","))}
+        return {
+            name.strip(): float(amount)
+            for name, amount in (part.split("=") for part in text.split(","))
+        }
     except ValueError as error:
         raise InvalidInput(f"--resources must look like cpu=2,gpu=0.5, got {text!r}.") from error
 
@@ -64,7 +81,9 @@ def constraint(text: str) -> Constraint:
     except ValueError:
         number = None
     if number is None:
-        raise InvalidInput(f'--constraint must look like "memory<=8" or "accuracy>=0.9", got {text!r}.')
+        raise InvalidInput(
+            f'--constraint must look like "memory<=8" or "accuracy>=0.9", got {text!r}.'
+        )
     return Constraint(name, upper=number) if sign == "<=" else Constraint(name, lower=number)
 
 
@@ -76,12 +95,14 @@ class CommandWithNames(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with the names in it."""
-        from kbo import recipes
+        from kbo.bandit import methods
         from kbo.examples import EXAMPLES
         from kbo.optimize.pruning import NAMES
 
         lists = {
-            "box_methods": [name for name in recipes.names() if not recipes.get(name).needs_finite_set],
+            "box_methods": [
+                name for name in methods.names() if not methods.get(name).needs_finite_set
+            ],
             "examples": EXAMPLES,
             "pruners": NAMES,
         }

@@ -60,9 +60,13 @@ def load(target: str) -> _Target:
     path = Path(target)
     if path.suffix != ".py" or not os.path.isfile(path):
         known = ", ".join(EXAMPLES)
-        raise InvalidInput(f"{target!r} is neither an example ({known}) nor a Python file that exists.")
+        raise InvalidInput(
+            f"{target!r} is neither an example ({known}) nor a Python file that exists."
+        )
     if found := _module_named(path.stem):
-        raise InvalidInput(f"{path} has the name of a module of {found}, which kbo and its workers need: rename it.")
+        raise InvalidInput(
+            f"{path} has the name of a module of {found}, which kbo and its workers need: rename it."
+        )
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -86,7 +90,9 @@ def load(target: str) -> _Target:
     if not isinstance(given.get("defaults", {}), Mapping):
         raise InvalidInput(f"{path}: defaults must be a dict of values by the names of parameters.")
     if not isinstance(given.get("constraints", []), (list, tuple)):
-        raise InvalidInput(f'{path}: constraints must be a list, for example [kbo.Constraint("memory", upper=8)].')
+        raise InvalidInput(
+            f'{path}: constraints must be a list, for example [kbo.Constraint("memory", upper=8)].'
+        )
     return _Target(path.stem, **given)
 
 
@@ -94,7 +100,9 @@ def _module_named(name: str) -> str:
     """Return what has a module of this name, Python or an installed package; an empty text if nothing has."""
     if name == "kbo" or name in sys.stdlib_module_names:
         return "kbo or Python"
-    installed = [folder for folder in sys.path if folder.endswith(("site-packages", "dist-packages"))]
+    installed = [
+        folder for folder in sys.path if folder.endswith(("site-packages", "dist-packages"))
+    ]
     spec = importlib.machinery.PathFinder.find_spec(name, installed)
     return "" if spec is None or spec.origin is None else spec.origin
 
@@ -102,7 +110,11 @@ def _module_named(name: str) -> str:
 def _after_standard_library() -> int:
     """Return the position in ``sys.path`` after the standard library, and before installed packages."""
     library = sysconfig.get_path("stdlib")
-    own = [i for i, folder in enumerate(sys.path) if folder in (library, os.path.join(library, "lib-dynload"))]
+    own = [
+        i
+        for i, folder in enumerate(sys.path)
+        if folder in (library, os.path.join(library, "lib-dynload"))
+    ]
     return max(own, default=-1) + 1
 
 
@@ -110,32 +122,56 @@ def tune(
     target: Annotated[str, typer.Argument(help=options.TARGETS)] = "digits",
     trials: Annotated[
         int | None,
-        typer.Option("--trials", "-n", help="Trials in all, those in the journal included.", show_default="40"),
+        typer.Option(
+            "--trials",
+            "-n",
+            help="Trials in all, those in the journal included.",
+            show_default="40",
+        ),
     ] = None,
-    method: Annotated[str | None, typer.Option("--method", "-m", help=options.BOX_METHODS, show_default="ucb")] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", "-m", help=options.BOX_METHODS, show_default="ucb")
+    ] = None,
     maximize: Annotated[bool, typer.Option("--maximize", help="Larger values are better.")] = False,
     value_range: Annotated[
         tuple[float, float] | None,
-        typer.Option(help="Least and largest possible value, such as 0 1 for an error rate.", show_default="any"),
+        typer.Option(
+            help="Least and largest possible value, such as 0 1 for an error rate.",
+            show_default="any",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the choices of kbo.")] = 0,
     noise_std: Annotated[
         float | None,
-        typer.Option(help="Standard deviation of the noise, if it is known; 0 for none.", show_default="estimated"),
+        typer.Option(
+            help="Standard deviation of the noise, if it is known; 0 for none.",
+            show_default="estimated",
+        ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", "-j", min=0, help=_WORKERS, show_default="1; with --timeout one process")
+        int | None,
+        typer.Option(
+            "--workers", "-j", min=0, help=_WORKERS, show_default="1; with --timeout one process"
+        ),
     ] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial is ended and has failed.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which a trial is ended and has failed.")
+    ] = None,
     time_budget: Annotated[
-        float | None, typer.Option(help="Seconds after which no trial begins; --trials is optional then.")
+        float | None,
+        typer.Option(help="Seconds after which no trial begins; --trials is optional then."),
     ] = None,
     end_running: Annotated[
-        bool, typer.Option("--end-running", help="End the trials that run at the end of the time budget.")
+        bool,
+        typer.Option(
+            "--end-running", help="End the trials that run at the end of the time budget."
+        ),
     ] = False,
     constraint: Annotated[
         list[str] | None,
-        typer.Option(help='Limit on a quantity that the objective measures, such as "memory<=8"; repeatable.'),
+        typer.Option(
+            help='Limit on a quantity that the objective measures, such as "memory<=8"; repeatable.'
+        ),
     ] = None,
     stop_at_gap: Annotated[
         float | None,
@@ -146,21 +182,37 @@ def tune(
     ] = None,
     stop_when: Annotated[
         float | None,
-        typer.Option(help="Stop when 20 more trials are expected to improve the value by no more than this."),
+        typer.Option(
+            help="Stop when 20 more trials are expected to improve the value by no more than this."
+        ),
     ] = None,
-    prune: Annotated[str | None, typer.Option(help=options.PRUNERS, show_default="none is stopped")] = None,
+    prune: Annotated[
+        str | None, typer.Option(help=options.PRUNERS, show_default="none is stopped")
+    ] = None,
     evaluated: Annotated[
         Path | None,
-        typer.Option(help="Known results: a table (.csv) with a column for each parameter and value, or a journal."),
+        typer.Option(
+            help="Known results: a table (.csv) with a column for each parameter and value, or a journal."
+        ),
     ] = None,
     try_first: Annotated[
-        Path | None, typer.Option(help="Parameters of the first trials, all or some of them: a list of dicts (.json).")
+        Path | None,
+        typer.Option(
+            help="Parameters of the first trials, all or some of them: a list of dicts (.json)."
+        ),
     ] = None,
     confirm: Annotated[
-        int, typer.Option(help="New evaluations at the end, at most, that find the best of a few trials; 0 for none.")
+        int,
+        typer.Option(
+            help="New evaluations at the end, at most, that find the best of a few trials; 0 for none."
+        ),
     ] = 0,
-    journal: Annotated[Path | None, typer.Option(help="Path of the journal; by default OUT/tune-TARGET.jsonl.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Rename an existing journal and start a new one.")] = False,
+    journal: Annotated[
+        Path | None, typer.Option(help="Path of the journal; by default OUT/tune-TARGET.jsonl.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Rename an existing journal and start a new one.")
+    ] = False,
     allow_change: Annotated[
         bool,
         typer.Option(
@@ -171,11 +223,15 @@ def tune(
     engine: Engine = "processes",
     address: Address = None,
     resources: Annotated[
-        str | None, typer.Option(help="With --engine ray: those of a trial, for example cpu=2,gpu=0.5.")
+        str | None,
+        typer.Option(help="With --engine ray: those of a trial, for example cpu=2,gpu=0.5."),
     ] = None,
     device: Device = "cpu",
     live: Annotated[
-        bool, typer.Option("--live", help="Serve the page of the run, on this machine only, while it goes on.")
+        bool,
+        typer.Option(
+            "--live", help="Serve the page of the run, on this machine only, while it goes on."
+        ),
     ] = False,
     live_port: Annotated[int, typer.Option(help="Port of --live; 0 takes a free one.")] = 0,
     out: Out = Path("kbo-runs"),
@@ -209,7 +265,9 @@ def tune(
 
     name, objective, bounds, constraints, defaults, setting = load(target)
     if noise_std is not None and setting is not None:
-        raise InvalidInput(f"--noise-std is for scripts without a setting of their own, and {target} defines one.")
+        raise InvalidInput(
+            f"--noise-std is for scripts without a setting of their own, and {target} defines one."
+        )
     constraints = [*constraints, *map(options.constraint, constraint or ())]
     path = journal or out / f"tune-{name}.jsonl"
     if fresh and path.exists():
@@ -244,12 +302,17 @@ def tune(
     try:
         result = run()
     except AnotherProblem as error:
-        if not allow_change and not (sys.stdin.isatty() and typer.confirm(f"{error}\nDo that now?")):
+        if not allow_change and not (
+            sys.stdin.isatty() and typer.confirm(f"{error}\nDo that now?")
+        ):
             raise
         known = _taken_over(path, evaluated, bounds, constraints, maximize, defaults)
         aside = _aside(path)
         path.replace(aside)
-        typer.echo(f"took over {len(known.results)} results of {aside}; --trials does not count them", err=True)
+        typer.echo(
+            f"took over {len(known.results)} results of {aside}; --trials does not count them",
+            err=True,
+        )
         result = run(evaluated=known.results)
         result = replace(result, left_out=(*known.left_out, *result.left_out))
     if result.stopped.startswith("interrupted"):
@@ -257,14 +320,22 @@ def tune(
         raise typer.Exit(130)
     typer.echo(result)
     picture = path.with_suffix(".png")
-    best = next((t.number for t in result.trials if t.value is not None and t.params == result.params), None)
-    of_trace = {"constraints": result.optimizer.constraints, "maximize": maximize, "recommended": best}
+    best = next(
+        (t.number for t in result.trials if t.value is not None and t.params == result.params), None
+    )
+    of_trace = {
+        "constraints": result.optimizer.constraints,
+        "maximize": maximize,
+        "recommended": best,
+    }
     trace(result.trials, picture, title=f"kbo tune {name}", **of_trace)
     typer.echo(f"picture        {picture}")
     if confirm and result.exact:
         typer.echo("confirmation   there is nothing to confirm: the objective has no noise")
     elif confirm:
-        _confirmed(result, objective, path, confirm, workers=chosen, timeout=timeout, progress=not quiet)
+        _confirmed(
+            result, objective, path, confirm, workers=chosen, timeout=timeout, progress=not quiet
+        )
 
 
 def _taken_over(
@@ -307,7 +378,7 @@ def _taken_over(
 
 def _json(option: str, path: Path) -> Any:
     """Return the content of a JSON file that an option names."""
-    from kbo.files import check_file, reading
+    from kbo._base.files import check_file, reading
 
     advice = f'{option} takes a file such as [{{"lr": 0.01}}].'
     check_file(path, advice)
@@ -326,17 +397,29 @@ def _aside(path: Path) -> Path:
 
 def confirm(
     target: Annotated[str, typer.Argument(help=options.TARGETS)],
-    budget: Annotated[int, typer.Option("--budget", "-n", help="New evaluations at most, earlier ones included.")] = 80,
+    budget: Annotated[
+        int, typer.Option("--budget", "-n", help="New evaluations at most, earlier ones included.")
+    ] = 80,
     tolerance: Annotated[
-        float | None, typer.Option(help="Loss that counts as none.", show_default="5% of what was gained")
+        float | None,
+        typer.Option(help="Loss that counts as none.", show_default="5% of what was gained"),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Probability that the statement is wrong, at most.")] = 0.05,
+    delta: Annotated[
+        float, typer.Option(help="Probability that the statement is wrong, at most.")
+    ] = 0.05,
     value_range: Annotated[
         tuple[float, float] | None,
-        typer.Option(help="Least and largest possible value: the statement is about means.", show_default="as tuned"),
+        typer.Option(
+            help="Least and largest possible value: the statement is about means.",
+            show_default="as tuned",
+        ),
     ] = None,
-    workers: Annotated[int | None, typer.Option("--workers", "-j", min=1, help="Evaluations at a time.")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds after which an evaluation has failed.")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-j", min=1, help="Evaluations at a time.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which an evaluation has failed.")
+    ] = None,
     journal: Annotated[
         Path | None, typer.Option(help="Journal of `kbo tune`; by default OUT/tune-TARGET.jsonl.")
     ] = None,
@@ -377,7 +460,11 @@ def _confirmed(result: Result, objective: Any, path: Path, budget: int, **given:
         typer.echo(f"other trials are to be confirmed now: renamed {beside} to {aside}", err=True)
         found = result.confirm(objective, budget, journal=beside, **given)
     typer.echo(f"confirmation   {found}")
-    if found.best is not None and math.isfinite(found.within) and found.best.params != result.params:
+    if (
+        found.best is not None
+        and math.isfinite(found.within)
+        and found.best.params != result.params
+    ):
         from kbo.optimize.table import format_params
 
         typer.echo(f"now the best   {found.best.name}: {format_params(found.best.params)}")

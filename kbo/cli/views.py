@@ -13,9 +13,14 @@ from kbo.errors import InvalidInput
 
 def report(
     run: Annotated[Path, typer.Argument(help=JOURNAL)],
-    page: Annotated[Path | None, typer.Option("--to", help="The .html file; by default beside the input.")] = None,
+    page: Annotated[
+        Path | None, typer.Option("--to", help="The .html file; by default beside the input.")
+    ] = None,
     script: Annotated[
-        str | None, typer.Option(help="Script of a certified run, with its `setting`: the journal lacks the kernels.")
+        str | None,
+        typer.Option(
+            help="Script of a certified run, with its `setting`: the journal lacks the kernels."
+        ),
     ] = None,
 ) -> None:
     """Write the results of a run and the assumptions of its bounds as one HTML page.
@@ -28,26 +33,43 @@ def report(
     from kbo.report import write
 
     if run.suffix in FOREIGN:
-        raise InvalidInput(f"{run} is no journal of kbo: see `kbo audit {run} --to {run.with_suffix('.html')}`.")
+        raise InvalidInput(
+            f"{run} is no journal of kbo: see `kbo audit {run} --to {run.with_suffix('.html')}`."
+        )
     given: dict[str, Any] = {}
     if script is not None:
         target = load(script)
         kernel = getattr(target.setting, "kernel", None)
-        given = {"kernel": kernel, "constraints": measured_only(target.constraints)[0]} if kernel is not None else {}
+        given = (
+            {"kernel": kernel, "constraints": measured_only(target.constraints)[0]}
+            if kernel is not None
+            else {}
+        )
     typer.echo(f"page     {write(run, page, **given)}")
 
 
 def audit(
     history: Annotated[
         str,
-        typer.Argument(help="Storage of Optuna (URL or .db), JSON of Ax, table (.csv), or journal of kbo (.jsonl)."),
+        typer.Argument(
+            help="Storage of Optuna (URL or .db), JSON of Ax, table (.csv), or journal of kbo (.jsonl)."
+        ),
     ],
-    study: Annotated[str | None, typer.Option(help="Study in a storage, if there are several.")] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Column of the values of a table.", show_default="value, objective, loss ...")
+    study: Annotated[
+        str | None, typer.Option(help="Study in a storage, if there are several.")
     ] = None,
-    maximize: Annotated[bool, typer.Option("--maximize", help="Larger values of a table are better.")] = False,
-    page: Annotated[Path | None, typer.Option("--to", help="An .html file to write a page to as well.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the values of a table.", show_default="value, objective, loss ..."
+        ),
+    ] = None,
+    maximize: Annotated[
+        bool, typer.Option("--maximize", help="Larger values of a table are better.")
+    ] = False,
+    page: Annotated[
+        Path | None, typer.Option("--to", help="An .html file to write a page to as well.")
+    ] = None,
 ) -> None:
     """Say which trial of a history is likely the best, how sure that is, and whether more trials are worth it.
 

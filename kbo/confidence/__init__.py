@@ -3,13 +3,18 @@
 from kbo.confidence.any_of import AnyOf
 from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence
 from kbo.confidence.bkb import BKB, EKUCB
-from kbo.confidence.chaining import Chaining
+from kbo.confidence.chaining.bound import Chaining
 from kbo.confidence.gap import Gap, optimality_gap
 from kbo.confidence.gaussian import AlternatingWidth, FiniteSet, FixedWidth
 from kbo.confidence.limit import Limit
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.certificate import Certificate, certify, cone_program
-from kbo.confidence.mixture.radius import MIXED_SCALES, norm_lower_bound, refuse_if_refuted, squared_radius
+from kbo.confidence.mixture.radius import (
+    MIXED_SCALES,
+    norm_lower_bound,
+    refuse_if_refuted,
+    squared_radius,
+)
 from kbo.confidence.mixture.unknown_norm import PRACTICAL_MULTIPLE, UnknownNorm
 from kbo.confidence.noise.adaptive import AdaptiveMixture, AdaptiveSelfNormalized
 from kbo.confidence.noise.bounds import MixtureNoiseBounds, NoiseBounds, NoiseLevel

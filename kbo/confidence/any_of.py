@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.confidence.base import Confidence
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior
@@ -42,7 +42,9 @@ class AnyOf(Confidence):
 
     def __init__(self, confidences: Sequence[Confidence], n_hypotheses: int | None = None) -> None:
         if not isinstance(confidences, (list, tuple)) or not confidences:
-            raise InvalidInput(f"confidences must be a list, at least of one, got {checks.shown(confidences)}.")
+            raise InvalidInput(
+                f"confidences must be a list, at least of one, got {checks.shown(confidences)}."
+            )
         self._confidences = [checks.instance("confidences", one, Confidence) for one in confidences]
         self.n_hypotheses: int = len(confidences) if n_hypotheses is None else n_hypotheses
         self.delta: float = max(one.delta for one in confidences)
@@ -68,7 +70,9 @@ class AnyOf(Confidence):
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons of all hypotheses why their theorems do not cover their posteriors."""
-        mixed = ["the hypotheses have bounds of several kinds"] * (len(set(map(type, self._confidences))) > 1)
+        mixed = ["the hypotheses have bounds of several kinds"] * (
+            len(set(map(type, self._confidences))) > 1
+        )
         reasons = [reason for one, own in self.hypotheses(state) for reason in one.objections(own)]
         return list(dict.fromkeys(mixed + reasons))
 

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.devices import read
+from kbo._base.linalg import safe_sqrt
+from kbo._base.read_only import ReadOnly
 from kbo.confidence import rounding
-from kbo.devices import read
 from kbo.errors import InvalidInput
-from kbo.linalg import safe_sqrt
-from kbo.read_only import ReadOnly
 from kbo.regression import Posterior
 
 
@@ -71,7 +71,10 @@ class Confidence(ReadOnly):
         bounds on which this one rests count too. A subclass whose theorem has further conditions extends it.
         """
         given, assumed = checked_state(state).provenance, self.noise_std
-        reasons = [*given.caveats, *(reason for part in self._parts() for reason in part.objections(state))]
+        reasons = [
+            *given.caveats,
+            *(reason for part in self._parts() for reason in part.objections(state)),
+        ]
         if given.hypothetical:
             reasons.append(
                 "some observations are hypothetical (fantasies, points chosen for a batch): use the observed data alone"
@@ -82,7 +85,9 @@ class Confidence(ReadOnly):
                 "independent: does the objective fix a random seed?"
             )
         if state.like.dtype != torch.float64:
-            reasons.append("in float32 rounding may move the bounds by more than their width: use float64")
+            reasons.append(
+                "in float32 rounding may move the bounds by more than their width: use float64"
+            )
         if self._statement_on(state) is None:
             reasons.append(f"no theorem covers {type(self).__name__}")
         reasons += rounding.objections(state, self._least_ridge(state))
@@ -97,9 +102,17 @@ class Confidence(ReadOnly):
                 f"the bound assumes {assumed:.3g}: let the ridge be noise_std ** 2"
             )
         if "weights" not in self.covers and given.weighted:
-            reasons.append("the theorem is about one noise level, and the observations have weights")
-        if "moved ridge" not in self.covers and given.ridge_moved and self.ridge(state) == state.ridge:
-            reasons.append("the ridge was chosen after the first observation, and the theorem needs one chosen before")
+            reasons.append(
+                "the theorem is about one noise level, and the observations have weights"
+            )
+        if (
+            "moved ridge" not in self.covers
+            and given.ridge_moved
+            and self.ridge(state) == state.ridge
+        ):
+            reasons.append(
+                "the ridge was chosen after the first observation, and the theorem needs one chosen before"
+            )
         return list(dict.fromkeys(reasons))
 
     def _parts(self) -> list[Confidence]:
@@ -110,13 +123,23 @@ class Confidence(ReadOnly):
         found: list[Any] = []
         for value in vars(self).values():
             found += (
-                value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
+                value.values()
+                if isinstance(value, dict)
+                else value
+                if isinstance(value, list | tuple)
+                else [value]
             )
         return [one for one in found if isinstance(one, Confidence)]
 
     def __repr__(self) -> str:
-        public = {name: value for name, value in vars(self).items() if name != "guarantee" and name[0] != "_"}
-        shown = (f"{name}={value!r}" for name, value in public.items() if not isinstance(value, Tensor))
+        public = {
+            name: value
+            for name, value in vars(self).items()
+            if name != "guarantee" and name[0] != "_"
+        }
+        shown = (
+            f"{name}={value!r}" for name, value in public.items() if not isinstance(value, Tensor)
+        )
         return f"{type(self).__name__}({', '.join(shown)})"
 
     @abstractmethod
@@ -219,7 +242,9 @@ class OverPoints(Confidence):
             self._outside = rows > self.n_points and len(_rows(X)) > self.n_points
         else:
             points = self.points.to(X)
-            self._outside = not (X.shape == points.shape and torch.equal(X, points)) and not _rows(X) <= _rows(points)
+            self._outside = not (X.shape == points.shape and torch.equal(X, points)) and not _rows(
+                X
+            ) <= _rows(points)
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons as for any confidence; one more if bounds were computed elsewhere."""

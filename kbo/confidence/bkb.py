@@ -25,7 +25,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.confidence.base import SubGaussian, WidthConfidence
 from kbo.regression import Posterior
 
@@ -56,7 +56,9 @@ class _Projected(SubGaussian, WidthConfidence):
     def _statement_on(self, state: Posterior) -> str | None:
         if self.guarantee is None or state.error.trace == 0:
             return self.guarantee
-        return self.statement("this round, all others in which the dictionary misses as little, and all points at once")
+        return self.statement(
+            "this round, all others in which the dictionary misses as little, and all points at once"
+        )
 
 
 class BKB(_Projected):
@@ -93,7 +95,9 @@ class EKUCB(_Projected):
         InvalidInput: A number out of its range.
     """
 
-    def __init__(self, noise_std: float, norm_bound: float, delta: float, projection: float) -> None:
+    def __init__(
+        self, noise_std: float, norm_bound: float, delta: float, projection: float
+    ) -> None:
         super().__init__(noise_std, norm_bound, delta)
         self.projection: float = checks.non_negative("projection", projection)
 

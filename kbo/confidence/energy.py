@@ -48,7 +48,10 @@ def averaged(t: int, delta: float, strict: bool) -> tuple[float, float]:
         strict: Whether the noise is just strictly sub-Gaussian; otherwise it also has no more mass near zero than
             Gaussian noise.
     """
-    costs = [math.log((2 + math.exp(-3 * g)) / 3) if strict else -0.5 * math.log1p(2 * g) for g in LEAST_RATES]
+    costs = [
+        math.log((2 + math.exp(-3 * g)) / 3) if strict else -0.5 * math.log1p(2 * g)
+        for g in LEAST_RATES
+    ]
     least = crossing(LEAST_RATES, [-t * cost for cost in costs], math.log(1 / delta))
     gains = [0.5 * t * math.log1p(-2 * g) for g in MOST_RATES]
     return least, -crossing(MOST_RATES, gains, math.log(1 / delta))
@@ -60,7 +63,9 @@ def crossing(rates: Sequence[float], logs: Sequence[float], level: float) -> flo
     The function is convex and falls, so Newton's method climbs to the root from where the first term alone reaches the
     level, and is never above the root.
     """
-    x = max((log - math.log(len(logs)) - level) / rate for rate, log in zip(rates, logs, strict=True))
+    x = max(
+        (log - math.log(len(logs)) - level) / rate for rate, log in zip(rates, logs, strict=True)
+    )
     for _ in range(50):
         terms = [log - rate * x for rate, log in zip(rates, logs, strict=True)]
         top = max(terms)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.confidence.base import Confidence
 from kbo.regression import Posterior
 

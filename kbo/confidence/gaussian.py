@@ -8,10 +8,10 @@ import torch
 from scipy.special import ndtri_exp
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.linalg import safe_sqrt
 from kbo.confidence import rounding
 from kbo.confidence.base import OverPoints, WidthConfidence, checked_state, finite_set
-from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
 _SPREAD = 4.0
@@ -49,7 +49,9 @@ class FiniteSet(OverPoints):
     def __init__(self, points: Tensor | int, delta: float, variant: str = "mixture") -> None:
         if isinstance(points, Tensor):
             self.points: Tensor | None = finite_set(points).detach().clone()
-        self.n_points = len(points) if isinstance(points, Tensor) else checks.whole("points", points, 1)
+        self.n_points = (
+            len(points) if isinstance(points, Tensor) else checks.whole("points", points, 1)
+        )
         self.delta: float = checks.probability("delta", delta)
         self.variant: str = checks.one_of("variant", variant, ("mixture", "quantile", "paper"))
         self.guarantee: str | None = gaussian_statement(f"{self.n_points} points", self.delta)
@@ -60,7 +62,9 @@ class FiniteSet(OverPoints):
         if self.variant == "mixture":
             tiny = torch.finfo(variance.dtype).tiny
             ratio = (variance / (_SPREAD * state.prior_variance(X)).clamp_min(tiny)).clamp_min(tiny)
-            width = torch.sqrt((1 + ratio) * (torch.log1p(1 / ratio) + 2 * math.log(self.n_points / self.delta)))
+            width = torch.sqrt(
+                (1 + ratio) * (torch.log1p(1 / ratio) + 2 * math.log(self.n_points / self.delta))
+            )
         else:
             width = srinivas(self.n_points, state.n + 1, self.delta)
             width = exact_tail(width) if self.variant == "quantile" else width
@@ -112,7 +116,9 @@ class AlternatingWidth(FixedWidth):
 
     def __init__(self, *multipliers: float) -> None:
         super().__init__(max(multipliers, default=-1.0))
-        self.multipliers: tuple[float, ...] = tuple(checks.non_negative("multipliers", m) for m in multipliers)
+        self.multipliers: tuple[float, ...] = tuple(
+            checks.non_negative("multipliers", m) for m in multipliers
+        )
 
     def width(self, state: Posterior) -> Tensor:
         return self.for_trial(state.n).width(state)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.confidence.base import Confidence
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior

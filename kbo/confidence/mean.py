@@ -28,7 +28,9 @@ _ROUNDING = 1e-12
 """Relative error of sums of a few thousand numbers, by which an interval is widened."""
 
 
-def bounded_mean(values: Sequence[float], alpha: float, low: float, high: float) -> tuple[float, float]:
+def bounded_mean(
+    values: Sequence[float], alpha: float, low: float, high: float
+) -> tuple[float, float]:
     """Return the interval of the mean of values in [low, high], of which each has that mean given those before.
 
     Args:

@@ -32,7 +32,9 @@ def median(values: Sequence[float]) -> float:
     return below / 2 + above / 2  # a sum of two very large values would overflow
 
 
-def median_bounds(values: Sequence[float], alpha_lower: float, alpha_upper: float) -> tuple[float, float]:
+def median_bounds(
+    values: Sequence[float], alpha_lower: float, alpha_upper: float
+) -> tuple[float, float]:
     """Return bounds of the median of independent values; infinite for few values.
 
     Args:

@@ -57,7 +57,9 @@ def objections(state: Posterior, ridge: float) -> list[str]:
     """Return the objection to a bound that reads the posterior at a ridge where rounding is not small."""
     error = state.error
     e = error.rounding.at(ridge)
-    reasons = [f"rounding at the ridge {ridge:.3g} may move the bounds by {e:.2g} of their width"] * (not e <= MOST)
+    reasons = [
+        f"rounding at the ridge {ridge:.3g} may move the bounds by {e:.2g} of their width"
+    ] * (not e <= MOST)
     if (assumed := error.of_kernel()) and not 4 * assumed * state.trace / ridge <= _UNKNOWN:
         reasons.append(
             f"the ridge {ridge:.3g} is small against the error that is assumed of a kernel whose formula is "

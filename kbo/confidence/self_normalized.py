@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.confidence import rounding
 from kbo.confidence.base import SubGaussian, WidthConfidence
 from kbo.errors import InvalidInput
@@ -38,16 +38,23 @@ class SelfNormalized(SubGaussian, WidthConfidence):
 
     covers: frozenset[str] = frozenset({"sketch", "weights"})
 
-    def __init__(self, noise_std: float, norm_bound: float, delta: float, least_ridge: float | None = None) -> None:
+    def __init__(
+        self, noise_std: float, norm_bound: float, delta: float, least_ridge: float | None = None
+    ) -> None:
         super().__init__(noise_std, norm_bound, delta)
-        self.least_ridge: float | None = None if least_ridge is None else checks.positive("least_ridge", least_ridge)
+        self.least_ridge: float | None = (
+            None if least_ridge is None else checks.positive("least_ridge", least_ridge)
+        )
         if least_ridge is not None:
             self.covers = self.covers | {"moved ridge"}
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons as for any confidence; one more if the ridge is below ``least_ridge``."""
         below = self.least_ridge is not None and state.ridge < self.least_ridge
-        return super().objections(state) + [f"the ridge {state.ridge:g} is below least_ridge: use a larger one"] * below
+        return (
+            super().objections(state)
+            + [f"the ridge {state.ridge:g} is below least_ridge: use a larger one"] * below
+        )
 
     def _least_ridge(self, state: Posterior) -> float:
         """Return ``least_ridge``, that of the log-determinant; the state's own if it is fixed."""
@@ -90,11 +97,15 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
 
     def width(self, state: Posterior) -> Tensor:
         log_det, bias = widened(state, 1 + self.eta, self.norm_bound, 1 + self.eta)
-        noise = self.noise_std * torch.sqrt(log_det + state.n * self.eta + 2 * math.log(1 / self.delta))
+        noise = self.noise_std * torch.sqrt(
+            log_det + state.n * self.eta + 2 * math.log(1 / self.delta)
+        )
         return noise + self.norm_bound + bias
 
 
-def widened(state: Posterior, ridge: float, norm_bound: float, least: float) -> tuple[Tensor, float]:
+def widened(
+    state: Posterior, ridge: float, norm_bound: float, least: float
+) -> tuple[Tensor, float]:
     """Return an upper bound of the exact ``log_det`` at the least ridge, and the error of a sketch in the width."""
     error, log_det = state.error, state.at(least).log_det()
     log_det = log_det + rounding.log_det_error(error, least) + error.log_det(least)

@@ -50,7 +50,9 @@ class Replay(NamedTuple):
         return None if trial is None else self.trials[trial.number]
 
 
-def replay(before: Replay | None, problem: Any, options: Mapping[str, Any], trials: Sequence[Ended]) -> Replay:
+def replay(
+    before: Replay | None, problem: Any, options: Mapping[str, Any], trials: Sequence[Ended]
+) -> Replay:
     """Return an optimiser after some trials.
 
     Args:
@@ -62,8 +64,15 @@ def replay(before: Replay | None, problem: Any, options: Mapping[str, Any], tria
     Raises:
         InvalidInput: The arguments cannot be used.
     """
-    whole = before is not None and len(before.optimizer.trials) == len(before.trials)  # not after an interrupt
-    if before is None or not whole or before.problem != problem or before.trials != trials[: len(before.trials)]:
+    whole = before is not None and len(before.optimizer.trials) == len(
+        before.trials
+    )  # not after an interrupt
+    if (
+        before is None
+        or not whole
+        or before.problem != problem
+        or before.trials != trials[: len(before.trials)]
+    ):
         before = Replay(problem, Optimizer(**options), [])
     for one in trials[len(before.trials) :]:
         trial = before.optimizer.expect(one.params)
@@ -79,7 +88,9 @@ def replay(before: Replay | None, problem: Any, options: Mapping[str, Any], tria
 
 def _end(optimizer: Optimizer, trial: Trial, ended: Ended) -> None:
     """Record the value of a trial, or its failure, of which the other library has told already."""
-    needed = [constraint.name for constraint in optimizer.constraints if constraint.name != OBJECTIVE]
+    needed = [
+        constraint.name for constraint in optimizer.constraints if constraint.name != OBJECTIVE
+    ]
     returned = ended.value, dict(ended.measured)
     outcome = outcome_of(returned, needed, optimizer.value_range)
     if not outcome.failure:

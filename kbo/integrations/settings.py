@@ -7,7 +7,9 @@ from kbo.optimize.belief import Setting
 from kbo.optimize.settings import resolve
 
 
-def resolved(setting: Setting | None, method: str | None, n_trials: int | None) -> tuple[Setting, str]:
+def resolved(
+    setting: Setting | None, method: str | None, n_trials: int | None
+) -> tuple[Setting, str]:
     """Return setting and method as ``kbo.optimize.settings.resolve`` does.
 
     Raises:

@@ -22,7 +22,7 @@ from linear_operator import to_linear_operator
 from linear_operator.operators import MatmulLinearOperator
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.models.likelihoods import KnownLikelihood, RidgeLikelihood
 from kbo.regression import Hypothetical, Posterior, Several
@@ -59,8 +59,12 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         """Gaussian noise of the known variances, or whose variance is the ridge of the state."""
         if self.variances is not None:
             return KnownLikelihood(self.variances)
-        ridge = torch.nn.Parameter(self.train_targets.new_tensor(self.state.ridge), requires_grad=False)
-        return RidgeLikelihood(ridge, ridge, f"the ridge of a {type(self).__name__} follows from its data")
+        ridge = torch.nn.Parameter(
+            self.train_targets.new_tensor(self.state.ridge), requires_grad=False
+        )
+        return RidgeLikelihood(
+            ridge, ridge, f"the ridge of a {type(self).__name__} follows from its data"
+        )
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """Return the prior at X [... q d], which fits and leave-one-out formulas need; only some models have it.
@@ -78,7 +82,9 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         if not self.training:
             return self._distribution(self.state, self.cast("X", X))
         if not X.shape[-2]:
-            raise InvalidInput(f"{type(self).__name__} has no data, which a fit needs: fit it when it has some.")
+            raise InvalidInput(
+                f"{type(self).__name__} has no data, which a fit needs: fit it when it has some."
+            )
         prior: Any = super().__call__(X)
         return prior
 
@@ -125,16 +131,24 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             InvalidInput: X has another shape or device than the data.
         """
         if len(shape := tuple(checks.tensor("X", X).shape)) < 2:
-            raise InvalidInput(f"X must be a tensor of shape [... q d], got {shape}: use X.unsqueeze(0) for one point.")
-        if output_indices is not None and (not isinstance(output_indices, list) or output_indices != [0]):
-            raise InvalidInput(f"output_indices must be [0], of one output, got {checks.shown(output_indices)}.")
+            raise InvalidInput(
+                f"X must be a tensor of shape [... q d], got {shape}: use X.unsqueeze(0) for one point."
+            )
+        if output_indices is not None and (
+            not isinstance(output_indices, list) or output_indices != [0]
+        ):
+            raise InvalidInput(
+                f"output_indices must be [0], of one output, got {checks.shown(output_indices)}."
+            )
         if not isinstance(observation_noise, bool | Tensor):
             raise InvalidInput(
                 "observation_noise must be True, False or a tensor of variances [... q 1], got "
                 f"{checks.shown(observation_noise)}: use torch.full((q, 1), variance)."
             )
         checks.batch_shape(X=X.shape[:-2], **{"the model": self.batch_shape})
-        checks.maybe(checks.instance, "posterior_transform", posterior_transform, PosteriorTransform)
+        checks.maybe(
+            checks.instance, "posterior_transform", posterior_transform, PosteriorTransform
+        )
         distribution = self._distribution(*self.state_and_points(X))
         if observation_noise is not False:
             noise = observation_noise
@@ -143,7 +157,10 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             else:
                 noise = checks.points("observation_noise", noise).squeeze(-1)
             mean = distribution.mean
-            diagonal, shape = torch.as_tensor(noise, dtype=mean.dtype, device=mean.device), mean.shape
+            diagonal, shape = (
+                torch.as_tensor(noise, dtype=mean.dtype, device=mean.device),
+                mean.shape,
+            )
             if diagonal.ndim and diagonal.shape[-1] not in (1, shape[-1]):
                 raise InvalidInput(
                     f"observation_noise must have shape [... {shape[-1]} 1], got {[*diagonal.shape, 1]}."
@@ -155,7 +172,11 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         posterior: BotorchPosterior = GPyTorchPosterior(distribution)
         if (transform := getattr(self, "outcome_transform", None)) is not None:
             posterior = transform.untransform_posterior(posterior, X=X)
-        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
+        return (
+            posterior
+            if posterior_transform is None
+            else posterior_transform(posterior=posterior, X=X)
+        )
 
     def _distribution(self, state: Posterior, X: Tensor) -> MultivariateNormal:
         if X.shape[-2] == 1:
@@ -202,7 +223,9 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         weights = None
         if noise is not None:  # which has the axes of Y, but for those of fantasies
             noise = self.cast("noise", noise)
-            weights = self.state.ridge / checks.variances("noise", noise, Y[(0,) * (Y.ndim - noise.ndim)]).squeeze(-1)
+            weights = self.state.ridge / checks.variances(
+                "noise", noise, Y[(0,) * (Y.ndim - noise.ndim)]
+            ).squeeze(-1)
         return FantasyGP(self, P, Y.squeeze(-1), weights)
 
     def get_fantasy_model(
@@ -224,7 +247,9 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     def subset_output(self, idcs: list[int]) -> PosteriorModel:
         """Return this model, which has one output."""
         if not isinstance(idcs, list) or idcs != [0]:
-            raise InvalidInput(f"idcs must be [0], since the model has one output, got {checks.shown(idcs)}.")
+            raise InvalidInput(
+                f"idcs must be [0], since the model has one output, got {checks.shown(idcs)}."
+            )
         return self
 
 
@@ -239,7 +264,9 @@ class FantasyGP(PosteriorModel):
             these three and of the model broadcast.
     """
 
-    def __init__(self, model: PosteriorModel, P: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
+    def __init__(
+        self, model: PosteriorModel, P: Tensor, targets: Tensor, weights: Tensor | None = None
+    ) -> None:
         super().__init__()
         state = checks.instance("model", model, PosteriorModel).state
         first, *others = state.states  # each with a ridge of its own

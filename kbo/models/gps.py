@@ -20,7 +20,7 @@ from linear_operator.operators import LowRankRootLinearOperator
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.confidence import NoiseLevel
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
@@ -81,15 +81,27 @@ class KernelRidgeGP(StreamingGP):
         Raises:
             InvalidInput: Another kind of model, or one whose transforms have learned from other data than it has.
         """
-        known = isinstance(gp, SingleTaskGP) and isinstance(gp.likelihood, FixedNoiseGaussianLikelihood)
-        simple = isinstance(gp, SingleTaskGP) and (known or type(gp.likelihood) is GaussianLikelihood)
-        if not simple or gp.train_targets.ndim > 1 or not isinstance(gp.mean_module, (ConstantMean, ZeroMean)):
+        known = isinstance(gp, SingleTaskGP) and isinstance(
+            gp.likelihood, FixedNoiseGaussianLikelihood
+        )
+        simple = isinstance(gp, SingleTaskGP) and (
+            known or type(gp.likelihood) is GaussianLikelihood
+        )
+        if (
+            not simple
+            or gp.train_targets.ndim > 1
+            or not isinstance(gp.mean_module, (ConstantMean, ZeroMean))
+        ):
             raise InvalidInput(
                 "gp must be a botorch SingleTaskGP with one output, a constant mean and Gaussian noise, got "
                 f"{checks.shown(gp)}: take from other models what fits, as kernel, ridge and transforms."
             )
         fitted: Any = copy.deepcopy(gp).eval()
-        P, y, noise = fitted.train_inputs[0], fitted.train_targets.unsqueeze(-1), fitted.likelihood.noise
+        P, y, noise = (
+            fitted.train_inputs[0],
+            fitted.train_targets.unsqueeze(-1),
+            fitted.likelihood.noise,
+        )
         parts: dict[str, Any] = {"offset": Offset(fitted.mean_module(P[:1]).squeeze())}
         Y, Yvar = y, noise.unsqueeze(-1) if known else None
         if hasattr(fitted, "outcome_transform"):
@@ -97,10 +109,22 @@ class KernelRidgeGP(StreamingGP):
             Y, Yvar = fitted.outcome_transform.untransform(y, Yvar)
         options = {"input_transform": getattr(fitted, "input_transform", None), "train_Yvar": Yvar}
         X, ridge = fitted.train().train_inputs[0], float(noise.mean())
-        model = cls(X, Y, fitted.covar_module, ridge, outcome_transform=ChainedOutcomeTransform(**parts), **options)
+        model = cls(
+            X,
+            Y,
+            fitted.covar_module,
+            ridge,
+            outcome_transform=ChainedOutcomeTransform(**parts),
+            **options,
+        )
         targets = y.squeeze(-1) - parts["offset"].offset
-        if not (torch.allclose(model.train_inputs[0], P) and torch.allclose(model.train_targets, targets)):
-            raise InvalidInput("the transforms of gp have learned from other data than it has: build it from all data.")
+        if not (
+            torch.allclose(model.train_inputs[0], P)
+            and torch.allclose(model.train_targets, targets)
+        ):
+            raise InvalidInput(
+                "the transforms of gp have learned from other data than it has: build it from all data."
+            )
         model.add_caveat("kernel, ridge and transforms come from a model that was fitted to data")
         return model
 
@@ -189,7 +213,9 @@ class NystromGP(StreamingGP):
         outcome_transform: OutcomeTransform | None = None,
         train_Yvar: Tensor | None = None,
     ) -> None:
-        super().__init__(train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar)
+        super().__init__(
+            train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar
+        )
         self._given = dictionary
         self._new_state()  # a dictionary that cannot be used is an error now, not later
 
@@ -215,7 +241,11 @@ class NystromGP(StreamingGP):
                 f"{type(self).__name__} has no leave-one-out formula: take a KernelRidgeGP, which has one."
             )
         P = self.transform_inputs(X)
-        prior = self.covar_module(P) if self._fits_exactly else LowRankRootLinearOperator(self._features(P))
+        prior = (
+            self.covar_module(P)
+            if self._fits_exactly
+            else LowRankRootLinearOperator(self._features(P))
+        )
         return MultivariateNormal(X.new_zeros(X.shape[:-1]), prior)
 
     def added_loss_terms(self) -> Iterator[AddedLossTerm]:
@@ -239,7 +269,9 @@ class NystromGP(StreamingGP):
             return self._given
         X = self.train_inputs[0]  # transformed already: the model is in evaluation mode
         prior = freeze(self.covar_module, X).diagonal(X)
-        least = 0.1 * float(prior.max()) if len(X) else math.inf  # there are anchors however large the noise is
+        least = (
+            0.1 * float(prior.max()) if len(X) else math.inf
+        )  # there are anchors however large the noise is
         return _FewOrGreedy(_SHARE * min(self.ridge.item(), least), most=MOST_ANCHORS)
 
     def _new_state(self) -> NystromRidge:
@@ -289,8 +321,12 @@ class AdaptiveRidgeGP(StreamingGP):
     ) -> None:
         checks.instance("noise_bounds", noise_bounds, NoiseLevel, ", for example NoiseBounds(...)")
         if noise_bounds.n:
-            raise InvalidInput(f"noise_bounds have seen {noise_bounds.n} observations: pass new ones.")
-        super().__init__(train_X, train_Y, kernel, noise_bounds.ridge, input_transform, outcome_transform)
+            raise InvalidInput(
+                f"noise_bounds have seen {noise_bounds.n} observations: pass new ones."
+            )
+        super().__init__(
+            train_X, train_Y, kernel, noise_bounds.ridge, input_transform, outcome_transform
+        )
         self.noise_bounds: NoiseLevel = noise_bounds.fork()
         self.dictionary = dictionary
         self._new_state()  # a dictionary that cannot be used is an error now, not later
@@ -300,7 +336,11 @@ class AdaptiveRidgeGP(StreamingGP):
     def _new_state(self) -> AdaptiveRidge:
         kernel, ridge, dictionary = self.covar_module, self.noise_bounds.ridge, self.dictionary
         exact = dictionary is None
-        state = KernelRidge(kernel, ridge) if exact else NystromRidge(kernel, ridge, self.transformed(dictionary))
+        state = (
+            KernelRidge(kernel, ridge)
+            if exact
+            else NystromRidge(kernel, ridge, self.transformed(dictionary))
+        )
         return AdaptiveRidge(state, self.noise_bounds)
 
 
@@ -343,14 +383,22 @@ class PosteriorGP(StreamingGP):
         train_Yvar: Tensor | None = None,
     ) -> None:
         if checks.instance("posterior", posterior, Posterior).n:
-            raise InvalidInput(f"posterior has {posterior.n} observations already: pass an empty one, and the data.")
+            raise InvalidInput(
+                f"posterior has {posterior.n} observations already: pass an empty one, and the data."
+            )
         if train_Yvar is not None and posterior.schedule is not None:
             raise InvalidInput(
                 "train_Yvar are known noise variances, but the posterior's schedule follows unknown ones."
             )
         self._empty = posterior.fork()
         super().__init__(
-            train_X, train_Y, PriorKernel(self._empty), posterior.ridge, input_transform, outcome_transform, train_Yvar
+            train_X,
+            train_Y,
+            PriorKernel(self._empty),
+            posterior.ridge,
+            input_transform,
+            outcome_transform,
+            train_Yvar,
         )
 
     def _new_state(self) -> Posterior:

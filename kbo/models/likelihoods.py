@@ -10,7 +10,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihoo
 from gpytorch.likelihoods.noise_models import FixedGaussianNoise, HomoskedasticNoise
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 
 _LEAST_NOISE = 1e-8  # of a fit, in units of the (transformed) targets
@@ -26,12 +26,19 @@ class _RidgeNoise(HomoskedasticNoise):
         self.register_buffer("_like", like.new_empty(0), persistent=False)
         self._fixed = fixed
 
-    def register_constraint(self, param_name: str, constraint: Interval, replace: bool = True) -> None:
+    def register_constraint(
+        self, param_name: str, constraint: Interval, replace: bool = True
+    ) -> None:
         """Register the limits of a constraint without its transform, since the parameter is the variance itself."""
         first = constraint.initial_value
-        given: Any = {"transform": None, "initial_value": first if first is None else constraint.transform(first)}
+        given: Any = {
+            "transform": None,
+            "initial_value": first if first is None else constraint.transform(first),
+        }
         lower, upper = constraint.lower_bound.clamp_min(_LEAST_NOISE), constraint.upper_bound
-        limits = GreaterThan(lower, **given) if upper.isinf().all() else Interval(lower, upper, **given)
+        limits = (
+            GreaterThan(lower, **given) if upper.isinf().all() else Interval(lower, upper, **given)
+        )
         super().register_constraint(param_name, limits, replace)
 
     @property
@@ -69,7 +76,9 @@ class _KnownNoise(FixedGaussianNoise):
 
     def initialize(self, **values: Any) -> Any:
         """Raise InvalidInput."""
-        raise InvalidInput("the noise of this likelihood is known: make a new model with another train_Yvar.")
+        raise InvalidInput(
+            "the noise of this likelihood is known: make a new model with another train_Yvar."
+        )
 
 
 class KnownLikelihood(FixedNoiseGaussianLikelihood):

@@ -21,7 +21,9 @@ class Offset(OutcomeTransform):
         self.offset: Tensor
         self.register_buffer("offset", offset)
 
-    def forward(self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Return targets [... 1] less the constant, and their variances as they are."""
         return Y - self.offset, Yvar
 

@@ -27,8 +27,14 @@ class FunctionPaths(SamplePath):
         super().__init__()
         model.eval()
         state = model.state.fork()
-        self._model, self._state, self._shape = [model], state, torch.Size(sample_shape)  # the model is no part of it
-        self._paths = [state.at().draw_function(model.train_inputs[0]) for _ in range(self._shape.numel())]
+        self._model, self._state, self._shape = (
+            [model],
+            state,
+            torch.Size(sample_shape),
+        )  # the model is no part of it
+        self._paths = [
+            state.at().draw_function(model.train_inputs[0]) for _ in range(self._shape.numel())
+        ]
 
     def forward(self, X: Tensor, **kwargs: Any) -> Tensor:
         """Return the values [b n] at X [... n d], in units of train_Y; b is the broadcast of ... and s."""
@@ -38,7 +44,11 @@ class FunctionPaths(SamplePath):
         deviations = torch.stack([path(P[:, i]) for i, path in enumerate(self._paths)], 1)
         values = (self._state.predict(P)[0] + deviations).reshape(*shape, X.shape[-2])
         transform: Any = getattr(self._model[0], "outcome_transform", None)
-        return values if transform is None else transform.untransform(values.unsqueeze(-1))[0].squeeze(-1)
+        return (
+            values
+            if transform is None
+            else transform.untransform(values.unsqueeze(-1))[0].squeeze(-1)
+        )
 
     def set_ensemble_as_batch(self, ensemble_as_batch: bool) -> None:
         """Do nothing: there is no ensemble."""

@@ -16,7 +16,7 @@ from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel
 from kbo.models.base import PosteriorModel
@@ -55,7 +55,11 @@ class StreamingGP(PosteriorModel):
         checks.maybe(checks.instance, "outcome_transform", outcome_transform, OutcomeTransform)
         if (shape := tuple(checks.tensor("train_Y", train_Y).shape)) != (len(train_X), 1):
             flat = shape == (len(train_X),)
-            hint = "use train_Y.unsqueeze(-1)" if flat else "for several outputs make a ModelListGP of one model each"
+            hint = (
+                "use train_Y.unsqueeze(-1)"
+                if flat
+                else "for several outputs make a ModelListGP of one model each"
+            )
             raise InvalidInput(
                 f"train_Y must have shape [{len(train_X)} 1], one column with a value for each row of train_X, "
                 f"got {shape}: {hint}."
@@ -72,11 +76,15 @@ class StreamingGP(PosteriorModel):
         self._built: tuple[list[float], Posterior] | None = None  # hyperparameters and their state
         # Copies in training mode, as new: one transform may be given to many models.
         if outcome_transform is not None:
-            self.outcome_transform: OutcomeTransform = copy.deepcopy(outcome_transform).to(train_X).train()
+            self.outcome_transform: OutcomeTransform = (
+                copy.deepcopy(outcome_transform).to(train_X).train()
+            )
             self._note_fit(self.outcome_transform, train_Y)
             train_Y, train_Yvar = self.outcome_transform(train_Y, train_Yvar, X=train_X)
         if input_transform is not None:
-            self.input_transform: InputTransform = copy.deepcopy(input_transform).to(train_X).train()
+            self.input_transform: InputTransform = (
+                copy.deepcopy(input_transform).to(train_X).train()
+            )
             self._note_fit(self.input_transform, train_X)
             self.input_transform(train_X)  # learn the bounds
         self.covar_module: Kernel = copy.deepcopy(checks.kernel(kernel)).to(train_X)
@@ -110,8 +118,15 @@ class StreamingGP(PosteriorModel):
 
     def hyperparameters(self) -> Tensor:
         """Return all numbers [h] on which the meaning of the data depends."""
-        transforms = (getattr(self, name, None) for name in ("input_transform", "outcome_transform"))
-        numbers = (number for transform in transforms if transform is not None for number in _numbers(transform))
+        transforms = (
+            getattr(self, name, None) for name in ("input_transform", "outcome_transform")
+        )
+        numbers = (
+            number
+            for transform in transforms
+            if transform is not None
+            for number in _numbers(transform)
+        )
         values = (*self.covar_module.parameters(), self.ridge, *numbers)
         return torch.cat([value.detach().reshape(-1) for value in values])
 
@@ -122,7 +137,9 @@ class StreamingGP(PosteriorModel):
 
     @train_Yvar.setter
     def train_Yvar(self, value: Any) -> None:
-        raise InvalidInput("the noise variances of a model stay as they are: make a new model with another train_Yvar.")
+        raise InvalidInput(
+            "the noise variances of a model stay as they are: make a new model with another train_Yvar."
+        )
 
     @property
     def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
@@ -130,11 +147,15 @@ class StreamingGP(PosteriorModel):
 
         Fits respect the constraints and priors that are registered with it; they are not in state dicts.
         """
-        return self._own_likelihood() if self.train_Yvar is None else KnownLikelihood(self.train_Yvar)
+        return (
+            self._own_likelihood() if self.train_Yvar is None else KnownLikelihood(self.train_Yvar)
+        )
 
     def _own_likelihood(self) -> RidgeLikelihood:
         ridge = self._likelihood.raw_noise
-        if ridge is not self.ridge:  # that of the model this one was conditioned from, or before load_state_dict
+        if (
+            ridge is not self.ridge
+        ):  # that of the model this one was conditioned from, or before load_state_dict
             vars(self)["_likelihood"] = copy.deepcopy(self._likelihood, {id(ridge): self.ridge})
         return self._likelihood
 
@@ -182,7 +203,11 @@ class StreamingGP(PosteriorModel):
         points = dictionary.points if isinstance(dictionary, Dictionary) else None
         if points is None:
             return dictionary
-        given = self.train_inputs[0] if self._original_train_inputs is None else self._original_train_inputs
+        given = (
+            self.train_inputs[0]
+            if self._original_train_inputs is None
+            else self._original_train_inputs
+        )
         if points.shape[-1] != given.shape[-1]:
             raise InvalidInput(
                 f"the dictionary's points have {points.shape[-1]} columns but train_X has {given.shape[-1]}."
@@ -192,7 +217,10 @@ class StreamingGP(PosteriorModel):
         return moved
 
     def set_train_data(
-        self, inputs: Tensor | Sequence[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
+        self,
+        inputs: Tensor | Sequence[Tensor] | None = None,
+        targets: Tensor | None = None,
+        strict: bool = True,
     ) -> None:
         """Replace the data (BoTorch calls this when it applies or undoes the input transform)."""
         X, y = self.train_inputs[0], self.train_targets
@@ -210,16 +238,22 @@ class StreamingGP(PosteriorModel):
 
     def get_extra_state(self) -> Tensor:
         """Return whether kernel, ridge or transforms were chosen after data: a state dict has it, as in PyTorch."""
-        changed = len(self.train_targets) > 0 and self.hyperparameters().tolist() != self._first_values
+        changed = (
+            len(self.train_targets) > 0 and self.hyperparameters().tolist() != self._first_values
+        )
         return torch.tensor(changed or bool(self._caveats), device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
         """Take over whether the values of a state dict were chosen after data."""
         if bool(state) and not self._caveats:
-            self.add_caveat("kernel, ridge or transforms come from the state dict of a model that had data before them")
+            self.add_caveat(
+                "kernel, ridge or transforms come from the state dict of a model that had data before them"
+            )
 
     def _extract_targets_and_noise(self) -> tuple[Tensor, Tensor | None]:
-        return self.train_targets.unsqueeze(-1), None if self.train_Yvar is None else self.train_Yvar.unsqueeze(-1)
+        return self.train_targets.unsqueeze(
+            -1
+        ), None if self.train_Yvar is None else self.train_Yvar.unsqueeze(-1)
 
     def _restore_targets_and_noise(self, Y: Tensor, Yvar: Tensor | None, strict: bool) -> None:
         self._variances = None if Yvar is None else Yvar.squeeze(-1)
@@ -250,9 +284,13 @@ class StreamingGP(PosteriorModel):
             )
         state.at()  # grows the factor, once for all models that follow
         if Y.ndim != 2 or Y.shape[-1] != 1:
-            raise InvalidInput(f"Y must have shape [{len(X)} 1], got {tuple(Y.shape)}: use y.unsqueeze(-1).")
+            raise InvalidInput(
+                f"Y must have shape [{len(X)} 1], got {tuple(Y.shape)}: use y.unsqueeze(-1)."
+            )
         P = self.observed_at(X).detach()
-        targets = (self.outcome_transform(Y=Y, X=X)[0] if hasattr(self, "outcome_transform") else Y).detach()
+        targets = (
+            self.outcome_transform(Y=Y, X=X)[0] if hasattr(self, "outcome_transform") else Y
+        ).detach()
         checks.shaped("X", P, self.train_targets, self.train_inputs[0].shape[-1])
         new = (
             None
@@ -263,7 +301,9 @@ class StreamingGP(PosteriorModel):
         self._learn(state, P, targets.squeeze(-1), new)
         model = object.__new__(type(self))
         vars(model).update(vars(self))
-        shared: Any = {id(one.gram): one.gram for one in self.modules() if isinstance(one, PrecomputedKernel)}
+        shared: Any = {
+            id(one.gram): one.gram for one in self.modules() if isinstance(one, PrecomputedKernel)
+        }
         model._modules, model._buffers, model._parameters = copy.deepcopy(
             (self._modules, self._buffers, self._parameters), shared
         )
@@ -284,11 +324,18 @@ class StreamingGP(PosteriorModel):
         super()._apply(fn, recurse)
         self._own_likelihood()._apply(fn)
         before, self.train_targets = self.train_targets, fn(self.train_targets)
-        if self.train_targets is before:  # BoTorch moves a model to where it is before each evaluation
+        if (
+            self.train_targets is before
+        ):  # BoTorch moves a model to where it is before each evaluation
             return self
         self.train_inputs = tuple(fn(X) for X in self.train_inputs)
-        if len(before) and torch.finfo(self.train_targets.dtype).eps > torch.finfo(before.dtype).eps:
-            self.add_caveat(f"data and kernel were rounded to {self.train_targets.dtype}: make a new model of the data")
+        if (
+            len(before)
+            and torch.finfo(self.train_targets.dtype).eps > torch.finfo(before.dtype).eps
+        ):
+            self.add_caveat(
+                f"data and kernel were rounded to {self.train_targets.dtype}: make a new model of the data"
+            )
         if self._original_train_inputs is not None:
             self._original_train_inputs = fn(self._original_train_inputs)
         self._variances = None if self._variances is None else fn(self._variances)
@@ -320,4 +367,8 @@ def _unbatched(name: str, X: Tensor) -> Tensor:
 
 def _numbers(transform: torch.nn.Module) -> list[Tensor]:
     """Return the numbers of a transform; flags such as "is trained" are none, and BoTorch keeps them on the CPU."""
-    return [value for value in (*transform.parameters(), *transform.buffers()) if value.dtype != torch.bool]
+    return [
+        value
+        for value in (*transform.parameters(), *transform.buffers())
+        if value.dtype != torch.bool
+    ]

@@ -111,7 +111,10 @@ class Effect:
     def __str__(self) -> str:
         if self.all:
             return f"any {self.name}"
-        shown = [f"{value:.4g}" if isinstance(value, float) else str(value) for value in dict.fromkeys(self.good)]
+        shown = [
+            f"{value:.4g}" if isinstance(value, float) else str(value)
+            for value in dict.fromkeys(self.good)
+        ]
         return f"{self.name} {(' to ' if self.ranged else ' or ').join(shown)}"
 
 
@@ -144,15 +147,23 @@ class Answers:
     def entries(self) -> dict[str, str]:
         """Return sentences by label."""
         more = self.more.value > self.tolerance
-        close = ", but it is close" if self.tolerance / 2 < self.more.value < 2 * self.tolerance else ""
+        close = (
+            ", but it is close" if self.tolerance / 2 < self.more.value < 2 * self.tolerance else ""
+        )
         loss = f"{'more' if more else 'less'} than {self.tolerance:.2g}, which counts as none: "
         loss += f"go on{close}" if more else f"stop{close}; the optimum may still be further away"
         if self.beyond_zero:
             loss += "; that is beyond 0, where no value was: if none can be, give value_range"
-        time = "" if self.seconds is None or self.seconds < _LONG else f", in about {_duration(self.seconds)}"
+        time = (
+            ""
+            if self.seconds is None or self.seconds < _LONG
+            else f", in about {_duration(self.seconds)}"
+        )
         visible = [one.weight for one in self.effects if one.visible]
         hidden = [one.name for one in self.effects if not one.visible]
-        matters = [f"{', '.join(visible)} of the variation, interactions counted for each"] * bool(visible)
+        matters = [f"{', '.join(visible)} of the variation, interactions counted for each"] * bool(
+            visible
+        )
         matters += [f"no effect is visible yet of {', '.join(hidden)}"] * bool(hidden)
         good = [str(one) for one in self.effects if one.visible and one.good]
         edges = [f"{one.name} is at its {one.edge} bound" for one in self.effects if one.edge]
@@ -165,7 +176,9 @@ class Answers:
             f"{MORE} more trials": f"expected gain {_shown(self.more)}{time}; {loss}",
             "what matters": "; ".join(matters),
             "as good": f"with 80%, one changed at a time: {', '.join(good)}" if good else "",
-            "at an edge": f"{', '.join(edges)}: better values may lie beyond, widen it if you can" if edges else inside,
+            "at an edge": f"{', '.join(edges)}: better values may lie beyond, widen it if you can"
+            if edges
+            else inside,
             "model check": f"{within} of {known} values ({share:.0%}) lie in the 90% interval that the others predict"
             if known
             else "",
@@ -221,7 +234,9 @@ def answers(
     """
     units, chosen = space.units([trial.params for trial in trials]), trials.index(best)
     means = belief.posterior.predict(space.features(units))[0].cpu()
-    known = units[torch.cat([torch.tensor([chosen, 0]), means.topk(min(_TRIALS, len(means))).indices])]
+    known = units[
+        torch.cat([torch.tensor([chosen, 0]), means.topk(min(_TRIALS, len(means))).indices])
+    ]
     points = torch.cat([known, _candidates(space, known[0], generator)])
     values = belief.draws(space.features(points), MORE + _DRAWS, generator)
     if values is None:
@@ -235,10 +250,18 @@ def answers(
         tolerance = 0.05 * max(float((here - random.median(1).values).median()), 0.0)
     noise = 0.0 if belief.exact else belief.assumptions()["noise_std"]
     seconds = [trial.seconds for trial in trials if trial.seconds is not None]
-    more = _gain(judges[:, allowed], int(allowed[: len(known)].sum()), allowed.cumsum(0)[tried] - 1, noise, generator)
+    more = _gain(
+        judges[:, allowed],
+        int(allowed[: len(known)].sum()),
+        allowed.cumsum(0)[tried] - 1,
+        noise,
+        generator,
+    )
     below_zero = all((one.value or 0.0) < 0 for one in belief.values)
     return Answers(
-        start=None if trials[0].number or trials[0].params == best.params else _estimate(here - first),
+        start=None
+        if trials[0].number or trials[0].params == best.params
+        else _estimate(here - first),
         more=more,
         seconds=MORE * sum(seconds) / len(seconds) if seconds else None,
         tolerance=tolerance,
@@ -273,7 +296,9 @@ def rivals(belief: Belief, features: Tensor, generator: torch.Generator) -> list
     return [int(i) for i in found[score[found].argsort(descending=True, stable=True)] if i]
 
 
-def _gain(values: Tensor, n: int, tried: Tensor, noise_std: float, generator: torch.Generator) -> Estimate:
+def _gain(
+    values: Tensor, n: int, tried: Tensor, noise_std: float, generator: torch.Generator
+) -> Estimate:
     """Return how much better the point of the largest mean is, after one evaluation of each of some points.
 
     This is the knowledge gradient of a batch (Wu & Frazier 2016), with means and covariances of draws.
@@ -292,7 +317,9 @@ def _gain(values: Tensor, n: int, tried: Tensor, noise_std: float, generator: to
     covariance = (values - mean)[:, among].T @ (values - mean)[:, tried] / len(values)
     added = noise_std**2 + 1e-6 * float(covariance[n:].diagonal().mean())
     spread = covariance[n:] + added * torch.eye(len(tried), dtype=covariance.dtype)
-    noise = noise_std * torch.randn(len(values), len(tried), generator=generator, dtype=values.dtype)
+    noise = noise_std * torch.randn(
+        len(values), len(tried), generator=generator, dtype=values.dtype
+    )
     surprise = values[:, tried] + noise - mean[tried]
     found = mean[among] + surprise @ torch.linalg.pinv(spread, hermitian=True) @ covariance.T
     gained = values.gather(1, among[found.argmax(1)].unsqueeze(1)).squeeze(1) - values[:, 0]
@@ -303,7 +330,9 @@ def _candidates(space: Space, best: Tensor, generator: torch.Generator) -> Tenso
     """Return points [n P] where the optimum may be."""
     region = Region(space)
     if region.choices is not None:
-        return region.choices[torch.randperm(len(region.choices), generator=generator)[: _ANYWHERE + _NEAR]]
+        return region.choices[
+            torch.randperm(len(region.choices), generator=generator)[: _ANYWHERE + _NEAR]
+        ]
     scales = torch.logspace(-2.5, -0.5, _NEAR, dtype=torch.float64).unsqueeze(1)
     moved = best + scales * torch.randn(_NEAR, len(best), generator=generator, dtype=torch.float64)
     near = region.place(moved.clamp(0, 1))
@@ -333,7 +362,9 @@ def _effects(
             values = _values(parameter, units, drawn.cpu(), likely(points[1:]), tolerance)
         visible = share >= _VISIBLE and values.worse >= _WORSE and not none_visible
         edge, ranged = values.edge if visible else "", not isinstance(parameter, Choice)
-        found.append(Effect(one.name, share, visible, values.good, ranged, values.all, edge, (lower, upper)))
+        found.append(
+            Effect(one.name, share, visible, values.good, ranged, values.all, edge, (lower, upper))
+        )
     return found
 
 
@@ -349,7 +380,9 @@ def _along(space: Space, best: Params, name: str) -> tuple[Tensor, Tensor]:
     return torch.cat([unit[place], grid]), torch.cat([unit.unsqueeze(0), others])
 
 
-def _values(parameter: Parameter, units: Tensor, values: Tensor, likely: Tensor, tolerance: float) -> _Values:
+def _values(
+    parameter: Parameter, units: Tensor, values: Tensor, likely: Tensor, tolerance: float
+) -> _Values:
     """Return what is known of the values of a parameter, the others as recommended.
 
     Args:
@@ -365,7 +398,9 @@ def _values(parameter: Parameter, units: Tensor, values: Tensor, likely: Tensor,
     here, last = int((grid - unit).abs().argmin()), len(grid) - 1
     fine[here] = True
     if isinstance(parameter, Choice):
-        options = tuple(value for value, good in zip(parameter.options, fine.tolist(), strict=True) if good)
+        options = tuple(
+            value for value, good in zip(parameter.options, fine.tolist(), strict=True) if good
+        )
         return _Values(worse, options, bool(fine.all()))
     low = here - int(fine[: here + 1].flip(0).long().cumprod(0).sum()) + 1
     high = here + int(fine[here:].long().cumprod(0).sum()) - 1

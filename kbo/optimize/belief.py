@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from kbo._base.surroundings import fixed
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
@@ -20,7 +21,6 @@ from kbo.optimize.constraint import Constraint
 from kbo.optimize.targets import Targets
 from kbo.regression import Posterior
 from kbo.space import Params, Space
-from kbo.surroundings import fixed
 
 Proposer = Callable[[Any], Params | None]
 """Returns parameters for a ``kbo.optimize.search.proposers.Step``, or None where it does not apply."""
@@ -62,7 +62,7 @@ class Problem(NamedTuple):
     """Method, space and range of a quantity of a run.
 
     Attributes:
-        method: A name of ``kbo.recipes.names()``.
+        method: A name of ``kbo.bandit.names()``.
         n_trials: The planned number of trials, for methods that need it.
         space: The search space.
         span: The least and the largest possible value of the quantity, larger ones better.
@@ -103,7 +103,9 @@ class Belief(ABC):
     @property
     def cuts(self) -> bool:
         """Whether some values are cut in the posterior's units."""
-        return not self.targets.compression and any((one.value or 0.0) < self.targets.floor for one in self.values)
+        return not self.targets.compression and any(
+            (one.value or 0.0) < self.targets.floor for one in self.values
+        )
 
     @property
     def searched(self) -> Posterior:
@@ -199,7 +201,9 @@ class Belief(ABC):
         """
         if self.reported is None:
             raise InvalidInput("there is no bound: too few evaluations, or a method without one.")
-        lower, upper = (decided(side, "bound") for side in self.reported.interval(self.posterior, features))
+        lower, upper = (
+            decided(side, "bound") for side in self.reported.interval(self.posterior, features)
+        )
         mean = self.posterior.predict(features)[0].clamp(lower, upper)
         return self.raw(lower), self.raw(mean), self.raw(upper)
 
@@ -240,7 +244,9 @@ class Setting(ABC):
         """Raise InvalidInput unless the setting can be used with a method, on some space."""
 
     @abstractmethod
-    def fit(self, problem: Problem, evaluations: Sequence[Evaluation], before: Any = None) -> Belief | None:
+    def fit(
+        self, problem: Problem, evaluations: Sequence[Evaluation], before: Any = None
+    ) -> Belief | None:
         """Return the belief after all evaluations of a quantity; None, or one without values, while there are too few.
 
         Args:

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.surroundings import callers
 from kbo.errors import Stop
 from kbo.optimize.result import Result
 from kbo.optimize.trials import Trial
-from kbo.surroundings import callers
 
 OnTrial = Callable[[Trial, Result], Any]
 """Called after a trial with it and the result so far; returning True or raising ``kbo.Stop`` ends the run."""
@@ -30,7 +30,9 @@ class Callbacks:
     """
 
     def __init__(self, given: OnTrial | Sequence[OnTrial] | None) -> None:
-        listed = list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
+        listed = (
+            list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
+        )
         self._functions = [checks.function("on_trial", function) for function in listed]
 
     def __bool__(self) -> bool:
@@ -46,7 +48,9 @@ class Callbacks:
 
     def __call__(self, trial: Trial, result: Result) -> str:
         """Call all, and return the reason to stop, or an empty text."""
-        return next(filter(None, [_asked(function, trial, result) for function in self._functions]), "")
+        return next(
+            filter(None, [_asked(function, trial, result) for function in self._functions]), ""
+        )
 
 
 class _WithCallersSettings:

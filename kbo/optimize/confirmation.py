@@ -16,7 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.surroundings import fixed
+from kbo._base.terminal import Bar, rounded_up
 from kbo.confidence.mean import bounded_mean
 from kbo.confidence.median import median, median_bounds
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
@@ -25,8 +27,6 @@ from kbo.optimize.run import Run, recorded
 from kbo.optimize.table import by_name, format_params
 from kbo.optimize.trials import Trial
 from kbo.space import Choice, Params, Space
-from kbo.surroundings import fixed
-from kbo.terminal import Bar, rounded_up
 from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import Session
 from kbo.workers.time_limit import YEAR
@@ -114,14 +114,18 @@ class Confirmation:
 
     def __str__(self) -> str:
         width = max(len(finalist.name) for finalist in self.finalists)
-        lines = [f"{finalist.name:{width}}  {self._described(finalist)}" for finalist in self.finalists]
+        lines = [
+            f"{finalist.name:{width}}  {self._described(finalist)}" for finalist in self.finalists
+        ]
         return "\n".join([f"{self.statement}; {self.stopped}", *lines])
 
     @property
     def statement(self) -> str:
         """The knowledge about the best candidate, in words."""
         if self.objection:
-            return f"no statement can be made after {self.evaluations} evaluations: {self.objection}"
+            return (
+                f"no statement can be made after {self.evaluations} evaluations: {self.objection}"
+            )
         if self.best is None or not math.isfinite(self.within):
             return f"not known yet after {self.evaluations} evaluations: each candidate needs more"
         claim = f"{self.best.name} is within {rounded_up(self.within, 2)} of the best of these {len(self.finalists)}"
@@ -156,7 +160,9 @@ class Confirmation:
         gain = sign * ((other.mean or 0.0) - (best.mean or 0.0))
         if gain <= max(self.within, self.tolerance):
             return []
-        return [f"but by the mean {other.name} is better by {gain:.2g} so far: where means count, give value_range"]
+        return [
+            f"but by the mean {other.name} is better by {gain:.2g} so far: where means count, give value_range"
+        ]
 
     def _described(self, finalist: Finalist) -> str:
         """Return estimate, bounds and number of evaluations of a candidate, and its parameters."""
@@ -189,7 +195,9 @@ class _Confirming(Run):
         super().__init__(Space({"candidate": Choice(list(candidates))}), journal, (), value_range)
 
     def _header(self) -> dict[str, Any]:
-        entries = [{"name": name, "params": by_name(params)} for name, params in self._candidates.items()]
+        entries = [
+            {"name": name, "params": by_name(params)} for name, params in self._candidates.items()
+        ]
         return {
             "setting": "confirm",
             "space": self.space.describe(),
@@ -231,7 +239,9 @@ class _Confirming(Run):
     def _values(self) -> dict[str, list[float]]:
         """Return the values of each candidate, in the order of their starts, up to the first that has not come."""
         values: dict[str, list[float]] = {name: [] for name in self._candidates}
-        waiting = set()  # candidates of which a value of a later trial may have come first because of its noise
+        waiting = (
+            set()
+        )  # candidates of which a value of a later trial may have come first because of its noise
         for trial in self._trials.all:
             if trial.status == "pending":
                 waiting.add(_name(trial))
@@ -255,7 +265,9 @@ class _Confirming(Run):
 
     def check_range(self) -> None:
         """Raise InvalidInput if a value was outside the declared range, on which the statement would rest."""
-        outside = [one.measured[OBJECTIVE] for one in self._trials.failed if OBJECTIVE in one.measured]
+        outside = [
+            one.measured[OBJECTIVE] for one in self._trials.failed if OBJECTIVE in one.measured
+        ]
         if outside:
             raise InvalidInput(
                 f"value_range is {self.value_range}, and a value was {outside[0]:.6g}: give the range of all possible "
@@ -309,7 +321,11 @@ class _Confirming(Run):
         if best is None or rival is None:
             names = [finalist.name for finalist in self.finalists() if not finalist.values]
         elif math.isinf(within):
-            names = [finalist.name for finalist in self.finalists() if math.isinf(self._optimistic(finalist))]
+            names = [
+                finalist.name
+                for finalist in self.finalists()
+                if math.isinf(self._optimistic(finalist))
+            ]
             if math.isinf(self._pessimistic(best)):
                 names.append(best.name)
             if not names:  # finite bounds whose difference is not
@@ -382,14 +398,24 @@ def confirm(
     if value_range is not None:
         low, high = checks.interval("value_range", value_range)
         if not math.isfinite(high - low):
-            raise InvalidInput(f"value_range must have a finite width, got {checks.shown(value_range)}.")
+            raise InvalidInput(
+                f"value_range must have a finite width, got {checks.shown(value_range)}."
+            )
     run = _Confirming(named, checks.flag("maximize", maximize), delta, value_range, journal)
     stopped = "interrupted before its end"
     try:
         with (
             contextlib.suppress(KeyboardInterrupt),
-            engine_of(workers, timeout).session(objective, timeout, lambda number, value, step: False) as session,
-            Bar(total=budget, initial=run.n_finished, desc="confirm", unit="evaluation", disable=not progress) as bar,
+            engine_of(workers, timeout).session(
+                objective, timeout, lambda number, value, step: False
+            ) as session,
+            Bar(
+                total=budget,
+                initial=run.n_finished,
+                desc="confirm",
+                unit="evaluation",
+                disable=not progress,
+            ) as bar,
         ):
             run.open_session(n_trials=budget, timeout=timeout)
             run.fail_lost()
@@ -414,12 +440,16 @@ def confirm(
         maximize=maximize,
         value_range=run.value_range,
         evaluations=sum(trial.value is not None for trial in trials),
-        selected=sum(trial.failure is not None or trial.pruned or trial.starts > 1 for trial in trials),
+        selected=sum(
+            trial.failure is not None or trial.pruned or trial.starts > 1 for trial in trials
+        ),
         stopped=stopped,
     )
 
 
-def _evaluated(run: _Confirming, session: Session, bar: Bar, budget: int, tolerance: float, journal: Any) -> str:
+def _evaluated(
+    run: _Confirming, session: Session, bar: Bar, budget: int, tolerance: float, journal: Any
+) -> str:
     """Make evaluations until enough is known or the budget is used, and return which in words."""
     in_a_row = 0
     while True:
@@ -429,7 +459,10 @@ def _evaluated(run: _Confirming, session: Session, bar: Bar, budget: int, tolera
             return "it stops here, as values repeat"
         if within <= tolerance:
             return f"that is enough for the tolerance {tolerance:.2g}"
-        while len(session.running) < session.capacity and run.n_finished + len(session.running) < budget:
+        while (
+            len(session.running) < session.capacity
+            and run.n_finished + len(session.running) < budget
+        ):
             trial = run.begin()
             session.start(trial.number, run.params_of(trial))
         if not session.running:
@@ -440,7 +473,11 @@ def _evaluated(run: _Confirming, session: Session, bar: Bar, budget: int, tolera
             bar.update(trial.status != "pending")
             in_a_row = in_a_row + 1 if trial.status == "failed" else 0
             if in_a_row >= _MOST_FAILURES:
-                stay = "" if journal is None else f" The failed evaluations stay in {journal} and count in the budget."
+                stay = (
+                    ""
+                    if journal is None
+                    else f" The failed evaluations stay in {journal} and count in the budget."
+                )
                 raise TooManyFailures(
                     f"{in_a_row} evaluations failed in a row, the last with: {trial.failure}. Correct the objective."
                     f"{stay}"

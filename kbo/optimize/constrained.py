@@ -159,17 +159,26 @@ def quantities(
     undecided = [c for c in constraints if not setting.decides(c, problem.method, problem.space)]
     outputs = 1 + sum(c.name != OBJECTIVE for c in undecided)
     without_range = problem._replace(span=ANY)  # which is that of the objective
-    limited = [(c, Quantity(setting.of(c, outputs), without_range, f"constraint {c.name!r}: ")) for c in undecided]
+    limited = [
+        (c, Quantity(setting.of(c, outputs), without_range, f"constraint {c.name!r}: "))
+        for c in undecided
+    ]
     return Quantity(setting.shared(outputs), problem), limited
 
 
 def limits(limited: Sequence[ConstraintBelief]) -> list[Limit]:
     """Return the limits with the bounds that are reported."""
     found = [(one, one.belief.reported) for one in limited]
-    return [Limit(one.belief.posterior, bound, lower=one.level) for one, bound in found if bound is not None]
+    return [
+        Limit(one.belief.posterior, bound, lower=one.level)
+        for one, bound in found
+        if bound is not None
+    ]
 
 
-def preferred(score: Tensor, limited: Sequence[ConstraintBelief], features: Tensor, trials: Sequence[Trial]) -> Tensor:
+def preferred(
+    score: Tensor, limited: Sequence[ConstraintBelief], features: Tensor, trials: Sequence[Trial]
+) -> Tensor:
     """Return the scores [n] of completed trials, lower ones for those that are not sure to keep all limits.
 
     Args:
@@ -183,9 +192,15 @@ def preferred(score: Tensor, limited: Sequence[ConstraintBelief], features: Tens
     slacks = []
     for one in limited:
         found = [quantity(trial, one.constraint) for trial in trials]
-        values = score.new_tensor([one.constraint.sign * value for value in found if value is not None])
+        values = score.new_tensor(
+            [one.constraint.sign * value for value in found if value is not None]
+        )
         slack = one.belief.lower(features, values) - one.level
-        slacks.append(decided(slack / unit(one.belief.posterior, features), f"bound of {one.constraint.name!r}"))
+        slacks.append(
+            decided(
+                slack / unit(one.belief.posterior, features), f"bound of {one.constraint.name!r}"
+            )
+        )
     return feasible_first(score, torch.stack(slacks).amin(0))
 
 
@@ -209,7 +224,11 @@ def feasibility(
         features: Its features.
         ways: Ways in which the noise may have decided which values there are, in words.
     """
-    bounds = {c.name: (value, value, value) for c in constraints if (value := quantity(best, c)) is not None}
+    bounds = {
+        c.name: (value, value, value)
+        for c in constraints
+        if (value := quantity(best, c)) is not None
+    }
     noisy = [one for one in limited if not one.belief.exact]
     measured = [c for c in undecided if c not in [one.constraint for one in noisy]]
     kept = violations(best, measured) == 0
@@ -220,6 +239,10 @@ def feasibility(
         kept &= constraint.sign * low >= constraint.limit
         probability *= belief.probability(features, constraint.limit)
     if not setting.certified:
-        return Feasibility(tuple(constraints), bounds, kept, probability if limited else None, False)
+        return Feasibility(
+            tuple(constraints), bounds, kept, probability if limited else None, False
+        )
     certified = not measured and all(one.belief.proved(ways) is not None for one in noisy)
-    return Feasibility(tuple(constraints), bounds, kept, 1 - setting.delta if certified else None, certified)
+    return Feasibility(
+        tuple(constraints), bounds, kept, 1 - setting.delta if certified else None, certified
+    )

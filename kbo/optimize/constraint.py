@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gpytorch.kernels import Kernel
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.optimize.events import unfit
 from kbo.optimize.hypotheses import Hypothesis, checked_kernel, owns_kernel
@@ -73,19 +73,37 @@ class Constraint:
             checks.maybe(checks.positive, "norm_bound", self.norm_bound)
             if self.kernel is not None:
                 numbers = {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
-                object.__setattr__(self, "kernel", checked_kernel(self.kernel, "Constraint", numbers))
+                object.__setattr__(
+                    self, "kernel", checked_kernel(self.kernel, "Constraint", numbers)
+                )
             if self.name == SEM:
-                raise InvalidInput("that is the standard error of the value: call the quantity another way.")
-            if self.name == OBJECTIVE and (self.noise_std, self.norm_bound, self.kernel) != (None, None, None):
-                raise InvalidInput("noise_std, norm_bound and kernel of the objective belong to the setting.")
+                raise InvalidInput(
+                    "that is the standard error of the value: call the quantity another way."
+                )
+            if self.name == OBJECTIVE and (self.noise_std, self.norm_bound, self.kernel) != (
+                None,
+                None,
+                None,
+            ):
+                raise InvalidInput(
+                    "noise_std, norm_bound and kernel of the objective belong to the setting."
+                )
 
     def __repr__(self) -> str:
-        given = f"{len(self.kernel)} hypotheses" if isinstance(self.kernel, tuple) else type(self.kernel).__name__
+        given = (
+            f"{len(self.kernel)} hypotheses"
+            if isinstance(self.kernel, tuple)
+            else type(self.kernel).__name__
+        )
         kernel = {} if self.kernel is None else {"kernel": given}
         return f"Constraint({', '.join(f'{name}={value!r}' for name, value in (self.describe() | kernel).items())})"
 
     def __str__(self) -> str:
-        return f"{self.name} <= {self.upper:g}" if self.upper is not None else f"{self.name} >= {self.lower:g}"
+        return (
+            f"{self.name} <= {self.upper:g}"
+            if self.upper is not None
+            else f"{self.name} >= {self.lower:g}"
+        )
 
     @property
     def sign(self) -> int:
@@ -105,7 +123,11 @@ class Constraint:
 
     def describe(self) -> dict[str, Any]:
         """Return the numbers as plain JSON values, without the kernel."""
-        return {name: value for name, value in vars(self).items() if value is not None and name != "kernel"}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None and name != "kernel"
+        }
 
 
 def measured_only(constraints: Any) -> tuple[list[Constraint], list[Any]]:
@@ -157,7 +179,9 @@ class Outcome(NamedTuple):
     @property
     def returned(self) -> Returned:
         """Value and measurements as an objective returns them."""
-        return self.value if self.value is None or not self.measured else (self.value, self.measured)
+        return (
+            self.value if self.value is None or not self.measured else (self.value, self.measured)
+        )
 
 
 def outcome_of(
@@ -180,37 +204,61 @@ def outcome_of(
     if isinstance(returned, Mapping):
         others = {str(name): found for name, found in returned.items()}
         without, value = OBJECTIVE not in others, others.pop(OBJECTIVE, None)
-    elif isinstance(returned, (tuple, list)) and len(returned) == 2 and isinstance(returned[1], Mapping):
+    elif (
+        isinstance(returned, (tuple, list))
+        and len(returned) == 2
+        and isinstance(returned[1], Mapping)
+    ):
         value, others = returned[0], {str(name): found for name, found in returned[1].items()}
     measured, found = _numbers(others), _number(value)
     if measured and (reason := unfit(measured)):
         measured = {name: measured[name] for name in needed if name in measured}
         return Outcome(found, measured, f"the measurements cannot be recorded: {reason}")
     if without:
-        return Outcome(None, measured, f"{got} {checks.shown(returned)} without an entry {OBJECTIVE!r}")
+        return Outcome(
+            None, measured, f"{got} {checks.shown(returned)} without an entry {OBJECTIVE!r}"
+        )
     if found is None:
         return Outcome(None, measured, f"{got} {_not_a_number(value)}")
-    if SEM in others and not _unknown(others[SEM]) and not 0 <= measured.get(SEM, -1.0) <= _LARGEST_ERROR:
+    if (
+        SEM in others
+        and not _unknown(others[SEM])
+        and not 0 <= measured.get(SEM, -1.0) <= _LARGEST_ERROR
+    ):
         reason = f"{got} the standard error {SEM!r} = {checks.shown(others[SEM])}: return a number of at least 0"
         return Outcome(found, {name: one for name, one in measured.items() if name != SEM}, reason)
     if value_range is not None:
         inside = onto_range(found, *value_range)
         if inside is None:
-            return Outcome(found, measured, f"{got} {found:.6g}, which is outside the value_range {value_range}")
+            return Outcome(
+                found,
+                measured,
+                f"{got} {found:.6g}, which is outside the value_range {value_range}",
+            )
         found = inside
     for name in needed:
         if name not in others:
-            came = f"it came with {sorted(others)}" if others else f"return (value, {{{name!r}: measurement}})"
+            came = (
+                f"it came with {sorted(others)}"
+                if others
+                else f"return (value, {{{name!r}: measurement}})"
+            )
             return Outcome(found, measured, f"there is no measurement of {name!r}; {came}")
         if name not in measured:
-            return Outcome(found, measured, f"the measurement of {name!r} is {_not_a_number(others[name])}")
-    unusable = {name: entry for name, entry in others.items() if name not in measured and name != SEM}
+            return Outcome(
+                found, measured, f"the measurement of {name!r} is {_not_a_number(others[name])}"
+            )
+    unusable = {
+        name: entry for name, entry in others.items() if name not in measured and name != SEM
+    }
     return Outcome(found, measured, "", unusable)
 
 
 def _numbers(others: Mapping[str, Any]) -> dict[str, float]:
     """Return the entries that are finite numbers."""
-    return {name: number for name, value in others.items() if (number := _number(value)) is not None}
+    return {
+        name: number for name, value in others.items() if (number := _number(value)) is not None
+    }
 
 
 def _unknown(value: Any) -> bool:
@@ -233,6 +281,13 @@ def _not_a_number(value: Any) -> str:
         known = value is None or not math.isfinite(checks.real(value))
     except Exception:  # as above
         known = False
-    several = isinstance(value, (tuple, list)) and len(value) > 1 and all(_number(one) is not None for one in value)
-    hint = ": for several objectives use Optuna's NSGAIISampler or BoTorch's qLogNEHVI with models of kbo" * several
+    several = (
+        isinstance(value, (tuple, list))
+        and len(value) > 1
+        and all(_number(one) is not None for one in value)
+    )
+    hint = (
+        ": for several objectives use Optuna's NSGAIISampler or BoTorch's qLogNEHVI with models of kbo"
+        * several
+    )
     return checks.shown(value) if known else f"{checks.shown(value)} instead of a number{hint}"

@@ -35,7 +35,14 @@ Time = Annotated[float, Meta(ge=0, le=253_402_300_799)]
 """Seconds from 1970 up to the year 9999."""
 
 
-class _Event(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False, tag_field="event"):
+class _Event(
+    Struct,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag_field="event",
+):
     """The number of the trial and the time, which all events have."""
 
     number: Whole
@@ -88,7 +95,13 @@ class Prune(_Event, tag="prune"):
 
 
 class Session(
-    Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False, tag="session", tag_field="event"
+    Struct,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag="session",
+    tag_field="event",
 ):
     """A call of ``minimize`` or ``maximize`` begins, with these limits."""
 
@@ -109,7 +122,9 @@ def _plain(value: Any) -> float:
     """Return a number of numpy as one of Python."""
     if isinstance(value, Real):
         return int(value) if isinstance(value, Integral) else float(value)
-    raise InvalidInput(f"a journal holds numbers, strings, booleans and None, got {shortened(repr(value))}.")
+    raise InvalidInput(
+        f"a journal holds numbers, strings, booleans and None, got {shortened(repr(value))}."
+    )
 
 
 _encode = msgspec.json.Encoder(enc_hook=_plain).encode
@@ -139,9 +154,13 @@ def line(entry: Mapping[str, Any] | Event, before: int | None) -> tuple[bytes, i
     try:
         text, checksum = _sealed(_encode(entry), before)
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"a journal cannot hold the text {shortened(error.object)!r}: {error.reason}.") from error
+        raise InvalidInput(
+            f"a journal cannot hold the text {shortened(error.object)!r}: {error.reason}."
+        ) from error
     if len(text) > LONGEST_LINE:
-        raise InvalidInput(f"a line of a journal has at most {LONGEST_LINE} bytes, this one has {len(text)}.")
+        raise InvalidInput(
+            f"a line of a journal has at most {LONGEST_LINE} bytes, this one has {len(text)}."
+        )
     return text, checksum
 
 
@@ -152,7 +171,11 @@ def unfit(measured: Mapping[str, float]) -> str:
     except InvalidInput as error:
         return str(error)
     most = LONGEST_LINE // 2  # beside them are a reason and numbers
-    return f"they take {len(text)} bytes, of which a journal holds at most {most}." if len(text) > most else ""
+    return (
+        f"they take {len(text)} bytes, of which a journal holds at most {most}."
+        if len(text) > most
+        else ""
+    )
 
 
 def _sealed(text: bytes, before: int | None) -> tuple[bytes, int | None]:

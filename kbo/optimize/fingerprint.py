@@ -37,12 +37,22 @@ def _described(kernel: Kernel) -> str:
     texts = []
     for name, part in copy.deepcopy(kernel).double().named_modules():
         if isinstance(part, Kernel):
-            plain = {key: value for key, value in vars(part).items() if isinstance(value, (int, float, str))}
-            plain = {key: value for key, value in plain.items() if key[0] != "_" and key not in _NO_NUMBERS}
+            plain = {
+                key: value
+                for key, value in vars(part).items()
+                if isinstance(value, (int, float, str))
+            }
+            plain = {
+                key: value
+                for key, value in plain.items()
+                if key[0] != "_" and key not in _NO_NUMBERS
+            }
             texts.append(f"{name} {type(part).__qualname__} {sorted(plain.items())}")
             for raw, value in part.named_parameters(recurse=False):
                 texts.append(_digits(getattr(part, raw.removeprefix("raw_"), value)))
-            texts += [_hash(buffer.cpu().numpy().tobytes()) for buffer in part.buffers(recurse=False)]
+            texts += [
+                _hash(buffer.cpu().numpy().tobytes()) for buffer in part.buffers(recurse=False)
+            ]
     return "\n".join(texts)
 
 

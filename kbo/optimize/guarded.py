@@ -9,9 +9,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 
+from kbo._base.locks import Lock
+from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput, JournalError, RefutedAssumptions
-from kbo.locking import Lock
-from kbo.surroundings import fixed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,7 +36,11 @@ class Guarded(ABC):
         gradients, threads = torch.is_grad_enabled(), torch.get_num_threads()
         try:
             found = method(self, *args, **options)
-        except (InvalidInput, JournalError, RefutedAssumptions):  # after which memory is that of the record
+        except (
+            InvalidInput,
+            JournalError,
+            RefutedAssumptions,
+        ):  # after which memory is that of the record
             self._interrupted = False
             raise
         finally:  # an interrupt inside of PyTorch's own context managers leaves what they set

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.surroundings import on_host
+from kbo._base.terminal import rounded_up
 from kbo.errors import InvalidInput
 from kbo.optimize.fingerprint import fingerprint
 from kbo.regression import KernelRidge
-from kbo.surroundings import on_host
-from kbo.terminal import rounded_up
 
 T = TypeVar("T")
 
@@ -84,12 +84,18 @@ class Hypothesis:
         while isinstance(kernel, ScaleKernel):
             kernel, variance = kernel.base_kernel, variance * float(kernel.outputscale)
         found: Any = getattr(kernel, "lengthscale", None)
-        lengths = "" if found is None else f", lengthscale {', '.join(f'{x:.3g}' for x in found.flatten().tolist())}"
+        lengths = (
+            ""
+            if found is None
+            else f", lengthscale {', '.join(f'{x:.3g}' for x in found.flatten().tolist())}"
+        )
         times = "" if variance == 1 else f", variance {variance:.4g}"
         return f"{type(kernel).__name__}{lengths}{times}, noise {self.noise_std:g}, norm {self.norm_bound:g}"
 
 
-def checked_kernel(given: Any, owner: str, numbers: Mapping[str, Any]) -> Kernel | tuple[Hypothesis, ...]:
+def checked_kernel(
+    given: Any, owner: str, numbers: Mapping[str, Any]
+) -> Kernel | tuple[Hypothesis, ...]:
     """Return a kernel, or a list of hypotheses as a tuple.
 
     Args:
@@ -114,7 +120,9 @@ def described(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, 
     """Return a kernel, or hypotheses, as plain JSON values, with fingerprints of kernels on so many features."""
     if isinstance(kernel, Kernel):
         return {"kernel": fingerprint(kernel, columns)}
-    return {"hypotheses": [{**vars(one), "kernel": fingerprint(one.kernel, columns)} for one in kernel]}
+    return {
+        "hypotheses": [{**vars(one), "kernel": fingerprint(one.kernel, columns)} for one in kernel]
+    }
 
 
 @on_host
@@ -146,7 +154,9 @@ def hypotheses(
     """
     checks.positive("size", size)
     for name, values in {"lengthscales": lengthscales, "norms": norms}.items():
-        if values is not None and (not isinstance(values, (list, tuple)) or len(values) != len(lengthscales)):
+        if values is not None and (
+            not isinstance(values, (list, tuple)) or len(values) != len(lengthscales)
+        ):
             raise InvalidInput(
                 f"{name} must be a list of numbers, one for each hypothesis, got {checks.shown(values)}."
             )

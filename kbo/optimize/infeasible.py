@@ -38,9 +38,14 @@ class Infeasible:
     delta: float
 
     def __str__(self) -> str:
-        broken = [c for c in self.constraints if c.name in self.bounds and not c.kept_by(self.bounds[c.name])]
+        broken = [
+            c
+            for c in self.constraints
+            if c.name in self.bounds and not c.kept_by(self.bounds[c.name])
+        ]
         shown = " and ".join(
-            f"{c.name} {'at least' if c.sign < 0 else 'at most'} {self.bounds[c.name]:.4g} ({c})" for c in broken
+            f"{c.name} {'at least' if c.sign < 0 else 'at most'} {self.bounds[c.name]:.4g} ({c})"
+            for c in broken
         )
         which = "no point" if self.points is None else f"none of the {self.points} points"
         return (
@@ -77,15 +82,28 @@ def certificate(
     if (points := space.points(MOST_POINTS)) is not None:
         units = points
         largest = float(least_possible(known, space.features(points)).max())
-    elif (proof := largest_proved(slacks(limited, space), space, evaluations, until=0.0)) is not None:
+    elif (
+        proof := largest_proved(slacks(limited, space), space, evaluations, until=0.0)
+    ) is not None:
         units = torch.cat([tried, space.units([space.params(proof.unit)])])
         largest = proof.largest
     else:
         return None
     if largest >= 0:
         return None
-    least = least_possible(known, space.features(units)).cpu()  # of which some bound may say nothing
+    least = least_possible(
+        known, space.features(units)
+    ).cpu()  # of which some bound may say nothing
     unit = units[least.masked_fill(~space.satisfies(units) | (least >= 0), -math.inf).argmax()]
     X = space.features(unit.unsqueeze(0))
-    upper = {one.constraint.name: one.constraint.sign * float(one.belief.interval(X)[2]) for one in limited}
-    return Infeasible(None if points is None else len(points), space.params(unit), upper, tuple(constraints), delta)
+    upper = {
+        one.constraint.name: one.constraint.sign * float(one.belief.interval(X)[2])
+        for one in limited
+    }
+    return Infeasible(
+        None if points is None else len(points),
+        space.params(unit),
+        upper,
+        tuple(constraints),
+        delta,
+    )

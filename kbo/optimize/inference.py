@@ -9,13 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks, devices, recipes
+from kbo._base import checks, devices
+from kbo._base.linalg.buffers import GrowingTensor
+from kbo._base.surroundings import fixed
+from kbo.bandit import methods
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
-from kbo.linalg.buffers import GrowingTensor
 from kbo.optimize.answers import Answers, Comparison, answers, compared, rivals
 from kbo.optimize.belief import ANY, Belief, Evaluation, Problem, Setting
-from kbo.optimize.constrained import ConstraintBelief, Feasibility, feasibility, preferred, quantities
+from kbo.optimize.constrained import (
+    ConstraintBelief,
+    Feasibility,
+    feasibility,
+    preferred,
+    quantities,
+)
 from kbo.optimize.constraint import OBJECTIVE, Constraint, measured_only
 from kbo.optimize.guarded import guarded
 from kbo.optimize.hypotheses import described
@@ -26,7 +34,6 @@ from kbo.optimize.settings import resolve
 from kbo.optimize.trials import Trial, error_of, quantity, violations
 from kbo.regression import hypothetical
 from kbo.space import Bounds, Params, Space
-from kbo.surroundings import fixed
 
 _ANYWHERE = 64
 """Random points with which the recommended one is compared."""
@@ -151,9 +158,15 @@ class Inference(Run):
         best, known, described = self._recommended(), self._bounded(), self._objective.description()
         if best is None or known is None or described is None:
             return None
-        trials = [t for t in self._allowed(self._trials.complete) if t is best or not violations(t, self.constraints)]
+        trials = [
+            t
+            for t in self._allowed(self._trials.complete)
+            if t is best or not violations(t, self.constraints)
+        ]
         generator = self._generator(len(self._trials.finished))
-        return answers(self.space, described, trials, best, generator, tolerance, self._likely, intervals)
+        return answers(
+            self.space, described, trials, best, generator, tolerance, self._likely, intervals
+        )
 
     @guarded
     def compare(self, others: Params, params: Params | None = None) -> Comparison | None:
@@ -170,7 +183,9 @@ class Inference(Run):
         if best is None or self._bounded() is None or described is None:
             return None
         units = torch.stack([self.space.unit(best.params if params is None else params), second])
-        return compared(described, self.space.features(units), self._generator(len(self._trials.finished)))
+        return compared(
+            described, self.space.features(units), self._generator(len(self._trials.finished))
+        )
 
     @guarded
     def usual_loss(self) -> float | None:
@@ -182,7 +197,9 @@ class Inference(Run):
         if best is None or known is None:
             return None
         generator = self._generator(len(self._trials.finished))
-        units = torch.rand(_ANYWHERE, self.space.dimension, generator=generator, dtype=torch.float64)
+        units = torch.rand(
+            _ANYWHERE, self.space.dimension, generator=generator, dtype=torch.float64
+        )
         points = torch.cat([self._features([best]), self.space.features(units)])
         means = known[0].raw(known[0].posterior.predict(points)[0])
         return 0.05 * max(float(means[0] - means[1:].median()), 0.0) or None
@@ -201,17 +218,30 @@ class Inference(Run):
         best, described = self._recommended(), self._objective.description()
         if best is None:
             return {}
-        others = [t for t in self._allowed(self._trials.complete) if not violations(t, self.constraints)]
+        others = [
+            t for t in self._allowed(self._trials.complete) if not violations(t, self.constraints)
+        ]
         others = sorted(others, key=self._signed, reverse=True) if described is None else others
-        distinct = [best, *{repr(t.params): t for t in reversed(others) if t.params != best.params}.values()]
+        distinct = [
+            best,
+            *{repr(t.params): t for t in reversed(others) if t.params != best.params}.values(),
+        ]
         if described is not None and self._bounded() is not None:
             features = self._features(distinct)
-            order = described.posterior.predict(features)[0].cpu().argsort(descending=True)[:_MOST_RIVALS].tolist()
+            order = (
+                described.posterior.predict(features)[0]
+                .cpu()
+                .argsort(descending=True)[:_MOST_RIVALS]
+                .tolist()
+            )
             kept = [0, *(i for i in order if i)]
             generator = self._generator(len(self._trials.finished))
             found = rivals(described, features[kept], generator) or [1][: len(kept) - 1]
             distinct = [best, *(distinct[kept[i]] for i in found)]
-        return {f"trial {trial.number}": trial.params for trial in distinct[: checks.whole("most", most, 2)]}
+        return {
+            f"trial {trial.number}": trial.params
+            for trial in distinct[: checks.whole("most", most, 2)]
+        }
 
     def _likely(self, units: Tensor) -> Tensor:
         """Return at which points [n P] of the unit cube all constraints are kept with a probability of a half, [n]."""
@@ -248,7 +278,9 @@ class Inference(Run):
         return self._intervals(units, OBJECTIVE)
 
     def _intervals(self, units: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor] | None:
-        known = {c.name: (c.sign, one) for c, one in self._limited_by} | {OBJECTIVE: (self._sign, self._objective)}
+        known = {c.name: (c.sign, one) for c, one in self._limited_by} | {
+            OBJECTIVE: (self._sign, self._objective)
+        }
         sign, one = known[checks.one_of("name", name, known)]
         self._learn()
         if (found := one.interval(self.space.features(units))) is None:
@@ -264,9 +296,17 @@ class Inference(Run):
             "method": self.method,
             "seed": self.seed,
             **({} if self.value_range is None else {"value_range": list(self.value_range)}),
-            **({"n_trials": self._problem.n_trials} if recipes.get(self.method).needs_horizon else {}),
+            **(
+                {"n_trials": self._problem.n_trials}
+                if methods.get(self.method).needs_horizon
+                else {}
+            ),
             **self.setting.describe(self.space),
-            **({"constraints": list(map(self._described, self.constraints))} if self.constraints else {}),
+            **(
+                {"constraints": list(map(self._described, self.constraints))}
+                if self.constraints
+                else {}
+            ),
         }
 
     def _described(self, constraint: Constraint) -> dict[str, Any]:
@@ -285,7 +325,7 @@ class Inference(Run):
 
     def _exact(self) -> bool:
         """Return whether the practical setting has been told or has found that the objective has no noise."""
-        belief = self._belief() if recipes.get(self.method).has_bounds else None
+        belief = self._belief() if methods.get(self.method).has_bounds else None
         return belief is not None and bool(belief.exact)
 
     def _learn(self) -> None:
@@ -295,10 +335,18 @@ class Inference(Run):
         rows = self.space.on(torch.device("cpu")).features(self._units_of(fresh)).tolist()
         for trial, features in zip(fresh, map(tuple, rows), strict=True):
             measured = [(self._objective, self._sign, *self._value_of(trial))]
-            measured += [(one, c.sign, quantity(trial, c), error_of(trial, c.name)) for c, one in self._limited_by]
+            measured += [
+                (one, c.sign, quantity(trial, c), error_of(trial, c.name))
+                for c, one in self._limited_by
+            ]
             for one, sign, value, error in measured:
-                value, predicted = None if value is None else sign * value, trial.pruned and one is self._objective
-                one.evaluations.append(Evaluation(trial.number, features, value, trial.selected, error, predicted))
+                value, predicted = (
+                    None if value is None else sign * value,
+                    trial.pruned and one is self._objective,
+                )
+                one.evaluations.append(
+                    Evaluation(trial.number, features, value, trial.selected, error, predicted)
+                )
             self._learned += 1
             self._after_learning()
 
@@ -306,7 +354,9 @@ class Inference(Run):
         """Return value and error of an ended trial; in the practical setting a prediction where it was pruned."""
         if not trial.pruned or self.setting.certified:
             return trial.value, error_of(trial)
-        before = [other for other in self._trials.finished[: self._learned] if other.status == "complete"]
+        before = [
+            other for other in self._trials.finished[: self._learned] if other.status == "complete"
+        ]
         return prediction(trial, before, self.maximize) or (None, None)
 
     def _after_learning(self) -> None:
@@ -378,7 +428,9 @@ class Inference(Run):
     def _compute(self) -> None:
         super()._compute()
         self._units = GrowingTensor(torch.empty(0, self.space.dimension, dtype=torch.float64))
-        self._objective, self._limited_by = quantities(self.setting, self._problem, self.constraints)
+        self._objective, self._limited_by = quantities(
+            self.setting, self._problem, self.constraints
+        )
         self._learned = 0
 
 

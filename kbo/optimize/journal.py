@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.files import replacing, sync_folder
+from kbo._base.locks import after_fork_in_child
 from kbo.errors import AnotherProblem, JournalError
-from kbo.files import replacing, sync_folder
-from kbo.locking import after_fork_in_child
 from kbo.optimize.events import FORMAT, Contents, Event, Header, header_of, line, parse
 
 _open: weakref.WeakSet[Journal] = weakref.WeakSet()
@@ -25,7 +25,9 @@ _open: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 def _close_in_child() -> None:
     for journal in list(_open):
-        journal.close("this process was forked from the one that writes it. Report values to that one")
+        journal.close(
+            "this process was forked from the one that writes it. Report values to that one"
+        )
 
 
 after_fork_in_child(_close_in_child)
@@ -90,7 +92,9 @@ class Journal:
                 "renames this one and does so."
             )
         if found.unfinished:
-            warnings.warn(f"dropped an unfinished last line of {self.path}: the run was killed while writing it.")
+            warnings.warn(
+                f"dropped an unfinished last line of {self.path}: the run was killed while writing it."
+            )
             self._file.truncate(self._size)
         return found.events
 
@@ -182,7 +186,9 @@ class Journal:
                 self._file.truncate(self._size)
             except OSError:
                 self.close("a line was left half written. Open it again, which removes that line")
-            raise JournalError(f"cannot write to the journal {self.path}: {error.strerror}.") from error
+            raise JournalError(
+                f"cannot write to the journal {self.path}: {error.strerror}."
+            ) from error
         self._size += len(text)
 
 
@@ -201,7 +207,9 @@ def examine(path: str | os.PathLike[str]) -> Contents:
     found_at = checks.path("path", path)
     try:
         if found_at.exists() and not (found_at.is_file() or found_at.is_dir()):
-            raise JournalError(f"the journal {path} is a pipe or a device, not a file: choose another path.")
+            raise JournalError(
+                f"the journal {path} is a pipe or a device, not a file: choose another path."
+            )
         text = found_at.read_bytes()
     except OSError as error:
         raise JournalError(f"cannot read the journal {path}: {error.strerror}.") from error
@@ -218,11 +226,15 @@ def read(path: str | os.PathLike[str]) -> tuple[Header, list[Event]]:
     """
     found = _valid(examine(path), path)
     if found.unfinished:
-        warnings.warn(f"left out an unfinished last line of {path}, of a run that was killed or is writing it now.")
+        warnings.warn(
+            f"left out an unfinished last line of {path}, of a run that was killed or is writing it now."
+        )
     return found.header, found.events
 
 
-def write(path: str | os.PathLike[str], description: Mapping[str, Any], events: Sequence[Event]) -> None:
+def write(
+    path: str | os.PathLike[str], description: Mapping[str, Any], events: Sequence[Event]
+) -> None:
     """Write a whole journal, replacing ``path`` in one step.
 
     Raises:
@@ -236,7 +248,9 @@ def write(path: str | os.PathLike[str], description: Mapping[str, Any], events: 
                 text, checksum = line(entry, checksum)
                 file.write(text)
     except OSError as error:
-        raise JournalError(f"cannot write {target}: {error.strerror}. Choose a writable place.") from error
+        raise JournalError(
+            f"cannot write {target}: {error.strerror}. Choose a writable place."
+        ) from error
 
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
@@ -251,7 +265,9 @@ def _differences(name: str, found: Any, expected: Any) -> list[str]:
         return []  # fingerprints of kernels begin with all that kbo 0.14 and before wrote of them
     here, there = _by_name(found), _by_name(expected)
     if here is None or there is None:
-        return [f"{name}: {checks.shown(found)} in the journal, {checks.shown(expected)} in this run"]
+        return [
+            f"{name}: {checks.shown(found)} in the journal, {checks.shown(expected)} in this run"
+        ]
     if here == there:
         return [f"{name}: in the order {list(here)} in the journal, {list(there)} in this run"]
     texts = []
@@ -269,14 +285,18 @@ def _by_name(value: Any) -> Mapping[str, Any] | None:
     """Return the entries of a header or a parameter, or the parameters of a space, by name; None for other values."""
     if isinstance(value, Mapping):
         return value
-    if not isinstance(value, list) or not all(isinstance(entry, Mapping) and "name" in entry for entry in value):
+    if not isinstance(value, list) or not all(
+        isinstance(entry, Mapping) and "name" in entry for entry in value
+    ):
         return None
     return {str(entry["name"]): entry for entry in value}
 
 
 def _check_header(found: Contents, path: str | os.PathLike[str]) -> None:
     if not found.header:
-        raise JournalError(f"{path} is not a kbo journal ({found.damage or 'no line'}): choose another path.")
+        raise JournalError(
+            f"{path} is not a kbo journal ({found.damage or 'no line'}): choose another path."
+        )
 
 
 def _valid(found: Contents, path: str | os.PathLike[str]) -> Contents:

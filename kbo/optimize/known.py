@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.files import check_file, reading
 from kbo.errors import InvalidInput, JournalError
-from kbo.files import check_file, reading
 from kbo.optimize.constraint import OBJECTIVE, SEM, Outcome, Returned, outcome_of
 from kbo.optimize.events import Ask, Fail, Prune, Tell
 from kbo.optimize.journal import read
@@ -96,7 +96,9 @@ def known_results(
     n_rows = len(results) + len(unusable)
     if unusable and not results:
         source = f" of {evaluated}" if isinstance(evaluated, (str, os.PathLike)) else ""
-        raise InvalidInput(f"evaluated: none of the {n_rows} results{source} can be used. {_examples(unusable)}")
+        raise InvalidInput(
+            f"evaluated: none of the {n_rows} results{source} can be used. {_examples(unusable)}"
+        )
     if unusable:
         left_out.append(f"{len(unusable)} of {n_rows} known results. {_examples(unusable)}")
     if violating:
@@ -131,10 +133,14 @@ def _rows(
             return
         yield from _of_table(*_csv(path, space), space, needed, left_out, f"the table {path}")
         return
-    if hasattr(evaluated, "columns") and hasattr(evaluated, "to_dict"):  # a DataFrame, of a library that is optional
+    if hasattr(evaluated, "columns") and hasattr(
+        evaluated, "to_dict"
+    ):  # a DataFrame, of a library that is optional
         columns = list(evaluated.columns)
         if len(set(columns)) < len(columns):
-            raise InvalidInput(f"evaluated: the table has several columns of one name: {checks.shown(columns)}.")
+            raise InvalidInput(
+                f"evaluated: the table has several columns of one name: {checks.shown(columns)}."
+            )
         rows = [
             (f"row {number}", {key: entry for key, entry in row.items() if not _missing(entry)})
             for number, row in enumerate(evaluated.to_dict("records"))
@@ -156,7 +162,11 @@ def _measurement(key: Any, space: Space, needed: Sequence[str]) -> str | None:
     """Return the name of the measurement that an entry of a row holds: "measured.<name>", "sem", or a needed name."""
     if key in (SEM, *needed) and key not in space.parameters and key != _VALUE:
         return key
-    return str(key).removeprefix(_OTHER) if str(key).startswith(_OTHER) and key not in space.parameters else None
+    return (
+        str(key).removeprefix(_OTHER)
+        if str(key).startswith(_OTHER) and key not in space.parameters
+        else None
+    )
 
 
 def _prefixed(keys: Iterable[Any], space: Space) -> bool:
@@ -216,26 +226,40 @@ def _of_table(
     named = {f"{prefix}{name}": name for name in space.parameters}
     named = {column: named[column] for column in columns if column in named and column != _VALUE}
     others = [column for column in columns if column not in named and column != _VALUE]
-    measured = {column: name for column in others if (name := _measurement(column, space, needed)) is not None}
+    measured = {
+        column: name
+        for column in others
+        if (name := _measurement(column, space, needed)) is not None
+    }
     twice = [name for name, count in Counter(measured.values()).items() if count > 1]
     if twice:
-        raise InvalidInput(f"evaluated: {source} has several columns for the measurement {twice[0]!r}: keep one.")
-    ignored = [column for column in others if column not in measured and not (trials and column in COLUMNS)]
+        raise InvalidInput(
+            f"evaluated: {source} has several columns for the measurement {twice[0]!r}: keep one."
+        )
+    ignored = [
+        column for column in others if column not in measured and not (trials and column in COLUMNS)
+    ]
     if ignored:
-        left_out.append(f"the columns {checks.shown(ignored, 400)} of evaluated, which are no parameters")
+        left_out.append(
+            f"the columns {checks.shown(ignored, 400)} of evaluated, which are no parameters"
+        )
     without: list[str] = []
     for place, row in rows:
         status = str(row.get("status", "complete")).lower() if trials else "complete"
         if status != "complete":
             without.append(f"{place}: {status}.")
             continue
-        params: Any = _with_none({name: row[column] for column, name in named.items() if column in row}, space)
+        params: Any = _with_none(
+            {name: row[column] for column, name in named.items() if column in row}, space
+        )
         if not space.named and len(params) == space.dimension:
             params = [params[name] for name in space.parameters]
         found = {name: row[column] for column, name in measured.items() if column in row}
         yield place, params, (row.get(_VALUE), found)
     if without:
-        left_out.append(f"{len(without)} trials of evaluated, which have no value. {_examples(without)}")
+        left_out.append(
+            f"{len(without)} trials of evaluated, which have no value. {_examples(without)}"
+        )
 
 
 def _optional(parameter: Parameter) -> bool:
@@ -253,7 +277,9 @@ def _missing(entry: Any) -> bool:
 
 def _with_none(params: dict[str, Any], space: Space) -> dict[str, Any]:
     """Return parameters with None for active ones that lack a value and can have it."""
-    missing = {name: None for name, p in space.parameters.items() if name not in params and _optional(p)}
+    missing = {
+        name: None for name, p in space.parameters.items() if name not in params and _optional(p)
+    }
     try:
         plain = {name: space.plain(name, value) for name, value in params.items()}
     except InvalidInput:  # of which the result is refused
@@ -274,18 +300,24 @@ def _csv(path: Path, space: Space) -> tuple[list[str], list[tuple[str, dict[str,
             lines = [(reader.line_num, cells) for cells in reader if cells]
     columns = lines[0][1] if lines else []
     if len(set(columns)) < len(columns):
-        raise InvalidInput(f"evaluated: {path} has several columns of one name: {checks.shown(columns)}.")
+        raise InvalidInput(
+            f"evaluated: {path} has several columns of one name: {checks.shown(columns)}."
+        )
     for line, cells in lines:
         if len(cells) != len(columns):
             raise InvalidInput(
                 f"evaluated: line {line} of {path} has {len(cells)} fields and the first line has {len(columns)}: "
                 "correct it, and put fields with a comma in quotes."
             )
-    parameters = {f"{start}{name}": p for name, p in space.parameters.items() for start in ("", _OWN)}
+    parameters = {
+        f"{start}{name}": p for name, p in space.parameters.items() for start in ("", _OWN)
+    }
     rows = []
     for line, cells in lines[1:]:
         row = {
-            column: option(cell, parameters[column]) if column in parameters and column != _VALUE else parsed(cell)
+            column: option(cell, parameters[column])
+            if column in parameters and column != _VALUE
+            else parsed(cell)
             for column, cell in zip(columns, cells, strict=True)
             if cell  # none for None and for what is missing
         }
@@ -300,7 +332,9 @@ def completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[tuple
     except JournalError as error:
         raise InvalidInput(f"evaluated: {error}") from error
     if header.get("maximize") != maximize:
-        raise InvalidInput(f"evaluated: {path} is of a run that {'minimises' if maximize else 'maximises'}.")
+        raise InvalidInput(
+            f"evaluated: {path} is of a run that {'minimises' if maximize else 'maximises'}."
+        )
     params = {}
     without = {}
     for event in events:
@@ -316,16 +350,22 @@ def completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[tuple
             yield f"trial {event.number}", params[event.number], (event.value, event.measured)
     if without:
         reasons = [f"Trial {number}: {status}." for number, status in without.items()]
-        left_out.append(f"{len(without)} trials of {path}, which have no value. {_examples(reasons)}")
+        left_out.append(
+            f"{len(without)} trials of {path}, which have no value. {_examples(reasons)}"
+        )
 
 
-def unrecorded(results: Sequence[tuple[Params, Returned]], trials: Sequence[Trial]) -> list[tuple[Params, Returned]]:
+def unrecorded(
+    results: Sequence[tuple[Params, Returned]], trials: Sequence[Trial]
+) -> list[tuple[Params, Returned]]:
     """Return the known results that are not among the trials yet.
 
     Before a run is continued, these are all; and none are those of its own journal.
     """
     # A known result with the parameters and values of a trial is that trial.
-    recorded = Counter(repr((trial.params, Outcome(trial.value, trial.measured, "").returned)) for trial in trials)
+    recorded = Counter(
+        repr((trial.params, Outcome(trial.value, trial.measured, "").returned)) for trial in trials
+    )
     fresh = []
     for result in results:
         key = repr(result)
@@ -347,7 +387,9 @@ def first_points(try_first: Any, space: Space) -> list[dict[str, Any]]:
         InvalidInput: It is none, or an entry does not fit the space.
     """
     if isinstance(try_first, (str, Mapping)) or not isinstance(try_first, Sequence):
-        raise InvalidInput(f"try_first must be a list of dicts of parameters, got {checks.shown(try_first)}.")
+        raise InvalidInput(
+            f"try_first must be a list of dicts of parameters, got {checks.shown(try_first)}."
+        )
     points = []
     for number, params in enumerate(try_first):
         with checks.inside(f"try_first[{number}]"):
@@ -366,7 +408,9 @@ def _point(params: Any, space: Space) -> dict[str, Any]:
     return point
 
 
-def remaining(points: Sequence[dict[str, Any]], space: Space, trials: Sequence[Trial]) -> list[dict[str, Any]]:
+def remaining(
+    points: Sequence[dict[str, Any]], space: Space, trials: Sequence[Trial]
+) -> list[dict[str, Any]]:
     """Return those of ``first_points`` that no trial has begun with."""
     begun, left = [trial.params for trial in trials if trial.asked], []
     for point in points:

@@ -14,7 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kbo import checks, recipes
+from kbo._base import checks
+from kbo._base.surroundings import fixed
+from kbo._base.terminal import Bar
+from kbo.bandit import methods
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.answers import MORE
 from kbo.optimize.belief import Setting
@@ -28,8 +31,6 @@ from kbo.optimize.run import recorded
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.trials import Trial
 from kbo.space import Bounds, Params, Space
-from kbo.surroundings import fixed
-from kbo.terminal import Bar
 from kbo.workers.call import takes_trial
 from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import Engine, Session
@@ -90,7 +91,7 @@ def minimize(
         setting: ``Practical()`` (default): kernel, noise and norm bound are estimated, the bounds have no guarantee.
             ``Certified(kernel, noise_std, norm_bound)``: the bounds hold if these are right. ``Safe(kernel, noise_std,
             norm_bound, start=[...])``: and no trial breaks a limit of ``constraints``.
-        method: A name of ``kbo.recipes.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
+        method: A name of ``kbo.bandit.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
         constraints: A list of limits on what the objective measures, ``kbo.Constraint("memory", upper=8.0)``, and on
             parameters: ``kbo.Linear({"a": 1, "b": 1}, upper=1)``, or functions that return whether given parameters are
             allowed.
@@ -141,10 +142,19 @@ def minimize(
     Every exception that ends a run has its ``trials``.
     """
     engine = engine_of(workers, timeout)
-    budget = _Budget(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap, stop_when)
+    budget = _Budget(
+        n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap, stop_when
+    )
     callbacks = Callbacks(on_trial)
-    loop = _Loop(objective, engine, budget, method, pruner, evaluated, try_first, progress, callbacks)
-    options = {"setting": setting, "constraints": constraints, "value_range": value_range, "seed": seed}
+    loop = _Loop(
+        objective, engine, budget, method, pruner, evaluated, try_first, progress, callbacks
+    )
+    options = {
+        "setting": setting,
+        "constraints": constraints,
+        "value_range": value_range,
+        "seed": seed,
+    }
     return loop.run(bounds, **options, journal=journal, device=device, maximize=False)
 
 
@@ -175,10 +185,19 @@ def maximize(
 ) -> Result:
     """Maximise a noisy, expensive function; arguments and result as ``minimize``."""
     engine = engine_of(workers, timeout)
-    budget = _Budget(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap, stop_when)
+    budget = _Budget(
+        n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap, stop_when
+    )
     callbacks = Callbacks(on_trial)
-    loop = _Loop(objective, engine, budget, method, pruner, evaluated, try_first, progress, callbacks)
-    options = {"setting": setting, "constraints": constraints, "value_range": value_range, "seed": seed}
+    loop = _Loop(
+        objective, engine, budget, method, pruner, evaluated, try_first, progress, callbacks
+    )
+    options = {
+        "setting": setting,
+        "constraints": constraints,
+        "value_range": value_range,
+        "seed": seed,
+    }
     return loop.run(bounds, **options, journal=journal, device=device, maximize=True)
 
 
@@ -223,30 +242,52 @@ class _Loop:
     def __post_init__(self) -> None:
         checks.function("objective", self.objective)
         checks.flag("progress", self.progress)
-        if self.budget.stop_at_gap and self.method is not None and not recipes.get(self.method).has_bounds:
-            raise InvalidInput(f"method {self.method!r} has no bounds, so no gap at which it could stop.")
-        if self.budget.stop_when and self.method is not None and not recipes.get(self.method).has_bounds:
+        if (
+            self.budget.stop_at_gap
+            and self.method is not None
+            and not methods.get(self.method).has_bounds
+        ):
+            raise InvalidInput(
+                f"method {self.method!r} has no bounds, so no gap at which it could stop."
+            )
+        if (
+            self.budget.stop_when
+            and self.method is not None
+            and not methods.get(self.method).has_bounds
+        ):
             raise InvalidInput(
                 f"method {self.method!r} has no model, so nothing is expected of more trials: stop_when."
             )
         if self.pruner is not None and resolve(self.pruner) and not takes_trial(self.objective):
-            raise InvalidInput("pruner needs an objective that takes two arguments, (params, trial), and reports.")
+            raise InvalidInput(
+                "pruner needs an objective that takes two arguments, (params, trial), and reports."
+            )
 
     @preserved()
     @fixed
-    def run(self, bounds: Bounds | Space, *, journal: str | os.PathLike[str] | None, **options: Any) -> Result:
+    def run(
+        self, bounds: Bounds | Space, *, journal: str | os.PathLike[str] | None, **options: Any
+    ) -> Result:
         """Run all trials; ``options`` are those of the optimiser."""
         measured, parameters = measured_only(options["constraints"])
         space = Space(bounds, parameters)
         options["constraints"] = measured
         known = known_results(
-            self.evaluated, space, options["maximize"], [c.name for c in measured], options["value_range"]
+            self.evaluated,
+            space,
+            options["maximize"],
+            [c.name for c in measured],
+            options["value_range"],
         )
         left_out = list(known.left_out)
         first = first_points(self.try_first, space)
         if self.budget.stop_when and getattr(options["setting"], "certified", False):
-            raise InvalidInput("stop_when is for the practical setting: use stop_at_gap, which is guaranteed.")
-        optimizer = Optimizer(space, method=self.method, n_trials=self.budget.n_trials, journal=journal, **options)
+            raise InvalidInput(
+                "stop_when is for the practical setting: use stop_at_gap, which is guaranteed."
+            )
+        optimizer = Optimizer(
+            space, method=self.method, n_trials=self.budget.n_trials, journal=journal, **options
+        )
         path = None if journal is None else os.fspath(journal)
         stopped = "interrupted before its end"
         try:
@@ -254,7 +295,9 @@ class _Loop:
                 stopped = self._worked(optimizer, known.results, first, path)
             not_begun = remaining(first, space, optimizer.trials)
             if not_begun:
-                left_out.append(f"{len(not_begun)} of {len(first)} points of try_first, for which there was no trial")
+                left_out.append(
+                    f"{len(not_begun)} of {len(first)} points of try_first, for which there was no trial"
+                )
             return replace(result_of(optimizer, stopped, path), left_out=tuple(left_out))
         except BaseException as error:
             with contextlib.suppress(Exception):  # a journal that cannot be read again
@@ -273,13 +316,19 @@ class _Loop:
         path: str | None,
     ) -> str:
         """Run trials until there is a reason to stop, and return it; trials that are still running are released."""
-        pruning = None if self.pruner is None else Pruning(self.pruner, optimizer.space, optimizer.maximize)
+        pruning = (
+            None
+            if self.pruner is None
+            else Pruning(self.pruner, optimizer.space, optimizer.maximize)
+        )
         trouble: list[Exception] = []
 
         def on_report(number: int, value: float, step: int) -> bool:
             try:
                 optimizer.report(optimizer.trials[number], value, step=step)
-                return pruning is not None and pruning.should_stop(number, optimizer.events_from(pruning.n_events))
+                return pruning is not None and pruning.should_stop(
+                    number, optimizer.events_from(pruning.n_events)
+                )
             except Exception as error:  # which an objective in this process would take for its own
                 trouble.append(error)
                 raise
@@ -307,7 +356,13 @@ class _Work:
         path: str | None,
         trouble: Sequence[Exception],
     ) -> None:
-        self._loop, self._optimizer, self._session, self._first, self._path = loop, optimizer, session, first, path
+        self._loop, self._optimizer, self._session, self._first, self._path = (
+            loop,
+            optimizer,
+            session,
+            first,
+            path,
+        )
         self._trouble = trouble
         self._budget, self._in_a_row = loop.budget, 0
         budget = loop.budget
@@ -320,7 +375,11 @@ class _Work:
             timeout=budget.timeout,
             workers=repr(loop.engine),
         )
-        self._end = math.inf if budget.time_budget is None else time.monotonic() + budget.time_budget - before
+        self._end = (
+            math.inf
+            if budget.time_budget is None
+            else time.monotonic() + budget.time_budget - before
+        )
 
     def until_stopped(self) -> str:
         """Run trials until there is a reason to stop, and return it."""
@@ -334,12 +393,16 @@ class _Work:
                 if not self._session.running:
                     return self._ended_by(self._used_up())
                 left = max(self._end - time.monotonic(), 0.0)
-                outcomes = self._session.wait(left if self._budget.end_running and left < math.inf else None)
+                outcomes = self._session.wait(
+                    left if self._budget.end_running and left < math.inf else None
+                )
                 if self._trouble:
                     raise self._trouble[0]
                 if not outcomes:
                     return self._ended_by(self._used_up())
-                ended = [recorded(self._optimizer, outcome) for outcome in outcomes]  # all, before a callback may raise
+                ended = [
+                    recorded(self._optimizer, outcome) for outcome in outcomes
+                ]  # all, before a callback may raise
                 for trial in ended:
                     reason = self._ended(trial, bar) or reason
         return reason
@@ -347,14 +410,22 @@ class _Work:
     def _fill(self) -> None:
         """Begin trials, as many as may run."""
         while len(self._session.running) < self._session.capacity and not self._used_up():
-            first = remaining(self._first, self._optimizer.space, self._optimizer.trials) if self._first else []
+            first = (
+                remaining(self._first, self._optimizer.space, self._optimizer.trials)
+                if self._first
+                else []
+            )
             trial = self._optimizer.begin(**next(iter(first), {}))
             self._session.start(trial.number, copy.copy(trial.params))
 
     def _ended_by(self, reason: str) -> str:
         """Return the reason for which no further trial begins, if not all of them failed."""
         failures = [trial.failure for trial in self._optimizer.failed() if trial.failure]
-        if failures and len(failures) == self._optimizer.n_finished and not self._optimizer.completed():
+        if (
+            failures
+            and len(failures) == self._optimizer.n_finished
+            and not self._optimizer.completed()
+        ):
             shown = "; ".join(dict.fromkeys(failures[:_SHOWN]))
             raise TooManyFailures(
                 f"all {len(failures)} trials failed, the first with: {shown}. {self._after_failures()}"
@@ -375,11 +446,19 @@ class _Work:
 
     def _settled(self) -> str:
         """Return what is known well enough to stop for, in words; an empty text if nothing is."""
-        least, wanted, n = self._budget.stop_when, self._budget.stop_at_gap, self._optimizer.n_finished
+        least, wanted, n = (
+            self._budget.stop_when,
+            self._budget.stop_at_gap,
+            self._optimizer.n_finished,
+        )
         infeasible = self._optimizer.infeasible(PROOF // 10 if n % _ASKED else PROOF)
         if infeasible is not None:
             return str(infeasible)
-        found = self._optimizer.answers(intervals=False) if least is not None and n and n % _ASKED == 0 else None
+        found = (
+            self._optimizer.answers(intervals=False)
+            if least is not None and n and n % _ASKED == 0
+            else None
+        )
         if found is not None and least is not None and found.more.value <= least:
             return f"{MORE} more trials are expected to improve the value by {found.more.value:.2g}"
         if wanted is None or (gap := self._optimizer.gap()) is None or not gap.final:
@@ -398,11 +477,17 @@ class _Work:
         self._show(bar)
         self._in_a_row = self._in_a_row + 1 if trial.status == "failed" else 0
         called = self._loop.on_trial
-        reason = called(trial, result_of(self._optimizer, "", self._path, evaluations=0)) if called else ""
+        reason = (
+            called(trial, result_of(self._optimizer, "", self._path, evaluations=0))
+            if called
+            else ""
+        )
         reason = reason or self._settled()
         if self._in_a_row >= self._budget.max_failures and not reason:
             failures = "1 trial" if self._in_a_row == 1 else f"{self._in_a_row} trials in a row"
-            raise TooManyFailures(f"{failures} failed, the last with: {trial.failure}. {self._after_failures()}")
+            raise TooManyFailures(
+                f"{failures} failed, the last with: {trial.failure}. {self._after_failures()}"
+            )
         return reason
 
     def _after_failures(self) -> str:
@@ -420,7 +505,13 @@ class _Work:
         if bar.disable:
             return
         values = [t.value for t in self._optimizer.within_limits() if t.value is not None]
-        best = {"best": f"{(max if self._optimizer.maximize else min)(values):.4g}"} if values else {}
+        best = (
+            {"best": f"{(max if self._optimizer.maximize else min)(values):.4g}"} if values else {}
+        )
         running = {"running": len(self._session.running)} if self._session.capacity > 1 else {}
-        left = {"left": f"{max(self._end - time.monotonic(), 0.0):.0f} s"} if self._end < math.inf else {}
+        left = (
+            {"left": f"{max(self._end - time.monotonic(), 0.0):.0f} s"}
+            if self._end < math.inf
+            else {}
+        )
         bar.set_postfix(best | running | left)

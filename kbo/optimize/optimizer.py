@@ -14,7 +14,10 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from kbo import checks, recipes
+from kbo._base import checks
+from kbo._base.surroundings import fixed
+from kbo._base.terminal import Bar
+from kbo.bandit import methods
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import Belief, Bound
@@ -22,7 +25,13 @@ from kbo.optimize.constrained import ConstraintBelief, limits
 from kbo.optimize.events import Event
 from kbo.optimize.guarded import guarded
 from kbo.optimize.inference import Inference
-from kbo.optimize.search.bounds import NOT_ASKED, SpaceGap, argmax_lower, largest_upper, whichever_holds
+from kbo.optimize.search.bounds import (
+    NOT_ASKED,
+    SpaceGap,
+    argmax_lower,
+    largest_upper,
+    whichever_holds,
+)
 from kbo.optimize.search.branch import Ceiling, kept_everywhere, largest_proved, obstacle, slacks
 from kbo.optimize.search.exploration import Exploration
 from kbo.optimize.search.proposers import Step
@@ -31,8 +40,6 @@ from kbo.optimize.search.search import KEPT, MOST_POINTS, Search
 from kbo.optimize.trials import Trial
 from kbo.regression import Posterior, hypothetical
 from kbo.space import Params
-from kbo.surroundings import fixed
-from kbo.terminal import Bar
 
 MANY = 500
 """Completed trials from which on the practical setting scores half as many points in the search for the next one: each
@@ -56,7 +63,7 @@ class Optimizer(Inference):
     Args:
         bounds: See ``kbo.space.Space``.
         setting: ``Practical()`` (default), ``Certified(...)`` or ``Safe(...)``.
-        method: A name of ``kbo.recipes.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
+        method: A name of ``kbo.bandit.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
         maximize: Whether larger values are better.
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
         constraints: Limits on measured quantities (``kbo.Constraint``), and on parameters (``kbo.Linear`` or functions
@@ -80,7 +87,12 @@ class Optimizer(Inference):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the run in memory, on the CPU, and writes no journal."""
-        options = {"setting": self.setting, "method": self.method, "maximize": self.maximize, "seed": self.seed}
+        options = {
+            "setting": self.setting,
+            "method": self.method,
+            "maximize": self.maximize,
+            "seed": self.seed,
+        }
         options |= {"n_trials": self._problem.n_trials, "constraints": self.constraints}
         options |= {"value_range": self.value_range}
         return partial(Optimizer, self.space, **options), (), self.events
@@ -95,15 +107,25 @@ class Optimizer(Inference):
 
     @overload
     def ask(
-        self, n: None = None, *, context: Context | None = None, choices: Sequence[Any] | None = None
+        self,
+        n: None = None,
+        *,
+        context: Context | None = None,
+        choices: Sequence[Any] | None = None,
     ) -> Params: ...
 
     @overload
-    def ask(self, n: int, *, context: Context | None = None, choices: Sequence[Any] | None = None) -> list[Params]: ...
+    def ask(
+        self, n: int, *, context: Context | None = None, choices: Sequence[Any] | None = None
+    ) -> list[Params]: ...
 
     @guarded
     def ask(
-        self, n: int | None = None, *, context: Context | None = None, choices: Sequence[Any] | None = None
+        self,
+        n: int | None = None,
+        *,
+        context: Context | None = None,
+        choices: Sequence[Any] | None = None,
     ) -> Params | list[Params]:
         """Return the next parameters, or a list of n of them, and record them as pending.
 
@@ -127,7 +149,9 @@ class Optimizer(Inference):
         return params[0] if n is None else params
 
     @guarded
-    def begin(self, *, context: Context | None = None, choices: Sequence[Any] | None = None) -> Trial:
+    def begin(
+        self, *, context: Context | None = None, choices: Sequence[Any] | None = None
+    ) -> Trial:
         """Begin the next trial and return it: ``ask`` for callers that report by trial; arguments as there."""
         region = Region(self.space, context, choices)
         self._fail_lost()
@@ -171,7 +195,9 @@ class Optimizer(Inference):
         return self._next(number, region, list(pending))
 
     @guarded
-    def best(self, context: Context | None = None, *, choices: Sequence[Any] | None = None) -> Params | None:
+    def best(
+        self, context: Context | None = None, *, choices: Sequence[Any] | None = None
+    ) -> Params | None:
         """Return the parameters with the best pessimistic bound in a context; None while there is no bound.
 
         Values of other contexts cannot be compared with those of this one, so unlike ``recommended`` this need not be a
@@ -190,10 +216,14 @@ class Optimizer(Inference):
         if self._exploration is not None:
             units = self._exploration.safe(search, self._units_of(self._trials.all))[0]
             search = replace(search, region=region.among(units))
-        return region.params(argmax_lower(reported, belief.searched, search, limits(self._limited())))
+        return region.params(
+            argmax_lower(reported, belief.searched, search, limits(self._limited()))
+        )
 
     @guarded
-    def gap(self, evaluations: int = 0, goal: float = 0.0, progress: bool = False) -> SpaceGap | None:
+    def gap(
+        self, evaluations: int = 0, goal: float = 0.0, progress: bool = False
+    ) -> SpaceGap | None:
         """Return by how much the optimum can still be better than the recommendation, and whether that is proved.
 
         The largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units of
@@ -224,18 +254,26 @@ class Optimizer(Inference):
         here, reason = self._features([best]), self._uncertified(belief, limited)
         search = self._search(Region(self.space), len(self._trials.finished))
         searches = len(belief.bounds) + len(limited) * (self._exploration is not None)
-        with Bar(total=evaluations * searches, desc="proof of the gap", disable=not progress) as bar:
+        with Bar(
+            total=evaluations * searches, desc="proof of the gap", disable=not progress
+        ) as bar:
             if self._exploration is not None:
                 safe = self._gap_of_safe(*known, search, float(belief.interval(here)[0]))
                 if safe.exact or reason or not evaluations:
                     return safe if safe.proved else safe._replace(reason=reason or NOT_ASKED)
                 if not kept_everywhere(limited, self.space, evaluations, bar.update):
-                    return safe._replace(reason="it is not proved that every point of the space is safe")
+                    return safe._replace(
+                        reason="it is not proved that every point of the space is safe"
+                    )
                 limited, every = [], f"{every}, every point of which is certain to be safe"
             found = []
             for bound in belief.bounds:  # of the hypothesis that is true, whichever it is
                 tried = 0 if reason else evaluations
-                found.append(self._gap_of_bound(bound, belief, limited, here, search, tried, goal, bar.update))
+                found.append(
+                    self._gap_of_bound(
+                        bound, belief, limited, here, search, tried, goal, bar.update
+                    )
+                )
         if found[0].exact and self.space.constraints:
             every = "over all points that satisfy the constraints"
         return whichever_holds(found, every, reason)
@@ -271,11 +309,18 @@ class Optimizer(Inference):
             counted=counted,
         )
         if proof is None:
-            return SpaceGap(found, False, "", found=found, reason=obstacle([Ceiling([bound])], self.space))
+            return SpaceGap(
+                found, False, "", found=found, reason=obstacle([Ceiling([bound])], self.space)
+            )
         value = max(proof.largest - least, 0.0)
         if math.isfinite(proof.largest):
-            value = min(value, max(float(belief.raw(lower.new_tensor(proof.largest)) - belief.raw(lower)), 0.0))
-        return SpaceGap(value, False, "", proved=True, found=found, reason=proof.reason if value < found else "")
+            value = min(
+                value,
+                max(float(belief.raw(lower.new_tensor(proof.largest)) - belief.raw(lower)), 0.0),
+            )
+        return SpaceGap(
+            value, False, "", proved=True, found=found, reason=proof.reason if value < found else ""
+        )
 
     def _uncertified(self, belief: Belief, limited: Sequence[ConstraintBelief]) -> str:
         """Return the reason why the bounds of the objective or of a limit have no guarantee; empty if all have one."""
@@ -283,12 +328,18 @@ class Optimizer(Inference):
         for name, one in beliefs.items():
             if one.proved() is None:
                 guarantee = one.guarantee().removeprefix("not certified: ")
-                causes = [t.number for t in self._trials.finished if any(way in guarantee for way in t.selected)]
+                causes = [
+                    t.number
+                    for t in self._trials.finished
+                    if any(way in guarantee for way in t.selected)
+                ]
                 first = f" (first trial {causes[0]})" if causes else ""
                 return f"{name}{guarantee}{first}"
         return ""
 
-    def _gap_of_safe(self, belief: Belief, reported: Confidence, search: Search, lower: float) -> SpaceGap:
+    def _gap_of_safe(
+        self, belief: Belief, reported: Confidence, search: Search, lower: float
+    ) -> SpaceGap:
         """Return the gap over the points that are known to be safe, given the lower bound of the recommendation."""
         assert self._exploration is not None
         units, grows = self._exploration.safe(search, self._units_of(self._trials.all))
@@ -297,7 +348,14 @@ class Optimizer(Inference):
         value = max(upper - lower, 0.0)
         exact = self._exploration.whole
         scope = f"over {len(units)} points that are certain to be safe{', to which others may be added' * grows}"
-        return SpaceGap(value, exact, scope, not grows, belief.proved() is not None and exact and not grows, value)
+        return SpaceGap(
+            value,
+            exact,
+            scope,
+            not grows,
+            belief.proved() is not None and exact and not grows,
+            value,
+        )
 
     @guarded
     def safe_points(self) -> list[Params]:
@@ -308,10 +366,15 @@ class Optimizer(Inference):
             RefutedAssumptions: No function satisfies the assumptions.
         """
         if self._exploration is None:
-            raise InvalidInput(f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}.")
+            raise InvalidInput(
+                f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}."
+            )
         self._learn()
         search = self._search(Region(self.space), len(self._trials.finished))
-        return [self.space.params(unit) for unit in self._exploration.safe(search, self._units_of(self._trials.all))[0]]
+        return [
+            self.space.params(unit)
+            for unit in self._exploration.safe(search, self._units_of(self._trials.all))[0]
+        ]
 
     @guarded
     def exhausted(self) -> bool:
@@ -319,7 +382,9 @@ class Optimizer(Inference):
         points = self.space.points(MOST_POINTS) if self._exact() else None
         if points is None:
             return False
-        return set(map(tuple, self._units_of(self._trials.finished).tolist())).issuperset(map(tuple, points.tolist()))
+        return set(map(tuple, self._units_of(self._trials.finished).tolist())).issuperset(
+            map(tuple, points.tolist())
+        )
 
     def _next(self, number: int, region: Region, pending: Sequence[Params] = ()) -> Params:
         """Return the parameters of trial ``number``; ``pending`` ones are being evaluated besides the trials."""
@@ -342,7 +407,9 @@ class Optimizer(Inference):
             params = proposer(step)
             if params is not None:
                 return params
-        names = ", ".join(getattr(proposer, "__name__", repr(proposer)) for proposer in self.setting.proposers)
+        names = ", ".join(
+            getattr(proposer, "__name__", repr(proposer)) for proposer in self.setting.proposers
+        )
         raise InvalidInput(
             f"no proposer of {type(self.setting).__name__} returned parameters for trial {step.search.number}, of "
             f"[{names}]: end the list with one that always does, as by_upper_bound after initial_design."
@@ -351,14 +418,16 @@ class Optimizer(Inference):
     def _step(self, number: int, region: Region, pending: Sequence[Params]) -> Step:
         """Return what the parameters of trial ``number`` depend on."""
         many = len(self._trials.complete) >= MANY and not self.setting.certified
-        units, recipe = self.space.units(pending), recipes.get(self.method)
+        units, recipe = self.space.units(pending), methods.get(self.method)
         running = torch.cat([self._units_of(list(self._trials.pending.values())), units])
         tried = torch.cat([self._units_of(self._trials.all), units])
         belief = self._belief() if recipe.has_bounds else None
         search = self._search(region, number, 0.5 if many else 1.0)
         if recipe.has_bounds and (self.space.table is not None if belief is None else belief.exact):
             search = search.unvisited(tried)
-        limited = self._limited(running) if belief is not None or self._exploration is not None else []
+        limited = (
+            self._limited(running) if belief is not None or self._exploration is not None else []
+        )
         return Step(
             setting=self.setting,
             problem=self._problem,
@@ -379,7 +448,9 @@ class Optimizer(Inference):
         starts, generator = self._starts(region), self._generator(number)
         if self.space.constraints:
             region = region.knowing(self._units_of(self._trials.all))
-            starts = starts[self.space.satisfies(starts)]  # not known results that exceed a limit by rounding
+            starts = starts[
+                self.space.satisfies(starts)
+            ]  # not known results that exceed a limit by rounding
             starts = starts if len(starts) else region.sample(generator).unsqueeze(0)
         return Search(self.space, region, starts, number, generator, effort)
 
@@ -395,7 +466,9 @@ class Optimizer(Inference):
 
     def _leading(self) -> list[Trial]:
         """Return the trials with the best values, of equal ones those that were begun first."""
-        fresh = [trial for trial in self._trials.finished[self._ranked :] if trial.status == "complete"]
+        fresh = [
+            trial for trial in self._trials.finished[self._ranked :] if trial.status == "complete"
+        ]
         ranked = self._best + self._allowed(fresh)
         self._best = heapq.nlargest(KEPT, ranked, self._precedence)
         self._ranked = len(self._trials.finished)
@@ -413,8 +486,12 @@ class Optimizer(Inference):
         value nothing is predicted.
         """
         posterior, trials = belief.searched, self._trials
-        predicted = {one.number for one in belief.values if one.predicted} if trials.pruned else set()
-        if without := trials.failed + [trial for trial in trials.pruned if trial.number not in predicted]:
+        predicted = (
+            {one.number for one in belief.values if one.predicted} if trials.pruned else set()
+        )
+        if without := trials.failed + [
+            trial for trial in trials.pruned if trial.number not in predicted
+        ]:
             worst = belief.target(min(map(self._signed, trials.complete)))
             X = self._features(without)
             posterior = hypothetical(posterior, X, X.new_full((len(X),), worst))

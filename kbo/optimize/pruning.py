@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 from scipy.special import stdtr
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.extras import require
 from kbo.errors import InvalidInput
-from kbo.extras import require
 from kbo.optimize.events import Event, Report, Tell
 from kbo.optimize.trials import Trial, Trials
 from kbo.space import Space
@@ -89,10 +89,16 @@ class Curves:
         if not enough or sum(other.pruned for other in trials) > _PRUNED * len(known):
             return False
         sign = 1 if maximize else -1
-        values = sorted((sign * other.value for other in trials if other.value is not None), reverse=True)
+        values = sorted(
+            (sign * other.value for other in trials if other.value is not None), reverse=True
+        )
         mean, error = _regression(value, known)
         margin = sign * mean - values[int(_BEST * len(values))]
-        above = float(stdtr(_nearest(len(known)) - 2, margin / error)) if error > 0 else float(margin >= 0)
+        above = (
+            float(stdtr(_nearest(len(known)) - 2, margin / error))
+            if error > 0
+            else float(margin >= 0)
+        )
         return above < self.delta
 
 
@@ -125,7 +131,8 @@ def curves_at(step: int, trials: Iterable[Trial]) -> list[tuple[float, float]]:
     return [
         (trial.reports[reached - 1][1], trial.value)
         for trial in trials
-        if trial.value is not None and (reached := bisect.bisect_right(trial.reports, step, key=operator.itemgetter(0)))
+        if trial.value is not None
+        and (reached := bisect.bisect_right(trial.reports, step, key=operator.itemgetter(0)))
     ]
 
 
@@ -175,7 +182,10 @@ class _Twin:
             self.trial.report(value, step)
         self._reported = len(trial.reports)
         if trial.status != "pending":
-            self.end({"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}[trial.status], trial.value)
+            self.end(
+                {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}[trial.status],
+                trial.value,
+            )
         return trial.status != "pending"
 
     def end(self, state: str, value: float | None = None) -> None:
@@ -193,7 +203,9 @@ def _study(pruner: optuna.pruners.BasePruner, maximize: bool) -> optuna.Study:
     try:
         sampler = optuna.samplers.RandomSampler(seed=0)
         direction = "maximize" if maximize else "minimize"
-        return optuna.create_study(study_name="kbo", pruner=pruner, sampler=sampler, direction=direction)
+        return optuna.create_study(
+            study_name="kbo", pruner=pruner, sampler=sampler, direction=direction
+        )
     finally:
         optuna.logging.set_verbosity(before)
 
@@ -268,7 +280,9 @@ class Pruning:
                 if isinstance(event, Tell):
                     self._most = max(self._most, len(trial.reports))
                 else:
-                    self._stops[event.number] = len(trial.reports) < self._most and self._pruner.should_stop(
+                    self._stops[event.number] = len(
+                        trial.reports
+                    ) < self._most and self._pruner.should_stop(
                         trial, self._trials.all, self._maximize
                     )
         return self._stops.get(number, False)
@@ -302,13 +316,17 @@ def prediction(trial: Trial, complete: Iterable[Trial], maximize: bool) -> Predi
         The prediction; None without a report, with fewer than three completed trials with the same step, and where it
         cannot be computed.
     """
-    known = np.array(curves_at(trial.reports[-1][0], complete) if trial.reports else []).reshape(-1, 2)
+    known = np.array(curves_at(trial.reports[-1][0], complete) if trial.reports else []).reshape(
+        -1, 2
+    )
     if len(known) < _LEAST:
         return None
     value, (x, y) = trial.reports[-1][1], known.T
     if len(known) < _FEWEST:
         mean = float(np.interp(value, np.sort(x), np.sort(y)))
-        missed = np.interp(x, np.sort(x), np.sort(y)) - y  # by the same rule for the completed trials
+        missed = (
+            np.interp(x, np.sort(x), np.sort(y)) - y
+        )  # by the same rule for the completed trials
         error = math.hypot(math.hypot(*missed) / math.sqrt(len(y)), float(np.ptp(y)) / len(y))
     else:
         mean, error = _regression(value, known)

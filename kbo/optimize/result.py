@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kbo._base.terminal import printable, rounded_up
 from kbo.errors import InvalidInput
 from kbo.optimize import table
 from kbo.optimize.answers import Answers, Comparison
@@ -22,7 +23,6 @@ from kbo.optimize.infeasible import Infeasible
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.trials import Trial
 from kbo.space import Params
-from kbo.terminal import printable, rounded_up
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +116,9 @@ class Result:
             f"known result{'s' * (known > 1)}": known,
         }
         without = "".join(f", {count} {end}" for end, count in ends.items() if count)
-        lines = [("", f"{len(self.trials) - known - counts['pending']} trials{without}; {self.stopped}")]
+        lines = [
+            ("", f"{len(self.trials) - known - counts['pending']} trials{without}; {self.stopped}")
+        ]
         if self.infeasible is not None and str(self.infeasible) != self.stopped:
             lines.append(("no solution", str(self.infeasible)))
         if counts["failed"]:
@@ -135,22 +137,43 @@ class Result:
                 lines.append(("feasible", str(self.feasibility)))
             observed = self.best_observed
             lines += [
-                ("best observed", "no trial keeps all limits" if observed is None else f"{observed:.4g}"),
+                (
+                    "best observed",
+                    "no trial keeps all limits" if observed is None else f"{observed:.4g}",
+                ),
                 ("evaluated", self.evaluated),
                 *([] if self.answers is None else self.answers.entries().items()),
             ]
-        if self.gap is not None and self.certified:  # without a guarantee it is too wide to be of use
+        if (
+            self.gap is not None and self.certified
+        ):  # without a guarantee it is too wide to be of use
             lines.append(
                 (
                     "optimality gap",
                     f"{rounded_up(self.gap, 4)}  (the optimum is at most this much better; {self.gap_scope})",
                 )
             )
-        elif self.certified and not self.infeasible and self.feasibility and not self.feasibility.kept:
-            lines.append(("optimality gap", "none, since the recommended parameters are not known to keep all limits"))
+        elif (
+            self.certified
+            and not self.infeasible
+            and self.feasibility
+            and not self.feasibility.kept
+        ):
+            lines.append(
+                (
+                    "optimality gap",
+                    "none, since the recommended parameters are not known to keep all limits",
+                )
+            )
         told, details = {}, []
         for name, text in self.account.items():
-            if name in ("model", "search", "rule", "limits", *(["effects"] if self.answers else [])):
+            if name in (
+                "model",
+                "search",
+                "rule",
+                "limits",
+                *(["effects"] if self.answers else []),
+            ):
                 details.append(f"{name}: {text}")
             else:
                 told[name] = text
@@ -174,7 +197,12 @@ class Result:
         return self.optimizer.compare(others)
 
     def confirm(
-        self, objective: Callable[..., Any], budget: int, *, tolerance: float | None = None, **options: Any
+        self,
+        objective: Callable[..., Any],
+        budget: int,
+        *,
+        tolerance: float | None = None,
+        **options: Any,
     ) -> Confirmation:
         """Evaluate the recommended parameters, and those that may be better, again, until it is known which are best.
 
@@ -197,8 +225,14 @@ class Result:
         if tolerance is None:
             tolerance = self.answers.tolerance if self.answers else self.optimizer.usual_loss()
         if not tolerance:
-            raise InvalidInput("pass tolerance=..., a loss that counts as none: there is no model that says it.")
-        given = {"maximize": self.optimizer.maximize, "value_range": self.optimizer.value_range, **options}
+            raise InvalidInput(
+                "pass tolerance=..., a loss that counts as none: there is no model that says it."
+            )
+        given = {
+            "maximize": self.optimizer.maximize,
+            "value_range": self.optimizer.value_range,
+            **options,
+        }
         return confirm(objective, candidates, budget, tolerance=tolerance, **given)
 
     def to_frame(self) -> pd.DataFrame:
@@ -248,14 +282,20 @@ class Result:
     def evaluated(self) -> str:
         """Number of evaluations of the recommended parameters, in words."""
         times = "once" if self.evaluations == 1 else f"{self.evaluations} times"
-        return f"{times}; the best observed value" if self.exact and self.value == self.best_observed else times
+        return (
+            f"{times}; the best observed value"
+            if self.exact and self.value == self.best_observed
+            else times
+        )
 
 
 PROOF = 20_000
 """Points at which bounds are computed to prove an optimality gap, or that a problem has no solution, at most."""
 
 
-def result_of(optimizer: Optimizer, stopped: str, journal: str | None, evaluations: int = PROOF) -> Result:
+def result_of(
+    optimizer: Optimizer, stopped: str, journal: str | None, evaluations: int = PROOF
+) -> Result:
     """Return the result after the trials so far; ``evaluations`` as for ``Optimizer.gap``."""
     best, completed = optimizer.recommended(), optimizer.completed()
     interval = optimizer.interval(best.params) if best else None
@@ -275,12 +315,18 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None, evaluatio
         gap_proved=bool(gap and gap.proved),
         gap_found=gap and gap.found,
         gap_scope=gap.scope if gap else "",
-        best_observed=pick((t.value for t in optimizer.within_limits() if t.value is not None), default=None),
+        best_observed=pick(
+            (t.value for t in optimizer.within_limits() if t.value is not None), default=None
+        ),
         evaluations=sum(best is not None and t.params == best.params for t in completed),
         feasibility=optimizer.feasibility(),
         infeasible=optimizer.infeasible(evaluations),
         exact=belief.exact if belief else None,
-        account=(belief.account() if belief else {"rule": "the best observed value, while there is no bound"})
+        account=(
+            belief.account()
+            if belief
+            else {"rule": "the best observed value, while there is no bound"}
+        )
         | ({"limits": optimizer.setting.about_limits} if optimizer.constraints else {}),
         certified=belief is not None and belief.proved() is not None,
         guarantee=belief.guarantee() if belief else NO_BOUND,

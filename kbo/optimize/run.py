@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Never
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.constraint import OBJECTIVE, Constraint, Outcome, outcome_of
 from kbo.optimize.events import (
@@ -34,7 +35,6 @@ from kbo.optimize.guarded import Guarded, guarded
 from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.trials import Trial, Trials, violations
 from kbo.space import Params, Space
-from kbo.surroundings import fixed
 from kbo.workers import call
 from kbo.workers.call import check_step_by_name
 
@@ -43,7 +43,9 @@ log: logging.Logger = logging.getLogger("kbo")
 MOST_STARTS = 2
 """Starts of a trial whose process ended; then it is failed, since it may be what ends the process."""
 
-_LOST = f"lost: started {MOST_STARTS} times, and each time the process ended before its value was known"
+_LOST = (
+    f"lost: started {MOST_STARTS} times, and each time the process ended before its value was known"
+)
 
 
 class Run(Guarded):
@@ -69,11 +71,15 @@ class Run(Guarded):
         super().__init__()
         self.space: Space = space
         self.constraints: tuple[Constraint, ...] = tuple(constraints)
-        self.value_range: tuple[float, float] | None = checks.maybe(checks.interval, "value_range", value_range)
+        self.value_range: tuple[float, float] | None = checks.maybe(
+            checks.interval, "value_range", value_range
+        )
         self._epoch = time.time() - time.monotonic()
         self._unusable: set[str] = set()  # names of measurements of which a warning was given
         self._measures: list[str] = [c.name for c in self.constraints if c.name != OBJECTIVE]
-        self._journal = None if journal is None else Journal(checks.path("journal", journal), self._header())
+        self._journal = (
+            None if journal is None else Journal(checks.path("journal", journal), self._header())
+        )
         try:
             self._open([] if self._journal is None else self._journal.recover())
         except BaseException:
@@ -165,7 +171,9 @@ class Run(Guarded):
     @guarded
     def _load(self, path: Path) -> None:
         if self._journal is not None:
-            raise JournalError("this optimiser writes a journal already: pass journal=path to a new one instead.")
+            raise JournalError(
+                "this optimiser writes a journal already: pass journal=path to a new one instead."
+            )
         header, events = read(path)
         different = differences(header, self.header)
         if different:
@@ -187,7 +195,12 @@ class Run(Guarded):
         return trial
 
     def _expect(self, params: Params, asked: bool = True) -> Trial:
-        event = Ask(number=len(self._trials.all), params=self.space.canonical(params), asked=asked, time=self._now())
+        event = Ask(
+            number=len(self._trials.all),
+            params=self.space.canonical(params),
+            asked=asked,
+            time=self._now(),
+        )
         return self._record(event)
 
     @guarded
@@ -214,7 +227,13 @@ class Run(Guarded):
             return trial
         self._warn_of_unusable(number, found)
         return self._record(
-            Tell(number=number, value=found.value, measured=found.measured, seconds=seconds, time=self._now())
+            Tell(
+                number=number,
+                value=found.value,
+                measured=found.measured,
+                seconds=seconds,
+                time=self._now(),
+            )
         )
 
     def _warn_of_unusable(self, number: int, outcome: Outcome) -> None:
@@ -236,11 +255,15 @@ class Run(Guarded):
         Raises:
             InvalidInput: Parameters outside the space, or a value as for ``tell`` that is not finite or incomplete.
         """
-        found = outcome_of(value, self._measures, self.value_range, "value must be a finite number, got")
+        found = outcome_of(
+            value, self._measures, self.value_range, "value must be a finite number, got"
+        )
         if found.value is None or found.failure:
             raise InvalidInput(f"{found.failure}.")
         number = self._expect(params, asked=False).number
-        return self._record(Tell(number=number, value=found.value, measured=found.measured, time=self._now()))
+        return self._record(
+            Tell(number=number, value=found.value, measured=found.measured, time=self._now())
+        )
 
     @guarded
     def fail(
@@ -259,15 +282,27 @@ class Run(Guarded):
         return self._fail(self._number_of(params), reason, seconds, _measurements(measured))
 
     def _fail(
-        self, number: int, reason: str, seconds: float | None, measured: Mapping[str, float] | None = None
+        self,
+        number: int,
+        reason: str,
+        seconds: float | None,
+        measured: Mapping[str, float] | None = None,
     ) -> Trial:
         reason = shortened(reason, LONGEST_REASON)
         return self._record(
-            Fail(number=number, reason=reason, measured=dict(measured or {}), seconds=seconds, time=self._now())
+            Fail(
+                number=number,
+                reason=reason,
+                measured=dict(measured or {}),
+                seconds=seconds,
+                time=self._now(),
+            )
         )
 
     @guarded
-    def report(self, params: Trial | Params, value: float, *others: Never, step: int | None = None) -> Trial:
+    def report(
+        self, params: Trial | Params, value: float, *others: Never, step: int | None = None
+    ) -> Trial:
         """Record what a running trial reports at a step, for example the validation error after an epoch.
 
         Args:
@@ -283,25 +318,37 @@ class Run(Guarded):
         check_step_by_name("optimizer.report(trial, value, step=step)", others, step)
         step = checks.whole("step", step, 0)
         value = checks.number("value", value)
-        return self._record(Report(number=self._number_of(params), step=step, value=value, time=self._now()))
+        return self._record(
+            Report(number=self._number_of(params), step=step, value=value, time=self._now())
+        )
 
     @guarded
     def prune(
-        self, params: Trial | Params, seconds: float | None = None, measured: Mapping[str, float] | None = None
+        self,
+        params: Trial | Params,
+        seconds: float | None = None,
+        measured: Mapping[str, float] | None = None,
     ) -> Trial:
         """Record that a trial was stopped early because of what it reported: it has no value.
 
         What was ``measured`` of other quantities counts.
         """
-        seconds, found = checks.maybe(checks.non_negative, "seconds", seconds), _measurements(measured)
-        return self._record(Prune(number=self._number_of(params), measured=found, seconds=seconds, time=self._now()))
+        seconds, found = (
+            checks.maybe(checks.non_negative, "seconds", seconds),
+            _measurements(measured),
+        )
+        return self._record(
+            Prune(number=self._number_of(params), measured=found, seconds=seconds, time=self._now())
+        )
 
     @guarded
     def lose(self, trial: Trial, reason: str) -> Trial:
         """Record that the worker of a trial died; ``begin`` starts it again, and the second time it is failed."""
         if trial.starts - trial.released >= MOST_STARTS:
             return self._fail(
-                trial.number, f"{checks.text('reason', reason)}; the trial was started {MOST_STARTS} times", None
+                trial.number,
+                f"{checks.text('reason', reason)}; the trial was started {MOST_STARTS} times",
+                None,
             )
         self._running.discard(trial.number)
         self._lost.add(trial.number)
@@ -333,7 +380,10 @@ class Run(Guarded):
     def _fail_lost(self) -> list[Trial]:
         idle = self._idle(self._running)
         lost = [t for t in idle if t.number in self._lost and t.starts - t.released >= MOST_STARTS]
-        failed = [self._record(Fail(number=trial.number, reason=_LOST, time=self._now())) for trial in lost]
+        failed = [
+            self._record(Fail(number=trial.number, reason=_LOST, time=self._now()))
+            for trial in lost
+        ]
         for trial in failed:
             log.warning("trial %d failed: %s", trial.number, trial.failure)
         return failed
@@ -387,7 +437,9 @@ class Run(Guarded):
         self._events, self._n_known = events, len(events)
         self._running: set[int] = set()  # trials that were handed out here
         self._compute()
-        self._lost = set(self._trials.pending)  # trials that were handed out before, and not again here
+        self._lost = set(
+            self._trials.pending
+        )  # trials that were handed out before, and not again here
 
     def _rebuild(self) -> None:
         if self._journal is not None:
@@ -401,8 +453,12 @@ class Run(Guarded):
 
     def _compute(self) -> None:
         """Compute the trials from the events."""
-        self._permitted: list[bool] = []  # of which trials the parameters satisfy the constraints of the space
-        self._trials = Trials.of(self.space, self._events, "the run" if self._journal is None else self._journal.path)
+        self._permitted: list[
+            bool
+        ] = []  # of which trials the parameters satisfy the constraints of the space
+        self._trials = Trials.of(
+            self.space, self._events, "the run" if self._journal is None else self._journal.path
+        )
 
     def _now(self) -> float:
         """Return the time in seconds since 1970, by a clock that nobody sets while a loop runs."""
@@ -411,7 +467,9 @@ class Run(Guarded):
 
 def _measurements(given: Mapping[str, float] | None) -> dict[str, float]:
     """Return given measurements, checked."""
-    found = {name: checks.number(f"measured {name!r}", value) for name, value in (given or {}).items()}
+    found = {
+        name: checks.number(f"measured {name!r}", value) for name, value in (given or {}).items()
+    }
     if found and (reason := unfit(found)):
         raise InvalidInput(f"measured: {reason}")
     return found

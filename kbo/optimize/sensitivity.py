@@ -69,7 +69,9 @@ def importance(space: Space, belief: Belief, draws: int = DRAWS) -> list[Importa
     features = space.features(torch.cat([A, B, *mixed]))
     mean = belief.posterior.predict(features)[0]
     first, total = _indices(belief.raw(mean).cpu().reshape(1, P + 2, N))
-    drawn = _drawn(belief, features.unflatten(0, (P + 2, N)), mean.unflatten(0, (P + 2, N)), draws, generator)
+    drawn = _drawn(
+        belief, features.unflatten(0, (P + 2, N)), mean.unflatten(0, (P + 2, N)), draws, generator
+    )
     if drawn is not None:
         first_drawn, total_drawn = _indices(drawn)
         first, total = torch.cat([first, first_drawn]), torch.cat([total, total_drawn])
@@ -80,7 +82,9 @@ def importance(space: Space, belief: Belief, draws: int = DRAWS) -> list[Importa
     return sorted(found, key=lambda entry: -entry.total[1])
 
 
-def _drawn(belief: Belief, features: Tensor, mean: Tensor, draws: int, generator: torch.Generator) -> Tensor | None:
+def _drawn(
+    belief: Belief, features: Tensor, mean: Tensor, draws: int, generator: torch.Generator
+) -> Tensor | None:
     """Return draws [s P+2 n] of the objective at a part of the points, which each draw takes with replacement.
 
     Args:
@@ -110,7 +114,9 @@ def _indices(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return first-order and total indices [s P] of functions with values [s P+2 N] at A, B and their mixtures."""
     values = values - values[:, :2].mean((1, 2), keepdim=True)
     a, b, mixed = values[:, :1], values[:, 1:2], values[:, 2:]
-    variance = values[:, :2].square().mean((1, 2)).clamp(min=torch.finfo(values.dtype).tiny).unsqueeze(-1)
+    variance = (
+        values[:, :2].square().mean((1, 2)).clamp(min=torch.finfo(values.dtype).tiny).unsqueeze(-1)
+    )
     first = (b * (mixed - a)).mean(-1) / variance
     total = (a - mixed).square().mean(-1) / (2 * variance)
     return first.clamp(0, 1), total.clamp(0, 1)

@@ -65,5 +65,7 @@ def log_probability(limits: Sequence[Limit], X: Tensor) -> Tensor:
     for limit in limits:
         mean, variance = limit.state.predict(X)
         assert limit.lower is not None
-        total = total + torch.special.log_ndtr((mean - limit.lower) / variance.sqrt().clamp_min(LEAST_STD))
+        total = total + torch.special.log_ndtr(
+            (mean - limit.lower) / variance.sqrt().clamp_min(LEAST_STD)
+        )
     return total

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.extras import require
+from kbo._base.files import replacing
+from kbo._base.terminal import printable
 from kbo.errors import InvalidInput
-from kbo.extras import require
-from kbo.files import replacing
 from kbo.optimize.trials import Trial
 from kbo.space import Float, Int, Params
 from kbo.space.parameters import Parameter
-from kbo.terminal import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,18 +24,31 @@ if TYPE_CHECKING:
 FORMS = (".csv", ".json", ".parquet")
 """Kinds of files, by the ends of their names."""
 
-COLUMNS: tuple[str, ...] = ("number", "status", "value", "seconds", "started", "finished", "failure")
+COLUMNS: tuple[str, ...] = (
+    "number",
+    "status",
+    "value",
+    "seconds",
+    "started",
+    "finished",
+    "failure",
+)
 """Columns besides parameters and measurements."""
 
 
 def by_name(params: Params) -> dict[str, Any]:
     """Return parameters by name; those of a list are x0, x1, and so on."""
-    return params if isinstance(params, dict) else {f"x{i}": value for i, value in enumerate(params)}
+    return (
+        params if isinstance(params, dict) else {f"x{i}": value for i, value in enumerate(params)}
+    )
 
 
 def shown(params: Params) -> dict[str, str]:
     """Return parameters as text by name, numbers with four digits."""
-    return {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in by_name(params).items()}
+    return {
+        name: f"{value:.4g}" if isinstance(value, float) else str(value)
+        for name, value in by_name(params).items()
+    }
 
 
 def format_params(params: Params) -> str:
@@ -127,7 +140,9 @@ def option(cell: str, parameter: Parameter) -> Any:
         return parsed(cell)
     options = list(parameter.options)
     exact = [value for value in options if _cell(value) == cell]
-    found = exact or [value for value in options if value in (cell, parsed(cell)) or _alike(value, cell)]
+    found = exact or [
+        value for value in options if value in (cell, parsed(cell)) or _alike(value, cell)
+    ]
     return found[0] if len(found) == 1 else cell
 
 
@@ -158,13 +173,17 @@ def write(trials: Sequence[Trial], path: str | os.PathLike[str], form: str | Non
     """
     target = checks.path("path", path)
     if (form or target.suffix) not in FORMS:
-        raise InvalidInput(f"trials are written to {', '.join(FORMS)} files, got {target}: give it such a name.")
+        raise InvalidInput(
+            f"trials are written to {', '.join(FORMS)} files, got {target}: give it such a name."
+        )
     content = _content(trials, form or target.suffix)
     try:
         with replacing(target) as file:
             file.write(content)
     except OSError as error:
-        raise InvalidInput(f"cannot write {target}: {error.strerror}. Choose a writable place.") from error
+        raise InvalidInput(
+            f"cannot write {target}: {error.strerror}. Choose a writable place."
+        ) from error
     return target
 
 
@@ -176,7 +195,10 @@ def _content(trials: Sequence[Trial], form: str) -> bytes:
     require("a Parquet file", "cli", "pyarrow")
     table = frame(trials)
     for name in table:
-        if len({type(value) for value in table[name] if value is not None}) > 1 and table[name].dtype == object:
+        if (
+            len({type(value) for value in table[name] if value is not None}) > 1
+            and table[name].dtype == object
+        ):
             table[name] = table[name].map(str, na_action="ignore")
     return table.to_parquet(index=False)
 

@@ -119,7 +119,10 @@ def linear(y: Tensor, cut: bool = True) -> Targets:
 def least_skewed(y: Tensor, cut: bool = True) -> Targets:
     """Return the map with the power under which values [n] are most likely as draws of a normal distribution."""
     plain = linear(y, cut)
-    return max([_standardised(plain, y, power) for power in _POWERS], key=lambda targets: targets.log_slope(y))
+    return max(
+        [_standardised(plain, y, power) for power in _POWERS],
+        key=lambda targets: targets.log_slope(y),
+    )
 
 
 def around(limit: float, y: Tensor, power: float) -> Targets:
@@ -135,7 +138,9 @@ def _standardised(plain: Targets, y: Tensor, power: float) -> Targets:
     transformed = replace(plain, power=power)(y)
     if power == 1.0 or not float(transformed.std()) > 0:
         return plain
-    return replace(plain, power=power, location=float(transformed.mean()), unit=float(transformed.std()))
+    return replace(
+        plain, power=power, location=float(transformed.mean()), unit=float(transformed.std())
+    )
 
 
 def _power(z: Tensor, p: float, below: float) -> Tensor:
@@ -145,7 +150,9 @@ def _power(z: Tensor, p: float, below: float) -> Tensor:
 
 def _inverse(w: Tensor, p: float, below: float) -> Tensor:
     """Return z with w(z) = w."""
-    return torch.where(w >= 0, _branch_inverse(w.clamp_min(0), p), -_branch_inverse(-w.clamp_max(0), below))
+    return torch.where(
+        w >= 0, _branch_inverse(w.clamp_min(0), p), -_branch_inverse(-w.clamp_max(0), below)
+    )
 
 
 def _slope(z: float, p: float, below: float) -> float:

@@ -9,13 +9,29 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
+from kbo._base.terminal import printable
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.constraint import OBJECTIVE, SEM, Constraint
-from kbo.optimize.events import Again, Ask, Event, Fail, Prune, Release, Report, Session, Tell, shortened
+from kbo.optimize.events import (
+    Again,
+    Ask,
+    Event,
+    Fail,
+    Prune,
+    Release,
+    Report,
+    Session,
+    Tell,
+    shortened,
+)
 from kbo.space import Params, Space
-from kbo.terminal import printable
 
-WAYS = ("failed", "stopped early", "lost and started again", "with a value at parameters that ask did not return")
+WAYS = (
+    "failed",
+    "stopped early",
+    "lost and started again",
+    "with a value at parameters that ask did not return",
+)
 """Ways in which the noise of a trial may decide which values there are."""
 
 
@@ -65,7 +81,9 @@ class Trial:
     @property
     def selected(self) -> list[str]:
         """Those of ``WAYS`` in which the noise may have decided whether it has a value, or which one."""
-        return list(compress(WAYS, (self.failure is not None, self.pruned, self.starts > 1, not self.asked)))
+        return list(
+            compress(WAYS, (self.failure is not None, self.pruned, self.starts > 1, not self.asked))
+        )
 
 
 class Trials:
@@ -107,7 +125,9 @@ class Trials:
         """
         trials = cls(space)
         if damage := trials.add_all(events):
-            raise JournalError(f"{path} has an event that does not fit: {damage}. It was not written by such a run.")
+            raise JournalError(
+                f"{path} has an event that does not fit: {damage}. It was not written by such a run."
+            )
         return trials
 
     def add_all(self, events: Iterable[Event]) -> str:
@@ -157,10 +177,14 @@ class Trials:
 
     def _begin(self, event: Ask) -> None:
         if event.number != len(self.all):
-            raise InvalidInput(f"trial {event.number} begins where trial {len(self.all)} is expected")
+            raise InvalidInput(
+                f"trial {event.number} begins where trial {len(self.all)} is expected"
+            )
         params = self._space.canonical(event.params)
         if params != event.params:
-            raise InvalidInput(f"the parameters {event.params} are not {params}, as they would have been written")
+            raise InvalidInput(
+                f"the parameters {event.params} are not {params}, as they would have been written"
+            )
         event.params = params  # of which there is one in memory then
         trial = Trial(event.number, params, asked=event.asked, started=event.time)
         self.all.append(trial)

@@ -5,11 +5,11 @@ from kbo.regression.exact import KernelRidge
 from kbo.regression.numerics import clamped, warn_below_precision
 from kbo.regression.posterior import (
     MOST_JOINT,
-    Answers,
     Followed,
-    LowRankAnswers,
+    LowRankPosteriorAt,
     Posterior,
-    PriorAnswers,
+    PosteriorAt,
+    PriorAt,
     RidgeSchedule,
 )
 from kbo.regression.provenance import Error, Provenance, Rounding
@@ -40,7 +40,6 @@ __all__ = [
     "MOST_JOINT",
     "AdaptiveRidge",
     "AllRidges",
-    "Answers",
     "BatchView",
     "BatchedResampling",
     "Candidate",
@@ -53,12 +52,13 @@ __all__ = [
     "Hypothetical",
     "KernelRidge",
     "LeverageResampling",
-    "LowRankAnswers",
+    "LowRankPosteriorAt",
     "Moments",
     "NystromRidge",
     "OnlineRowSampling",
     "Posterior",
-    "PriorAnswers",
+    "PosteriorAt",
+    "PriorAt",
     "PriorMean",
     "Provenance",
     "RidgeSchedule",

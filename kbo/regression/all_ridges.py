@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kbo._base.stateful import passed_on
 from kbo.errors import InvalidInput
-from kbo.stateful import passed_on
 
 InNumbers = Callable[[float], tuple[np.ndarray, np.ndarray, float]]
 """Mean [q], variance [q] and quad at a ridge."""
@@ -47,7 +47,9 @@ class AllRidges:
 
     def __init__(self, state: Any, X: Tensor | None = None) -> None:
         self.state: Any = state
-        own = None if X is None else X.reshape(-1, *X.shape[-2:]).clone()  # the caller may change theirs
+        own = (
+            None if X is None else X.reshape(-1, *X.shape[-2:]).clone()
+        )  # the caller may change theirs
         self.X: Tensor | None = own
 
     def log_det(self, ridges: Sequence[float]) -> Tensor:
@@ -85,7 +87,9 @@ class AllRidges:
         def at(ridge: float) -> tuple[np.ndarray, np.ndarray, float]:
             if not groups:
                 return np.empty(0), np.empty(0), float(some.quad([ridge]))
-            mean, covariance, quad = some.at(torch.tensor([ridge] * len(groups), dtype=torch.float64, device="cpu"))
+            mean, covariance, quad = some.at(
+                torch.tensor([ridge] * len(groups), dtype=torch.float64, device="cpu")
+            )
             found = torch.stack([mean[:, 0], covariance[:, 0, 0], quad.expand(len(mean))]).double()
             means, variances, quads = found.detach().cpu().numpy()
             return means, variances, float(quads[0])
@@ -95,12 +99,16 @@ class AllRidges:
     @property
     def _groups(self) -> Tensor:
         if self.X is None:
-            raise InvalidInput("there are no points, only the numbers of the data: pass some, all_ridges(X).")
+            raise InvalidInput(
+                "there are no points, only the numbers of the data: pass some, across(X)."
+            )
         return self.X
 
     def _stacked(self, cases: Iterable[tuple[Tensor, float]]) -> Moments:
         """Return the moments of groups at a ridge, one case after the other."""
-        return Moments(*map(torch.stack, zip(*(self._moments(X, ridge) for X, ridge in cases), strict=True)))
+        return Moments(
+            *map(torch.stack, zip(*(self._moments(X, ridge) for X, ridge in cases), strict=True))
+        )
 
     def _moments(self, X: Tensor, ridge: float) -> Moments:
         answers = self.state.at(ridge)
@@ -117,7 +125,9 @@ class InChunks(AllRidges):
         size: Groups of a part.
     """
 
-    def __init__(self, state: Any, X: Tensor, make: Callable[[Tensor], AllRidges], size: int) -> None:
+    def __init__(
+        self, state: Any, X: Tensor, make: Callable[[Tensor], AllRidges], size: int
+    ) -> None:
         super().__init__(state, X)
         self.make: Callable[[Tensor], AllRidges] = make
         self.size: int = size
@@ -133,10 +143,14 @@ class InChunks(AllRidges):
         return self.make(self._groups)
 
     def select(self, groups: Tensor) -> AllRidges:
-        return self.whole.select(groups) if "whole" in vars(self) else self.make(self._groups[groups])
+        return (
+            self.whole.select(groups) if "whole" in vars(self) else self.make(self._groups[groups])
+        )
 
     def in_numbers(self, groups: Sequence[int]) -> InNumbers:
-        return self.select(torch.tensor(groups, dtype=torch.long, device="cpu")).in_numbers(range(len(groups)))
+        return self.select(torch.tensor(groups, dtype=torch.long, device="cpu")).in_numbers(
+            range(len(groups))
+        )
 
     at: Any = passed_on("whole.at")
     log_det: Any = passed_on("whole.log_det")

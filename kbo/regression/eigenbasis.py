@@ -36,13 +36,13 @@ import torch
 from scipy.linalg.lapack import dposv  # pyright: ignore[reportAttributeAccessIssue]
 from torch import Tensor
 
-from kbo.devices import on_host
+from kbo._base.devices import on_host
+from kbo._base.linalg import cholesky
+from kbo._base.stateful import Stateful
 from kbo.kernels import DenseKernel
-from kbo.linalg import cholesky
 from kbo.regression.all_ridges import AllRidges, InNumbers, Moments
 from kbo.regression.numerics import block_of, clamped, differentiable_once, warn_below_precision
 from kbo.regression.observations import Observations
-from kbo.stateful import Stateful
 
 Number = TypeVar("Number", float, Tensor, np.ndarray)
 
@@ -124,7 +124,9 @@ class Resolvent(Stateful, ABC):
         return Shifted(ridges, W, L, s, self._quad(form + s.square().sum(-1), ridges))
 
     def _quad(self, form: Tensor, ridges: Tensor) -> Tensor:
-        return (self.constant + self.multipliers(ridges)[1] * form).clamp_min(0)  # below zero only by rounding
+        return (self.constant + self.multipliers(ridges)[1] * form).clamp_min(
+            0
+        )  # below zero only by rounding
 
     def grid(self, ridges: Sequence[float]) -> Shifted:
         """Return ``H(a)`` at ridges of which several numbers in turn are computed."""
@@ -156,18 +158,26 @@ class Resolvent(Stateful, ABC):
                 return -reduced
             reduced[diagonal, diagonal] += ridge
             _, solved, failed = dposv(reduced[:b, :b], reduced[b:, :b].T)
-            return np.full_like(reduced[b:, b:], np.nan) if failed else reduced[b:, :b] @ solved - reduced[b:, b:]
+            return (
+                np.full_like(reduced[b:, b:], np.nan)
+                if failed
+                else reduced[b:, :b] @ solved - reduced[b:, b:]
+            )
 
         return at
 
     def without_points(self, state: Any) -> SpectralRidges:
         """Return a posterior with this resolvent at any ridge, without points."""
         none = self.C[:, :0], self.D[:, :0]
-        return SpectralRidges(state, self, *none, self.values.new_empty(0, 1, 1), self.values.new_empty(0, 1))
+        return SpectralRidges(
+            state, self, *none, self.values.new_empty(0, 1, 1), self.values.new_empty(0, 1)
+        )
 
     def solved_square(self, shifted: Shifted) -> Tensor:
         """``|H^-1 y|^2``, [r]."""
-        border = torch.linalg.solve_triangular(shifted.L.mT, shifted.s.unsqueeze(-1), upper=True).squeeze(-1)
+        border = torch.linalg.solve_triangular(
+            shifted.L.mT, shifted.s.unsqueeze(-1), upper=True
+        ).squeeze(-1)
         basis = shifted.W * (self.target[0] - border @ self.C.mT)
         return basis.square().sum(-1) + border.square().sum(-1)
 
@@ -185,7 +195,13 @@ class SpectralRidges(AllRidges):
     """
 
     def __init__(
-        self, state: Any, resolvent: Resolvent, p: Tensor, p_border: Tensor, prior: Tensor, variance: Tensor
+        self,
+        state: Any,
+        resolvent: Resolvent,
+        p: Tensor,
+        p_border: Tensor,
+        prior: Tensor,
+        variance: Tensor,
     ) -> None:
         super().__init__(state)
         self.resolvent: Resolvent = resolvent
@@ -216,13 +232,23 @@ class SpectralRidges(AllRidges):
 
     @torch.no_grad()
     def in_numbers(self, groups: Sequence[int]) -> InNumbers:
-        H, rows, trace = self.resolvent, torch.tensor(groups, dtype=torch.long, device=self.p.device), self.trace
-        forms = H.quadratic_forms(*(side.flatten(1).index_select(1, rows) for side in (self.p, self.p_border)))
+        H, rows, trace = (
+            self.resolvent,
+            torch.tensor(groups, dtype=torch.long, device=self.p.device),
+            self.trace,
+        )
+        forms = H.quadratic_forms(
+            *(side.flatten(1).index_select(1, rows) for side in (self.p, self.p_border))
+        )
         each = (part.flatten().index_select(0, rows) for part in (self.prior, self.variance))
         prior, variance, (constant,) = on_host(*each, H.constant.to(self.variance).reshape(1))
 
         def at(ridge: float) -> tuple[np.ndarray, np.ndarray, float]:
-            form, share, (of_form, of_quad) = forms(ridge), ridge / (ridge + trace), H.multipliers(ridge)
+            form, share, (of_form, of_quad) = (
+                forms(ridge),
+                ridge / (ridge + trace),
+                H.multipliers(ridge),
+            )
             variances = np.maximum(prior + of_form * form.diagonal()[1:], share * variance)
             return form[0, 1:], variances, max(float(constant + of_quad * form[0, 0]), 0.0)
 
@@ -237,7 +263,10 @@ class SpectralRidges(AllRidges):
         quad = shifted.quad.unsqueeze(-1)
         if self.p.shape[-1] == 1:
             return self._answered(*self._single(shifted), quad)
-        parts = [self._joint(Shifted(*one)) for one in zip(*(part.split(1) for part in shifted), strict=True)]
+        parts = [
+            self._joint(Shifted(*one))
+            for one in zip(*(part.split(1) for part in shifted), strict=True)
+        ]
         return self._answered(*map(torch.stack, zip(*parts, strict=True)), quad)
 
     def _answered(self, *moments: Tensor) -> Moments:
@@ -253,7 +282,9 @@ class SpectralRidges(AllRidges):
         form = (W @ p.square() + s.square().sum(-2)).unsqueeze(-1)
         ridges = ridges.reshape(-1, 1, 1)
         covariance = self.prior.squeeze(-1) + H.multipliers(ridges)[0] * form
-        return mean.unsqueeze(-1), clamped(covariance, self.variance, ridges, self.trace).unsqueeze(-1)
+        return mean.unsqueeze(-1), clamped(covariance, self.variance, ridges, self.trace).unsqueeze(
+            -1
+        )
 
     def _joint(self, shifted: Shifted) -> tuple[Tensor, Tensor]:
         """Mean [B g] and covariance [B g g] at one ridge (leading axis 1) or one per group (leading axis B)."""
@@ -342,7 +373,10 @@ class Eigenbasis(Resolvent):
         self.C = torch.cat([self.C, self.vectors.mT @ cross[:basis]], 1)
         self.D = torch.cat([torch.cat([self.D, side[: len(self.D)].mT]), side], 1)
         v, y = self.target
-        self.target = v, torch.cat([y, self._scaled(self.data.y[start:stop].unsqueeze(-1), start).squeeze(-1)])
+        self.target = (
+            v,
+            torch.cat([y, self._scaled(self.data.y[start:stop].unsqueeze(-1), start).squeeze(-1)]),
+        )
 
     def _scaled(self, rows: Tensor, start: int = 0) -> Tensor:
         """Return numbers [r q] of the rows of the data from ``start`` on, times the roots of their counts."""
@@ -364,14 +398,18 @@ class Eigenbasis(Resolvent):
 
     def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the kernel columns of X [q d] in the basis [n0 q] and at the border [b q]."""
-        p, border = _Coordinates.apply(X, self) if X.requires_grad else self.rotated(self.k(self.data.X, X))
+        p, border = (
+            _Coordinates.apply(X, self) if X.requires_grad else self.rotated(self.k(self.data.X, X))
+        )
         return p, self._scaled(border, self._basis)
 
     def at_points(self, state: Any, X: Tensor) -> SpectralRidges:
         """Return a posterior of these data at any ridge, with groups of points X [B g d]."""
         variance = self.k.diagonal(X)
         prior = self.k(X, X) if X.shape[-2] > 1 else variance.unsqueeze(-1)
-        return SpectralRidges(state, self, *self.coordinates(X.reshape(-1, X.shape[-1])), prior, variance)
+        return SpectralRidges(
+            state, self, *self.coordinates(X.reshape(-1, X.shape[-1])), prior, variance
+        )
 
     def rotated(self, cross: Tensor) -> tuple[Tensor, Tensor]:
         """Return kernel columns [n q] in the basis [n0 q], and their rows at the border [b q]."""
@@ -390,5 +428,7 @@ class _Coordinates(torch.autograd.Function):
     @staticmethod
     @differentiable_once
     def backward(ctx, p: Tensor, border: Tensor):
-        rows = p.mT.contiguous() @ ctx.vectors.mT  # for few points this order is up to three times as fast
+        rows = (
+            p.mT.contiguous() @ ctx.vectors.mT
+        )  # for few points this order is up to three times as fast
         return ctx.gradient(torch.cat([rows.mT, border])), None

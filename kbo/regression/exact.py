@@ -20,18 +20,30 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from kbo import checks
-from kbo.devices import read
+from kbo._base import checks
+from kbo._base.devices import read
+from kbo._base.linalg import GrowingCholesky, GrowingTensor, ill_conditioned_ratio
+from kbo._base.stateful import Stateful, passed_on
 from kbo.kernels import DenseKernel, freeze
-from kbo.linalg import GrowingCholesky, GrowingTensor, ill_conditioned_ratio
 from kbo.regression.all_ridges import AllRidges, InChunks
 from kbo.regression.eigenbasis import Eigenbasis, SpectralRidges
-from kbo.regression.numerics import block_of, clamped, differentiable_once, in_chunks, warn_below_precision
+from kbo.regression.numerics import (
+    block_of,
+    clamped,
+    differentiable_once,
+    in_chunks,
+    warn_below_precision,
+)
 from kbo.regression.observations import Observations
-from kbo.regression.posterior import MOST_JOINT, Answers, Followed, LowRankAnswers, Posterior
+from kbo.regression.posterior import (
+    MOST_JOINT,
+    Followed,
+    LowRankPosteriorAt,
+    Posterior,
+    PosteriorAt,
+)
 from kbo.regression.provenance import Error, Rounding
 from kbo.regression.sampling import SamplePath
-from kbo.stateful import Stateful, passed_on
 
 _BLOCK = 2**20
 """Entries of k(X, x) that are evaluated at once, whatever the number of points; the peak is several times that."""
@@ -47,7 +59,7 @@ class KernelRidge(Posterior):
     """The exact posterior.
 
     ``at(ridge)`` has a growing factor: one new row costs O(n^2), a prediction O(n^2) per point, a ridge that was not
-    used before one factorisation, O(n^3). ``all_ridges()`` shares one eigendecomposition, which is refreshed when the
+    used before one factorisation, O(n^3). ``across()`` shares one eigendecomposition, which is refreshed when the
     data have grown by a thirty-second, at least 16 rows: a prediction costs O(n^2) per point and little per ridge.
     Repeated points are counted (see ``observations.py``), so n may be far larger than the number of distinct points.
     Hyper-parameters are copied at construction.
@@ -109,7 +121,10 @@ class KernelRidge(Posterior):
         layout, error = self.data.layout, k.error(X)
         try:
             self.data.append(X, y, weights, host)
-            self.data.trace, self.data.largest = self.data.trace + trace, max(self.data.largest, largest)
+            self.data.trace, self.data.largest = (
+                self.data.trace + trace,
+                max(self.data.largest, largest),
+            )
             self.data.kernel_error = max(self.data.kernel_error, error)
             if self.data.layout != layout:
                 self._factors.clear()
@@ -119,7 +134,9 @@ class KernelRidge(Posterior):
                 self.note(weighted=weighted, repeats=self.data.repeats)
             self.changed()
 
-    def _prior_of(self, k: DenseKernel, X: Tensor, weights: Tensor | None, host: checks.OnHost) -> tuple[float, float]:
+    def _prior_of(
+        self, k: DenseKernel, X: Tensor, weights: Tensor | None, host: checks.OnHost
+    ) -> tuple[float, float]:
         """Return the sum of ``w k(x, x)`` over new observations, and the largest ``k(x, x)``."""
         if k.constant is not None and self.data is not None:
             return k.constant * sum(host.weights or [1] * len(host.places)), k.constant
@@ -127,11 +144,11 @@ class KernelRidge(Posterior):
         trace, largest = read((prior if weights is None else weights * prior).sum(), prior.max())
         return trace, largest
 
-    def answer(self, ridge: float) -> Answers:
+    def _at(self, ridge: float) -> PosteriorAt:
         """In O(n^2) per new row for a ridge that was used before, else O(n^3)."""
         return OneRidge(self, self.factor(ridge))
 
-    def all_ridges(self, X: Tensor | None = None) -> AllRidges:
+    def across(self, X: Tensor | None = None) -> AllRidges:
         if X is not None:
             self.check(X)
         if self.data is None:
@@ -242,7 +259,7 @@ class Factor(Stateful):
             self.cholesky.append(self.k(data.X[:start], new), block, noise, data.y[start:stop])
 
 
-class OneRidge(LowRankAnswers):
+class OneRidge(LowRankPosteriorAt):
     """Answers of an exact posterior with data, from its factor, which has grown to all rows."""
 
     def __init__(self, state: Posterior, factor: Factor) -> None:
@@ -298,7 +315,12 @@ class OneRidge(LowRankAnswers):
     @torch.no_grad()
     def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
         """Matheron's rule: ``h(x) - k(x, X) A^-1 (h(X) + eps)``, h from the prior."""
-        prior, X, k, cholesky = self.state.draw_prior(like, generator), self.data.X, self.k, self.factor.cholesky
+        prior, X, k, cholesky = (
+            self.state.draw_prior(like, generator),
+            self.data.X,
+            self.k,
+            self.factor.cholesky,
+        )
         noise = torch.randn(len(X), generator=generator, dtype=X.dtype, device="cpu").to(X.device)
         noise = noise * (self.ridge / self.data.counts).sqrt()
         weights = -cholesky.solve_transposed(cholesky.solve(prior(X) + noise))
@@ -319,7 +341,9 @@ class _MeanAndExplained(torch.autograd.Function):
     @differentiable_once
     def backward(ctx, mean: Tensor, explained: Tensor):
         W, z = ctx.W, ctx.z
-        return ctx.gradient(ctx.cholesky.solve_transposed(torch.outer(z, mean) + 2 * W * explained)), None
+        return ctx.gradient(
+            ctx.cholesky.solve_transposed(torch.outer(z, mean) + 2 * W * explained)
+        ), None
 
 
 class FollowedExact(Followed):
@@ -347,7 +371,9 @@ class FollowedExact(Followed):
         if self.state.data is None:
             return torch.zeros_like(self.prior), self.prior.clone()
         columns = self._current(ridge)
-        return columns.mean.clone(), clamped(columns.variance, self.prior, ridge, self.state.data.trace)
+        return columns.mean.clone(), clamped(
+            columns.variance, self.prior, ridge, self.state.data.trace
+        )
 
     def covariance(self, ridge: float) -> Tensor:
         """Return the joint covariance [A A], in O(n A^2) for up to ``MOST_JOINT`` points."""
@@ -359,10 +385,10 @@ class FollowedExact(Followed):
         return joint - W.mT @ W
 
     @torch.no_grad()
-    def all_ridges(self) -> AllRidges:
+    def across(self) -> AllRidges:
         """Return the points, whose coordinates follow the eigenbasis, at any ridge."""
         if self.state.data is None:
-            return super().all_ridges()
+            return super().across()
         basis, prior = self.state.basis(), self.prior.unsqueeze(-1)
         if self._vectors is not basis.vectors:
             self._vectors, (self._p, border) = basis.vectors, basis.coordinates(self.points)
@@ -370,7 +396,9 @@ class FollowedExact(Followed):
         start = len(self._p) + self._border.n
         new = basis.k(basis.data.X[start:], self.points)
         self._border.append(basis.data.counts[start:].sqrt().unsqueeze(-1) * new)
-        return SpectralRidges(self.state, basis, self._p, self._border.value, prior.unsqueeze(-1), prior)
+        return SpectralRidges(
+            self.state, basis, self._p, self._border.value, prior.unsqueeze(-1), prior
+        )
 
     @torch.no_grad()
     def _current(self, ridge: float) -> _Columns:

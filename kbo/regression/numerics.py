@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import IllConditionedWarning, InvalidInput
 
 
@@ -18,9 +18,9 @@ from kbo.errors import IllConditionedWarning, InvalidInput
 def joint_draws(covariance: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
     """Return draws [count N] with mean zero and covariance [N N]; negative eigenvalues (rounding) count as zero."""
     values, vectors = torch.linalg.eigh(covariance)
-    normal = torch.randn(count, len(covariance), generator=generator, dtype=covariance.dtype, device="cpu").to(
-        covariance.device
-    )
+    normal = torch.randn(
+        count, len(covariance), generator=generator, dtype=covariance.dtype, device="cpu"
+    ).to(covariance.device)
     return (normal * values.clamp_min(0).sqrt()) @ vectors.mT
 
 
@@ -45,7 +45,9 @@ def block_of(on_cpu: int, device: torch.device) -> int:
     return on_cpu if device.type == "cpu" else 2**26
 
 
-def in_chunks(answer: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def in_chunks(
+    answer: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, size: int
+) -> tuple[Tensor, Tensor]:
     """Return mean and variance [N] of X [N d], computed ``size`` points at a time: temporaries stay small."""
     if X.shape[0] <= size:
         return answer(X)
@@ -79,7 +81,9 @@ def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
     return once
 
 
-def clamped(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float | Tensor) -> Tensor:
+def clamped(
+    variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float | Tensor
+) -> Tensor:
     """Return ``variance`` clamped from below at the least value that it can have; only rounding is ever below it.
 
     K has no eigenvalue above its trace, so ``(K + ridge I)^-1`` leaves at least ``ridge / (ridge + Tr K)`` of the prior

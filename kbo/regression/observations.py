@@ -24,9 +24,9 @@ import itertools
 import torch
 from torch import Tensor
 
-from kbo.checks import OnHost
-from kbo.linalg import GrowingTensor
-from kbo.stateful import Stateful, fresh_version, passed_on
+from kbo._base.checks import OnHost
+from kbo._base.linalg import GrowingTensor
+from kbo._base.stateful import Stateful, fresh_version, passed_on
 
 _FEWEST_REPEATS_TO_FOLD = 32
 
@@ -52,7 +52,16 @@ class Observations(Stateful):
             another layout is void.
     """
 
-    saved: tuple[str, ...] = ("_X", "_y", "_counts", "within", "n", "blocks", "weight_range", "repeats")
+    saved: tuple[str, ...] = (
+        "_X",
+        "_y",
+        "_counts",
+        "within",
+        "n",
+        "blocks",
+        "weight_range",
+        "repeats",
+    )
 
     def __init__(self, X: Tensor, y: Tensor) -> None:
         self._X = GrowingTensor(X[:0])
@@ -113,7 +122,9 @@ class Observations(Stateful):
             self._fold()
 
     def _fold(self) -> None:
-        X, counts, y, within, _ = merge(self.X, self.counts, self.y, list(map(tuple, self.X.tolist())))
+        X, counts, y, within, _ = merge(
+            self.X, self.counts, self.y, list(map(tuple, self.X.tolist()))
+        )
         if within is not None:
             self.within = self.within + within
         self._X, self._counts, self._y = GrowingTensor(X), GrowingTensor(counts), GrowingTensor(y)

@@ -1,6 +1,6 @@
 """The interface of a posterior: everything that confidences, views, models and acquisition functions read.
 
-A new posterior subclasses ``Posterior`` and ``Answers``; tests/third_party_posterior.py is one in full,
+A new posterior subclasses ``Posterior`` and ``PosteriorAt``; tests/third_party_posterior.py is one in full,
 docs/extending.md explains it, and ``tests/laws`` states what both must obey. Notation: K is the kernel matrix of the n
 observations, y their targets, E = K - K~ the error of an approximate kernel matrix K~ (zero for exact posteriors).
 Observations of weights w count as ``sqrt(w) k(x, .)`` and ``sqrt(w) y`` in all of them: K, E and y stand for
@@ -28,13 +28,13 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.stateful import Stateful, fresh_version
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.numerics import as_ridges, joint_draws
 from kbo.regression.provenance import Error, Provenance, some
 from kbo.regression.sampling import Function, PriorPath, draw_prior
-from kbo.stateful import Stateful, fresh_version
 
 Ridge = float | Tensor | Sequence[float] | None
 
@@ -61,7 +61,7 @@ class RidgeSchedule(Stateful, ABC):
         """Take in what ``state`` has learned since the last update."""
 
 
-class Answers(ABC):
+class PosteriorAt(ABC):
     """A posterior at one ridge, valid until the posterior changes.
 
     Methods that take points begin with ``self.state.check(X)``. ``predict`` and ``covariance`` have gradients in X.
@@ -126,7 +126,9 @@ class Answers(ABC):
         self.state.check(X)
         checks.points("X", X)  # a draw over a finite set decides which point is taken
         if X.ndim != 2 or not len(X):
-            raise InvalidInput(f"X must be a tensor of shape [N d] with at least one row, got {tuple(X.shape)}.")
+            raise InvalidInput(
+                f"X must be a tensor of shape [N d] with at least one row, got {tuple(X.shape)}."
+            )
         with torch.no_grad():
             return self._draw(X, count, checks.generator(generator))
 
@@ -156,8 +158,8 @@ class Answers(ABC):
         )
 
 
-class LowRankAnswers(Answers):
-    """Answers whose covariance is the prior less a product of factors: ``covariance = prior - U'V``.
+class LowRankPosteriorAt(PosteriorAt):
+    """PosteriorAt whose covariance is the prior less a product of factors: ``covariance = prior - U'V``.
 
     A subclass defines ``factored``, which checks its points, and the other methods but ``covariance``.
     """
@@ -173,7 +175,7 @@ class LowRankAnswers(Answers):
         return self.state.prior(X, Z) - U.mT @ (V if Z is X else self.factored(Z)[2])
 
 
-class PriorAnswers(LowRankAnswers):
+class PriorAt(LowRankPosteriorAt):
     """Answers without data."""
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -217,12 +219,12 @@ class Followed(Stateful):
         """Return the joint covariance [A A] at one ridge."""
         return self.state.at(ridge).covariance(self.points, self.points)
 
-    def all_ridges(self) -> AllRidges:
+    def across(self) -> AllRidges:
         """Return the points, as A groups of one, at any ridge."""
-        return self.state.all_ridges(self.points.unsqueeze(-2))
+        return self.state.across(self.points.unsqueeze(-2))
 
     def draw(self, ridge: float, count: int, generator: torch.Generator | None) -> Tensor:
-        """Return joint draws [count A] less their mean; see ``Answers.draw``."""
+        """Return joint draws [count A] less their mean; see ``PosteriorAt.draw``."""
         if len(self.points) > MOST_JOINT:
             return self.state.at(ridge).draw(self.points, count, generator)
         return joint_draws(self.covariance(ridge), count, generator)
@@ -236,7 +238,7 @@ class Posterior(Stateful, ABC):
     copies what it keeps of kernel and data, and writes no tensor in place, because forks share them. Points are the
     rows of X, of any batch shape. A ``ridge`` argument is None for the state's own ridge, a number, or a tensor or list
     [r], which gives every result a leading axis r, also if r is 1; each of them is answered by ``at``. Many ridges are
-    cheaper by ``all_ridges()``.
+    cheaper by ``across()``.
 
     Args:
         ridge: The regulariser, in units of the kernel; the noise variance in the GP reading.
@@ -302,7 +304,7 @@ class Posterior(Stateful, ABC):
         """
 
     @abstractmethod
-    def answer(self, ridge: float) -> Answers:
+    def _at(self, ridge: float) -> PosteriorAt:
         """Return the answers at a ridge, given that there are data; ``at`` remembers them."""
 
     @property
@@ -312,7 +314,7 @@ class Posterior(Stateful, ABC):
 
     # What a posterior may define better
 
-    def all_ridges(self, X: Tensor | None = None) -> AllRidges:
+    def across(self, X: Tensor | None = None) -> AllRidges:
         """Return the answers at any ridges, and the moments of groups of points X [... g d] there."""
         return AllRidges(self, X)
 
@@ -321,7 +323,7 @@ class Posterior(Stateful, ABC):
         return Followed(self, points)
 
     def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
-        """Return a draw of the function from the prior, [N d] -> [N]; arguments as ``Answers.draw_function``."""
+        """Return a draw of the function from the prior, [N d] -> [N]; arguments as ``PosteriorAt.draw_function``."""
         if self.kernel is None:
             raise InvalidInput(
                 f"a {type(self).__name__} draws no functions: draw over a finite set of at most {MOST_JOINT} points, "
@@ -355,18 +357,18 @@ class Posterior(Stateful, ABC):
 
     # Written once
 
-    def at(self, ridge: float | None = None) -> Answers:
+    def at(self, ridge: float | None = None) -> PosteriorAt:
         """Return the answers at one ridge; None for the state's own."""
         ridge = self._ridge if ridge is None else checks.positive("ridge", ridge)
         found = self._answers.get(ridge)
         if found is None:
-            found = self._answers[ridge] = self._new_answers(ridge)
+            found = self._answers[ridge] = self._new_at(ridge)
             if len(self._answers) > _MOST_ANSWERS:
                 del self._answers[next(iter(self._answers))]
         return found
 
-    def _new_answers(self, ridge: float) -> Answers:
-        return self.answer(ridge) if self.n else PriorAnswers(self, ridge)
+    def _new_at(self, ridge: float) -> PosteriorAt:
+        return self._at(ridge) if self.n else PriorAt(self, ridge)
 
     @property
     def ridge(self) -> float:
@@ -375,7 +377,9 @@ class Posterior(Stateful, ABC):
 
     @ridge.setter
     def ridge(self, ridge: float) -> None:
-        raise InvalidInput(f"ridge of a {type(self).__name__} is read-only: use move_ridge({ridge!r:.30}).")
+        raise InvalidInput(
+            f"ridge of a {type(self).__name__} is read-only: use move_ridge({ridge!r:.30})."
+        )
 
     @property
     def version(self) -> int:
@@ -404,7 +408,9 @@ class Posterior(Stateful, ABC):
             **changes: Entries of ``Provenance``, for example ``unit_variance=0.01``.
         """
         reasons = [checks.text("a caveat", reason) for reason in caveats]
-        self.provenance = replace(self.provenance, caveats=(*self.provenance.caveats, *reasons), **changes)
+        self.provenance = replace(
+            self.provenance, caveats=(*self.provenance.caveats, *reasons), **changes
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain values and tensors, from which ``load_state_dict`` continues exactly.
@@ -412,7 +418,11 @@ class Posterior(Stateful, ABC):
         Beside what is ``saved`` they are the assumptions of bounds on the data: ridge, provenance and kernel. Of the
         kernel these are its classes, its numbers, and its values among a few of the state's own points.
         """
-        assumed = {"ridge": self.ridge, "provenance": asdict(self.provenance), **self._assumed_kernel()}
+        assumed = {
+            "ridge": self.ridge,
+            "provenance": asdict(self.provenance),
+            **self._assumed_kernel(),
+        }
         return {**super().state_dict(), "assumed": assumed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -430,7 +440,9 @@ class Posterior(Stateful, ABC):
         self._load(state)
         self.provenance = Provenance(**state["assumed"]["provenance"])
         own, saved = self._assumed_kernel(), state["assumed"]
-        same = own["classes"] == saved["classes"] and all(map(_equal, own["numbers"], saved["numbers"]))
+        same = own["classes"] == saved["classes"] and all(
+            map(_equal, own["numbers"], saved["numbers"])
+        )
         if self.n and not same:
             self.note("the data were saved under another kernel")
         self._restored()
@@ -442,7 +454,9 @@ class Posterior(Stateful, ABC):
         if points:
             numbers = [*numbers, self.prior(torch.cat(points), torch.cat(points))]
         return {
-            "classes": [] if kernel is None else [type(part).__qualname__ for part in kernel.modules()],
+            "classes": []
+            if kernel is None
+            else [type(part).__qualname__ for part in kernel.modules()],
             "numbers": [number.detach().clone() for number in numbers] if self.n else [],
         }
 
@@ -479,7 +493,9 @@ class Posterior(Stateful, ABC):
         """
         if _is_single(ridge):
             return self.at(ridge).predict(X)  # pyright: ignore[reportArgumentType]
-        mean, variance = zip(*(self.at(value).predict(X) for value in as_ridges(ridge)), strict=True)
+        mean, variance = zip(
+            *(self.at(value).predict(X) for value in as_ridges(ridge)), strict=True
+        )
         return torch.stack(mean), torch.stack(variance)
 
     def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:
@@ -498,7 +514,7 @@ class Posterior(Stateful, ABC):
         """Return ``Tr K (K + ridge I)^-1``, the sum of the training leverages ``variance / ridge``; [] or [r]."""
         return self._each(ridge, lambda answers: answers.effective_dimension())
 
-    def _each(self, ridge: Ridge, value: Callable[[Answers], Tensor]) -> Tensor:
+    def _each(self, ridge: Ridge, value: Callable[[PosteriorAt], Tensor]) -> Tensor:
         if _is_single(ridge):
             return value(self.at(ridge))  # pyright: ignore[reportArgumentType]
         return torch.stack([value(self.at(number)) for number in as_ridges(ridge)])

@@ -64,7 +64,9 @@ class SamplePath:
         """Return the values [...] at X [... d]."""
         flat = X.reshape(-1, X.shape[-1]).to(self._weights.dtype)
         size = max(1, block_of(_BLOCK, X.device) // (_FEATURES + len(self._weights)))
-        values = [self._prior(part) + self._weights @ self._basis(part) for part in flat.split(size)]
+        values = [
+            self._prior(part) + self._weights @ self._basis(part) for part in flat.split(size)
+        ]
         return torch.cat(values).reshape(X.shape[:-1]).to(X.dtype)
 
 

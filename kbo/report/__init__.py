@@ -8,7 +8,7 @@ draw on given axes, for example in a notebook::
     kbo.report.finish(figure).savefig("band.png")
 """
 
-from kbo.extras import require
+from kbo._base.extras import require
 
 require("kbo.report", "cli", "jinja2", "matplotlib", "pandas")
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import cloudpickle
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.optimize import Result, Trial
 from kbo.report import tuning
@@ -63,7 +63,9 @@ class Live:
         self.address: str = ""
 
     def __enter__(self) -> Self:
-        self._page = self._without("The page follows a few seconds after the first trial has ended.")
+        self._page = self._without(
+            "The page follows a few seconds after the first trial has ended."
+        )
         try:
             self._server = _Server(("127.0.0.1", self._port), partial(_Handler, self.page))
         except OSError as error:
@@ -77,7 +79,9 @@ class Live:
         self._news: tuple[Result, str] | None = None  # of which there is no page yet
         self._maker = threading.Thread(target=self._make_pages, name="kbo live page", daemon=True)
         self._maker.start()
-        threading.Thread(target=self._server.serve_forever, name="kbo live server", daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, name="kbo live server", daemon=True
+        ).start()
         if not self._quiet:
             print(f"live page      {self.address}", file=sys.stderr)
         return self
@@ -115,7 +119,11 @@ class Live:
         with engine.session(_made, None, lambda number, value, step: False) as session:
             while not ended:
                 ended = self._ended.wait(_PAUSE)
-                if self._news is None or not self._watched() or (time.monotonic() < after and not ended):
+                if (
+                    self._news is None
+                    or not self._watched()
+                    or (time.monotonic() < after and not ended)
+                ):
                     continue
                 news, self._news, begin = self._news, None, time.monotonic()
                 self._page = self._page_of(session, *news)
@@ -125,7 +133,9 @@ class Live:
         try:
             session.start(0, (cloudpickle.dumps(result), self._title, state))
             (outcome,) = session.wait()
-        except Exception as error:  # of what the caller's own functions in the run do when they are copied
+        except (
+            Exception
+        ) as error:  # of what the caller's own functions in the run do when they are copied
             return self._without(f"{state} The page cannot be made: {described(error)}")
         return outcome.value or self._without(f"{state} The page cannot be made: {outcome.failure}")
 
@@ -160,7 +170,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         host = self.headers.get("Host", "").partition(":")[0]
-        page = self._latest() if host in ("127.0.0.1", "localhost") else b""  # not for pages of other hosts (rebinding)
+        page = (
+            self._latest() if host in ("127.0.0.1", "localhost") else b""
+        )  # not for pages of other hosts (rebinding)
         self.send_response(200 if page else 403)
         for name, value in {
             "Content-Type": "text/html; charset=utf-8",

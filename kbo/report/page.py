@@ -12,13 +12,15 @@ from typing import Any
 
 import jinja2
 
-from kbo.draw.canvas import BLUE, GREEN, GREY, ORANGE, RED
-from kbo.terminal import printable
+from kbo._base.drawing import BLUE, GREEN, GREY, ORANGE, RED
+from kbo._base.terminal import printable
 
 POLL = 3.0
 """Seconds after which an open page of a run that goes on asks for the next one."""
 
-_MANY_POINTS = 300  # scattered points, or lines, from which an image of them is smaller than their outlines
+_MANY_POINTS = (
+    300  # scattered points, or lines, from which an image of them is smaller than their outlines
+)
 
 _DARK = {
     "#000000": "#e6e9ed",
@@ -34,7 +36,11 @@ _DARK = {
 
 
 def _variables(colours: Mapping[str, str]) -> str:
-    return "svg{" + "".join(f"--{name[1:]}:{colour};" for name, colour in colours.items()) + "fill:var(--000000)}"
+    return (
+        "svg{"
+        + "".join(f"--{name[1:]}:{colour};" for name, colour in colours.items())
+        + "fill:var(--000000)}"
+    )
 
 
 _STYLE = f"{_variables({c: c for c in _DARK})} @media (prefers-color-scheme: dark) {{{_variables(_DARK)}}}"
@@ -76,7 +82,9 @@ def embed(figure: Any) -> Picture:
         text = text.replace(color, f"var(--{color[1:]})")
     text = text.replace("<defs>", f"<style>{_STYLE}</style>\n <defs>", 1)
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
-    return Picture(f"data:image/svg+xml;base64,{base64.b64encode(text.encode()).decode()}", width, height)
+    return Picture(
+        f"data:image/svg+xml;base64,{base64.b64encode(text.encode()).decode()}", width, height
+    )
 
 
 def number(value: Any) -> str:

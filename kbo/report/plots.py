@@ -12,15 +12,15 @@ from typing import Any
 
 from gpytorch.kernels import Kernel
 
-from kbo import checks
-from kbo.draw.canvas import blank, dress
+from kbo._base import checks
+from kbo._base.drawing import blank, dress
+from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput, KboError
 from kbo.optimize.trials import quantity
 from kbo.report import figures
 from kbo.report.record import Record, Run
 from kbo.report.replay import Moment, history, miscoverage
 from kbo.report.sensitivity import Importance, importance
-from kbo.surroundings import fixed
 
 MOST_SLICES, MOST_PAIRED = 12, 3
 """Parameters with a slice, and those of which each pair has a contour: the most important ones."""
@@ -67,7 +67,11 @@ class Plots:
         """The importance of the parameters; empty while there is no bound."""
         optimizer, best = self.record.optimizer, self.record.recommended()
         try:
-            known = optimizer is not None and best is not None and optimizer.interval(best.params) is not None
+            known = (
+                optimizer is not None
+                and best is not None
+                and optimizer.interval(best.params) is not None
+            )
             return importance(self.record) if known else []
         except KboError:  # of refuted assumptions
             return []
@@ -84,7 +88,9 @@ class Plots:
         """Values in the order of trials."""
         if not self.record.with_status("complete"):
             return {}
-        return {"history": Drawing(partial(figures.draw_history, run=self.record, moments=self.moments))}
+        return {
+            "history": Drawing(partial(figures.draw_history, run=self.record, moments=self.moments))
+        }
 
     @property
     def limits(self) -> Group:
@@ -99,7 +105,10 @@ class Plots:
     def slices(self) -> Group:
         """The objective along each parameter."""
         names = self.ranked[:MOST_SLICES]
-        return {name: Drawing(partial(figures.draw_band, run=self.record, parameter=name)) for name in names}
+        return {
+            name: Drawing(partial(figures.draw_band, run=self.record, parameter=name))
+            for name in names
+        }
 
     @property
     def importance(self) -> Group:
@@ -116,7 +125,11 @@ class Plots:
         rows = self.record.space.dimension
         if not 2 <= rows <= 2 * MOST_SLICES or len(self.record.with_status("complete")) < 2:
             return {}
-        return {"parallel": Drawing(partial(figures.draw_parallel, run=self.record), 1.3 + _ROW * (rows + 1))}
+        return {
+            "parallel": Drawing(
+                partial(figures.draw_parallel, run=self.record), 1.3 + _ROW * (rows + 1)
+            )
+        }
 
     @property
     def contours(self) -> Group:
@@ -140,7 +153,9 @@ class Plots:
     def curves(self) -> Group:
         """Learning curves, if trials reported any."""
         draw = partial(figures.draw_curves, run=self.record)
-        return {"curves": Drawing(draw)} if any(trial.reports for trial in self.record.trials) else {}
+        return (
+            {"curves": Drawing(draw)} if any(trial.reports for trial in self.record.trials) else {}
+        )
 
     @property
     def bounds(self) -> Group:
@@ -148,14 +163,20 @@ class Plots:
         known = [m for m in self.moments if m.width is not None]
         found: Group = {}
         if len(known) > 1:
-            values = {name: {getattr(m, name) for m in known} - {None} for name in ("noise_std", "norm_bound", "ridge")}
-            quantities = [name for name, each in values.items() if sum(map(math.isfinite, each)) > 1]
+            values = {
+                name: {getattr(m, name) for m in known} - {None}
+                for name in ("noise_std", "norm_bound", "ridge")
+            }
+            quantities = [
+                name for name, each in values.items() if sum(map(math.isfinite, each)) > 1
+            ]
             if known[-1].noise_upper is not None:
                 quantities = ["noise_bounds", *(name for name in quantities if name != "noise_std")]
             quantities += ["anchors"] * (known[-1].anchors is not None)
             found["width"] = Drawing(partial(figures.draw_width, moments=self.moments))
             found |= {
-                name: Drawing(partial(figures.draw_quantity, moments=known, quantity=name)) for name in quantities
+                name: Drawing(partial(figures.draw_quantity, moments=known, quantity=name))
+                for name in quantities
             }
         if miscoverage(self.moments)[1]:
             found["miscoverage"] = Drawing(partial(figures.draw_miscoverage, moments=self.moments))
@@ -167,7 +188,9 @@ class Plots:
         return self.history | self.importance | dict(list(self.slices.items())[:2])
 
 
-GROUPS = tuple(name for name, value in vars(Plots).items() if isinstance(value, property) and name != "ranked")
+GROUPS = tuple(
+    name for name, value in vars(Plots).items() if isinstance(value, property) and name != "ranked"
+)
 
 
 @fixed
@@ -190,7 +213,9 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
     """
     group: Group = getattr(Plots(Record.of(run, kernel)), checks.one_of("what", what, GROUPS))
     if not group:
-        raise InvalidInput(f"there is nothing to draw for {what!r}: the run has no such data (yet).")
+        raise InvalidInput(
+            f"there is nothing to draw for {what!r}: the run has no such data (yet)."
+        )
     across = min(2, len(group))
     rows = [list(group.values())[i : i + across] for i in range(0, len(group), across)]
     heights = [max(drawing.height for drawing in row) for row in rows]

@@ -11,9 +11,19 @@ from typing import Any, NamedTuple
 
 from gpytorch.kernels import Kernel
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput, JournalError, KboError
-from kbo.optimize import Certified, Constraint, Hypothesis, Optimizer, Practical, Result, Safe, Trial, journal
+from kbo.optimize import (
+    Certified,
+    Constraint,
+    Hypothesis,
+    Optimizer,
+    Practical,
+    Result,
+    Safe,
+    Trial,
+    journal,
+)
 from kbo.optimize.belief import Setting
 from kbo.optimize.events import Event, Header
 from kbo.optimize.trials import Trials, violations
@@ -86,7 +96,9 @@ class Record:
             return run
         if isinstance(run, Optimizer | Result):
             if kernel is not None:
-                raise InvalidInput("the run has a kernel already: pass kernel only with the path of a journal.")
+                raise InvalidInput(
+                    "the run has a kernel already: pass kernel only with the path of a journal."
+                )
             if isinstance(run, Optimizer):
                 return cls(run.header, run.events, list(run.trials), run)
             path = None if run.journal is None else Path(run.journal)
@@ -97,12 +109,17 @@ class Record:
 
     @classmethod
     def _of_journal(
-        cls, path: Path, kernel: Kernel | Sequence[Hypothesis] | None, constraints: Sequence[Constraint]
+        cls,
+        path: Path,
+        kernel: Kernel | Sequence[Hypothesis] | None,
+        constraints: Sequence[Constraint],
     ) -> Record:
         """Return the record of a journal; arguments and errors as for ``of``."""
         header, events = journal.read(path)
         if header.get("setting") == "confirm":
-            raise JournalError(f"{path} has the evaluations of a confirmation: see `kbo journal show {path}`.")
+            raise JournalError(
+                f"{path} has the evaluations of a confirmation: see `kbo journal show {path}`."
+            )
         trials = Trials.of(space_of(header), events, path).all
         if header.get("setting") == "certified" and kernel is None:
             return cls(header, events, trials, obstacle=_NEEDS_KERNEL, path=path)
@@ -110,7 +127,9 @@ class Record:
             why = f"The journal only names what is of your own in the setting ({', '.join(own)}): pass its optimiser."
             return cls(header, events, trials, obstacle=why, path=path)
         if header.get("setting") != "certified" and kernel is not None:
-            raise InvalidInput(f"{path} is a run of the practical setting, which fits its kernel: do not pass kernel.")
+            raise InvalidInput(
+                f"{path} is a run of the practical setting, which fits its kernel: do not pass kernel."
+            )
         optimizer = optimizer_of(header, kernel, constraints)
         try:
             optimizer.load(path)
@@ -142,7 +161,11 @@ class Record:
     @property
     def constraints(self) -> list[Constraint]:
         """The limits on measured quantities, with the kernels that are known."""
-        return list(self.optimizer.constraints) if self.optimizer is not None else constraints_of(self.header)
+        return (
+            list(self.optimizer.constraints)
+            if self.optimizer is not None
+            else constraints_of(self.header)
+        )
 
     def rank(self, trial: Trial) -> tuple[int, float]:
         """Return what is least for the best trial: the number of limits that it breaks as measured, and its value."""
@@ -222,9 +245,14 @@ def optimizer_of(
     if header.get("setting") == "certified":
         if kernel is None:
             raise InvalidInput(f"{_NEEDS_KERNEL} Pass kernel=...")
-        kind, given = Safe if "start" in header else Certified, {"noise_std": None, **given, "kernel": kernel}
+        kind, given = (
+            Safe if "start" in header else Certified,
+            {"noise_std": None, **given, "kernel": kernel},
+        )
     with _reading("the header of the journal cannot be used", passed_on=(KboError,)):
-        setting = kind(**{entry.name: given[entry.name] for entry in fields(kind) if entry.name in given})
+        setting = kind(
+            **{entry.name: given[entry.name] for entry in fields(kind) if entry.name in given}
+        )
         own, entries = {one.name: one for one in constraints}, header.get("constraints", ())
         if any(_KERNELS & set(entry) and entry["name"] not in own for entry in entries):
             raise InvalidInput(
@@ -237,9 +265,16 @@ def optimizer_of(
 def space_of(header: Mapping[str, Any]) -> Space:
     """Return the space that the header of a journal describes; constraints that are functions permit everything."""
     with _reading("the header of the journal describes no space"):
-        entries = {entry["name"]: {k: v for k, v in entry.items() if k != "name"} for entry in header["space"]}
-        rules = [_stand_in(name) for name, entry in entries.items() if entry.get("kind") == "function"]
-        space = Space.from_dict({name: entry for name, entry in entries.items() if entry.get("kind") != "function"})
+        entries = {
+            entry["name"]: {k: v for k, v in entry.items() if k != "name"}
+            for entry in header["space"]
+        }
+        rules = [
+            _stand_in(name) for name, entry in entries.items() if entry.get("kind") == "function"
+        ]
+        space = Space.from_dict(
+            {name: entry for name, entry in entries.items() if entry.get("kind") != "function"}
+        )
         return Space(space if header["named"] else Space(space.pairs(), space.linear), rules)
 
 
@@ -257,10 +292,15 @@ def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
     """Return the limits on measured quantities that the header of a journal describes, without their kernels."""
     with _reading("the header of the journal describes constraints that cannot be used"):
         entries = header.get("constraints", ())
-        return [Constraint(**{name: entry[name] for name in entry if name not in _KERNELS}) for entry in entries]
+        return [
+            Constraint(**{name: entry[name] for name in entry if name not in _KERNELS})
+            for entry in entries
+        ]
 
 
-def _begin(header: Mapping[str, Any], space: Space, setting: Setting, constraints: Sequence[Constraint]) -> Optimizer:
+def _begin(
+    header: Mapping[str, Any], space: Space, setting: Setting, constraints: Sequence[Constraint]
+) -> Optimizer:
     given = {name: header[name] for name in ("method", "maximize", "seed")}
     given |= {name: header.get(name) for name in ("n_trials", "value_range")}
     return Optimizer(space, setting=setting, constraints=constraints, **given)

@@ -8,13 +8,13 @@ from typing import Any
 
 from gpytorch.kernels import Kernel
 
+from kbo._base.surroundings import fixed
 from kbo.confidence import NoiseLevel
 from kbo.errors import KboError
 from kbo.optimize import Optimizer
 from kbo.optimize.events import Event, Fail, Prune, Tell
 from kbo.report.record import Record, Run
 from kbo.space import Params
-from kbo.surroundings import fixed
 
 MOST_MOMENTS, MOST_GAPS = 120, 16
 """Moments of a longer run, and those with the optimality gap, which takes a search over the space."""
@@ -76,7 +76,11 @@ class Moment:
     @property
     def missed(self) -> bool | None:
         """Whether the value was outside its expected range; None if there was none."""
-        return None if self.expected is None else not self.expected[0] <= self.value <= self.expected[1]
+        return (
+            None
+            if self.expected is None
+            else not self.expected[0] <= self.value <= self.expected[1]
+        )
 
 
 @fixed
@@ -109,9 +113,13 @@ def history(
     observed = [event.number for event in record.events if isinstance(event, Tell)]
     replayed = observed if optimizer.setting.certified else observed[:MOST_FITTED]
     if most is None:
-        most = max(_LEAST_MOMENTS, round(MOST_MOMENTS * min(1.0, (_SHORT / max(len(replayed), 1)) ** 2)))
+        most = max(
+            _LEAST_MOMENTS, round(MOST_MOMENTS * min(1.0, (_SHORT / max(len(replayed), 1)) ** 2))
+        )
     watched = _spaced(replayed, most)
-    with_gap = _spaced(watched, max(1, min(MOST_GAPS, most // 3)) if most_gaps is None else most_gaps)
+    with_gap = _spaced(
+        watched, max(1, min(MOST_GAPS, most // 3)) if most_gaps is None else most_gaps
+    )
     moments: list[Moment] = []
     finished, best, trouble = 0, None, ""
     for event in record.events:
@@ -136,7 +144,9 @@ def history(
         moments.append(Moment(finished, number, value, expected, best, **bounds, trouble=trouble))
     if len(replayed) == len(observed) and moments and not trouble:
         moments[-1] = _at_the_end(record, moments[-1])
-    if len(replayed) < len(observed):  # the moment after the last value, from the optimiser of the run itself
+    if len(replayed) < len(
+        observed
+    ):  # the moment after the last value, from the optimiser of the run itself
         last, known = record.trials[observed[-1]], record.best()
         assert record.optimizer is not None
         assert known is not None
@@ -207,7 +217,10 @@ def _numbers(optimizer: Optimizer) -> dict[str, Any]:
         return {}
     numbers, state = belief.assumptions(), belief.posterior
     found = {name: numbers.get(name) for name in ("noise_std", "norm_bound")}
-    found |= {"ridge": state.ridge, "anchors": None if state.anchors is None else len(state.anchors)}
+    found |= {
+        "ridge": state.ridge,
+        "anchors": None if state.anchors is None else len(state.anchors),
+    }
     if isinstance(state.schedule, NoiseLevel):
         found |= {"noise_lower": state.schedule.lower, "noise_upper": state.schedule.upper}
     return found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gpytorch.kernels import Kernel
 
+from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.optimize import sensitivity
 from kbo.optimize.sensitivity import Importance
 from kbo.report.record import Record, Run
-from kbo.surroundings import fixed
 
 
 @fixed

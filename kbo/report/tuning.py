@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from kbo._base.terminal import rounded_up
 from kbo.errors import KboError, RefutedAssumptions
 from kbo.optimize import Optimizer, Result, Trial
 from kbo.optimize.answers import MORE
@@ -22,7 +23,6 @@ from kbo.report.plots import GROUPS, Group, Plots
 from kbo.report.record import Record
 from kbo.report.replay import NOISE_MARGIN, miscoverage
 from kbo.report.resume import resume
-from kbo.terminal import rounded_up
 
 _MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
 _LONGEST = 300  # characters of the reason of a failure
@@ -63,12 +63,21 @@ def page(record: Record, title: str, *, live: str | None = None) -> str:
         named_params=shown(result.params) if result and result.params is not None else {},
         parts={"evaluated": result.evaluated} | result.account if result else {},
         exact_params=json.dumps(result.params) if result else "",
-        numbers=_numbers(record.optimizer, result) if record.optimizer and result and result.assumptions else {},
+        numbers=_numbers(record.optimizer, result)
+        if record.optimizer and result and result.assumptions
+        else {},
         moments=plots.moments,
         pictures={name: _embedded(getattr(plots, name)) for name in GROUPS if name != "overview"},
-        undrawn=[name for name, p in record.space.parameters.items() if p.columns and name not in plots.slices],
+        undrawn=[
+            name
+            for name, p in record.space.parameters.items()
+            if p.columns and name not in plots.slices
+        ],
         indices=plots.indices,
-        importances=[(i.name, *(f"{v:.2f}" for v in (i.first[1], i.total[1])), _range(i.total)) for i in plots.indices],
+        importances=[
+            (i.name, *(f"{v:.2f}" for v in (i.first[1], i.total[1])), _range(i.total))
+            for i in plots.indices
+        ],
         level=LEVEL,
         outside=outside,
         expected=expected,
@@ -123,8 +132,14 @@ def _numbers(optimizer: Optimizer, result: Result) -> dict[str, Any]:
     entries = {
         "kernel": numbers["kernel"],
         "noise level (units of the objective)": numbers["noise_std"],
-        **({"norm bound (units of the objective)": numbers["norm_bound"]} if "norm_bound" in numbers else {}),
-        "probability that bounds may fail": numbers["delta"] if result.certified else f"{numbers['delta']:g}, nominal",
+        **(
+            {"norm bound (units of the objective)": numbers["norm_bound"]}
+            if "norm_bound" in numbers
+            else {}
+        ),
+        "probability that bounds may fail": numbers["delta"]
+        if result.certified
+        else f"{numbers['delta']:g}, nominal",
         "where they come from": numbers["from"],
     }
     if belief is None:
@@ -173,9 +188,15 @@ def _tables(record: Record, recommended: Any) -> dict[str, list[tuple]]:
     else:
         best = sorted(record.with_status("complete"), key=record.rank)[:_MOST_TRIALS]
         last = trials[-_MOST_TRIALS:]
-        chosen = {f"The {len(best)} best observed values.": best, f"The last {len(last)} trials.": last}
+        chosen = {
+            f"The {len(best)} best observed values.": best,
+            f"The last {len(last)} trials.": last,
+        }
     again = repetitions(trials)
-    return {caption: [_row(record, trial, recommended, again) for trial in rows] for caption, rows in chosen.items()}
+    return {
+        caption: [_row(record, trial, recommended, again) for trial in rows]
+        for caption, rows in chosen.items()
+    }
 
 
 def _columns(record: Record) -> list[str]:
@@ -188,8 +209,14 @@ def _row(record: Record, trial: Trial, recommended: Any, again: Mapping[int, int
     notes = ["known result"] * (not trial.asked)
     if trial.number in again:
         notes.append(f"repeats trial {record.name(record.trials[again[trial.number]])}")
-    notes += [trial.status] * (trial.status in ("pending", "pruned")) + ["recommended"] * bool(name == recommended)
-    notes += [f"breaks {c}" for c in record.constraints if trial.value is not None and violations(trial, [c])]
+    notes += [trial.status] * (trial.status in ("pending", "pruned")) + ["recommended"] * bool(
+        name == recommended
+    )
+    notes += [
+        f"breaks {c}"
+        for c in record.constraints
+        if trial.value is not None and violations(trial, [c])
+    ]
     notes += [f"violates {text}" for text in record.space.violated(trial.params)]
     notes += ["best observed"] * (best is not None and trial.number == best.number)
     notes += [f"failed: {_shortened(trial.failure)}"] * (trial.failure is not None)

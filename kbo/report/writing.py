@@ -8,13 +8,13 @@ from pathlib import Path
 
 from gpytorch.kernels import Kernel
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.files import replacing
+from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.files import replacing
 from kbo.optimize import Constraint, Hypothesis
 from kbo.report import tuning
 from kbo.report.record import Record, Run
-from kbo.surroundings import fixed
 
 
 @fixed
@@ -55,7 +55,9 @@ def write(
         with replacing(target) as file:
             file.write(text.encode())
     except OSError as error:
-        raise InvalidInput(f"cannot write the page {target}: {error.strerror}. Choose another place (--to).") from error
+        raise InvalidInput(
+            f"cannot write the page {target}: {error.strerror}. Choose another place (--to)."
+        ) from error
     return target
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 
 
@@ -34,12 +34,18 @@ class When:
 
     def __init__(self, parent: str, values: Any, parameters: Mapping[str, Any]) -> None:
         object.__setattr__(self, "parent", checks.text("parent", parent))
-        object.__setattr__(self, "values", tuple(values) if isinstance(values, (list, tuple)) else (values,))
+        object.__setattr__(
+            self, "values", tuple(values) if isinstance(values, (list, tuple)) else (values,)
+        )
         object.__setattr__(self, "parameters", parameters)
         if not self.values:
-            raise InvalidInput(f"values of {parent!r} are empty: give one at which the parameters are active.")
+            raise InvalidInput(
+                f"values of {parent!r} are empty: give one at which the parameters are active."
+            )
         if not isinstance(parameters, Mapping) or not parameters:
-            raise InvalidInput(f"parameters must be a dict of at least one, got {checks.shown(parameters)}.")
+            raise InvalidInput(
+                f"parameters must be a dict of at least one, got {checks.shown(parameters)}."
+            )
 
 
 class Condition(NamedTuple):

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.surroundings import callers
 from kbo.errors import InvalidInput
 from kbo.space.parameters import FLOAT32, Float, Int, Parameter
-from kbo.surroundings import callers
 
 Rule = Callable[[Any], bool]
 """A function of params that returns whether they may be used."""
@@ -51,29 +51,49 @@ class Linear:
             raise InvalidInput(
                 f"weights of kbo.Linear must be a dict from parameter to weight, got {checks.shown(self.weights)}."
             )
-        weights = {key: checks.number(f"the weight of {key!r}", weight) for key, weight in self.weights.items()}
+        weights = {
+            key: checks.number(f"the weight of {key!r}", weight)
+            for key, weight in self.weights.items()
+        }
         if idle := [key for key, weight in weights.items() if not weight]:
-            raise InvalidInput(f"the weights of {idle} are 0: leave these parameters out of kbo.Linear.")
+            raise InvalidInput(
+                f"the weights of {idle} are 0: leave these parameters out of kbo.Linear."
+            )
         object.__setattr__(self, "weights", weights)
         for name in ("upper", "lower"):
-            object.__setattr__(self, name, checks.maybe(checks.number, f"{name} of kbo.Linear", getattr(self, name)))
+            object.__setattr__(
+                self,
+                name,
+                checks.maybe(checks.number, f"{name} of kbo.Linear", getattr(self, name)),
+            )
         if self.upper is None and self.lower is None:
             raise InvalidInput(f"kbo.Linear({weights}) has no limit: give upper=, lower= or both.")
         if self.ends[0] > self.ends[1]:
-            raise InvalidInput(f"kbo.Linear: lower = {self.lower:g} is above upper = {self.upper:g}: exchange them.")
+            raise InvalidInput(
+                f"kbo.Linear: lower = {self.lower:g} is above upper = {self.upper:g}: exchange them."
+            )
 
     @property
     def ends(self) -> tuple[float, float]:
         """The lower and the upper limit; infinite where there is none."""
-        return -math.inf if self.lower is None else self.lower, math.inf if self.upper is None else self.upper
+        return (
+            -math.inf if self.lower is None else self.lower,
+            math.inf if self.upper is None else self.upper,
+        )
 
     def __str__(self) -> str:
         def term(weight: float, key: Any) -> str:
             return f"{'-' if weight < 0 else '+'} {'' if abs(weight) == 1 else f'{_digits(abs(weight))} '}{key}"
 
-        text = " ".join(term(weight, key) for key, weight in self.weights.items()).removeprefix("+ ")
+        text = " ".join(term(weight, key) for key, weight in self.weights.items()).removeprefix(
+            "+ "
+        )
         if self.lower is None or self.upper is None:
-            return f"{text} >= {_digits(self.ends[0])}" if self.upper is None else f"{text} <= {_digits(self.upper)}"
+            return (
+                f"{text} >= {_digits(self.ends[0])}"
+                if self.upper is None
+                else f"{text} <= {_digits(self.upper)}"
+            )
         if self.lower == self.upper:
             return f"{text} = {_digits(self.upper)}"
         return f"{_digits(self.lower)} <= {text} <= {_digits(self.upper)}"
@@ -89,13 +109,17 @@ class Linear:
             name = names[key] if indexed and key in range(len(names)) else key
             if name not in names:
                 known = list(range(len(names))) if indexed else list(names)
-                raise InvalidInput(f"{self}: there is no parameter {checks.shown(key)}; the parameters are {known}.")
+                raise InvalidInput(
+                    f"{self}: there is no parameter {checks.shown(key)}; the parameters are {known}."
+                )
             found[name] = weight
         return Linear(found, upper=self.upper, lower=self.lower)
 
     def describe(self) -> dict[str, Any]:
         """The limit as plain JSON values."""
-        limits = {name: value for name in ("upper", "lower") if (value := getattr(self, name)) is not None}
+        limits = {
+            name: value for name in ("upper", "lower") if (value := getattr(self, name)) is not None
+        }
         return {"kind": "Linear", "weights": dict(self.weights), **limits}
 
     def check(self, parameters: Mapping[str, Parameter]) -> None:
@@ -133,11 +157,17 @@ class Limits:
 
     def __init__(self, linear: Sequence[Linear], parameters: Mapping[str, Parameter]) -> None:
         weights = [[limit.weights.get(name, 0.0) for name in parameters] for limit in linear]
-        self._weights: Tensor = torch.tensor(weights, dtype=torch.float64).reshape(-1, len(parameters))
+        self._weights: Tensor = torch.tensor(weights, dtype=torch.float64).reshape(
+            -1, len(parameters)
+        )
         used = self._weights.any(0).tolist()
-        self.columns: dict[int, Parameter] = {i: p for i, p in enumerate(parameters.values()) if used[i]}
+        self.columns: dict[int, Parameter] = {
+            i: p for i, p in enumerate(parameters.values()) if used[i]
+        }
         sizes = torch.zeros(len(parameters), dtype=torch.float64)
-        moved = torch.zeros_like(sizes)  # by how much a number may change on its way to the unit interval and back
+        moved = torch.zeros_like(
+            sizes
+        )  # by how much a number may change on its way to the unit interval and back
         self.unordered: dict[int, tuple[float, float]] = {}
         for i, p in self.columns.items():
             values = limits_of(p)
@@ -147,8 +177,12 @@ class Limits:
                 moved[i] *= 1 + math.log(p.high / p.low)
             if list(values) != sorted(values):
                 self.unordered[i] = float(min(values)), float(max(values))
-        low, high = torch.tensor([limit.ends for limit in linear], dtype=torch.float64).reshape(-1, 2).T
-        rounding = _ROUNDING * (self._weights.abs() @ sizes + torch.where(high.isinf(), low, high).abs())
+        low, high = (
+            torch.tensor([limit.ends for limit in linear], dtype=torch.float64).reshape(-1, 2).T
+        )
+        rounding = _ROUNDING * (
+            self._weights.abs() @ sizes + torch.where(high.isinf(), low, high).abs()
+        )
         self._low, self._high = low - rounding, high + rounding
         self._moved = _ROUNDING * (self._weights.abs() @ moved)
 
@@ -183,7 +217,11 @@ def _digits(number: float) -> str:
 
 def limits_of(parameter: Parameter) -> Sequence[Any]:
     """The values of a parameter, or only its ends where these are numbers between two."""
-    return (parameter.low, parameter.high) if isinstance(parameter, (Float, Int)) else parameter.options
+    return (
+        (parameter.low, parameter.high)
+        if isinstance(parameter, (Float, Int))
+        else parameter.options
+    )
 
 
 def checked(constraints: Any) -> tuple[Linear | Rule, ...]:
@@ -200,9 +238,13 @@ def checked(constraints: Any) -> tuple[Linear | Rule, ...]:
                 "a constraint on parameters is a kbo.Linear or a function, one on a measurement a kbo.Constraint"
             ):
                 if isinstance(constraint, type):
-                    raise InvalidInput(f"constraints[{position}] is the class {constraint.__name__}: call it.")
+                    raise InvalidInput(
+                        f"constraints[{position}] is the class {constraint.__name__}: call it."
+                    )
                 checks.named_function(f"constraints[{position}]", constraint)
-    return tuple(constraint for i, constraint in enumerate(constraints) if constraint not in constraints[:i])
+    return tuple(
+        constraint for i, constraint in enumerate(constraints) if constraint not in constraints[:i]
+    )
 
 
 def name_of(constraint: Linear | Rule) -> str:

@@ -69,7 +69,9 @@ class Feasible:
         if not len(pool):
             known = torch.where(self._fixed.isnan(), self._known, self._fixed)
             known = known[self._space.satisfies(known)]
-            pool = _near(self._space, self._context, tuple(known[0].tolist())) if len(known) else pool
+            pool = (
+                _near(self._space, self._context, tuple(known[0].tolist())) if len(known) else pool
+            )
         if not len(pool):
             raise InvalidInput(
                 f"no point {_place(self._space, self._context)} among thousands of random ones satisfies "
@@ -141,14 +143,21 @@ def _found(space: Space, context: tuple[float | None, ...]) -> _Found:
         return _Found(0.0, listed, False)
     rounds = _FROM_UNIFORM
     if len(inside) < _FEW and space.linear:
-        program, rounds = Program(space.parameters, space.conditions, space.linear, given), _FROM_CORNERS
+        program, rounds = (
+            Program(space.parameters, space.conditions, space.linear, given),
+            _FROM_CORNERS,
+        )
         corners = torch.from_numpy(program.corners(2 * space.dimension + 2, generator))
         if not len(corners):
             raise InvalidInput(f"no point {place} satisfies {in_words(space.linear)}.")
-        weights = torch.empty(_TRIED, len(corners), dtype=torch.float64).exponential_(generator=generator)
+        weights = torch.empty(_TRIED, len(corners), dtype=torch.float64).exponential_(
+            generator=generator
+        )
         mixed = torch.cat([corners, weights / weights.sum(-1, keepdim=True) @ corners])
         units = torch.where(fixed.isnan(), program.units(mixed.numpy()), fixed)
-        units = torch.where(units.isnan(), torch.rand(units.shape, generator=generator, dtype=units.dtype), units)
+        units = torch.where(
+            units.isnan(), torch.rand(units.shape, generator=generator, dtype=units.dtype), units
+        )
         inside = torch.cat([inside, units[space.satisfies(units)]])
     elif len(inside) < _FEW:
         tried = _uniform(fixed, _MORE, generator)
@@ -164,7 +173,9 @@ def _near(space: Space, context: tuple[float | None, ...], start: tuple[float, .
     return _walked(space, _fixed(context), starts, _FROM_CORNERS // 2, generator)
 
 
-def _walked(space: Space, fixed: Tensor, starts: Tensor, rounds: int, generator: torch.Generator) -> Tensor:
+def _walked(
+    space: Space, fixed: Tensor, starts: Tensor, rounds: int, generator: torch.Generator
+) -> Tensor:
     """Points after a walk from starts [n P]; none without a start."""
     if not len(starts):
         return starts
@@ -175,7 +186,12 @@ def _walked(space: Space, fixed: Tensor, starts: Tensor, rounds: int, generator:
 
 
 def _moved(
-    space: Space, fixed: Tensor, points: Tensor, pool: Tensor, generator: torch.Generator, width: float | None = None
+    space: Space,
+    fixed: Tensor,
+    points: Tensor,
+    pool: Tensor,
+    generator: torch.Generator,
+    width: float | None = None,
 ) -> Tensor:
     """One step of hit-and-run from points [n P], along differences of a pool [k P] or in any direction.
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.extras import require
+from kbo._base.files import check_file, reading
 from kbo.errors import InvalidInput
-from kbo.extras import require
-from kbo.files import check_file, reading
 from kbo.space.conditions import When
 from kbo.space.constraints import Linear
 from kbo.space.parameters import Choice, Fixed, Float, Int, Ordinal
@@ -24,7 +24,11 @@ _KINDS = {kind.__name__: kind for kind in (Float, Int, Choice, Ordinal, Fixed, L
 
 def part_of(name: Any, entry: Any) -> Mapping[str, Any] | When | Linear:
     """The part of a space for an entry: a dict with a kind, a list of options, or a single value."""
-    if isinstance(entry, list) and len(entry) == 2 and not any(isinstance(value, (str, bool)) for value in entry):
+    if (
+        isinstance(entry, list)
+        and len(entry) == 2
+        and not any(isinstance(value, (str, bool)) for value in entry)
+    ):
         kind = "Int" if all(isinstance(value, int) for value in entry) else "Float"
         raise InvalidInput(
             f"{entry} could be a range or a choice: write {{kind: {kind}, low: {entry[0]}, high: {entry[1]}}} or "
@@ -33,21 +37,27 @@ def part_of(name: Any, entry: Any) -> Mapping[str, Any] | When | Linear:
     if not isinstance(entry, Mapping):
         return {name: entry}
     if entry.get("kind") == "function":
-        raise InvalidInput("a constraint that is a function is given in Python, Space(bounds, constraints=[...]).")
+        raise InvalidInput(
+            "a constraint that is a function is given in Python, Space(bounds, constraints=[...])."
+        )
     fields = {key: value for key, value in entry.items() if key not in ("kind", "when", "rows")}
     kind = _KINDS[checks.one_of("kind", entry.get("kind"), _KINDS)]
     try:
         inspect.signature(kind).bind(**fields)
     except TypeError as error:
         names = ", ".join(inspect.signature(kind).parameters)
-        raise InvalidInput(f"{kind.__name__} has the entries {names}, got {checks.shown(fields)} ({error}).") from error
+        raise InvalidInput(
+            f"{kind.__name__} has the entries {names}, got {checks.shown(fields)} ({error})."
+        ) from error
     if kind is Linear:
         return Linear(**fields)
     when = entry.get("when")
     if when is None:
         return {name: kind(**fields)}
     if not isinstance(when, Mapping) or len(when) != 1:
-        raise InvalidInput(f"when must have one parent with its values, {{parent: values}}, got {checks.shown(when)}.")
+        raise InvalidInput(
+            f"when must have one parent with its values, {{parent: values}}, got {checks.shown(when)}."
+        )
     return When(*next(iter(when.items())), {name: kind(**fields)})
 
 

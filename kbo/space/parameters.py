@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 
 _LARGEST = {False: 2**50, True: 2**44}
@@ -68,7 +68,9 @@ class Parameter:
 
     def units(self, values: Sequence[Any]) -> Tensor:
         """Unit coordinates [n] of values, the middles of their cells; InvalidInput for a value of no option."""
-        return self.middles(torch.tensor([self._position(value) for value in values], dtype=torch.float64))
+        return self.middles(
+            torch.tensor([self._position(value) for value in values], dtype=torch.float64)
+        )
 
     def unit(self, value: Any) -> float:
         """The unit coordinate of a value, the middle of its cell."""
@@ -94,9 +96,16 @@ class Parameter:
 
     def describe(self) -> dict[str, Any]:
         """The parameter as plain JSON values; the step, which journals of kbo 0.11 do not have, only if it is set."""
-        kept = [field.name for field in fields(self) if field.name != "step" or self.step != field.default]  # pyright: ignore
+        kept = [
+            field.name
+            for field in fields(self)
+            if field.name != "step" or self.step != field.default
+        ]  # pyright: ignore
         values = {name: getattr(self, name) for name in kept}
-        return {"kind": type(self).__name__, **{k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}}
+        return {
+            "kind": type(self).__name__,
+            **{k: list(v) if isinstance(v, tuple) else v for k, v in values.items()},
+        }
 
     def _position(self, value: Any) -> int:
         """The position of a value among the options."""
@@ -158,7 +167,9 @@ class Float(Parameter):
         numbers = [self.plain(value) for value in values]
         if self.log:
             whole = math.log(self.high / self.low)
-            return torch.tensor([math.log(number / self.low) / whole for number in numbers], dtype=torch.float64)
+            return torch.tensor(
+                [math.log(number / self.low) / whole for number in numbers], dtype=torch.float64
+            )
         return (torch.tensor(numbers, dtype=torch.float64) - self.low) / (self.high - self.low)
 
     def value(self, u: float) -> float:
@@ -167,7 +178,11 @@ class Float(Parameter):
             return super().value(u)
         if u <= 0 or u >= 1:
             return self.low if u <= 0 else self.high
-        x = self.low * (self.high / self.low) ** u if self.log else self.low + u * (self.high - self.low)
+        x = (
+            self.low * (self.high / self.low) ** u
+            if self.log
+            else self.low + u * (self.high - self.low)
+        )
         return min(max(x, self.low), self.high)
 
     def plain(self, value: Any) -> float:
@@ -215,7 +230,9 @@ class Int(Parameter):
     def __post_init__(self) -> None:
         low, high = checks.number("low", self.low), checks.number("high", self.high)
         if low % 1 or high % 1:
-            raise InvalidInput(f"low and high of an Int must be whole numbers, got ({self.low}, {self.high}).")
+            raise InvalidInput(
+                f"low and high of an Int must be whole numbers, got ({self.low}, {self.high})."
+            )
         if max(-low, high) > (most := _LARGEST[checks.flag("log", self.log)]):
             raise InvalidInput(
                 f"{self} has whole numbers above 2**{most.bit_length() - 1} in size, which float64 cannot all tell "
@@ -362,14 +379,18 @@ def _option(value: Any, name: str = "an option") -> Any:
     elif isinstance(plain, str):
         checks.text(name, plain)
     elif plain is not None and not isinstance(plain, bool):
-        raise InvalidInput(f"{name} must be a number, text, a boolean or None, got {checks.shown(value)}.")
+        raise InvalidInput(
+            f"{name} must be a number, text, a boolean or None, got {checks.shown(value)}."
+        )
     return plain
 
 
 def _check_range(spec: Float | Int, low: float, high: float) -> None:
     """Check finite bounds and the scale, and keep them as Python values."""
     if low >= high:
-        mend = f"reversed: write ({high}, {low})" if low > high else f"empty: write kbo.Fixed({low})"
+        mend = (
+            f"reversed: write ({high}, {low})" if low > high else f"empty: write kbo.Fixed({low})"
+        )
         raise InvalidInput(f"the bounds low = {low} and high = {high} are {mend}.")
     if checks.flag("log", spec.log) and low <= 0:
         raise InvalidInput(f"a logarithmic scale needs low > 0, got {low}.")
@@ -448,7 +469,9 @@ def _inside(spec: Float, value: Any) -> float:
     """Return the value as a float within the bounds."""
     number = onto_range(_real(value), spec.low, spec.high, spec.log)
     if number is None:
-        raise InvalidInput(f"expected a number in [{spec.low:g}, {spec.high:g}], got {checks.shown(value)}.")
+        raise InvalidInput(
+            f"expected a number in [{spec.low:g}, {spec.high:g}], got {checks.shown(value)}."
+        )
     return number
 
 
@@ -462,7 +485,9 @@ def _steps_to(spec: Float | Int, value: Any, step: float) -> int:
     if close and 0 <= position < len(spec.options):
         return position
     if not spec.low <= number <= spec.high:
-        raise InvalidInput(f"expected a number in [{spec.low:g}, {spec.high:g}], got {checks.shown(value)}.")
+        raise InvalidInput(
+            f"expected a number in [{spec.low:g}, {spec.high:g}], got {checks.shown(value)}."
+        )
     kind = f"{spec.low:g} plus steps of {step:g}"
     if step == 1:
         kind = f"a whole number from {spec.low:g} to {spec.high:g}"

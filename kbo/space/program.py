@@ -51,7 +51,8 @@ class Program:
         self._needed = [name for name in parameters if name in needed]
         parents = {condition.parent for condition in conditions.values()}
         self._listed = {
-            name: name in parents or not isinstance(parameters[name], (Float, Int)) for name in self._needed
+            name: name in parents or not isinstance(parameters[name], (Float, Int))
+            for name in self._needed
         }
         self._first, size = {}, 0
         for name in self._needed:
@@ -110,13 +111,21 @@ class Program:
             return row, 0.0, 0.0
         low, high = map(float, limits_of(p))
         unit = (high - low) / (len(p.options) - 1 if p.options else 1)
-        return low * active + unit * self._variables(name), low * always, 0.0 if p.options else high - low
+        return (
+            low * active + unit * self._variables(name),
+            low * always,
+            0.0 if p.options else high - low,
+        )
 
     def _limit(self, limit: Linear) -> None:
         row, constant, room = np.zeros(self.size), 0.0, 0.0
         for name, weight in limit.weights.items():
             coefficients, part, width = self._value(name)
-            row, constant, room = row + weight * coefficients, constant + weight * part, room + abs(weight) * width
+            row, constant, room = (
+                row + weight * coefficients,
+                constant + weight * part,
+                room + abs(weight) * width,
+            )
         scale = float(np.abs(row).max()) or 1.0
         margin = np.zeros(self.size)
         margin[-1] = room
@@ -176,7 +185,11 @@ class Program:
         return p.unit(min(max(low + x[first] * (high - low), low), high))
 
 
-def check(parameters: Mapping[str, Parameter], conditions: Mapping[str, Condition], limits: Sequence[Linear]) -> None:
+def check(
+    parameters: Mapping[str, Parameter],
+    conditions: Mapping[str, Condition],
+    limits: Sequence[Linear],
+) -> None:
     """Check that some point satisfies all limits, and that they leave room for the real parameters.
 
     Raises:
@@ -203,10 +216,16 @@ def check(parameters: Mapping[str, Parameter], conditions: Mapping[str, Conditio
             "of their ranges): leave one of them out of the space, and compute it from the others in the objective."
         )
     if several:
-        raise InvalidInput(f"{text} contradict each other: no point within the bounds satisfies all.")
-    ends = [sorted((w * low, w * high)) for w, low, high in _ends(culprits[0], parameters, conditions)]
+        raise InvalidInput(
+            f"{text} contradict each other: no point within the bounds satisfies all."
+        )
+    ends = [
+        sorted((w * low, w * high)) for w, low, high in _ends(culprits[0], parameters, conditions)
+    ]
     low, high = map(sum, zip(*ends, strict=True))
-    raise InvalidInput(f"no point satisfies {text}: within the bounds the sum is from {low:g} to {high:g}.")
+    raise InvalidInput(
+        f"no point satisfies {text}: within the bounds the sum is from {low:g} to {high:g}."
+    )
 
 
 def _ends(

@@ -26,7 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.surroundings import on_host
 from kbo.errors import InvalidInput
 from kbo.space import program
 from kbo.space.conditions import Condition, When
@@ -34,10 +35,11 @@ from kbo.space.constraints import Limits, Linear, Rule, checked, in_words, permi
 from kbo.space.files import part_of, read
 from kbo.space.parameters import Choice, Fixed, Float, Int, Parameter
 from kbo.space.table import Frame, columns_of, nearest_of, parameter_of, positions
-from kbo.surroundings import on_host
 
 Params = dict[str, Any] | list[float]
-Bounds = Mapping[str, Any] | Sequence[tuple[float, float]] | Sequence[Mapping[str, Any] | When] | Frame
+Bounds = (
+    Mapping[str, Any] | Sequence[tuple[float, float]] | Sequence[Mapping[str, Any] | When] | Frame
+)
 
 _MOST_COLUMNS = 3000
 """Columns of the kernel's input up to which a proposal takes seconds."""
@@ -104,7 +106,9 @@ class Space:
                 "bounds must be a dict of parameters, a list of pairs (low, high), a list of dicts and kbo.When, or a "
                 f"DataFrame of candidates, got {checks.shown(bounds)}."
             )
-        conditional = not isinstance(bounds, Mapping) and any(isinstance(part, (Mapping, When)) for part in bounds)
+        conditional = not isinstance(bounds, Mapping) and any(
+            isinstance(part, (Mapping, When)) for part in bounds
+        )
         self.named: bool = conditional or isinstance(bounds, Mapping)
         self.table: Tensor | None = None
         self.device: torch.device = torch.device("cpu")
@@ -145,7 +149,9 @@ class Space:
     def _restrict(self, columns: Mapping[str, Sequence[Any]]) -> None:
         """Make the rows of a table with these columns the only points."""
         if len({len(columns.get(name, ())) for name in self.parameters}) > 1:
-            raise InvalidInput("a table needs as many rows of each parameter: give rows in all entries, or in none.")
+            raise InvalidInput(
+                "a table needs as many rows of each parameter: give rows in all entries, or in none."
+            )
         values = [map(p.plain, columns[name]) for name, p in self.parameters.items()]
         rows = [dict(zip(self.parameters, row, strict=True)) for row in zip(*values, strict=True)]
         self._rows: Tensor = self.units(rows)
@@ -159,7 +165,9 @@ class Space:
         """Set the constraints, after checking that some params satisfy the linear ones."""
         with checks.inside("constraints"):
             names = list(self.parameters)
-            found = [c.named(names, not self.named) if isinstance(c, Linear) else c for c in constraints]
+            found = [
+                c.named(names, not self.named) if isinstance(c, Linear) else c for c in constraints
+            ]
             self.constraints = tuple(found)
             self.linear: list[Linear] = [c for c in found if isinstance(c, Linear)]
             self._rules: list[Rule] = [c for c in found if not isinstance(c, Linear)]
@@ -170,7 +178,9 @@ class Space:
             if self.table is not None:
                 self.table = self.table[self._satisfied(self.table, given=True)]
                 if not len(self.table):
-                    raise InvalidInput(f"no row of the table of candidates satisfies {in_words(constraints)}.")
+                    raise InvalidInput(
+                        f"no row of the table of candidates satisfies {in_words(constraints)}."
+                    )
             elif self.linear:
                 program.check(self.parameters, self.conditions, self.linear)
 
@@ -195,7 +205,9 @@ class Space:
             ... })
         """
         if not isinstance(entries, Mapping):
-            raise InvalidInput(f"a space must be a dict of parameters by name, got {checks.shown(entries)}.")
+            raise InvalidInput(
+                f"a space must be a dict of parameters by name, got {checks.shown(entries)}."
+            )
         parts, constraints = [], []
         for name, entry in entries.items():
             with checks.inside(f"parameter {checks.shown(name)}"):
@@ -203,7 +215,9 @@ class Space:
                 (constraints if isinstance(part, Linear) else parts).append(part)
         space = cls(parts)
         columns = {
-            name: entry["rows"] for name, entry in entries.items() if isinstance(entry, Mapping) and "rows" in entry
+            name: entry["rows"]
+            for name, entry in entries.items()
+            if isinstance(entry, Mapping) and "rows" in entry
         }
         if columns:
             space._restrict(columns)
@@ -243,13 +257,17 @@ class Space:
             with checks.inside(f"bounds: the condition of parameter {name!r}"):
                 p = self.parameters[checks.one_of("the parent", parent, names)]
                 if not p.options:
-                    raise InvalidInput(f"the parent {parent!r} must have finitely many values: give it a step.")
+                    raise InvalidInput(
+                        f"the parent {parent!r} must have finitely many values: give it a step."
+                    )
                 self.conditions[name] = Condition(parent, tuple(p.plain(value) for value in values))
         self._order: list[str] = [name for name in names if name not in self.conditions]
         while left := [name for name in names if name not in self._order]:
             ready = [name for name in left if self.conditions[name].parent in self._order]
             if not ready:
-                raise InvalidInput(f"bounds: the conditions of the parameters {left} depend on each other.")
+                raise InvalidInput(
+                    f"bounds: the conditions of the parameters {left} depend on each other."
+                )
             self._order += ready
 
     @property
@@ -337,13 +355,17 @@ class Space:
             return []
         values = self._values(params)
         plain = self._named(values)
-        numbers = torch.zeros(1, self.dimension, dtype=torch.float64)  # a parameter that is not active adds nothing
+        numbers = torch.zeros(
+            1, self.dimension, dtype=torch.float64
+        )  # a parameter that is not active adds nothing
         for i, name in enumerate(self.parameters):
             if i in self._limits.columns and name in values:
                 numbers[0, i] = float(values[name])
         held = self._limits.hold(numbers, given=True)[0].tolist()
         found = [str(limit) for limit, holds in zip(self.linear, held, strict=True) if not holds]
-        return found or [checks.name_of(rule) for rule in self._rules if not permits(rule, copy.copy(plain))]
+        return found or [
+            checks.name_of(rule) for rule in self._rules if not permits(rule, copy.copy(plain))
+        ]
 
     @on_host
     def may_satisfy(self, low: Tensor, high: Tensor) -> Tensor:
@@ -352,7 +374,12 @@ class Space:
         [n], without conditions. Functions are not asked.
         """
         ends = [self._numbers(low), self._numbers(high)]
-        for i, extremes in self._limits.unordered.items():  # between the numbers at two ends are not those in between
+        for (
+            i,
+            extremes,
+        ) in (
+            self._limits.unordered.items()
+        ):  # between the numbers at two ends are not those in between
             within = low[:, i] < high[:, i]
             for end, number in zip(ends, extremes, strict=True):
                 end[within, i] = number
@@ -389,7 +416,9 @@ class Space:
         active: set[str] = set()
         for name in self._order:
             condition = self.conditions.get(name)
-            if not condition or (condition.parent in active and params.get(condition.parent) in condition.values):
+            if not condition or (
+                condition.parent in active and params.get(condition.parent) in condition.values
+            ):
                 active.add(name)
         return [name for name in self.parameters if name in active]
 
@@ -406,11 +435,20 @@ class Space:
     def _all_params(self, units: Tensor) -> list[Params]:
         """The arguments of the objective at points [n P] of the unit cube."""
         if self.table is not None:
-            rows, nearest = list(self._positions or ()), torch.cdist(units, self._rows, 1).argmin(-1).tolist()
+            rows, nearest = (
+                list(self._positions or ()),
+                torch.cdist(units, self._rows, 1).argmin(-1).tolist(),
+            )
             return [dict(zip(self.parameters, rows[i], strict=True)) for i in nearest]
         entries, active = list(self.parameters.items()), self.active(units).tolist()
         return [
-            self._named({name: p.value(u) for (name, p), u, here in zip(entries, point, needed, strict=True) if here})
+            self._named(
+                {
+                    name: p.value(u)
+                    for (name, p), u, here in zip(entries, point, needed, strict=True)
+                    if here
+                }
+            )
             for point, needed in zip(units.tolist(), active, strict=True)
         ]
 
@@ -474,13 +512,20 @@ class Space:
         names = self.active_names(complete)
         plain = {name: complete[name] for name in names if name in complete}
         if not given or len(plain) < len(names) or not given.keys() <= plain.keys():
-            lists = {"missing": [n for n in names if n not in plain], "unknown": [n for n in given if n not in plain]}
-            differ = "; ".join(f"{what} are {checks.shown(found, 400)}" for what, found in lists.items() if found)
+            lists = {
+                "missing": [n for n in names if n not in plain],
+                "unknown": [n for n in given if n not in plain],
+            }
+            differ = "; ".join(
+                f"{what} are {checks.shown(found, 400)}" for what, found in lists.items() if found
+            )
             raise InvalidInput(
                 f"params must have the parameters {checks.shown(names)}, got {checks.shown(params)}: {differ}."
             )
         if self._positions is not None and tuple(plain.values()) not in self._positions:
-            raise InvalidInput(f"params must be a row of the table of candidates, got {checks.shown(params)}.")
+            raise InvalidInput(
+                f"params must be a row of the table of candidates, got {checks.shown(params)}."
+            )
         return plain
 
     def on(self, device: torch.device) -> Space:
@@ -496,7 +541,9 @@ class Space:
         for i, (name, p) in enumerate(self.parameters.items()):
             part = p.features(unit[:, i])
             if name in self.conditions:
-                arc = torch.cat([(math.pi / 2 * part).sin(), (math.pi / 2 * part).cos()], -1) / math.sqrt(2)
+                arc = torch.cat(
+                    [(math.pi / 2 * part).sin(), (math.pi / 2 * part).cos()], -1
+                ) / math.sqrt(2)
                 part = torch.where(active[:, i], arc if p.columns == 1 else part, 0.0)
             parts.append(part)
         return torch.cat(parts, -1).to(self.device)
@@ -509,7 +556,10 @@ def _entries(parts: Sequence[Any]) -> Iterator[tuple[Any, Any, Condition | None]
     """Names, parameters as given, and conditions, of the parts of a space."""
     for part in parts:
         if isinstance(part, When):
-            yield from ((n, spec, Condition(part.parent, part.values)) for n, spec in part.parameters.items())
+            yield from (
+                (n, spec, Condition(part.parent, part.values))
+                for n, spec in part.parameters.items()
+            )
         elif isinstance(part, Mapping):
             yield from ((name, spec, None) for name, spec in part.items())
         else:
@@ -547,7 +597,9 @@ def _parameter(spec: Any) -> Parameter:
     if spec is bool:
         return Choice([False, True])
     if isinstance(spec, When):
-        raise InvalidInput("kbo.When stands beside a dict, not in it: [{...}, kbo.When(parent, value, {...})].")
+        raise InvalidInput(
+            "kbo.When stands beside a dict, not in it: [{...}, kbo.When(parent, value, {...})]."
+        )
     if spec is None or isinstance(checks.plain(spec), (str, bool, Real)):
         return Fixed(spec)
     raise InvalidInput(

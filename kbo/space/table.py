@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.space.parameters import Choice, Fixed, Float, Int, Parameter, nearest
 
@@ -38,7 +38,9 @@ def columns_of(table: Any) -> dict[str, list[Any]]:
     for name in names:
         if missing[name].any():
             row = missing.index[missing[name]][0]
-            raise InvalidInput(f"the table has no value in row {row!r}, column {name!r}: drop the row, or fill it.")
+            raise InvalidInput(
+                f"the table has no value in row {row!r}, column {name!r}: drop the row, or fill it."
+            )
     return table.to_dict("list")
 
 
@@ -47,10 +49,14 @@ def parameter_of(name: str, values: Sequence[Any]) -> Parameter:
     with checks.inside(f"the table: column {checks.shown(name)}"):
         if len(distinct := list(dict.fromkeys(values))) == 1:
             return Fixed(distinct[0])
-        if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in distinct):
+        if not all(
+            isinstance(value, (int, float)) and not isinstance(value, bool) for value in distinct
+        ):
             return Choice(distinct)
         numbers = min(distinct), max(distinct)
-        return Int(*numbers) if all(isinstance(value, int) for value in distinct) else Float(*numbers)
+        return (
+            Int(*numbers) if all(isinstance(value, int) for value in distinct) else Float(*numbers)
+        )
 
 
 def nearest_of(levels: Sequence[float], number: float) -> float:
@@ -77,5 +83,7 @@ def positions(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, ...], int]:
     found: dict[tuple[Any, ...], int] = {}
     for i, row in enumerate(rows):
         if (first := found.setdefault(tuple(row.values()), i)) != i:
-            raise InvalidInput(f"the table has row {first} again as row {i}, counted from 0: drop duplicates.")
+            raise InvalidInput(
+                f"the table has row {first} again as row {i}, counted from 0: drop duplicates."
+            )
     return found

@@ -91,7 +91,9 @@ class RunningTrial:
             self._report = self._late
 
     def _late(self, value: float, step: int) -> None:
-        raise InvalidInput(f"trial {self.number} has ended: report before the objective returns, got step {step}.")
+        raise InvalidInput(
+            f"trial {self.number} has ended: report before the objective returns, got step {step}."
+        )
 
     def should_stop(self) -> bool:
         """Return whether the trial should stop, given what was reported; once True, the trial counts as stopped early.
@@ -168,7 +170,9 @@ def call(
     except failures as error:
         failure, trace = f"{described(error)}{place(error)}", _trace()
     finally:
-        if os.getpid() != process:  # a copy that the function forked: the first process has its outcome and goes on
+        if (
+            os.getpid() != process
+        ):  # a copy that the function forked: the first process has its outcome and goes on
             os._exit(0)
         trial.end()
     seconds = round(time.perf_counter() - start, 4)
@@ -212,7 +216,9 @@ def _trace() -> str:
 
 def place(error: BaseException) -> str:
     """Return the file and line in which an exception was raised: the last ones that are not of a library, if any."""
-    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    frames = [
+        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
     own = [frame for frame in frames if not frame[0].startswith(_LIBRARIES)]
     if not frames:
         return ""

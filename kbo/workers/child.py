@@ -19,8 +19,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from kbo.streams import lasting
-from kbo.terminal import AboveBar, on_terminal
+from kbo._base.streams import lasting
+from kbo._base.terminal import AboveBar, on_terminal
 from kbo.workers.call import Outcome, RunningTrial, call, described, pipe
 from kbo.workers.preserved import preserved
 
@@ -30,8 +30,12 @@ def serve(descriptor: int, parent_pipe: int) -> None:
     _end_with(parent_pipe)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)  # what a trial printed is not lost when it is ended
-    sys.stdout = lasting(sys.stdout, "standard output")  # a trial does not fail since nobody reads what it prints
+            stream.reconfigure(
+                line_buffering=True
+            )  # what a trial printed is not lost when it is ended
+    sys.stdout = lasting(
+        sys.stdout, "standard output"
+    )  # a trial does not fail since nobody reads what it prints
     sys.stderr = lasting(sys.stderr, "standard error")
     if on_terminal():
         sys.stdout, sys.stderr = AboveBar(sys.stdout), AboveBar(sys.stderr)
@@ -50,20 +54,28 @@ def serve(descriptor: int, parent_pipe: int) -> None:
             return
         number, params = task
         connection.send(("begun", None))
-        report, decide = pipe(lambda value, step: connection.send(("report", (value, step))), received.get)
+        report, decide = pipe(
+            lambda value, step: connection.send(("report", (value, step))), received.get
+        )
         if function is None or obstacle:
             outcome = Outcome(number, failure=obstacle)
         else:
             with preserved(), settings.applied():
-                outcome = call(function, RunningTrial(number, params, report, decide), (BaseException,))
+                outcome = call(
+                    function, RunningTrial(number, params, report, decide), (BaseException,)
+                )
         for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):  # a stream that the objective has closed, or replaced by an object of its own
+            with suppress(
+                Exception
+            ):  # a stream that the objective has closed, or replaced by an object of its own
                 stream.flush()
         try:
             message = pickle.dumps(("ended", outcome))
         except Exception as error:
             failure = f"the value cannot be sent to the main process: {described(error)}"
-            message = pickle.dumps(("ended", Outcome(number, failure=failure, seconds=outcome.seconds)))
+            message = pickle.dumps(
+                ("ended", Outcome(number, failure=failure, seconds=outcome.seconds))
+            )
         connection.send_bytes(message)
         decide()  # takes the answers that nobody asked for
 
@@ -85,4 +97,6 @@ def _end_with(parent_pipe: int) -> None:
     if sys.platform == "linux":
         fcntl.fcntl(parent_pipe, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(parent_pipe, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(parent_pipe, fcntl.F_SETFL, fcntl.fcntl(parent_pipe, fcntl.F_GETFL) | os.O_ASYNC)
+        fcntl.fcntl(
+            parent_pipe, fcntl.F_SETFL, fcntl.fcntl(parent_pipe, fcntl.F_GETFL) | os.O_ASYNC
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.workers.engine import Engine
 from kbo.workers.in_process import InProcess

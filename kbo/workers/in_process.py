@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kbo.surroundings import callers
+from kbo._base.surroundings import callers
 from kbo.workers.call import Outcome, RunningTrial, call
 from kbo.workers.engine import Engine, OnReport, Session
 from kbo.workers.preserved import preserved
@@ -20,7 +20,9 @@ class InProcess(Engine):
     """This process: the function shares its memory, and compiled code cannot be interrupted."""
 
     @contextmanager
-    def session(self, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> Iterator[Session]:
+    def session(
+        self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
+    ) -> Iterator[Session]:
         if timeout is not None:
             check_time_limit("timeout", timeout)
         yield _InProcess(function, timeout, on_report)
@@ -29,7 +31,9 @@ class InProcess(Engine):
 class _InProcess(Session):
     """One call, which runs while it is waited for."""
 
-    def __init__(self, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> None:
+    def __init__(
+        self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
+    ) -> None:
         self._function, self._timeout, self._on_report = function, timeout, on_report
         self._waiting: dict[int, Any] = {}
 
@@ -62,6 +66,10 @@ class _InProcess(Session):
             trial.end()
             if limit is not self._timeout:
                 return []
-            outcome = Outcome(number, failure=f"TimeoutError: {error}", seconds=round(time.perf_counter() - start, 4))
+            outcome = Outcome(
+                number,
+                failure=f"TimeoutError: {error}",
+                seconds=round(time.perf_counter() - start, 4),
+            )
         del self._waiting[number]
         return [outcome]

@@ -24,9 +24,9 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.surroundings import Settings
 from kbo.errors import InvalidInput
-from kbo.surroundings import Settings
 from kbo.workers.call import Outcome, described, of_file
 from kbo.workers.engine import Engine, OnReport, Session
 
@@ -42,7 +42,9 @@ _LEAVING = 5.0
 _UNREAD = 1000
 """More messages than a connection holds."""
 
-_START = "import sys; sys.path[:] = {path!r}; from kbo.workers.child import serve; serve({fd}, {pipe})"
+_START = (
+    "import sys; sys.path[:] = {path!r}; from kbo.workers.child import serve; serve({fd}, {pipe})"
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,9 @@ class Processes(Engine):
             )
 
     @contextmanager
-    def session(self, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> Iterator[Session]:
+    def session(
+        self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
+    ) -> Iterator[Session]:
         session = _Processes(self, _pickled(function), timeout, on_report)
         try:
             yield session
@@ -85,7 +89,9 @@ class Processes(Engine):
 
 def _pickled(function: Callable[..., Any]) -> bytes:
     try:
-        return pickle.dumps((copied(function), Settings.of_caller().of_process(), sys.path, sys.argv))
+        return pickle.dumps(
+            (copied(function), Settings.of_caller().of_process(), sys.path, sys.argv)
+        )
     except Exception as error:
         raise InvalidInput(
             f"the objective cannot be sent to worker processes ({type(error).__name__}: {error}). Create what cannot "
@@ -115,8 +121,15 @@ def copied(function: Callable[..., Any]) -> bytes:
 class _Processes(Session):
     """Workers by the numbers of their trials; they are started when they are needed."""
 
-    def __init__(self, engine: Processes, payload: bytes, timeout: float | None, on_report: OnReport) -> None:
-        self._engine, self._payload, self._timeout, self._on_report = engine, payload, timeout, on_report
+    def __init__(
+        self, engine: Processes, payload: bytes, timeout: float | None, on_report: OnReport
+    ) -> None:
+        self._engine, self._payload, self._timeout, self._on_report = (
+            engine,
+            payload,
+            timeout,
+            on_report,
+        )
         self._count = engine.count or cpus()
         self._idle: list[_Worker] = []
         self._busy: dict[int, _Worker] = {}
@@ -148,7 +161,11 @@ class _Processes(Session):
 
     def _arrived(self, end: float | None) -> list[Outcome]:
         """Wait for a message, the end of a worker or of a time limit; return the outcomes."""
-        moments = [moment for moment in (end, *(w.deadline for w in self._busy.values())) if moment is not None]
+        moments = [
+            moment
+            for moment in (end, *(w.deadline for w in self._busy.values()))
+            if moment is not None
+        ]
         left = max(min(moments, default=math.inf) - time.monotonic(), 0.0)
         ready = wait([worker.connection for worker in self._busy.values()], min(left, _PATIENCE))
         outcomes = []
@@ -156,7 +173,9 @@ class _Processes(Session):
             outcome = None
             if worker.connection in ready or worker.dead:
                 outcome = worker.receive(self._timeout, partial(self._on_report, number))
-            for _ in range(_UNREAD):  # a value may have come in time while this process was busy or stopped
+            for _ in range(
+                _UNREAD
+            ):  # a value may have come in time while this process was busy or stopped
                 if outcome is not None or not worker.overdue or not worker.connection.poll():
                     break
                 outcome = worker.receive(self._timeout, partial(self._on_report, number))
@@ -210,10 +229,14 @@ class _Worker:
         self.deadline: float | None = None
         self.limit: str = ""
         self.params: Any = None
-        self.was_idle: bool = False  # until its trial has begun: then its end is not the trial's doing
+        self.was_idle: bool = (
+            False  # until its trial has begun: then its end is not the trial's doing
+        )
         self._number, self._began = -1, 0.0
         self.connection, theirs = Pipe()
-        end, self._parent_pipe = Pipe(duplex=False)  # which nobody writes to: it is closed when this process ends
+        end, self._parent_pipe = Pipe(
+            duplex=False
+        )  # which nobody writes to: it is closed when this process ends
         with theirs, end:
             path = [
                 *(p for p in sys.path if isinstance(p, str)),
@@ -221,7 +244,12 @@ class _Worker:
             ]  # kbo may have been found in another way
             start = _START.format(path=path, fd=theirs.fileno(), pipe=end.fileno())
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", start],  # -P: without the current folder before the standard library
+                [
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    start,
+                ],  # -P: without the current folder before the standard library
                 pass_fds=[theirs.fileno(), end.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=environment,
@@ -259,7 +287,9 @@ class _Worker:
         """Ask the process for its end."""
         self._send(pickle.dumps(None))
 
-    def receive(self, timeout: float | None, on_report: Callable[[float, int], bool]) -> Outcome | None:
+    def receive(
+        self, timeout: float | None, on_report: Callable[[float, int], bool]
+    ) -> Outcome | None:
         """Take one message; return the outcome if the trial has ended."""
         try:
             if self.dead and not self.connection.poll():
@@ -285,7 +315,12 @@ class _Worker:
     def failed(self, reason: str, died: bool = False) -> Outcome:
         """End the process, and return the outcome of its trial."""
         self.end()
-        return Outcome(self._number, failure=reason, died=died, seconds=round(time.monotonic() - self._began, 4))
+        return Outcome(
+            self._number,
+            failure=reason,
+            died=died,
+            seconds=round(time.monotonic() - self._began, 4),
+        )
 
     def end(self) -> None:
         """End the process and those that it started."""

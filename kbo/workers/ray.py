@@ -23,10 +23,10 @@ from urllib.parse import urlsplit
 
 import cloudpickle
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.extras import require
+from kbo._base.surroundings import Settings
 from kbo.errors import InvalidInput, KboError
-from kbo.extras import require
-from kbo.surroundings import Settings
 from kbo.workers.call import Outcome, RunningTrial, call, pipe
 from kbo.workers.engine import Engine, OnReport, Session
 from kbo.workers.preserved import preserved
@@ -35,7 +35,13 @@ from kbo.workers.processes import LOADING, copied
 require("kbo.workers.ray", "ray", "ray")
 
 import ray
-from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, RayError, WorkerCrashedError
+from ray.exceptions import (
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayError,
+    WorkerCrashedError,
+)
 
 _CRASHES = WorkerCrashedError, OutOfMemoryError, NodeDiedError, ObjectLostError
 
@@ -66,7 +72,9 @@ class Ray(Engine):
     def __post_init__(self) -> None:
         checks.maybe(checks.whole, "workers", self.workers, 1)
         if not isinstance(self.resources, Mapping) or not self.resources:
-            raise InvalidInput(f"resources must be a dict such as {{'cpu': 2}}, got {checks.shown(self.resources)}.")
+            raise InvalidInput(
+                f"resources must be a dict such as {{'cpu': 2}}, got {checks.shown(self.resources)}."
+            )
         for name, amount in self.resources.items():
             checks.non_negative(f"resources[{name!r}]", amount)
         _head(self.cluster())
@@ -78,7 +86,9 @@ class Ray(Engine):
         return os.environ.get("RAY_ADDRESS") or self.address or "local"
 
     @contextmanager
-    def session(self, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> Iterator[Session]:
+    def session(
+        self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
+    ) -> Iterator[Session]:
         with connected(self.cluster(), self.workers) as stays:
             session = _Tasks(self, function, timeout, on_report)
             try:
@@ -95,7 +105,9 @@ class Ray(Engine):
     def capacity(self) -> int:
         """Return how many tasks can run on the nodes that there are, at least 1."""
         there = {name.lower(): amount for name, amount in ray.cluster_resources().items()}
-        fit = (there.get(name.lower(), 0.0) // need for name, need in self.resources.items() if need)
+        fit = (
+            there.get(name.lower(), 0.0) // need for name, need in self.resources.items() if need
+        )
         return self.workers or max(1, int(min(fit, default=1.0)))
 
 
@@ -105,12 +117,18 @@ class _Tasks(Session):
     A trial whose worker died is a new task, with a number of its own in the mailbox.
     """
 
-    def __init__(self, engine: Ray, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> None:
+    def __init__(
+        self, engine: Ray, function: Callable[..., Any], timeout: float | None, on_report: OnReport
+    ) -> None:
         self._engine, self._timeout, self._on_report = engine, timeout, on_report
         self._function = ray.put((copied(function), Settings.of_caller().of_process()))
         needs = dict(engine.resources)
         # Ray would retry a task that takes all the memory of its node for ever, so the caller decides.
-        options: dict[str, Any] = {"num_cpus": needs.pop("cpu", 0), "num_gpus": needs.pop("gpu", 0), "max_retries": 0}
+        options: dict[str, Any] = {
+            "num_cpus": needs.pop("cpu", 0),
+            "num_gpus": needs.pop("gpu", 0),
+            "max_retries": 0,
+        }
         self._task = ray.remote(**options, resources=needs)(_do)
         self._mailbox: Any = ray.remote(num_cpus=0)(_Mailbox).remote()
         self._inbox: ray.ObjectRef = self._mailbox.take.remote()
@@ -129,7 +147,9 @@ class _Tasks(Session):
 
     def start(self, number: int, params: Any) -> None:
         self._calls[number] = box = next(self._boxes)
-        self._tasks[number] = self._task.remote(self._function, number, params, self._mailbox, box, _version())
+        self._tasks[number] = self._task.remote(
+            self._function, number, params, self._mailbox, box, _version()
+        )
 
     def wait(self, seconds: float | None = None) -> list[Outcome]:
         end = math.inf if seconds is None else time.monotonic() + seconds
@@ -137,18 +157,27 @@ class _Tasks(Session):
             deadlines = self._deadlines()
             left = min([end, *deadlines.values()]) - time.monotonic()
             ready, _ = ray.wait(
-                [*self._tasks.values(), self._inbox], timeout=max(left, 0.0) if left < math.inf else None
+                [*self._tasks.values(), self._inbox],
+                timeout=max(left, 0.0) if left < math.inf else None,
             )
             if self._inbox in ready:
                 self._read(*ray.get(self._inbox))
                 self._inbox = self._mailbox.take.remote()
-            outcomes = [self._outcome(number) for number, task in list(self._tasks.items()) if task in ready]
+            outcomes = [
+                self._outcome(number) for number, task in list(self._tasks.items()) if task in ready
+            ]
             now, deadlines = time.monotonic(), self._deadlines()
-            late = [number for number, moment in deadlines.items() if moment <= now and number in self._tasks]
+            late = [
+                number
+                for number, moment in deadlines.items()
+                if moment <= now and number in self._tasks
+            ]
             if late:  # a value may have come in time while this process was busy or stopped
                 tasks = [self._tasks[number] for number in late]
                 ready, _ = ray.wait(tasks, num_returns=len(tasks), timeout=0.0)
-                outcomes += [self._outcome(n) if self._tasks[n] in ready else self._overdue(n) for n in late]
+                outcomes += [
+                    self._outcome(n) if self._tasks[n] in ready else self._overdue(n) for n in late
+                ]
             if outcomes or now >= end:
                 return outcomes
 
@@ -210,14 +239,16 @@ class _Mailbox:
     async def take(self) -> Any:
         return await self._messages.get()
 
-    async def answer(self, box: int, stop: bool) -> None:
+    async def _at(self, box: int, stop: bool) -> None:
         await self._answers[box].put(stop)
 
     async def decision(self, box: int) -> bool:
         return await self._answers[box].get()
 
 
-def _do(work: tuple[bytes, Settings], number: int, params: Any, mailbox: Any, box: int, version: str) -> Outcome:
+def _do(
+    work: tuple[bytes, Settings], number: int, params: Any, mailbox: Any, box: int, version: str
+) -> Outcome:
     """Do the work of a task: call a function, pickled, with the settings of the program that has sent it."""
     function, settings = work
     if (here := _version()) != version:
@@ -276,7 +307,9 @@ def _connect(address: str, workers: int | None) -> None:
                 f"no answer from {address} ({error.strerror or error}): it must be the address of a running head of "
                 "Ray (ray start --head) that this machine can reach."
             ) from error
-    patience = "RAY_gcs_server_port_wait_time_s"  # else Ray tries twenty times, each with a line on stderr
+    patience = (
+        "RAY_gcs_server_port_wait_time_s"  # else Ray tries twenty times, each with a line on stderr
+    )
     before = os.environ.get(patience)
     os.environ.setdefault(patience, "1")
     try:

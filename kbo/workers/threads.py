@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.surroundings import Settings
 from kbo.errors import InvalidInput
-from kbo.surroundings import Settings
 from kbo.workers.call import Outcome, RunningTrial, call
 from kbo.workers.engine import Engine, OnReport, Session
 from kbo.workers.preserved import preserved
@@ -34,7 +34,9 @@ class Threads(Engine):
         checks.whole("count", self.count, 1)
 
     @contextmanager
-    def session(self, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> Iterator[Session]:
+    def session(
+        self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
+    ) -> Iterator[Session]:
         if timeout is not None:
             raise InvalidInput(
                 "timeout cannot end threads: use worker processes, workers=kbo.Processes(...), or limit the time in "

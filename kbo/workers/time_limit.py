@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 
 R = TypeVar("R")
@@ -27,8 +27,13 @@ class _Expired(BaseException):
 def check_time_limit(name: str, seconds: Any) -> None:
     """Check seconds above 0, and that this thread can limit the time of what it calls."""
     checks.positive(name, seconds, most=YEAR)
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        raise InvalidInput(f"{name} needs Unix and the main thread; limit the time in the objective instead.")
+    if (
+        not hasattr(signal, "setitimer")
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        raise InvalidInput(
+            f"{name} needs Unix and the main thread; limit the time in the objective instead."
+        )
 
 
 def call_with_limit(function: Callable[[], R], seconds: float | None) -> R:
@@ -48,7 +53,9 @@ def call_with_limit(function: Callable[[], R], seconds: float | None) -> R:
     outer = time.monotonic() + left if left else math.inf
 
     def arm(due: float, repeat: float = 0.0) -> None:
-        signal.setitimer(signal.ITIMER_REAL, max(due - time.monotonic(), 1e-6) if due < math.inf else 0.0, repeat)
+        signal.setitimer(
+            signal.ITIMER_REAL, max(due - time.monotonic(), 1e-6) if due < math.inf else 0.0, repeat
+        )
 
     def expire(signum: int, frame: Any) -> None:
         nonlocal expired, deadline, outer
@@ -58,7 +65,9 @@ def call_with_limit(function: Callable[[], R], seconds: float | None) -> R:
             try:
                 if callable(before):
                     before(signum, frame)
-            except _Expired:  # of a limit around this one; an alarm for this one would take its place
+            except (
+                _Expired
+            ):  # of a limit around this one; an alarm for this one would take its place
                 deadline = math.inf
                 raise
             finally:
@@ -88,6 +97,10 @@ def call_with_limit(function: Callable[[], R], seconds: float | None) -> R:
         arm(outer, interval)
     if expired:
         late = time.monotonic() - start
-        slow = f"; stopped after {late:.3g} s, since compiled code is not interrupted" if late > seconds + 1 else ""
+        slow = (
+            f"; stopped after {late:.3g} s, since compiled code is not interrupted"
+            if late > seconds + 1
+            else ""
+        )
         raise TimeoutError(f"no value after {seconds:g} s{slow}")
     return value

@@ -17,7 +17,9 @@ FUNCTIONS = {
     "branin": branin,
     "hartmann6": hartmann6,
     # The optimum is not at the centre, the first point of every run.
-    "ackley": lambda seed: NoisyFunction("ackley", Ackley(dim=5, bounds=[(-24.0, 32.0)] * 5), 0.3, seed),
+    "ackley": lambda seed: NoisyFunction(
+        "ackley", Ackley(dim=5, bounds=[(-24.0, 32.0)] * 5), 0.3, seed
+    ),
     "levy": levy,
     "rosenbrock": lambda seed: NoisyFunction("rosenbrock", Rosenbrock(dim=4), 10.0, seed),
 }
@@ -30,7 +32,9 @@ def regret(problem, workers, seed):
     running, now = [], 0.0
     while len(optimizer.completed()) < TRIALS:
         while len(running) < min(workers, TRIALS - len(optimizer.completed())):
-            heapq.heappush(running, (now + clock.uniform(0.8, 1.2), len(optimizer.trials), optimizer.begin()))
+            heapq.heappush(
+                running, (now + clock.uniform(0.8, 1.2), len(optimizer.trials), optimizer.begin())
+            )
         now, _, trial = heapq.heappop(running)
         optimizer.tell(trial, problem(trial.params))
     return problem.noiseless(optimizer.recommended().params) - problem.optimum
@@ -38,9 +42,14 @@ def regret(problem, workers, seed):
 
 def main(seeds):
     """Print mean regrets and the ratio of geometric means for each function."""
-    print("| function | one at a time | 4 at a time | of medians | of geometric means |\n|---|---|---|---|---|")
+    print(
+        "| function | one at a time | 4 at a time | of medians | of geometric means |\n|---|---|---|---|---|"
+    )
     for name, make in FUNCTIONS.items():
-        found = {q: [max(regret(make(seed=seed), q, seed), 1e-12) for seed in range(seeds)] for q in (1, 4)}
+        found = {
+            q: [max(regret(make(seed=seed), q, seed), 1e-12) for seed in range(seeds)]
+            for q in (1, 4)
+        }
         one, four = found[1], found[4]
         medians = statistics.median(four) / statistics.median(one)
         means = statistics.geometric_mean(four) / statistics.geometric_mean(one)

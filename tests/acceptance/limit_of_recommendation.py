@@ -28,12 +28,18 @@ from kbo.space import Params
 TRIALS = 50
 
 
-def informed(values: Callable[[Tensor], Tensor], X: Tensor, y: Tensor, noise_std: float, seed: int) -> KernelRidge:
+def informed(
+    values: Callable[[Tensor], Tensor], X: Tensor, y: Tensor, noise_std: float, seed: int
+) -> KernelRidge:
     """Return the posterior of values y [n] at X [n P], with a kernel that was fitted to values without noise."""
     generator = torch.Generator().manual_seed(seed)
     best = X[values(X).argsort(descending=True)[:25]].repeat(4, 1)
-    near = (best + 0.1 * torch.randn(best.shape, generator=generator, dtype=torch.float64)).clamp(0, 1)
-    Z = torch.cat([X, near, torch.rand(300 - len(X), X.shape[1], generator=generator, dtype=torch.float64)])
+    near = (best + 0.1 * torch.randn(best.shape, generator=generator, dtype=torch.float64)).clamp(
+        0, 1
+    )
+    Z = torch.cat(
+        [X, near, torch.rand(300 - len(X), X.shape[1], generator=generator, dtype=torch.float64)]
+    )
     fitted = fit_values(Z, values(Z), 0.0)
     scale = fitted.targets.scale
     state = KernelRidge(fitted.kernel, max(noise_std / scale, 1e-4) ** 2)
@@ -80,14 +86,22 @@ def regrets(name: str, seed: int) -> dict[str, float]:
 
 def main(runs: int = 3, half: str = "development") -> None:
     names = half_of("bbob", half, 5, "gauss")
-    table = pd.DataFrame([regrets(name, seed) | {"problem": name} for name in names for seed in range(1, runs + 1)])
+    table = pd.DataFrame(
+        [regrets(name, seed) | {"problem": name} for name in names for seed in range(1, runs + 1)]
+    )
     table = table.set_index("problem")
     print(table.groupby("problem").median().to_string(float_format="{:.3g}".format))
     ratios = table.div(table["best visited"], axis=0)
     limit = table["kbo"] / table["informed, visited"]
-    print("\nmedian ratio to the best visited point", ratios.median().to_string(float_format="{:.2f}".format), sep="\n")
+    print(
+        "\nmedian ratio to the best visited point",
+        ratios.median().to_string(float_format="{:.2f}".format),
+        sep="\n",
+    )
     geometric = math.exp(limit.map(math.log).mean())
-    print(f"\nkbo to the informed rule, visited points: median {limit.median():.2f}, geometric mean {geometric:.2f}")
+    print(
+        f"\nkbo to the informed rule, visited points: median {limit.median():.2f}, geometric mean {geometric:.2f}"
+    )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import torch
 
 from experiments.problems import RKHSBandit
 from kbo import KernelRidge
+from kbo.bandit.safe import SafeSet
 from kbo.confidence import (
     Confidence,
     FiniteSet,
@@ -24,7 +25,6 @@ from kbo.confidence import (
     SelfNormalized,
     optimality_gap,
 )
-from kbo.recipes.safe import SafeSet
 
 ROUNDS, N_ARMS, NOISE, DELTA, SEED = 40, 100, 0.1, 0.1, 120_000
 KERNELS = [("rbf", 0.3), ("matern52", 0.4), ("matern32", 0.5), ("rbf", 0.5)]
@@ -86,16 +86,27 @@ def main(runs: int, path: Path) -> None:
 def table(rows: list[dict]) -> None:
     """Print for each bound what its runs did, in all and by norm."""
     part = "part of the safe points in S"
-    print("bound | runs that violate | by norm | evaluations | unsafe points in S | part of S | by norm | regret")
+    print(
+        "bound | runs that violate | by norm | evaluations | unsafe points in S | part of S | by norm | regret"
+    )
     for name in bounds(1.0):
         own = [row for row in rows if row["bound"] == name]
         by_norm = [[row for row in own if row["norm"] == norm] for norm in NORMS]
         if all(by_norm):
-            cells = [name, f"{_violate(own)} of {len(own)}", " / ".join(str(_violate(some)) for some in by_norm)]
+            cells = [
+                name,
+                f"{_violate(own)} of {len(own)}",
+                " / ".join(str(_violate(some)) for some in by_norm),
+            ]
             cells.append(f"{100 * mean(row['violations'] for row in own) / ROUNDS:.2g}%")
-            cells += [f"{sum(row['unsafe in S'] > 0 for row in own)}", f"{mean(row[part] for row in own):.2f}"]
+            cells += [
+                f"{sum(row['unsafe in S'] > 0 for row in own)}",
+                f"{mean(row[part] for row in own):.2f}",
+            ]
             cells.append(" / ".join(f"{mean(row[part] for row in some):.2f}" for some in by_norm))
-            cells.append(f"{mean(row['regret'] for row in own):.2f}, {median(row['regret'] for row in own):.3f}")
+            cells.append(
+                f"{mean(row['regret'] for row in own):.2f}, {median(row['regret'] for row in own):.3f}"
+            )
             print(" | ".join(cells))
 
 

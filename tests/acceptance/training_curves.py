@@ -55,7 +55,11 @@ def boosted(learner: Any, data: Any, seed: int) -> Iterator[float]:
 
 def error(y: np.ndarray, found: np.ndarray) -> float:
     """Return the share of wrong classes, or the root mean square, at most 2."""
-    wrong = y != found if y.dtype.kind == "i" else np.clip(np.nan_to_num(found - y, nan=2.0), -2, 2) ** 2
+    wrong = (
+        y != found
+        if y.dtype.kind == "i"
+        else np.clip(np.nan_to_num(found - y, nan=2.0), -2, 2) ** 2
+    )
     return float(np.mean(wrong)) if y.dtype.kind == "i" else float(np.sqrt(np.mean(wrong)))
 
 
@@ -81,19 +85,31 @@ def linear(p: Any, seed: int) -> Any:
 
 
 def main() -> None:
-    digits, cancer = datasets.load_digits(return_X_y=True), datasets.load_breast_cancer(return_X_y=True)
-    diabetes, friedman = datasets.load_diabetes(return_X_y=True), datasets.make_friedman1(400, noise=1, random_state=0)
+    digits, cancer = (
+        datasets.load_digits(return_X_y=True),
+        datasets.load_breast_cancer(return_X_y=True),
+    )
+    diabetes, friedman = (
+        datasets.load_diabetes(return_X_y=True),
+        datasets.make_friedman1(400, noise=1, random_state=0),
+    )
     made = {
         "network-digits": lambda p, seed: trained(network(MLPClassifier, p, seed), digits, seed),
         "network-friedman": lambda p, seed: trained(network(MLPRegressor, p, seed), friedman, seed),
         "linear-digits": lambda p, seed: trained(linear(p, seed), digits, seed),
-        "trees-cancer": lambda p, seed: boosted(trees(GradientBoostingClassifier, p, seed), cancer, seed),
-        "trees-diabetes": lambda p, seed: boosted(trees(GradientBoostingRegressor, p, seed), diabetes, seed),
+        "trees-cancer": lambda p, seed: boosted(
+            trees(GradientBoostingClassifier, p, seed), cancer, seed
+        ),
+        "trees-diabetes": lambda p, seed: boosted(
+            trees(GradientBoostingRegressor, p, seed), diabetes, seed
+        ),
     }
     found = {}
     for name, run in made.items():
         space = SPACES[name]
-        units = np.random.default_rng(0).random((CONFIGURATIONS, space.dimension)).astype(np.float32)
+        units = (
+            np.random.default_rng(0).random((CONFIGURATIONS, space.dimension)).astype(np.float32)
+        )
         import torch
 
         params = [space.params(torch.from_numpy(unit).double()) for unit in units]

@@ -129,7 +129,9 @@ class Function:
         rng: Source of randomness. Often it is 0 at all centres before one, and as large there as the norm allows.
     """
 
-    def __init__(self, values: Values, centres: Array, norm: float | None, rng: random.Random) -> None:
+    def __init__(
+        self, values: Values, centres: Array, norm: float | None, rng: random.Random
+    ) -> None:
         L, kept = factor(values(centres, centres))
         self.values, self.centres = values, centres[kept]
         m = len(kept)

@@ -21,11 +21,17 @@ class Loss:
     def __init__(self, play: Play) -> None:
         self.play = play
         name = play.pick("rbf", "matern32", "matern52")
-        self.sigma, self.B, self.signs = play.pick(0.01, 0.3), play.pick(1.0, 2.0), play.pick(True, False)
+        self.sigma, self.B, self.signs = (
+            play.pick(0.01, 0.3),
+            play.pick(1.0, 2.0),
+            play.pick(True, False),
+        )
         kernel, values = radial(name, 0.3)
         self.f = Function(values, np.array(GRID)[:, None], self.B, play.rng)
         self.setting = kbo.Certified(kernel, self.sigma, self.B, DELTA)
-        play.moves.append(f"{name} kernel, sigma={self.sigma}, B={self.B}, {'signs' if self.signs else 'Gaussian'}")
+        play.moves.append(
+            f"{name} kernel, sigma={self.sigma}, B={self.B}, {'signs' if self.signs else 'Gaussian'}"
+        )
 
     def true(self, x: float) -> float:
         """Return the value without noise."""
@@ -41,7 +47,9 @@ class Loss:
     def outside(self, bounds: list[Any]) -> bool:
         """Return whether an interval on the grid is wrong, or a number NaN."""
         lower, middle, upper = np.array(bounds).T
-        return bool(np.isnan(middle).any()) or outside(lower, upper, self.f(np.array(GRID)[:, None]))
+        return bool(np.isnan(middle).any()) or outside(
+            lower, upper, self.f(np.array(GRID)[:, None])
+        )
 
 
 def in_optuna(play: Play) -> None:
@@ -99,14 +107,19 @@ def in_optuna(play: Play) -> None:
     def copied() -> None:
         study.sampler = COPIES["pickle"](study.sampler)
 
-    moves = [more, *(play.pick(more, more, more, copied, enqueued) for _ in range(rng.randint(1, 3)))]
+    moves = [
+        more,
+        *(play.pick(more, more, more, copied, enqueued) for _ in range(rng.randint(1, 3))),
+    ]
     play.all(moves, 1, [own_again, of_another_study, failing, of_random_sampler])
 
     def wrong() -> bool:
         found = [study.sampler.interval(study, {"x": x}) for x in GRID]
         return None not in found and loss.outside(found)
 
-    play.judge("Optuna", DELTA, lambda: study.sampler.guarantee(study).startswith("certified"), wrong)
+    play.judge(
+        "Optuna", DELTA, lambda: study.sampler.guarantee(study).startswith("certified"), wrong
+    )
 
 
 def in_ax(play: Play) -> None:
@@ -136,13 +149,17 @@ def in_ax(play: Play) -> None:
             box[0] = Client.load_from_json_file(f"{folder}/ax.json")
 
     def again() -> None:
-        getattr(box[0], play.pick("complete_trial", "attach_data"))(play.pick(*done[:-1]), {"loss": 20 * loss.B})
+        getattr(box[0], play.pick("complete_trial", "attach_data"))(
+            play.pick(*done[:-1]), {"loss": 20 * loss.B}
+        )
 
     def attached() -> None:
         x = rng.random()
         for _ in range(40):
             number = box[0].attach_trial({"x": x})
-            box[0].complete_trial(number, {"loss": loss.true(x) + 3 * loss.sigma * (1 + 0.01 * rng.random())})
+            box[0].complete_trial(
+                number, {"loss": loss.true(x) + 3 * loss.sigma * (1 + 0.01 * rng.random())}
+            )
 
     def failing() -> None:
         for number in box[0].get_next_trials(1):

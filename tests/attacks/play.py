@@ -44,14 +44,18 @@ class Play:
             self.refused += 1
             return None
 
-    def all(self, moves: list[Callable[[], Any]], first: int, attacks: list[Callable[[], Any]]) -> None:
+    def all(
+        self, moves: list[Callable[[], Any]], first: int, attacks: list[Callable[[], Any]]
+    ) -> None:
         """Make the moves, two times of three with one attack among them, after the first ones."""
         if self.pick(True, True, False):
             moves.insert(self.rng.randint(first, len(moves)), self.pick(*attacks))
         for move in moves:
             self.do(move.__name__, move)
 
-    def judge(self, kind: str, delta: float, guaranteed: Callable[[], bool], outside: Callable[[], bool]) -> None:
+    def judge(
+        self, kind: str, delta: float, guaranteed: Callable[[], bool], outside: Callable[[], bool]
+    ) -> None:
         """Compare a statement with the truth; data that refute true assumptions make it wrong as well.
 
         Args:
@@ -83,7 +87,9 @@ class Play:
 
 def outside(lower: Any, upper: Any, truth: np.ndarray) -> bool:
     """Return whether a value of the truth is outside its interval by more than rounding, or a bound is NaN."""
-    low, high = (np.asarray(torch.as_tensor(bound).detach(), dtype=float) for bound in (lower, upper))
+    low, high = (
+        np.asarray(torch.as_tensor(bound).detach(), dtype=float) for bound in (lower, upper)
+    )
     slack = 1e-9 * (1 + np.abs(truth))
     return not bool(((low <= truth + slack) & (high >= truth - slack)).all())
 

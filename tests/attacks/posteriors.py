@@ -54,14 +54,20 @@ NORM_BOUNDS: dict[str, Callable[[float, float, float], Confidence]] = {
 """Bounds for functions of bounded norm."""
 
 ADAPTIVE = {
-    **{f"adaptive {variant}": (c.AdaptiveSelfNormalized, variant) for variant in ("paper", "tight", "tight+grid")},
+    **{
+        f"adaptive {variant}": (c.AdaptiveSelfNormalized, variant)
+        for variant in ("paper", "tight", "tight+grid")
+    },
     **{
         f"adaptive {kind} {variant}": (partial(c.AdaptiveMixture, kind), variant)
         for kind in ("amm", "dmm", "cmm")
         for variant in ("mixture", "mixture+strict")
     },
 }
-PRIOR_BOUNDS = [*(f"finite set, {variant}" for variant in ("mixture", "quantile", "paper")), "chaining"]
+PRIOR_BOUNDS = [
+    *(f"finite set, {variant}" for variant in ("mixture", "quantile", "paper")),
+    "chaining",
+]
 BOUNDS = [*NORM_BOUNDS, *ADAPTIVE, *PRIOR_BOUNDS]
 
 STATES: dict[str, Callable[[Any, float, Any], Any]] = {
@@ -74,7 +80,9 @@ STATES: dict[str, Callable[[Any, float, Any], Any]] = {
 }
 
 SMALLER, LARGER = ["noise_std", "norm_bound", "n_points", "eta", "upper"], ["scale", "mu"]
-WRITES = dict.fromkeys(SMALLER, 1e-3) | dict.fromkeys(LARGER, 1e3) | {"delta": 1.0, "mixture_delta": 1.0}
+WRITES = (
+    dict.fromkeys(SMALLER, 1e-3) | dict.fromkeys(LARGER, 1e3) | {"delta": 1.0, "mixture_delta": 1.0}
+)
 """Attributes of confidences and noise bounds, and factors by which they are overwritten."""
 
 
@@ -97,10 +105,20 @@ class Sequence:
         self.name = pick(*RADIAL, "linear")
         self.shift = pick(*[0.0] * 8, 1e3, 1e8, 1e13) if self.name != "linear" else 0.0
         if rounding:
-            self.bound, self.prior, self.delta, self.sigma = pick("self-normalized", "dmm", "cmm"), False, 1e-3, 2e-4
-            self.name, self.shift = pick("matern12", "subclass", "expanded", "product"), pick(0.0, 0.0, 1e8, 1e13)
+            self.bound, self.prior, self.delta, self.sigma = (
+                pick("self-normalized", "dmm", "cmm"),
+                False,
+                1e-3,
+                2e-4,
+            )
+            self.name, self.shift = (
+                pick("matern12", "subclass", "expanded", "product"),
+                pick(0.0, 0.0, 1e8, 1e13),
+            )
             self.state_name = pick("exact", "exact", "online")
-        self.kernel, values = linear() if self.name == "linear" else radial(self.name, self.lengthscale)
+        self.kernel, values = (
+            linear() if self.name == "linear" else radial(self.name, self.lengthscale)
+        )
         self.P = self._points(d)
         self.f = Function(values, self.P, None if self.prior else self.B, play.rng)
         self.truth = self.f(self.P)
@@ -114,7 +132,9 @@ class Sequence:
             f"ridge={self.ridge:g}, lengthscale={self.lengthscale}, shift={self.shift:g}"
             + (f", begun under {type(self.other).__name__}" if self.other else "")
         )
-        self.seeded: Any = play.noise(N_DATA, self.sigma, self.signs) if pick(*range(16)) == 0 else None
+        self.seeded: Any = (
+            play.noise(N_DATA, self.sigma, self.signs) if pick(*range(16)) == 0 else None
+        )
         self.confidence = self._confidence()
         self.state = self._empty(self.other or self.kernel)
 
@@ -126,7 +146,9 @@ class Sequence:
             unit[-1] = 0.0
         if self.play.pick(True, False, False) or self.rounding:  # nearly equal points
             for i in range(1, 12 if self.rounding else 6):
-                unit[i] = unit[0] + 10.0 ** -self.play.pick(6, 8, 9) * np.array([rng.random() for _ in range(d)])
+                unit[i] = unit[0] + 10.0 ** -self.play.pick(6, 8, 9) * np.array(
+                    [rng.random() for _ in range(d)]
+                )
         return unit + self.shift * self.lengthscale
 
     def _confidence(self) -> Confidence:
@@ -139,7 +161,9 @@ class Sequence:
         self.elsewhere = known and not self.shift and self.play.pick(True, False)
         if self.bound == "chaining":
             return c.Chaining(delta, rigorous=True, points=self.Z[: 2 if self.elsewhere else None])
-        return c.FiniteSet(1 if self.elsewhere else len(self.Z), delta, self.bound.removeprefix("finite set, "))
+        return c.FiniteSet(
+            1 if self.elsewhere else len(self.Z), delta, self.bound.removeprefix("finite set, ")
+        )
 
     def _empty(self, kernel: Any) -> Any:
         if self.bound in ADAPTIVE:
@@ -153,7 +177,11 @@ class Sequence:
         """New observations at random rows, perhaps with weights."""
         rng = self.play.rng
         rows = [rng.randrange(N_DATA) for _ in range(rng.randint(1, 6))]
-        e = self.play.noise(len(rows), self.sigma, self.signs) if self.seeded is None else self.seeded[rows]
+        e = (
+            self.play.noise(len(rows), self.sigma, self.signs)
+            if self.seeded is None
+            else self.seeded[rows]
+        )
         w = None if self.seeded is not None else self.play.pick(*[None] * 5, 4.0)
         weights = None if w is None else torch.full((len(rows),), w, dtype=torch.float64)
         y = self.truth[rows] + e / math.sqrt(w or 1.0)
@@ -171,10 +199,13 @@ class Sequence:
         name = self.play.pick(*COPIES, "fork")
         copied = COPIES.get(name, lambda state: state.fork())
         if name == "fork" or self.play.pick(True, False):
-            self.state = self.play.do(f"{name} of the state", lambda: copied(self.state)) or self.state
+            self.state = (
+                self.play.do(f"{name} of the state", lambda: copied(self.state)) or self.state
+            )
         else:
             self.confidence = (
-                self.play.do(f"{name} of the confidence", lambda: copied(self.confidence)) or self.confidence
+                self.play.do(f"{name} of the confidence", lambda: copied(self.confidence))
+                or self.confidence
             )
 
     def load(self) -> None:
@@ -198,9 +229,15 @@ class Sequence:
         if not names:
             return
         name = self.play.pick(*names)
-        value = 0.9 if WRITES[name] == 1.0 else type(getattr(target, name))(getattr(target, name) * WRITES[name])
+        value = (
+            0.9
+            if WRITES[name] == 1.0
+            else type(getattr(target, name))(getattr(target, name) * WRITES[name])
+        )
         value = max(value, 1) if isinstance(value, int) else value
-        self.play.do(f"{type(target).__name__}.{name} = {value:g}", lambda: setattr(target, name, value))
+        self.play.do(
+            f"{type(target).__name__}.{name} = {value:g}", lambda: setattr(target, name, value)
+        )
 
     def write_ridge(self) -> None:
         """Overwrite or move the ridge."""
@@ -226,12 +263,21 @@ class Sequence:
     def imagine(self) -> None:
         """Hypothetical observations."""
         y = tensor(self.truth[:3] + 5 * self.B)
-        self.state = self.play.do("Hypothetical", lambda: r.Hypothetical(self.state, self.X[:3], y)) or self.state
+        self.state = (
+            self.play.do("Hypothetical", lambda: r.Hypothetical(self.state, self.X[:3], y))
+            or self.state
+        )
 
     def run(self) -> None:
         """Make the moves, then compare."""
         usual = [self.learn] * 6 + [self.copy, self.copy, self.load, self.look, self.look]
-        attacks = [self.write_confidence, self.write_confidence, self.write_ridge, self.write_kernel, self.imagine]
+        attacks = [
+            self.write_confidence,
+            self.write_confidence,
+            self.write_ridge,
+            self.write_kernel,
+            self.imagine,
+        ]
         moves = [self.play.pick(*usual) for _ in range(self.play.rng.randint(2, 6))]
         if self.seeded is not None:
             moves.append(self.repeat_exactly)
@@ -264,7 +310,12 @@ class Sequence:
             return found
 
         # Where fewer points are named than are asked about, only the last answer counts.
-        self.play.judge(self.bound, self.delta, lambda: self.confidence.guarantee_on(self.state) is not None, wrong)
+        self.play.judge(
+            self.bound,
+            self.delta,
+            lambda: self.confidence.guarantee_on(self.state) is not None,
+            wrong,
+        )
 
 
 def posteriors(play: Play) -> None:

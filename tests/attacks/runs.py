@@ -17,8 +17,8 @@ from botorch.models.transforms import Normalize, Standardize
 from botorch.models.transforms.outcome import OutcomeTransform
 
 import kbo
-from kbo import recipes
 from kbo.acquisition import AMMUCB, CMMUCB, DMMUCB, ConstrainedKernelUCB, KernelUCB, SafeUCB
+from kbo.bandit import methods
 from kbo.confidence import AdaptiveMixture, MartingaleMixture, MixtureNoiseBounds, SelfNormalized
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
 from kbo.optimize.result import result_of
@@ -49,10 +49,19 @@ TRANSFORMS: dict[str, tuple[Callable[[], Any], Callable]] = {
     "none": (lambda: None, lambda f: f),
     "standardised": (lambda: Standardize(1), lambda f: f),
     "minus": (lambda: Pointwise(lambda Y: -Y, lambda f: -f), lambda f: -f),
-    "three minus": (lambda: Pointwise(lambda Y: 3 - 2 * Y, lambda f: (3 - f) / 2), lambda f: (3 - f) / 2),
+    "three minus": (
+        lambda: Pointwise(lambda Y: 3 - 2 * Y, lambda f: (3 - f) / 2),
+        lambda f: (3 - f) / 2,
+    ),
     "log": (lambda: Pointwise(lambda Y: Y.log(), lambda f: f.exp()), np.exp),
-    "minus log": (lambda: Pointwise(lambda Y: -Y.log(), lambda f: (-f).exp()), lambda f: np.exp(-f)),
-    "square": (lambda: Pointwise(lambda Y: (Y - 1).square(), lambda f: 1 + f.sqrt()), lambda f: 1 + np.sqrt(np.abs(f))),
+    "minus log": (
+        lambda: Pointwise(lambda Y: -Y.log(), lambda f: (-f).exp()),
+        lambda f: np.exp(-f),
+    ),
+    "square": (
+        lambda: Pointwise(lambda Y: (Y - 1).square(), lambda f: 1 + f.sqrt()),
+        lambda f: 1 + np.sqrt(np.abs(f)),
+    ),
 }
 """Outcome transforms, and how data come from values of the function that a model is about."""
 
@@ -66,7 +75,11 @@ def models(play: Play) -> None:
     P = np.array([[rng.random()] for _ in range(24)])
     functions = [Function(values, P, B, rng) for _ in range(2)]
     truths = [f(P) for f in functions]
-    kinds = {"KernelRidgeGP": KernelRidgeGP, "NystromGP": NystromGP, "AdaptiveRidgeGP": AdaptiveRidgeGP}
+    kinds = {
+        "KernelRidgeGP": KernelRidgeGP,
+        "NystromGP": NystromGP,
+        "AdaptiveRidgeGP": AdaptiveRidgeGP,
+    }
     kind, transform = pick("KernelRidgeGP", *kinds), pick(*TRANSFORMS)
     rows = [rng.randrange(8) for _ in range(rng.randint(5, 12))]
     Z, n = tensor(P), len(rows)
@@ -83,7 +96,9 @@ def models(play: Play) -> None:
         Y = tensor(back(truths[i][rows] + e[i])).unsqueeze(-1)
         options: dict[str, Any] = {"outcome_transform": make()}
         if pick(True, False):
-            options["input_transform"] = Normalize(1, bounds=torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+            options["input_transform"] = Normalize(
+                1, bounds=torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+            )
         if kind == "NystromGP":
             options["dictionary"] = pick(FixedDictionary(Z[:6]), None)
         if known:
@@ -98,7 +113,8 @@ def models(play: Play) -> None:
         return
     adaptive = kind == "AdaptiveRidgeGP"
     confidences = [
-        AdaptiveMixture() if adaptive else pick(SelfNormalized, MartingaleMixture)(sigma, B, DELTA) for _ in range(2)
+        AdaptiveMixture() if adaptive else pick(SelfNormalized, MartingaleMixture)(sigma, B, DELTA)
+        for _ in range(2)
     ]
 
     def conditioned(model: Any) -> Any:
@@ -109,7 +125,9 @@ def models(play: Play) -> None:
 
     def loaded(model: Any) -> Any:
         new = made(0, "none")
-        new.load_state_dict(through_file(model.state_dict()) if pick(True, False) else model.state_dict())
+        new.load_state_dict(
+            through_file(model.state_dict()) if pick(True, False) else model.state_dict()
+        )
         return new
 
     changes: dict[str, Callable[[Any], Any]] = {
@@ -117,7 +135,9 @@ def models(play: Play) -> None:
         "load": loaded,
         "train, eval": lambda model: model.train().eval(),
         "lengthscale = 5": lambda model: stretch(model.covar_module, 5.0),
-        "noise / 10000": lambda model: setattr(model.likelihood, "noise", max(1e-4 * sigma**2, 1.1e-8)),
+        "noise / 10000": lambda model: setattr(
+            model.likelihood, "noise", max(1e-4 * sigma**2, 1.1e-8)
+        ),
         "norm_bound / 1000": lambda model: setattr(confidences[0], "norm_bound", 1e-3 * B),
         "deepcopy": COPIES["deepcopy"],
         "pickle": COPIES["pickle"],
@@ -137,7 +157,9 @@ def models(play: Play) -> None:
     if (acqf := play.do("an upper bound", upper)) is not None:
 
         def above() -> bool:
-            return acqf.finite and outside(torch.full((len(Z),), -math.inf), acqf(Z.unsqueeze(-2)), truths[0])
+            return acqf.finite and outside(
+                torch.full((len(Z),), -math.inf), acqf(Z.unsqueeze(-2)), truths[0]
+            )
 
         play.judge(f"{type(acqf).__name__}", DELTA, lambda: acqf.guarantee is not None, above)
     data = TRANSFORMS[transform][1](truths[1])
@@ -145,7 +167,11 @@ def models(play: Play) -> None:
     joint = pick(SafeUCB, ConstrainedKernelUCB)
     pair = (None, limit) if above_limit else (limit, None)
     name = f"{joint.__name__} with limits {pair}"
-    if (acqf2 := play.do(name, lambda: joint(ModelListGP(objective, limited), confidences, 0, {1: pair}))) is None:
+    if (
+        acqf2 := play.do(
+            name, lambda: joint(ModelListGP(objective, limited), confidences, 0, {1: pair})
+        )
+    ) is None:
         return
 
     def misjudged() -> bool:
@@ -154,7 +180,9 @@ def models(play: Play) -> None:
         wrong = (slack >= 0) & ~kept if joint is SafeUCB else (slack < 0) & kept
         return acqf2.terms[1].finite and bool(np.isnan(slack).any() or wrong.any())
 
-    play.judge(f"{joint.__name__} limits", 2 * DELTA, lambda: acqf2.guarantee is not None, misjudged)
+    play.judge(
+        f"{joint.__name__} limits", 2 * DELTA, lambda: acqf2.guarantee is not None, misjudged
+    )
 
 
 # Settings
@@ -164,8 +192,10 @@ LOW = 1.7e18
 
 METHODS = [
     name
-    for name in recipes.names()
-    if (one := recipes.get(name)).has_bounds and not one.fixed_kernel and one.norm in ("given", "unused")
+    for name in methods.names()
+    if (one := methods.get(name)).has_bounds
+    and not one.fixed_kernel
+    and one.norm in ("given", "unused")
 ]
 
 
@@ -177,7 +207,11 @@ class Tuning:
         self.tmp = tempfile.TemporaryDirectory()
         self.sigma, self.B, self.signs = pick(1e-3, 0.05, 0.3), pick(1.0, 2.0), pick(True, False)
         self.kind = pick("certified", "certified", "constrained", "safe")
-        shape = pick("grid", "grid", "grid", "line", "narrow", "six") if self.kind != "constrained" else "grid"
+        shape = (
+            pick("grid", "grid", "grid", "line", "narrow", "six")
+            if self.kind != "constrained"
+            else "grid"
+        )
         self.maximize, self.seed = pick(True, False), rng.randrange(1000)
         self.bounds: dict[str, Any] = {"x": kbo.Float(0.0, 1.0)}
         if shape == "grid":
@@ -192,18 +226,33 @@ class Tuning:
             self.bounds = {f"x{i}": kbo.Float(0.0, 1.0) for i in range(6)}
             middles = [[rng.random() for _ in range(6)] for _ in range(4)]
             near = [[x + 0.0016 * rng.choice([-1, 1]) for x in middles[i % 4]] for i in range(16)]
-            self.grid = [{f"x{i}": min(max(x, 0.0), 1.0) for i, x in enumerate(point)} for point in middles + near]
-        name = pick("linear", *RADIAL) if shape == "grid" else pick("rbf", "matern32", "matern52", "matern12")
+            self.grid = [
+                {f"x{i}": min(max(x, 0.0), 1.0) for i, x in enumerate(point)}
+                for point in middles + near
+            ]
+        name = (
+            pick("linear", *RADIAL)
+            if shape == "grid"
+            else pick("rbf", "matern32", "matern52", "matern12")
+        )
         self.shape = shape
         self.lengthscale = 0.002 if shape == "six" else 0.1 if shape == "narrow" else pick(0.2, 0.6)
         self.kernel, values = linear() if name == "linear" else radial(name, self.lengthscale)
         # The limit may be on a quantity that is 0 at the origin, where f may be as large as its norm allows.
-        self.limited_by = linear() if self.kind == "constrained" and pick(True, False) else (self.kernel, values)
+        self.limited_by = (
+            linear() if self.kind == "constrained" and pick(True, False) else (self.kernel, values)
+        )
         centres = self.units([*rng.sample(self.grid, 11), self.grid[0]])
         self.f, self.g = (Function(k, centres, self.B, rng) for k in (values, self.limited_by[1]))
-        if self.kind == "safe" and pick(True, True, False):  # one bump, so that its value there determines the function
+        if self.kind == "safe" and pick(
+            True, True, False
+        ):  # one bump, so that its value there determines the function
             self.g = Function(values, centres[:1], self.B, rng)
-        self.method = pick("dmm-ucb", "cmm-ucb", *METHODS) if self.kind == "certified" else pick("dmm-ucb", "cmm-ucb")
+        self.method = (
+            pick("dmm-ucb", "cmm-ucb", *METHODS)
+            if self.kind == "certified"
+            else pick("dmm-ucb", "cmm-ucb")
+        )
         self.limit, self.start = self._limit()
         play.moves.append(
             f"{self.kind}, {shape}, {name} kernel of lengthscale {self.lengthscale}, sigma={self.sigma}, B={self.B}, "
@@ -216,7 +265,9 @@ class Tuning:
     def units(self, params: list[Any]) -> Array:
         """Return points of the unit cube in extended precision."""
         low, high = np.array([(p.low, p.high) for p in self.bounds.values()], dtype=np.longdouble).T
-        return (np.array([list(p.values()) for p in params], dtype=np.longdouble) - low) / (high - low)
+        return (np.array([list(p.values()) for p in params], dtype=np.longdouble) - low) / (
+            high - low
+        )
 
     def _limit(self) -> tuple[float, Any]:
         """Return a limit that some points keep by far and others break, and the point that keeps it best."""
@@ -227,23 +278,34 @@ class Tuning:
             best = int(np.abs(g).argmax())
             self.g.a = np.abs(self.g.a)
             r = self.play.pick(0.4, 0.8)
-            one = self.g.centres + np.array([r * self.lengthscale] + [0.0] * (self.g.centres.shape[1] - 1))
+            one = self.g.centres + np.array(
+                [r * self.lengthscale] + [0.0] * (self.g.centres.shape[1] - 1)
+            )
             return float(self.g(one)[0]), self.grid[best]
-        return float(np.quantile(g, 0.5 if self.kind == "safe" else 0.05)), self.grid[int(g.argmax())]
+        return float(np.quantile(g, 0.5 if self.kind == "safe" else 0.05)), self.grid[
+            int(g.argmax())
+        ]
 
     def made(self, kernel: Any) -> Any:
         """Return the setting with this kernel."""
         if self.kind == "safe":
             return kbo.Safe(kernel, self.sigma, self.B, DELTA, start=[self.start])
         levels = {"online": (None, 1.5 * self.sigma), "upper bound": (None, self.sigma)}
-        sigma, upper = levels.get(recipes.get(self.method).noise, (self.sigma, None))
+        sigma, upper = levels.get(methods.get(self.method).noise, (self.sigma, None))
         return kbo.Certified(kernel, sigma, self.B, DELTA, noise_upper=upper)
 
     def opened(self, setting: Any) -> Any:
         """Return a new optimiser."""
         numbers = {"noise_std": self.sigma, "norm_bound": self.B, "kernel": self.limited_by[0]}
-        limits = [] if self.kind == "certified" else [kbo.Constraint("g", lower=self.limit, **numbers)]
-        options = {"n_trials": 40, "maximize": self.maximize, "constraints": limits, "seed": self.seed}
+        limits = (
+            [] if self.kind == "certified" else [kbo.Constraint("g", lower=self.limit, **numbers)]
+        )
+        options = {
+            "n_trials": 40,
+            "maximize": self.maximize,
+            "constraints": limits,
+            "seed": self.seed,
+        }
         return kbo.Optimizer(self.bounds, setting=setting, method=self.method, **options)
 
     def value(self, params: Any, e: float | None = None) -> Any:
@@ -259,7 +321,9 @@ class Tuning:
         """Ask, evaluate and tell, later ones perhaps first."""
         asked = self.play.do(f"ask({n})", lambda: self.optimizer.ask(n)) or []
         if self.kind == "safe":
-            self.unsafe |= any(float(self.g(self.units([p]))[0]) < self.limit - 1e-12 for p in asked)
+            self.unsafe |= any(
+                float(self.g(self.units([p]))[0]) < self.limit - 1e-12 for p in asked
+            )
         self.play.rng.shuffle(asked)
         for params in asked:
             self.play.do("tell", lambda: self.optimizer.tell(params, self.value(params)))  # noqa: B023
@@ -293,7 +357,9 @@ class Tuning:
                 else:
                     ends[end](params)
 
-        self.play.do(f"120 trials at {params}, {end} if noise is {'low' if away > 0 else 'high'}", trials)
+        self.play.do(
+            f"120 trials at {params}, {end} if noise is {'low' if away > 0 else 'high'}", trials
+        )
 
     def foreign(self) -> None:
         """Values at one point that were selected by their noise, and not asked for."""
@@ -302,7 +368,9 @@ class Tuning:
 
         def trials() -> None:
             for i in range(40):
-                getattr(self.optimizer, call)(params, self.value(params, sign * self.sigma * (1 + 0.01 * i)))
+                getattr(self.optimizer, call)(
+                    params, self.value(params, sign * self.sigma * (1 + 0.01 * i))
+                )
 
         self.play.do(f"40 times {call} of selected values at {params}", trials)
 
@@ -318,7 +386,9 @@ class Tuning:
         def load() -> Any:
             Path(path).unlink(missing_ok=True)
             self.optimizer.save(path)
-            new = self.opened(self.made(copy.deepcopy(self.original)) if setting is None else setting)
+            new = self.opened(
+                self.made(copy.deepcopy(self.original)) if setting is None else setting
+            )
             new.load(path)
             return new
 
@@ -349,7 +419,14 @@ class Tuning:
         self.original = copy.deepcopy(self.kernel)
         usual = [self.step] * 4 + [lambda: self.step(3), self.copy, self.reload]
         usual += [self.step] * 4 if self.kind == "safe" else [self.planned] * 3
-        attacks = [self.selected, self.selected, self.foreign, self.other_kernel, self.change_kernel, self.overwrite]
+        attacks = [
+            self.selected,
+            self.selected,
+            self.foreign,
+            self.other_kernel,
+            self.change_kernel,
+            self.overwrite,
+        ]
         attacks += [self.other_kernel] * 8 * (self.shape == "six")
         moves = [self.play.pick(*usual) for _ in range(self.play.rng.randint(2, 6))]
         if self.play.pick(True, True, False):
@@ -368,7 +445,9 @@ class Tuning:
         def interval() -> bool:
             bounds = [o.interval(params) for params in self.grid]
             found["belief"] = None if None in bounds else o.belief()
-            return found["belief"] is not None and outside([b[0] for b in bounds], [b[2] for b in bounds], f)
+            return found["belief"] is not None and outside(
+                [b[0] for b in bounds], [b[2] for b in bounds], f
+            )
 
         def proved() -> bool:
             return found["belief"] is not None and found["belief"].proved() is not None
@@ -390,11 +469,15 @@ class Tuning:
                 wrong |= float(self.g(u)[0]) < self.limit - 1e-9
             if result.gap is not None and self.kind != "safe":
                 best = sign * (f if self.kind == "certified" else f[g >= self.limit])
-                wrong |= result.gap_exact and float(best.max() - sign * value[0]) > result.gap + 1e-9
+                wrong |= (
+                    result.gap_exact and float(best.max() - sign * value[0]) > result.gap + 1e-9
+                )
             return wrong or (result.gap is not None and math.isnan(result.gap))
 
         def certified() -> bool:
-            return "result" in found and (found["result"].certified or found["result"].infeasible is not None)
+            return "result" in found and (
+                found["result"].certified or found["result"].infeasible is not None
+            )
 
         judge("result", DELTA, certified, summary)
 

@@ -65,7 +65,9 @@ class Report:
         return sum(s.wrong is not None for found in self.statements.values() for s in found)
 
     def __str__(self) -> str:
-        lines = [f"{'group':12} {'statement':28} {'sequences':>9} {'guaranteed':>10} {'outside':>8} {'allowed':>8}"]
+        lines = [
+            f"{'group':12} {'statement':28} {'sequences':>9} {'guaranteed':>10} {'outside':>8} {'allowed':>8}"
+        ]
         for (group, kind), found in sorted(self.statements.items()):
             deltas = [s.delta for s in found if s.wrong is not None]
             counts = f"{len(found):9} {len(deltas):10} {sum(bool(s.wrong) for s in found):8} {allowed(deltas):8}"
@@ -73,9 +75,13 @@ class Report:
         lines += [f"{group} {kind}: VIOLATED" for group, kind in self.violations()]
         for (group, kind), found in sorted(self.statements.items()):
             wrong = [s for s in found if s.wrong]
-            lines += [f"outside: --group {group} --only {s.number}: {kind}: {'; '.join(s.moves)}" for s in wrong]
+            lines += [
+                f"outside: --group {group} --only {s.number}: {kind}: {'; '.join(s.moves)}"
+                for s in wrong
+            ]
         times = [
-            f"{group}: {used:.0f} CPU s, {self.refused[group]} calls refused" for group, used in self.seconds.items()
+            f"{group}: {used:.0f} CPU s, {self.refused[group]} calls refused"
+            for group, used in self.seconds.items()
         ]
         return "\n".join(lines + self.errors + times)
 
@@ -88,7 +94,8 @@ class Report:
         return [
             key
             for key, found in together.items()
-            if sum(bool(s.wrong) for s in found) > allowed([s.delta for s in found if s.wrong is not None])
+            if sum(bool(s.wrong) for s in found)
+            > allowed([s.delta for s in found if s.wrong is not None])
         ]
 
 
@@ -109,7 +116,9 @@ def play(group: str, seed: int, number: int, report: Report) -> Play:
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         text = f"{type(error).__name__}: {str(error)[:200]} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})"
-        report.errors.append(f"error: --group {group} --only {number}: {text}: {'; '.join(sequence.moves)}")
+        report.errors.append(
+            f"error: --group {group} --only {number}: {text}: {'; '.join(sequence.moves)}"
+        )
     report.seconds[group] += time.process_time() - begun
     report.refused[group] += sequence.refused
     for kind, delta, wrong in sequence.verdicts:

@@ -7,7 +7,7 @@ import torch
 
 import kbo
 from experiments.problems.rkhs import stationary_kernel
-from kbo import recipes
+from kbo.bandit import methods
 from kbo.confidence import Confidence, SelfNormalized
 from tests.attacks.functions import radial
 from tests.attacks.sequences import GROUPS, Report, play
@@ -38,7 +38,9 @@ def test_guarantees_without_objections_are_noticed(monkeypatch):
     assert played("posteriors", range(25)).violations()
 
 
-@pytest.mark.parametrize("method", [name for name in recipes.names() if recipes.get(name).noise == "online"])
+@pytest.mark.parametrize(
+    "method", [name for name in methods.names() if methods.get(name).noise == "online"]
+)
 def test_methods_that_bound_the_noise_need_no_level_in_the_certified_setting(method):
     setting = kbo.Certified(stationary_kernel("rbf", 0.5), None, 1.0)
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=setting, method=method)
@@ -49,7 +51,10 @@ def test_methods_that_bound_the_noise_need_no_level_in_the_certified_setting(met
 @pytest.mark.parametrize("shift", [0.0, 1e4, 1e8])
 def test_a_kernel_of_unknown_formula_has_no_guarantee_far_from_zero(shift):
     kernel, _ = radial("expanded", 0.1)
-    X = torch.rand(6, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 0.1 * shift
+    X = (
+        torch.rand(6, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        + 0.1 * shift
+    )
     state = kbo.KernelRidge(kernel, 0.09)
     state.update(X, X[:, 0].sin())
     assert (SelfNormalized(0.3, 1.0, 0.1).guarantee_on(state) is None) == (shift > 0)

@@ -14,16 +14,16 @@ import kbo
 from experiments.problems.rkhs import stationary_kernel
 from kbo import KernelRidge
 from kbo.acquisition import ConstrainedKernelUCB, SafeExpander, SafeUCB
+from kbo.bandit.elimination import StagedElimination
+from kbo.bandit.method import Method
+from kbo.bandit.pareto import pareto_set
+from kbo.bandit.safe import SafeSet
 from kbo.confidence import FixedWidth, Limit
 from kbo.confidence.gap import optimality_gap
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
 from kbo.optimize import slacks
 from kbo.optimize.journal import write
-from kbo.recipes.elimination import StagedElimination
-from kbo.recipes.method import Method
-from kbo.recipes.pareto import pareto_set
-from kbo.recipes.safe import SafeSet
 
 RBF = stationary_kernel("rbf", 0.5)
 
@@ -43,7 +43,9 @@ def test_a_limit_whose_prior_variance_is_0_somewhere_is_decided():
 
     def objective(params):
         e = 0.05 * torch.randn(2, generator=noise, dtype=torch.float64)
-        return 0.3 * params["a"] - 0.1 * params["b"] + float(e[0]), {"g": params["a"] - params["b"] + float(e[1])}
+        return 0.3 * params["a"] - 0.1 * params["b"] + float(e[0]), {
+            "g": params["a"] - params["b"] + float(e[1])
+        }
 
     setting = kbo.Certified(linear(), 0.05, 3.0)
     result = kbo.maximize(objective, SIDES, 6, setting=setting, constraints=[ABOVE])
@@ -56,10 +58,16 @@ def test_the_gap_counts_the_point_whose_prior_variance_is_0():
     """The best point is the origin, where g = 0 keeps its limit exactly."""
     kernel = stationary_kernel("rbf", 0.2)
     centre = torch.zeros(1, 2, dtype=torch.float64)
-    optimizer = kbo.Optimizer(SIDES, setting=kbo.Certified(kernel, 0.01, 1.0), maximize=True, constraints=[ABOVE])
+    optimizer = kbo.Optimizer(
+        SIDES, setting=kbo.Certified(kernel, 0.01, 1.0), maximize=True, constraints=[ABOVE]
+    )
 
     def value(params):
-        return float(KernelRidge(kernel, 1.0).prior(optimizer.space.features(optimizer.space.units([params])), centre))
+        return float(
+            KernelRidge(kernel, 1.0).prior(
+                optimizer.space.features(optimizer.space.units([params])), centre
+            )
+        )
 
     tried = [{"a": a, "b": b} for a in range(1, 6) for b in range(a + 1)]
     for params in tried:
@@ -102,9 +110,9 @@ DECISIONS = {
     "safe set": lambda: explored(2, 0),
     "widest safe point": lambda: explored(0, 2),
     "Pareto set": lambda: pareto_set([state(), state()], [FixedWidth(1.0), Broken(2)], POINTS, 0.1),
-    "elimination": lambda: (method := Method(partial(KernelRidge, RBF, 0.1), Broken(2), StagedElimination(20))).choose(
-        method.state(), POINTS
-    ),
+    "elimination": lambda: (
+        method := Method(partial(KernelRidge, RBF, 0.1), Broken(2), StagedElimination(20))
+    ).choose(method.state(), POINTS),
     "certain limit": lambda: slacks.least_certain([Limit(state(), Broken(2), lower=0.0)], POINTS),
     "possible limit": lambda: slacks.least_possible([Limit(state(), Broken(2), upper=0.0)], POINTS),
     "score": lambda: slacks.feasible_first(torch.tensor([1.0, math.nan]), torch.ones(2)),
@@ -119,9 +127,13 @@ def test_a_bound_that_is_nan_decides_nothing(decision):
 
 @pytest.mark.parametrize("kind", [SafeUCB, SafeExpander, ConstrainedKernelUCB])
 def test_a_limit_that_is_nan_is_not_kept_by_an_acquisition_function(kind):
-    models = [KernelRidgeGP(POINTS[:1], torch.ones(1, 1, dtype=torch.float64), RBF, 0.1) for _ in range(2)]
+    models = [
+        KernelRidgeGP(POINTS[:1], torch.ones(1, 1, dtype=torch.float64), RBF, 0.1) for _ in range(2)
+    ]
     broken = Broken(0)
-    vars(broken).update(dict.fromkeys(("upper", "lower"), lambda state, X: broken.interval(state, X)[0]))
+    vars(broken).update(
+        dict.fromkeys(("upper", "lower"), lambda state, X: broken.interval(state, X)[0])
+    )
     acqf = kind(ModelListGP(*models), [FixedWidth(0.1), broken], 0, {1: (-5.0, None)})
     assert acqf(POINTS[:1].unsqueeze(-2)).isnan().all()
 
@@ -132,10 +144,18 @@ COARSE = kbo.Float(LOW, LOW + 4096)
 
 @pytest.mark.parametrize(
     "parameter",
-    [COARSE, kbo.Float(-LOW - 4096, -LOW), kbo.Float(1e9, 1e9 + 1e-3), kbo.Float(1e-4, 1e-1, log=True)],
+    [
+        COARSE,
+        kbo.Float(-LOW - 4096, -LOW),
+        kbo.Float(1e9, 1e9 + 1e-3),
+        kbo.Float(1e-4, 1e-1, log=True),
+    ],
 )
 def test_features_are_those_of_the_number_that_is_evaluated(parameter):
-    space, points = kbo.Space({"x": parameter}), torch.rand(500, 1, generator=torch.Generator().manual_seed(0)).double()
+    space, points = (
+        kbo.Space({"x": parameter}),
+        torch.rand(500, 1, generator=torch.Generator().manual_seed(0)).double(),
+    )
     evaluated = space.units([space.params(point) for point in points])
     assert (space.features(points) - space.features(evaluated)).abs().max() <= 1e-14
 
@@ -152,7 +172,9 @@ def test_a_safe_run_certifies_the_rounded_numbers_that_it_evaluates():
         broken.append(heat > 1 - least)
         return float(x), {"heat": 1 - heat + 1e-3 * float(torch.randn((), generator=noise))}
 
-    least = float(KernelRidge(kernel, 1.0).prior(torch.tensor([[0.53]], dtype=torch.float64), centre))
+    least = float(
+        KernelRidge(kernel, 1.0).prior(torch.tensor([[0.53]], dtype=torch.float64), centre)
+    )
     setting = kbo.Safe(kernel, 0.01, 3.0, start=[{"x": LOW + 256 * 6}])
     limit = kbo.Constraint("heat", lower=least, noise_std=1e-3, norm_bound=1.0)
     kbo.maximize(objective, {"x": COARSE}, 8, setting=setting, constraints=[limit])
@@ -192,7 +214,9 @@ def test_the_belief_itself_knows_how_trials_were_lost(lose, tmp_path):
         assert run.belief().guarantee().startswith("not certified: trials ")
 
 
-@pytest.mark.parametrize("make", [kbo.Certified, partial(kbo.Safe, start=[{"x": 0.1}]), kbo.Constraint])
+@pytest.mark.parametrize(
+    "make", [kbo.Certified, partial(kbo.Safe, start=[{"x": 0.1}]), kbo.Constraint]
+)
 def test_a_kernel_that_changes_afterwards_changes_no_setting(make):
     kernel = stationary_kernel("rbf", 0.5)
     limit = {"name": "g", "upper": 0.0} if make is kbo.Constraint else {}
@@ -212,7 +236,9 @@ OTHERS = {
     "lengthscale": matern(lengthscale=4e-4),
     "smoothness": matern(nu=1.5),
     "class": matern(kind=RBFKernel),
-    "active dimensions": ScaleKernel(MaternKernel(active_dims=(0, 1)).initialize(lengthscale=2e-4)).double(),
+    "active dimensions": ScaleKernel(
+        MaternKernel(active_dims=(0, 1)).initialize(lengthscale=2e-4)
+    ).double(),
 }
 
 
@@ -221,7 +247,10 @@ def test_a_journal_of_a_kernel_that_differs_only_at_short_distances_is_refused(o
     def opened(kernel):
         limit = kbo.Constraint("g", upper=1.0, noise_std=0.1, norm_bound=2.0, kernel=kernel)
         return kbo.Optimizer(
-            SHORT, setting=kbo.Certified(kernel, 0.1, 2.0), constraints=[limit], journal=tmp_path / "run.jsonl"
+            SHORT,
+            setting=kbo.Certified(kernel, 0.1, 2.0),
+            constraints=[limit],
+            journal=tmp_path / "run.jsonl",
         )
 
     opened(matern()).close()

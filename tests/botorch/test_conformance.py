@@ -35,7 +35,12 @@ from botorch.models import ModelListGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.models.transforms import input as of_inputs
 from botorch.models.transforms.outcome import Log
-from botorch.optim import optimize_acqf, optimize_acqf_cyclic, optimize_acqf_discrete, optimize_acqf_mixed
+from botorch.optim import (
+    optimize_acqf,
+    optimize_acqf_cyclic,
+    optimize_acqf_discrete,
+    optimize_acqf_mixed,
+)
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths, get_matheron_path_model
@@ -44,12 +49,28 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from kbo import acquisition
-from kbo.acquisition import ConstrainedKernelUCB, InflatedPosteriorSampling, InflatedThompsonSampling, KernelUCB
+from kbo.acquisition import (
+    ConstrainedKernelUCB,
+    InflatedPosteriorSampling,
+    InflatedThompsonSampling,
+    KernelUCB,
+)
 from kbo.confidence import FixedWidth, SelfNormalized
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
 from tests.dense import close
-from tests.test_models import BOTH, BOUNDS, MODELS, RIDGE, beside, data, kernel, model_and_reference, points, same
+from tests.test_models import (
+    BOTH,
+    BOUNDS,
+    MODELS,
+    RIDGE,
+    beside,
+    data,
+    kernel,
+    model_and_reference,
+    points,
+    same,
+)
 
 X, Y = data(25)
 NEW, Z = points(3, 2, seed=9), points(3, 2, 2, seed=5)
@@ -89,9 +110,13 @@ def agree(case: Callable[[Any], Tensor], pair: tuple[Any, Any]) -> None:
 
 
 WORKS: dict[str, Callable[[Any], Tensor]] = {
-    "`posterior`, of batches, with observation noise": lambda m: moments(m.posterior(Z, observation_noise=True)),
+    "`posterior`, of batches, with observation noise": lambda m: moments(
+        m.posterior(Z, observation_noise=True)
+    ),
     "`posterior_transform`": lambda m: moments(
-        m.posterior(Z, posterior_transform=ScalarizedPosteriorTransform(torch.tensor([-2.0]).double(), 1.0))
+        m.posterior(
+            Z, posterior_transform=ScalarizedPosteriorTransform(torch.tensor([-2.0]).double(), 1.0)
+        )
     ),
     "`model(X)`, of transformed points": lambda m: m.eval()(Z).mean,
     "`condition_on_observations`, plain": lambda m: moments(
@@ -102,28 +127,34 @@ WORKS: dict[str, Callable[[Any], Tensor]] = {
     ),
     "`fantasize`": lambda m: moments(m.fantasize(Z, sampler(4)).posterior(ONE)),
     "`posterior`, with observation noise, and `fantasize` of a fantasy": lambda m: moments(
-        m.fantasize(Z, sampler(4)).fantasize(ONE.expand(4, 3, 1, 2), sampler(2)).posterior(ONE, observation_noise=True)
+        m.fantasize(Z, sampler(4))
+        .fantasize(ONE.expand(4, 3, 1, 2), sampler(2))
+        .posterior(ONE, observation_noise=True)
     ),
     "`posterior` and `fantasize` at float32 points of a float64 model": lambda m: moments(
         m.fantasize(Z.float(), sampler(4)).posterior(ONE.float())
     ),
     "`loo_cv`": lambda m: moments(loo_cv(m).posterior),
-    "`ExactMarginalLogLikelihood` (`fit_gpytorch_mll`)": lambda m: ExactMarginalLogLikelihood(m.likelihood, m.train())(
-        m(*m.train_inputs), m.train_targets
-    ),
+    "`ExactMarginalLogLikelihood` (`fit_gpytorch_mll`)": lambda m: ExactMarginalLogLikelihood(
+        m.likelihood, m.train()
+    )(m(*m.train_inputs), m.train_targets),
     "`subset_output([0])`, `output_indices=[0]`": lambda m: m.posterior(Z, output_indices=[0]).mean,
     "`ModelListGP`": lambda m: listed(m).posterior(Z).mean,
     "`LogExpectedImprovement`": lambda m: LogExpectedImprovement(m, LEVEL)(ONE),
     "`UpperConfidenceBound`": lambda m: UpperConfidenceBound(m, 4.0)(ONE),
     "`qLogExpectedImprovement`": lambda m: qLogExpectedImprovement(m, LEVEL, sampler())(Z),
-    "`qLogNoisyExpectedImprovement`": lambda m: qLogNoisyExpectedImprovement(m, X, sampler(), prune_baseline=False)(Z),
-    "`LogConstrainedExpectedImprovement` of a `ModelListGP`": lambda m: LogConstrainedExpectedImprovement(
-        listed(m), LEVEL, 0, {1: (None, LEVEL / 2)}
-    )(ONE),
+    "`qLogNoisyExpectedImprovement`": lambda m: qLogNoisyExpectedImprovement(
+        m, X, sampler(), prune_baseline=False
+    )(Z),
+    "`LogConstrainedExpectedImprovement` of a `ModelListGP`": lambda m: (
+        LogConstrainedExpectedImprovement(listed(m), LEVEL, 0, {1: (None, LEVEL / 2)})(ONE)
+    ),
     "`qKnowledgeGradient`": lambda m: qKnowledgeGradient(m, 4, sampler(4))(points(3, 5, 2, seed=5)),
     "`qNegIntegratedPosteriorVariance`": lambda m: qNegIntegratedPosteriorVariance(m, X)(Z),
     "`qMaxValueEntropy`": lambda m: seeded(lambda: qMaxValueEntropy(m, X), ONE),
-    "`qMaxValueEntropy` with `X_pending`": lambda m: seeded(lambda: qMaxValueEntropy(m, X, X_pending=NEW), ONE),
+    "`qMaxValueEntropy` with `X_pending`": lambda m: seeded(
+        lambda: qMaxValueEntropy(m, X, X_pending=NEW), ONE
+    ),
     "`qLowerBoundMaxValueEntropy` (GIBBON) with `X_pending`": lambda m: seeded(
         lambda: qLowerBoundMaxValueEntropy(m, X, X_pending=NEW), ONE
     ),
@@ -141,15 +172,26 @@ UNTRANSFORMED: dict[str, Callable[[Any], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", WORKS)
-@pytest.mark.parametrize("transforms", [usual(BOTH, here=True), usual(dict, here=False)], ids=["both", "plain"])
+@pytest.mark.parametrize(
+    "transforms", [usual(BOTH, here=True), usual(dict, here=False)], ids=["both", "plain"]
+)
 def test_it_works_as_in_botorch(name, transforms):
     agree(WORKS[name], model_and_reference(transforms))
 
 
 # The same with train_Yvar
-WITH_NOISE = ("`posterior`, ", "`fantasize`", "`loo_cv`", "`Exact", "`qKnow", "`qMaxValueEntropy` with")
+WITH_NOISE = (
+    "`posterior`, ",
+    "`fantasize`",
+    "`loo_cv`",
+    "`Exact",
+    "`qKnow",
+    "`qMaxValueEntropy` with",
+)
 KNOWN = {name: case for name, case in WORKS.items() if name.startswith(WITH_NOISE)}
-KNOWN["`qJointEntropySearch`"] = lambda m: seeded(lambda: qJointEntropySearch(m, X[:2] + 0.1, Y[:2] + 3), ONE)
+KNOWN["`qJointEntropySearch`"] = lambda m: seeded(
+    lambda: qJointEntropySearch(m, X[:2] + 0.1, Y[:2] + 3), ONE
+)
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -169,9 +211,13 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 INPUTS: dict[str, Callable[[], Any]] = {
     "Normalize": lambda: Normalize(2),
     "InputStandardize": lambda: of_inputs.InputStandardize(2),
-    "AffineInputTransform": lambda: of_inputs.AffineInputTransform(2, torch.tensor([2.0, 3]), torch.tensor([0.1, 0.2])),
+    "AffineInputTransform": lambda: of_inputs.AffineInputTransform(
+        2, torch.tensor([2.0, 3]), torch.tensor([0.1, 0.2])
+    ),
     "Log10": lambda: of_inputs.Log10(indices=[1]),
-    "Warp": lambda: of_inputs.Warp(2, indices=[0, 1]).initialize(concentration0=torch.tensor([[1.5, 0.7]])),
+    "Warp": lambda: of_inputs.Warp(2, indices=[0, 1]).initialize(
+        concentration0=torch.tensor([[1.5, 0.7]])
+    ),
     "Round": lambda: of_inputs.Round(integer_indices=[1]),
     "FilterFeatures": lambda: of_inputs.FilterFeatures(torch.tensor([1, 0])),
     "ChainedInputTransform": lambda: of_inputs.ChainedInputTransform(
@@ -186,7 +232,12 @@ TRANSFORMS: dict[str, Callable[[], dict[str, Any]]] = {
     "Log": lambda: {"outcome_transform": Log()},
 }
 EVERY_MODEL = [
-    usual(name, transforms, dtype, here=name == "KernelRidgeGP" if transforms == "Log" else transforms == "Warp")
+    usual(
+        name,
+        transforms,
+        dtype,
+        here=name == "KernelRidgeGP" if transforms == "Log" else transforms == "Warp",
+    )
     for name in MODELS
     for transforms in TRANSFORMS
     for dtype in DTYPES
@@ -194,14 +245,20 @@ EVERY_MODEL = [
 
 
 def unit(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return (0.05 + 0.9 * torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed)).double()).to(dtype)
+    return (
+        0.05 + 0.9 * torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed)).double()
+    ).to(dtype)
 
 
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 @pytest.mark.parametrize(("name", "transforms", "dtype"), EVERY_MODEL)
-def test_posteriors_have_the_shapes_values_samples_and_gradients_of_botorch(name, transforms, dtype):
+def test_posteriors_have_the_shapes_values_samples_and_gradients_of_botorch(
+    name, transforms, dtype
+):
     dtype, inside = DTYPES[dtype], unit(20, dtype=DTYPES[dtype])
-    both = beside(name, inside, 3 + torch.sin(5 * inside).sum(-1, keepdim=True), None, TRANSFORMS[transforms])
+    both = beside(
+        name, inside, 3 + torch.sin(5 * inside).sum(-1, keepdim=True), None, TRANSFORMS[transforms]
+    )
     for shape in SHAPES:
         at, noise = unit(*shape, seed=5, dtype=dtype), unit(*shape, seed=6, dtype=dtype)[..., :1]
         results = []
@@ -213,7 +270,9 @@ def test_posteriors_have_the_shapes_values_samples_and_gradients_of_botorch(name
             assert posterior.mean.dtype == posterior.variance.dtype == dtype
             draws = sampler(6)(posterior)
             assert draws.shape == (6, *shape, 1)
-            slope = torch.autograd.grad(posterior.mean.sum() + posterior.variance.sum(), P, retain_graph=True)[0]
+            slope = torch.autograd.grad(
+                posterior.mean.sum() + posterior.variance.sum(), P, retain_graph=True
+            )[0]
             assert torch.autograd.grad(draws.sum(), P)[0].isfinite().all()
             noisy = [one.posterior(at, observation_noise=level).variance for level in (True, noise)]
             results.append([posterior.mean, posterior.variance, *noisy, draws, slope / 10])
@@ -249,7 +308,9 @@ def test_a_transform_learns_anew_for_every_model():
     used(Y)
     for transform in (used, used.eval(), Standardize(1).eval()):
         model = KernelRidgeGP(X, 50 + Y, kernel(), RIDGE, outcome_transform=transform)
-        close(model.posterior(X).mean, 50 + made(outcome_transform=Standardize(1)).posterior(X).mean)
+        close(
+            model.posterior(X).mean, 50 + made(outcome_transform=Standardize(1)).posterior(X).mean
+        )
 
 
 def perturbed() -> dict[str, Any]:
@@ -260,8 +321,15 @@ def test_perturbed_inputs_give_the_values_of_botorch_and_no_bounds_or_draws():
     pair = model_and_reference(perturbed)
     same(*(one.posterior(Z) for one in pair))
     risk = VaR(alpha=0.5, n_w=3)
-    agree(lambda m: qNoisyExpectedImprovement(m, NEW, sampler(), risk, prune_baseline=False, cache_root=False)(Z), pair)
-    later = pair[0].condition_on_observations(NEW + 0.1, Y[:3])  # observations are where they were made
+    agree(
+        lambda m: qNoisyExpectedImprovement(
+            m, NEW, sampler(), risk, prune_baseline=False, cache_root=False
+        )(Z),
+        pair,
+    )
+    later = pair[0].condition_on_observations(
+        NEW + 0.1, Y[:3]
+    )  # observations are where they were made
     expected = made().condition_on_observations(NEW + 0.1, Y[:3])
     moved = Z + perturbed()["input_transform"].perturbation_set[0]
     close(later.posterior(Z).mean[:, ::3], expected.posterior(moved).mean)
@@ -277,27 +345,41 @@ OPTIONS: dict[str, Any] = {"num_restarts": 2, "raw_samples": 8, "options": SHORT
 NUMBERS = {"noise_std": RIDGE**0.5, "norm_bound": 9.0, "delta": 0.1}
 RULES: dict[str, Callable[[Any], Any]] = {
     "KernelUCB": lambda m: KernelUCB(m, SelfNormalized(**NUMBERS)),
-    "KernelUCB of -f": lambda m: KernelUCB(m, FixedWidth(2.0), ScalarizedPosteriorTransform(-torch.ones(1).double())),
+    "KernelUCB of -f": lambda m: KernelUCB(
+        m, FixedWidth(2.0), ScalarizedPosteriorTransform(-torch.ones(1).double())
+    ),
     "AMMUCB": lambda m: acquisition.AMMUCB(m, **NUMBERS),
     "DMMUCB": lambda m: acquisition.DMMUCB(m, **NUMBERS),
     "CMMUCB": lambda m: acquisition.CMMUCB(m, **NUMBERS),
     "ChainingUCB": lambda m: acquisition.ChainingUCB(m, X, delta=0.1),
     "InflatedThompsonSampling": lambda m: InflatedThompsonSampling(m, SelfNormalized(**NUMBERS)),
-    "ConstrainedKernelUCB": lambda m: ConstrainedKernelUCB(ModelListGP(m, m), [FixedWidth(2.0)] * 2, 0, {1: (3, 4)}),
+    "ConstrainedKernelUCB": lambda m: ConstrainedKernelUCB(
+        ModelListGP(m, m), [FixedWidth(2.0)] * 2, 0, {1: (3, 4)}
+    ),
 }
 SUM = (torch.tensor([0, 1]), torch.tensor([-1.0, -1.0]).double(), -0.8)  # x_0 + x_1 <= 0.8
 SEARCHES: dict[str, Callable[[Any], tuple[Tensor, Tensor]]] = {
     "`optimize_acqf`": lambda a: optimize_acqf(a, BOUNDS, q=1, **OPTIONS),
-    "`optimize_acqf` with float32 bounds of a float64 model": lambda a: optimize_acqf(a, BOUNDS.float(), 1, **OPTIONS),
+    "`optimize_acqf` with float32 bounds of a float64 model": lambda a: optimize_acqf(
+        a, BOUNDS.float(), 1, **OPTIONS
+    ),
     "`optimize_acqf` of two points": lambda a: optimize_acqf(a, BOUNDS, q=2, **OPTIONS),
-    "`optimize_acqf(sequential=True)`": lambda a: optimize_acqf(a, BOUNDS, q=2, sequential=True, **OPTIONS),
+    "`optimize_acqf(sequential=True)`": lambda a: optimize_acqf(
+        a, BOUNDS, q=2, sequential=True, **OPTIONS
+    ),
     "`optimize_acqf(inequality_constraints=...)`": lambda a: optimize_acqf(
         a, BOUNDS, q=2, inequality_constraints=[SUM], **OPTIONS
     ),
-    "`optimize_acqf(fixed_features=...)`": lambda a: optimize_acqf(a, BOUNDS, q=1, fixed_features={0: 0.25}, **OPTIONS),
-    "`optimize_acqf_cyclic`": lambda a: optimize_acqf_cyclic(a, BOUNDS, q=2, cyclic_options={"maxiter": 1}, **OPTIONS),
+    "`optimize_acqf(fixed_features=...)`": lambda a: optimize_acqf(
+        a, BOUNDS, q=1, fixed_features={0: 0.25}, **OPTIONS
+    ),
+    "`optimize_acqf_cyclic`": lambda a: optimize_acqf_cyclic(
+        a, BOUNDS, q=2, cyclic_options={"maxiter": 1}, **OPTIONS
+    ),
     "`optimize_acqf_discrete`": lambda a: optimize_acqf_discrete(a, q=2, choices=X),
-    "`optimize_acqf_mixed`": lambda a: optimize_acqf_mixed(a, BOUNDS, q=1, fixed_features_list=[{1: 0.5}], **OPTIONS),
+    "`optimize_acqf_mixed`": lambda a: optimize_acqf_mixed(
+        a, BOUNDS, q=1, fixed_features_list=[{1: 0.5}], **OPTIONS
+    ),
 }
 
 
@@ -341,7 +423,9 @@ def test_every_rule_and_model_is_searched_in_every_way(name, rule, way):
 ONE_BY_ONE = [way for way in SEARCHES if "of two" not in way and "inequality" not in way]
 
 
-@pytest.mark.parametrize("search", [usual(way, here=way == "`optimize_acqf`") for way in ONE_BY_ONE])
+@pytest.mark.parametrize(
+    "search", [usual(way, here=way == "`optimize_acqf`") for way in ONE_BY_ONE]
+)
 def test_searches_find_the_points_that_they_find_with_botorch(search):
     pair = model_and_reference(BOTH)
     close(*(searched(search, qLogExpectedImprovement(one, LEVEL, sampler())) for one in pair), 1e-3)
@@ -378,13 +462,19 @@ DIFFERS = {
 def test_joint_entropy_search_is_constructed_from_a_data_set():
     dataset = SupervisedDataset(X, Y, feature_names=["a", "b"], outcome_names=["y"])
     construct = get_acqf_input_constructor(qJointEntropySearch)
-    found = qJointEntropySearch(**construct(made(), training_data=dataset, bounds=BOUNDS.T.tolist(), num_optima=2))
+    found = qJointEntropySearch(
+        **construct(made(), training_data=dataset, bounds=BOUNDS.T.tolist(), num_optima=2)
+    )
     assert found(ONE).isfinite().all()
 
 
 def test_an_analytic_acquisition_function_moves_the_model_to_the_dtype_of_its_points():
     model = made()
-    close(LogExpectedImprovement(model, LEVEL)(ONE.float()).double(), LogExpectedImprovement(made(), LEVEL)(ONE), 1e-2)
+    close(
+        LogExpectedImprovement(model, LEVEL)(ONE.float()).double(),
+        LogExpectedImprovement(made(), LEVEL)(ONE),
+        1e-2,
+    )
     assert model.train_targets.dtype == torch.float32
 
 
@@ -408,12 +498,19 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "one of its models, or take ConstrainedKernelUCB",
     ),
     "`ModelListGP.condition_on_observations`, with transforms": (
-        lambda: listed(made("NystromGP", input_transform=Normalize(2))).condition_on_observations([NEW] * 2, X[:3]),
+        lambda: listed(made("NystromGP", input_transform=Normalize(2))).condition_on_observations(
+            [NEW] * 2, X[:3]
+        ),
         "condition each",
     ),
-    "`loo_cv` of other models than `KernelRidgeGP`": (lambda: loo_cv(made("NystromGP")), "NystromGP has no leave"),
+    "`loo_cv` of other models than `KernelRidgeGP`": (
+        lambda: loo_cv(made("NystromGP")),
+        "NystromGP has no leave",
+    ),
     "fits of fantasies, `AdaptiveRidgeGP` and `PosteriorGP`": (
-        lambda: fit_gpytorch_mll(ExactMarginalLogLikelihood((m := made("PosteriorGP")).likelihood, m)),
+        lambda: fit_gpytorch_mll(
+            ExactMarginalLogLikelihood((m := made("PosteriorGP")).likelihood, m)
+        ),
         "^PosteriorGP cannot be fitted and has no leave-one-out formula: take a KernelRidgeGP",
     ),
     "one point without its row": (lambda: made().posterior(X[0]), r"\(2,\): use X\.unsqueeze"),
@@ -427,7 +524,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "searches before there are data": (
         lambda: optimize_acqf(
-            KernelUCB(KernelRidgeGP(X[:0], Y[:0], kernel(), 1.0), FixedWidth(2.0)), BOUNDS, q=1, **OPTIONS
+            KernelUCB(KernelRidgeGP(X[:0], Y[:0], kernel(), 1.0), FixedWidth(2.0)),
+            BOUNDS,
+            q=1,
+            **OPTIONS,
         ),
         "no data",
     ),
@@ -462,6 +562,12 @@ def test_the_table_in_the_docs_lists_these_cases():
     rows += [f"| {name} | differs on purpose: {how} |" for name, how in DIFFERS.items()]
     rows += [f"| {name} | refused |" for name in REFUSED]
     part = page[page.index("## BoTorch") :].split("\n## ")[0]
-    assert [line for line in part.splitlines() if line.startswith("| ")][1:] == rows, "\n".join(rows)
-    for count in (f"{len(works)} parts work", f"{len(DIFFERS)} differ on purpose", f"{len(REFUSED)} are refused"):
+    assert [line for line in part.splitlines() if line.startswith("| ")][1:] == rows, "\n".join(
+        rows
+    )
+    for count in (
+        f"{len(works)} parts work",
+        f"{len(DIFFERS)} differ on purpose",
+        f"{len(REFUSED)} are refused",
+    ):
         assert count in part, count

@@ -39,7 +39,10 @@ def fitted(model):
 @pytest.mark.parametrize("known", [False, True])
 def test_a_fit_finds_what_botorch_finds(device, known):
     model, reference = model_and_reference(BOTH, device, known)
-    ucb, X = KernelUCB(model, SelfNormalized(0.2, 20.0, 0.1)), points(3, 4, 2, device=device, seed=5)
+    ucb, X = (
+        KernelUCB(model, SelfNormalized(0.2, 20.0, 0.1)),
+        points(3, 4, 2, device=device, seed=5),
+    )
     before = model.posterior(X).mean
     assert fitted(model) == pytest.approx(fitted(reference), abs=1e-4)
     assert not torch.equal(model.posterior(X).mean, before)
@@ -60,7 +63,12 @@ def test_a_fit_of_a_sketched_model_maximises_the_collapsed_bound(device, known):
     (X, Y), Z = data(60, device), points(3, 4, 2, device=device, seed=5)
     options = {**BOTH(), "train_Yvar": 0.02 + 0.01 * Y.square() if known else None}
     model = NystromGP(X, Y, kernel(), RIDGE, GreedyDictionary(0.1), **options)
-    P, y, anchors, before = model.train_inputs[0], model.train_targets, model.state.anchors, model.posterior(Z).mean
+    P, y, anchors, before = (
+        model.train_inputs[0],
+        model.train_targets,
+        model.state.anchors,
+        model.posterior(Z).mean,
+    )
     mll = ExactMarginalLogLikelihood(model.likelihood, model).train()
 
     def dense() -> Tensor:
@@ -82,15 +90,23 @@ def test_a_fit_of_a_sketched_model_maximises_the_collapsed_bound(device, known):
     least = value.item()
     fit_gpytorch_mll(mll)
     assert dense().item() > least + 0.01
-    assert float(gradient(dense()).abs().max()) < 1e-2  # flat where the fit ends, with the anchors of its beginning
-    again = NystromGP(X, Y, model.covar_module, float(model.ridge), GreedyDictionary(0.1), **options)
+    assert (
+        float(gradient(dense()).abs().max()) < 1e-2
+    )  # flat where the fit ends, with the anchors of its beginning
+    again = NystromGP(
+        X, Y, model.covar_module, float(model.ridge), GreedyDictionary(0.1), **options
+    )
     same(model.posterior(Z), again.posterior(Z), 1e-8)
     assert not torch.equal(model.posterior(Z).mean, before)
-    assert any("changed after the model had data" in reason for reason in model.state.provenance.caveats)
+    assert any(
+        "changed after the model had data" in reason for reason in model.state.provenance.caveats
+    )
 
 
 def test_a_sketch_of_few_points_is_fitted_as_the_exact_model(device):
-    models = [kind(*data(25, device), kernel(), RIDGE, **BOTH()) for kind in (NystromGP, KernelRidgeGP)]
+    models = [
+        kind(*data(25, device), kernel(), RIDGE, **BOTH()) for kind in (NystromGP, KernelRidgeGP)
+    ]
     found, expected = map(fitted, models)
     assert found == pytest.approx(expected, abs=1e-4)
     assert models[0].state.m == 25
@@ -128,7 +144,9 @@ def test_a_fitted_gp_is_taken_over_with_its_posterior_and_a_caveat(device, known
         fitted(gp)
         model = KernelRidgeGP.from_gp(gp)
         same(model.posterior(Z), gp.posterior(Z), 1e-5)
-        assert "fitted to data" in " ".join(model.condition_on_observations(X, Y).state.provenance.caveats)
+        assert "fitted to data" in " ".join(
+            model.condition_on_observations(X, Y).state.provenance.caveats
+        )
     noise = {"noise": Y.square()} if known else {}
     with pytest.raises(InvalidInput, match="other data"):
         KernelRidgeGP.from_gp(gp.condition_on_observations(9 * X, Y, **noise))
@@ -138,7 +156,9 @@ def test_a_fitted_gp_is_taken_over_with_its_posterior_and_a_caveat(device, known
 
 
 @pytest.mark.parametrize("build", [KernelRidgeGP, NystromGP])
-def test_a_noise_is_the_ridge_and_set_as_in_botorch_also_through_its_module_and_its_prior(device, build):
+def test_a_noise_is_the_ridge_and_set_as_in_botorch_also_through_its_module_and_its_prior(
+    device, build
+):
     model, X = build(*data(25, device), kernel(), RIDGE), points(4, 2, device=device, seed=5)
     noise = model.likelihood.noise_covar
     assert model.likelihood.noise.tolist() == [RIDGE]
@@ -181,7 +201,9 @@ def test_a_constraint_and_a_prior_of_the_noise_have_an_effect(device):
         model.likelihood.noise_covar.register_constraint("raw_noise", limits)
         assert model.state.ridge == pytest.approx(first)
         fitted(model)
-        assert max(limits.lower_bound - 1e-6, 1e-9) <= model.state.ridge <= limits.upper_bound + 1e-6
+        assert (
+            max(limits.lower_bound - 1e-6, 1e-9) <= model.state.ridge <= limits.upper_bound + 1e-6
+        )
     with pytest.raises(RuntimeError, match=r"Interval\(1\.000E-08, 1\.000E-03\)"):
         model.likelihood.noise = 0.3
     model.likelihood.noise_covar.register_constraint("raw_noise", free)
@@ -199,7 +221,11 @@ def test_a_constraint_and_a_prior_of_the_noise_have_an_effect(device):
 def test_a_copy_of_a_likelihood_and_its_model_belong_together(device):
     model = KernelRidgeGP(*data(9, device), kernel(), RIDGE)
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    for copied in (copy.deepcopy(mll), pickle.loads(pickle.dumps(mll)), copy.deepcopy(mll).float().double()):
+    for copied in (
+        copy.deepcopy(mll),
+        pickle.loads(pickle.dumps(mll)),
+        copy.deepcopy(mll).float().double(),
+    ):
         copied.likelihood.noise = 0.5
         assert copied.model.state.ridge == 0.5
     assert model.state.ridge == RIDGE
@@ -212,11 +238,17 @@ def test_a_fit_is_remembered_by_state_dicts(device):
     fitted(model)
     for state, fit in ((start, False), (model.state_dict(), True)):
         one, again = (KernelRidgeGP(X[:0], Y[:0], kernel(), 0.1) for _ in range(2))
-        ModelListGP(one).load_state_dict({f"models.0.{name}": value for name, value in state.items()}, strict=False)
+        ModelListGP(one).load_state_dict(
+            {f"models.0.{name}": value for name, value in state.items()}, strict=False
+        )
         again.load_state_dict(one.state_dict())
         for loaded in (one, again):
             ucb = KernelUCB(loaded.condition_on_observations(X, Y), bound)
-            assert (ucb.guarantee is None) == any("state dict" in reason for reason in ucb.objections) == fit
+            assert (
+                (ucb.guarantee is None)
+                == any("state dict" in reason for reason in ucb.objections)
+                == fit
+            )
     same(ucb.model.posterior(X), model.posterior(X), 1e-8)
     model.load_state_dict(start)
     assert KernelUCB(model, bound).guarantee is not None
@@ -224,7 +256,9 @@ def test_a_fit_is_remembered_by_state_dicts(device):
 
 def test_limits_and_priors_of_the_noise_move_with_the_model(device):
     model = KernelRidgeGP(*data(9, device), kernel(), RIDGE)
-    model.likelihood.noise_covar.register_constraint("raw_noise", Interval(1e-3, 2.0, transform=None).double())
+    model.likelihood.noise_covar.register_constraint(
+        "raw_noise", Interval(1e-3, 2.0, transform=None).double()
+    )
     model.likelihood.register_prior("noise_prior", LogNormalPrior(-4.0, 0.01).double(), "noise")
     model.float()
     assert {buffer.dtype for buffer in model.likelihood.buffers()} == {torch.float32}
@@ -243,7 +277,8 @@ def test_a_sketched_model_keeps_its_anchors_while_it_is_in_training_mode(device)
 def test_known_variances_follow_a_scale_that_is_loaded(device):
     (X, Y), Z = data(25, device), points(4, 2, device=device, seed=5)
     one, other = (
-        KernelRidgeGP(X, scale * Y, kernel(), RIDGE, None, Standardize(1), 0.1 + Y.square()) for scale in (1, 10)
+        KernelRidgeGP(X, scale * Y, kernel(), RIDGE, None, Standardize(1), 0.1 + Y.square())
+        for scale in (1, 10)
     )
     one.load_state_dict(other.state_dict())
     close(one.train_Yvar, other.train_Yvar, 1e-12)

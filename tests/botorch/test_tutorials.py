@@ -19,12 +19,20 @@ def _nothing_compiled(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "loop", [pytest.param(name, marks=() if name == "cost_aware" else pytest.mark.botorch) for name in tutorials.LOOPS]
+    "loop",
+    [
+        pytest.param(name, marks=() if name == "cost_aware" else pytest.mark.botorch)
+        for name in tutorials.LOOPS
+    ],
 )
 def test_a_loop_of_a_notebook_takes_the_same_step(loop, monkeypatch):
-    monkeypatch.setattr(tutorials, "EFFORT", {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 3}})
+    monkeypatch.setattr(
+        tutorials, "EFFORT", {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 3}}
+    )
     zero = functools.partial(tutorials.single_task_gp, mean_module=ZeroMean())
-    found, expected = (tutorials.run(loop, make, 0, rounds=1)[0] for make in (tutorials.kernel_ridge_gp, zero))
+    found, expected = (
+        tutorials.run(loop, make, 0, rounds=1)[0] for make in (tutorials.kernel_ridge_gp, zero)
+    )
     if loop != "thompson_paths":  # draws of functions are kbo's own
         close(found.X, expected.X, 1e-3)
     assert tutorials.run(loop, tutorials.kernel_ridge_gp, 0, rounds=2)[0].gap > 0

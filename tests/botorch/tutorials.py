@@ -16,7 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from botorch.acquisition import AnalyticAcquisitionFunction, ExpectedImprovement, PosteriorMean, qKnowledgeGradient
+from botorch.acquisition import (
+    AnalyticAcquisitionFunction,
+    ExpectedImprovement,
+    PosteriorMean,
+    qKnowledgeGradient,
+)
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
 from botorch.acquisition.objective import GenericMCObjective
@@ -47,7 +52,9 @@ def single_task_gp(X: Tensor, Y: Tensor, kernel: Kernel, **parts: Any) -> Single
 
 
 def kernel_ridge_gp(X: Tensor, Y: Tensor, kernel: Kernel, **transforms: Any) -> KernelRidgeGP:
-    return KernelRidgeGP(X, Y, kernel, ridge=1.0, **{"outcome_transform": Standardize(1), **transforms})
+    return KernelRidgeGP(
+        X, Y, kernel, ridge=1.0, **{"outcome_transform": Standardize(1), **transforms}
+    )
 
 
 Make = Callable[..., Any]  # of X [n d], Y [n 1], a kernel and transforms
@@ -90,7 +97,11 @@ def observed(f: Callable[[Tensor], Tensor], X: Tensor, Y: Tensor, noise: Tensor 
     return torch.cat([Y, exact + noise * torch.randn_like(exact)])
 
 
-EFFORT: dict[str, Any] = {"num_restarts": 2, "raw_samples": 32, "options": {"batch_limit": 5, "maxiter": 100}}
+EFFORT: dict[str, Any] = {
+    "num_restarts": 2,
+    "raw_samples": 32,
+    "options": {"batch_limit": 5, "maxiter": 100},
+}
 """Options of searches."""
 
 
@@ -136,7 +147,9 @@ def merit(Y: Tensor) -> Tensor:
     return torch.where(violation > 0, -100 - violation, Y[:, 0])
 
 
-def trust_region(d: int, constraints: list[Callable[[Tensor], Tensor]], make: Make, rounds: int = 12) -> End:
+def trust_region(
+    d: int, constraints: list[Callable[[Tensor], Tensor]], make: Make, rounds: int = 12
+) -> End:
     """Thompson sampling in a trust region: TuRBO-1; with constraints, SCBO (turbo_1, scalable_constrained_bo)."""
 
     def f(X: Tensor) -> Tensor:
@@ -147,9 +160,14 @@ def trust_region(d: int, constraints: list[Callable[[Tensor], Tensor]], make: Ma
     length, q, successes, failures = 0.8, 4, 0, 0
     Y = f(X := draw(2 * d))
     for _ in range(rounds):
-        base = (MaternKernel(nu=2.5, ard_num_dims=d, lengthscale_constraint=Interval(0.005, 4.0)) for _ in Y.T)
+        base = (
+            MaternKernel(nu=2.5, ard_num_dims=d, lengthscale_constraint=Interval(0.005, 4.0))
+            for _ in Y.T
+        )
         parts = zip(Y.T, map(ScaleKernel, base), strict=True)
-        model, *others = (fitted(make(X, y.unsqueeze(-1), kernel), noisy=False) for y, kernel in parts)
+        model, *others = (
+            fitted(make(X, y.unsqueeze(-1), kernel), noisy=False) for y, kernel in parts
+        )
         scales = model.covar_module.base_kernel.lengthscale.detach().squeeze()
         reach = length / 2 * scales / scales.log().mean().exp()
         centre, best = X[merit(Y).argmax()], float(merit(Y).max())
@@ -177,7 +195,9 @@ def knowledge_gradient(make: Make, rounds: int = 5) -> End:
     X, Y = uniform(6, 2), uniform(0, 1)
     for _ in range(rounds):
         Y = observed(f, X, Y, 0.05)
-        X = torch.cat([X, search(qKnowledgeGradient(fitted(make(X, Y, usual(2))), num_fantasies=16), 2)])
+        X = torch.cat(
+            [X, search(qKnowledgeGradient(fitted(make(X, Y, usual(2))), num_fantasies=16), 2)]
+        )
     chosen = search(PosteriorMean(fitted(make(X, observed(f, X, Y, 0.05), usual(2)))), 2)
     return End(X, 1 - float(f(chosen)))
 
@@ -199,7 +219,9 @@ def cost_aware(make: Make, rounds: int = 10) -> End:
     for done in range(rounds):
         Y = f(unnormalize(X, f.bounds)).unsqueeze(-1)
         cost = fitted(make(X, 200 * (1.1 - X[:, :1]).square(), usual(2), outcome_transform=Log()))
-        acqf = ImprovementPerCost(fitted(make(X, Y, usual(2))), Y.max(), cost, 1 - (done + 1) / rounds)
+        acqf = ImprovementPerCost(
+            fitted(make(X, Y, usual(2))), Y.max(), cost, 1 - (done + 1) / rounds
+        )
         X = torch.cat([X, search(acqf, 2)])
     return End(X, f.optimal_value - float(f(unnormalize(X, f.bounds)).max()))
 
@@ -211,7 +233,14 @@ def thompson(drawn: Callable[[Any], Any], make: Make, rounds: int = 8) -> End:
     for _ in range(rounds):
         model = fitted(make(X, f(X).unsqueeze(-1), ScaleKernel(RBFKernel(ard_num_dims=6))))
         with torch.no_grad():
-            X = torch.cat([X, MaxPosteriorSampling(drawn(model), replacement=False)(draw(1000), num_samples=5)])
+            X = torch.cat(
+                [
+                    X,
+                    MaxPosteriorSampling(drawn(model), replacement=False)(
+                        draw(1000), num_samples=5
+                    ),
+                ]
+            )
     return End(X, f.optimal_value - float(f(X).max()))
 
 
@@ -226,7 +255,9 @@ def multi_objective(make: Make, rounds: int = 6) -> End:
         Y = observed(f, X, Y, torch.tensor([15.19, 0.63]))
         model = fitted(*(make(X, y.unsqueeze(-1), usual(2)) for y in Y.T))
         sampler = SobolQMCNormalSampler(torch.Size([64]))
-        acqf = qLogNoisyExpectedHypervolumeImprovement(model, problem.ref_point.tolist(), X, sampler)
+        acqf = qLogNoisyExpectedHypervolumeImprovement(
+            model, problem.ref_point.tolist(), X, sampler
+        )
         X = torch.cat([X, search(acqf, 2, q=2, sequential=True)])
     volume = DominatedPartitioning(problem.ref_point, f(X)).compute_hypervolume()
     return End(X, problem.max_hv - float(volume))
@@ -235,7 +266,9 @@ def multi_objective(make: Make, rounds: int = 6) -> End:
 LOOPS: dict[str, Callable[..., End]] = {
     "closed_loop": closed_loop,
     "turbo": functools.partial(trust_region, 10, []),
-    "scbo": functools.partial(trust_region, 5, [lambda Z: Z.sum(-1), lambda Z: Z.norm(dim=-1) - 5], rounds=8),
+    "scbo": functools.partial(
+        trust_region, 5, [lambda Z: Z.sum(-1), lambda Z: Z.norm(dim=-1) - 5], rounds=8
+    ),
     "knowledge_gradient": knowledge_gradient,
     "cost_aware": cost_aware,
     "thompson": functools.partial(thompson, lambda model: model),
@@ -257,7 +290,11 @@ def main(names: list[str], seeds: int) -> None:
         for make in MODELS.values():
             ends, seconds = zip(*(run(name, make, seed) for seed in range(seeds)), strict=True)
             low, median, high = np.percentile([end.gap for end in ends], [25, 50, 75])
-            row += [str(len(ends[0].X)), f"{median:.3g} ({low:.3g} to {high:.3g})", f"{np.mean(seconds):.1f}"]
+            row += [
+                str(len(ends[0].X)),
+                f"{median:.3g} ({low:.3g} to {high:.3g})",
+                f"{np.mean(seconds):.1f}",
+            ]
         print(f"| {' | '.join([*row[:4], *row[5:]])} |", flush=True)
 
 

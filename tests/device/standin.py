@@ -31,7 +31,9 @@ class Backend:
 
 
 torch.utils.rename_privateuse1_backend("standin")
-_backend = load("kbo_standin", [str(Path(__file__).with_suffix(".cpp"))], extra_cflags=["-O1", "-w"])
+_backend = load(
+    "kbo_standin", [str(Path(__file__).with_suffix(".cpp"))], extra_cflags=["-O1", "-w"]
+)
 torch._register_device_module("standin", Backend)
 torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
 DEVICE = torch.device("standin", 0)

@@ -15,12 +15,12 @@ from botorch.models import ModelListGP
 from botorch.optim import optimize_acqf
 from torch import Tensor
 
-from kbo import recipes
 from kbo.acquisition import ChainingUCB, ConstrainedKernelUCB, KernelUCB, SafeExpander
+from kbo.bandit import methods
+from kbo.bandit.method import Rule
 from kbo.confidence import FixedWidth
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP, NystromGP, PosteriorGP, PosteriorModel
-from kbo.recipes.method import Rule
 from kbo.regression import FixedDictionary, LeverageResampling, NystromRidge
 from tests import test_models
 from tests.dense import close
@@ -30,8 +30,12 @@ CPU = torch.device("cpu")
 Z, WIDTH = points(6, 1, 2, seed=5), FixedWidth(2.0)
 MODELS: dict[str, Callable[..., PosteriorModel]] = {
     **test_models.MODELS,
-    "known": lambda X, Y, **more: KernelRidgeGP(X, Y, kernel(), RIDGE, **more, train_Yvar=torch.full_like(Y, 0.1)),
-    "resampled": lambda X, Y, **more: NystromGP(X, Y, kernel(), RIDGE, LeverageResampling(0.5, seed=1), **more),
+    "known": lambda X, Y, **more: KernelRidgeGP(
+        X, Y, kernel(), RIDGE, **more, train_Yvar=torch.full_like(Y, 0.1)
+    ),
+    "resampled": lambda X, Y, **more: NystromGP(
+        X, Y, kernel(), RIDGE, LeverageResampling(0.5, seed=1), **more
+    ),
     "sketch": lambda X, Y, **more: PosteriorGP(
         X, Y, NystromRidge(kernel(), RIDGE, FixedDictionary(points(8, 2).to(X))), **more
     ),
@@ -65,7 +69,12 @@ def test_a_model_answers_alike_wherever_it_is_moved_copied_or_loaded(device, nam
     assert moved.state.like.device == moved.train_targets.device == device
     close(answers(moved), expected)
     close(answers(moved.to(CPU)), expected)
-    for one in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model)), reloaded(model, None)):
+    for one in (
+        model,
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+        reloaded(model, None),
+    ):
         close(answers(one), expected)
     assert reloaded(model, CPU).state.like.device == CPU
     for one in (reloaded(model, CPU), reloaded(here, device)):
@@ -80,30 +89,47 @@ def test_a_model_answers_alike_wherever_it_is_moved_copied_or_loaded(device, nam
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_searched(device, name):
-    for make in (lambda model: KernelUCB(model, WIDTH), lambda model: UpperConfidenceBound(model, 4.0)):
+    for make in (
+        lambda model: KernelUCB(model, WIDTH),
+        lambda model: UpperConfidenceBound(model, 4.0),
+    ):
         acqf, options = make(made(name, device)), {"maxiter": 10, "seed": 0}
-        x, value = optimize_acqf(acqf, BOUNDS.to(device), q=1, num_restarts=2, raw_samples=16, options=options)
+        x, value = optimize_acqf(
+            acqf, BOUNDS.to(device), q=1, num_restarts=2, raw_samples=16, options=options
+        )
         assert x.device == device
         assert value >= acqf(points(10, 1, 2, seed=6).to(x)).max() - 1e-3
 
 
 def recipe(name: str, device) -> Any:
-    numbers = {"horizon": 30, "n_points": 9, "noise_upper": 1.0, "points": points(9, 2, seed=3, device=device)}
-    method = recipes.make(name, kernel(), 0.2, 9.0, 0.1, **numbers)
+    numbers = {
+        "horizon": 30,
+        "n_points": 9,
+        "noise_upper": 1.0,
+        "points": points(9, 2, seed=3, device=device),
+    }
+    method = methods.make(name, kernel(), 0.2, 9.0, 0.1, **numbers)
     return method.acquisition(method.model(*data(25, device)), torch.Generator().manual_seed(0))
 
 
 def both(device) -> tuple[ModelListGP, list[FixedWidth], int, dict[int, Any]]:
-    return ModelListGP(made("KernelRidgeGP", device), made("known", device)), [WIDTH] * 2, 0, {1: (None, 3.0)}
+    return (
+        ModelListGP(made("KernelRidgeGP", device), made("known", device)),
+        [WIDTH] * 2,
+        0,
+        {1: (None, 3.0)},
+    )
 
 
 RULES: dict[str, Callable[[Any], Any]] = {
-    "pending": lambda device: KernelUCB(made("KernelRidgeGP", device), WIDTH, X_pending=Z[0].to(device)),
+    "pending": lambda device: KernelUCB(
+        made("KernelRidgeGP", device), WIDTH, X_pending=Z[0].to(device)
+    ),
     "constrained": lambda device: ConstrainedKernelUCB(*both(device)),
     "expander": lambda device: SafeExpander(*both(device)),
     **{
         name: lambda device, name=name: recipe(name, device)
-        for name, one in recipes.RECIPES.items()
+        for name, one in methods.METHODS.items()
         if one.rule.acquisition is not Rule.acquisition
     },
 }
@@ -115,7 +141,11 @@ def test_every_acquisition_function_has_the_same_values_and_gradients(device, na
     for at in (CPU, device):
         X = Z.clone().to(at).requires_grad_()
         values = RULES[name](at)(X)
-        found.append(torch.stack([values, *torch.autograd.grad(values.sum(), X)[0].flatten(1).T]).detach().cpu())
+        found.append(
+            torch.stack([values, *torch.autograd.grad(values.sum(), X)[0].flatten(1).T])
+            .detach()
+            .cpu()
+        )
     close(*found, 1e-6)
 
 
@@ -125,12 +155,16 @@ MISTAKES: dict[str, Callable[[Any, Any], Any]] = {
     "points": lambda model, device: KernelUCB(model, WIDTH)(Z),
     "new X": lambda model, device: model.condition_on_observations(Z[0], ONE.to(device)),
     "new Y": lambda model, device: model.condition_on_observations(Z[0].to(device), ONE),
-    "train_Yvar": lambda model, device: KernelRidgeGP(*data(5, device), kernel(), RIDGE, train_Yvar=data(5)[1] ** 2),
+    "train_Yvar": lambda model, device: KernelRidgeGP(
+        *data(5, device), kernel(), RIDGE, train_Yvar=data(5)[1] ** 2
+    ),
     "set": lambda model, device: ChainingUCB(model, Z[:, 0], 0.1),
 }
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 def test_tensors_of_another_device_are_refused_with_the_remedy(device, mistake):
-    with pytest.raises(InvalidInput, match=rf"is on cpu but the data are on {device}: use .*\.to\('{device}'\)"):
+    with pytest.raises(
+        InvalidInput, match=rf"is on cpu but the data are on {device}: use .*\.to\('{device}'\)"
+    ):
         mistake(made("KernelRidgeGP", device), device)

@@ -55,11 +55,19 @@ CASES = {
         {"i": kbo.Int(0, 20)},
         {"setting": CERTIFIED, "method": "chaining-ucb", "n_trials": 5},
     ),
-    "certified limits": (measured, SQUARE, {"setting": CERTIFIED, "constraints": CERTAIN, "n_trials": 5}),
+    "certified limits": (
+        measured,
+        SQUARE,
+        {"setting": CERTIFIED, "constraints": CERTAIN, "n_trials": 5},
+    ),
     "safe": (
         measured,
         SQUARE,
-        {"setting": kbo.Safe(KERNEL, **NUMBERS, start=[[0.8, 0.3]]), "constraints": CERTAIN, "n_trials": 4},
+        {
+            "setting": kbo.Safe(KERNEL, **NUMBERS, start=[[0.8, 0.3]]),
+            "constraints": CERTAIN,
+            "n_trials": 4,
+        },
     ),
 }
 
@@ -74,7 +82,10 @@ def same(device, first, second):
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_has_its_posterior_on_the_device_and_the_trials_of_one_on_the_cpu(device, case):
     objective, bounds, options = CASES[case]
-    here, there = (kbo.minimize(objective, bounds, **{"n_trials": 9, **options}, device=d) for d in (None, device))
+    here, there = (
+        kbo.minimize(objective, bounds, **{"n_trials": 9, **options}, device=d)
+        for d in (None, device)
+    )
     belief = there.optimizer.belief()
     assert belief is not None
     assert belief.posterior.like.device == device
@@ -86,7 +97,9 @@ def test_a_run_has_its_posterior_on_the_device_and_the_trials_of_one_on_the_cpu(
 def test_a_sketch_of_many_trials_is_on_the_device(device, monkeypatch):
     monkeypatch.setattr(practical, "MOST_EXACT", 20)
     monkeypatch.setattr(practical, "ANCHORS", (20, 10))
-    points = torch.rand(45, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).tolist()
+    points = torch.rand(
+        45, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    ).tolist()
     known = [(x, noisy(x)) for x in points]
     runs = [kbo.minimize(noisy, SQUARE, 2, evaluated=known, device=d) for d in (None, device)]
     posterior = runs[1].optimizer.belief().posterior
@@ -140,7 +153,9 @@ def test_a_run_is_drawn_and_a_copy_of_it_is_on_the_cpu(device):
 
 
 def test_the_command_line_takes_a_device(device, tmp_path):
-    run = CliRunner().invoke(app, ["tune", "branin", "-n", "8", "-q", "--device", str(device), "-o", str(tmp_path)])
+    run = CliRunner().invoke(
+        app, ["tune", "branin", "-n", "8", "-q", "--device", str(device), "-o", str(tmp_path)]
+    )
     assert run.exit_code == 0, run.output
 
 
@@ -160,10 +175,15 @@ def test_ax_takes_a_device(device):
     def tuned(d):
         client = Client()
         client.configure_experiment(
-            [RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in "xy"]
+            [
+                RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0))
+                for name in "xy"
+            ]
         )
         client.configure_optimization(objective="-loss")
-        client.set_generation_strategy(generation_strategy(setting=kbo.Practical(n_initial=3), seed=0, device=d))
+        client.set_generation_strategy(
+            generation_strategy(setting=kbo.Practical(n_initial=3), seed=0, device=d)
+        )
         for _ in range(5):
             for number, params in client.get_next_trials(1).items():
                 client.complete_trial(number, {"loss": noisy([params["x"], params["y"]])})

@@ -33,11 +33,17 @@ REFUSED = {
 
 @pytest.mark.parametrize("make", STATES.values(), ids=STATES)
 def test_what_is_on_another_device_is_refused_and_changes_nothing(make, device):
-    state, X, other = make(), unit_square(9, 1).to(device), "meta" if device.type == "cpu" else "cpu"
+    state, X, other = (
+        make(),
+        unit_square(9, 1).to(device),
+        "meta" if device.type == "cpu" else "cpu",
+    )
     state.update(X, X.sum(-1))
     before = state.predict(X)[0]
     for call in REFUSED.values():
-        with pytest.raises(InvalidInput, match=f"is on {other} but the data are on" if other == "cpu" else "meta"):
+        with pytest.raises(
+            InvalidInput, match=f"is on {other} but the data are on" if other == "cpu" else "meta"
+        ):
             call(state, X, lambda tensor: tensor.to(other))
         assert state.n == 9
         assert torch.equal(state.predict(X)[0], before)
@@ -50,7 +56,9 @@ class Memory(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        self.numel = max([self.numel, *(t.numel() for t in tree_leaves(out) if isinstance(t, torch.Tensor))])
+        self.numel = max(
+            [self.numel, *(t.numel() for t in tree_leaves(out) if isinstance(t, torch.Tensor))]
+        )
         return out
 
 
@@ -70,7 +78,15 @@ def test_large_sets_are_scored_and_drawn_from_in_blocks(name, device, monkeypatc
 
 @pytest.mark.parametrize("wanted", ["cuda:7", "gpu", "meta", 0.5])
 def test_a_device_that_is_not_there_is_named_with_those_that_are(device, wanted):
-    for use in (lambda: kbo.minimize(sum, [(0.0, 1.0)], 1, device=wanted), lambda: suite.run(wanted)):
-        with pytest.raises(InvalidInput, match=rf"device must be one that can be used here \(cpu.*{wanted!s}"):
+    for use in (
+        lambda: kbo.minimize(sum, [(0.0, 1.0)], 1, device=wanted),
+        lambda: suite.run(wanted),
+    ):
+        with pytest.raises(
+            InvalidInput, match=rf"device must be one that can be used here \(cpu.*{wanted!s}"
+        ):
             use()
-    assert kbo.minimize(sum, [(0.0, 1.0)], 1, device=str(device)).optimizer.space.device.type == device.type
+    assert (
+        kbo.minimize(sum, [(0.0, 1.0)], 1, device=str(device)).optimizer.space.device.type
+        == device.type
+    )

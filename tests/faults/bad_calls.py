@@ -36,7 +36,9 @@ from torch import Tensor
 
 import kbo
 from experiments import problems
-from kbo import acquisition, bandit, confidence, covers, kernels, models, recipes, regression
+from kbo import acquisition, bandit, confidence, kernels, models, regression
+from kbo.bandit import methods
+from kbo.confidence import chaining as covers
 from kbo.optimize.result import result_of
 from kbo.space import Space
 from kbo.workers.call import described
@@ -59,7 +61,18 @@ def _tensor(*shape: int, value: float = 0.5, dtype: torch.dtype = torch.float64)
 
 
 USUAL = [None, math.nan, math.inf, -1, 0, "", "5", b"x", True, 10**400, 1 + 2j]
-NUMBERS = [False, -0.5, 1.5, -math.inf, 1e-320, 1e308, 2**63, np.int64(-1), Decimal("NaN"), Fraction(-1, 2)]
+NUMBERS = [
+    False,
+    -0.5,
+    1.5,
+    -math.inf,
+    1e-320,
+    1e308,
+    2**63,
+    np.int64(-1),
+    Decimal("NaN"),
+    Fraction(-1, 2),
+]
 OTHERS = [np.complex128(1 + 2j), "a\0b", "\ud800", math, int, RBFKernel, Path("/dev/null/no/file")]
 SHAPES = [(3,), (0,), (), (0, 2), (4, 0), (4, 7), (2, 3, 4, 2)]
 DTYPES = [torch.int64, torch.bool, torch.complex128, torch.float16, torch.float32]
@@ -72,8 +85,14 @@ BAD: dict[str, Callable[[], Any]] = {
     "function": lambda: lambda *a, **k: None,
     "batched kernel": lambda: RBFKernel(batch_shape=torch.Size([2])),
     **{f"tensor {list(shape)}": lambda shape=shape: _tensor(*shape) for shape in SHAPES},
-    **{f"{dtype} [4, 2]": lambda dtype=dtype: _tensor(4, 2, value=1, dtype=dtype) for dtype in DTYPES},
-    **{f"tensor of {value}": lambda value=value: _tensor(4, 2, value=value) for value in (math.nan, math.inf, 1e300)},
+    **{
+        f"{dtype} [4, 2]": lambda dtype=dtype: _tensor(4, 2, value=1, dtype=dtype)
+        for dtype in DTYPES
+    },
+    **{
+        f"tensor of {value}": lambda value=value: _tensor(4, 2, value=value)
+        for value in (math.nan, math.inf, 1e300)
+    },
     "NaN tensor []": lambda: _tensor(value=math.nan),
     "meta tensor": lambda: torch.empty(4, 2, dtype=torch.float64, device="meta"),
     "sparse tensor": lambda: _tensor(4, 2).to_sparse(),
@@ -123,7 +142,11 @@ def N() -> Any:
 
 
 def A() -> Any:
-    return fed(kbo.AdaptiveRidge(kbo.KernelRidge(K(), 0.1), confidence.MixtureNoiseBounds(5.0, 0.1, upper=1.0)))
+    return fed(
+        kbo.AdaptiveRidge(
+            kbo.KernelRidge(K(), 0.1), confidence.MixtureNoiseBounds(5.0, 0.1, upper=1.0)
+        )
+    )
 
 
 def C() -> Any:
@@ -165,7 +188,7 @@ def _optimizer(**options: Any) -> kbo.Optimizer:
 
 
 def _method() -> Any:
-    return recipes.make("dmm-ucb", K(), 0.3, 50.0, 0.1)
+    return methods.make("dmm-ucb", K(), 0.3, 50.0, 0.1)
 
 
 def _problem() -> Any:
@@ -193,7 +216,13 @@ class Call:
     """
 
     def __init__(
-        self, label: str, function: Callable, names: str = "", then: Callable[[Any], Any] = same, /, **own: Any
+        self,
+        label: str,
+        function: Callable,
+        names: str = "",
+        then: Callable[[Any], Any] = same,
+        /,
+        **own: Any,
     ) -> None:
         self.name, self.function = label, lambda **given: then(function(**given))
         self.values = {name: SHARED[name] for name in names.split()} | own
@@ -203,17 +232,55 @@ class Call:
         return {name: made(value) for name, value in self.values.items()}
 
 
-def method(label: str, make: Callable[[], Any], names: str = "", then: Callable[[Any], Any] = same, /, **own) -> Call:
+def method(
+    label: str,
+    make: Callable[[], Any],
+    names: str = "",
+    then: Callable[[Any], Any] = same,
+    /,
+    **own,
+) -> Call:
     """A method, the last word of the label, of what ``make`` returns."""
-    return Call(label, lambda **given: getattr(make(), label.rpartition(".")[2])(**given), names, then, **own)
+    return Call(
+        label,
+        lambda **given: getattr(make(), label.rpartition(".")[2])(**given),
+        names,
+        then,
+        **own,
+    )
 
 
 NO_VALUE = """weights ridges train_Yvar input_transform outcome_transform posterior_transform X_pending setting method
 stop_when value_range study target tolerance
 device context choices noise_upper client journal timeout stop_at_gap pruner evaluated on_trial among"""
-LEVELS = {"noise_std": 0.3, "norm_bound": 50.0, "delta": 0.1, "scale": 1.0, "ridge": 0.2, "eps": 0.5, "mu": 0.1}
-SIZES = {"radius": 0.5, "lengthscale": 0.5, "upper": 1.0, "seconds": 1.0, "oversampling": 5.0, "low": 1, "high": 5}
-COUNTS = {"count": 2, "seed": 0, "horizon": 20, "most": 5, "n_trials": 2, "dim": 2, "n_arms": 9, "n_points": 30}
+LEVELS = {
+    "noise_std": 0.3,
+    "norm_bound": 50.0,
+    "delta": 0.1,
+    "scale": 1.0,
+    "ridge": 0.2,
+    "eps": 0.5,
+    "mu": 0.1,
+}
+SIZES = {
+    "radius": 0.5,
+    "lengthscale": 0.5,
+    "upper": 1.0,
+    "seconds": 1.0,
+    "oversampling": 5.0,
+    "low": 1,
+    "high": 5,
+}
+COUNTS = {
+    "count": 2,
+    "seed": 0,
+    "horizon": 20,
+    "most": 5,
+    "n_trials": 2,
+    "dim": 2,
+    "n_arms": 9,
+    "n_points": 30,
+}
 FLAGS = {"smooth": True, "rigorous": False, "log": False}
 
 SHARED: dict[str, Any] = {
@@ -262,34 +329,61 @@ def _regression() -> Iterator[Call]:
         return of_ridge(kbo.NystromRidge(K(), 0.1, dictionary))
 
     def of_rows(kernel: Any) -> Any:
-        return kbo.KernelRidge(kernel, 0.1).predict(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+        return kbo.KernelRidge(kernel, 0.1).predict(
+            torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+        )
 
     yield Call("KernelRidge", kbo.KernelRidge, "kernel ridge", of_ridge)
     yield Call("NystromRidge", kbo.NystromRidge, "kernel ridge dictionary", of_ridge)
-    empty = {"state": lambda: kbo.KernelRidge(K(), 0.1), "schedule": lambda: kbo.NoiseBounds(5.0, 0.1, upper=1.0)}
+    empty = {
+        "state": lambda: kbo.KernelRidge(K(), 0.1),
+        "schedule": lambda: kbo.NoiseBounds(5.0, 0.1, upper=1.0),
+    }
     yield Call("AdaptiveRidge", kbo.AdaptiveRidge, "", of_ridge, **empty)
     yield Call("FixedDictionary", r.FixedDictionary, "points", sketch)
-    yield Call("FixedDictionary.pivoted", r.FixedDictionary.pivoted, "kernel X", sketch, m=4, tolerance=1e-9)
+    yield Call(
+        "FixedDictionary.pivoted",
+        r.FixedDictionary.pivoted,
+        "kernel X",
+        sketch,
+        m=4,
+        tolerance=1e-9,
+    )
     yield Call("GreedyDictionary", r.GreedyDictionary, "most", sketch, threshold=0.01)
     yield Call("LeverageResampling", r.LeverageResampling, "oversampling most seed", sketch)
     of_horizon = r.LeverageResampling.for_horizon
     yield Call("LeverageResampling.for_horizon", of_horizon, "horizon delta eps most seed", sketch)
-    yield Call("BatchedResampling", r.BatchedResampling, "oversampling most seed", sketch, growth=3.0)
+    yield Call(
+        "BatchedResampling", r.BatchedResampling, "oversampling most seed", sketch, growth=3.0
+    )
     yield Call("OnlineRowSampling", r.OnlineRowSampling, "mu eps most seed", sketch, gamma=10.0)
     of_horizon = r.OnlineRowSampling.for_horizon
     yield Call("OnlineRowSampling.for_horizon", of_horizon, "mu horizon delta most seed", sketch)
     yield Call("hypothetical", r.hypothetical, "state P targets", predicted)
     yield Call("Several", r.Several, "", predicted, states=lambda: [S()])
-    yield Call("Hypothetical", r.Hypothetical, "state P targets", predicted, weights=lambda: y(3).exp())
+    yield Call(
+        "Hypothetical", r.Hypothetical, "state P targets", predicted, weights=lambda: y(3).exp()
+    )
     yield Call("BatchView", r.BatchView, "state points", predicted)
     yield method("BatchView.observe", lambda: r.BatchView(S(), X(3, 4)), index=1)
     yield Call(
-        "PriorMean", lambda state: r.PriorMean(state, lambda X: X.sum(-1)), "state", lambda view: view.predict(X())
+        "PriorMean",
+        lambda state: r.PriorMean(state, lambda X: X.sum(-1)),
+        "state",
+        lambda view: view.predict(X()),
     )
     yield Call("Tracked", r.Tracked, "state points", lambda tracked: tracked.predict())
-    yield Call("PrecomputedKernel", kernels.PrecomputedKernel, "", of_rows, gram=torch.eye(4, dtype=torch.float64))
+    yield Call(
+        "PrecomputedKernel",
+        kernels.PrecomputedKernel,
+        "",
+        of_rows,
+        gram=torch.eye(4, dtype=torch.float64),
+    )
     for kind, make in {"KernelRidge": S, "NystromRidge": N, "AdaptiveRidge": A}.items():
-        yield Call(f"{kind}.update", lambda make=make, **given: updated(make(), **given), "X y weights")
+        yield Call(
+            f"{kind}.update", lambda make=make, **given: updated(make(), **given), "X y weights"
+        )
         yield method(f"{kind}.covariance", make, "X ridge", Z=lambda: X(3, 5))
         yield method(f"{kind}.predict", make, "X ridge")
         for name in ("log_det", "quad", "effective_dimension", "at"):
@@ -314,7 +408,14 @@ def _confidence() -> Iterator[Call]:
     yield Call("FiniteSet", c.FiniteSet, "delta", bounds, points=50, variant="mixture")
     yield Call("FixedWidth", c.FixedWidth, "", bounds, multiplier=2.0)
     yield Call("AnyOf", c.AnyOf, "", bounds, confidences=lambda: [C()], n_hypotheses=None)
-    yield Call("UnknownNorm", c.UnknownNorm, "noise_std delta kind scale", bounds, guess=None, multiple=None)
+    yield Call(
+        "UnknownNorm",
+        c.UnknownNorm,
+        "noise_std delta kind scale",
+        bounds,
+        guess=None,
+        multiple=None,
+    )
     yield Call("Chaining", c.Chaining, "delta rigorous points smooth", bounds, refresh=2.0)
     ready: dict[str, Callable[[], Any]] = {
         "MartingaleMixture": C,
@@ -331,10 +432,27 @@ def _confidence() -> Iterator[Call]:
     yield Call("AdaptiveMixture", c.AdaptiveMixture, "kind", lambda made: made.interval(A(), X()))
     noise = {"lower": 0.0, "largest_ridge": 0.5}
     yield Call("NoiseBounds", kbo.NoiseBounds, "norm_bound delta upper", in_ridge, **noise)
-    yield Call("MixtureNoiseBounds", c.MixtureNoiseBounds, "norm_bound delta upper", in_ridge, strict=False, **noise)
+    yield Call(
+        "MixtureNoiseBounds",
+        c.MixtureNoiseBounds,
+        "norm_bound delta upper",
+        in_ridge,
+        strict=False,
+        **noise,
+    )
     yield method("NoiseBounds.update", lambda: kbo.NoiseBounds(5.0, 0.1, upper=1.0), "state")
-    yield Call("AlternatingWidth", lambda multipliers: c.AlternatingWidth(multipliers), "", bounds, multipliers=2.0)
-    ball = {"confidence": lambda: c.MartingaleMixture(0.3, 5.0, 0.1, "cmm"), "x": lambda: X(1)[0], "side": "upper"}
+    yield Call(
+        "AlternatingWidth",
+        lambda multipliers: c.AlternatingWidth(multipliers),
+        "",
+        bounds,
+        multipliers=2.0,
+    )
+    ball = {
+        "confidence": lambda: c.MartingaleMixture(0.3, 5.0, 0.1, "cmm"),
+        "x": lambda: X(1)[0],
+        "side": "upper",
+    }
     yield Call("certify", c.certify, "state", **ball)
     yield Call("cone_program", c.cone_program, "state", **ball)
     yield Call("norm_lower_bound", c.norm_lower_bound, "state noise_std delta scale ridges")
@@ -366,17 +484,28 @@ def _models() -> Iterator[Call]:
         return on_points(model.condition_on_observations(**given))
 
     data, transforms = "train_X train_Y kernel", "input_transform outcome_transform"
-    transformed = {"input_transform": lambda: Normalize(2), "outcome_transform": lambda: Standardize(1)}
+    transformed = {
+        "input_transform": lambda: Normalize(2),
+        "outcome_transform": lambda: Standardize(1),
+    }
     schedule = {"noise_bounds": lambda: kbo.NoiseBounds(5.0, 0.1, upper=1.0), "dictionary": None}
     posterior = {"posterior": lambda: kbo.KernelRidge(K(), 0.1)}
     yield Call("KernelRidgeGP", m.KernelRidgeGP, f"{data} ridge train_Yvar {transforms}", on_points)
-    yield Call("KernelRidgeGP with transforms", m.KernelRidgeGP, f"{data} ridge", on_points, **transformed)
-    yield Call("NystromGP", m.NystromGP, f"{data} ridge dictionary train_Yvar {transforms}", on_points)
+    yield Call(
+        "KernelRidgeGP with transforms", m.KernelRidgeGP, f"{data} ridge", on_points, **transformed
+    )
+    yield Call(
+        "NystromGP", m.NystromGP, f"{data} ridge dictionary train_Yvar {transforms}", on_points
+    )
     yield Call("AdaptiveRidgeGP", m.AdaptiveRidgeGP, f"{data} {transforms}", on_points, **schedule)
-    yield Call("PosteriorGP", m.PosteriorGP, f"train_X train_Y {transforms}", on_points, **posterior)
+    yield Call(
+        "PosteriorGP", m.PosteriorGP, f"train_X train_Y {transforms}", on_points, **posterior
+    )
     yield Call("FantasyGP", m.FantasyGP, "model P targets", on_points, weights=lambda: y(3).exp())
     options = {"output_indices": None, "observation_noise": False}
-    yield method("KernelRidgeGP.posterior", G, "X posterior_transform", lambda found: found.mean, **options)
+    yield method(
+        "KernelRidgeGP.posterior", G, "X posterior_transform", lambda found: found.mean, **options
+    )
     observed = {"X": lambda: X(3, 4), "Y": lambda: y(3).unsqueeze(-1), "noise": None}
     yield Call("KernelRidgeGP.condition_on_observations", conditioned, **observed)
     given = {"inputs": lambda: X(6, 3), "targets": lambda: y(6), "strict": True}
@@ -396,9 +525,20 @@ def _acquisition() -> Iterator[Call]:
     ucb, limits = "posterior_transform X_pending", {1: (None, 1.0)}
     for name in ("AMMUCB", "DMMUCB", "CMMUCB"):
         yield Call(name, getattr(a, name), f"model noise_std norm_bound delta scale {ucb}", value)
-    yield Call("ChainingUCB", a.ChainingUCB, f"model points delta rigorous smooth {ucb}", value, previous=None)
+    yield Call(
+        "ChainingUCB",
+        a.ChainingUCB,
+        f"model points delta rigorous smooth {ucb}",
+        value,
+        previous=None,
+    )
     yield Call("KernelUCB", a.KernelUCB, f"model confidence {ucb}", value)
-    joint = {"model": two, "confidences": lambda: [C(), C()], "objective_index": 0, "constraints": limits}
+    joint = {
+        "model": two,
+        "confidences": lambda: [C(), C()],
+        "objective_index": 0,
+        "constraints": limits,
+    }
     for name in ("ConstrainedKernelUCB", "SafeUCB", "SafeExpander"):
         yield Call(name, getattr(a, name), ucb, value, **joint)
     search = {
@@ -407,13 +547,26 @@ def _acquisition() -> Iterator[Call]:
         "X_safe": lambda: X(2),
     }
     yield Call(
-        "optimize_safely", a.optimize_safely, "", lambda found: found[1], num_restarts=1, raw_samples=4, **search
+        "optimize_safely",
+        a.optimize_safely,
+        "",
+        lambda found: found[1],
+        num_restarts=1,
+        raw_samples=4,
+        **search,
     )
     yield Call("KernelUCB.forward", lambda X: a.KernelUCB(G(), C())(X), X=lambda: X().unsqueeze(-2))
     yield Call("KernelUCB.set_X_pending", waiting, X_pending=lambda: X(3, 4))
-    yield Call("InflatedThompsonSampling", a.InflatedThompsonSampling, f"model confidence seed {ucb}", value)
+    yield Call(
+        "InflatedThompsonSampling",
+        a.InflatedThompsonSampling,
+        f"model confidence seed {ucb}",
+        value,
+    )
     drawn = "model confidence seed posterior_transform"
-    yield Call("InflatedPosteriorSampling", a.InflatedPosteriorSampling, drawn, lambda found: found(X()))
+    yield Call(
+        "InflatedPosteriorSampling", a.InflatedPosteriorSampling, drawn, lambda found: found(X())
+    )
     yield Call("inflated_draws", a.inflated_draws, "confidence state X count generator")
 
 
@@ -427,26 +580,52 @@ def _recipes() -> Iterator[Call]:
         return [row["regret"] for row in bandit.play(**given)]
 
     two = {"states": lambda: [S(), S()], "confidences": lambda: [C(), C()]}
-    yield Call("recipes.pareto_set", recipes.pareto_set, "points", lambda p: p.accepted.double(), epsilon=0.5, **two)
-    yield Call("recipes.get", recipes.get, name="ucb")
+    yield Call(
+        "bandit.pareto_set",
+        bandit.pareto_set,
+        "points",
+        lambda p: p.accepted.double(),
+        epsilon=0.5,
+        **two,
+    )
+    yield Call("methods.get", methods.get, name="ucb")
     numbers = "kernel noise_std norm_bound delta"
-    yield Call("recipes.make", recipes.make, f"{numbers} scale seed", played, name="dmm-ucb")
+    yield Call("methods.make", methods.make, f"{numbers} scale seed", played, name="dmm-ucb")
     sketched = f"{numbers} scale ridge horizon points"
-    yield Call("recipes.make, sketched", recipes.make, sketched, played, name="bkb")
+    yield Call("methods.make, sketched", methods.make, sketched, played, name="bkb")
     online = {"noise_std": None, "noise_upper": 1.0, "noise_lower": 0.0}
-    adaptive = partial(recipes.make, "dmm-ucb-adaptive")
-    yield Call("recipes.make, adaptive", adaptive, "kernel norm_bound delta", played, **online)
-    parts = {"posterior": lambda: partial(kbo.KernelRidge, K(), 0.1), "rule": lambda: recipes.UpperBound()}
-    yield Call("Method", recipes.Method, "confidence", played, **parts)
+    adaptive = partial(methods.make, "dmm-ucb-adaptive")
+    yield Call("methods.make, adaptive", adaptive, "kernel norm_bound delta", played, **online)
+    parts = {
+        "posterior": lambda: partial(kbo.KernelRidge, K(), 0.1),
+        "rule": lambda: bandit.UpperBound(),
+    }
+    yield Call("Method", bandit.Method, "confidence", played, **parts)
     yield method("Method.choose", _method, "state points generator")
     yield method("Method.choose_batch", _method, "state points generator", size=2)
     yield method("Method.state", _method, "points", lambda state: predicted(fed(state)))
     yield method("Method.model", _method, "train_X train_Y", on_points)
     yield method("Method.with_multiplier", _method, "", played, multiplier=2.0)
-    yield Call("StagedElimination", recipes.StagedElimination, "horizon", reward_scale=1.0)
-    yield Call("play", play, "seed", method=_method, problem=_problem, rounds=3, gap_every=1, first=1, initial=1)
+    yield Call("StagedElimination", bandit.StagedElimination, "horizon", reward_scale=1.0)
+    yield Call(
+        "play",
+        play,
+        "seed",
+        method=_method,
+        problem=_problem,
+        rounds=3,
+        gap_every=1,
+        first=1,
+        initial=1,
+    )
     named = {"problem": "rkhs", "options": {"n_arms": 9}, "rounds": 3, "first": None}
-    yield Call("BanditProblem", BanditProblem, "delta noise_upper", lambda found: found.environment(0).arms(), **named)
+    yield Call(
+        "BanditProblem",
+        BanditProblem,
+        "delta noise_upper",
+        lambda found: found.environment(0).arms(),
+        **named,
+    )
     yield Call("BanditMethod", BanditMethod, method="dmm-ucb", ridge=None, multiplier=None)
 
 
@@ -469,8 +648,12 @@ def _spaces() -> Iterator[Call]:
     yield Call("Ordinal", kbo.Ordinal, "options", shown)
     yield Call("Fixed", kbo.Fixed, "", shown, constant=1)
     yield Call("When", kbo.When, "", conditional, parent="a", values="p", parameters={"b": bool})
-    yield Call("Linear", kbo.Linear, "", limited, weights={"a": 1.0, "b": 1.0}, upper=1.5, lower=0.5)
-    yield Call("Space.from_dict", Space.from_dict, entries={"x": {"kind": "Int", "low": 1, "high": 2}})
+    yield Call(
+        "Linear", kbo.Linear, "", limited, weights={"a": 1.0, "b": 1.0}, upper=1.5, lower=0.5
+    )
+    yield Call(
+        "Space.from_dict", Space.from_dict, entries={"x": {"kind": "Int", "low": 1, "high": 2}}
+    )
     yield Call("Space", Space, "bounds", middle, constraints=[kbo.Linear({"x": 1}, upper=0.5)])
     yield method("Space.unit", lambda: Space([(0, 1)]), params=[0.5])
     yield method("Space.canonical", lambda: Space({"x": (0.0, 1.0)}), params={"x": 0.5})
@@ -481,14 +664,25 @@ def _optimize() -> Iterator[Call]:
         return optimizer.ask()
 
     def safely(setting: Any) -> Any:
-        return kbo.Optimizer([(0, 1)], setting=setting, constraints=[kbo.Constraint("objective", upper=0.5)]).ask()
+        return kbo.Optimizer(
+            [(0, 1)], setting=setting, constraints=[kbo.Constraint("objective", upper=0.5)]
+        ).ask()
 
     given = "bounds n_trials setting method seed device journal"
     more = f"{given} timeout stop_at_gap stop_when value_range pruner evaluated on_trial"
-    run = {"objective": lambda: lambda p: p["x"], "max_failures": 5, "try_first": [], "progress": False}
+    run = {
+        "objective": lambda: lambda p: p["x"],
+        "max_failures": 5,
+        "try_first": [],
+        "progress": False,
+    }
     yield Call("minimize", kbo.minimize, more, **run)
     yield Call("maximize", kbo.maximize, more, **run)
-    both = {"objective": lambda: lambda p: 0.5, "candidates": lambda: [{"x": 0.1}, {"x": 0.2}], "budget": 4}
+    both = {
+        "objective": lambda: lambda p: 0.5,
+        "candidates": lambda: [{"x": 0.1}, {"x": 0.2}],
+        "budget": 4,
+    }
     both |= {"tolerance": 0.1, "maximize": False, "workers": None, "progress": False}
     yield Call("confirm", kbo.confirm, "delta value_range journal timeout", **both)
     yield Call("Curves", kbo.Curves, "delta", n_startup=10, n_warmup=2)
@@ -511,19 +705,49 @@ def _optimize() -> Iterator[Call]:
     yield method("Optimizer.save", lambda: kbo.Optimizer([(0, 1)]), "path")
     yield method("Optimizer.load", lambda: kbo.Optimizer([(0, 1)]), "path")
     practical = {"norm_factor": 1.25, "n_initial": None, "noise_std": None}
-    yield Call("Practical", kbo.Practical, "delta scale", lambda s: _optimizer(setting=s).ask(), **practical)
-    yield Call("fit_values", kbo.optimize.fit_values, "X y noise_std", lambda fitted: fitted.noise_std)
+    yield Call(
+        "Practical",
+        kbo.Practical,
+        "delta scale",
+        lambda s: _optimizer(setting=s).ask(),
+        **practical,
+    )
+    yield Call(
+        "fit_values", kbo.optimize.fit_values, "X y noise_std", lambda fitted: fitted.noise_std
+    )
     certified = "kernel noise_std norm_bound delta scale noise_upper"
     flag = {"completion_independent_of_noise": False}
-    yield Call("Certified", kbo.Certified, certified, lambda s: kbo.Optimizer([(0, 1)], setting=s).ask(), **flag)
+    yield Call(
+        "Certified",
+        kbo.Certified,
+        certified,
+        lambda s: kbo.Optimizer([(0, 1)], setting=s).ask(),
+        **flag,
+    )
     yield Call("Hypothesis", kbo.Hypothesis, "kernel noise_std norm_bound", str)
-    yield Call("hypotheses", kbo.hypotheses, "noise_std", len, size=1.0, lengthscales=[0.2], norms=[1.0])
+    yield Call(
+        "hypotheses", kbo.hypotheses, "noise_std", len, size=1.0, lengthscales=[0.2], norms=[1.0]
+    )
     yield Call("Safe", kbo.Safe, certified, safely, start=[[0.5]], **flag)
     yield method("Result.plot", lambda: result_of(o(), "", None), "", bool, what="history")
     yield Call("report.plot", partial(kbo.report.plot, what="history"), "", bool, run=o)
-    yield Call("report.slice_of", partial(kbo.report.slice_of, o()), "", lambda found: found.mean, parameter="x")
+    yield Call(
+        "report.slice_of",
+        partial(kbo.report.slice_of, o()),
+        "",
+        lambda found: found.mean,
+        parameter="x",
+    )
     yield Call("report.importance", kbo.report.importance, "", len, run=o)
-    yield Call("report.Live", kbo.report.Live, "", lambda live: live.address, port=0, title="run", quiet=True)
+    yield Call(
+        "report.Live",
+        kbo.report.Live,
+        "",
+        lambda live: live.address,
+        port=0,
+        title="run",
+        quiet=True,
+    )
 
 
 def _problems() -> Iterator[Call]:
@@ -534,12 +758,23 @@ def _problems() -> Iterator[Call]:
         return problem.mean(arms), problem.observe(arms)
 
     def tried(problem: Any) -> Any:
-        return problem(problem.space.params(torch.full((problem.space.dimension,), 0.5, dtype=torch.float64)))
+        return problem(
+            problem.space.params(torch.full((problem.space.dimension,), 0.5, dtype=torch.float64))
+        )
 
     fixed = {"norm": 5.0, "fixed": False, "n_centres": 5}
-    yield Call("RKHSBandit", p.RKHSBandit, "lengthscale dim noise_std n_arms seed", pulled, kernel="rbf", **fixed)
+    yield Call(
+        "RKHSBandit",
+        p.RKHSBandit,
+        "lengthscale dim noise_std n_arms seed",
+        pulled,
+        kernel="rbf",
+        **fixed,
+    )
     stream = {"noise": "gaussian", "norm": 2.0}
-    yield Call("StreamingBandit", p.StreamingBandit, "n_arms noise_std norm_bound seed", pulled, **stream)
+    yield Call(
+        "StreamingBandit", p.StreamingBandit, "n_arms noise_std norm_bound seed", pulled, **stream
+    )
     drawn = "n_points lengthscale dim noise_std seed"
     yield Call("GaussianProcessBandit", p.GaussianProcessBandit, drawn, pulled, side=3.0)
     yield Call("HimmelblauBandit", p.HimmelblauBandit, "n_points noise_std seed", pulled, trend=5.0)
@@ -559,7 +794,11 @@ def _problems() -> Iterator[Call]:
     yield Call("random_graphs", p.random_graphs, "count seed", len)
     kernel_of = p.stationary_kernel
     yield Call(
-        "stationary_kernel", kernel_of, "lengthscale", lambda k: kbo.KernelRidge(k, 0.1).predict(X()), name="rbf"
+        "stationary_kernel",
+        kernel_of,
+        "lengthscale",
+        lambda k: kbo.KernelRidge(k, 0.1).predict(X()),
+        name="rbf",
     )
 
 
@@ -575,7 +814,9 @@ def _integrations() -> Iterator[Call]:
         return study.best_value
 
     options = "method setting n_trials seed constraints device"
-    yield Call("KBOSampler", KBOSampler, options, studied, n_startup_trials=None, constraints_func=None)
+    yield Call(
+        "KBOSampler", KBOSampler, options, studied, n_startup_trials=None, constraints_func=None
+    )
     yield Call("ax.generation_strategy", ax.generation_strategy, options)
     yield Call("ax.guarantee", ax.guarantee, "client")
     yield Call("ax.recommended", ax.recommended, "client")
@@ -616,7 +857,9 @@ QUERIES = ("X", "Z", "x", "points")
 
 def verdict(call: Call, argument: str, bad: str) -> str:
     """Call with one bad value; return "works", "refused", or the fault in words."""
-    nan_in = argument in QUERIES and re.search("nan|inf", bad.lower())  # gives NaN out, or an error about NaN
+    nan_in = argument in QUERIES and re.search(
+        "nan|inf", bad.lower()
+    )  # gives NaN out, or an error about NaN
     try:
         given = call.arguments()
         given[argument] = BAD[bad]()
@@ -625,23 +868,32 @@ def verdict(call: Call, argument: str, bad: str) -> str:
             found = call_with_limit(lambda: call.function(**given), PATIENCE)
         return "works" if nan_in or finite(found) else f"a result with NaN: {str(found)[:80]}"
     except kbo.KboError as error:
-        names = next((names for names in WORDS.split() if names.startswith(f"{argument}|")), argument)
+        names = next(
+            (names for names in WORDS.split() if names.startswith(f"{argument}|")), argument
+        )
         named = re.search(rf"(?<![A-Za-z])({names})(?![A-Za-z])", str(error))
         return "refused" if named or nan_in else f"not named: {type(error).__name__}: {error}"
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        if argument in ("on_trial", "constraints_func"):  # an exception of the caller's own function passes through
+        if argument in (
+            "on_trial",
+            "constraints_func",
+        ):  # an exception of the caller's own function passes through
             return "works"
         text = described(error)
         signature = isinstance(error, TypeError) and _SIGNATURE.search(text)
         return "refused" if signature else f"raw: {text}"
 
 
-def cases(values: int, seed: int | None = None, most: int | None = None) -> list[tuple[Call, str, str]]:
+def cases(
+    values: int, seed: int | None = None, most: int | None = None
+) -> list[tuple[Call, str, str]]:
     """Every function with each argument and the first ``values`` bad values; ``most`` of them at random."""
     bad = list(BAD)[:values]
-    found = [(call, argument, name) for call in calls() for argument in call.arguments() for name in bad]
+    found = [
+        (call, argument, name) for call in calls() for argument in call.arguments() for name in bad
+    ]
     return found if most is None else random.Random(seed).sample(found, min(most, len(found)))
 
 
@@ -662,11 +914,16 @@ def main() -> None:
             print(f"{call.name} | {argument} | {bad} | {' '.join(found.split())[:160]}", flush=True)
     print("| function | calls | works | refused | faults |\n|---|---|---|---|---|")
     for name, count in table.items():
-        print(f"| {name} | {count.total()} | {count['works']} | {count['refused']} | {count['fault']} |")
+        print(
+            f"| {name} | {count.total()} | {count['works']} | {count['refused']} | {count['fault']} |"
+        )
     total = sum(table.values(), Counter())
     print(f"| all | {total.total()} | {total['works']} | {total['refused']} | {total['fault']} |")
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # some texts are taken for files to write
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+    ):  # some texts are taken for files to write
         main()

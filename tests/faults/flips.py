@@ -42,7 +42,9 @@ def cell_file(folder: Path) -> tuple[Path, Callable[[Path], str]]:
     return store.file(cell), read
 
 
-def outcome(path: Path, content: bytes, read: Callable[[Path], str], expected: str, at: int, bit: int) -> str:
+def outcome(
+    path: Path, content: bytes, read: Callable[[Path], str], expected: str, at: int, bit: int
+) -> str:
     """Return what came of one flipped bit."""
     path.write_bytes(content[:at] + bytes([content[at] ^ (1 << bit)]) + content[at + 1 :])
     try:
@@ -66,7 +68,9 @@ def run(n: int, seed: int, folder: Path) -> dict[str, Counter]:
             content, expected = path.read_bytes(), read(path)
             # Without its end, a last line counts as unfinished, with a warning: see tests/test_journal.py.
             flips = [(rng.randrange(len(content) - 1), rng.randrange(8)) for _ in range(n // 2 + 1)]
-            counts[make.__name__] = Counter(outcome(path, content, read, expected, *flip) for flip in flips)
+            counts[make.__name__] = Counter(
+                outcome(path, content, read, expected, *flip) for flip in flips
+            )
     return counts
 
 

@@ -104,7 +104,11 @@ def once(fault, rng, folder):
 
 def events(disk):
     journal = disk / "run.jsonl"
-    return [json.loads(line).get("event") for line in journal.read_text().splitlines()] if journal.exists() else []
+    return (
+        [json.loads(line).get("event") for line in journal.read_text().splitlines()]
+        if journal.exists()
+        else []
+    )
 
 
 def verdict(disk, folder, fault, moment):
@@ -116,7 +120,9 @@ def verdict(disk, folder, fault, moment):
     wrong = []
     for trial in trials:
         expected = (
-            "failed" if fault in ("segfault", "os._exit", "hanging trial") and trial.number == moment else "complete"
+            "failed"
+            if fault in ("segfault", "os._exit", "hanging trial") and trial.number == moment
+            else "complete"
         )
         if trial.status != expected:
             wrong.append(f"trial {trial.number} is {trial.status} ({trial.failure})")
@@ -124,7 +130,9 @@ def verdict(disk, folder, fault, moment):
             wrong.append(f"trial {trial.number} has the value of another")
         # A trial may be chosen and never begun, so it is evaluated less often than started.
         if evaluated[trial.number] > trial.starts:
-            wrong.append(f"trial {trial.number} was evaluated {evaluated[trial.number]} times, started {trial.starts}")
+            wrong.append(
+                f"trial {trial.number} was evaluated {evaluated[trial.number]} times, started {trial.starts}"
+            )
         if trial.value is not None and not evaluated[trial.number]:
             wrong.append(f"trial {trial.number} was not evaluated")
     return wrong + ([f"{len(trials)} trials"] if len(trials) != TRIALS else [])
@@ -152,7 +160,14 @@ def main(times, faults):
                 found, message = once(fault, random.Random(seed), Path(folder))
             wrong += found
         words = ("trial ", "interrupted", "Error")
-        last = next((line for line in reversed(message.splitlines()) if any(word in line for word in words)), "none")
+        last = next(
+            (
+                line
+                for line in reversed(message.splitlines())
+                if any(word in line for word in words)
+            ),
+            "none",
+        )
         print(f"| {fault} | {times} | {'; '.join(wrong) or 'nothing'} | {last[:160]} |", flush=True)
 
 

@@ -9,13 +9,23 @@ from tests.faults import REPEATS, bad_calls
 
 MODULES = [
     "kbo",
-    *(f"kbo.{name}" for name in ("acquisition", "confidence", "covers", "models", "recipes", "regression")),
+    *(
+        f"kbo.{name}"
+        for name in (
+            "acquisition",
+            "confidence",
+            "confidence.chaining",
+            "models",
+            "bandit",
+            "regression",
+        )
+    ),
 ]
 LEFT_OUT = """
-AllRidges Answers Audit Confirmation Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel
+AllRidges PosteriorAt Audit Confirmation Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel
 RidgeSchedule Rule
 StreamingGP SubGaussian View WidthConfidence Candidate Certificate Followed Function Gap Provenance Limit
-LowRankAnswers Moments ParetoSet PriorAnswers Recipe Result Rounding RunningTrial SamplePath AdaptiveSelfNormalized
+LowRankPosteriorAt Moments ParetoSet PriorAt Recipe Result Rounding RunningTrial SamplePath AdaptiveSelfNormalized
 ThompsonSampling UniformChoice UpperBound clamped names register warn_below_precision
 """
 """Base classes; what only holds values; and what takes no arguments or those of kbo alone."""
@@ -23,13 +33,16 @@ ThompsonSampling UniformChoice UpperBound clamped names register warn_below_prec
 
 def faults(calls):
     found = [
-        (f"{call.name}({argument}={bad})", bad_calls.verdict(call, argument, bad)) for call, argument, bad in calls
+        (f"{call.name}({argument}={bad})", bad_calls.verdict(call, argument, bad))
+        for call, argument, bad in calls
     ]
     return [f"{name}: {verdict}" for name, verdict in found if verdict not in ("works", "refused")]
 
 
 def test_the_table_has_every_public_function():
-    there = {word for call in bad_calls.calls() for word in call.name.split(".")} | set(LEFT_OUT.split())
+    there = {word for call in bad_calls.calls() for word in call.name.split(".")} | set(
+        LEFT_OUT.split()
+    )
     for module in map(importlib.import_module, MODULES):
         for name in module.__all__:
             value = getattr(module, name)
@@ -41,7 +54,9 @@ def test_the_table_has_every_public_function():
 
 def test_an_object_for_any_argument_is_refused_by_name_or_works(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert not faults((call, argument, "object") for call in bad_calls.calls() for argument in call.values)
+    assert not faults(
+        (call, argument, "object") for call in bad_calls.calls() for argument in call.values
+    )
 
 
 @pytest.mark.faults

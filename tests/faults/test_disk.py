@@ -18,7 +18,9 @@ from kbo.optimize import journal
 
 pytestmark = [
     pytest.mark.faults,
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts file systems and becomes another user"),
+    pytest.mark.skipif(
+        os.geteuid() != 0, reason="only root mounts file systems and becomes another user"
+    ),
 ]
 
 SPACE = {"a": (0.0, 1.0)}
@@ -29,7 +31,9 @@ def disk(tmp_path) -> Iterator[Path]:
     """A file system of 64 kB."""
     place = tmp_path / "disk"
     place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], capture_output=True
+    ).returncode:
         pytest.skip("file systems cannot be mounted here")
     yield place
     subprocess.run(["umount", "-l", place], check=True)
@@ -82,10 +86,18 @@ def test_a_full_disk_ends_a_run_and_the_same_call_continues_it(disk):
     values: list[float] = []
 
     def tuned(n: int) -> None:
-        kbo.minimize(lambda x: values.append(x["a"]) or x["a"], SPACE, n, journal=disk / "run.jsonl", method="random")
+        kbo.minimize(
+            lambda x: values.append(x["a"]) or x["a"],
+            SPACE,
+            n,
+            journal=disk / "run.jsonl",
+            method="random",
+        )
 
     def kept() -> list[float]:
-        return [event.value for event in journal.read(disk / "run.jsonl")[1] if hasattr(event, "value")]
+        return [
+            event.value for event in journal.read(disk / "run.jsonl")[1] if hasattr(event, "value")
+        ]
 
     tuned(2)
     with full(disk, left=4096), pytest.raises(JournalError, match="No space left"):
@@ -119,7 +131,9 @@ def test_a_folder_without_permission_is_named(tmp_path):
     folder = tmp_path / "there"
     swept(1, folder)
     finished().save(folder / "run.jsonl")
-    kbo.report.write(folder / "run.jsonl", tmp_path / "warm.html")  # whatever is imported later is imported now
+    kbo.report.write(
+        folder / "run.jsonl", tmp_path / "warm.html"
+    )  # whatever is imported later is imported now
     for parent in (tmp_path, *tmp_path.parents):
         if parent.name.startswith(("test_", "pytest-", "popen-")):
             parent.chmod(0o755)
@@ -142,5 +156,7 @@ def test_a_folder_without_permission_is_named(tmp_path):
         path.chmod(0)
     with nobody():
         for read in (lambda: kbo.report.Record.of(folder / "run.jsonl"), lambda: read_rows(folder)):
-            with pytest.raises((InvalidInput, JournalError), match=r"(?s)cannot read.*Permission denied"):
+            with pytest.raises(
+                (InvalidInput, JournalError), match=r"(?s)cannot read.*Permission denied"
+            ):
                 read()

@@ -48,7 +48,10 @@ def certified() -> kbo.Certified:
 def on_disk(path: Path) -> list[dict[str, Any]]:
     """Return the events of the whole lines of a journal, read without kbo."""
     lines = path.read_bytes().split(b"\n")[1:-1]
-    return [{k: v for k, v in json.loads(line).items() if k not in ("time", "sum", "seconds")} for line in lines]
+    return [
+        {k: v for k, v in json.loads(line).items() if k not in ("time", "sum", "seconds")}
+        for line in lines
+    ]
 
 
 class Trial:
@@ -67,7 +70,9 @@ class Trial:
 class Machine(RuleBasedStateMachine):
     """Calls of an optimiser with faults, and the events that they may leave."""
 
-    @initialize(setting=st.sampled_from(["random", "random", "random", "certified"]), seed=st.integers(0, 9))
+    @initialize(
+        setting=st.sampled_from(["random", "random", "random", "certified"]), seed=st.integers(0, 9)
+    )
     def begin(self, setting: str, seed: int) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "run.jsonl"
@@ -111,14 +116,20 @@ class Machine(RuleBasedStateMachine):
 
     def idle(self) -> list[list[int]]:
         """Return the trials that nobody evaluates, as they may be."""
-        pending = [i for i, trial in enumerate(self.trials) if trial.status == "pending" and not trial.running]
+        pending = [
+            i
+            for i, trial in enumerate(self.trials)
+            if trial.status == "pending" and not trial.running
+        ]
         sure = [(True,) if self.trials[i].running is False else (True, False) for i in pending]
         return [list(itertools.compress(pending, taken)) for taken in itertools.product(*sure)]
 
     def running(self) -> list[int]:
         return [i for i, trial in enumerate(self.trials) if trial.running]
 
-    def call(self, lines: int | None, method: Callable[[], Any]) -> tuple[list[dict[str, Any]], Any]:
+    def call(
+        self, lines: int | None, method: Callable[[], Any]
+    ) -> tuple[list[dict[str, Any]], Any]:
         """Call a method, return the events that it left and what it returned; None if it was interrupted."""
         try:
             found = method() if lines is None else interrupted(lines, method)
@@ -141,11 +152,17 @@ class Machine(RuleBasedStateMachine):
         happened = [(event["event"], event["number"]) for event in events]
         if found is None:
             assert happened in [events[: len(happened)] for events, _ in expected]
-            possible = {number for _, begun in expected for number in begun if number < len(self.trials)}
+            possible = {
+                number for _, begun in expected for number in begun if number < len(self.trials)
+            }
             begun = [number for number in possible if not self.trials[number].lost]
         else:
             given = [found] if n is None else found
-            begun = next(b for e, b in expected if e == happened and [self.trials[i].params for i in b] == given)
+            begun = next(
+                b
+                for e, b in expected
+                if e == happened and [self.trials[i].params for i in b] == given
+            )
         for number in begun:
             self.trials[number].running = None if found is None else True
 
@@ -165,7 +182,9 @@ class Machine(RuleBasedStateMachine):
 
     def report(self, number: int, value: Any, lines: int | None) -> None:
         same = [
-            i for i, t in enumerate(self.trials) if t.status == "pending" and t.params == self.trials[number].params
+            i
+            for i, t in enumerate(self.trials)
+            if t.status == "pending" and t.params == self.trials[number].params
         ]
         number, params = same[-1], self.trials[number].params  # of equal points the last one
         events, found = self.call(lines, lambda: self.optimizer.tell(params, value))
@@ -180,7 +199,9 @@ class Machine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 99), lines=LINES)
     def fail(self, which: int, lines: int | None) -> None:
         number = self.running()[which % len(self.running())]
-        events, found = self.call(lines, lambda: self.optimizer.fail(self.trials[number].params, "broken"))
+        events, found = self.call(
+            lines, lambda: self.optimizer.fail(self.trials[number].params, "broken")
+        )
         assert len(events) == 1 or (found is None and not events)
         assert all(event["event"] == "fail" for event in events)
 
@@ -191,12 +212,18 @@ class Machine(RuleBasedStateMachine):
             return
         events, found = self.call(lines, lambda: self.optimizer.tell(params, value))
         kinds = [event["event"] for event in events]
-        assert kinds == ["ask", "tell"] if found is not None else kinds == ["ask", "tell"][: len(kinds)]
+        assert (
+            kinds == ["ask", "tell"]
+            if found is not None
+            else kinds == ["ask", "tell"][: len(kinds)]
+        )
         assert not events or events[0]["asked"] is False
 
     @rule(lines=LINES)
     def look(self, lines: int | None) -> None:
-        events, _ = self.call(lines, lambda: (self.optimizer.recommended(), self.optimizer.suggest()))
+        events, _ = self.call(
+            lines, lambda: (self.optimizer.recommended(), self.optimizer.suggest())
+        )
         assert not events
 
     # Faults

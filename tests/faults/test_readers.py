@@ -59,7 +59,9 @@ READERS = {
     "journal": Reader(".jsonl", journal.read),
     "run": Reader(".jsonl", lambda path: kbo.minimize(bowl, BOX, 7, journal=path)),
     "load": Reader(".jsonl", lambda path: kbo.Optimizer(BOX).load(path)),
-    "confirmation": Reader(".jsonl", lambda path: kbo.confirm(bowl, CANDIDATES, 14, tolerance=0.1, journal=path)),
+    "confirmation": Reader(
+        ".jsonl", lambda path: kbo.confirm(bowl, CANDIDATES, 14, tolerance=0.1, journal=path)
+    ),
     "page": Reader(".jsonl", lambda path: report.write(path, path.with_suffix(".html"))),
     "space in JSON": Reader(".json", Space.load),
     "space in YAML": Reader(".yaml", Space.load),
@@ -81,7 +83,9 @@ COMMANDS = {
 def client() -> Client:
     """A client of Ax with the strategy of kbo."""
     found = Client()
-    found.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
+    found.configure_experiment(
+        [RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))]
+    )
     found.configure_optimization(objective="-loss")
     found.set_generation_strategy(generation_strategy(seed=0))
     for _ in range(3):
@@ -99,9 +103,13 @@ def valid(tmp_path_factory) -> dict[str, bytes]:
     result.to_parquet(folder / "run.parquet")
     kbo.confirm(bowl, CANDIDATES, 4, tolerance=0.1, journal=folder / "confirm.jsonl")
     (folder / "space.json").write_text(json.dumps(result.optimizer.space.to_dict()))
-    (folder / "script.py").write_text("bounds = {'x': (0.0, 1.0)}\n\ndef objective(params):\n    return params['x']\n")
+    (folder / "script.py").write_text(
+        "bounds = {'x': (0.0, 1.0)}\n\ndef objective(params):\n    return params['x']\n"
+    )
     client().save_to_json_file(str(folder / "client.json"))
-    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(folder / "study.log")))
+    storage = optuna.storages.JournalStorage(
+        optuna.storages.journal.JournalFileBackend(str(folder / "study.log"))
+    )
     for place in (f"sqlite:///{folder}/study.db", storage):
         study = optuna.create_study(storage=place)
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=4)
@@ -203,7 +211,9 @@ def quiet(caplog, recwarn, monkeypatch, tmp_path):
 def test_a_client_of_ax_with_the_strategy_of_kbo_is_audited(tmp_path):
     client().save_to_json_file(str(tmp_path / "client.json"))
     text = "import kbo, sys; print(kbo.audit(sys.argv[1]))"
-    done = subprocess.run([sys.executable, "-c", text, "client.json"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", text, "client.json"], capture_output=True, text=True
+    )
     assert done.stdout.startswith("client.json: 3 trials"), done.stderr
 
 
@@ -228,7 +238,9 @@ def test_a_file_of_another_kind_or_damaged_is_refused_by_name_or_read(name, tmp_
 @pytest.mark.parametrize("name", READERS)
 def test_what_is_no_file_is_refused_by_name(name, tmp_path, monkeypatch):
     reader = READERS[name]
-    folder, pipe, forbidden = (tmp_path / f"{kind}{reader.suffix}" for kind in ("folder", "pipe", "forbidden"))
+    folder, pipe, forbidden = (
+        tmp_path / f"{kind}{reader.suffix}" for kind in ("folder", "pipe", "forbidden")
+    )
     folder.mkdir()
     os.mkfifo(pipe)
     assert verdict(reader, pipe) == ""
@@ -264,6 +276,8 @@ def test_commands_end_with_a_message_and_no_traceback(name, kind, tmp_path):
 def test_a_database_of_another_program_stays_as_it_is(tmp_path, valid):
     path = tmp_path / "other.db"
     path.write_bytes(valid["other.db"])
-    with pytest.raises(InvalidInput, match=r"other\.db is no storage of Optuna: it has the tables \['things'\]"):
+    with pytest.raises(
+        InvalidInput, match=r"other\.db is no storage of Optuna: it has the tables \['things'\]"
+    ):
         kbo.audit(path)
     assert path.read_bytes() == valid["other.db"]

@@ -69,10 +69,16 @@ class Setting:
 
     def other_prior(self, s: float) -> Setting:
         """Functions and targets in other units, as a Gaussian process sees it: norm and scale stay."""
-        return replace(self, factor=s, kernel=s**2, noise_std=s * self.noise_std, ridge=s**2 * self.ridge)
+        return replace(
+            self, factor=s, kernel=s**2, noise_std=s * self.noise_std, ridge=s**2 * self.ridge
+        )
 
 
-LAWS = {"targets": Setting.other_targets, "kernel": Setting.other_kernel, "prior": Setting.other_prior}
+LAWS = {
+    "targets": Setting.other_targets,
+    "kernel": Setting.other_kernel,
+    "prior": Setting.other_prior,
+}
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,9 @@ SCALES = (0.25, 1.0, 16.0)
 
 
 def mixture(kind: str, scales=None) -> Callable[[Setting], Confidence]:
-    return lambda u: MartingaleMixture(*u.numbers, kind, [c * u.scale for c in scales] if scales else u.scale)
+    return lambda u: MartingaleMixture(
+        *u.numbers, kind, [c * u.scale for c in scales] if scales else u.scale
+    )
 
 
 def mixture_formula(grid=None, scales=None) -> Callable:
@@ -103,13 +111,19 @@ def mixture_formula(grid=None, scales=None) -> Callable:
 
     def formula(d: Dense, Z: Tensor, u: Setting) -> tuple[Tensor, Tensor]:
         numbers = *u.numbers, [c * u.scale for c in scales] if scales else u.scale, d.error
-        return dense.mixture(d, Z, [g * u.a0 for g in grid], *numbers) if grid else dense.exact_mixture(d, Z, *numbers)
+        return (
+            dense.mixture(d, Z, [g * u.a0 for g in grid], *numbers)
+            if grid
+            else dense.exact_mixture(d, Z, *numbers)
+        )
 
     return formula
 
 
 def planned_formula(d: Dense, Z: Tensor, u: Setting) -> tuple[Tensor, Tensor]:
-    noise = u.noise_std * math.sqrt(2 * math.log(math.pi**2 * max(d.n, 1) ** 2 * 50 / (3 * u.delta)))
+    noise = u.noise_std * math.sqrt(
+        2 * math.log(math.pi**2 * max(d.n, 1) ** 2 * 50 / (3 * u.delta))
+    )
     error = u.norm_bound * math.sqrt(d.error)
     return dense.symmetric(d, Z, u.ridge, u.norm_bound + (noise + error) / math.sqrt(u.ridge))
 
@@ -127,8 +141,14 @@ BOUNDS = [
         lambda d, Z, u: dense.igp(d, Z, 0.01, *u.numbers),
         frozenset({"targets"}),
     ),
-    Bound("bkb", lambda u: BKB(*u.numbers), lambda d, Z, u: dense.bkb(d, Z, u.ridge, *u.numbers, 0.5)),
-    Bound("k-ucb", lambda u: EKUCB(*u.numbers, 0.0), lambda d, Z, u: dense.ekucb(d, Z, u.ridge, *u.numbers)),
+    Bound(
+        "bkb", lambda u: BKB(*u.numbers), lambda d, Z, u: dense.bkb(d, Z, u.ridge, *u.numbers, 0.5)
+    ),
+    Bound(
+        "k-ucb",
+        lambda u: EKUCB(*u.numbers, 0.0),
+        lambda d, Z, u: dense.ekucb(d, Z, u.ridge, *u.numbers),
+    ),
     Bound(
         "ek-ucb",
         lambda u: EKUCB(*u.numbers, 0.4 * u.ridge),
@@ -166,11 +186,22 @@ BOUNDS = [
     ),
     Bound("amm", mixture("amm"), mixture_formula((1.0,))),
     Bound("dmm", mixture("dmm"), mixture_formula((0.1, 0.3, 1.0, 3.0, 10.0))),
-    Bound("cmm", mixture("cmm"), mixture_formula(), tol=1e-6),  # searched for, and at tiny ridges widened by rounding
     Bound(
-        "dmm-of-scales", mixture("dmm", SCALES), mixture_formula([1 / c for c in SCALES], SCALES), other_numbers=True
+        "cmm", mixture("cmm"), mixture_formula(), tol=1e-6
+    ),  # searched for, and at tiny ridges widened by rounding
+    Bound(
+        "dmm-of-scales",
+        mixture("dmm", SCALES),
+        mixture_formula([1 / c for c in SCALES], SCALES),
+        other_numbers=True,
     ),
-    Bound("cmm-of-scales", mixture("cmm", SCALES), mixture_formula(None, SCALES), tol=1e-5, other_numbers=True),
+    Bound(
+        "cmm-of-scales",
+        mixture("cmm", SCALES),
+        mixture_formula(None, SCALES),
+        tol=1e-5,
+        other_numbers=True,
+    ),
     # Of one hypothesis; ``tests/test_hypotheses.py`` has several, each with a posterior of its own.
     Bound(
         "any-of",

@@ -65,11 +65,15 @@ class State:
         state.update(X, y)
         return state
 
-    def formulas(self, state: Posterior, X: Tensor, y: Tensor, weights: Tensor | None = None) -> Dense:
+    def formulas(
+        self, state: Posterior, X: Tensor, y: Tensor, weights: Tensor | None = None
+    ) -> Dense:
         """What a state with these data must answer."""
         if self.exact:
             return Dense(self.kernel(), X, y, weights)
-        return Sketched(self.kernel(), X, y, state.anchors if self.living else self.dictionary.to(X), weights)
+        return Sketched(
+            self.kernel(), X, y, state.anchors if self.living else self.dictionary.to(X), weights
+        )
 
 
 def rbf(**kwargs) -> Kernel:
@@ -92,7 +96,11 @@ def composite() -> Kernel:
 
 def periodic() -> Kernel:
     kernel = ScaleKernel(PeriodicKernel()).double()
-    kernel.base_kernel.period_length, kernel.base_kernel.lengthscale, kernel.outputscale = 1.7, 0.9, 0.7
+    kernel.base_kernel.period_length, kernel.base_kernel.lengthscale, kernel.outputscale = (
+        1.7,
+        0.9,
+        0.7,
+    )
     return kernel
 
 
@@ -126,13 +134,19 @@ class Whitened(Kernel):
         self.kernel = kernel
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params) -> Tensor:
-        scale, other, plain = x1[..., -1:].sqrt(), x2[..., -1:].sqrt(), self.kernel(x1[..., :-1], x2[..., :-1], diag)
+        scale, other, plain = (
+            x1[..., -1:].sqrt(),
+            x2[..., -1:].sqrt(),
+            self.kernel(x1[..., :-1], x2[..., :-1], diag),
+        )
         return (scale * other)[..., 0] * plain if diag else scale * plain.to_dense() * other.mT
 
 
 def precomputed() -> Kernel:
     objects = torch.rand(400, 3, generator=seeded(7), dtype=torch.float64)
-    return PrecomputedKernel(1.3 * torch.exp(-(objects.unsqueeze(0) - objects.unsqueeze(1)).norm(dim=-1)))
+    return PrecomputedKernel(
+        1.3 * torch.exp(-(objects.unsqueeze(0) - objects.unsqueeze(1)).norm(dim=-1))
+    )
 
 
 def sketched(name: str, kernel: Callable[[], Kernel], points: Tensor) -> State:
@@ -145,7 +159,9 @@ def sketched(name: str, kernel: Callable[[], Kernel], points: Tensor) -> State:
     )
 
 
-def living(name: str, kernel: Callable[[], Kernel], dictionary: Callable[[float], Dictionary], **kwargs) -> State:
+def living(
+    name: str, kernel: Callable[[], Kernel], dictionary: Callable[[float], Dictionary], **kwargs
+) -> State:
     """``dictionary`` is a function of the ridge, so that it has the units of the kernel."""
     return State(
         f"living-{name}",
@@ -163,7 +179,9 @@ def adaptive(name: str, kernel: Callable[[], Kernel], variant: str, **kwargs) ->
     return State(
         f"adaptive-{name}",
         kernel,
-        lambda k, ridge: AdaptiveRidge(base(k, ridge), noise_bounds(variant, 50.0, 0.1, first=ridge)),
+        lambda k, ridge: AdaptiveRidge(
+            base(k, ridge), noise_bounds(variant, 50.0, 0.1, first=ridge)
+        ),
         **kwargs,
     )
 
@@ -182,7 +200,11 @@ STATES = [
         exact=False,
         dictionary=unit_square(15, 33),
     ),
-    State("several", rbf, lambda k, ridge: Several([KernelRidge(k, ridge), KernelRidge(periodic(), 2 * ridge)])),
+    State(
+        "several",
+        rbf,
+        lambda k, ridge: Several([KernelRidge(k, ridge), KernelRidge(periodic(), 2 * ridge)]),
+    ),
     State("third-party", FeatureKernel, lambda k, ridge: LinearRegression(features_of(k), ridge)),
 ]
 """One for each way to compute a posterior: all laws."""

@@ -55,7 +55,9 @@ def printed(request) -> Bound:
 
 
 @pytest.fixture(
-    scope="session", params=[bound for bound in BOUNDS if not bound.other_numbers], ids=lambda bound: bound.name
+    scope="session",
+    params=[bound for bound in BOUNDS if not bound.other_numbers],
+    ids=lambda bound: bound.name,
 )
 def bound(request) -> Bound:
     """One for each way to compute a bound."""
@@ -64,21 +66,31 @@ def bound(request) -> Bound:
 
 def kernel(scale: float = 1.0, nu: float | None = 2.5) -> Kernel:
     scaled = ScaleKernel(MaternKernel(nu=nu) if nu else RBFKernel()).double()
-    scaled.base_kernel.lengthscale, scaled.outputscale = 0.4, torch.tensor(scale, dtype=torch.float64)
+    scaled.base_kernel.lengthscale, scaled.outputscale = (
+        0.4,
+        torch.tensor(scale, dtype=torch.float64),
+    )
     return scaled
 
 
 def function(norm: float, seed: int, k: Kernel | None = None):
     """A function of known norm in the RKHS of the kernel."""
-    centres, weights = unit_square(15, seed), torch.randn(15, generator=seeded(seed), dtype=torch.float64)
+    centres, weights = (
+        unit_square(15, seed),
+        torch.randn(15, generator=seeded(seed), dtype=torch.float64),
+    )
     k = kernel() if k is None else k
     weights = weights * norm / torch.sqrt(weights @ gram(k, centres, centres) @ weights)
     return lambda X: gram(k, X, centres.to(X)) @ weights.to(X)
 
 
-def noisy_data(n: int, device, seed: int = 0, norm: float = 4.0, noise_std: float = 0.3) -> tuple[Tensor, Tensor]:
+def noisy_data(
+    n: int, device, seed: int = 0, norm: float = 4.0, noise_std: float = 0.3
+) -> tuple[Tensor, Tensor]:
     X = unit_square(n, seed + 50)
-    y = function(norm, seed)(X) + noise_std * torch.randn(n, generator=seeded(seed + 1), dtype=torch.float64)
+    y = function(norm, seed)(X) + noise_std * torch.randn(
+        n, generator=seeded(seed + 1), dtype=torch.float64
+    )
     return X.to(device), y.to(device)
 
 
@@ -122,7 +134,10 @@ def test_weights_are_data_that_were_whitened_by_hand(bound, device):
     """The theorem of docs/theory/weights.md; chaining has a set of its own in units of the points."""
     (X, y), Z = noisy_data(40, device), unit_square(6, 1).to(device)
     weights = torch.exp(torch.randn(40, generator=seeded(3), dtype=torch.float64)).to(device)
-    weighted, whitened = KernelRidge(kernel(), SETTING.ridge), KernelRidge(Whitened(kernel()), SETTING.ridge)
+    weighted, whitened = (
+        KernelRidge(kernel(), SETTING.ridge),
+        KernelRidge(Whitened(kernel()), SETTING.ridge),
+    )
     weighted.update(X, y, weights)
     whitened.update(torch.cat([X, weights.unsqueeze(-1)], -1), weights.sqrt() * y)
     confidence = bound.make(SETTING)
@@ -132,12 +147,15 @@ def test_weights_are_data_that_were_whitened_by_hand(bound, device):
     proved, plain = confidence.guarantee_on(weighted), confidence.guarantee_on(whitened)
     if bound.name == "third-party":
         assert proved is None
-        assert "the theorem is about one noise level, and the observations have weights" in confidence.objections(
-            weighted
+        assert (
+            "the theorem is about one noise level, and the observations have weights"
+            in confidence.objections(weighted)
         )
     else:
         assert (proved is None) == (plain is None)
-        assert proved is None or (proved.startswith(str(plain)) and "weight" in proved.removeprefix(str(plain)))
+        assert proved is None or (
+            proved.startswith(str(plain)) and "weight" in proved.removeprefix(str(plain))
+        )
 
 
 def test_the_lower_bound_mirrors_the_upper_bound(bound, device):
@@ -151,16 +169,26 @@ def test_exactly_the_listed_changes_of_units_leave_the_bounds_what_they_are(prin
     X, y = noisy_data(40, device)
     Z, other = unit_square(6, 1).to(device), LAWS[law](SETTING, 40.0)
     plain = torch.stack(printed.make(SETTING).interval(fed(X, y), Z))
-    changed = printed.make(other).interval(fed(X, other.factor * y, other.ridge, kernel(other.kernel)), Z)
+    changed = printed.make(other).interval(
+        fed(X, other.factor * y, other.ridge, kernel(other.kernel)), Z
+    )
     follows = torch.allclose(torch.stack(changed) / other.factor, plain, rtol=1e-7, atol=1e-7)
     assert follows == (law in printed.units)
 
 
 def test_a_bound_does_not_depend_on_the_other_rows(bound, device):
-    confidence, state, Z = bound.make(SETTING), fed(*noisy_data(40, device)), unit_square(24, 1).to(device)
+    confidence, state, Z = (
+        bound.make(SETTING),
+        fed(*noisy_data(40, device)),
+        unit_square(24, 1).to(device),
+    )
     lower, upper = confidence.interval(state, Z)
     for i in (0, 7, 23):
-        close(torch.stack(confidence.interval(state, Z[i])), torch.stack([lower[i], upper[i]]), bound.tol)
+        close(
+            torch.stack(confidence.interval(state, Z[i])),
+            torch.stack([lower[i], upper[i]]),
+            bound.tol,
+        )
     batched = torch.stack(confidence.interval(state, Z.reshape(2, 3, 4, 2)))
     close(batched, torch.stack([lower, upper]).reshape(2, 2, 3, 4), bound.tol)
     assert confidence.upper(state, Z[:0]).shape == (0,)
@@ -181,7 +209,11 @@ def test_bounds_stay_float32(bound, device):
         single = torch.stack(confidence.interval(state, Z.float()))
         assert single.dtype == torch.float32
     expected = confidence.interval(fed(X, y), Z)
-    close(torch.stack(confidence.interval(fed(X.float(), y.float()), Z.float())).double(), torch.stack(expected), 1e-3)
+    close(
+        torch.stack(confidence.interval(fed(X.float(), y.float()), Z.float())).double(),
+        torch.stack(expected),
+        1e-3,
+    )
 
 
 def test_pending_points_narrow_the_bounds_as_the_dense_formula_says(bound, device):
@@ -193,23 +225,40 @@ def test_pending_points_narrow_the_bounds_as_the_dense_formula_says(bound, devic
 
 def test_pending_points_come_in_batches(bound, device):
     state, confidence = fed(*noisy_data(30, device)), bound.make(SETTING)
-    P, Z = unit_square(8, 3).reshape(2, 4, 2).to(device), unit_square(6, 1).reshape(2, 3, 2).to(device)
+    P, Z = (
+        unit_square(8, 3).reshape(2, 4, 2).to(device),
+        unit_square(6, 1).reshape(2, 3, 2).to(device),
+    )
     targets = torch.linspace(-1, 1, 8, dtype=torch.float64, device=device).reshape(2, 4)
     for values in ([None, None], targets):
         upper = confidence.upper(Hypothetical(state, P, None if values[0] is None else values), Z)
         shared = confidence.lower(Hypothetical(state, P[0], values[0]), Z)
         for i in range(2):
-            close(upper[i], confidence.upper(Hypothetical(state, P[i], values[i]), Z[i]), max(bound.tol, 1e-8))
-            close(shared[i], confidence.lower(Hypothetical(state, P[0], values[0]), Z[i]), max(bound.tol, 1e-8))
+            close(
+                upper[i],
+                confidence.upper(Hypothetical(state, P[i], values[i]), Z[i]),
+                max(bound.tol, 1e-8),
+            )
+            close(
+                shared[i],
+                confidence.lower(Hypothetical(state, P[0], values[0]), Z[i]),
+                max(bound.tol, 1e-8),
+            )
 
 
-def test_tracked_points_have_the_same_bounds_and_argmax_upper_is_the_row_of_the_largest(bound, device):
+def test_tracked_points_have_the_same_bounds_and_argmax_upper_is_the_row_of_the_largest(
+    bound, device
+):
     (X, y), Z = noisy_data(40, device), unit_square(60, 1).to(device)
     state, confidence = KernelRidge(kernel(), SETTING.ridge), bound.make(SETTING)
     tracked = Tracked(state, Z)
     for piece in (slice(0, 0), slice(0, 2), slice(2, 40)):
         tracked.update(X[piece], y[piece])
-        alike(confidence.interval(tracked, Z), confidence.interval(fed(X[: piece.stop], y[: piece.stop]), Z), bound)
+        alike(
+            confidence.interval(tracked, Z),
+            confidence.interval(fed(X[: piece.stop], y[: piece.stop]), Z),
+            bound,
+        )
         for one in (state, tracked):
             upper, (row, value) = confidence.upper(one, Z), confidence.argmax_upper(one, Z)
             assert value == pytest.approx(float(upper.max()), rel=1e-7)
@@ -222,13 +271,23 @@ def test_impossible_settings_are_refused():
         for bad in ({name: value} for name in good for value in (0.0, math.nan, math.inf, "large")):
             with pytest.raises(InvalidInput):
                 make(**{**good, **bad})
-    for bad in ({"kind": "d"}, {"ridges": []}, {"ridges": [1, -1]}, {"scale": 0.0}, {"kind": "amm", "ridges": [1, 2]}):
+    for bad in (
+        {"kind": "d"},
+        {"ridges": []},
+        {"ridges": [1, -1]},
+        {"scale": 0.0},
+        {"kind": "amm", "ridges": [1, 2]},
+    ):
         with pytest.raises(InvalidInput):
             MartingaleMixture(**{**good, "kind": "dmm", **bad})
 
 
 def test_without_data_bounds_are_those_of_the_prior(device):
-    Z, (sigma, B, ridge), state = unit_square(3, 1).to(device), (0.3, 8.0, 0.05), KernelRidge(kernel(2.0), 0.1)
+    Z, (sigma, B, ridge), state = (
+        unit_square(3, 1).to(device),
+        (0.3, 8.0, 0.05),
+        KernelRidge(kernel(2.0), 0.1),
+    )
     for confidence, one, expected, tol in (
         (
             SelfNormalized(sigma, B, 0.1),
@@ -240,7 +299,9 @@ def test_without_data_bounds_are_those_of_the_prior(device):
         (MartingaleMixture(sigma, B, 0.1, "amm", ridges=[1e9]), state, B * math.sqrt(2.0), 1e-6),
     ):
         close(
-            torch.stack(confidence.interval(one, Z)), Z.new_tensor([[-expected], [expected]]).expand(2, 3), tol or 1e-8
+            torch.stack(confidence.interval(one, Z)),
+            Z.new_tensor([[-expected], [expected]]).expand(2, 3),
+            tol or 1e-8,
         )
 
 
@@ -250,7 +311,10 @@ def test_without_data_bounds_are_those_of_the_prior(device):
 def states(X: Tensor, y: Tensor, Z: Tensor, ridge: float) -> dict[str, Posterior]:
     """One set of data behind each kind of state."""
     k = kernel()
-    exact, sketch = fed(X, y, ridge, k), NystromRidge(k, ridge, FixedDictionary(unit_square(25, 4).to(X)))
+    exact, sketch = (
+        fed(X, y, ridge, k),
+        NystromRidge(k, ridge, FixedDictionary(unit_square(25, 4).to(X))),
+    )
     sketch.update(X, y)
     return {"exact": exact, "tracked": Tracked(exact, Z), "sketched": sketch}
 
@@ -266,17 +330,25 @@ def states(X: Tensor, y: Tensor, Z: Tensor, ridge: float) -> dict[str, Posterior
     log_ridge=st.floats(-2, 2),
     times=st.floats(1.05, 30),
 )
-def test_the_theorems_that_put_one_bound_inside_another(device, seed, n, sigma, B, delta, eta, log_ridge, times):
+def test_the_theorems_that_put_one_bound_inside_another(
+    device, seed, n, sigma, B, delta, eta, log_ridge, times
+):
     """AMM strictly inside AY and IGP at equal ridge, AY inside K-UCB; CMM inside DMM inside AMM, and any ridge."""
     (X, y), Z, ridge = noisy_data(n, device, seed), unit_square(30, seed).to(device), 10**log_ridge
     state, sign = fed(X, y, ridge), torch.tensor([[-1.0], [1.0]]).to(Z)
 
     def mixture(kind: str, scale: float, ridges=None, state=state, B=B) -> Tensor:
-        return sign * torch.stack(MartingaleMixture(sigma, B, delta, kind, scale, ridges).interval(state, Z))
+        return sign * torch.stack(
+            MartingaleMixture(sigma, B, delta, kind, scale, ridges).interval(state, Z)
+        )
 
     ay, igp, loose = (
         sign * torch.stack(one.interval(state, Z))
-        for one in (SelfNormalized(sigma, B, delta), ImprovedGPUCB(sigma, B, delta, eta), EKUCB(sigma, B, delta, 0.0))
+        for one in (
+            SelfNormalized(sigma, B, delta),
+            ImprovedGPUCB(sigma, B, delta, eta),
+            EKUCB(sigma, B, delta, 0.0),
+        )
     )
     assert (mixture("amm", sigma**2 / ridge) < ay).all()
     assert (mixture("amm", sigma**2 / (1 + eta), [1 + eta]) < igp).all()
@@ -293,7 +365,10 @@ def test_the_theorems_that_put_one_bound_inside_another(device, seed, n, sigma, 
 @pytest.mark.parametrize("seed", [0, 6, 24])
 def test_the_largest_bound_of_the_exact_mixture_is_found_among_many_arms(device, seed):
     generator = seeded(seed)
-    sigma, log_B = 10 ** float(-1.5 * torch.rand(1, generator=generator)), float(2 * torch.rand(1, generator=generator))
+    sigma, log_B = (
+        10 ** float(-1.5 * torch.rand(1, generator=generator)),
+        float(2 * torch.rand(1, generator=generator)),
+    )
     X, y = noisy_data(2 * seed, device, seed, noise_std=sigma)
     Z = torch.cat([unit_square(200, seed).to(device), X])
     for state in states(X, y, Z, sigma**2).values():
@@ -309,7 +384,10 @@ def largest_value(k: Kernel, X: Tensor, y: Tensor, z: Tensor, radius: float, nor
     K = gram(k, torch.cat([X, z]), torch.cat([X, z])).cpu()
     L = torch.linalg.cholesky(K + 1e-13 * torch.eye(len(K))).numpy()
     w = cp.Variable(len(K))  # f = L w on X and z, and ||f|| = |w|
-    program = cp.Problem(cp.Maximize(L[-1] @ w), [cp.norm(L[:-1] @ w - y.cpu().numpy()) <= radius, cp.norm(w) <= norm])
+    program = cp.Problem(
+        cp.Maximize(L[-1] @ w),
+        [cp.norm(L[:-1] @ w - y.cpu().numpy()) <= radius, cp.norm(w) <= norm],
+    )
     return program.solve(solver=cp.CLARABEL)
 
 
@@ -342,7 +420,9 @@ def test_norm_lower_bound_equals_the_dense_formula(device):
     )
     fine = np.geomspace(1e-7, 1e3, 4000).tolist()
     close(
-        norm_lower_bound(fed(X, y), 0.1, 0.1), dense.norm_lower_bound(Dense(kernel(), X, y), fine, 0.1, 0.1, 1.0), 1e-5
+        norm_lower_bound(fed(X, y), 0.1, 0.1),
+        dense.norm_lower_bound(Dense(kernel(), X, y), fine, 0.1, 0.1, 1.0),
+        1e-5,
     )
 
 
@@ -353,13 +433,21 @@ def test_a_norm_bound_is_refuted_exactly_below_the_norm_lower_bound(device, kind
     for state in states(X, y, Z, 0.1).values():
         least = float(norm_lower_bound(state, 0.1, 0.1, 1.5, ridges))
         assert 0.1 < least < 10
-        lower, upper = MartingaleMixture(0.1, 1.00001 * least, 0.1, kind, 1.5, ridges).interval(state, Z)
+        lower, upper = MartingaleMixture(0.1, 1.00001 * least, 0.1, kind, 1.5, ridges).interval(
+            state, Z
+        )
         assert (lower <= upper).all()
         for question in ("interval", "upper", "lower", "argmax_upper"):
             with pytest.raises(RefutedAssumptions, match="norm_at_least") as caught:
-                getattr(MartingaleMixture(0.1, 0.99999 * least, 0.1, kind, 1.5, ridges), question)(state, Z)
+                getattr(MartingaleMixture(0.1, 0.99999 * least, 0.1, kind, 1.5, ridges), question)(
+                    state, Z
+                )
             figures = caught.value.figures
-            assert (figures["n"], figures["noise_std"], figures["norm_bound"]) == (60, 0.1, 0.99999 * least)
+            assert (figures["n"], figures["noise_std"], figures["norm_bound"]) == (
+                60,
+                0.1,
+                0.99999 * least,
+            )
             assert figures["norm_bound"] < figures["norm_at_least"] <= 10
 
 
@@ -369,7 +457,9 @@ def test_neither_no_data_nor_hallucinated_points_refute(device):
     P = torch.linspace(0, 1, 40, dtype=torch.float64, device=device).unsqueeze(-1)
     state = fed(P[::7], torch.full_like(P[::7, 0], 2.5), 0.1, RBFKernel().double())
     for kind in ("dmm", "cmm"):
-        bounds = torch.stack(MartingaleMixture(1.0, 1.5, 0.1, kind).interval(Hypothetical(state, P), P))
+        bounds = torch.stack(
+            MartingaleMixture(1.0, 1.5, 0.1, kind).interval(Hypothetical(state, P), P)
+        )
         assert bounds.isfinite().all()
 
 
@@ -388,7 +478,10 @@ def test_bounds_hold_at_all_rounds_and_points_more_often_than_promised(device, n
             state.update(X[i : i + 20], y[i : i + 20])
             lower, upper = bound.make(setting).interval(state, Z)
             held &= bool(((lower <= truth) & (truth <= upper)).all())
-            assert norm_lower_bound(state, setting.noise_std, setting.delta, setting.scale) <= 4.0 or not held
+            assert (
+                norm_lower_bound(state, setting.noise_std, setting.delta, setting.scale) <= 4.0
+                or not held
+            )
         broken += not held
     assert broken <= SETTING.delta * runs
 
@@ -396,7 +489,9 @@ def test_bounds_hold_at_all_rounds_and_points_more_often_than_promised(device, n
 # Sketches
 
 
-def sketched_data(seed: int, noise_std: float, n: int = 60) -> tuple[NystromRidge, Tensor, Tensor, Tensor]:
+def sketched_data(
+    seed: int, noise_std: float, n: int = 60
+) -> tuple[NystromRidge, Tensor, Tensor, Tensor]:
     """A sketch of some kind of a function of norm 4, the data, and points with the function's values."""
     X, y = noisy_data(n, "cpu", seed, noise_std=noise_std)
     points, ridge = unit_square(20, seed + 5), (1e-3, 0.05, 0.5, 5.0)[seed // 8 % 4]
@@ -423,7 +518,9 @@ def test_the_sum_of_leverages_is_at_least_the_exact_effective_dimension(seed):
     for ridge in (1e-3, 0.05, 2.0, 50.0):
         state.move_ridge(ridge)
         found = leverage_sum(state)
-        close(found, sketch.leverage_sum(ridge), 1e-4)  # lifted by the rounding of a nearly singular dictionary
+        close(
+            found, sketch.leverage_sum(ridge), 1e-4
+        )  # lifted by the rounding of a nearly singular dictionary
         assert float(found) >= (1 - 1e-9) * float(exact.effective_dimension(ridge))
     close(found, (state.predict(X)[1] / ridge).sum(), 1e-4)
 
@@ -451,7 +548,9 @@ def test_widened_bounds_contain_the_function_whatever_the_dictionary(noise_std):
             # Anchors as close to dependent as rounding permits have no guarantee at small ridges.
             assert bound.guarantee_on(state) is not None or seed % 8 == 3
     assert max(broken.values()) <= (3 if noise_std > 0.1 else 0)
-    assert noise_std > 0.1 or min(narrow.values()) > 0  # sometimes the norm bound alone would be too narrow
+    assert (
+        noise_std > 0.1 or min(narrow.values()) > 0
+    )  # sometimes the norm bound alone would be too narrow
 
 
 def test_what_is_claimed_on_sketches_and_on_imagined_observations():
@@ -472,7 +571,11 @@ def test_what_is_claimed_on_sketches_and_on_imagined_observations():
     k_ucb = EKUCB(0.3, 4.0, 0.1, 0.0)
     assert k_ucb.guarantee_on(state) is FixedWidth(2.0).guarantee_on(state) is None
     assert k_ucb.guarantee_on(exact) is not None
-    bounds = (SelfNormalized(0.3, 4.0, 0.1), MartingaleMixture(0.3, 4.0, 0.1), ImprovedGPUCB(0.3, 4.0, 0.1, 0.01))
+    bounds = (
+        SelfNormalized(0.3, 4.0, 0.1),
+        MartingaleMixture(0.3, 4.0, 0.1),
+        ImprovedGPUCB(0.3, 4.0, 0.1, 0.01),
+    )
     assert all(bound.guarantee_on(state) is not None for bound in bounds)
     batch = BatchView(exact, P)
     assert all(bound.guarantee_on(batch) is not None for bound in bounds)

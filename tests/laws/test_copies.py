@@ -23,9 +23,10 @@ from torch import Tensor
 
 import kbo
 from experiments import problems
-from kbo import acquisition, confidence, covers, errors, models, recipes, regression, report, space
-from kbo.bandit import Bandit
+from kbo import acquisition, bandit, confidence, errors, models, regression, report, space
+from kbo.bandit import Bandit, methods
 from kbo.confidence import FixedWidth, MartingaleMixture, NoiseBounds
+from kbo.confidence import chaining as covers
 from kbo.kernels import PrecomputedKernel
 from kbo.models.paths import FunctionPaths
 from kbo.optimize import Pruning
@@ -81,7 +82,7 @@ def prior_mean(X: Tensor) -> Tensor:
 def predicted(state: Any) -> list[Tensor]:
     """The answers of a posterior, by its factors, its eigenbasis and a drawn function."""
     points = Z if state.like.shape[-1] == 2 else torch.arange(5.0).double().unsqueeze(-1)
-    ridges = state.all_ridges(points.unsqueeze(-2)).grid([0.05, 0.5])
+    ridges = state.across(points.unsqueeze(-2)).grid([0.05, 0.5])
     return [*state.predict(points), *ridges, state.log_det(), state.quad()]
 
 
@@ -120,7 +121,12 @@ def all_kernels() -> AdditiveKernel:
 def bound(make: Callable[[], Any], state: Callable[[], Any] = fed) -> Used:
     def values(one: Any) -> list[Any]:
         own = state()
-        return [*one.interval(own, Z), one.guarantee_on(own), one.objections(own), one.argmax_upper(own, Z)]
+        return [
+            *one.interval(own, Z),
+            one.guarantee_on(own),
+            one.objections(own),
+            one.argmax_upper(own, Z),
+        ]
 
     return Used(make, values)
 
@@ -146,7 +152,9 @@ def model(make: Callable[[], Any]) -> Used:
         own = one.posterior(Z)
         return [own.mean, own.variance, one.state.quad(), one.likelihood.noise]
 
-    return Used(make, values, lambda one: one.covar_module.requires_grad_(False).initialize(**lengths(one)))
+    return Used(
+        make, values, lambda one: one.covar_module.requires_grad_(False).initialize(**lengths(one))
+    )
 
 
 def lengths(one: Any) -> dict[str, Any]:
@@ -191,7 +199,10 @@ def contents(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(name): contents(part) for name, part in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return [type(value).__name__, *(contents(getattr(value, field.name)) for field in fields(value))]
+        return [
+            type(value).__name__,
+            *(contents(getattr(value, field.name)) for field in fields(value)),
+        ]
     if isinstance(value, (list, tuple)):
         return [contents(part) for part in value]
     if isinstance(value, torch.nn.Module):
@@ -222,7 +233,11 @@ def run(**options: Any) -> Any:
 
 def optimised(result: Any) -> list[Any]:
     optimizer = getattr(result, "optimizer", result)
-    return [contents(optimizer.trials), optimizer.interval({"x": 0.2, "kind": "a"}), optimizer.suggest()]
+    return [
+        contents(optimizer.trials),
+        optimizer.interval({"x": 0.2, "kind": "a"}),
+        optimizer.suggest(),
+    ]
 
 
 def tell_more(result: Any) -> None:
@@ -279,33 +294,43 @@ _REGRESSION = {
     **{f"state {case.name}": of_law(case) for case in [*STATES, *DICTIONARIES]},
     "Tracked": posterior(lambda: regression.Tracked(fed(), Z)),
     "Tracked sketch": posterior(lambda: regression.Tracked(sketched(), Z)),
-    "Hypothetical": posterior(lambda: Hypothetical(fed(), unit_square(3, 4), unit_square(3, 5)[:, 0])),
+    "Hypothetical": posterior(
+        lambda: Hypothetical(fed(), unit_square(3, 4), unit_square(3, 5)[:, 0])
+    ),
     "Hypothetical pending": posterior(lambda: Hypothetical(fed(), unit_square(3, 4))),
     "BatchView": posterior(batch),
-    "PriorMean": posterior(lambda: fed(regression.PriorMean(KernelRidge(matern(2.5), 0.1), prior_mean))),
+    "PriorMean": posterior(
+        lambda: fed(regression.PriorMean(KernelRidge(matern(2.5), 0.1), prior_mean))
+    ),
     "View": posterior(lambda: regression.View(fed())),
-    "PriorAnswers": Used(lambda: KernelRidge(matern(2.5), 0.1).at(), lambda one: one.predict(Z)),
-    "drawn prior": Used(lambda: KernelRidge(all_kernels(), 0.1).at().draw_function(Z, seeded(1)), lambda f: f(Z)),
+    "PriorAt": Used(lambda: KernelRidge(matern(2.5), 0.1).at(), lambda one: one.predict(Z)),
+    "drawn prior": Used(
+        lambda: KernelRidge(all_kernels(), 0.1).at().draw_function(Z, seeded(1)), lambda f: f(Z)
+    ),
     "SamplePath": Used(path, lambda one: one(Z)),
     "path of a sketch": Used(lambda: sketched().at().draw_function(Z, seeded(1)), lambda f: f(Z)),
     "path under pending points": Used(
-        lambda: Hypothetical(fed(), unit_square(3, 4)).at().draw_function(Z, seeded(1)), lambda f: f(Z)
+        lambda: Hypothetical(fed(), unit_square(3, 4)).at().draw_function(Z, seeded(1)),
+        lambda f: f(Z),
     ),
     "AllRidges": Used(lambda: regression.AllRidges(fed(), _X), lambda one: one.grid([0.1])),
-    "ridges of an exact posterior": Used(lambda: fed().all_ridges(_X), lambda one: one.grid([0.1])),
+    "ridges of an exact posterior": Used(lambda: fed().across(_X), lambda one: one.grid([0.1])),
     "ridges under pending points": Used(
-        lambda: Hypothetical(fed(), unit_square(3, 4)).all_ridges(_X), lambda one: one.grid([0.1])
+        lambda: Hypothetical(fed(), unit_square(3, 4)).across(_X), lambda one: one.grid([0.1])
     ),
-    "Moments": value(lambda: fed().all_ridges(_X).grid([0.1])),
+    "Moments": value(lambda: fed().across(_X).grid([0.1])),
     "Followed": Used(lambda: regression.Followed(fed(), Z), lambda one: one.predict(0.1)),
-    "Error": Used(lambda: regression.Error(fed()), lambda one: [one.trace, one.norm(), one.rounding]),
+    "Error": Used(
+        lambda: regression.Error(fed()), lambda one: [one.trace, one.norm(), one.rounding]
+    ),
     "Rounding": value(lambda: fed().error.rounding),
     "Provenance": value(lambda: fed().provenance),
     "Candidate": Used(candidate, lambda one: [one.prior, one.residual, one.features]),
     "FixedDictionary": Used(lambda: regression.FixedDictionary(Z), lambda one: one.points),
     **{
         f"dictionary {case.name}": Used(
-            lambda case=case: of_law(case).make().dictionary, lambda one: [type(one), contents(one.state_dict())]
+            lambda case=case: of_law(case).make().dictionary,
+            lambda one: [type(one), contents(one.state_dict())],
         )
         for case in [*STATES, *DICTIONARIES]
         if case.living
@@ -315,15 +340,25 @@ _CONFIDENCE = {
     **{f"bound {one.name}": bound(lambda one=one: one.make(Setting())) for one in BOUNDS},
     "AlternatingWidth": bound(lambda: confidence.AlternatingWidth(1.0, 2.0)),
     "UnknownNorm": bound(lambda: confidence.UnknownNorm(0.3, 0.1)),
-    "AdaptiveMixture": bound(lambda: confidence.AdaptiveMixture("dmm"), lambda: adaptive(mixed_noise())),
+    "AdaptiveMixture": bound(
+        lambda: confidence.AdaptiveMixture("dmm"), lambda: adaptive(mixed_noise())
+    ),
     "AdaptiveSelfNormalized": bound(confidence.AdaptiveSelfNormalized, lambda: adaptive(noise())),
-    "NoiseBounds": Used(lambda: adaptive(noise()).schedule, lambda one: [one.ridge, one.upper, one.n]),
-    "MixtureNoiseBounds": Used(lambda: adaptive(mixed_noise()).schedule, lambda one: [one.ridge, one.upper, one.n]),
-    "Limit": Used(lambda: confidence.Limit(fed(), FixedWidth(2.0), upper=0.4), lambda one: one.certain(Z)),
+    "NoiseBounds": Used(
+        lambda: adaptive(noise()).schedule, lambda one: [one.ridge, one.upper, one.n]
+    ),
+    "MixtureNoiseBounds": Used(
+        lambda: adaptive(mixed_noise()).schedule, lambda one: [one.ridge, one.upper, one.n]
+    ),
+    "Limit": Used(
+        lambda: confidence.Limit(fed(), FixedWidth(2.0), upper=0.4), lambda one: one.certain(Z)
+    ),
     "Gap": value(lambda: confidence.optimality_gap(FixedWidth(2.0), fed(), Z)),
     "Certificate": value(lambda: confidence.certify(MartingaleMixture(**NUMBERS), fed(), Z[0])),
     "Chain": Used(chain, lambda one: [one.sizes, one.centres(2)]),
-    "DistanceMatrix": Used(lambda: covers.DistanceMatrix(1 - _SQUARE), lambda one: one.squared(one)),
+    "DistanceMatrix": Used(
+        lambda: covers.DistanceMatrix(1 - _SQUARE), lambda one: one.squared(one)
+    ),
     "PosteriorMetric": Used(lambda: covers.PosteriorMetric(fed(), Z), lambda one: one.squared(one)),
 }
 _BOTORCH = {
@@ -331,14 +366,17 @@ _BOTORCH = {
     "NystromGP": model(lambda: models.NystromGP(*columns(), rbf(), 0.1)),
     "AdaptiveRidgeGP": model(lambda: models.AdaptiveRidgeGP(*columns(), rbf(), noise())),
     "PosteriorGP": Used(
-        lambda: models.PosteriorGP(*columns(), KernelRidge(rbf(), 0.1)), lambda one: one.posterior(Z).mean
+        lambda: models.PosteriorGP(*columns(), KernelRidge(rbf(), 0.1)),
+        lambda one: one.posterior(Z).mean,
     ),
     "FantasyGP": Used(
         lambda: exact().condition_on_observations(Z.expand(2, 5, 2), Z[:, :1].expand(2, 5, 1)),
         lambda one: [one.posterior(Z).mean, one.posterior(Z).variance],
     ),
     "FunctionPaths": Used(lambda: FunctionPaths(exact(), torch.Size([2])), lambda one: one(Z)),
-    "PrecomputedKernel": Used(lambda: PrecomputedKernel(_SQUARE), lambda one: one(one.points).to_dense()),
+    "PrecomputedKernel": Used(
+        lambda: PrecomputedKernel(_SQUARE), lambda one: one(one.points).to_dense()
+    ),
     "KernelUCB": acquired(lambda: acquisition.KernelUCB(exact(), FixedWidth(2.0), X_pending=Z[3:])),
     **{
         kind.__name__: acquired(lambda kind=kind: kind(exact(), **NUMBERS))
@@ -347,29 +385,38 @@ _BOTORCH = {
     "ChainingUCB": acquired(lambda: acquisition.ChainingUCB(exact(), unit_square(15, 4), 0.1)),
     **{
         kind.__name__: limited(kind)
-        for kind in (acquisition.ConstrainedKernelUCB, acquisition.SafeUCB, acquisition.SafeExpander)
+        for kind in (
+            acquisition.ConstrainedKernelUCB,
+            acquisition.SafeUCB,
+            acquisition.SafeExpander,
+        )
     },
     "InflatedThompsonSampling": thompson(matern(2.5)),
     "InflatedThompsonSampling of a sum": thompson(all_kernels()),
     "InflatedThompsonSampling of a sketch": acquired(
-        lambda: acquisition.InflatedThompsonSampling(models.NystromGP(*columns(), rbf(), 0.1), FixedWidth(1.0))
+        lambda: acquisition.InflatedThompsonSampling(
+            models.NystromGP(*columns(), rbf(), 0.1), FixedWidth(1.0)
+        )
     ),
     "InflatedThompsonSampling without data": acquired(
         lambda: acquisition.InflatedThompsonSampling(
             models.KernelRidgeGP(*(part[:0] for part in columns()), rbf(), 0.1), FixedWidth(1.0)
         )
     ),
-    "InflatedPosteriorSampling": Used(lambda: acquisition.InflatedPosteriorSampling(exact(), FixedWidth(1.0)), sampled),
+    "InflatedPosteriorSampling": Used(
+        lambda: acquisition.InflatedPosteriorSampling(exact(), FixedWidth(1.0)), sampled
+    ),
     "Method": Used(
-        lambda: recipes.make("cmm-ucb", matern(2.5), **NUMBERS), lambda one: one.choose(fed(one.state()), Z, seeded(2))
+        lambda: methods.make("cmm-ucb", matern(2.5), **NUMBERS),
+        lambda one: one.choose(fed(one.state()), Z, seeded(2)),
     ),
     **{
         type(rule).__name__: chosen(rule)
-        for rule in (recipes.UpperBound(), recipes.ThompsonSampling(), recipes.UniformChoice())
+        for rule in (bandit.UpperBound(), bandit.ThompsonSampling(), bandit.UniformChoice())
     },
-    "StagedElimination": chosen(recipes.StagedElimination(16)),
-    "Recipe": Used(lambda: recipes.get("cmm-ucb"), lambda one: one.name),
-    "ParetoSet": value(lambda: recipes.pareto_set([fed()], [FixedWidth(1.0)], Z, 0.1)),
+    "StagedElimination": chosen(bandit.StagedElimination(16)),
+    "Recipe": Used(lambda: methods.get("cmm-ucb"), lambda one: one.name),
+    "ParetoSet": value(lambda: bandit.pareto_set([fed()], [FixedWidth(1.0)], Z, 0.1)),
 }
 _OPTIMIZE = {
     "Float": value(kbo.Float(0.1, 1.0, log=True)),
@@ -380,10 +427,15 @@ _OPTIMIZE = {
     "Linear": value(kbo.Linear({"x": 1}, upper=0.5)),
     "When": value(kbo.When("x", 1, {"y": (0.0, 1.0)})),
     "Condition": value(space.Condition("x", (1,))),
-    "Space": Used(lambda: kbo.Space(in_space()), lambda one: [one.describe(), one.features(Z.new_full((1, 2), 0.3))]),
+    "Space": Used(
+        lambda: kbo.Space(in_space()),
+        lambda one: [one.describe(), one.features(Z.new_full((1, 2), 0.3))],
+    ),
     "Constraint": value(lambda: kbo.Constraint("memory", upper=2.0)),
     "Curves": value(kbo.Curves()),
-    "Pruning": Used(lambda: Pruning(kbo.Curves(), kbo.Space(in_space()), False), lambda one: one.n_events),
+    "Pruning": Used(
+        lambda: Pruning(kbo.Curves(), kbo.Space(in_space()), False), lambda one: one.n_events
+    ),
     "Practical": value(kbo.Practical()),
     "Certified": value(lambda: kbo.Certified(matern_of(1), noise_std=0.1, norm_bound=3.0)),
     "Safe": Used(
@@ -423,8 +475,12 @@ def equal(found: list[Any], expected: list[Any]) -> None:
     """Numbers agree up to rounding, since a copy forgets what was remembered of its answers; all else is the same."""
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
-        if isinstance(other, (Tensor, float)) and not (isinstance(other, float) and math.isnan(other)):
-            torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), rtol=1e-9, atol=1e-12)
+        if isinstance(other, (Tensor, float)) and not (
+            isinstance(other, float) and math.isnan(other)
+        ):
+            torch.testing.assert_close(
+                torch.as_tensor(one), torch.as_tensor(other), rtol=1e-9, atol=1e-12
+            )
         else:
             assert repr(one) == repr(other)
 
@@ -443,7 +499,9 @@ def test_a_used_object_is_copied_with_its_values_and_independently(name, way):
         equal(recorded(used.values(original)), before)
         used.change(original)
         equal(recorded(used.values(twin)), before)
-        assert any(str(a) != str(b) for a, b in zip(recorded(used.values(original)), before, strict=False))
+        assert any(
+            str(a) != str(b) for a, b in zip(recorded(used.values(original)), before, strict=False)
+        )
 
 
 LIVE = {
@@ -466,7 +524,10 @@ ELSEWHERE = {
 def public_classes() -> dict[str, type]:
     """The concrete public classes of kbo and of its public modules, but for exceptions, by name."""
     found: dict[str, type] = {}
-    modules = ["kbo", *(f"kbo.{name}" for name in kbo.__all__ if inspect.ismodule(getattr(kbo, name)))]
+    modules = [
+        "kbo",
+        *(f"kbo.{name}" for name in kbo.__all__ if inspect.ismodule(getattr(kbo, name))),
+    ]
     for module in map(import_module, [*modules, "kbo.report", "kbo.integrations.optuna"]):
         for name in getattr(module, "__all__", ()):
             kind = getattr(module, name)
@@ -493,7 +554,11 @@ def test_every_public_class_has_an_entry_of_its_kind():
 
 @pytest.mark.parametrize("way", once(COPIES))
 def test_exceptions_are_copied_with_their_numbers(way):
-    for kind in {kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, Exception)}:
+    for kind in {
+        kind
+        for kind in vars(errors).values()
+        if inspect.isclass(kind) and issubclass(kind, Exception)
+    }:
         original = kind("reason", n=3.0) if kind is errors.RefutedAssumptions else kind("reason")
         twin = COPIES[way](original)
         assert (type(twin), str(twin), vars(twin)) == (kind, str(original), vars(original))
@@ -519,5 +584,7 @@ def test_what_reports_are_made_of_is_copied():
             assert str(contents(copied)) == str(contents(original))
     for copied in (COPIES[way](record) for way in COPIES):
         assert contents(copied.trials) == contents(record.trials)
-        assert copied.optimizer.interval({"x": 0.2, "kind": "a"}) == record.optimizer.interval({"x": 0.2, "kind": "a"})
+        assert copied.optimizer.interval({"x": 0.2, "kind": "a"}) == record.optimizer.interval(
+            {"x": 0.2, "kind": "a"}
+        )
         assert contents(report.history(copied)) == contents(report.history(record))

@@ -45,7 +45,9 @@ def test_no_bound_is_nan_or_infinite_whatever_the_targets(case, size, device):
     for bound in bounds:
         finite_or_refuted(bound, state, Z)
     assert math.isfinite(norm_lower_bound(state, 0.3, 0.1))
-    unknown = AdaptiveRidge(KernelRidge(case.kernel(), 0.1), MixtureNoiseBounds(8.0, 0.1, upper=1.0))
+    unknown = AdaptiveRidge(
+        KernelRidge(case.kernel(), 0.1), MixtureNoiseBounds(8.0, 0.1, upper=1.0)
+    )
     unknown.update(X, y)
     finite_or_refuted(AdaptiveMixture("dmm"), unknown, Z)
     for larger in (1e124, 1e308):
@@ -54,7 +56,9 @@ def test_no_bound_is_nan_or_infinite_whatever_the_targets(case, size, device):
     assert state.n == 12
 
 
-@pytest.mark.parametrize("method", ["cmm-ucb", "ay-gp-ucb", "dmm-ucb-adaptive", "chaining-ucb-rigorous"])
+@pytest.mark.parametrize(
+    "method", ["cmm-ucb", "ay-gp-ucb", "dmm-ucb-adaptive", "chaining-ucb-rigorous"]
+)
 @pytest.mark.parametrize("size", [1e100, 1e308])
 def test_a_certified_run_refutes_a_value_that_its_assumptions_exclude(method, size):
     """At 1e100 draws of a Gaussian process, and noise of unknown level, have bounds without a NaN."""
@@ -66,7 +70,9 @@ def test_a_certified_run_refutes_a_value_that_its_assumptions_exclude(method, si
     if refuted:
         assert [trial.value for trial in refuted.value.trials if trial.value is not None][2] == size
     else:
-        assert result.lower is None or all(map(math.isfinite, (result.lower, result.value, result.upper, result.gap)))
+        assert result.lower is None or all(
+            map(math.isfinite, (result.lower, result.value, result.upper, result.gap))
+        )
 
 
 @pytest.mark.parametrize("values", [[1e300] * 9, [1.7e308, -1.7e308], [1e-300, 2e-300, 1e-310]])

@@ -17,8 +17,8 @@ from kbo.acquisition import KernelUCB
 from kbo.acquisition.thompson import InflatedThompsonSampling
 from kbo.acquisition.ucb import ChainingUCB
 from kbo.confidence import Chaining, FixedWidth, MartingaleMixture
-from kbo.covers import Chain, DistanceMatrix, PosteriorMetric
-from kbo.covers.reuse import ChainMemory
+from kbo.confidence.chaining import Chain, DistanceMatrix, PosteriorMetric
+from kbo.confidence.chaining.reuse import ChainMemory
 from kbo.models import NystromGP
 from kbo.regression import BatchView, FixedDictionary, Hypothetical, Posterior, Tracked
 from tests.laws.confidences import BOUNDS, Bound, Setting
@@ -46,12 +46,17 @@ class Buffers:
 
 
 def agree(run: Callable[[Buffers], list[Tensor]]) -> None:
-    for number, (found, expected) in enumerate(zip(run(Buffers(True)), run(Buffers(False)), strict=True)):
+    for number, (found, expected) in enumerate(
+        zip(run(Buffers(True)), run(Buffers(False)), strict=True)
+    ):
         assert torch.equal(found, expected), f"answer {number}"
 
 
 def values(state: Posterior, Z: Tensor) -> list[Tensor]:
-    one, several = ([*state.predict(Z, ridges), state.log_det(ridges), state.quad(ridges)] for ridges in (None, RIDGES))
+    one, several = (
+        [*state.predict(Z, ridges), state.log_det(ridges), state.quad(ridges)]
+        for ridges in (None, RIDGES)
+    )
     return [*one, *several, state.covariance(Z, Z)]
 
 
@@ -65,7 +70,9 @@ def case(request) -> State:
     return request.param
 
 
-def learn(state: Posterior, case: State, use: Buffers, n: int = 24, size: int = 6, seed: int = 0) -> None:
+def learn(
+    state: Posterior, case: State, use: Buffers, n: int = 24, size: int = 6, seed: int = 0
+) -> None:
     """Observations in pieces of one size, all through the same two buffers."""
     X, y = case.data(n, "cpu", seed)
     for rows, targets in zip(X.split(size), y.split(size), strict=True):
@@ -86,16 +93,25 @@ VIEWS = {
         state, use(points[:3], "hypothetical"), use(points[:3].sum(-1).sin(), "targets")
     ),
     "hypothetical-weighted": lambda state, points, use: Hypothetical(
-        state, use(points[:3]), use(points[:3].sum(-1).sin()), use(points[:3].sum(-1).sin().exp(), "weights")
+        state,
+        use(points[:3]),
+        use(points[:3].sum(-1).sin()),
+        use(points[:3].sum(-1).sin().exp(), "weights"),
     ),
-    "batch-of-tracked": lambda state, points, use: BatchView(Tracked(state, use(points)), use(points)),
+    "batch-of-tracked": lambda state, points, use: BatchView(
+        Tracked(state, use(points)), use(points)
+    ),
 }
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_states_and_views(case, view):
     def run(use: Buffers) -> list[Tensor]:
-        state, found, asked = learned(case, use), [], [case.points(12, 10), *sets(case)]  # the points of the view first
+        state, found, asked = (
+            learned(case, use),
+            [],
+            [case.points(12, 10), *sets(case)],
+        )  # the points of the view first
         seen = VIEWS[view](state, case.points(12, 10), use)
         use.spoil()
         for Z in asked:
@@ -104,7 +120,7 @@ def test_states_and_views(case, view):
             seen.observe(4)
         if view in ("itself", "tracked"):
             for Z in asked:
-                path = seen.all_ridges(use(Z.unsqueeze(-2), "groups"))
+                path = seen.across(use(Z.unsqueeze(-2), "groups"))
                 use.spoil()
                 found += path.grid(RIDGES)
             drawn = seen.at().draw_function(use(case.points(12, 10)), seeded(3))
@@ -152,7 +168,9 @@ def test_saved_memories(case):
 SETTING = Setting()
 
 
-@pytest.mark.parametrize("bound", [b for b in BOUNDS if not b.other_numbers], ids=lambda bound: bound.name)
+@pytest.mark.parametrize(
+    "bound", [b for b in BOUNDS if not b.other_numbers], ids=lambda bound: bound.name
+)
 def test_confidences(bound: Bound):
     def run(use: Buffers) -> list[Tensor]:
         state, confidence, found = learned(STATES[0], use), bound.make(SETTING), []
@@ -160,7 +178,9 @@ def test_confidences(bound: Bound):
             use.spoil()
             for seed in (10, 11, 12, 13):
                 found += [*confidence.interval(seen, use(unit_square(12, seed)))]
-                found.append(torch.tensor(confidence.argmax_upper(seen, use(unit_square(12, seed)))))
+                found.append(
+                    torch.tensor(confidence.argmax_upper(seen, use(unit_square(12, seed))))
+                )
         return found
 
     agree(run)
@@ -184,7 +204,9 @@ def test_covers_metrics_chains_and_memories_of_chains():
             finer, _ = memory.chain(state, use(unit_square(40, seed), "set"), 2.0**-5)
             found += [kept.centres(3), finer.centres(6)]
             learn(state, STATES[0], use, 6, seed=seed)
-        metric = DistanceMatrix(use(torch.cdist(unit_square(40, 6), unit_square(40, 6)), "distances"))
+        metric = DistanceMatrix(
+            use(torch.cdist(unit_square(40, 6), unit_square(40, 6)), "distances")
+        )
         use.spoil()
         return [*found, metric.squared(metric), Chain(metric, 1.0, 4).centres(4)]
 
@@ -196,10 +218,14 @@ def test_covers_metrics_chains_and_memories_of_chains():
 
 def model(use: Buffers):
     X, anchors = unit_square(20, 1), FixedDictionary(use(unit_square(9, 30), "anchors"))
-    return NystromGP(use(X, "X"), use(X.sum(-1, keepdim=True).sin(), "Y"), matern(1.5), 0.1, anchors)
+    return NystromGP(
+        use(X, "X"), use(X.sum(-1, keepdim=True).sin(), "Y"), matern(1.5), 0.1, anchors
+    )
 
 
-@pytest.mark.parametrize("early", [True, False], ids=["before-the-first-use", "after-the-first-use"])
+@pytest.mark.parametrize(
+    "early", [True, False], ids=["before-the-first-use", "after-the-first-use"]
+)
 def test_models(early):
     def run(use: Buffers) -> list[Tensor]:
         first, found, new, Z = model(use), [], unit_square(8, 4), unit_square(5, 3)
@@ -216,7 +242,9 @@ def test_models(early):
             for seed in (3, 4):
                 posterior = one.posterior(use(unit_square(5, seed)))
                 found += [posterior.mean, posterior.variance]
-        first.set_train_data(use(unit_square(20, 2), "X"), use(unit_square(20, 2)[:, 0], "y"), strict=False)
+        first.set_train_data(
+            use(unit_square(20, 2), "X"), use(unit_square(20, 2)[:, 0], "y"), strict=False
+        )
         use.spoil()
         return [*found, first.posterior(Z).mean, *first.train_inputs, first.train_targets]
 
@@ -225,7 +253,9 @@ def test_models(early):
 
 ACQUISITIONS = {
     "bound": lambda model, use: KernelUCB(model, MartingaleMixture(0.3, 8.0, 0.1)),
-    "pending": lambda model, use: KernelUCB(model, FixedWidth(2.0), X_pending=use(unit_square(3, 8), "pending")),
+    "pending": lambda model, use: KernelUCB(
+        model, FixedWidth(2.0), X_pending=use(unit_square(3, 8), "pending")
+    ),
     "chaining": lambda model, use: ChainingUCB(model, use(unit_square(40, 6), "set"), 0.1),
     "thompson": lambda model, use: InflatedThompsonSampling(model, FixedWidth(2.0), seed=1),
 }

@@ -18,15 +18,32 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kbo import AdaptiveRidge, KernelRidge, NoiseBounds, NystromRidge
+from kbo._base.linalg import PANEL
 from kbo.confidence import MartingaleMixture
 from kbo.errors import IllConditionedWarning, InvalidInput, NotPositiveDefinite
-from kbo.linalg import PANEL
 from kbo.models import KernelRidgeGP
-from kbo.regression import AllRidges, FixedDictionary, GreedyDictionary, Hypothetical, PriorMean, Tracked
+from kbo.regression import (
+    AllRidges,
+    FixedDictionary,
+    GreedyDictionary,
+    Hypothetical,
+    PriorMean,
+    Tracked,
+)
 from kbo.regression.all_ridges import InChunks
 from kbo.testing import check_posterior
 from tests.dense import Dense, close
-from tests.laws.states import DICTIONARIES, STATES, VARIANTS, State, matern, numbers, precomputed, rbf, seeded
+from tests.laws.states import (
+    DICTIONARIES,
+    STATES,
+    VARIANTS,
+    State,
+    matern,
+    numbers,
+    precomputed,
+    rbf,
+    seeded,
+)
 
 RIDGES = [1e-3, 0.1, 10.0]
 
@@ -67,8 +84,8 @@ def answers(state, Z: Tensor, ridges=RIDGES) -> dict[str, Tensor]:
 
 
 def any_ridges(state, Z: Tensor, ridges=RIDGES) -> dict[str, Tensor]:
-    """The same numbers from ``all_ridges()``, which computes them in another way, and the residuals."""
-    many = state.all_ridges(Z.unsqueeze(-2))
+    """The same numbers from ``across()``, which computes them in another way, and the residuals."""
+    many = state.across(Z.unsqueeze(-2))
     moments = many.grid(ridges)
     numbers = {name: getattr(many, name)(ridges) for name in ("log_det", "quad", "rss")}
     return {"mean": moments.mean[..., 0], "variance": moments.covariance[..., 0, 0], **numbers}
@@ -86,7 +103,10 @@ def as_formulas(state, formulas: Dense, Z: Tensor) -> None:
     """The state's answers of both kinds, and its residuals, are those of the formulas."""
     expected = answers(formulas, Z)
     expected["rss"] = (formulas.y - formulas.mean(formulas.X, RIDGES)).square() @ formulas.w
-    same({**answers(state, Z), "rss": torch.stack([state.at(ridge).rss() for ridge in RIDGES])}, expected)
+    same(
+        {**answers(state, Z), "rss": torch.stack([state.at(ridge).rss() for ridge in RIDGES])},
+        expected,
+    )
     del expected["covariance"], expected["effective_dimension"]
     same(any_ridges(state, Z), expected)
 
@@ -99,7 +119,13 @@ def pulls(case: State, n: int, arms: int, device, seed: int = 3) -> tuple[Tensor
 
 def chunks(n: int, size: int = 20, seed: int = 5) -> list[slice]:
     """Random consecutive pieces of 0 .. n."""
-    ends = torch.randint(1, size, (n,), generator=seeded(seed)).cumsum(0).clamp_max(n).unique().tolist()
+    ends = (
+        torch.randint(1, size, (n,), generator=seeded(seed))
+        .cumsum(0)
+        .clamp_max(n)
+        .unique()
+        .tolist()
+    )
     return [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
 
 
@@ -108,7 +134,10 @@ def same_path(path: AllRidges, expected: AllRidges, groups: int, like: Tensor) -
     generator = seeded(groups)
     own = 10 ** (torch.rand(groups, generator=generator, dtype=torch.float64) * 5 - 3).to(like)
     some = torch.randperm(groups, generator=generator)[: groups // 2].to(like.device)
-    for one, other, ridges in ((path, expected, own), (path.select(some), expected.select(some), own[some])):
+    for one, other, ridges in (
+        (path, expected, own),
+        (path.select(some), expected.select(some), own[some]),
+    ):
         for actual, wanted in zip(
             [*one.at(ridges), *one.grid(ridges[:3].tolist())],
             [*other.at(ridges), *other.grid(ridges[:3].tolist())],
@@ -153,7 +182,9 @@ def test_equals_the_dense_formulas_at_several_ridges(variant, device):
     [*((case, False) for case in STATES), *((case, True) for case in [*STATES, *DICTIONARIES])],
     ids=lambda value: getattr(value, "name", "weighted" if value else ""),
 )
-def test_repeated_points_and_weights_equal_the_dense_formulas_along_a_stream(saved, device, weighted):
+def test_repeated_points_and_weights_equal_the_dense_formulas_along_a_stream(
+    saved, device, weighted
+):
     """One by one and in pieces, across a panel of the factor, all ridges asked for rarely; tracked points follow.
 
     A variance never grows; with a living dictionary it may, but is never more than that of the prior.
@@ -161,11 +192,20 @@ def test_repeated_points_and_weights_equal_the_dense_formulas_along_a_stream(sav
     n, few = PANEL + 80, 60  # few places first, then more than a panel
     first, later = pulls(saved, few, 12, device), pulls(saved, n - few, 400, device)
     X, y = (torch.cat(parts) for parts in zip(first, later, strict=True))
-    weights = torch.exp(2 * torch.randn(n, generator=seeded(9), dtype=torch.float64)).to(y) if weighted else None
+    weights = (
+        torch.exp(2 * torch.randn(n, generator=seeded(9), dtype=torch.float64)).to(y)
+        if weighted
+        else None
+    )
     Z, state = torch.cat([saved.points(6, 3).to(device), X[:2]]), saved.make(saved.kernel(), 0.1)
     early, late, prior = Tracked(state, Z), None, state.prior_variance(Z)
     before = prior
-    pieces = [slice(0, 0), *chunks(few), *(slice(i, i + 1) for i in range(few, few + 9)), slice(few + 9, n)]
+    pieces = [
+        slice(0, 0),
+        *chunks(few),
+        *(slice(i, i + 1) for i in range(few, few + 9)),
+        slice(few + 9, n),
+    ]
     for number, piece in enumerate(pieces):
         early.update(X[piece], y[piece], *([weights[piece]] if weighted else []))
         state.predict(Z, RIDGES)
@@ -177,13 +217,16 @@ def test_repeated_points_and_weights_equal_the_dense_formulas_along_a_stream(sav
             close(state.trace, formulas.trace)
             close(state.error.trace, formulas.residual.trace(), 1e-6)  # lifted by its rounding
             assert (
-                state.error.log_det(0.1) >= (1 - 1e-9) * torch.linalg.slogdet(formulas.I + formulas.residual / 0.1)[1]
+                state.error.log_det(0.1)
+                >= (1 - 1e-9) * torch.linalg.slogdet(formulas.I + formulas.residual / 0.1)[1]
             )
             assert state.error.norm() >= (1 - 1e-9) * torch.linalg.matrix_norm(formulas.residual, 2)
             for tracked in (early, late):
                 close(torch.stack(tracked.predict()), torch.stack(state.predict(Z)))
-                close(torch.stack(tracked.predict(Z, RIDGES)), torch.stack(state.predict(Z, RIDGES)))
-            same_path(early.all_ridges(Z.unsqueeze(-2)), AllRidges(state, Z.unsqueeze(-2)), len(Z), Z)
+                close(
+                    torch.stack(tracked.predict(Z, RIDGES)), torch.stack(state.predict(Z, RIDGES))
+                )
+            same_path(early.across(Z.unsqueeze(-2)), AllRidges(state, Z.unsqueeze(-2)), len(Z), Z)
             after = state.predict(Z)[1]
             assert (after > 0).all()
             assert (after <= before + 1e-12).all()
@@ -232,17 +275,24 @@ def test_hundreds_of_pulls_of_one_arm_are_exact_and_need_no_more_work(case, devi
     assert work(state, x) <= 1.2 * early
     ridge = state.ridge  # it may follow the noise
     one = case.formulas(state, x, y[:1])
-    k, unseen = float(one.K), float(one.residual)  # what the dictionary sees of the arm, and what it does not
+    k, unseen = (
+        float(one.K),
+        float(one.residual),
+    )  # what the dictionary sees of the arm, and what it does not
     assert state.n == n
     close(mean, (n * k / (n * k + ridge) * y.mean()).reshape(1))
-    expected = max(unseen + ridge * k / (n * k + ridge), ridge * (k + unseen) / (n * (k + unseen) + ridge))
+    expected = max(
+        unseen + ridge * k / (n * k + ridge), ridge * (k + unseen) / (n * (k + unseen) + ridge)
+    )
     torch.testing.assert_close(float(variance), expected, rtol=1e-6, atol=1e-15)
     assert float(state.log_det()) == pytest.approx(math.log1p(n * k / ridge), rel=1e-8)
     close(state.quad(), y.square().sum() - y.sum() ** 2 * k / (ridge + n * k))
     assert float(state.effective_dimension()) == pytest.approx(n * k / (n * k + ridge), abs=1e-6)
 
 
-def test_one_arm_pulled_often_has_its_least_possible_variance_and_is_saved_bit_for_bit(case, device):
+def test_one_arm_pulled_often_has_its_least_possible_variance_and_is_saved_bit_for_bit(
+    case, device
+):
     """Where rounding exceeds the variance, the variance is its least possible value; that too must be restored."""
     x, state = case.points(1, 0).to(device), case.make(case.kernel(), 1e-8)
     k = float(state.prior_variance(x))
@@ -263,7 +313,9 @@ def test_units_of_the_targets_scale_the_mean_and_those_of_the_kernel_the_varianc
     X, y = case.data(30, device)
     Z, plain = case.points(5, 1).to(device), answers(case.fed(X, y), case.points(5, 1).to(device))
     expected = {**plain, "mean": s * plain["mean"], "quad": s**2 * plain["quad"]}
-    torch.testing.assert_close(answers(case.fed(X, s * y), Z), expected, rtol=1e-8, atol=1e-8 * min(1, s**2))
+    torch.testing.assert_close(
+        answers(case.fed(X, s * y), Z), expected, rtol=1e-8, atol=1e-8 * min(1, s**2)
+    )
     kernel = ScaleKernel(case.kernel()).double()
     kernel.outputscale = s
     s = float(kernel.outputscale.detach())
@@ -277,14 +329,18 @@ def test_units_of_the_targets_scale_the_mean_and_those_of_the_kernel_the_varianc
 def test_points_and_ridges_come_in_any_shape(case, device):
     state, Z = case.fed(*case.data(50, device)), case.points(24, 1).to(device)
     one_by_one = [answers(state, Z, ridge) for ridge in RIDGES]
-    expected = {name: torch.stack([answer[name] for answer in one_by_one]) for name in one_by_one[0]}
+    expected = {
+        name: torch.stack([answer[name] for answer in one_by_one]) for name in one_by_one[0]
+    }
     same(answers(state, Z, RIDGES), expected)
     same(answers(state, Z, Z.new_tensor(RIDGES)), expected)
     same(answers(state, Z, RIDGES[:1]), {name: value[:1] for name, value in expected.items()})
     identical(answers(state, Z, torch.tensor(0.1, dtype=torch.float64)), one_by_one[1])
     mean, variance = state.predict(Z)
     close(torch.stack(state.predict(Z[5])), torch.stack([mean[5], variance[5]]), 1e-12)
-    for actual, wanted in zip(state.predict(Z.reshape(2, 3, 4, -1), RIDGES), state.predict(Z, RIDGES), strict=True):
+    for actual, wanted in zip(
+        state.predict(Z.reshape(2, 3, 4, -1), RIDGES), state.predict(Z, RIDGES), strict=True
+    ):
         close(actual, wanted.reshape(3, 2, 3, 4), 1e-12)
     assert state.predict(Z[:0], RIDGES)[0].shape == (3, 0)
     A, B = Z[:12].reshape(2, 2, 3, -1), Z[8:].reshape(2, 2, 4, -1)
@@ -298,7 +354,11 @@ def test_float32_stays_float32_and_close_to_float64(case, device):
     Z = case.points(8, 1).to(device)
     single = answers(case.fed(X.float(), y.float()), Z.float(), [0.1, 10.0])
     assert {value.dtype for value in single.values()} == {torch.float32}
-    same({name: value.double() for name, value in single.items()}, answers(case.fed(X, y), Z, [0.1, 10.0]), 2e-3)
+    same(
+        {name: value.double() for name, value in single.items()},
+        answers(case.fed(X, y), Z, [0.1, 10.0]),
+        2e-3,
+    )
 
 
 # Paths
@@ -307,26 +367,39 @@ def test_float32_stays_float32_and_close_to_float64(case, device):
 @pytest.mark.parametrize(("n", "g"), [(0, 3), (70, 1), (70, 3)])
 def test_a_path_answers_as_the_state_does(case, device, n, g):
     X, y = pulls(case, n, 50, device)
-    state, groups = case.make(case.kernel(), 0.1), case.points(6 * g, 4).reshape(6, g, -1).to(device)
+    state, groups = (
+        case.make(case.kernel(), 0.1),
+        case.points(6 * g, 4).reshape(6, g, -1).to(device),
+    )
     for piece in chunks(n, 12):
         state.update(X[piece], y[piece])
-    same_path(state.all_ridges(groups), AllRidges(state, groups), 6, groups)
-    close(state.all_ridges().in_numbers([])(0.3)[2], state.quad(0.3).to(groups))
-    same_path(state.all_ridges(groups.reshape(2, 3, g, -1)), AllRidges(state, groups), 6, groups)
-    same_path(InChunks(state, groups, state.all_ridges, 2), AllRidges(state, groups), 6, groups)
+    same_path(state.across(groups), AllRidges(state, groups), 6, groups)
+    close(state.across().in_numbers([])(0.3)[2], state.quad(0.3).to(groups))
+    same_path(state.across(groups.reshape(2, 3, g, -1)), AllRidges(state, groups), 6, groups)
+    same_path(InChunks(state, groups, state.across, 2), AllRidges(state, groups), 6, groups)
 
 
 @pytest.mark.parametrize(("g", "with_targets"), [(1, True), (3, False)])
 def test_a_path_of_hypothetical_data_answers_as_the_view_does(case, device, g, with_targets):
-    state, groups = case.fed(*case.data(40, device)), case.points(6 * g, 4).reshape(6, g, -1).to(device)
+    state, groups = (
+        case.fed(*case.data(40, device)),
+        case.points(6 * g, 4).reshape(6, g, -1).to(device),
+    )
     P = case.points(6, 5).reshape(2, 3, -1).to(device)
-    targets = torch.randn(2, 3, generator=seeded(6), dtype=torch.float64).to(device) if with_targets else None
+    targets = (
+        torch.randn(2, 3, generator=seeded(6), dtype=torch.float64).to(device)
+        if with_targets
+        else None
+    )
     weights = targets.exp() if with_targets else None
-    views = [Hypothetical(state, P[i], *((targets[i], weights[i]) if with_targets else ())) for i in range(2)]
-    same_path(views[0].all_ridges(groups), AllRidges(views[0], groups), 6, groups)
+    views = [
+        Hypothetical(state, P[i], *((targets[i], weights[i]) if with_targets else ()))
+        for i in range(2)
+    ]
+    same_path(views[0].across(groups), AllRidges(views[0], groups), 6, groups)
     batched = groups.reshape(2, 3, g, -1)  # P [2 p d] and X [2 3 g d]
     ridges = torch.tensor([0.01, 0.1, 1.0, 0.02, 0.2, 2.0], dtype=torch.float64, device=device)
-    found = Hypothetical(state, P, targets, weights).all_ridges(batched).at(ridges)
+    found = Hypothetical(state, P, targets, weights).across(batched).at(ridges)
     for i, view in enumerate(views):
         half = slice(3 * i, 3 * i + 3)
         for actual, wanted in zip(found, AllRidges(view, batched[i]).at(ridges[half]), strict=True):
@@ -355,7 +428,9 @@ def test_a_saved_state_continues_bit_for_bit(saved, device):
         identical(answers(restored, Z, ridges), answers(state, Z, ridges))
         identical(any_ridges(restored, Z), any_ridges(state, Z))
         assert bound.argmax_upper(restored, Z) == bound.argmax_upper(state, Z)
-        assert bound.argmax_upper(Tracked(restored, Z), Z) == bound.argmax_upper(Tracked(state, Z), Z)
+        assert bound.argmax_upper(Tracked(restored, Z), Z) == bound.argmax_upper(
+            Tracked(state, Z), Z
+        )
     same(answers(pickled, Z), answers(state, Z))
     empty = saved.make(saved.kernel(), 1e-8)
     restored.load_state_dict(empty.state_dict())
@@ -388,8 +463,16 @@ def test_a_state_of_another_kind_is_refused_by_name(device):
         NystromRidge(rbf(), 0.1, GreedyDictionary()),
         NystromRidge(rbf(), 0.1, FixedDictionary(X[:5])),
     )
-    adaptive, wide = AdaptiveRidge(KernelRidge(rbf(), 0.1), NoiseBounds(4.0, 0.1, upper=1.0)), KernelRidge(rbf(), 0.1)
-    for one, points in ((exact, X), (greedy, X), (adaptive, X), (wide, torch.cat([X, X[:, :1]], -1))):
+    adaptive, wide = (
+        AdaptiveRidge(KernelRidge(rbf(), 0.1), NoiseBounds(4.0, 0.1, upper=1.0)),
+        KernelRidge(rbf(), 0.1),
+    )
+    for one, points in (
+        (exact, X),
+        (greedy, X),
+        (adaptive, X),
+        (wide, torch.cat([X, X[:, :1]], -1)),
+    ):
         one.update(points, y)
     for one, into, words in (
         (exact, greedy, "a NystromRidge .* that of KernelRidge"),
@@ -409,7 +492,9 @@ def test_views_and_models_are_saved_and_loaded_with_what_they_are_a_part_of(devi
     other.update(X, y)
     view.load_state_dict(Tracked(other, Z).state_dict())
     identical(answers(state, Z), answers(other, Z))
-    one, two = (torch.nn.ModuleList([KernelRidgeGP(X, X[:, :1], rbf(), ridge)]) for ridge in (0.1, 0.2))
+    one, two = (
+        torch.nn.ModuleList([KernelRidgeGP(X, X[:, :1], rbf(), ridge)]) for ridge in (0.1, 0.2)
+    )
     two.load_state_dict(one.state_dict())
     assert two[0].ridge.item() == pytest.approx(0.1)
 
@@ -427,17 +512,25 @@ def test_changing_the_kernel_outside_changes_nothing(case, device):
 # Views
 
 
-@pytest.mark.parametrize("exact", [case for case in STATES if case.exact], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "exact", [case for case in STATES if case.exact], ids=lambda case: case.name
+)
 @pytest.mark.parametrize("n", [0, 40])
 def test_hypothetical_data_equal_a_real_update(exact, device, n):
     """Without targets the mean and the observations stay, and the variance shrinks."""
     X, y = exact.data(n + 6, device)
     P, targets, Z = X[n:], y[n:], torch.cat([exact.points(5, 1).to(device), X[:1]])
-    state, counts = exact.fed(X[:n], y[:n]), torch.arange(1, 7, device=device) if n else torch.ones(6).int().to(device)
+    state, counts = (
+        exact.fed(X[:n], y[:n]),
+        torch.arange(1, 7, device=device) if n else torch.ones(6).int().to(device),
+    )
     fork, once = state.fork(), state.fork()
     fork.update(P.repeat_interleave(counts, 0), targets.repeat_interleave(counts))
     once.update(P, targets)
-    view, without = Hypothetical(state, P, targets, counts.to(y) if n else None), Hypothetical(state, P)
+    view, without = (
+        Hypothetical(state, P, targets, counts.to(y) if n else None),
+        Hypothetical(state, P),
+    )
     close(torch.stack(view.predict(Z, RIDGES)), torch.stack(fork.predict(Z, RIDGES)))
     close(view.covariance(Z, Z[:3], RIDGES), fork.covariance(Z, Z[:3], RIDGES))
     close(torch.stack(view.predict(Z)), torch.stack(fork.predict(Z)))
@@ -474,9 +567,15 @@ def test_a_prior_mean_is_that_of_a_posterior_of_the_rest(case, device):
     same_as_rest(view.at().factored(Z)[:2], rest.at().factored(Z)[:2], raised)
     close(torch.stack([view.quad(), view.log_det()]), torch.stack([rest.quad(), rest.log_det()]))
     groups = Z.unsqueeze(-2)
-    same_as_rest(view.all_ridges(groups).grid(RIDGES), rest.all_ridges(groups).grid(RIDGES), raised.unsqueeze(-1))
+    same_as_rest(
+        view.across(groups).grid(RIDGES), rest.across(groups).grid(RIDGES), raised.unsqueeze(-1)
+    )
     some = torch.tensor([4, 1], device=device)
-    chosen = view.all_ridges(groups).select(some).at(torch.tensor([0.1, 0.3], dtype=torch.float64, device=device))
+    chosen = (
+        view.across(groups)
+        .select(some)
+        .at(torch.tensor([0.1, 0.3], dtype=torch.float64, device=device))
+    )
     close(chosen.mean[0, 0], view.predict(Z[4:5], 0.1)[0][0])
     shifted = Hypothetical(rest, P, P.sum(-1) - prior_mean(P))
     same_as_rest(Hypothetical(view, P, P.sum(-1)).predict(Z), shifted.predict(Z), raised)
@@ -487,17 +586,28 @@ def test_a_prior_mean_is_that_of_a_posterior_of_the_rest(case, device):
 
 
 def test_weights_of_hypothetical_data_are_kept_in_forks_and_drawn_functions(case, device):
-    state, Z, P = case.fed(*case.data(40, device)), case.points(6, 1).to(device), case.points(3, 2).to(device)
+    state, Z, P = (
+        case.fed(*case.data(40, device)),
+        case.points(6, 1).to(device),
+        case.points(3, 2).to(device),
+    )
     targets, weights = P.sum(-1).sin(), torch.tensor([0.01, 1.0, 1e8]).to(P)
     view = Hypothetical(state, P, targets, weights)
     close(torch.stack(view.fork_frozen().predict(Z)), torch.stack(view.predict(Z)), 1e-12)
     exact = Hypothetical(state, P, targets, weights.new_full((3,), 1e12)).at()
-    assert exact.draw_function(P, seeded(0))(P).abs().max() < 1e-4  # deviations vanish where there is no noise
+    assert (
+        exact.draw_function(P, seeded(0))(P).abs().max() < 1e-4
+    )  # deviations vanish where there is no noise
 
 
-def test_gradients_are_exact_and_finite_at_observed_points_and_only_there_when_asked_for(case, device):
+def test_gradients_are_exact_and_finite_at_observed_points_and_only_there_when_asked_for(
+    case, device
+):
     state = case.fed(*pulls(case, 30, 20, device))
-    Z, P = case.points(2, 1).to(device).requires_grad_(), case.points(2, 2).to(device).requires_grad_()
+    Z, P = (
+        case.points(2, 1).to(device).requires_grad_(),
+        case.points(2, 2).to(device).requires_grad_(),
+    )
     targets = torch.tensor([1.0, -2.0], dtype=torch.float64, device=device, requires_grad=True)
     assert gradcheck(lambda Z: state.predict(Z.reshape(2, 1, -1), [0.01, 1.0]), Z)
     assert gradcheck(state.covariance, (Z, P))
@@ -514,7 +624,8 @@ def test_gradients_are_exact_and_finite_at_observed_points_and_only_there_when_a
 
 
 @pytest.fixture(
-    params={type(case.make(case.kernel(), 0.1)): case for case in reversed(STATES)}.values(), ids=lambda case: case.name
+    params={type(case.make(case.kernel(), 0.1)): case for case in reversed(STATES)}.values(),
+    ids=lambda case: case.name,
 )
 def checked(request) -> State:
     """One for each class that checks what it is given."""
@@ -529,13 +640,24 @@ def spoilt(tensor: Tensor, value: float) -> Tensor:
 
 def test_bad_data_are_refused_and_change_nothing(checked, device):
     X, y = checked.data(12, device)
-    Z, state, empty = checked.points(5, 1).to(device), checked.fed(X[:8], y[:8]), checked.make(checked.kernel(), 0.1)
+    Z, state, empty = (
+        checked.points(5, 1).to(device),
+        checked.fed(X[:8], y[:8]),
+        checked.make(checked.kernel(), 0.1),
+    )
     before, new, values, ones = answers(state, Z), X[8:], y[8:], torch.ones_like(y[8:])
     bad = [(spoilt(new, value), values) for value in (math.nan, math.inf)]
     bad += [(new, spoilt(values, value)) for value in (math.nan, -math.inf)]
-    bad += [(points, values) for points in (new[:, :0], new[0], new[None], new.long(), new.tolist())]
-    bad += [(new, wrong) for wrong in (values.long(), values + 0j, values.float(), y[:3], y[8:, None], None)]
-    bad += [(new, values, wrong) for wrong in (ones - 1, -ones, ones / 0, ones[:-1], ones.float(), 1.0)]
+    bad += [
+        (points, values) for points in (new[:, :0], new[0], new[None], new.long(), new.tolist())
+    ]
+    bad += [
+        (new, wrong)
+        for wrong in (values.long(), values + 0j, values.float(), y[:3], y[8:, None], None)
+    ]
+    bad += [
+        (new, values, wrong) for wrong in (ones - 1, -ones, ones / 0, ones[:-1], ones.float(), 1.0)
+    ]
     for number, arguments in enumerate(bad):
         for one in (state, empty):
             with pytest.raises(InvalidInput):
@@ -554,11 +676,29 @@ def test_bad_points_and_ridges_are_refused(checked, device):
     state, Z = checked.fed(*checked.data(8, device)), checked.points(5, 1).to(device)
     wrong = [torch.cat([Z, Z], -1), Z.long(), Z.float(), Z[0, 0], Z.tolist()]
     for bad in wrong:
-        for ask in (state.predict, lambda P: state.covariance(Z, P), lambda P: state.covariance(P, Z)):
+        for ask in (
+            state.predict,
+            lambda P: state.covariance(Z, P),
+            lambda P: state.covariance(P, Z),
+        ):
             with pytest.raises(InvalidInput):
                 ask(bad)
-    for ridge in [-1.0, 0.0, math.nan, math.inf, "small", [0.1, -1.0], torch.tensor([0.1, math.nan]), []]:
-        for ask in (state.log_det, state.quad, state.effective_dimension, lambda r: state.predict(Z, r)):
+    for ridge in [
+        -1.0,
+        0.0,
+        math.nan,
+        math.inf,
+        "small",
+        [0.1, -1.0],
+        torch.tensor([0.1, math.nan]),
+        [],
+    ]:
+        for ask in (
+            state.log_det,
+            state.quad,
+            state.effective_dimension,
+            lambda r: state.predict(Z, r),
+        ):
             with pytest.raises(InvalidInput):
                 ask(ridge)
         with pytest.raises(InvalidInput):
@@ -596,7 +736,12 @@ def test_a_matrix_that_cannot_be_factored_is_an_error_and_a_larger_ridge_heals_i
     state.update(X, y)
     first.update(X[:1], y[:1])
     view = Hypothetical(first, X)
-    for ask in (lambda: state.predict(X), state.log_det, state.quad, lambda: state.covariance(X, X)):
+    for ask in (
+        lambda: state.predict(X),
+        state.log_det,
+        state.quad,
+        lambda: state.covariance(X, X),
+    ):
         with pytest.raises(NotPositiveDefinite, match="larger ridge"):
             ask()
     with pytest.raises(NotPositiveDefinite):

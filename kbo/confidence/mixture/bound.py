@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.linalg import safe_sqrt
 from kbo.confidence import rounding
 from kbo.confidence.base import SubGaussian, checked_state, in_batches, one_set
 from kbo.confidence.mixture.dual import Dual
@@ -43,7 +44,6 @@ from kbo.confidence.mixture.radius import (
     starts,
 )
 from kbo.errors import InvalidInput
-from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior, Rounding
 from kbo.regression.numerics import as_ridges
 from kbo.regression.provenance import Number
@@ -103,12 +103,18 @@ class MartingaleMixture(SubGaussian):
         self._mixture_ridges = mixture_ridges(self.noise_std, self.scale)
         self.kind: str = checks.one_of("kind", kind, KINDS)
         if kind == "cmm" and ridges is not None:
-            raise InvalidInput('kind="cmm" takes the best of all ridges: do not pass ridges, or use kind="dmm".')
+            raise InvalidInput(
+                'kind="cmm" takes the best of all ridges: do not pass ridges, or use kind="dmm".'
+            )
         own = self._mixture_ridges
         default = own[len(own) // 2 :][:1] if kind == "amm" else starts(own)
-        self.ridges: tuple[float, ...] = tuple(default if ridges is None else as_ridges(ridges, "ridges"))
+        self.ridges: tuple[float, ...] = tuple(
+            default if ridges is None else as_ridges(ridges, "ridges")
+        )
         if kind == "amm" and len(self.ridges) != 1:
-            raise InvalidInput(f'ridges must be a single one for kind="amm", got {len(self.ridges)}.')
+            raise InvalidInput(
+                f'ridges must be a single one for kind="amm", got {len(self.ridges)}.'
+            )
 
     @property
     def mixture_ridge(self) -> float:
@@ -131,9 +137,13 @@ class MartingaleMixture(SubGaussian):
             self._refuse_if_refuted(state)
             # Crossing is a contradiction only for observed data, since hypothetical points shrink variances without
             # evidence, and only where rounding is small.
-            doubtful = state.provenance.hypothetical or rounding.objections(state, self._least_ridge(state))
+            doubtful = state.provenance.hypothetical or rounding.objections(
+                state, self._least_ridge(state)
+            )
             if bool(crossed.any()) and not doubtful:
-                self._refuted("lower and upper bound cross", n=state.n, crossing=float((lower - upper).max()))
+                self._refuted(
+                    "lower and upper bound cross", n=state.n, crossing=float((lower - upper).max())
+                )
         return lower, upper
 
     def upper(self, state: Posterior, X: Tensor) -> Tensor:
@@ -165,7 +175,9 @@ class MartingaleMixture(SubGaussian):
             self._refuse_if_refuted(state)
         return bound
 
-    def _bounds(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
+    def _bounds(
+        self, state: Posterior, X: Tensor, signs: Sequence[int]
+    ) -> tuple[list[Tensor], list[Tensor]]:
         """Return upper (sign 1) or lower (sign -1) bounds [...], and for a search whether a ridge proves F empty."""
         X = in_batches(state, X)
         if self.kind == "cmm":
@@ -173,7 +185,9 @@ class MartingaleMixture(SubGaussian):
             sides = values.reshape(len(signs), *X.shape[:-1])
             return [sign * side for sign, side in zip(signs, sides, strict=True)], [empty]
         mean, margin = self._candidates(state, X)
-        return [(mean + margin).amin(0) if sign > 0 else (mean - margin).amax(0) for sign in signs], []
+        return [
+            (mean + margin).amin(0) if sign > 0 else (mean - margin).amax(0) for sign in signs
+        ], []
 
     def _candidates(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean and ``sqrt(R^2(a) / a) sqrt(variance)`` for every ridge a, [r ...] each."""
@@ -181,11 +195,19 @@ class MartingaleMixture(SubGaussian):
         if self.kind == "amm":  # one ridge, for which the state has a factor
             mean, variance = state.predict(X, self.ridges)
         else:
-            moments = state.all_ridges(checks.shaped("X", X).unsqueeze(-2)).grid(self.ridges)
+            moments = state.across(checks.shaped("X", X).unsqueeze(-2)).grid(self.ridges)
             mean, variance = (part.reshape(len(self.ridges), *X.shape[:-1]) for part in moments[:2])
-        return mean, mean.new_tensor(widths).reshape(-1, *[1] * (mean.ndim - 1)) * safe_sqrt(variance)
+        return mean, mean.new_tensor(widths).reshape(-1, *[1] * (mean.ndim - 1)) * safe_sqrt(
+            variance
+        )
 
-    def _dual(self, state: Posterior, X: Tensor, signs: Sequence[int], ridges: Sequence[float] | None = None) -> Dual:
+    def _dual(
+        self,
+        state: Posterior,
+        X: Tensor,
+        signs: Sequence[int],
+        ridges: Sequence[float] | None = None,
+    ) -> Dual:
         """Return the dual over the points of X [... d], read at these ridges first; None for all of the grid.
 
         A search for the best of many points reads a few ridges first, and leaves out the points that cannot be it.
@@ -194,7 +216,7 @@ class MartingaleMixture(SubGaussian):
         read = self._read(state)
         squared_width = partial(self._squared_width, read.C, read.rounded)
         start = read.grid if ridges is None else ridges
-        return Dual(state.all_ridges(flat.unsqueeze(-2)), signs, squared_width, read.grid, start)
+        return Dual(state.across(flat.unsqueeze(-2)), signs, squared_width, read.grid, start)
 
     def _read(self, state: Posterior) -> _Read:
         """Return what the bounds need of the posterior alone, read from its device once after every change.
@@ -204,11 +226,17 @@ class MartingaleMixture(SubGaussian):
         """
         known, state = self._known, checked_state(state)
         if known is None or known[0] != state.version:
-            ridges = [*self.ridges, *(ridge for ridge in self._mixture_ridges if ridge not in self.ridges)]
+            ridges = [
+                *self.ridges,
+                *(ridge for ridge in self._mixture_ridges if ridge not in self.ridges),
+            ]
             many = self.kind != "amm" or len(self._mixture_ridges) > 1
             quads, values = costs(state, self.noise_std, self.delta, ridges, many=many)
             error, cost = state.error, dict(zip(ridges, values, strict=True))
-            C = self._widened(averaged([cost[ridge] for ridge in self._mixture_ridges], self.noise_std), error.norm())
+            C = self._widened(
+                averaged([cost[ridge] for ridge in self._mixture_ridges], self.noise_std),
+                error.norm(),
+            )
             rounded, e = error.rounding, rounding.accounted(error.rounding, self.mixture_ridge)
             C *= rounding.radius_factor(e, error.terms, self.delta)
             squares = [
@@ -221,7 +249,10 @@ class MartingaleMixture(SubGaussian):
             low = max(low, min(rounding.least_ridge(rounded), self.ridges[0]))
             high = max(high, 1e12 * C / self.norm_bound**2)
             widths = [math.sqrt(max(square, 0.0)) for square in squares]
-            self._known = known = state.version, _Read(C, rounded, widths, search_grid(self.ridges, low, high))
+            self._known = known = (
+                state.version,
+                _Read(C, rounded, widths, search_grid(self.ridges, low, high)),
+            )
         return known[1]
 
     def widened_squared_radius(self, state: Posterior) -> float:
@@ -250,7 +281,9 @@ class MartingaleMixture(SubGaussian):
 
     def _refuse_if_refuted(self, state: Posterior) -> None:
         """Raise RefutedAssumptions if F is empty by more than rounding."""
-        if (least := norm_lower_bound(state, self.noise_std, self.delta, self.scale)) > self.norm_bound:
+        if (
+            least := norm_lower_bound(state, self.noise_std, self.delta, self.scale)
+        ) > self.norm_bound:
             self._refuted(TOO_LARGE, n=state.n, norm_at_least=least)
 
     def _refuted(self, reason: str, **figures: float) -> None:

@@ -19,11 +19,11 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.extras import require
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.radius import ridge_range
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.extras import require
 from kbo.regression import KernelRidge
 from kbo.regression.observations import Observations
 
@@ -74,9 +74,13 @@ class _Program:
     ``||f||^2 = |c|^2 + c_x^2``: no difference of large numbers, however small the ridge.
     """
 
-    def __init__(self, confidence: MartingaleMixture, state: KernelRidge, x: Tensor, sign: int) -> None:
+    def __init__(
+        self, confidence: MartingaleMixture, state: KernelRidge, x: Tensor, sign: int
+    ) -> None:
         if not isinstance(state, KernelRidge):
-            raise InvalidInput(f"state must be exact for a certificate, a kbo.KernelRidge, got {type(state).__name__}.")
+            raise InvalidInput(
+                f"state must be exact for a certificate, a kbo.KernelRidge, got {type(state).__name__}."
+            )
         if not isinstance(confidence, MartingaleMixture):
             raise InvalidInput(
                 f"confidence must be a MartingaleMixture for a certificate, got {type(confidence).__name__}; of "
@@ -92,10 +96,16 @@ class _Program:
         # From here on the arithmetic is that of the host: hundreds of steps of root finding on single numbers.
         rows = torch.stack([data.counts, data.y]), state.prior(data.X, self.centres).mT
         prior = state.prior_variance(x.unsqueeze(0)).squeeze(0)
-        numbers = torch.stack([x.new_tensor(confidence.widened_squared_radius(state)), data.within, prior])
+        numbers = torch.stack(
+            [x.new_tensor(confidence.widened_squared_radius(state)), data.within, prior]
+        )
         table, numbers = torch.cat(rows).cpu(), numbers.tolist()
         (counts, y), K, k_x = table[:2], table[2:-1], table[-1]
-        self.B, self.scale, (self.square, within, variance) = confidence.norm_bound, counts.sqrt(), numbers
+        self.B, self.scale, (self.square, within, variance) = (
+            confidence.norm_bound,
+            counts.sqrt(),
+            numbers,
+        )
         values, Q = torch.linalg.eigh(self.scale.unsqueeze(-1) * K * self.scale)
         kept = values > 1e-15 * values.sum()
         self.values, self.Q = values[kept], Q[:, kept]
@@ -117,8 +127,12 @@ class _Program:
         w = 1 / (self.values + a)
         slack = self.square + a * self.B**2 - self.rest - a * float(w @ self.v.square())
         if slack < 0:
-            raise RefutedAssumptions("F is empty: the data refute the assumptions", norm_bound=self.B, ridge=a)
-        return self.function(a, (slack / (a * (self.rho**2 + a * float(w @ self.phi.square())))) ** 0.5)
+            raise RefutedAssumptions(
+                "F is empty: the data refute the assumptions", norm_bound=self.B, ridge=a
+            )
+        return self.function(
+            a, (slack / (a * (self.rho**2 + a * float(w @ self.phi.square())))) ** 0.5
+        )
 
     def centre(self, low: float, high: float) -> tuple[Tensor, Tensor]:
         """Return the posterior mean that is deepest in F: its norm falls with the ridge, its misfit grows."""
@@ -142,7 +156,9 @@ class _Program:
         return max(float(c @ c) / self.B**2, self.misfit2(c) / self.square) - 1
 
 
-def certify(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: str = "upper") -> Certificate:
+def certify(
+    confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: str = "upper"
+) -> Certificate:
     """Return the exact bound at x [d] with a function that attains it up to ``gap``; O(n^3).
 
     Args:
@@ -162,7 +178,9 @@ def certify(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: 
     (c, weights), (inside, inner) = program.dual(10**t), program.centre(low, high)
     bound = program.at_x(c)  # mean + s variance, which is h at this ridge
     if program.excess(inside) > 0:
-        raise RefutedAssumptions("F is empty: the data refute the assumptions", norm_bound=program.B)
+        raise RefutedAssumptions(
+            "F is empty: the data refute the assumptions", norm_bound=program.B
+        )
     theta = 0.0
     if program.excess(c) > 0:  # by rounding, or at the end of the range of ridges: move into F
         theta = _between(lambda theta: program.excess((1 - theta) * c + theta * inside), 0.0, 1.0)
@@ -180,7 +198,9 @@ def certify(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: 
     )
 
 
-def cone_program(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: str = "upper") -> float:
+def cone_program(
+    confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: str = "upper"
+) -> float:
     """Return the exact bound at x [d] by the paper's second-order cone program, through CVXPY.
 
     The solver is Clarabel, or SCS where that fails. An independent reference for ``MartingaleMixture(kind="cmm")``,
@@ -206,14 +226,20 @@ def cone_program(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, s
     constraints = [cp.norm(c) <= 1]
     if state.n:
         radius = (program.square - program.rest) ** 0.5
-        constraints.append(cp.norm((program.B * features @ c[:-1] - program.v.numpy()) / radius) <= 1)
+        constraints.append(
+            cp.norm((program.B * features @ c[:-1] - program.v.numpy()) / radius) <= 1
+        )
     problem = cp.Problem(cp.Maximize(value), constraints)  # pyright: ignore[reportArgumentType]
     try:
         problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
-    except cp.SolverError:  # numerical trouble, which some versions of CVXPY and Clarabel have where others have none
+    except (
+        cp.SolverError
+    ):  # numerical trouble, which some versions of CVXPY and Clarabel have where others have none
         problem.solve(solver=cp.SCS, eps_abs=1e-9, eps_rel=1e-9)
     if c.value is None:
-        raise RefutedAssumptions(f"the cone program has no solution ({problem.status})", norm_bound=program.B)
+        raise RefutedAssumptions(
+            f"the cone program has no solution ({problem.status})", norm_bound=program.B
+        )
     return sign * program.B * float(value.value)
 
 

@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kbo._base.devices import on_host
+from kbo._base.linalg import safe_sqrt
 from kbo.confidence.mixture.line_search import minimise, minimise_one
-from kbo.devices import on_host
-from kbo.linalg import safe_sqrt
 from kbo.regression import AllRidges, Moments
 
 _ON_HOST = 8
@@ -73,8 +73,13 @@ class Dual:
         self.log_start: list[float] = list(map(math.log, start))
         with torch.no_grad():
             moments = all_ridges.grid(start)
-        each, ridges = torch.arange(moments.mean.shape[1], device=moments.mean.device), moments.mean.new_tensor(start)
-        self.all_ridges: AllRidges = all_ridges if len(signs) == 1 else all_ridges.select(each.repeat(len(signs)))
+        each, ridges = (
+            torch.arange(moments.mean.shape[1], device=moments.mean.device),
+            moments.mean.new_tensor(start),
+        )
+        self.all_ridges: AllRidges = (
+            all_ridges if len(signs) == 1 else all_ridges.select(each.repeat(len(signs)))
+        )
         self.signs: Tensor = moments.mean.new_tensor(signs).repeat_interleave(len(each))
         self.host_signs: np.ndarray = np.repeat(signs, len(each))
         values = [self._h_or_minus_infinity(moments, ridges.unsqueeze(-1), sign) for sign in signs]
@@ -84,7 +89,9 @@ class Dual:
         """Return h, and whether the ridge proves that F is empty."""
         square = self.squared_width(moments.quad, ridges)
         width = square.clamp_min(0).sqrt().to(moments.mean)
-        return signs * moments.mean[..., 0] + width * safe_sqrt(moments.covariance[..., 0, 0]), square < 0
+        return signs * moments.mean[..., 0] + width * safe_sqrt(
+            moments.covariance[..., 0, 0]
+        ), square < 0
 
     def _h_or_minus_infinity(self, moments: Moments, ridges: Tensor, signs: Tensor | int) -> Tensor:
         """Return h as the search sees it, minus infinity where F is empty."""
@@ -100,7 +107,9 @@ class Dual:
 
         The minima are differentiable in the points at the minimising ridges (envelope theorem).
         """
-        ridges, minima = self._minimise_few() if 0 < len(self.signs) <= _ON_HOST else self._minimise_all()
+        ridges, minima = (
+            self._minimise_few() if 0 < len(self.signs) <= _ON_HOST else self._minimise_all()
+        )
         return self._h(self.all_ridges.at(ridges), ridges, self.signs)[0], minima.isneginf().any()
 
     @torch.no_grad()
@@ -108,14 +117,23 @@ class Dual:
         """Return the minimising ridges and the minima [SG], all points together."""
         h, grid = self._h_of(self.all_ridges, self.signs), self.coarse.new_tensor(self.log_start)
         t, minima = minimise(
-            h, lambda rows: self._h_of(self.all_ridges.select(rows), self.signs[rows]), grid, self.coarse
+            h,
+            lambda rows: self._h_of(self.all_ridges.select(rows), self.signs[rows]),
+            grid,
+            self.coarse,
         )
         return t.exp(), minima
 
     def _minimise_few(self) -> tuple[Tensor, Tensor]:
         """Return the same for a few points: one after the other, on the host."""
-        h, where = cache(self._h_on_host(range(len(self.host_signs)))), self.coarse.argmin(0).tolist()
-        found = [self._minimise_one(lambda t, row=row: h(t)[row], self.log_start[j]) for row, j in enumerate(where)]
+        h, where = (
+            cache(self._h_on_host(range(len(self.host_signs)))),
+            self.coarse.argmin(0).tolist(),
+        )
+        found = [
+            self._minimise_one(lambda t, row=row: h(t)[row], self.log_start[j])
+            for row, j in enumerate(where)
+        ]
         t, minima = self.signs.new_tensor(np.array(found)).unbind(-1)
         return t.exp(), minima
 
@@ -126,7 +144,11 @@ class Dual:
         def h(t: float) -> np.ndarray:
             means, variances, quad = moments_at(ridge := math.exp(t))
             square = self.squared_width(quad, ridge)
-            return np.full(len(means), -math.inf) if square < 0 else signs * means + np.sqrt(square * variances)
+            return (
+                np.full(len(means), -math.inf)
+                if square < 0
+                else signs * means + np.sqrt(square * variances)
+            )
 
         return h
 
@@ -134,7 +156,9 @@ class Dual:
         """Return h of many points at one log ridge, which their device computes."""
         index, ridge = torch.from_numpy(rows).to(self.coarse.device), math.exp(t)
         h = self._h_or_minus_infinity(
-            self.all_ridges.select(index).grid([ridge]), self.coarse.new_tensor([ridge]), self.signs[index]
+            self.all_ridges.select(index).grid([ridge]),
+            self.coarse.new_tensor([ridge]),
+            self.signs[index],
         )
         return on_host(h)[0][0]
 
@@ -144,7 +168,11 @@ class Dual:
         return lambda t: float(h(t)[0])
 
     def _minimise_one(
-        self, h: Callable[[float], float], start: float, tolerance: float = 1e-4, enough: float = -math.inf
+        self,
+        h: Callable[[float], float],
+        start: float,
+        tolerance: float = 1e-4,
+        enough: float = -math.inf,
     ) -> tuple[float, float]:
         """Return the log ridge that minimises h of one point and the minimum, or one where h is low enough."""
         begin = bisect_left(self.log_limits, start, hi=len(self.log_limits) - 1)
@@ -170,7 +198,11 @@ class Dual:
                 best, value, least = row, bounds[row], bounds[row] + _TIE * abs(bounds[row])
             known.append(t)
             if len(rivals := np.flatnonzero(bounds > least)):
-                h = self._h_on_host(rivals.tolist())(t) if len(rivals) <= _TOGETHER else self._h_on_device(rivals, t)
+                h = (
+                    self._h_on_host(rivals.tolist())(t)
+                    if len(rivals) <= _TOGETHER
+                    else self._h_on_device(rivals, t)
+                )
                 where[rivals[h < bounds[rivals]]] = len(known) - 1
                 bounds[rivals] = np.minimum(bounds[rivals], h)  # NaN stays, and ends the search
         return best, float(bounds[row])
@@ -185,6 +217,8 @@ class Dual:
         bounds, where = self.coarse.min(0)
         few = bounds.topk(min(_REFINED, len(bounds)), largest=False).indices.sort().values
         found = zip(*torch.stack([few, where[few]]).tolist(), strict=True)
-        values = [(self._minimise_one(self._h_of_one(row), self.log_start[j])[1], row) for row, j in found]
+        values = [
+            (self._minimise_one(self._h_of_one(row), self.log_start[j])[1], row) for row, j in found
+        ]
         value, row = min(values)
         return row, value

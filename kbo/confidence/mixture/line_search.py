@@ -23,7 +23,11 @@ Number = TypeVar("Number", float, Tensor)
 
 
 def minimise(
-    f: Values, select: Callable[[Tensor], Values], t: Tensor, values: Tensor, tolerance: float = 1e-4
+    f: Values,
+    select: Callable[[Tensor], Values],
+    t: Tensor,
+    values: Tensor,
+    tolerance: float = 1e-4,
 ) -> tuple[Tensor, Tensor]:
     """Minimise B functions with one valley each between the ends of a grid.
 
@@ -43,7 +47,8 @@ def minimise(
     """
     j = values.argmin(0)
     (a, fa), (b, fb), (c, fc) = (
-        (t[k], values.gather(0, k.unsqueeze(0))[0]) for k in ((j - 1).clamp_min(0), j, (j + 1).clamp_max(len(t) - 1))
+        (t[k], values.gather(0, k.unsqueeze(0))[0])
+        for k in ((j - 1).clamp_min(0), j, (j + 1).clamp_max(len(t) - 1))
     )
     before = last = c - a
     active, numbers = torch.ones_like(b, dtype=torch.bool), torch.arange(len(b), device=b.device)
@@ -85,7 +90,11 @@ def minimise(
 
 
 def minimise_one(
-    f: Callable[[float], float], t: Sequence[float], j: int, tolerance: float = 1e-4, enough: float = -math.inf
+    f: Callable[[float], float],
+    t: Sequence[float],
+    j: int,
+    tolerance: float = 1e-4,
+    enough: float = -math.inf,
 ) -> tuple[float, float]:
     """Minimise one such function in plain numbers; the bracket is found by a walk down the grid.
 
@@ -132,7 +141,9 @@ def minimise_one(
     return b, fb
 
 
-def _parabola(a: Number, b: Number, c: Number, fa: Number, fb: Number, fc: Number) -> tuple[Number, Number]:
+def _parabola(
+    a: Number, b: Number, c: Number, fa: Number, fb: Number, fc: Number
+) -> tuple[Number, Number]:
     """Return the step from b to the vertex of the parabola through three points as a quotient; 0 below if a line."""
     left, right = (b - a) * (fb - fc), (b - c) * (fb - fa)
     return -0.5 * ((b - a) * left - (b - c) * right), left - right

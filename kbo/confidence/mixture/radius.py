@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kbo import checks
+from kbo._base import checks
 from kbo.confidence import rounding
 from kbo.confidence.energy import averaged as averaged_energy
 from kbo.confidence.mixture.line_search import minimise_one
@@ -47,7 +47,9 @@ def checked_scale(scale: Scale) -> Scale:
     if not isinstance(scale, Sequence) or isinstance(scale, (str, bytes, bytearray)):
         return checks.positive("scale", scale)  # pyright: ignore[reportArgumentType]
     if not scale:
-        raise InvalidInput("scale must be a number above zero or a sequence of at least one, got none.")
+        raise InvalidInput(
+            "scale must be a number above zero or a sequence of at least one, got none."
+        )
     return tuple(checks.positive("scale", c) for c in scale)
 
 
@@ -74,7 +76,7 @@ def squared_radius(
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         delta: Probability that the bounds may fail.
         scale: Covariance scale c of the mixture, or several.
-        many: Whether other ridges are needed too, so that ``a0`` is best answered with them, from ``all_ridges()``.
+        many: Whether other ridges are needed too, so that ``a0`` is best answered with them, from ``across()``.
     """
     checks.instance("state", state, Posterior)
     checks.flag("many", many)
@@ -83,7 +85,13 @@ def squared_radius(
 
 
 def averaged_radius(
-    state: Posterior, noise_std: float, delta: float, ridges: Sequence[float], *, many: bool = False, floor: float = 0.0
+    state: Posterior,
+    noise_std: float,
+    delta: float,
+    ridges: Sequence[float],
+    *,
+    many: bool = False,
+    floor: float = 0.0,
 ) -> float:
     """Return ``R^2``, ``averaged`` over fixed ridges; arguments as for ``squared_radius``.
 
@@ -92,7 +100,9 @@ def averaged_radius(
     above = [max(ridge, floor) for ridge in ridges]
     found = costs(state, noise_std, delta, above, many=many or len(above) > 1)[1]
     missing = [state.n * math.log(b / a) for a, b in zip(ridges, above, strict=True)]
-    return averaged([cost + noise_std**2 * gain for cost, gain in zip(found, missing, strict=True)], noise_std)
+    return averaged(
+        [cost + noise_std**2 * gain for cost, gain in zip(found, missing, strict=True)], noise_std
+    )
 
 
 def costs(
@@ -103,10 +113,12 @@ def costs(
     For the residual ``E = K - K~ >= 0`` of an approximate state the latter is an upper bound of its exact value:
     ``quad`` only grows, and ``det(I + A + E')`` is at most ``det(I + A) det(I + E')``.
     """
-    answers: Any = state.all_ridges() if many else state  # which has a factor for one ridge
+    answers: Any = state.across() if many else state  # which has a factor for one ridge
     found, s = torch.stack([answers.quad(ridges), answers.log_det(ridges)]).tolist(), noise_std**2
     rows, error = zip(*found, ridges, strict=True), state.error
-    return found[0], [quad + s * (gain + error.log_det(a) + 2 * math.log(1 / delta)) for quad, gain, a in rows]
+    return found[0], [
+        quad + s * (gain + error.log_det(a) + 2 * math.log(1 / delta)) for quad, gain, a in rows
+    ]
 
 
 def averaged(costs: Sequence[float], noise_std: float) -> float:
@@ -115,11 +127,18 @@ def averaged(costs: Sequence[float], noise_std: float) -> float:
     The mean over the ridges of the martingales of Flynn & Reeb (2024) is one too (docs/theory/mixtures.md): R^2 is at
     most ``2 s ln r`` above that of the best of r ridges.
     """
-    s, best = noise_std**2, min(costs)  # the others are relative to it, which cannot underflow as a whole
-    return best - 2 * s * math.log(sum(math.exp((best - cost) / (2 * s)) for cost in costs) / len(costs))
+    s, best = (
+        noise_std**2,
+        min(costs),
+    )  # the others are relative to it, which cannot underflow as a whole
+    return best - 2 * s * math.log(
+        sum(math.exp((best - cost) / (2 * s)) for cost in costs) / len(costs)
+    )
 
 
-def refuted(reason: str, noise_std: float, norm_bound: float, delta: float, **figures: float) -> RefutedAssumptions:
+def refuted(
+    reason: str, noise_std: float, norm_bound: float, delta: float, **figures: float
+) -> RefutedAssumptions:
     """Return the exception of an empty confidence set."""
     return RefutedAssumptions(
         f"The data refute the assumptions: {reason}. Raise norm_bound or noise_std, or change the kernel; if they "
@@ -130,7 +149,9 @@ def refuted(reason: str, noise_std: float, norm_bound: float, delta: float, **fi
     )
 
 
-def refuse_if_refuted(state: Posterior, noise_std: float, norm_bound: float, delta: float, scale: Scale = 1.0) -> None:
+def refuse_if_refuted(
+    state: Posterior, noise_std: float, norm_bound: float, delta: float, scale: Scale = 1.0
+) -> None:
     """Raise RefutedAssumptions if no function of norm at most ``norm_bound`` fits the data of ``state``."""
     checks.positive("norm_bound", norm_bound)
     if (least := norm_lower_bound(state, noise_std, delta, scale)) > norm_bound:
@@ -139,15 +160,24 @@ def refuse_if_refuted(state: Posterior, noise_std: float, norm_bound: float, del
 
 def ridge_range(state: Posterior, a0: float) -> tuple[float, float]:
     """Return the limits of a search around a0: from the precision of ``K + a I`` to where only the prior is left."""
-    low = min(10 * max(state.n, 1) * state.error.least_ridge, 0.1 * a0) or 1e-10 * a0  # a least ridge of 0 is allowed
+    low = (
+        min(10 * max(state.n, 1) * state.error.least_ridge, 0.1 * a0) or 1e-10 * a0
+    )  # a least ridge of 0 is allowed
     return low, 1e12 * max(state.trace, a0)
 
 
 def search_grid(ridges: Sequence[float], low: float, high: float) -> list[float]:
     """Return the limits of a search, these ridges and their geometric means, and wider and wider steps beyond them."""
-    inner, steps = [math.sqrt(a * b) for a, b in pairwise(ridges)], [3.0 ** (1.5**j - 0.5) for j in range(10)]
+    inner, steps = (
+        [math.sqrt(a * b) for a, b in pairwise(ridges)],
+        [3.0 ** (1.5**j - 0.5) for j in range(10)],
+    )
     outer = [ridges[0] / step for step in steps] + [ridges[-1] * step for step in steps]
-    return [low, *sorted([ridge for ridge in (*ridges, *inner, *outer) if low < ridge < high]), high]
+    return [
+        low,
+        *sorted([ridge for ridge in (*ridges, *inner, *outer) if low < ridge < high]),
+        high,
+    ]
 
 
 @torch.no_grad()
@@ -182,7 +212,9 @@ def norm_lower_bound(
     rounded = state.error.rounding if rounded_down else Rounding(0.0, 0.0)
     if math.isinf(floor := rounding.least_ridge(rounded)):
         return 0.0
-    factor = rounding.radius_factor(rounding.accounted(rounded, max(own[0], floor)), state.error.terms, delta)
+    factor = rounding.radius_factor(
+        rounding.accounted(rounded, max(own[0], floor)), state.error.terms, delta
+    )
     square = factor * averaged_radius(state, noise_std, delta, own, many=True, floor=floor)
     return _least_norm(state, square, factor * state.error.norm(), own, rounded, floor, ridges)
 
@@ -248,7 +280,7 @@ def _least_norm(
         floor: The least ridge that is read.
         ridges: As for ``norm_lower_bound``.
     """
-    answers = state.all_ridges().in_numbers([])
+    answers = state.across().in_numbers([])
 
     def least_norm(a: float) -> float:
         # (R + B sqrt|E|)^2 + a B^2 = quad(a) is a quadratic equation in B; negative where no B > 0 is refuted.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from kbo import checks
+from kbo._base import checks
 from kbo.confidence.base import Delegated
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.radius import Scale, norm_lower_bound
@@ -54,7 +54,9 @@ class UnknownNorm(Delegated):
         self.delta: float = mixture.delta
         self.kind = kind
         self.scale: Scale = mixture.scale
-        self.multiple: float | None = multiple if multiple is None else checks.at_least("multiple", multiple, 1.0)
+        self.multiple: float | None = (
+            multiple if multiple is None else checks.at_least("multiple", multiple, 1.0)
+        )
 
     def norm_bound(self, state: Posterior) -> float:
         """Return the norm bound in force after the data of ``state``."""
@@ -67,4 +69,6 @@ class UnknownNorm(Delegated):
 
     def choose(self, state: Posterior) -> MartingaleMixture:
         """Return the mixture with that norm bound."""
-        return MartingaleMixture(self.noise_std, self.norm_bound(state), self.delta, self.kind, self.scale)
+        return MartingaleMixture(
+            self.noise_std, self.norm_bound(state), self.delta, self.kind, self.scale
+        )

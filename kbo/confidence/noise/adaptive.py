@@ -90,7 +90,9 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
         bounds = self.noise_bounds(state, check=True)
         error, D = state.error.norm(), bounds.deviation(state)
         bias = bounds.norm_bound * (1 + math.sqrt(error / state.ridge))
-        return torch.tensor(bias + bounds.upper * math.sqrt(D / state.ridge), dtype=torch.float64, device="cpu")
+        return torch.tensor(
+            bias + bounds.upper * math.sqrt(D / state.ridge), dtype=torch.float64, device="cpu"
+        )
 
 
 class AdaptiveMixture(_Adaptive, Delegated):
@@ -119,7 +121,11 @@ class AdaptiveMixture(_Adaptive, Delegated):
             RefutedAssumptions: The bounds of the noise level contradict each other.
         """
         bounds = self.noise_bounds(state, check=True)
-        return _AtNoiseLevel(bounds, self.kind, state.ridge) if math.isfinite(bounds.upper) else _Infinite()
+        return (
+            _AtNoiseLevel(bounds, self.kind, state.ridge)
+            if math.isfinite(bounds.upper)
+            else _Infinite()
+        )
 
 
 class _AtNoiseLevel(MartingaleMixture):

@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.read_only import ReadOnly
 from kbo.confidence import rounding
 from kbo.confidence.energy import averaged, crossing, stitched
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.read_only import ReadOnly
 from kbo.regression import Posterior, RidgeSchedule
 
 _EVENTS = 3
@@ -66,7 +66,15 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         description: The arguments of the constructor.
     """
 
-    _fixed: Sequence[str] | None = ("norm_bound", "delta", "upper", "lower", "largest_ridge", "event_delta", "strict")
+    _fixed: Sequence[str] | None = (
+        "norm_bound",
+        "delta",
+        "upper",
+        "lower",
+        "largest_ridge",
+        "event_delta",
+        "strict",
+    )
     saved: tuple[str, ...] = ("description", "_upper", "_lower", "ridge", "n", "_floor")
 
     def __init__(
@@ -166,7 +174,11 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         least, most = self._given
         if self.upper == most:
             return f"the upper bound of the noise level that was given, {most:g}, is too small, or "
-        return f"the lower bound that was given, {least:g}, is too large, or " if self.lower == least > 0 else ""
+        return (
+            f"the lower bound that was given, {least:g}, is too large, or "
+            if self.lower == least > 0
+            else ""
+        )
 
     def update(self, state: Posterior) -> None:
         """Take in what ``state`` has learned since the last update; after every observation, or more rarely.
@@ -184,7 +196,9 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
             self._learn(state)
 
     def _raise_floor(self, state: Posterior) -> None:
-        self._floor = max(self._floor, state.error.least_ridge, rounding.least_ridge(state.error.rounding))
+        self._floor = max(
+            self._floor, state.error.least_ridge, rounding.least_ridge(state.error.rounding)
+        )
 
     @abstractmethod
     def _learn(self, state: Posterior) -> None:
@@ -276,7 +290,11 @@ class NoiseBounds(NoiseLevel):
         """
         ridge, delta = self._reference()
         # ln det(I + K / ridge) is at most that of the sketch plus what the sketch leaves out.
-        gain = float(self._read("log_det", state, ridge)) + state.error.log_det(ridge) if state.n else 0.0
+        gain = (
+            float(self._read("log_det", state, ridge)) + state.error.log_det(ridge)
+            if state.n
+            else 0.0
+        )
         return 2 * math.log(1 / delta) + gain
 
     def _read(self, name: str, state: Posterior, ridge: float) -> Tensor:
@@ -293,7 +311,9 @@ class NoiseBounds(NoiseLevel):
     def _from_below(self, state: Posterior, most: float) -> tuple[float, Fit]:
         """Return the lower bound for at most this much energy, and the fit with its residuals rounded up."""
         rss, rounded = float(self._read("rss", state, self.ridge)), state.error.of_quad
-        fit = Fit(state.n, max(rss - rounded, 0), self.ridge, self.norm_bound, state.error.norm(), most)
+        fit = Fit(
+            state.n, max(rss - rounded, 0), self.ridge, self.norm_bound, state.error.norm(), most
+        )
         return max(self.lower, at_least(fit)), fit._replace(rss=rss + rounded)
 
     def _ridge(self) -> float:
@@ -378,12 +398,17 @@ class MixtureNoiseBounds(NoiseLevel):
         ridges = self.mixture_ridges
         if ridges[0] < self._floor:
             return
-        answers, error = state.all_ridges(), state.error.norm()
+        answers, error = state.across(), state.error.norm()
         quads, gains = torch.stack([answers.quad(ridges), answers.log_det(ridges)]).tolist()
-        gains = [gain + state.error.log_det(ridge) for gain, ridge in zip(gains, ridges, strict=True)]
+        gains = [
+            gain + state.error.log_det(ridge) for gain, ridge in zip(gains, ridges, strict=True)
+        ]
         least, most = averaged(state.n, self.event_delta, self.strict)
         # The radius R^2 falls short of least sigma^2 exactly where 1 / (2 sigma^2) is below this.
-        halves = [max(quad + state.error.of_quad, 1e-300) for quad in quads], [-gain / 2 for gain in gains]
+        halves = (
+            [max(quad + state.error.of_quad, 1e-300) for quad in quads],
+            [-gain / 2 for gain in gains],
+        )
         precision = crossing(*halves, math.log(1 / self.mixture_delta) - least / 2)
         if precision > 0:
             self._upper = min(self.upper, math.sqrt(0.5 / precision))

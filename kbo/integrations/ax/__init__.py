@@ -11,7 +11,7 @@ The import registers the strategy, models and acquisition functions of kbo with 
 experiment needs it as much as the one that saved it.
 """
 
-from kbo.extras import require
+from kbo._base.extras import require
 
 require("kbo.integrations.ax", "ax", "ax")
 

@@ -7,15 +7,23 @@ from typing import Any
 
 import torch
 from gpytorch.constraints import Positive
-from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, ProductKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import (
+    AdditiveKernel,
+    Kernel,
+    MaternKernel,
+    ProductKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.surroundings import fixed
 
 STORABLE: dict[str, Any] = {
-    kind.__name__: kind for kind in (RBFKernel, MaternKernel, ScaleKernel, AdditiveKernel, ProductKernel)
+    kind.__name__: kind
+    for kind in (RBFKernel, MaternKernel, ScaleKernel, AdditiveKernel, ProductKernel)
 }
 """Kernels that can be stored, by name. A subclass may compute something else, so only these classes themselves."""
 
@@ -36,7 +44,10 @@ def _described(kernel: Kernel) -> dict[str, Any]:
     if isinstance(columns := kernel.active_dims, Tensor):
         entry["columns"] = columns.tolist()
     if isinstance(kernel, ScaleKernel):
-        return entry | {"scale": float(kernel.outputscale.detach()), "base": _described(kernel.base_kernel)}
+        return entry | {
+            "scale": float(kernel.outputscale.detach()),
+            "base": _described(kernel.base_kernel),
+        }
     if isinstance(kernel, (AdditiveKernel, ProductKernel)):
         return entry | {"parts": [_described(part) for part in kernel.kernels]}  # pyright: ignore[reportArgumentType]
     assert isinstance(kernel.lengthscale, Tensor)
@@ -49,7 +60,9 @@ def build_kernel(description: dict[str, Any]) -> Kernel:
     """The kernel of a description, in double precision and with constant parameters."""
     if description.get("kind") not in STORABLE:
         kinds = ", ".join(STORABLE)
-        raise InvalidInput(f"{description!r} does not describe a kernel: its kind must be one of {kinds}.")
+        raise InvalidInput(
+            f"{description!r} does not describe a kernel: its kind must be one of {kinds}."
+        )
     kind, columns = STORABLE[description["kind"]], description.get("columns")
     if "parts" in description:
         return kind(*(build_kernel(part) for part in description["parts"]))
@@ -62,6 +75,8 @@ def build_kernel(description: dict[str, Any]) -> Kernel:
         scales = torch.tensor(description["lengthscales"], dtype=torch.float64, device="cpu")
         options = {"nu": description["nu"]} if kind is MaternKernel else {}
         ard = len(scales) if len(scales) > 1 else None
-        kernel = kind(ard_num_dims=ard, active_dims=columns, lengthscale_constraint=plain, **options).double()
+        kernel = kind(
+            ard_num_dims=ard, active_dims=columns, lengthscale_constraint=plain, **options
+        ).double()
         kernel.lengthscale = scales
     return kernel.requires_grad_(False)

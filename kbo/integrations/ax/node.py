@@ -16,7 +16,8 @@ from ax.core.types import TParameterization
 from ax.generation_strategy.external_generation_node import ExternalGenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 
-from kbo import checks, devices
+from kbo._base import checks, devices
+from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import (
     Columns,
@@ -35,7 +36,6 @@ from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.belief import Setting
 from kbo.optimize.constraint import SEM, measured_only
-from kbo.surroundings import fixed
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -62,7 +62,12 @@ class KBONode(ExternalGenerationNode):
     ) -> None:
         super().__init__(name=f"kbo {method}", should_deduplicate=False)
         self.arguments: dict[str, Any] = {
-            **{"method": method, "setting": setting, "n_trials": n_trials, "constraints": list(constraints)},
+            **{
+                "method": method,
+                "setting": setting,
+                "n_trials": n_trials,
+                "constraints": list(constraints),
+            },
             **{"seed": seed, "device": device},
         }
         self.data: Columns = {}
@@ -72,7 +77,9 @@ class KBONode(ExternalGenerationNode):
         self.fixed: dict[str, Any] = {}
         self._within: dict[str, tuple[float, float]] = {}
         self._said: set[int] = set()
-        self._analysed: tuple[Any, Any] | None = None  # a record of outcomes, and Ax's own model of them
+        self._analysed: tuple[Any, Any] | None = (
+            None  # a record of outcomes, and Ax's own model of them
+        )
 
     @property
     def _fitted_adapter(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -83,9 +90,19 @@ class KBONode(ExternalGenerationNode):
 
     def _fit(self, experiment: Experiment, data: Data | None = None, **others: Any) -> None:
         """Fit Ax's own model: Ax calls this for its analyses, and before ``_gen``, which needs none."""
-        self._analysed = seen(outcomes(experiment)), Generators.BOTORCH_MODULAR(experiment=experiment, data=data)
+        self._analysed = (
+            seen(outcomes(experiment)),
+            Generators.BOTORCH_MODULAR(experiment=experiment, data=data),
+        )
 
-    def gen(self, *, experiment: Experiment, data: Data | None = None, skip_fit: bool = False, **others: Any) -> Any:
+    def gen(
+        self,
+        *,
+        experiment: Experiment,
+        data: Data | None = None,
+        skip_fit: bool = False,
+        **others: Any,
+    ) -> Any:
         """As in Ax, but without a model of its own."""
         if not skip_fit:
             super()._fit(experiment, data)
@@ -106,15 +123,29 @@ class KBONode(ExternalGenerationNode):
         config: Any = experiment.optimization_config
         objective, maximize = _objective(config)
         limits = self._limits(limits_of(config))
-        widened = not self.arguments["setting"].certified  # whose kernel compares values scaled by the ranges
+        widened = not self.arguments[
+            "setting"
+        ].certified  # whose kernel compares values scaled by the ranges
         found = space_of_trials(experiment.search_space, all_parameters(experiment), widened)
         space, self._within, self.fixed = found
         self.data = outcomes(experiment)
         trials = ended(experiment, self.data, space, objective, limits)
         setting = _with_errors(self.arguments["setting"], trials)
         others = {name: self.arguments[name] for name in ("method", "n_trials", "seed", "device")}
-        options = {"bounds": space, "setting": setting, "maximize": maximize, "constraints": limits, **others}
-        problem = space.describe(), list(map(str, space.constraints)), maximize, limits, setting.describe(space)
+        options = {
+            "bounds": space,
+            "setting": setting,
+            "maximize": maximize,
+            "constraints": limits,
+            **others,
+        }
+        problem = (
+            space.describe(),
+            list(map(str, space.constraints)),
+            maximize,
+            limits,
+            setting.describe(space),
+        )
         self._known = replay(self._known, problem, options, trials)
         self._name_left_out(left_out(experiment, trials))
         return self._known
@@ -170,7 +201,9 @@ class KBONode(ExternalGenerationNode):
         optimizer = self._known.optimizer
         others = pending(self.experiment, optimizer.space, pending_parameters, self._known.trials)
         context = {**self.fixed, **self._fixed}
-        found: Any = optimizer.suggest(self._next, context=context, pending=others, within=self._within_of(context))
+        found: Any = optimizer.suggest(
+            self._next, context=context, pending=others, within=self._within_of(context)
+        )
         self._next += 1
         return found
 
@@ -193,9 +226,17 @@ def _with_errors(setting: Setting, trials: Sequence[Ended]) -> Setting:
         InvalidInput: An error contradicts the noise level that is given.
     """
     errors = [one.measured.get(SEM) for one in trials if one.value is not None]
-    if isinstance(setting, Practical) and setting.noise_std is None and errors and not any(e != 0 for e in errors):
+    if (
+        isinstance(setting, Practical)
+        and setting.noise_std is None
+        and errors
+        and not any(e != 0 for e in errors)
+    ):
         return replace(setting, noise_std=0.0)
-    largest, most = max((e for e in errors if e is not None), default=0.0), getattr(setting, "noise_upper", None)
+    largest, most = (
+        max((e for e in errors if e is not None), default=0.0),
+        getattr(setting, "noise_upper", None),
+    )
     if most is not None and largest > most * (1 + 1e-9):
         raise InvalidInput(
             f"an observation has a standard error of {largest:g}, but the noise level is given as at most {most:g}: "
@@ -210,7 +251,10 @@ def _storable(owner: T) -> T:
     if kernel is None:
         return owner
     several = isinstance(kernel, tuple)
-    return replace(owner, kernel=list(map(_storable, kernel)) if several else build_kernel(describe_kernel(kernel)))
+    return replace(
+        owner,
+        kernel=list(map(_storable, kernel)) if several else build_kernel(describe_kernel(kernel)),
+    )
 
 
 @fixed
@@ -239,7 +283,7 @@ def generation_strategy(
     practical setting takes the objective to have no noise.
 
     Args:
-        method: A name of ``kbo.recipes.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
+        method: A name of ``kbo.bandit.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
         setting: As in ``kbo.minimize``; ``Practical()`` by default.
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
         constraints: The outcome constraints again with the numbers that the certified setting needs, such as
@@ -260,7 +304,9 @@ def generation_strategy(
     """
     setting, method = resolved(setting, method, n_trials)
     if type(setting) not in (Practical, Certified):
-        raise InvalidInput(f"Ax cannot store a {type(setting).__name__}: pass kbo.Practical or kbo.Certified.")
+        raise InvalidInput(
+            f"Ax cannot store a {type(setting).__name__}: pass kbo.Practical or kbo.Certified."
+        )
     measured, others = measured_only(constraints)
     if others or (measured and not setting.certified):
         raise InvalidInput(

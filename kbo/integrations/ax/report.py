@@ -8,7 +8,8 @@ from typing import Any
 from ax.api.client import Client
 from ax.core.experiment import Experiment
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import left_out, note, selected
 from kbo.integrations.ax.node import KBONode
@@ -17,11 +18,12 @@ from kbo.optimize import Practical
 from kbo.optimize.belief import NO_BOUND
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.constraint import OBJECTIVE
-from kbo.surroundings import fixed
 
 
 @fixed
-def interval(client: Client, parameters: Mapping[str, Any], outcome: str | None = None) -> tuple[float, float, float]:
+def interval(
+    client: Client, parameters: Mapping[str, Any], outcome: str | None = None
+) -> tuple[float, float, float]:
     """Return lower bound, mean and upper bound of an outcome, without noise, in its own units.
 
     Args:
@@ -40,7 +42,9 @@ def interval(client: Client, parameters: Mapping[str, Any], outcome: str | None 
     (objective,) = config.objective.metric_names
     names = [objective, *(constraint.name for constraint in known.optimizer.constraints)]
     name = objective if outcome is None else checks.one_of("outcome", outcome, names)
-    found = known.optimizer.interval({**node.fixed, **parameters}, OBJECTIVE if name == objective else name)
+    found = known.optimizer.interval(
+        {**node.fixed, **parameters}, OBJECTIVE if name == objective else name
+    )
     if found is None:
         raise InvalidInput("there is no bound yet: complete more trials first.")
     return found

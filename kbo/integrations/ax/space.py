@@ -12,7 +12,7 @@ from ax.core.parameter_constraint import ParameterConstraint
 from ax.core.search_space import SearchSpace
 from ax.exceptions.core import UserInputError
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.space import Choice, Fixed, Float, Int, Linear, Ordinal, Parameter, Space, When
 
@@ -21,7 +21,9 @@ Config = RangeParameterConfig | ChoiceParameterConfig
 _TYPES: dict[type, Any] = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
-def from_parameters(parameters: Sequence[Config], parameter_constraints: Sequence[str] = ()) -> Space:
+def from_parameters(
+    parameters: Sequence[Config], parameter_constraints: Sequence[str] = ()
+) -> Space:
     """The space of the arguments of ``Client.configure_experiment``, conditional parameters included.
 
     Choices that are declared as ordered become ``kbo.Ordinal``, single values ``kbo.Fixed``, constraints such as
@@ -34,7 +36,9 @@ def from_parameters(parameters: Sequence[Config], parameter_constraints: Sequenc
     entries = []
     for config in checks.instance("parameters", parameters, Sequence):
         with checks.inside(f"parameter {checks.shown(getattr(config, 'name', config))}"):
-            entries.append((config.name, _parameter(config), getattr(config, "dependent_parameters", None)))
+            entries.append(
+                (config.name, _parameter(config), getattr(config, "dependent_parameters", None))
+            )
     texts = checks.instance("parameter_constraints", parameter_constraints, Sequence)
     return _space(entries, [_linear(text) for text in texts])
 
@@ -62,7 +66,9 @@ class SpaceOfTrials(NamedTuple):
     fixed: dict[str, Any]
 
 
-def space_of_trials(search_space: SearchSpace, arms: Iterable[Mapping[str, Any]], widened: bool) -> SpaceOfTrials:
+def space_of_trials(
+    search_space: SearchSpace, arms: Iterable[Mapping[str, Any]], widened: bool
+) -> SpaceOfTrials:
     """Return the space of a model of trials.
 
     Choices have the options of the search space only, since Ax keeps no trace of others.
@@ -154,9 +160,13 @@ def _entries(search_space: SearchSpace) -> list[Entry]:
     return entries
 
 
-def _of_entries(entries: Sequence[Entry], search_space: SearchSpace, limits: Sequence[Linear] = ()) -> Space:
+def _of_entries(
+    entries: Sequence[Entry], search_space: SearchSpace, limits: Sequence[Linear] = ()
+) -> Space:
     """Return the space of parameters with the constraints of a search space, and with limits of their own."""
-    constraints = [Linear(one.constraint_dict, upper=one.bound) for one in search_space.parameter_constraints]
+    constraints = [
+        Linear(one.constraint_dict, upper=one.bound) for one in search_space.parameter_constraints
+    ]
     return _space(entries, [*constraints, *limits])
 
 
@@ -169,7 +179,10 @@ def _of_experiment(p: Any) -> Parameter:
     return (Ordinal if p.is_ordered else Choice)(p.values)
 
 
-def _space(entries: Iterable[tuple[str, Parameter, Mapping[Any, Any] | None]], constraints: Sequence[Linear]) -> Space:
+def _space(
+    entries: Iterable[tuple[str, Parameter, Mapping[Any, Any] | None]],
+    constraints: Sequence[Linear],
+) -> Space:
     """The space of parameters by name, each with the names of those that are active where it has a certain value."""
     entries, parents = list(entries), {}
     for parent, _, dependents in entries:
@@ -177,7 +190,11 @@ def _space(entries: Iterable[tuple[str, Parameter, Mapping[Any, Any] | None]], c
             for name in names:
                 parents.setdefault(name, (parent, []))[1].append(value)
     return Space(
-        [When(*parents[name], {name: p}) if name in parents else {name: p} for name, p, _ in entries], constraints
+        [
+            When(*parents[name], {name: p}) if name in parents else {name: p}
+            for name, p, _ in entries
+        ],
+        constraints,
     )
 
 
@@ -225,9 +242,13 @@ def _parameter(config: Config) -> Parameter:
     if isinstance(config, RangeParameterConfig):
         bounds: Any = config.bounds
         kind, log = Int if config.parameter_type == "int" else Float, config.scaling == "log"
-        return kind(*bounds, log, **({} if config.step_size is None else {"step": config.step_size}))
+        return kind(
+            *bounds, log, **({} if config.step_size is None else {"step": config.step_size})
+        )
     if not isinstance(config, ChoiceParameterConfig):
-        raise InvalidInput(f"expected a RangeParameterConfig or ChoiceParameterConfig, got {checks.shown(config)}.")
+        raise InvalidInput(
+            f"expected a RangeParameterConfig or ChoiceParameterConfig, got {checks.shown(config)}."
+        )
     if len(config.values) == 1:
         return Fixed(config.values[0])
     return (Ordinal if config.is_ordered else Choice)(config.values)
@@ -240,6 +261,8 @@ def _config(name: str, p: Parameter, dependent: dict[Any, list[str]] | None) -> 
         return RangeParameterConfig(name, (p.low, p.high), kind, step, scaling)
     options: Any = list(p.options)
     if len(types := set(map(type, options))) > 1 or not types <= _TYPES.keys():
-        raise InvalidInput(f"parameter {name!r}: Ax needs options of one type, got {checks.shown(options)}.")
+        raise InvalidInput(
+            f"parameter {name!r}: Ax needs options of one type, got {checks.shown(options)}."
+        )
     ordered = not isinstance(p, Choice)
     return ChoiceParameterConfig(name, options, _TYPES[types.pop()], ordered, dependent)

@@ -31,12 +31,25 @@ def register() -> None:
     """
     for model in (KernelRidgeGP, NystromGP, AdaptiveRidgeGP):
         register_model(model)
-    for acquisition in (AMMUCB, CMMUCB, DMMUCB, ChainingUCB, ConstrainedKernelUCB, InflatedThompsonSampling, KernelUCB):
+    for acquisition in (
+        AMMUCB,
+        CMMUCB,
+        DMMUCB,
+        ChainingUCB,
+        ConstrainedKernelUCB,
+        InflatedThompsonSampling,
+        KernelUCB,
+    ):
         register_acquisition_function(acquisition)
     for kind in STORABLE.values():
-        CORE_ENCODER_REGISTRY.setdefault(kind, lambda k: {"__type": "KboKernel", "description": describe_kernel(k)})
+        CORE_ENCODER_REGISTRY.setdefault(
+            kind, lambda k: {"__type": "KboKernel", "description": describe_kernel(k)}
+        )
     for kind in (NoiseBounds, MixtureNoiseBounds):
-        CORE_ENCODER_REGISTRY[kind] = lambda bounds: {"__type": type(bounds).__name__, **bounds.description}
+        CORE_ENCODER_REGISTRY[kind] = lambda bounds: {
+            "__type": type(bounds).__name__,
+            **bounds.description,
+        }
     CORE_ENCODER_REGISTRY[KBONode] = lambda node: {"__type": "KBONode", **node.arguments}
     CORE_DECODER_REGISTRY["KboKernel"] = build_kernel  # pyright: ignore[reportArgumentType]
     # A function, since Ax does not decode the arguments of a node.

@@ -1,6 +1,6 @@
 """kbo in Optuna: a sampler, and search spaces in both directions."""
 
-from kbo.extras import require
+from kbo._base.extras import require
 
 require("kbo.integrations.optuna", "optuna", "optuna")
 

@@ -14,7 +14,12 @@ from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
 
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.trial import FrozenTrial
 
 from kbo.errors import InvalidInput
@@ -144,11 +149,15 @@ def union(distributions: Iterable[BaseDistribution]) -> BaseDistribution:
             distinct.append(d)
     if len(distinct) == 1:
         return distinct[0]
-    numbers: list[Any] = [d for d in distinct if isinstance(d, (FloatDistribution, IntDistribution))]
+    numbers: list[Any] = [
+        d for d in distinct if isinstance(d, (FloatDistribution, IntDistribution))
+    ]
     if len(numbers) < len(distinct):
         if all(d == distinct[0] for d in distinct):
             return distinct[0]
-        raise InvalidInput(f"its choices differ from trial to trial: {distinct[0]} and {distinct[-1]}.")
+        raise InvalidInput(
+            f"its choices differ from trial to trial: {distinct[0]} and {distinct[-1]}."
+        )
     low = min(d.low for d in numbers)
     high = max(d.high for d in numbers)
     log = numbers[-1].log and low > 0

@@ -18,7 +18,8 @@ from optuna.samplers._base import _process_constraints_after_trial
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from kbo import checks, devices
+from kbo._base import checks, devices
+from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna.ranges import Ranges, ranges_of
 from kbo.integrations.optuna.space import SearchSpace, conditions_of
@@ -41,7 +42,6 @@ from kbo.optimize import Constraint, Practical
 from kbo.optimize.belief import NO_BOUND, Setting
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.constraint import OBJECTIVE, measured_only
-from kbo.surroundings import fixed
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -86,7 +86,7 @@ class KBOSampler(BaseSampler):
     failure.
 
     Args:
-        method: A name of ``kbo.recipes.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
+        method: A name of ``kbo.bandit.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
         setting: ``kbo.Practical()`` (default): kernel, noise and norm bound are estimated, the bounds have no
             guarantee. ``kbo.Certified(...)``: the bounds hold if the given numbers are right; every trial must then
             have the same parameters, and the first trial their whole ranges.
@@ -136,7 +136,9 @@ class KBOSampler(BaseSampler):
                     "n_startup_trials is for the practical setting: the certified one has a model from the first "
                     "value. Leave it out."
                 )
-            setting = replace(setting, n_initial=checks.whole("n_startup_trials", n_startup_trials, 2))
+            setting = replace(
+                setting, n_initial=checks.whole("n_startup_trials", n_startup_trials, 2)
+            )
         self._setting, self._constraints = setting, _checked(constraints, setting)
         if constraints_func is not None and setting.certified and not self._constraints:
             raise InvalidInput(
@@ -144,7 +146,12 @@ class KBOSampler(BaseSampler):
                 'constraints=[kbo.Constraint("0", upper=0.0, noise_std=0.1, norm_bound=2.0)].'
             )
         where = devices.device("device", device)
-        self._options = {"method": method, "n_trials": n_trials, "seed": self._seed, "device": where}
+        self._options = {
+            "method": method,
+            "n_trials": n_trials,
+            "seed": self._seed,
+            "device": where,
+        }
         self._lock: threading.RLock = threading.RLock()
         self._model: Replay | None = None
         self._said: set[str] = set()
@@ -168,7 +175,9 @@ class KBOSampler(BaseSampler):
         mark(study, trial)
 
     @fixed
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
         """Return the ranges of the parameters of finished trials, without those that changed lately or are one value.
 
         The range of this trial is not known yet. Where the latest trials have different ones, the parameter is left to
@@ -176,7 +185,11 @@ class KBOSampler(BaseSampler):
         """
         _check_single_objective(study)
         ranges = self._ranges(study)
-        return {name: d for name, d in ranges.expected.items() if name in ranges.settled and not d.single()}
+        return {
+            name: d
+            for name, d in ranges.expected.items()
+            if name in ranges.settled and not d.single()
+        }
 
     @fixed
     def sample_relative(
@@ -195,14 +208,20 @@ class KBOSampler(BaseSampler):
 
     @fixed
     def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
     ) -> Any:
         """Return the value that suits what was suggested before; of a parameter that no finished trial has, any.
 
         The latter is random, and depends on the seed, the number of the trial and the name alone.
         """
         _check_single_objective(study)
-        SearchSpace({param_name: param_distribution})  # what kbo cannot model is refused in the first trial
+        SearchSpace(
+            {param_name: param_distribution}
+        )  # what kbo cannot model is refused in the first trial
         with self._lock:
             params = self._choose(study, trial, {param_name: param_distribution})
         if param_name in params:
@@ -211,7 +230,9 @@ class KBOSampler(BaseSampler):
         random = RandomSampler(seed=int.from_bytes(digest[:4], "big"))
         return random.sample_independent(study, trial, param_name, param_distribution)
 
-    def _choose(self, study: Study, trial: FrozenTrial, wanted: Mapping[str, BaseDistribution]) -> dict[str, Any]:
+    def _choose(
+        self, study: Study, trial: FrozenTrial, wanted: Mapping[str, BaseDistribution]
+    ) -> dict[str, Any]:
         """The values of wanted parameters, whose ranges in this trial are given; none of those without a model.
 
         They are chosen again if another worker chose meanwhile; of two at once, the later trial gives way.
@@ -224,11 +245,15 @@ class KBOSampler(BaseSampler):
         before = {name: value for name, value in chosen(trial, space).items() if name not in wanted}
         given = {**before, **given}
         today = {**ranges.expected, **wanted}
-        unknown = [name for name in ranges.whole if name not in ranges.settled and name not in wanted]
+        unknown = [
+            name for name in ranges.whole if name not in ranges.settled and name not in wanted
+        ]
         params: dict[str, Any] = {}
         pending = running(study, space, trial)
         for _ in range(_ATTEMPTS):
-            params = suggested(self._model_of(study, space), space, study, trial, given, today, unknown, pending)
+            params = suggested(
+                self._model_of(study, space), space, study, trial, given, today, unknown, pending
+            )
             known_before, pending = pending, running(study, space, trial)
             if pending.keys() - known_before.keys():
                 continue
@@ -240,13 +265,17 @@ class KBOSampler(BaseSampler):
             publish(study, trial, space, params)
         return {name: value for name, value in params.items() if name in wanted}
 
-    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
         """Store what ``constraints_func`` returns, where Optuna and its samplers look for it."""
         if self._constraints_func is not None:
             _process_constraints_after_trial(self._constraints_func, study, trial, state)
 
     @fixed
-    def interval(self, study: Study, params: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    def interval(
+        self, study: Study, params: Mapping[str, Any]
+    ) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of the objective (without noise); None while there is no bound.
 
         Args:
@@ -264,7 +293,9 @@ class KBOSampler(BaseSampler):
             values = space.complete(params)
             if values is None:
                 names = list(space.distributions)
-                raise InvalidInput(f"expected values of the study's parameters {names}, got {dict(params)!r}.")
+                raise InvalidInput(
+                    f"expected values of the study's parameters {names}, got {dict(params)!r}."
+                )
             return model.optimizer.interval(values)
 
     @fixed
@@ -295,7 +326,9 @@ class KBOSampler(BaseSampler):
                     "no trial of the study is complete and has all constraints, so there is none to recommend: run "
                     "some first, and let the objective set the constraints that the sampler is given."
                 )
-        return next(copy.deepcopy(t) for t in study.get_trials(deepcopy=False) if t.number == best.key)
+        return next(
+            copy.deepcopy(t) for t in study.get_trials(deepcopy=False) if t.number == best.key
+        )
 
     @fixed
     def feasibility(self, study: Study) -> Feasibility | None:
@@ -322,7 +355,9 @@ class KBOSampler(BaseSampler):
         if self._setting.certified:
             _check_first_ranges(ranges)
         for name, reason in ranges.left_out.items():
-            self._say_once(f"parameter {name!r} is left out of the model, and sampled at random: {reason}")
+            self._say_once(
+                f"parameter {name!r} is left out of the model, and sampled at random: {reason}"
+            )
         for name, (number, value) in ranges.far.items():
             self._say_once(
                 f"trial {number} and others like it are left out of the model: {name} = {value} is far outside of "
@@ -345,8 +380,16 @@ class KBOSampler(BaseSampler):
         trials = finished(study)
         if self._setting.certified:
             _check_complete(trials, search_space)
-        maximize, constraints = study.direction == StudyDirection.MAXIMIZE, constraints_of(trials, self._constraints)
-        options = {"setting": self._setting, "maximize": maximize, "constraints": constraints, **self._options}
+        maximize, constraints = (
+            study.direction == StudyDirection.MAXIMIZE,
+            constraints_of(trials, self._constraints),
+        )
+        options = {
+            "setting": self._setting,
+            "maximize": maximize,
+            "constraints": constraints,
+            **self._options,
+        }
         known = [one for trial in trials if (one := ended(trial, search_space)) is not None]
         problem = search_space, maximize, constraints
         self._model = replay(self._model, problem, {"bounds": search_space.space, **options}, known)
@@ -370,7 +413,9 @@ def _check_first_ranges(ranges: Ranges) -> None:
     """Raise InvalidInput unless the first trial with each parameter has its whole range."""
     if ranges.left_out:
         name, reason = next(iter(ranges.left_out.items()))
-        raise InvalidInput(f"the certified setting needs the same parameters in every trial; of {name!r} {reason}")
+        raise InvalidInput(
+            f"the certified setting needs the same parameters in every trial; of {name!r} {reason}"
+        )
     for name, d in ranges.whole.items():
         number, first = ranges.first[name]
         if first != d:

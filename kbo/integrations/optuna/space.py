@@ -14,7 +14,7 @@ from optuna.distributions import (
 )
 from optuna.trial import BaseTrial, FrozenTrial, TrialState
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.space import Choice, Condition, Fixed, Float, Int, Parameter, Params, Space, When
 from kbo.space.constraints import in_words
@@ -115,16 +115,23 @@ class SearchSpace:
         left_out: Mapping[str, str] | None = None,
     ) -> None:
         self.left_out: dict[str, str] = dict(left_out or {})
-        self.distributions: dict[str, BaseDistribution] = {name: distributions[name] for name in sorted(distributions)}
+        self.distributions: dict[str, BaseDistribution] = {
+            name: distributions[name] for name in sorted(distributions)
+        }
         parts: list[Mapping[str, Any] | When] = []
         for name, d in self.distributions.items():
             with checks.inside(f"parameter {name!r}"):
-                p = Choice(range(len(d.choices))) if isinstance(d, CategoricalDistribution) else _range(d)
+                p = (
+                    Choice(range(len(d.choices)))
+                    if isinstance(d, CategoricalDistribution)
+                    else _range(d)
+                )
             condition = (conditions or {}).get(name)
             parts.append(When(*condition, {name: p}) if condition else {name: p})
         self.space: Space = Space(parts)
         self.defaults: dict[str, Any] = {
-            name: p.options[0] if isinstance(p, Choice) else p.value(0.5) for name, p in self.space.parameters.items()
+            name: p.options[0] if isinstance(p, Choice) else p.value(0.5)
+            for name, p in self.space.parameters.items()
         }
 
     def __eq__(self, other: object) -> bool:
@@ -144,7 +151,9 @@ class SearchSpace:
                     value = int(d.to_internal_repr(value))
                 found[name] = self.space.parameters[name].plain(value)
             except (TypeError, ValueError, OverflowError) as error:
-                raise InvalidInput(f"parameter {name!r}: {params[name]!r} is not in {d}.") from error
+                raise InvalidInput(
+                    f"parameter {name!r}: {params[name]!r} is not in {d}."
+                ) from error
         return found
 
     def inside(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +176,9 @@ class SearchSpace:
         """Return the space with choices in place of their indices, for reports."""
         parts: list[Mapping[str, Any] | When] = []
         for name, d in self.distributions.items():
-            part = {name: Choice(_plain(d)) if isinstance(d, CategoricalDistribution) else _range(d)}
+            part = {
+                name: Choice(_plain(d)) if isinstance(d, CategoricalDistribution) else _range(d)
+            }
             if (condition := self.space.conditions.get(name)) is not None:
                 options = _plain(self.distributions[condition.parent])
                 part = When(condition.parent, [options[value] for value in condition.values], part)
@@ -178,7 +189,9 @@ class SearchSpace:
         """Return parameters of ``decoded`` for values in the space of kbo."""
         distributions = self.distributions
         return {
-            name: _plain(d)[value] if isinstance(d := distributions[name], CategoricalDistribution) else value
+            name: _plain(d)[value]
+            if isinstance(d := distributions[name], CategoricalDistribution)
+            else value
             for name, value in values.items()
         }
 
@@ -186,7 +199,9 @@ class SearchSpace:
         """The parameters of Optuna for values in the space of kbo."""
         distributions = self.distributions
         return {
-            name: d.choices[value] if isinstance(d := distributions[name], CategoricalDistribution) else value
+            name: d.choices[value]
+            if isinstance(d := distributions[name], CategoricalDistribution)
+            else value
             for name, value in values.items()
         }
 
@@ -194,14 +209,19 @@ class SearchSpace:
 def _plain(d: Any) -> list[Any]:
     """Return the options of a distribution, as text where they are no distinct plain values."""
     found = list(d.choices)
-    plain = all(value is None or (isinstance(value, (str, bool, int, float)) and value == value) for value in found)
+    plain = all(
+        value is None or (isinstance(value, (str, bool, int, float)) and value == value)
+        for value in found
+    )
     if plain and len({str(value) for value in found}) == len(set(found)) == len(found):
         return found
     texts = [str(value) for value in found]
     return [text if texts.count(text) == 1 else f"{text} ({i})" for i, text in enumerate(texts)]
 
 
-def conditions_of(trials: Sequence[FrozenTrial], distributions: Mapping[str, BaseDistribution]) -> dict[str, Condition]:
+def conditions_of(
+    trials: Sequence[FrozenTrial], distributions: Mapping[str, BaseDistribution]
+) -> dict[str, Condition]:
     """The conditions on parameters that complete trials have exactly where an earlier choice has certain values.
 
     Args:
@@ -213,17 +233,26 @@ def conditions_of(trials: Sequence[FrozenTrial], distributions: Mapping[str, Bas
         indices of its values with which the parameter was seen.
     """
     params = [trial.params for trial in trials if trial.state == TrialState.COMPLETE]
-    order = [name for name in dict.fromkeys(name for each in params for name in each) if name in distributions]
+    order = [
+        name
+        for name in dict.fromkeys(name for each in params for name in each)
+        if name in distributions
+    ]
     found = {}
     for place, name in enumerate(order):
         having = [each for each in params if name in each]
         lacking = [each for each in params if name not in each]
         for parent in order[:place] if lacking else ():
             d = distributions[parent]
-            if not isinstance(d, CategoricalDistribution) or not all(parent in each for each in having):
+            if not isinstance(d, CategoricalDistribution) or not all(
+                parent in each for each in having
+            ):
                 continue
             active = {int(d.to_internal_repr(each[parent])) for each in having}
-            if not any(parent in each and int(d.to_internal_repr(each[parent])) in active for each in lacking):
+            if not any(
+                parent in each and int(d.to_internal_repr(each[parent])) in active
+                for each in lacking
+            ):
                 found[name] = Condition(parent, tuple(sorted(active)))
                 break
     return found

@@ -54,20 +54,30 @@ def suggested(
         unknown: The parameters of which they are not.
         pending: The values in the space that others evaluate, by the numbers of their trials.
     """
-    one_value = {name: d.low for name, d in ranges.items() if not isinstance(d, CategoricalDistribution) and d.single()}
+    one_value = {
+        name: d.low
+        for name, d in ranges.items()
+        if not isinstance(d, CategoricalDistribution) and d.single()
+    }
     context = search_space.inside({**one_value, **given})
     if context.keys() >= set(search_space.space.active_names(context)):
-        return search_space.decode({name: context[name] for name in search_space.space.active_names(context)})
+        return search_space.decode(
+            {name: context[name] for name in search_space.space.active_names(context)}
+        )
     within = {}
     for name, d in search_space.distributions.items():
         today = ranges.get(name, d)
         if name not in context and today != d:
             within[name] = today.low, today.high
     among = None
-    if free := [name for name in unknown if name not in context and name in search_space.distributions]:
+    if free := [
+        name for name in unknown if name not in context and name in search_space.distributions
+    ]:
         among = _likely_points(search_space, finished(study), free, trial.number)
     others = [pending[number] for number in sorted(pending)]
-    values: Any = model.optimizer.suggest(trial.number, context=context, pending=others, within=within, among=among)
+    values: Any = model.optimizer.suggest(
+        trial.number, context=context, pending=others, within=within, among=among
+    )
     params = search_space.decode(values)
     return params | {name: nearest(ranges[name], params[name]) for name in within if name in params}
 
@@ -88,7 +98,10 @@ def _likely_points(
         number: The number of the trial, which decides the random numbers.
     """
     known = [
-        t for t in trials if all(name in t.distributions for name in free) and _or_none(search_space.complete, t.params)
+        t
+        for t in trials
+        if all(name in t.distributions for name in free)
+        and _or_none(search_space.complete, t.params)
     ]
     if not known:
         return None
@@ -135,7 +148,8 @@ def selected(study: Study) -> list[str]:
     ways = {
         "failed or pruned": sum(result_of(trial) is None for trial in ended),
         "that KBOSampler did not propose in this study, perhaps with values that were known before": sum(
-            trial.system_attrs.get(_PROPOSED) not in [[name, trial.number] for name in names] for trial in ended
+            trial.system_attrs.get(_PROPOSED) not in [[name, trial.number] for name in names]
+            for trial in ended
         ),
         "that ended after later ones": out_of_order(
             (t.datetime_start or datetime.min, t.number) for t in [*ended, *running]
@@ -149,8 +163,14 @@ def ended(trial: FrozenTrial, search_space: SearchSpace) -> Ended | None:
     values = _or_none(search_space.complete, trial.params)
     if values is None:
         return None
-    reports = tuple((step, y) for step, y in sorted(trial.intermediate_values.items()) if math.isfinite(y))
-    pruned, measured, error = trial.state == TrialState.PRUNED, dict(trial.constraints), trial.user_attrs.get(SEM)
+    reports = tuple(
+        (step, y) for step, y in sorted(trial.intermediate_values.items()) if math.isfinite(y)
+    )
+    pruned, measured, error = (
+        trial.state == TrialState.PRUNED,
+        dict(trial.constraints),
+        trial.user_attrs.get(SEM),
+    )
     if isinstance(error, float | int) and 0 <= error < math.inf:  # NaN if it is not known
         measured[SEM] = float(error)
     return Ended(trial.number, values, result_of(trial), measured, pruned, reports)
@@ -158,9 +178,13 @@ def ended(trial: FrozenTrial, search_space: SearchSpace) -> Ended | None:
 
 def constraints_of(trials: Iterable[FrozenTrial], given: Sequence[Constraint]) -> list[Constraint]:
     """The constraints of complete trials, which are kept at values of at most 0: as given, others by their names."""
-    names = {name for trial in trials if trial.state == TrialState.COMPLETE for name in trial.constraints}
+    names = {
+        name for trial in trials if trial.state == TrialState.COMPLETE for name in trial.constraints
+    }
     if OBJECTIVE in names:
-        raise InvalidInput(f"constraint {OBJECTIVE!r}: that is the name of the value; call the constraint another way.")
+        raise InvalidInput(
+            f"constraint {OBJECTIVE!r}: that is the name of the value; call the constraint another way."
+        )
     known = {constraint.name for constraint in given}
     return [*given, *(Constraint(name, upper=0.0) for name in sorted(names - known))]
 
@@ -186,13 +210,19 @@ def chosen(trial: FrozenTrial, search_space: SearchSpace) -> dict[str, Any]:
     """Return the values that were chosen for a trial, those that the objective has not asked for among them."""
     internal = trial.system_attrs.get(_CHOSEN, {})
     return {
-        name: d.to_external_repr(internal[name]) for name, d in search_space.distributions.items() if name in internal
+        name: d.to_external_repr(internal[name])
+        for name, d in search_space.distributions.items()
+        if name in internal
     }
 
 
-def publish(study: Study, trial: FrozenTrial, search_space: SearchSpace, params: Mapping[str, Any]) -> None:
+def publish(
+    study: Study, trial: FrozenTrial, search_space: SearchSpace, params: Mapping[str, Any]
+) -> None:
     """Let other workers see the point that was chosen for a trial."""
-    internal = {n: search_space.distributions[n].to_internal_repr(value) for n, value in params.items()}
+    internal = {
+        n: search_space.distributions[n].to_internal_repr(value) for n, value in params.items()
+    }
     # Optuna has no public way to write an attribute of a frozen trial.
     study._storage.set_trial_system_attr(trial._trial_id, _CHOSEN, internal)
 
@@ -206,7 +236,11 @@ def mark(study: Study, trial: FrozenTrial) -> None:
 
 
 def _names(study: Study) -> list[str]:
-    return [name for name in study._storage.get_study_system_attrs(study._study_id) if name.startswith(_STUDY)]
+    return [
+        name
+        for name in study._storage.get_study_system_attrs(study._study_id)
+        if name.startswith(_STUDY)
+    ]
 
 
 def enqueued(trial: FrozenTrial) -> dict[str, Any]:
@@ -214,7 +248,9 @@ def enqueued(trial: FrozenTrial) -> dict[str, Any]:
     return trial.system_attrs.get("fixed_params", {})
 
 
-def _or_none(encode: Callable[[Mapping[str, Any]], dict[str, Any] | None], params: Mapping[str, Any]) -> Any:
+def _or_none(
+    encode: Callable[[Mapping[str, Any]], dict[str, Any] | None], params: Mapping[str, Any]
+) -> Any:
     """The encoded values of parameters; None if one of them is outside its distribution."""
     try:
         return encode(params)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from kbo._base.linalg import safe_sqrt
 from kbo.confidence import Confidence, Limit
-from kbo.linalg import safe_sqrt
 from kbo.optimize.search.search import MOST_POINTS, Search
 from kbo.optimize.slacks import feasible_first, least_certain, least_possible
 from kbo.regression import Posterior
@@ -67,12 +67,23 @@ def whichever_holds(gaps: Sequence[SpaceGap], scope: str, uncertified: str) -> S
     """
     widest = max(gaps, key=lambda gap: gap.found)
     if widest.exact:
-        return SpaceGap(widest.found, True, scope, proved=not uncertified, found=widest.found, reason=uncertified)
+        return SpaceGap(
+            widest.found,
+            True,
+            scope,
+            proved=not uncertified,
+            found=widest.found,
+            reason=uncertified,
+        )
     unproved = uncertified or next((gap.reason for gap in gaps if not gap.proved), "")
     if unproved:
         shown = "" if unproved == NOT_ASKED else f"; not proved: {unproved}"
         return SpaceGap(
-            widest.found, False, f"by a search from many starts{shown}", found=widest.found, reason=unproved
+            widest.found,
+            False,
+            f"by a search from many starts{shown}",
+            found=widest.found,
+            reason=unproved,
         )
     value = max(gap.value for gap in gaps)
     shown = f"; {widest.found:.4g} was found"
@@ -80,10 +91,14 @@ def whichever_holds(gaps: Sequence[SpaceGap], scope: str, uncertified: str) -> S
     if value < widest.found:
         reason = f"{widest.reason} (docs/theory/boxes.md)"
         shown += f", but {reason}"
-    return SpaceGap(value, False, f"{scope}, proved{shown}", proved=True, found=widest.found, reason=reason)
+    return SpaceGap(
+        value, False, f"{scope}, proved{shown}", proved=True, found=widest.found, reason=reason
+    )
 
 
-def argmax_upper(confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
+def argmax_upper(
+    confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()
+) -> Tensor:
     """Return a point [P] of the unit cube whose upper bound is nearly the largest; among choices, exactly.
 
     With ``limits``, of the points that possibly keep all of them; if there is none, the one that is nearest to it.
@@ -91,7 +106,9 @@ def argmax_upper(confidence: Confidence, posterior: Posterior, search: Search, l
     if limits:
 
         def score(features: Tensor) -> Tensor:
-            return feasible_first(quick_upper(confidence, posterior, features), least_possible(limits, features))
+            return feasible_first(
+                quick_upper(confidence, posterior, features), least_possible(limits, features)
+            )
 
         def row(features: Tensor) -> int:
             upper = confidence.upper(posterior, features)
@@ -111,14 +128,18 @@ def quick_upper(confidence: Confidence, posterior: Posterior, features: Tensor) 
     return safe_sqrt(posterior.predict(features)[1])
 
 
-def argmax_lower(confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
+def argmax_lower(
+    confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()
+) -> Tensor:
     """Return a point [P] of the unit cube whose lower bound is nearly the largest; among choices, exactly.
 
     With ``limits``, of the points that are certain to keep all of them; if there is none, the one nearest to that.
     """
 
     def score(features: Tensor) -> Tensor:
-        return feasible_first(confidence.lower(posterior, features), least_certain(limits, features))
+        return feasible_first(
+            confidence.lower(posterior, features), least_certain(limits, features)
+        )
 
     if limits:
         return search.argmax(score)
@@ -127,7 +148,9 @@ def argmax_lower(confidence: Confidence, posterior: Posterior, search: Search, l
         return confidence.argmax_lower(posterior, features)[0]
 
     listed = search.region.choices is not None
-    return search.argmax(lambda features: confidence.lower(posterior, features), row if listed else None)
+    return search.argmax(
+        lambda features: confidence.lower(posterior, features), row if listed else None
+    )
 
 
 def largest_upper(

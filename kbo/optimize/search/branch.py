@@ -84,7 +84,9 @@ class Ceiling:
         size: The largest possible absolute value of the function, in the unit.
     """
 
-    def __init__(self, bounds: Sequence[Bound], level: float = 0.0, sign: int = 1, unit: float = 1.0) -> None:
+    def __init__(
+        self, bounds: Sequence[Bound], level: float = 0.0, sign: int = 1, unit: float = 1.0
+    ) -> None:
         self._level, self._sign, self._unit = level, sign, unit
         self._parts: list[tuple[Confidence, Posterior, float, DenseKernel]] = []
         self.obstacle: str = "" if bounds else "there is no bound yet"
@@ -106,27 +108,41 @@ class Ceiling:
         found = []
         for confidence, posterior, norm_bound, kernel in self._parts:
             side = confidence.upper if self._sign > 0 else confidence.lower
-            most = norm_bound * math.sqrt(float(kernel.constant or 0.0)) * (1 + 1e-12)  # |g| <= B sqrt(k(x, x))
+            most = (
+                norm_bound * math.sqrt(float(kernel.constant or 0.0)) * (1 + 1e-12)
+            )  # |g| <= B sqrt(k(x, x))
             at = (self._sign * decided(side(posterior, X), "bound").cpu()).clamp_max(most)
-            found.append(torch.stack([at, (at + norm_bound * _distance(kernel, differences)).clamp_max(most)]))
+            found.append(
+                torch.stack(
+                    [at, (at + norm_bound * _distance(kernel, differences)).clamp_max(most)]
+                )
+            )
         at, over = (torch.stack(found).amax(0) - self._level) / self._unit
         return at, over
 
     def change(self, differences: Tensor) -> Tensor:
         """Return by how much the function changes at most [n] where columns differ by at most so much [n D]."""
-        changes = [norm_bound * _distance(kernel, differences) for *_, norm_bound, kernel in self._parts]
+        changes = [
+            norm_bound * _distance(kernel, differences) for *_, norm_bound, kernel in self._parts
+        ]
         return torch.stack(changes).amax(0) / self._unit
 
 
 def slacks(limited: Sequence[ConstraintBelief], space: Space) -> list[Ceiling]:
     """Return the upper bounds of the slacks of limits, of those that have one over cells."""
     X = space.features(torch.full((1, space.dimension), 0.5, dtype=torch.float64))
-    found = [Ceiling(one.belief.bounds, one.level, unit=float(unit(one.belief.posterior, X))) for one in limited]
+    found = [
+        Ceiling(one.belief.bounds, one.level, unit=float(unit(one.belief.posterior, X)))
+        for one in limited
+    ]
     return [one for one in found if not one.obstacle]
 
 
 def kept_everywhere(
-    limited: Sequence[ConstraintBelief], space: Space, evaluations: int, counted: Callable[[int], object]
+    limited: Sequence[ConstraintBelief],
+    space: Space,
+    evaluations: int,
+    counted: Callable[[int], object],
 ) -> bool:
     """Return whether it is proved that every point of the space keeps all limits; arguments as ``largest_proved``."""
     for one in limited:
@@ -234,10 +250,14 @@ def _branch_and_bound(
         centres, differences = _spans(space, new)
         X = space.features(centres)
         at, over = (
-            torch.stack(parts).amin(0) for parts in zip(*(one(X, differences) for one in ceilings), strict=True)
+            torch.stack(parts).amin(0)
+            for parts in zip(*(one(X, differences) for one in ceilings), strict=True)
         )
         for kept_at, kept_over in (one(X, differences) for one in within):
-            at, over = at.masked_fill(kept_at < 0, -math.inf), over.masked_fill(kept_over < 0, -math.inf)
+            at, over = (
+                at.masked_fill(kept_at < 0, -math.inf),
+                over.masked_fill(kept_over < 0, -math.inf),
+            )
         at = at.masked_fill(~space.may_satisfy(centres, centres), -math.inf)
         ends = (_units(space, side) for side in (new.low, new.high))
         over = over.masked_fill(~space.may_satisfy(*ends), -math.inf)
@@ -263,7 +283,9 @@ def _largest(values: Tensor) -> float:
 
 
 def _joined(first: _Cells, second: _Cells) -> _Cells:
-    pairs = zip((first.low, first.high, first.bound), (second.low, second.high, second.bound), strict=True)
+    pairs = zip(
+        (first.low, first.high, first.bound), (second.low, second.high, second.bound), strict=True
+    )
     return _Cells(*(torch.cat(pair) for pair in pairs))
 
 
@@ -271,7 +293,8 @@ def _first(space: Space, choices: list[int]) -> _Cells:
     """Return the whole space, one cell for each combination of options of choices."""
     listed = torch.tensor(list(itertools.product(*map(range, choices))), dtype=torch.float64)
     last = [
-        0.0 if isinstance(p, Choice) else len(p.options) - 1.0 if p.options else 1.0 for p in space.parameters.values()
+        0.0 if isinstance(p, Choice) else len(p.options) - 1.0 if p.options else 1.0
+        for p in space.parameters.values()
     ]
     return _Cells(
         listed,
@@ -289,7 +312,11 @@ def _witnesses(space: Space) -> Tensor:
 
 
 def _reason(
-    ceilings: Sequence[Ceiling], space: Space, within: Sequence[Ceiling], points: Tensor, largest: float
+    ceilings: Sequence[Ceiling],
+    space: Space,
+    within: Sequence[Ceiling],
+    points: Tensor,
+    largest: float,
 ) -> str:
     """Return the reason why the functions are at most ``largest`` at the first of some points.
 
@@ -349,12 +376,17 @@ def _around(cells: _Cells, space: Space, points: Tensor) -> _Cells:
     Raises:
         Contradiction: No cell contains a point.
     """
-    columns = [p.index(points[:, i]) if p.options else points[:, i] for i, p in enumerate(space.parameters.values())]
+    columns = [
+        p.index(points[:, i]) if p.options else points[:, i]
+        for i, p in enumerate(space.parameters.values())
+    ]
     places = torch.stack(columns, 1).unsqueeze(1)
     inside = ((cells.low <= places) & (places <= cells.high)).all(2)
     if not bool(inside.any(1).all()):
         outside = points[~inside.any(1)][0]
-        raise Contradiction(f"no cell of a proof contains {space.params(outside)}. This is a fault of kbo: report it.")
+        raise Contradiction(
+            f"no cell of a proof contains {space.params(outside)}. This is a fault of kbo: report it."
+        )
     return cells[inside.long().argmax(1)]
 
 
@@ -378,7 +410,9 @@ def _spans(space: Space, cells: _Cells) -> tuple[Tensor, Tensor]:
     """Return the centres [n P] in the unit cube, and the largest differences to their features [n D]."""
     centres = _units(space, _middles(space, cells))
     features = space.features(centres)
-    ends = [(space.features(_units(space, side)) - features).abs() for side in (cells.low, cells.high)]
+    ends = [
+        (space.features(_units(space, side)) - features).abs() for side in (cells.low, cells.high)
+    ]
     return centres, torch.maximum(*ends)
 
 
@@ -386,7 +420,11 @@ def _distance(kernel: DenseKernel, differences: Tensor) -> Tensor:
     """Return the largest ``|x - z|_k`` [n] of points whose columns differ by at most so much [n D], rounded up."""
     assert kernel.constant is not None  # as of every monotone kernel
     fallen = kernel.constant - kernel(torch.zeros_like(differences[:1]), differences)[0]
-    return (2 * fallen.clamp_min(0.0) + 16 * torch.finfo(torch.float64).eps * kernel.constant).sqrt().cpu()
+    return (
+        (2 * fallen.clamp_min(0.0) + 16 * torch.finfo(torch.float64).eps * kernel.constant)
+        .sqrt()
+        .cpu()
+    )
 
 
 def _halves(space: Space, ceilings: Sequence[Ceiling], cells: _Cells) -> _Cells:
@@ -401,7 +439,9 @@ def _halves(space: Space, ceilings: Sequence[Ceiling], cells: _Cells) -> _Cells:
     lengths = torch.stack(sides, 1).masked_fill(cells.low == cells.high, -1.0)
     along = torch.nn.functional.one_hot(lengths.argmax(1), lengths.shape[1]).bool()
     middle = _middles(space, cells)
-    of_options = torch.tensor([1.0 if p.options else 0.0 for p in space.parameters.values()], dtype=torch.float64)
+    of_options = torch.tensor(
+        [1.0 if p.options else 0.0 for p in space.parameters.values()], dtype=torch.float64
+    )
     below = _Cells(cells.low, torch.where(along, middle, cells.high), cells.bound)
     above = _Cells(torch.where(along, middle + of_options, cells.low), cells.high, cells.bound)
     return _joined(below, above)

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo.bandit.safe import SafeSet
 from kbo.confidence import Limit
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.optimize.belief import Belief
 from kbo.optimize.constrained import ConstraintBelief, limits
 from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import Search
-from kbo.recipes.safe import SafeSet
 from kbo.regression import Posterior
 from kbo.space import Space
 
@@ -54,7 +54,9 @@ class Exploration:
             with checks.inside(f"start[{number}]"):
                 units.append(space.unit(params))
                 if violated := space.violated(params):
-                    raise InvalidInput(f"{checks.shown(params)} violates the constraints {', '.join(violated)}.")
+                    raise InvalidInput(
+                        f"{checks.shown(params)} violates the constraints {', '.join(violated)}."
+                    )
         self._space, self._start, self._n_limits = space, torch.stack(units), n_limits
         self._limits: list[Limit] = []  # by the last bounds that are proved
         self._refuted: RefutedAssumptions | None = None
@@ -87,13 +89,18 @@ class Exploration:
             high = belief.interval(self._space.features(self._start))[2]
             if bool((high < constraint.limit).any()):
                 params = self._space.params(self._start[int(high.argmin())])
-                side, bound = "least" if constraint.sign < 0 else "most", constraint.sign * float(high.min())
+                side, bound = (
+                    "least" if constraint.sign < 0 else "most",
+                    constraint.sign * float(high.min()),
+                )
                 self._refuted = RefutedAssumptions(
                     f"The data refute that the given points are safe: start {params} is not safe: {constraint.name} "
                     f"is at {side} {bound:.4g} ({constraint})"
                 )
 
-    def propose(self, belief: Belief | None, states: Sequence[Posterior], search: Search, tried: Tensor) -> Tensor:
+    def propose(
+        self, belief: Belief | None, states: Sequence[Posterior], search: Search, tried: Tensor
+    ) -> Tensor:
         """Return the next point [P] of the unit cube: first the starts, and these again while nothing is known.
 
         Args:
@@ -146,7 +153,9 @@ class Exploration:
         return units, self._safe_set(units)
 
     def _safe_set(self, units: Tensor) -> SafeSet:
-        found = SafeSet(self._space.features(units), _among(units, self._start).to(self._space.device))
+        found = SafeSet(
+            self._space.features(units), _among(units, self._start).to(self._space.device)
+        )
         if self._limits:
             found.update(self._limits)
         return found
@@ -167,15 +176,22 @@ class Exploration:
             along = first + (3 * torch.rand(len(first), 1, **options) - 1) * (second - first)
             moved = torch.where(torch.rand(len(first), 1, **options) < 0.5, near, along).clamp(0, 1)
             jumps = torch.rand(first.shape, **options) < _JUMPS
-            moved = search.region.place(torch.where(jumps, torch.rand(first.shape, **options), moved))
+            moved = search.region.place(
+                torch.where(jumps, torch.rand(first.shape, **options), moved)
+            )
             moved = moved[search.region.satisfies(moved)]
-            units, safe = torch.cat([units, moved]), torch.cat([safe, moved[self._quickly_safe(moved)]])
+            units, safe = (
+                torch.cat([units, moved]),
+                torch.cat([safe, moved[self._quickly_safe(moved)]]),
+            )
         return units
 
     def _quickly_safe(self, units: Tensor) -> Tensor:
         X = self._space.features(units)
         certain = [limit.quick_slacks(X)[0] >= 0 for limit in self._limits]
-        return _among(units, self._start) | (torch.stack(certain).all(0).cpu() if certain else torch.tensor(False))
+        return _among(units, self._start) | (
+            torch.stack(certain).all(0).cpu() if certain else torch.tensor(False)
+        )
 
 
 def _among(units: Tensor, known: Tensor) -> Tensor:

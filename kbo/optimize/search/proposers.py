@@ -73,7 +73,10 @@ class Step:
     def limits(self) -> list[Limit]:
         """The limits with the bounds of this trial."""
         number = self.search.number
-        return [Limit(one.posterior, one.belief.for_trial(number), lower=one.level) for one in self.limited]
+        return [
+            Limit(one.posterior, one.belief.for_trial(number), lower=one.level)
+            for one in self.limited
+        ]
 
     def known(self) -> tuple[Belief, Posterior]:
         """Return the belief and the posterior, after the initial design."""
@@ -100,13 +103,17 @@ def repetition(step: Step) -> Params | None:
 
 def at_random(step: Step) -> Params | None:
     """Return random parameters if the method has no bounds."""
-    return None if step.has_bounds else step.params(step.search.region.sample(step.search.generator))
+    return (
+        None if step.has_bounds else step.params(step.search.region.sample(step.search.generator))
+    )
 
 
 def safe_exploration(step: Step) -> Params | None:
     """Return parameters that are certain to keep all limits, those about which least is known."""
     assert step.exploration is not None
-    states = [one.posterior for one in step.limited] + ([] if step.posterior is None else [step.posterior])
+    states = [one.posterior for one in step.limited] + (
+        [] if step.posterior is None else [step.posterior]
+    )
     return step.params(step.exploration.propose(step.belief, states, step.search, step.tried))
 
 
@@ -119,7 +126,9 @@ def initial_design(step: Step) -> Params | None:
     if step.belief is not None:
         return None
     search, centre_first = step.search, not step.setting.certified
-    return step.params(_design_point(search.region, search.number - centre_first, step.seed, search.generator))
+    return step.params(
+        _design_point(search.region, search.number - centre_first, step.seed, search.generator)
+    )
 
 
 def _design_point(region: Region, number: int, seed: int, generator: torch.Generator) -> Tensor:
@@ -156,7 +165,9 @@ def by_probability(step: Step) -> Params | None:
 
     if bool((probability(search.space.features(search.starts)) < math.log(0.5)).all()):
         return step.params(search.argmax(probability))
-    return step.params(search.argmax(lambda X: quick_upper(confidence, posterior, X) + probability(X)))
+    return step.params(
+        search.argmax(lambda X: quick_upper(confidence, posterior, X) + probability(X))
+    )
 
 
 def searches_near(setting: Any, problem: Problem) -> bool:
@@ -169,7 +180,9 @@ def by_own_search(step: Step) -> Params | None:
     if not step.setting.overrides("search"):
         return None
     belief, posterior = step.known()
-    return step.params(step.setting.search(belief.for_trial(step.search.number), posterior, step.search))
+    return step.params(
+        step.setting.search(belief.for_trial(step.search.number), posterior, step.search)
+    )
 
 
 def improvement(step: Step) -> Params | None:
@@ -192,7 +205,9 @@ def log_improvement(posterior: Posterior, best: Tensor, X: Tensor) -> Tensor:
     mean, variance = posterior.predict(X)
     std = variance.sqrt().clamp_min(LEAST_STD)
     z = (mean - best) / std
-    above = 1 + z * math.sqrt(math.pi / 2) * torch.special.erfcx(-z / math.sqrt(2))  # over the density at z
+    above = 1 + z * math.sqrt(math.pi / 2) * torch.special.erfcx(
+        -z / math.sqrt(2)
+    )  # over the density at z
     small, large = above.clamp_min(1e-30).log() - z.square() / 2, (math.sqrt(2 * math.pi) * z).log()
     return torch.where(z < 5, small, large) + std.log()
 
@@ -204,7 +219,9 @@ def near_the_best(step: Step) -> Params | None:
         return None
     if search.number % 2 == 0:
         return None
-    return step.params(search.argmax_near(lambda X: _NARROW.upper(posterior, X), trust_radius(belief.values)))
+    return step.params(
+        search.argmax_near(lambda X: _NARROW.upper(posterior, X), trust_radius(belief.values))
+    )
 
 
 def by_draw(step: Step) -> Params | None:
@@ -221,4 +238,6 @@ def by_draw(step: Step) -> Params | None:
 def by_upper_bound(step: Step) -> Params | None:
     """Return a point with nearly the largest upper bound, among those that possibly keep all limits."""
     (belief, posterior), search = step.known(), step.search
-    return step.params(argmax_upper(belief.for_trial(search.number), posterior, search, step.limits))
+    return step.params(
+        argmax_upper(belief.for_trial(search.number), posterior, search, step.limits)
+    )

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.space import Params, Space
 from kbo.space.feasible import Feasible
@@ -52,10 +52,14 @@ class Region:
         within: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
         self._space, self._known = space, torch.empty(0, space.dimension, dtype=torch.float64)
-        self._keys: list[Any] = list(space.parameters) if space.named else list(range(space.dimension))
+        self._keys: list[Any] = (
+            list(space.parameters) if space.named else list(range(space.dimension))
+        )
         self._context = {} if context is None else self._canonical("context", context)
         self.fixed: Tensor = torch.full((space.dimension,), torch.nan, dtype=torch.float64)
-        for i, (key, parameter) in enumerate(zip(self._keys, space.parameters.values(), strict=True)):
+        for i, (key, parameter) in enumerate(
+            zip(self._keys, space.parameters.values(), strict=True)
+        ):
             if key in self._context:
                 self.fixed[i] = parameter.unit(self._context[key])
             elif parameter.columns == 0:  # it has one value
@@ -73,7 +77,9 @@ class Region:
         if space.table is not None and self.choices is None:
             self.choices = space.table[(self.fixed.isnan() | (space.table == self.fixed)).all(-1)]
             if not len(self.choices):
-                raise InvalidInput(f"no row of the table of candidates has the context {checks.shown(self._context)}.")
+                raise InvalidInput(
+                    f"no row of the table of candidates has the context {checks.shown(self._context)}."
+                )
 
     def _set_box(self, within: Mapping[str, tuple[float, float]]) -> None:
         """Set the corners of the box in which some numbers are between two values."""
@@ -83,17 +89,23 @@ class Region:
         if not within:
             return
         if self._space.constraints or self._space.table is not None:
-            raise InvalidInput("within is for spaces without constraints and tables: add a kbo.Linear to the space.")
+            raise InvalidInput(
+                "within is for spaces without constraints and tables: add a kbo.Linear to the space."
+            )
         positions = {name: i for i, name in enumerate(self._space.parameters)}
         for name, (lowest, highest) in within.items():
             parameter = self._space.parameters[checks.one_of("within", name, positions)]
             with checks.inside(f"within: parameter {name!r}"):
                 if not isinstance(parameter, (Float, Int)):
-                    raise InvalidInput("only a Float or an Int has values between two; leave it out.")
+                    raise InvalidInput(
+                        "only a Float or an Int has values between two; leave it out."
+                    )
                 low = parameter.unit(lowest)
                 high = parameter.unit(highest)
                 if low > high:
-                    raise InvalidInput(f"expected (least, largest), got {checks.shown((lowest, highest))}.")
+                    raise InvalidInput(
+                        f"expected (least, largest), got {checks.shown((lowest, highest))}."
+                    )
                 self.low[positions[name]] = low
                 self.high[positions[name]] = high
 
@@ -122,7 +134,9 @@ class Region:
             return False
         if self.boxed and not bool(self.in_box(self._space.unit(params))):
             return False
-        return all(value == self._context.get(key, value) for key, value in _entries(params).items())
+        return all(
+            value == self._context.get(key, value) for key, value in _entries(params).items()
+        )
 
     def in_box(self, units: Tensor) -> Tensor:
         """Return whether the free coordinates of points [n P] of the unit cube are in the box, [n]."""
@@ -152,7 +166,9 @@ class Region:
             return self.choices[int(torch.randint(len(self.choices), (), generator=generator))]
         if self.constrained:
             return self._feasible.draw(1, generator)[0]
-        return self.spread(torch.rand(self._space.dimension, generator=generator, dtype=torch.float64))
+        return self.spread(
+            torch.rand(self._space.dimension, generator=generator, dtype=torch.float64)
+        )
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
         """Draw points [n P] of this part of the cube uniformly; for parts without choices.
@@ -164,7 +180,9 @@ class Region:
             return self._feasible.draw(n, generator)
         free = self.fixed.isnan()
         U = torch.rand(n, int(free.sum()), generator=generator, dtype=torch.float64)
-        return self.fixed.expand(n, -1).masked_scatter(free, self.low[free] + (self.high - self.low)[free] * U)
+        return self.fixed.expand(n, -1).masked_scatter(
+            free, self.low[free] + (self.high - self.low)[free] * U
+        )
 
     def satisfies(self, points: Tensor) -> Tensor:
         """Return whether points [n P] satisfy the constraints of the space, [n]."""
@@ -176,10 +194,18 @@ class Region:
 
     def _allowed(self, listed: list[Params]) -> list[Params]:
         """Return the choices that satisfy the constraints of the space."""
-        if not (violated := [self._space.violated(params) for params in listed]) or not all(violated):
+        if not (violated := [self._space.violated(params) for params in listed]) or not all(
+            violated
+        ):
             return [params for params, names in zip(listed, violated, strict=True) if not names]
-        which = f"{checks.shown(listed[0])} violates" if len(listed) == 1 else "each of the choices violates one of"
-        raise InvalidInput(f"{which} the constraints {', '.join(map(repr, sorted({n for v in violated for n in v})))}.")
+        which = (
+            f"{checks.shown(listed[0])} violates"
+            if len(listed) == 1
+            else "each of the choices violates one of"
+        )
+        raise InvalidInput(
+            f"{which} the constraints {', '.join(map(repr, sorted({n for v in violated for n in v})))}."
+        )
 
     def _complete(self, choices: Any) -> list[Params]:
         """Return the choices with all parameters and plain values."""
@@ -190,7 +216,11 @@ class Region:
         return [self._with_context(choice) for choice in choices]
 
     def _with_context(self, choice: Any) -> Params:
-        listed = isinstance(choice, (list, tuple)) and not self._space.named and len(choice) == len(self._keys)
+        listed = (
+            isinstance(choice, (list, tuple))
+            and not self._space.named
+            and len(choice) == len(self._keys)
+        )
         if not listed and not isinstance(choice, Mapping):
             raise InvalidInput(
                 f"choices must be values of {list(self._space.parameters)}, one of them is {checks.shown(choice)}."
@@ -200,11 +230,21 @@ class Region:
         changed = [key for key, value in self._context.items() if entries[key] != value]
         if changed:
             raise InvalidInput(f"the choice {choice!r} contradicts the context at {changed}.")
-        needed = self._space.active_names(self._space.constants | entries) if self._space.named else self._keys
+        needed = (
+            self._space.active_names(self._space.constants | entries)
+            if self._space.named
+            else self._keys
+        )
         missing = [key for key in needed if key not in entries and key not in self._space.constants]
         if missing:
-            raise InvalidInput(f"the choice {choice!r} lacks {missing}: give them in the choice or in the context.")
-        values = {key: entries[key] for key in self._keys if key in entries and (key in needed or key in own)}
+            raise InvalidInput(
+                f"the choice {choice!r} lacks {missing}: give them in the choice or in the context."
+            )
+        values = {
+            key: entries[key]
+            for key in self._keys
+            if key in entries and (key in needed or key in own)
+        }
         return self._space.canonical(values if self._space.named else list(values.values()))
 
     def _canonical(self, what: str, values: Any) -> dict[Any, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.optimize.search.region import Region
 from kbo.space import Space
@@ -63,7 +63,9 @@ class Search:
         return replace(self, region=self.region.among(points.new_tensor(left))) if left else self
 
     @torch.no_grad()
-    def argmax(self, score: Callable[[Tensor], Tensor], row: Callable[[Tensor], int] | None = None) -> Tensor:
+    def argmax(
+        self, score: Callable[[Tensor], Tensor], row: Callable[[Tensor], int] | None = None
+    ) -> Tensor:
         """Return a point [P] of the unit cube that nearly maximises ``score``; among choices, exactly.
 
         Random points first, then local search. Every point that is scored is one that the objective can be given, so
@@ -76,7 +78,9 @@ class Search:
         """
         features, choices, generator = self.space.features, self.region.choices, self.generator
         if choices is not None:
-            return choices[row(features(choices)) if row else int(self._scores(score, choices).argmax())]
+            return choices[
+                row(features(choices)) if row else int(self._scores(score, choices).argmax())
+            ]
         region = self.region
         free = region.fixed.isnan()
         low, high = region.low[free], region.high[free]
@@ -93,13 +97,23 @@ class Search:
             children = parents[:, free]
             # Each child moves in about two coordinates, one at least, and sometimes jumps in one of them.
             moves = torch.rand(children.shape, generator=generator, dtype=torch.float64) < 2 / P
-            moves[torch.arange(len(children)), torch.randint(P, (len(children),), generator=generator)] = True
+            moves[
+                torch.arange(len(children)), torch.randint(P, (len(children),), generator=generator)
+            ] = True
             noise = torch.randn(children.shape, generator=generator, dtype=torch.float64)
-            children = torch.where(moves, (children + step * noise * width).clamp(low, high), children)
-            jumps = moves & (torch.rand(children.shape, generator=generator, dtype=torch.float64) < 0.1)
-            elsewhere = low + width * torch.rand(children.shape, generator=generator, dtype=torch.float64)
+            children = torch.where(
+                moves, (children + step * noise * width).clamp(low, high), children
+            )
+            jumps = moves & (
+                torch.rand(children.shape, generator=generator, dtype=torch.float64) < 0.1
+            )
+            elsewhere = low + width * torch.rand(
+                children.shape, generator=generator, dtype=torch.float64
+            )
             children = parents.masked_scatter(free, torch.where(jumps, elsewhere, children))
-            if region.constrained:  # and half of them along a difference of two others, if that part is narrow
+            if (
+                region.constrained
+            ):  # and half of them along a difference of two others, if that part is narrow
                 i, j = torch.randint(len(random), (2, len(children)), generator=generator)
                 along = (parents + 2 * step * (random[i] - random[j])).clamp(0, 1)
                 children[::2] = along[::2]
@@ -121,7 +135,10 @@ class Search:
         """
         x, generator = self.region.place(self.starts[0]), self.generator
         P, dtype = len(x), x.dtype
-        low, high = (x - radius).clamp_min(self.region.low), (x + radius).clamp_max(self.region.high)
+        low, high = (
+            (x - radius).clamp_min(self.region.low),
+            (x + radius).clamp_max(self.region.high),
+        )
         place, projected = self.region.place, self.region.projected
 
         def scores(points: Tensor) -> Tensor:
@@ -132,7 +149,9 @@ class Search:
             steps = self.region.draw(n, generator) - x
             shape = steps.mT @ steps / steps.square().mean() / n + 1e-9 * shape
             steps = steps * (radius / steps.abs().amax(-1, keepdim=True)).clamp_max(1)
-            random = projected(x.expand(n, -1), x + steps * torch.rand(n, 1, generator=generator, dtype=dtype))
+            random = projected(
+                x.expand(n, -1), x + steps * torch.rand(n, 1, generator=generator, dtype=dtype)
+            )
         else:
             random = low + (high - low) * torch.rand(n, P, generator=generator, dtype=dtype)
         points = torch.cat([x.unsqueeze(0), random])
@@ -140,7 +159,9 @@ class Search:
         x, best = points[values.argmax()], values.max()
         root = radius / 3 * torch.linalg.cholesky(shape)
         for _ in range(_ROUNDS):
-            cloud = (x + torch.randn(_CLOUD, P, generator=generator, dtype=dtype) @ root.mT).clamp(low, high)
+            cloud = (x + torch.randn(_CLOUD, P, generator=generator, dtype=dtype) @ root.mT).clamp(
+                low, high
+            )
             cloud = projected(x.expand(_CLOUD, -1), cloud)
             values = scores(cloud)
             elite = cloud[values.topk(_ELITE).indices]
@@ -155,8 +176,16 @@ class Search:
         """Return the scores [n] of points [n P] of the unit cube."""
         values: Any = score(self.space.features(points))
         values = values.cpu() if isinstance(values, Tensor) else values  # where the points are
-        if not isinstance(values, Tensor) or values.shape != points.shape[:1] or bool(values.isnan().any()):
-            shown = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else checks.shown(values)
+        if (
+            not isinstance(values, Tensor)
+            or values.shape != points.shape[:1]
+            or bool(values.isnan().any())
+        ):
+            shown = (
+                f"shape {tuple(values.shape)}"
+                if isinstance(values, Tensor)
+                else checks.shown(values)
+            )
             raise InvalidInput(
                 f"a score must be a tensor [n] without NaN for features [n D], got {shown} for n = {len(points)}."
             )

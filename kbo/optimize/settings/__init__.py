@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kbo import checks, recipes
+from kbo._base import checks
+from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import Setting
 from kbo.optimize.settings.certified import Certified
@@ -12,7 +13,9 @@ from kbo.optimize.settings.safe import Safe
 __all__ = ["Certified", "Practical", "Safe", "resolve"]
 
 
-def resolve(setting: Setting | None, method: str | None, n_trials: int | None) -> tuple[Setting, str]:
+def resolve(
+    setting: Setting | None, method: str | None, n_trials: int | None
+) -> tuple[Setting, str]:
     """Return setting and method with their defaults: ``Practical()``, and the default method of the setting.
 
     Everything is checked that does not depend on the space.
@@ -27,10 +30,14 @@ def resolve(setting: Setting | None, method: str | None, n_trials: int | None) -
         expected = "kbo.Practical(), kbo.Certified(...) or kbo.Safe(...)"
         raise InvalidInput(f"setting must be {expected}, got {checks.shown(setting)}.")
     method = setting.default_method if method is None else method
-    recipe = recipes.get(method)
+    recipe = methods.get(method)
     if recipe.needs_finite_set:
-        raise InvalidInput(f"method {method!r} is for finite sets of points (kbo.bandit), not for boxes.")
+        raise InvalidInput(
+            f"method {method!r} is for finite sets of points (kbo.bandit), not for boxes."
+        )
     if recipe.needs_horizon and n_trials is None:
-        raise InvalidInput(f"method {method!r} depends on the number of trials: pass n_trials=... .")
+        raise InvalidInput(
+            f"method {method!r} depends on the number of trials: pass n_trials=... ."
+        )
     setting.check(method, n_trials)
     return setting, method

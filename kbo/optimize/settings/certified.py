@@ -12,22 +12,33 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from kbo import checks, recipes
+from kbo._base import checks
+from kbo._base.surroundings import fixed
+from kbo.bandit import methods
+from kbo.bandit.method import Method
 from kbo.confidence import AnyOf, Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
 from kbo.confidence.mixture.radius import ENERGY, Scale, checked_scale, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
-from kbo.optimize.belief import ANY, NO_BOUND, Belief, Bound, Evaluation, Problem, Proposer, Setting, data
+from kbo.optimize.belief import (
+    ANY,
+    NO_BOUND,
+    Belief,
+    Bound,
+    Evaluation,
+    Problem,
+    Proposer,
+    Setting,
+    data,
+)
 from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
 from kbo.optimize.search.proposers import at_random, by_draw, by_upper_bound, initial_design
 from kbo.optimize.settings.fitting import unit_kernel
 from kbo.optimize.trials import WAYS, in_words
-from kbo.recipes.method import Method
 from kbo.regression import KernelRidge, Posterior, Several, hypothetical
 from kbo.space import Space
-from kbo.surroundings import fixed
 
 _LEAST_ERROR = 1e-3
 """Least error bar of a value that is believed, in noise levels: smaller ones count as this, which is safe."""
@@ -87,13 +98,17 @@ class Certified(Setting):
 
     def __post_init__(self) -> None:
         numbers = {name: getattr(self, name) for name in ("noise_std", "norm_bound", "noise_upper")}
-        object.__setattr__(self, "kernel", checked_kernel(self.kernel, type(self).__name__, numbers))
+        object.__setattr__(
+            self, "kernel", checked_kernel(self.kernel, type(self).__name__, numbers)
+        )
         if isinstance(self.kernel, Kernel):
             checks.positive("norm_bound", self.norm_bound)
         for name in ("noise_std", "noise_upper"):
             checks.maybe(checks.positive, name, numbers[name])
         checks.probability("delta", self.delta)
-        object.__setattr__(self, "scale", checked_scale(self.scale))  # Ax reads several from its storage as a list
+        object.__setattr__(
+            self, "scale", checked_scale(self.scale)
+        )  # Ax reads several from its storage as a list
 
     @property
     def hypotheses(self) -> Sequence[Certified]:
@@ -105,19 +120,30 @@ class Certified(Setting):
         return tuple(replace(self, **{name: getattr(one, name) for name in names}) for one in given)
 
     def check(self, method: str, n_trials: int | None) -> None:
-        recipe = recipes.get(method)
-        if len(self.hypotheses) > 1 and (recipe.fixed_kernel or recipe.norm == "estimated" or recipe.noise == "online"):
-            raise InvalidInput(f"method {method!r} is for one kernel, and no list of hypotheses: choose 'dmm-ucb'.")
+        recipe = methods.get(method)
+        if len(self.hypotheses) > 1 and (
+            recipe.fixed_kernel or recipe.norm == "estimated" or recipe.noise == "online"
+        ):
+            raise InvalidInput(
+                f"method {method!r} is for one kernel, and no list of hypotheses: choose 'dmm-ucb'."
+            )
         points = torch.zeros(1, 1, dtype=torch.float64) if recipe.fixed_kernel else None
         for one in self.hypotheses:
             one._method(method, n_trials, unit_kernel(1), points)
 
     def fit(
-        self, problem: Problem, evaluations: Sequence[Evaluation], before: CertifiedBelief | None = None
+        self,
+        problem: Problem,
+        evaluations: Sequence[Evaluation],
+        before: CertifiedBelief | None = None,
     ) -> CertifiedBelief:
         known = self.prior(problem) if before is None else before
         found = known.after(evaluations[known.n_evaluations :])
-        if found is not known and found.reported is not None and unexplained(found.reported, found.posterior):
+        if (
+            found is not known
+            and found.reported is not None
+            and unexplained(found.reported, found.posterior)
+        ):
             listed = f" ({_IN_LISTS})" * (not isinstance(self.kernel, Kernel))
             raise RefutedAssumptions(
                 "The data refute the assumptions: the values are further from every function of this norm than the "
@@ -135,14 +161,28 @@ class Certified(Setting):
             self.check(method, n_trials)
             return _any_of(self, {i: one.prior(problem) for i, one in enumerate(self.hypotheses)})
         fingerprint(kernel, space.columns)
-        points = _finite(space, method) if recipes.get(method).fixed_kernel else None
+        points = _finite(space, method) if methods.get(method).fixed_kernel else None
         made = self._method(method, n_trials, kernel, points)
         return CertifiedBelief(self, made, space.device, made.state(), span=span)
 
-    def _method(self, method: str, n_trials: int | None, kernel: Kernel, points: Tensor | None) -> Method:
-        recipe, noise_std = recipes.get(method), 1.0 if self.noise_std is None else self.noise_std
-        numbers = {"scale": self.scale, "noise_upper": self.noise_upper, "strict_noise": self.strict_noise or None}
-        made = recipe.make(kernel, noise_std, self.norm_bound, self.delta, **numbers, horizon=n_trials, points=points)
+    def _method(
+        self, method: str, n_trials: int | None, kernel: Kernel, points: Tensor | None
+    ) -> Method:
+        recipe, noise_std = methods.get(method), 1.0 if self.noise_std is None else self.noise_std
+        numbers = {
+            "scale": self.scale,
+            "noise_upper": self.noise_upper,
+            "strict_noise": self.strict_noise or None,
+        }
+        made = recipe.make(
+            kernel,
+            noise_std,
+            self.norm_bound,
+            self.delta,
+            **numbers,
+            horizon=n_trials,
+            points=points,
+        )
         _check_noise(method, self, knows_level=recipe.noise == "given")
         return made
 
@@ -158,12 +198,25 @@ class Certified(Setting):
         Raises:
             InvalidInput: No function of that norm keeps it anywhere.
         """
-        recipe, kernel = recipes.get(method), self.kernel if constraint.kernel is None else constraint.kernel
-        others = constraint.name != OBJECTIVE and constraint.kernel is None and not isinstance(kernel, Kernel)
-        if recipe.norm == "estimated" or recipe.fixed_kernel or others:  # hypotheses about another quantity
+        recipe, kernel = (
+            methods.get(method),
+            self.kernel if constraint.kernel is None else constraint.kernel,
+        )
+        others = (
+            constraint.name != OBJECTIVE
+            and constraint.kernel is None
+            and not isinstance(kernel, Kernel)
+        )
+        if (
+            recipe.norm == "estimated" or recipe.fixed_kernel or others
+        ):  # hypotheses about another quantity
             return False
         norm_bound = self.norm_bound if constraint.name == OBJECTIVE else constraint.norm_bound
-        pairs = [(kernel, norm_bound)] if isinstance(kernel, Kernel) else [(k.kernel, k.norm_bound) for k in kernel]
+        pairs = (
+            [(kernel, norm_bound)]
+            if isinstance(kernel, Kernel)
+            else [(k.kernel, k.norm_bound) for k in kernel]
+        )
         found = [None if bound is None else _largest(k, bound, space) for k, bound in pairs]
         sizes = [size for size in found if size is not None]
         if len(sizes) < len(found):
@@ -186,7 +239,9 @@ class Certified(Setting):
             return self.shared(outputs)
         online = self.hypotheses[0].noise_std is None
         if isinstance(constraint.kernel, tuple) and not online:
-            return replace(self, kernel=constraint.kernel, noise_std=None, norm_bound=None).shared(outputs)
+            return replace(self, kernel=constraint.kernel, noise_std=None, norm_bound=None).shared(
+                outputs
+            )
         if isinstance(constraint.kernel, tuple):
             raise InvalidInput(
                 f"constraint {constraint.name!r}: methods that bound the noise level online are for one kernel, and no "
@@ -206,7 +261,9 @@ class Certified(Setting):
                 f"constraint {constraint.name!r}: give it a kernel of its own, or a list of kbo.Hypothesis: those of "
                 "the setting are about the objective."
             )
-        own = replace(self, kernel=kernel, noise_std=constraint.noise_std, norm_bound=constraint.norm_bound)
+        own = replace(
+            self, kernel=kernel, noise_std=constraint.noise_std, norm_bound=constraint.norm_bound
+        )
         return own.shared(outputs)
 
     def describe(self, space: Space) -> dict[str, Any]:
@@ -217,7 +274,9 @@ class Certified(Setting):
         numbers |= {"delta": self.delta, "scale": self.scale}
         for name in ("noise_upper", "completion_independent_of_noise"):
             numbers |= {name: value} if (value := getattr(self, name)) else {}
-        numbers |= {"noise_variant": "mixture+strict"} if self.strict_noise else {}  # as journals of before name it
+        numbers |= (
+            {"noise_variant": "mixture+strict"} if self.strict_noise else {}
+        )  # as journals of before name it
         return {"setting": "certified", **numbers}
 
 
@@ -229,7 +288,9 @@ def _largest(kernel: Kernel, norm_bound: float, space: Space) -> float | None:
         points = centre  # the prior is the same everywhere
     if points is None:
         return None
-    return norm_bound * float(KernelRidge(kernel, 1.0).prior_variance(space.features(points)).amax().sqrt())
+    return norm_bound * float(
+        KernelRidge(kernel, 1.0).prior_variance(space.features(points)).amax().sqrt()
+    )
 
 
 def _finite(space: Space, method: str) -> Tensor:
@@ -252,7 +313,9 @@ def _check_noise(method: str, setting: Certified, knows_level: bool) -> None:
         )
     unused = "noise_upper" if knows_level else "noise_std"
     if getattr(setting, unused) is not None:
-        raise InvalidInput(f"method {method!r} does not use {unused}: pass Certified({unused}=None, ...).")
+        raise InvalidInput(
+            f"method {method!r} does not use {unused}: pass Certified({unused}=None, ...)."
+        )
 
 
 def usable_prefix(first: int, waiting: Mapping[int, Evaluation]) -> int:
@@ -270,7 +333,11 @@ def usable_prefix(first: int, waiting: Mapping[int, Evaluation]) -> int:
         end += 1
     if end == first:
         return end
-    last = {waiting[number].features: number for number in sorted(waiting) if waiting[number].value is not None}
+    last = {
+        waiting[number].features: number
+        for number in sorted(waiting)
+        if waiting[number].value is not None
+    }
     for number in reversed(range(first, end)):
         if waiting[number].value is not None and last[waiting[number].features] >= end:
             end = number
@@ -304,7 +371,9 @@ class Order(NamedTuple):
         """Return the same where completion is declared to be independent of the noise: a value enters at once."""
         unreported = self.unreported + max(evaluation.number - self.next, 0)
         entering = [evaluation] if evaluation.value is not None else []
-        return self._replace(next=max(self.next, evaluation.number + 1), unreported=unreported), entering
+        return self._replace(
+            next=max(self.next, evaluation.number + 1), unreported=unreported
+        ), entering
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -359,7 +428,9 @@ class CertifiedBelief(Belief):
             if weight is None:
                 posterior.update(*data([one], self.device))
             elif weight >= _LEAST_WEIGHT:  # which is decided before its noise
-                posterior.update(*data([one], self.device), torch.full((1,), weight).to(posterior.like))
+                posterior.update(
+                    *data([one], self.device), torch.full((1,), weight).to(posterior.like)
+                )
         if entering:
             self._check(posterior)
         return replace(
@@ -367,7 +438,8 @@ class CertifiedBelief(Belief):
             posterior=posterior,
             order=order,
             values=[*self.values, *(one for one in evaluations if one.value is not None)],
-            selected=Counter(self.selected) + Counter(way for one in evaluations for way in one.selected),
+            selected=Counter(self.selected)
+            + Counter(way for one in evaluations for way in one.selected),
             n_evaluations=self.n_evaluations + len(evaluations),
         )
 
@@ -384,7 +456,7 @@ class CertifiedBelief(Belief):
         The same check for every method that rests on all of them: some bounds use one ridge only, or none, and would
         not notice. The others have a check of their own, or assume something else.
         """
-        s, recipe = self.setting, recipes.get(self.method.name)
+        s, recipe = self.setting, methods.get(self.method.name)
         own_check = recipe.noise == "online" or recipe.norm == "estimated" or recipe.fixed_kernel
         if recipe.has_bounds and not own_check:
             refuse_if_refuted(posterior, self.noise_std, self.norm_bound, s.delta, s.scale)
@@ -405,7 +477,11 @@ class CertifiedBelief(Belief):
     @cached_property
     def searched(self) -> Posterior:
         """The posterior with the values that wait for earlier trials, as hypothetical ones."""
-        return hypothetical(self.posterior, *data(self._late, self.device)) if self._late else self.posterior
+        return (
+            hypothetical(self.posterior, *data(self._late, self.device))
+            if self._late
+            else self.posterior
+        )
 
     @property
     def _late(self) -> list[Evaluation]:
@@ -422,17 +498,21 @@ class CertifiedBelief(Belief):
         bound, s = self.method.confidence, self.setting
         if bound is None or not bound.finite_on(self.posterior):
             return None
-        return bound.reported() or MartingaleMixture(self.noise_std, self.norm_bound, s.delta, "dmm", s.scale)
+        return bound.reported() or MartingaleMixture(
+            self.noise_std, self.norm_bound, s.delta, "dmm", s.scale
+        )
 
     @property
     def bounds(self) -> Sequence[Bound]:
-        assumes_norm = recipes.get(self.method.name).norm == "given"
+        assumes_norm = methods.get(self.method.name).norm == "given"
         norm_bound = self.norm_bound if assumes_norm else None
         return [] if self.reported is None else [Bound(self.reported, self.posterior, norm_bound)]
 
     def proved(self, selected: Sequence[str] = ()) -> str | None:
         return (
-            None if self.reported is None or self._objections(selected) else self.reported.guarantee_on(self.posterior)
+            None
+            if self.reported is None or self._objections(selected)
+            else self.reported.guarantee_on(self.posterior)
         )
 
     def guarantee(self, selected: Sequence[str] = ()) -> str:
@@ -440,17 +520,28 @@ class CertifiedBelief(Belief):
             return NO_BOUND
         promise = self.setting.promise
         if statement := self.proved(selected):
-            ways = [*self._ways(selected), *in_words({"that ended after later ones": self.order.unreported})]
-            declared = f", and if completion does not depend on the noise ({', '.join(ways)})" if ways else ""
+            ways = [
+                *self._ways(selected),
+                *in_words({"that ended after later ones": self.order.unreported}),
+            ]
+            declared = (
+                f", and if completion does not depend on the noise ({', '.join(ways)})"
+                if ways
+                else ""
+            )
             late = len(self._late)
-            waiting = f"; not used yet, because an earlier trial has not reported: {late}" if late else ""
+            waiting = (
+                f"; not used yet, because an earlier trial has not reported: {late}" if late else ""
+            )
             return f"certified: the interval {statement}{declared}{waiting}{promise}"
-        if recipes.get(self.method.name).norm == "estimated":
+        if methods.get(self.method.name).norm == "estimated":
             return (
                 "not certified: kernel and noise level are given, but this method's norm bound follows the data, which "
                 "can refute a norm bound and never prove one"
             )
-        reasons = "; ".join([*self.reported.objections(self.posterior), *self._objections(selected)])
+        reasons = "; ".join(
+            [*self.reported.objections(self.posterior), *self._objections(selected)]
+        )
         return f"not certified: {reasons}{promise}"
 
     def _ways(self, more: Sequence[str]) -> list[str]:
@@ -463,7 +554,9 @@ class CertifiedBelief(Belief):
             return []
         reasons = self._ways(selected)
         if self.order.mixed and self.posterior.schedule is not None:
-            reasons.append("trials at one point ran at once, so the order of their values is unknown")
+            reasons.append(
+                "trials at one point ran at once, so the order of their values is unknown"
+            )
         hint = "if this does not depend on the noise, pass Certified(completion_independent_of_noise=True)"
         return [*reasons, hint] if reasons else []
 
@@ -473,7 +566,10 @@ class CertifiedBelief(Belief):
         noise: Any = self.posterior.schedule
         origin, norm_bound = "all given", self.norm_bound
         if isinstance(confidence, UnknownNorm):
-            origin, norm_bound = "norm bound from the data, the others given", confidence.norm_bound(self.posterior)
+            origin, norm_bound = (
+                "norm bound from the data, the others given",
+                confidence.norm_bound(self.posterior),
+            )
         if noise is not None:
             origin = f"noise level bounded online (at least {noise.lower:.3g}), the others given"
         return {
@@ -544,7 +640,10 @@ class AnyBelief(CertifiedBelief):
             if self.refuted
             else ""
         )
-        return {"hypotheses": f"{len(self.parts)} of {total} are left{gone}: {left}{more}", **super().account()}
+        return {
+            "hypotheses": f"{len(self.parts)} of {total} are left{gone}: {left}{more}",
+            **super().account(),
+        }
 
     def _hypothesis(self, position: int) -> Hypothesis:
         given: Any = self.setting.kernel
@@ -553,7 +652,9 @@ class AnyBelief(CertifiedBelief):
     @fixed
     def assumptions(self) -> dict[str, Any]:
         found = [self._hypothesis(i) for i in self.parts]
-        largest = {name: max(getattr(one, name) for one in found) for name in ("noise_std", "norm_bound")}
+        largest = {
+            name: max(getattr(one, name) for one in found) for name in ("noise_std", "norm_bound")
+        }
         origin = f"the largest of {len(found)} hypotheses that are left"
         return {"kernel": "given", **largest, "delta": self.setting.delta, "from": origin}
 
@@ -563,10 +664,15 @@ _MOST_SHOWN = 3
 
 
 def _any_of(
-    setting: Certified, parts: Mapping[int, CertifiedBelief], refuted: Mapping[int, int] | None = None
+    setting: Certified,
+    parts: Mapping[int, CertifiedBelief],
+    refuted: Mapping[int, int] | None = None,
 ) -> AnyBelief:
     """Return the belief in one of several hypotheses, of which these are left."""
-    first, several = next(iter(parts.values())), Several([part.posterior for part in parts.values()])
+    first, several = (
+        next(iter(parts.values())),
+        Several([part.posterior for part in parts.values()]),
+    )
     return AnyBelief(
         setting=setting,
         method=first.method,

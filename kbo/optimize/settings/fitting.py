@@ -43,7 +43,7 @@ from scipy.spatial.distance import cdist, pdist, squareform
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from kbo.locking import Lock
+from kbo._base.locks import Lock
 
 Array = NDArray[np.float64]
 R = TypeVar("R")
@@ -103,7 +103,9 @@ def _minima(
     """Yield the minima and where they are, from the starts from which they can be computed."""
     for start in starts:
         try:
-            best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": 60})
+            best = minimize(
+                loss, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": 60}
+            )
             yield float(best.fun), best.x
         except np.linalg.LinAlgError as error:
             log.warning("kernel and noise could not be fitted from one start: %s", error)
@@ -178,7 +180,9 @@ class Loss:
         L, slope, b, alpha = self._terms(theta)
         D, off, log_likelihood = self.X.shape[1], b - self.b0, self._log_likelihood(L, b, alpha)
         # -M, of which only the lower triangle is used
-        M = _syr(-1.0, alpha, a=_potri(L, lower=True, overwrite_c=True)[0], lower=True, overwrite_a=True)
+        M = _syr(
+            -1.0, alpha, a=_potri(L, lower=True, overwrite_c=True)[0], lower=True, overwrite_a=True
+        )
         by_noise = -(M.diagonal() * self.ratios).sum() * math.exp(theta[-1]) / 2
         # d k(x, z) / d log lengthscale_d = slope (x_d - z_d)^2 / lengthscale_d^2, summed over all pairs unformed
         M *= slope
@@ -201,7 +205,10 @@ class Loss:
     def predict(self, theta: Array, Z: Tensor) -> tuple[Array, Array]:
         """Return mean and variance [m] of ``c - h q + f`` at points Z [m D], given theta (Sec. 2.7)."""
         L, _, b, alpha = self._terms(theta)
-        decay = cdist((Z - self.centre).numpy() * (scale := math.sqrt(5) * np.exp(-theta[:-1])), self.X * scale)
+        decay = cdist(
+            (Z - self.centre).numpy() * (scale := math.sqrt(5) * np.exp(-theta[:-1])),
+            self.X * scale,
+        )
         k = (1 + decay + decay * decay / 3) * np.exp(-decay)
         root = solve_triangular(L, np.column_stack([k.T, self.B]), lower=True)
         explained, of_B = root[:, : len(k)], root[:, len(k) :]
@@ -221,7 +228,9 @@ class Loss:
 
     def _log_likelihood(self, L: Array, b: Array, alpha: Array) -> float:
         rest = self.y - self.B @ b
-        return float(-(rest @ alpha + len(rest) * math.log(2 * math.pi)) / 2 - np.log(L.diagonal()).sum())
+        return float(
+            -(rest @ alpha + len(rest) * math.log(2 * math.pi)) / 2 - np.log(L.diagonal()).sum()
+        )
 
     def _terms(self, theta: Array) -> tuple[Array, Array, Array, Array]:
         """Return the lower factor of A, the derivative of the kernel, the most likely b, and ``A^-1 (y - B b)`` [n].
@@ -236,7 +245,9 @@ class Loss:
         A.flat[:: len(A) + 1] = 1 + math.exp(theta[-1]) * self.ratios + self.extra
         L, failed = _potrf(A.T, lower=True, clean=False, overwrite_a=True)
         if failed:
-            raise np.linalg.LinAlgError(f"the kernel matrix is not positive definite at row {failed}")
+            raise np.linalg.LinAlgError(
+                f"the kernel matrix is not positive definite at row {failed}"
+            )
         solved = _potrs(L, self.y_and_B, lower=True)[0]
         products = self.B.T @ solved
         b = np.linalg.solve(products[:, 1:] + self.P, products[:, 0] + self.P @ self.b0)
@@ -291,7 +302,14 @@ def fit(
     """
     rows = _rows(len(y))
     extra, relative = (None if one is None else one.cpu()[rows] for one in (errors, ratios))
-    loss = Loss(X.cpu()[rows], y.cpu()[rows], NOISELESS if exact else NOISE, extra, relative, with_bowl=with_bowl)
+    loss = Loss(
+        X.cpu()[rows],
+        y.cpu()[rows],
+        NOISELESS if exact else NOISE,
+        extra,
+        relative,
+        with_bowl=with_bowl,
+    )
     log_density, theta = mode(loss, noise_std)
     constant, height, gain = loss.trend(theta)
     kernel = unit_kernel(X.shape[-1])

@@ -10,7 +10,7 @@ from functools import partial
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.optimize.settings.fitting import LEAST_NOISE, MOST, Fit, bowl, fit
 from kbo.optimize.settings.predictive import Predictive
@@ -112,7 +112,9 @@ def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = No
     If that makes the values more likely, those far from the limit are drawn together, on both sides.
     """
     powers = (1.0,) if noise_std else (1.0, 0.0)
-    return _fitted([around(limit, y, power) for power in powers], X, y, noise_std, None, None, with_bowl=False)
+    return _fitted(
+        [around(limit, y, power) for power in powers], X, y, noise_std, None, None, with_bowl=False
+    )
 
 
 def _fitted(
@@ -129,7 +131,9 @@ def _fitted(
     exact = noise_std == 0
 
     def level(targets: Targets) -> float | None:
-        given = noise_std and min(max(noise_std / targets.spread / targets.unit, LEAST_NOISE), _MOST_NOISE)
+        given = noise_std and min(
+            max(noise_std / targets.spread / targets.unit, LEAST_NOISE), _MOST_NOISE
+        )
         return given or None
 
     def fit_of(targets: Targets) -> Fit:
@@ -174,4 +178,6 @@ class FocusedDictionary(GreedyDictionary):
         rank = 1 + (rows.sums / rows.counts).argsort(descending=True).argsort()
         self.capped |= rows.n > self.kept
         least = 1e-9 * float(rows.prior.max())
-        return pivots(lambda i: sketch.k(rows.X[i : i + 1], rows.X)[0], rows.prior, self.kept, least, 1 / rank)[0]
+        return pivots(
+            lambda i: sketch.k(rows.X[i : i + 1], rows.X)[0], rows.prior, self.kept, least, 1 / rank
+        )[0]

@@ -12,7 +12,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from kbo import checks, recipes
+from kbo._base import checks
+from kbo._base.surroundings import fixed
+from kbo.bandit import methods
+from kbo.bandit.method import Method
 from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, UnknownNorm
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting, data
@@ -37,10 +40,8 @@ from kbo.optimize.settings.model import Fitted, FocusedDictionary, Trend, fit_li
 from kbo.optimize.settings.predictive import Predictive
 from kbo.optimize.settings.schedule import Schedule, cut
 from kbo.optimize.targets import Targets
-from kbo.recipes.method import Method
 from kbo.regression import KernelRidge, NystromRidge, Posterior, PriorMean
 from kbo.space import Space
-from kbo.surroundings import fixed
 
 NO_EFFECT = "none is visible: a constant and noise explain the values as well as the parameters do"
 
@@ -141,7 +142,9 @@ class Practical(Setting):
         checks.probability("delta", self.delta)
         checks.positive("scale", self.scale)
         if checks.positive("norm_factor", self.norm_factor) < 1:
-            raise InvalidInput(f"norm_factor must be at least 1, got {self.norm_factor}: a smaller norm is refuted.")
+            raise InvalidInput(
+                f"norm_factor must be at least 1, got {self.norm_factor}: a smaller norm is refuted."
+            )
         checks.maybe(checks.whole, "n_initial", self.n_initial, 2)
         checks.maybe(checks.non_negative, "noise_std", self.noise_std)
 
@@ -175,7 +178,7 @@ class Practical(Setting):
         return getattr(type(self), part) is not getattr(Practical, part)
 
     def check(self, method: str, n_trials: int | None) -> None:
-        recipe = recipes.get(method)
+        recipe = methods.get(method)
         if recipe.norm == "estimated":
             raise InvalidInput(
                 f"method {method!r} finds a norm bound of its own, which the practical setting does already: use "
@@ -191,17 +194,26 @@ class Practical(Setting):
                 f"method {method!r} bounds the noise level online, which takes more trials than fitting it does: use "
                 "the certified setting, Certified(noise_std=None, ...), or a method without it."
             )
-        recipe.make(unit_kernel(1), 1.0, 1.0, self.delta, horizon=n_trials)  # errors now, not at the first fit
+        recipe.make(
+            unit_kernel(1), 1.0, 1.0, self.delta, horizon=n_trials
+        )  # errors now, not at the first fit
 
     def fit(
-        self, problem: Problem, evaluations: Sequence[Evaluation], before: PracticalBelief | None = None
+        self,
+        problem: Problem,
+        evaluations: Sequence[Evaluation],
+        before: PracticalBelief | None = None,
     ) -> PracticalBelief | None:
         space = problem.space
-        if not recipes.get(problem.method).has_bounds:
+        if not methods.get(problem.method).has_bounds:
             return None
         values = [] if before is None else [*before.values]
         known = 0 if before is None else before.n_evaluations
-        values += [one._replace(value=cut(one.value)) for one in evaluations[known:] if one.value is not None]
+        values += [
+            one._replace(value=cut(one.value))
+            for one in evaluations[known:]
+            if one.value is not None
+        ]
         n_initial = self.n_initial or min(2 * space.dimension + 2, _MOST_INITIAL)
         exact = None if self.noise_std is None else self.noise_std == 0
         if before is None:
@@ -218,7 +230,9 @@ class Practical(Setting):
         else:
             noise_std = 0.0 if schedule.fitted_exactly else self.noise_std
             fitted, posterior = self._fitted(values[:n], noise_std), None
-        belief = PracticalBelief(self, problem, fitted, posterior, schedule, values, len(evaluations))
+        belief = PracticalBelief(
+            self, problem, fitted, posterior, schedule, values, len(evaluations)
+        )
         if posterior is None:
             belief.add(values[:n])
         for one in values[belief.posterior.n :]:  # as they came, since a sketch depends on that
@@ -231,7 +245,11 @@ class Practical(Setting):
         if self.overrides("model"):
             return self.model(*data(observed), noise_std)
         return fit_values(
-            *data(values), noise_std, errors(values), ratios(values, values, self.noise_std), cut=self.cuts
+            *data(values),
+            noise_std,
+            errors(values),
+            ratios(values, values, self.noise_std),
+            cut=self.cuts,
         )
 
     def described(self) -> Practical:
@@ -259,16 +277,31 @@ class Practical(Setting):
                 "setting estimates them."
             )
         noise_std = self.noise_std if constraint.name == OBJECTIVE else constraint.noise_std
-        return _OfLimit(self.delta, self.scale, self.norm_factor, self.n_initial, noise_std, limit=constraint.limit)
+        return _OfLimit(
+            self.delta,
+            self.scale,
+            self.norm_factor,
+            self.n_initial,
+            noise_std,
+            limit=constraint.limit,
+        )
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values; a subclass by its name."""
-        own = {} if type(self) is Practical else {"class": f"{type(self).__module__}.{type(self).__qualname__}"}
+        own = (
+            {}
+            if type(self) is Practical
+            else {"class": f"{type(self).__module__}.{type(self).__qualname__}"}
+        )
         return {"setting": "practical", **own, **self._given()}
 
     def _given(self) -> dict[str, Any]:
         """Return the arguments; of those that were added after 0.9 only those that differ from the default."""
-        return {name: value for name, value in vars(self).items() if value is not None or name == "n_initial"}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None or name == "n_initial"
+        }
 
 
 @dataclass(frozen=True)
@@ -290,7 +323,9 @@ class _OfLimit(Practical):
 
 def errors(values: Sequence[Evaluation]) -> Tensor:
     """Return the standard errors [n] of values besides their noise: those of predictions."""
-    return torch.tensor([one.error if one.predicted else 0.0 for one in values], dtype=torch.float64)
+    return torch.tensor(
+        [one.error if one.predicted else 0.0 for one in values], dtype=torch.float64
+    )
 
 
 def median_bar(values: Sequence[Evaluation]) -> float | None:
@@ -299,7 +334,9 @@ def median_bar(values: Sequence[Evaluation]) -> float | None:
     return (median(bars) or None) if bars else None
 
 
-def ratios(values: Sequence[Evaluation], fitted: Sequence[Evaluation], noise_std: float | None) -> Tensor:
+def ratios(
+    values: Sequence[Evaluation], fitted: Sequence[Evaluation], noise_std: float | None
+) -> Tensor:
     """Return noise variances [n] of values relative to the common one, 1 for those without an error bar.
 
     Where the common noise level is fitted it is that of the median error bar. Then half of the variance of this one is
@@ -312,7 +349,10 @@ def ratios(values: Sequence[Evaluation], fitted: Sequence[Evaluation], noise_std
     """
     bar, added = (median_bar(fitted), _ADDED) if noise_std is None else (noise_std or None, 0.0)
     known = [one.error if bar is not None and not one.predicted else None for one in values]
-    relative = [None if one is None else min(max(one / (bar or 1.0), _LEAST_BAR), _LARGEST_BAR) for one in known]
+    relative = [
+        None if one is None else min(max(one / (bar or 1.0), _LEAST_BAR), _LARGEST_BAR)
+        for one in known
+    ]
     found = [1.0 if one is None else (one**2 + added) / (1 + added) for one in relative]
     return torch.tensor(found, dtype=torch.float64)
 
@@ -341,7 +381,7 @@ class PracticalBelief(Belief):
         n_evaluations: int = 0,
     ) -> None:
         self._setting, self._problem = setting, problem
-        self._recipe = recipes.get(problem.method)
+        self._recipe = methods.get(problem.method)
         self.fitted: Fitted = fitted
         self.schedule: Schedule = schedule
         self.values: Sequence[Evaluation] = values
@@ -362,7 +402,11 @@ class PracticalBelief(Belief):
     def add(self, values: Sequence[Evaluation]) -> None:
         """Update the posterior, as long as nobody has the belief."""
         (X, y), device = data(values), self._problem.space.device
-        weights = None if all(one.error is None for one in values) else self._weights(y, values, self._ratios(values))
+        weights = (
+            None
+            if all(one.error is None for one in values)
+            else self._weights(y, values, self._ratios(values))
+        )
         self.posterior.update(X.to(device), self.targets(y).to(device), weights)
 
     def _weights(self, y: Tensor, values: Sequence[Evaluation], ratios: Tensor) -> Tensor:
@@ -382,7 +426,11 @@ class PracticalBelief(Belief):
 
     def lower(self, features: Tensor, values: Tensor) -> Tensor:
         """Return the values if they have no noise, and else what is exceeded with a probability of 98%."""
-        return self.targets(values) if self.exact else FixedWidth(_SURE).lower(self.posterior, features)
+        return (
+            self.targets(values)
+            if self.exact
+            else FixedWidth(_SURE).lower(self.posterior, features)
+        )
 
     def probability(self, features: Tensor, limit: float) -> float:
         mean, variance = self.posterior.predict(features)
@@ -406,7 +454,10 @@ class PracticalBelief(Belief):
     def account(self) -> dict[str, str]:
         n, fitted, setting = self.posterior.n, self.schedule.n_fitted, self._setting
         if setting.overrides("model"):  # which gets those that were observed
-            n, fitted = (sum(not one.predicted for one in part) for part in (self.values, self.values[:fitted]))
+            n, fitted = (
+                sum(not one.predicted for one in part)
+                for part in (self.values, self.values[:fitted])
+            )
         to = f"the first {fitted} of {n} values, and used with all" if fitted < n else f"{n} values"
         power = self.targets.power
         changed = "" if power == 1 else f", which are transformed (Yeo-Johnson, power {power:g})"
@@ -416,9 +467,7 @@ class PracticalBelief(Belief):
         default = "best observed value, since there is no noise" if self.exact else cautious
         search = self._recipe.name
         if self.exact and searches_near(setting, self._problem) and not by["search"]:
-            near = (
-                f"{search}; every second trial near the best one, within {trust_radius(self.values):.2g} of each range"
-            )
+            near = f"{search}; every second trial near the best one, within {trust_radius(self.values):.2g} of a range"
             search = "expected improvement" if self._problem.space.conditions else near
         count = sum(one.predicted for one in self.values)
         stopped = f"{count} trial{'s' * (count > 1)} stopped early: final values predicted from the last report"
@@ -433,10 +482,18 @@ class PracticalBelief(Belief):
 
     def _noise(self) -> str:
         """Return the noise level in words, and where it comes from."""
-        given, used, bar = self._setting.noise_std, self._noise_std, median_bar(self.values[: self.schedule.n_fitted])
-        level = f"standard deviation {used:.3g}" + ("" if bar is None else f" of a value with the error bar {bar:.3g}")
+        given, used, bar = (
+            self._setting.noise_std,
+            self._noise_std,
+            median_bar(self.values[: self.schedule.n_fitted]),
+        )
+        level = f"standard deviation {used:.3g}" + (
+            "" if bar is None else f" of a value with the error bar {bar:.3g}"
+        )
         if given:
-            changed = "" if math.isclose(used, given, rel_tol=1e-6) else f" ({used:.3g} in the model)"
+            changed = (
+                "" if math.isclose(used, given, rel_tol=1e-6) else f" ({used:.3g} in the model)"
+            )
             return f"standard deviation {given:.3g}{changed}, given"
         if given is not None:
             return "none, as given"
@@ -455,7 +512,9 @@ class PracticalBelief(Belief):
 
     def _method(self, norm_bound: float) -> Method:
         s, noise_std = self._setting, self.fitted.noise_std
-        ridges = [g * noise_std**2 / s.scale for g in GRID] if "ridges" in self._recipe.options else None
+        ridges = (
+            [g * noise_std**2 / s.scale for g in GRID] if "ridges" in self._recipe.options else None
+        )
         options = {"scale": s.scale, "horizon": self._problem.n_trials, "ridges": ridges}
         return self._recipe.make(self.fitted.kernel, noise_std, norm_bound, s.delta, **options)
 
@@ -468,13 +527,17 @@ class PracticalBelief(Belief):
     def norm_bound(self) -> float:
         """The estimate of the norm, of the objective less its trend, in the posterior's units."""
         s = self._setting
-        unknown = UnknownNorm(self.fitted.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor)
+        unknown = UnknownNorm(
+            self.fitted.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor
+        )
         return unknown.norm_bound(self.posterior)
 
     @cached_property
     def confidence(self) -> Confidence | None:
         """The bound of the method, with the estimates in place of what it assumes."""
-        return (self._plain if self._recipe.norm == "unused" else self._method(self.norm_bound)).confidence
+        return (
+            self._plain if self._recipe.norm == "unused" else self._method(self.norm_bound)
+        ).confidence
 
     @cached_property
     def reported(self) -> FixedWidth | None:
@@ -493,7 +556,11 @@ class PracticalBelief(Belief):
         if self.targets.compression:
             upper = upper.clamp_min(self.schedule.lowest)
         known, value = self._known(features)
-        return torch.where(known, value, lower), torch.where(known, value, mean), torch.where(known, value, upper)
+        return (
+            torch.where(known, value, lower),
+            torch.where(known, value, mean),
+            torch.where(known, value, upper),
+        )
 
     def raw(self, value: Tensor) -> Tensor:
         """Return the values of the objective, where bad ones are compressed at most one range of all below the worst.
@@ -508,11 +575,15 @@ class PracticalBelief(Belief):
     def _known(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return at which of the features [n D] a value without noise was observed, and these values [n]."""
         if not self.exact:
-            return features.new_zeros(len(features), dtype=torch.bool), features.new_zeros(len(features))
+            return features.new_zeros(len(features), dtype=torch.bool), features.new_zeros(
+                len(features)
+            )
         known = {one.features: one.value for one in reversed(self.values) if not one.predicted}
         found = [known.get(row) for row in map(tuple, features.tolist())]
         given = [value is not None for value in found]
-        return torch.tensor(given, device=features.device), features.new_tensor([value or 0.0 for value in found])
+        return torch.tensor(given, device=features.device), features.new_tensor(
+            [value or 0.0 for value in found]
+        )
 
     @cached_property
     def _predictive(self) -> Predictive | None:
@@ -522,14 +593,20 @@ class PracticalBelief(Belief):
         X, y = data(self.values)
         predicted = torch.tensor([one.predicted for one in self.values])
         besides = self.targets.errors(y, errors(self.values))
-        return self.fitted.predictive(X, self.targets(y), besides, self._ratios(self.values), predicted)
+        return self.fitted.predictive(
+            X, self.targets(y), besides, self._ratios(self.values), predicted
+        )
 
     def guarantee(self, selected: Sequence[str] = ()) -> str:
         if self.reported is None:
             return NO_BOUND
         if self.exact:
             return "practical, not certified: values are exact, intervals elsewhere rest on a kernel that is estimated"
-        fitted = "the kernel is an estimate" if self._noise_given else "kernel and noise level are estimates"
+        fitted = (
+            "the kernel is an estimate"
+            if self._noise_given
+            else "kernel and noise level are estimates"
+        )
         return f"practical, not certified: {fitted} from the same data, so the interval may be too narrow"
 
     @property
@@ -542,7 +619,11 @@ class PracticalBelief(Belief):
         noise = "what it leaves unexplained" if self.exact else "noise"
         fitted = "kernel" if self._noise_given else f"kernel and {noise}"
         given = ", noise given" if self._noise_given else ""
-        norm = {} if self._recipe.norm == "unused" else {"norm_bound": self.norm_bound * self.targets.scale}
+        norm = (
+            {}
+            if self._recipe.norm == "unused"
+            else {"norm_bound": self.norm_bound * self.targets.scale}
+        )
         factor = f", norm bound {self._setting.norm_factor:g} x its lower bound" if norm else ""
         return {
             "kernel": "fitted",

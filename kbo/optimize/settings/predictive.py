@@ -59,7 +59,9 @@ class Predictive:
 
     def __call__(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation [m] of the targets at points Z [m D]."""
-        found = on_one_thread(lambda: [self._loss.predict(theta, Z.cpu()) for theta in self._thetas])
+        found = on_one_thread(
+            lambda: [self._loss.predict(theta, Z.cpu()) for theta in self._thetas]
+        )
         means, variances = (np.array(part) for part in zip(*found, strict=True))
         if self._exact:  # what the kernel does not explain is a part of the objective
             variances += np.exp(self._thetas[:, -1:])
@@ -87,7 +89,9 @@ class Predictive:
         free = len(theta) - (noise_std is not None)
         try:
             curvature, axes = np.linalg.eigh(_hessian(loss, theta)[:free, :free])
-        except np.linalg.LinAlgError:  # at the edge of what can be computed: as far as the prior reaches
+        except (
+            np.linalg.LinAlgError
+        ):  # at the edge of what can be computed: as far as the prior reaches
             curvature, axes = np.linalg.eigh(loss.precision[:free, :free])
         curvature = np.maximum(curvature, np.linalg.eigvalsh(loss.precision).min() / 2)
         uniform = sobol(_DRAWS - 1, free, seed=0)
@@ -111,5 +115,8 @@ def _log_density(loss: Loss, theta: Array) -> float:
 
 def _hessian(loss: Loss, theta: Array, step: float = 1e-3) -> Array:
     """Return the second derivatives [D + 1, D + 1] of the loss, by differences of its gradient."""
-    columns = [(loss(theta + step * e)[1] - loss(theta - step * e)[1]) / (2 * step) for e in np.eye(len(theta))]
+    columns = [
+        (loss(theta + step * e)[1] - loss(theta - step * e)[1]) / (2 * step)
+        for e in np.eye(len(theta))
+    ]
     return (np.array(columns) + np.array(columns).T) / 2

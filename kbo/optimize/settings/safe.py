@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kbo import checks, recipes
+from kbo._base import checks
+from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import Proposer
 from kbo.optimize.search.proposers import safe_exploration
@@ -48,7 +49,9 @@ class Safe(Certified):
     start: Sequence[Any] = ()
 
     default_method: ClassVar[str] = "cmm-ucb"
-    about_limits: ClassVar[str] = "only points that are certain to keep them are evaluated, apart from start"
+    about_limits: ClassVar[str] = (
+        "only points that are certain to keep them are evaluated, apart from start"
+    )
     promise: ClassVar[str] = (
         "; apart from start, every trial began at parameters that were certain to keep all limits, by bounds on trials "
         "before any that failed, was stopped early, lost or not returned by ask, unless that is declared harmless"
@@ -57,7 +60,11 @@ class Safe(Certified):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.start, (str, Mapping)) or not isinstance(self.start, Sequence) or not self.start:
+        if (
+            isinstance(self.start, (str, Mapping))
+            or not isinstance(self.start, Sequence)
+            or not self.start
+        ):
             raise InvalidInput(
                 "start must be a list of parameters that are known to keep all limits, at least one, got "
                 f"{checks.shown(self.start)}."
@@ -65,12 +72,19 @@ class Safe(Certified):
         object.__setattr__(self, "start", tuple(map(copy.copy, self.start)))
 
     def check(self, method: str, n_trials: int | None) -> None:
-        recipe = recipes.get(method)
+        recipe = methods.get(method)
         if not recipe.has_bounds or recipe.norm == "estimated":
-            lacks = "bounds that are proved: nothing is ever certain" if recipe.has_bounds else "bounds"
-            raise InvalidInput(f"method {method!r} has no {lacks}, so it cannot explore safely: choose 'cmm-ucb'.")
+            lacks = (
+                "bounds that are proved: nothing is ever certain" if recipe.has_bounds else "bounds"
+            )
+            raise InvalidInput(
+                f"method {method!r} has no {lacks}, so it cannot explore safely: choose 'cmm-ucb'."
+            )
         super().check(method, n_trials)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
-        return {**super().describe(space), "start": [space.canonical(params) for params in self.start]}
+        return {
+            **super().describe(space),
+            "start": [space.canonical(params) for params in self.start],
+        }

@@ -79,10 +79,17 @@ class Schedule(NamedTuple):
             if found is not exact:
                 exact, repetition = found, (same.number, new.number)
         n, lowest, highest = self.n + 1, min(self.lowest, y), max(self.highest, y)
-        known = self._replace(n=n, exact=exact, repetition=repetition, lowest=lowest, highest=highest)
-        outside = self.n_fitted and abs(max(y, self.plain.floor) - self.plain.centre) > _OUTSIDE * self.plain.spread
+        known = self._replace(
+            n=n, exact=exact, repetition=repetition, lowest=lowest, highest=highest
+        )
+        outside = (
+            self.n_fitted
+            and abs(max(y, self.plain.floor) - self.plain.centre) > _OUTSIDE * self.plain.spread
+        )
         if n < self.next_fit and not outside:
             return known
         plain = linear(torch.tensor([one.value for one in values[:n]], dtype=torch.float64))
         next_fit = math.ceil(REFIT_GROWTH * n)
-        return known._replace(next_fit=next_fit, n_fitted=n, fitted_exactly=bool(exact), plain=plain)
+        return known._replace(
+            next_fit=next_fit, n_fitted=n, fitted_exactly=bool(exact), plain=plain
+        )

@@ -7,8 +7,8 @@ import time
 from importlib import import_module
 from typing import Any
 
-from kbo import checks
-from kbo.extras import require
+from kbo._base import checks
+from kbo._base.extras import require
 from kbo.optimize.result import Result
 from kbo.optimize.table import by_name
 from kbo.optimize.tracking.tracker import Tracker
@@ -40,8 +40,13 @@ class MLflow(Tracker):
         >>> kbo.minimize(objective, bounds, 50, on_trial=MLflow("digits", "sqlite:///runs.db"))
     """
 
-    def __init__(self, experiment: str = "kbo", uri: str | None = None, name: str | None = None) -> None:
-        self._experiment, self._uri = checks.text("experiment", experiment), checks.maybe(checks.text, "uri", uri)
+    def __init__(
+        self, experiment: str = "kbo", uri: str | None = None, name: str | None = None
+    ) -> None:
+        self._experiment, self._uri = (
+            checks.text("experiment", experiment),
+            checks.maybe(checks.text, "uri", uri),
+        )
         self._name = checks.maybe(checks.text, "name", name)
         require("kbo.optimize.tracking.MLflow", "mlflow", "mlflow")
 
@@ -49,7 +54,11 @@ class MLflow(Tracker):
         self._mlflow: Any = import_module("mlflow")
         self._client = self._mlflow.MlflowClient(tracking_uri=self._uri)
         known = self._client.get_experiment_by_name(self._experiment)
-        self._id = self._client.create_experiment(self._experiment) if known is None else known.experiment_id
+        self._id = (
+            self._client.create_experiment(self._experiment)
+            if known is None
+            else known.experiment_id
+        )
         self._parent = self._client.create_run(self._id, run_name=self._name).info.run_id
         self._result: Result | None = None
 
@@ -57,15 +66,23 @@ class MLflow(Tracker):
         kinds = self._mlflow.entities
         self._result, end = result, _milliseconds(trial.finished)
         tags = {"mlflow.parentRunId": self._parent, "mlflow.runName": f"trial {trial.number}"}
-        run = self._client.create_run(self._id, start_time=_milliseconds(trial.started), tags=tags).info.run_id
+        run = self._client.create_run(
+            self._id, start_time=_milliseconds(trial.started), tags=tags
+        ).info.run_id
         metrics = [kinds.Metric("report", value, end, step) for step, value in trial.reports]
         known = trial.measured | ({} if trial.value is None else {"value": trial.value})
         metrics += [kinds.Metric(_name(name), value, end, 0) for name, value in known.items()]
-        params = [kinds.Param(_name(name), str(value)) for name, value in by_name(trial.params).items()]
-        self._client.log_batch(run, metrics, params, [kinds.RunTag("failure", trial.failure)] if trial.failure else [])
+        params = [
+            kinds.Param(_name(name), str(value)) for name, value in by_name(trial.params).items()
+        ]
+        self._client.log_batch(
+            run, metrics, params, [kinds.RunTag("failure", trial.failure)] if trial.failure else []
+        )
         self._client.set_terminated(run, _STATUS[trial.status], end)
         if result.best_observed is not None:
-            self._client.log_metric(self._parent, "best observed", result.best_observed, end, trial.number)
+            self._client.log_metric(
+                self._parent, "best observed", result.best_observed, end, trial.number
+            )
 
     def _end(self, whole: bool) -> None:
         if self._result is not None and self._result.params is not None:

@@ -7,8 +7,8 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any
 
-from kbo import checks
-from kbo.extras import require
+from kbo._base import checks
+from kbo._base.extras import require
 from kbo.optimize.result import Result
 from kbo.optimize.table import by_name
 from kbo.optimize.tracking.tracker import Tracker
@@ -46,9 +46,16 @@ class WandB(Tracker):
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
         mode = checks.maybe(checks.one_of, "mode", mode, ("online", "offline"))
-        group = checks.maybe(checks.text, "group", group) or f"kbo {datetime.now():%Y-%m-%d %H:%M:%S}"
+        group = (
+            checks.maybe(checks.text, "group", group) or f"kbo {datetime.now():%Y-%m-%d %H:%M:%S}"
+        )
         where = checks.maybe(checks.path, "folder", folder)
-        self._options = {"project": checks.text("project", project), "mode": mode, "group": group, "dir": where}
+        self._options = {
+            "project": checks.text("project", project),
+            "mode": mode,
+            "group": group,
+            "dir": where,
+        }
         require("kbo.optimize.tracking.WandB", "wandb", "wandb")
 
     def _record(self, trial: Trial, result: Result) -> None:
@@ -58,7 +65,10 @@ class WandB(Tracker):
         run = wandb.init(**self._options, **named, reinit="create_new", settings=silent)
         for step, value in trial.reports:
             run.log({"report": value}, step=step)
-        own = {name: getattr(trial, name) for name in ("number", "status", "value", "seconds", "failure")}
+        own = {
+            name: getattr(trial, name)
+            for name in ("number", "status", "value", "seconds", "failure")
+        }
         for name, known in (trial.measured | own).items():
             if known is not None:
                 run.summary[name] = known

@@ -23,15 +23,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo.linalg import GrowingTensor, InverseRoot
+from kbo._base.linalg import GrowingTensor, InverseRoot
+from kbo._base.stateful import passed_on
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.eigenbasis import Number, Resolvent, Shifted
 from kbo.regression.numerics import block_of, clamped, in_chunks
-from kbo.regression.posterior import Followed, LowRankAnswers
+from kbo.regression.posterior import Followed, LowRankPosteriorAt
 from kbo.regression.sampling import SamplePath
 from kbo.regression.sketch.features import kept_for
 from kbo.regression.sketch.stream import Sketch
-from kbo.stateful import passed_on
 
 _BLOCK = 2**19
 """Entries of k(Z, x) that are evaluated at once."""
@@ -41,7 +41,7 @@ _MANY, _LARGE = 32, 1e-3
 ridge, as a fraction of the kernel, from which the variance has all its digits then."""
 
 
-class SketchAnswers(LowRankAnswers):
+class NystromAt(LowRankPosteriorAt):
     """Answers of a sketched posterior; without data it moves to the device of the points that they are given first."""
 
     state: Any  # a NystromRidge, which makes this
@@ -76,19 +76,27 @@ class SketchAnswers(LowRankAnswers):
         z, prior = self.sketch.features(X), self.sketch.k.diagonal(X)
         p = kept_for(z, self.root.S).mT @ z
         variance = (prior - z.square().sum(0)).clamp_min(0).add(p.square().sum(0), alpha=self.ridge)
-        return (self.whitened @ p).to(dtype), clamped(variance, prior, self.ridge, self.sketch.trace).to(dtype)
+        return (self.whitened @ p).to(dtype), clamped(
+            variance, prior, self.ridge, self.sketch.trace
+        ).to(dtype)
 
     def _halved(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """The same for many points: ``|z|^2 - ridge z'M^-1 z = |V k(Z, x)|^2`` in one product instead of two."""
         basis, whitener = self.state.spectrum(), self.sketch.features.whitener
-        V = (basis.values / (basis.values + self.ridge)).sqrt().unsqueeze(-1) * basis.vectors.mT @ whitener
+        V = (
+            (basis.values / (basis.values + self.ridge)).sqrt().unsqueeze(-1)
+            * basis.vectors.mT
+            @ whitener
+        )
         alpha = self.weights @ whitener
 
         def mean_and_variance(X: Tensor) -> tuple[Tensor, Tensor]:
             dtype, X = X.dtype, X.double()
             columns, prior = self.sketch.features.columns(X), self.sketch.k.diagonal(X)
             mean = alpha @ columns
-            variance = clamped(prior - (V @ columns).square_().sum(0), prior, self.ridge, self.sketch.trace)
+            variance = clamped(
+                prior - (V @ columns).square_().sum(0), prior, self.ridge, self.sketch.trace
+            )
             return mean.to(dtype), variance.to(dtype)
 
         return mean_and_variance
@@ -99,7 +107,9 @@ class SketchAnswers(LowRankAnswers):
         z = self.sketch.features(X.reshape(-1, X.shape[-1]).double())
         part = math.sqrt(self.ridge) * kept_for(z, self.root.S).mT @ z
         U, V = (torch.cat([z, side]) for side in (-part, part))
-        U, V = (side.reshape(len(side), *X.shape[:-1]).movedim(0, -2).to(X.dtype) for side in (U, V))
+        U, V = (
+            side.reshape(len(side), *X.shape[:-1]).movedim(0, -2).to(X.dtype) for side in (U, V)
+        )
         return (self.weights @ z).reshape(X.shape[:-1]).to(X.dtype), U, V
 
     def log_det(self) -> Tensor:
@@ -109,7 +119,9 @@ class SketchAnswers(LowRankAnswers):
         return (self.sketch.yy - self.sketch.By @ self.weights).clamp_min(0).to(self.state.like)
 
     def rss(self) -> Tensor:
-        return (self.quad() - self.ridge * self.weights.square().sum().to(self.state.like)).clamp_min(0)
+        return (
+            self.quad() - self.ridge * self.weights.square().sum().to(self.state.like)
+        ).clamp_min(0)
 
     def effective_dimension(self) -> Tensor:
         """``Tr B'B M^-1 = m - ridge Tr M^-1``, of the sketched kernel matrix."""
@@ -124,7 +136,9 @@ class SketchAnswers(LowRankAnswers):
 
     def weight_draws(self, count: int, generator: torch.Generator | None) -> Tensor:
         """Return weights [m count] of the features, less their mean: draws of ``N(0, ridge M^-1)``."""
-        normal = torch.randn(self.sketch.m, count, generator=generator, dtype=torch.float64, device="cpu")
+        normal = torch.randn(
+            self.sketch.m, count, generator=generator, dtype=torch.float64, device="cpu"
+        )
         return math.sqrt(self.ridge) * self.root.S @ normal.to(self.root.S.device)
 
     def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
@@ -144,15 +158,21 @@ class SketchAnswers(LowRankAnswers):
     def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
         """``z(x)'w + h(x) - z(x)'L^-1 h(Z)``, h from the prior."""
         prior = self.state.draw_prior(like.double(), generator)
-        features = self.sketch.features.fork()  # the draw stays as it is when the dictionary changes
+        features = (
+            self.sketch.features.fork()
+        )  # the draw stays as it is when the dictionary changes
         weights = self.weight_draws(1, generator)[:, 0]
-        projected = torch.linalg.solve_triangular(features.L, prior(features.anchors).unsqueeze(-1), upper=False)
+        projected = torch.linalg.solve_triangular(
+            features.L, prior(features.anchors).unsqueeze(-1), upper=False
+        )
         return SamplePath(prior, features, weights - projected.squeeze(-1))
 
 
 def residual_noise(X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
     """Return standard normal numbers [count N] for the residual at X [N d]."""
-    return torch.randn(count, len(X), generator=generator, dtype=torch.float64, device="cpu").to(X.device)
+    return torch.randn(count, len(X), generator=generator, dtype=torch.float64, device="cpu").to(
+        X.device
+    )
 
 
 class FollowedSketch(Followed):
@@ -182,7 +202,7 @@ class FollowedSketch(Followed):
         variance = clamped(variance, self.prior, ridge, self.state.sketch.trace)
         return mean.to(self.points.dtype), variance.to(self.points.dtype)
 
-    def all_ridges(self) -> AllRidges:
+    def across(self) -> AllRidges:
         self._catch_up()
         return self.state.at_features(self.features.value, self.prior.unsqueeze(-1))
 
@@ -192,7 +212,11 @@ class FollowedSketch(Followed):
         self._catch_up()
         weights = self.state.at(ridge).weight_draws(count, generator)
         normal = residual_noise(self.points, count, generator)
-        return (weights.mT @ self.features.value).addcmul_(self.residual.sqrt(), normal).to(self.points.dtype)
+        return (
+            (weights.mT @ self.features.value)
+            .addcmul_(self.residual.sqrt(), normal)
+            .to(self.points.dtype)
+        )
 
     @torch.no_grad()
     def _catch_up(self) -> None:
@@ -210,7 +234,9 @@ class FollowedSketch(Followed):
             self.form: Tensor = (root.S.mT @ self.features.value).square().sum(0)
             self.generation, self.followed = root.generation, len(root.events)
         for factor, vector in root.events[self.followed :]:
-            self.form = self.form.add((vector @ self.features.value[: len(vector)]).square(), alpha=factor)
+            self.form = self.form.add(
+                (vector @ self.features.value[: len(vector)]).square(), alpha=factor
+            )
         self.followed: int = len(root.events)
 
 

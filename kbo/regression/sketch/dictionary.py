@@ -14,13 +14,13 @@ from typing import Protocol, Self
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.linalg import GrowingTensor, InverseRoot
+from kbo._base.stateful import Stateful
 from kbo.errors import InvalidInput
 from kbo.kernels import DenseKernel, freeze
-from kbo.linalg import GrowingTensor, InverseRoot
 from kbo.regression.sketch.features import CONDITION, DEPENDENT, Features, Place
 from kbo.regression.sketch.rows import Rows
-from kbo.stateful import Stateful
 
 
 class Observed(Protocol):
@@ -146,7 +146,9 @@ class Dictionary(Stateful):
         self.capped: bool = False
 
     def __repr__(self) -> str:
-        settings = (f"{key}={value!r}" for key, value in vars(self).items() if not key.startswith("_"))
+        settings = (
+            f"{key}={value!r}" for key, value in vars(self).items() if not key.startswith("_")
+        )
         return f"{type(self).__name__}({', '.join(settings)})"
 
     def begin(self, like: Tensor) -> Self:
@@ -200,7 +202,9 @@ class Dictionary(Stateful):
         """At most ``most`` rows of the sketch, by pivoting, until none is left with more than ``allowed`` [rows]."""
         rows = sketch.rows
         m = rows.n if most is None else most
-        chosen, left = pivots(lambda i: sketch.k(rows.X[i : i + 1], rows.X)[0], rows.prior, m, allowed)
+        chosen, left = pivots(
+            lambda i: sketch.k(rows.X[i : i + 1], rows.X)[0], rows.prior, m, allowed
+        )
         if bool((left > allowed).any()) and m == self.most:
             self.capped = True
         return chosen
@@ -224,7 +228,9 @@ class FixedDictionary(Dictionary):
     """
 
     stays = True
-    advice = "its points were given: choose them where observations are, as FixedDictionary.pivoted does"
+    advice = (
+        "its points were given: choose them where observations are, as FixedDictionary.pivoted does"
+    )
 
     def __init__(self, points: Tensor) -> None:
         super().__init__()
@@ -261,7 +267,11 @@ class FixedDictionary(Dictionary):
 
 
 def pivots(
-    row: Callable[[int], Tensor], prior: Tensor, m: int, least: Tensor | float, weight: Tensor | float = 1.0
+    row: Callable[[int], Tensor],
+    prior: Tensor,
+    m: int,
+    least: Tensor | float,
+    weight: Tensor | float = 1.0,
 ) -> tuple[list[int], Tensor]:
     """Return at most m of n points, each with the largest product of weight and of what those before leave of it.
 
@@ -320,6 +330,8 @@ class GreedyDictionary(Dictionary):
         prior = sketch.rows.prior
         allowed = prior.new_full(prior.shape, self.threshold)
         if sketch.weighted:
-            largest_weight = sketch.kappa / prior  # at least the weight of any observation of the row
+            largest_weight = (
+                sketch.kappa / prior
+            )  # at least the weight of any observation of the row
             allowed = allowed / largest_weight
         return allowed.maximum(DEPENDENT * prior)

@@ -20,10 +20,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from kbo._base.stateful import Stateful
 from kbo.kernels import DenseKernel
 from kbo.regression.sketch.features import Features
 from kbo.regression.sketch.rows import Rows
-from kbo.stateful import Stateful
 
 BLOCK = 1024
 """Observations of a complete block: its norm costs BLOCK^3 once, so BLOCK^2 per observation."""

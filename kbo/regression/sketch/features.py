@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
+from kbo._base.linalg import GrowingFactor, GrowingTensor, cholesky
+from kbo._base.stateful import Stateful, passed_on
 from kbo.kernels import DenseKernel
-from kbo.linalg import GrowingFactor, GrowingTensor, cholesky
-from kbo.stateful import Stateful, passed_on
 
 Place = tuple[float, ...]
 """A location on the host."""
@@ -63,7 +63,9 @@ class Features(Stateful):
         gram = k(points, points) if len(points) else points.new_empty(0, 0)
         kept, self._factor = independent(gram)
         self._Z = GrowingTensor(points if kept is None else points[kept])
-        self._row_norms = GrowingTensor(vector_norm(self.whitener, dim=1))  # sqrt(1 + |c|^2) / p of every point
+        self._row_norms = GrowingTensor(
+            vector_norm(self.whitener, dim=1)
+        )  # sqrt(1 + |c|^2) / p of every point
         self._places: dict[Place, int] = {}  # of the anchors; empty until it is needed
 
     m: int = passed_on("_Z.n")
@@ -137,12 +139,16 @@ def independent(gram: Tensor) -> tuple[list[int] | None, GrowingFactor]:
     L, info = torch.linalg.cholesky_ex(gram)
     factor = GrowingFactor(L)
     row_norms = vector_norm(factor.inverse, dim=1)
-    regular = (row_norms.square() * prior * _SINGULAR < 1) & (L.diagonal().square() > _NOTHING * prior)
+    regular = (row_norms.square() * prior * _SINGULAR < 1) & (
+        L.diagonal().square() > _NOTHING * prior
+    )
     if bool((regular & (info == 0)).all()):
         return None, factor
     on_host = gram.cpu().numpy()  # where a pivot is read and compared at a fifth of the cost
     root = np.sqrt(on_host.diagonal())
-    unit = on_host * np.divide(1, root * root[:, None], out=np.zeros_like(on_host), where=root * root[:, None] > 0)
+    unit = on_host * np.divide(
+        1, root * root[:, None], out=np.zeros_like(on_host), where=root * root[:, None] > 0
+    )
     rest, rows, kept = unit.diagonal().copy(), np.zeros_like(unit), []
     while len(kept) < len(gram):
         i = int((rest >= 0.999 * rest.max()).argmax())  # the first of those that are nearly equal

@@ -14,11 +14,11 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from kbo import checks
-from kbo.linalg import GrowingFactor, cholesky
+from kbo._base import checks
+from kbo._base.linalg import GrowingFactor, cholesky
+from kbo._base.stateful import Stateful
 from kbo.regression.sketch.dictionary import Candidate, Dictionary, Observed
 from kbo.regression.sketch.features import Features
-from kbo.stateful import Stateful
 
 
 class Uniforms(Stateful):
@@ -74,7 +74,12 @@ class OnlineRowSampling(Dictionary):
     """
 
     def __init__(
-        self, mu: float, gamma: float = 10.0, eps: float = 0.5, most: int | None = None, seed: int = 0
+        self,
+        mu: float,
+        gamma: float = 10.0,
+        eps: float = 0.5,
+        most: int | None = None,
+        seed: int = 0,
     ) -> None:
         super().__init__(most)
         self.mu: float = checks.positive("mu", mu)
@@ -100,7 +105,9 @@ class OnlineRowSampling(Dictionary):
     ) -> OnlineRowSampling:
         """With the gamma of the theory for ``horizon`` rounds, at ``eps = 1/2``."""
         checks.probability("delta", delta)
-        return cls(mu, 12 * math.log(checks.at_least("horizon", horizon, 1) / delta), most=most, seed=seed)
+        return cls(
+            mu, 12 * math.log(checks.at_least("horizon", horizon, 1) / delta), most=most, seed=seed
+        )
 
     def begin(self, like: Tensor) -> Self:
         begun = super().begin(like)
@@ -121,7 +128,9 @@ class OnlineRowSampling(Dictionary):
         assert point.image is not None
         self._weights.append(point.weight / p)
         self._factor.append(
-            point.image, self._factor.coefficients(point.image), math.sqrt(g + self.mu * p / point.weight)
+            point.image,
+            self._factor.coefficients(point.image),
+            math.sqrt(g + self.mu * p / point.weight),
         )
         return True
 
@@ -192,7 +201,9 @@ class LeverageResampling(Dictionary):
     _draws: Uniforms
 
     @classmethod
-    def for_horizon(cls, horizon: int, delta: float, eps: float = 0.5, most: int | None = None, seed: int = 0) -> Self:
+    def for_horizon(
+        cls, horizon: int, delta: float, eps: float = 0.5, most: int | None = None, seed: int = 0
+    ) -> Self:
         """With the oversampling of the theory, for leverages within ``(1 + eps) / (1 - eps)``.
 
         It takes nearly all points unless the ridge is large. No bound relies on it: what a dictionary misses is
@@ -213,7 +224,9 @@ class LeverageResampling(Dictionary):
         drawn = (u < p).nonzero().flatten()
         if self.most is not None and len(drawn) > self.most:
             self.capped = True
-            drawn = drawn[(u[drawn] / p[drawn]).topk(self.most, largest=False).indices].sort().values
+            drawn = (
+                drawn[(u[drawn] / p[drawn]).topk(self.most, largest=False).indices].sort().values
+            )
         return drawn.tolist() or [sketch.rows.latest_row]
 
     def probabilities(self, sketch: Observed) -> Tensor:
@@ -233,7 +246,9 @@ class BatchedResampling(LeverageResampling):
         growth: Factor by which leverages may be out of date, C; 1 is BKB.
     """
 
-    def __init__(self, oversampling: float = 5.0, growth: float = 3.0, most: int | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, oversampling: float = 5.0, growth: float = 3.0, most: int | None = None, seed: int = 0
+    ) -> None:
         super().__init__(oversampling, most, seed)
         self.growth: float = checks.at_least("growth", growth, 1)
         self._spent: float = 0.0

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo.linalg import GrowingTensor
+from kbo._base.linalg import GrowingTensor
+from kbo._base.stateful import Stateful, passed_on
 from kbo.regression.sketch.features import Features, Place
-from kbo.stateful import Stateful, passed_on
 
 _LISTED = 512
 """Observations that are listed at most."""
@@ -56,10 +56,16 @@ class Rows(Stateful):
 
     def __init__(self, like: Tensor, basis: Features) -> None:
         widths = {"X": like.shape[-1], "features": basis.m, "numbers": 5}
-        self._buffers = {name: GrowingTensor(like.new_empty(0, width)) for name, width in widths.items()}
+        self._buffers = {
+            name: GrowingTensor(like.new_empty(0, width)) for name, width in widths.items()
+        }
         self._basis = basis
-        self._new: list[tuple[Tensor, Tensor]] = []  # locations and features of rows that are still to be written
-        self._targets: list[float] = []  # weighted, of the latest observations, which are still to be counted
+        self._new: list[
+            tuple[Tensor, Tensor]
+        ] = []  # locations and features of rows that are still to be written
+        self._targets: list[
+            float
+        ] = []  # weighted, of the latest observations, which are still to be counted
         self._row: dict[Place, int] = {}
         self.latest: list[float] = []
         self.latest_row: int = -1
@@ -104,7 +110,9 @@ class Rows(Stateful):
 
     def _missed(self, X: Tensor, features: Tensor) -> Tensor:
         """Residual, prior and spread [r 3] of locations X [r d] with features [r m]."""
-        return torch.stack([*self._basis.residual(X, features.mT), self._basis.spread(features.mT)], -1)
+        return torch.stack(
+            [*self._basis.residual(X, features.mT), self._basis.spread(features.mT)], -1
+        )
 
     def _keep(self, features: Tensor) -> None:
         self._buffers["features"].append(features)
@@ -118,7 +126,12 @@ class Rows(Stateful):
         return self._row.get(place)
 
     def extend(
-        self, X: Tensor, features: Tensor, places: list[Place], targets: list[float], weights: list[float]
+        self,
+        X: Tensor,
+        features: Tensor,
+        places: list[Place],
+        targets: list[float],
+        weights: list[float],
     ) -> tuple[int, int]:
         """Add observations; return how many repeat a location, and how many of these exactly its latest target.
 

@@ -18,19 +18,19 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.linalg import InverseRoot, ill_conditioned_ratio
+from kbo._base.stateful import passed_on
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
-from kbo.linalg import InverseRoot, ill_conditioned_ratio
 from kbo.regression.all_ridges import AllRidges, InChunks
 from kbo.regression.eigenbasis import SpectralRidges
 from kbo.regression.numerics import block_of, warn_below_precision
-from kbo.regression.posterior import Answers, Posterior
+from kbo.regression.posterior import Posterior, PosteriorAt
 from kbo.regression.provenance import Error, Rounding
-from kbo.regression.sketch.answers import FollowedSketch, SketchAnswers, SketchedResolvent
+from kbo.regression.sketch.answers import FollowedSketch, NystromAt, SketchedResolvent
 from kbo.regression.sketch.dictionary import Dictionary
 from kbo.regression.sketch.stream import Sketch
-from kbo.stateful import passed_on
 
 _BLOCK = 2**22
 """Features that are evaluated at once."""
@@ -75,7 +75,9 @@ class NystromRidge(Posterior):
         self.description = dictionary
         points = dictionary.points
         none = torch.empty(0, device="cpu")
-        freeze(kernel, none if points is None else points)  # a kernel that cannot be used is an error now
+        freeze(
+            kernel, none if points is None else points
+        )  # a kernel that cannot be used is an error now
         self._begin(none.double().reshape(0, 0) if points is None else points[:0])
 
     def __repr__(self) -> str:
@@ -130,22 +132,24 @@ class NystromRidge(Posterior):
         if len(X) == 0:
             return
         try:
-            self.sketch.update(X.double(), y.double(), None if weights is None else weights.double(), host)
+            self.sketch.update(
+                X.double(), y.double(), None if weights is None else weights.double(), host
+            )
         finally:  # an interrupt leaves no answers of the data before
             if self.sketch.weighted or self.sketch.repeats[0]:
                 self.note(weighted=self.sketch.weighted, repeats=self.sketch.repeats)
             self.changed()
 
-    def _new_answers(self, ridge: float) -> Answers:
+    def _new_at(self, ridge: float) -> PosteriorAt:
         """In O(m^2) per new row at the state's own ridge, else O(m^3); without data too."""
-        return self.answer(ridge)
+        return self._at(ridge)
 
-    def answer(self, ridge: float) -> Answers:
+    def _at(self, ridge: float) -> PosteriorAt:
         if self.n:
             warn_below_precision(ridge, self.error.least_ridge)
-        return SketchAnswers(self, ridge)
+        return NystromAt(self, ridge)
 
-    def all_ridges(self, X: Tensor | None = None) -> AllRidges:
+    def across(self, X: Tensor | None = None) -> AllRidges:
         if X is None:
             return self.spectrum().without_points(self)
         self.check(X)
@@ -157,9 +161,13 @@ class NystromRidge(Posterior):
     def _at_points(self, X: Tensor) -> SpectralRidges:
         X, sketch = X.double(), self.sketch
         z = sketch.features(X.reshape(-1, X.shape[-1]))
-        return self.at_features(z, sketch.k.diagonal(X), None if X.shape[-2] == 1 else sketch.k(X, X))
+        return self.at_features(
+            z, sketch.k.diagonal(X), None if X.shape[-2] == 1 else sketch.k(X, X)
+        )
 
-    def at_features(self, z: Tensor, variance: Tensor, prior: Tensor | None = None) -> SpectralRidges:
+    def at_features(
+        self, z: Tensor, variance: Tensor, prior: Tensor | None = None
+    ) -> SpectralRidges:
         """Return the answers at any ridge for groups of points with features z [m Bg].
 
         Args:
@@ -215,7 +223,11 @@ class NystromRidge(Posterior):
 
     def _adopt(self, X: Tensor, name: str = "X") -> None:
         """Before the first observation, move to the dtype, device and columns of X."""
-        if self.n or checks.tensor(name, X).dtype not in (torch.float64, torch.float32) or not X.ndim:
+        if (
+            self.n
+            or checks.tensor(name, X).dtype not in (torch.float64, torch.float32)
+            or not X.ndim
+        ):
             return
         like, points = self.like, self.description.points
         columns = X.shape[-1] if points is None else points.shape[-1]
@@ -228,7 +240,9 @@ class NystromRidge(Posterior):
         return fork
 
     def _load(self, state: dict[str, Any]) -> None:
-        self._begin(state["like"])  # at the ridge of the saved state, that of the root of M^-1 which the sketch has
+        self._begin(
+            state["like"]
+        )  # at the ridge of the saved state, that of the root of M^-1 which the sketch has
         self.sketch.load_state_dict(state["sketch"])
 
 

@@ -14,15 +14,15 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from kbo.checks import OnHost
-from kbo.devices import read
+from kbo._base.checks import OnHost
+from kbo._base.devices import read
+from kbo._base.linalg import REFRESH, GrowingTensor, InverseRoot
+from kbo._base.stateful import Stateful, fresh_version, passed_on
 from kbo.kernels import DenseKernel, freeze
-from kbo.linalg import REFRESH, GrowingTensor, InverseRoot
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
 from kbo.regression.sketch.error import BLOCK, ErrorNorm, rounding, stretching
 from kbo.regression.sketch.features import DEPENDENT, Features
 from kbo.regression.sketch.rows import LeanRows, Rows
-from kbo.stateful import Stateful, fresh_version, passed_on
 
 _FEW = 8
 """A fraction 1 / _FEW of m columns is still cheaper to add one by one than all at once."""
@@ -40,7 +40,18 @@ _SMALL_BLOCK = 64
 """Observations of a block of ``error.py`` where all norms are void whenever the dictionary is drawn again."""
 
 _RESIDUALS = ("_followed", "_residual_trace", "_feature_rounding", "_residual_gains")
-_NUMBERS = ("n", "weighted", "repeats", "kernel_error", "trace", "kappa", "yy", "_G", "_By", *_RESIDUALS)
+_NUMBERS = (
+    "n",
+    "weighted",
+    "repeats",
+    "kernel_error",
+    "trace",
+    "kappa",
+    "yy",
+    "_G",
+    "_By",
+    *_RESIDUALS,
+)
 """Sums over the observations."""
 
 
@@ -137,13 +148,18 @@ class Sketch(Stateful):
             z = self.features.solve_columns(column)
             numbers = self.features.residual(x, z)
         else:
-            z, numbers = self.rows.features[row].unsqueeze(-1).clone(), self.rows.numbers[row, :2].unbind()
+            z, numbers = (
+                self.rows.features[row].unsqueeze(-1).clone(),
+                self.rows.numbers[row, :2].unbind(),
+            )
             column = self.features.L @ z
         features = z[:, 0]
         whitened, image = features @ self.root.S, self.dictionary.image(column, features, self)
         squares = [v @ v for v in (whitened, image) if v is not None]
         residual, prior, square, *image_square = read(*numbers, *squares)
-        point = Candidate(prior, residual, column, features, place, self.features, weight, image, *image_square)
+        point = Candidate(
+            prior, residual, column, features, place, self.features, weight, image, *image_square
+        )
         accepted = self.dictionary.accepts(point, self) and not point.dependent
         self._count(x, z, y, weights, host, [prior])
         if self.root.columns + 1 < REFRESH:
@@ -157,7 +173,13 @@ class Sketch(Stateful):
         self._redraw()
 
     def _count(
-        self, X: Tensor, z: Tensor, y: Tensor, weights: Tensor | None, host: OnHost, prior: list[float]
+        self,
+        X: Tensor,
+        z: Tensor,
+        y: Tensor,
+        weights: Tensor | None,
+        host: OnHost,
+        prior: list[float],
     ) -> Tensor:
         """Count observations X [r d], y [r] with features z [m r] and ``k(x, x)``; return the columns ``sqrt(w) z``."""
         each = host.weights or [1.0] * len(X)
@@ -171,7 +193,9 @@ class Sketch(Stateful):
         self.weighted |= set(each) != {1.0}
         self.trace += sum(variances)
         self.kappa = max(self.kappa, *variances)
-        self.yy += sum(weight * target * target for weight, target in zip(each, host.targets, strict=True))
+        self.yy += sum(
+            weight * target * target for weight, target in zip(each, host.targets, strict=True)
+        )
         self.By.addmv_(z, y if weights is None else weights * y)
         B = z if weights is None else z * weights.sqrt()
         self._G.value.addmm_(B, B.mT)
@@ -193,12 +217,18 @@ class Sketch(Stateful):
     def _sum(self) -> None:
         """``B B'`` and ``B y`` from rows and counts."""
         B = self.rows.features_of(slice(None)).mT
-        self._G, self._By = GrowingTensor((B * self.rows.counts) @ B.mT), GrowingTensor(B @ self.rows.sums)
+        self._G, self._By = (
+            GrowingTensor((B * self.rows.counts) @ B.mT),
+            GrowingTensor(B @ self.rows.sums),
+        )
 
     def _admit(self, x: Tensor, point: Candidate) -> None:
         """Make x [1 d], which was observed, an anchor: all features gain a coordinate."""
         pivot, gram, rows = point.residual**0.5, self._G, self.rows
-        X, features = rows.X, rows.features  # before the anchors are others than those of the features
+        X, features = (
+            rows.X,
+            rows.features,
+        )  # before the anchors are others than those of the features
         self.features.append(x, point.features, point.coefficients, pivot, point.place)
         self._forget_residuals()
         coordinate = self.features.next_coordinate(self.m - 1, X, features.mT)
@@ -254,7 +284,9 @@ class Sketch(Stateful):
     def _replace(self, drawn: list[int], block: int) -> None:
         """Let rows be the anchors, with error norms of so many observations."""
         points = self.rows.X[drawn]
-        if points.shape == self.features.anchors.shape and torch.equal(points, self.features.anchors):
+        if points.shape == self.features.anchors.shape and torch.equal(
+            points, self.features.anchors
+        ):
             return
         self.features = Features(self.k, points)
         self._error = ErrorNorm(block)
@@ -341,14 +373,20 @@ class Sketch(Stateful):
                 added[row] = added.get(row, 0.0) + one
         numbers = rows.numbers[list(added) or slice(None)].tolist()  # of few rows, as a rule
         weights = added.values() or [count for *_, count, _ in numbers]
-        rounded, trace, gains = self._feature_rounding, self._residual_trace, dict(self._residual_gains)
+        rounded, trace, gains = (
+            self._feature_rounding,
+            self._residual_trace,
+            dict(self._residual_gains),
+        )
         for (residual, prior, spread, count, _), weight in zip(numbers, weights, strict=True):
             lost = rounding(self.m, prior, spread)
             residual += lost
             rounded += lost * weight
             trace += residual * weight
             for ridge in gains:
-                gains[ridge] += log1p(count * residual / ridge) - log1p((count - weight) * residual / ridge)
+                gains[ridge] += log1p(count * residual / ridge) - log1p(
+                    (count - weight) * residual / ridge
+                )
         self._feature_rounding, self._residual_trace, self._residual_gains = rounded, trace, gains
         self._followed = len(rows.order)
 

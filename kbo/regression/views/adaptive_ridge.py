@@ -12,12 +12,12 @@ from typing import Any
 
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.stateful import passed_on
 from kbo.errors import InvalidInput
 from kbo.regression.posterior import Posterior, RidgeSchedule
 from kbo.regression.provenance import Provenance
 from kbo.regression.views.view import View, given
-from kbo.stateful import passed_on
 
 
 class AdaptiveRidge(View):
@@ -45,11 +45,17 @@ class AdaptiveRidge(View):
     def __init__(self, state: Posterior, schedule: RidgeSchedule) -> None:
         super().__init__(state)
         if not isinstance(schedule, RidgeSchedule):
-            raise InvalidInput(f"schedule must be, for example, a NoiseBounds, got {type(schedule).__name__}.")
+            raise InvalidInput(
+                f"schedule must be, for example, a NoiseBounds, got {type(schedule).__name__}."
+            )
         if schedule.n:
-            raise InvalidInput(f"schedule has seen {schedule.n} observations already: pass a new one.")
+            raise InvalidInput(
+                f"schedule has seen {schedule.n} observations already: pass a new one."
+            )
         if state.n:
-            raise InvalidInput(f"state has {state.n} observations already: begin with an empty one and update it here.")
+            raise InvalidInput(
+                f"state has {state.n} observations already: begin with an empty one and update it here."
+            )
         self._schedule = schedule.fork()
         state.move_ridge(self._schedule.ridge)
 
@@ -73,20 +79,29 @@ class AdaptiveRidge(View):
             self.state.check_data(X, y, weights)
             if len(X) == 0:
                 return
-            self.state.prior_variance(X)  # a kernel that cannot evaluate a point is an error before any is added
+            self.state.prior_variance(
+                X
+            )  # a kernel that cannot evaluate a point is an error before any is added
             steps = zip(
-                X.split(1), y.split(1), weights.split(1) if weights is not None else [None] * len(y), strict=True
+                X.split(1),
+                y.split(1),
+                weights.split(1) if weights is not None else [None] * len(y),
+                strict=True,
             )
         for x, target, weight in steps:
             self.state.update(x, target, **given(weight))
             self._schedule.update(self.state)
-            ridge = checks.positive(f"the ridge of the {type(self._schedule).__name__}", self._schedule.ridge)
+            ridge = checks.positive(
+                f"the ridge of the {type(self._schedule).__name__}", self._schedule.ridge
+            )
             if ridge != self.state.ridge:
                 self.state.move_ridge(ridge)
 
     def move_ridge(self, ridge: float) -> None:
         """Raise InvalidInput: the schedule moves the ridge, and bounds on this posterior rest on that."""
-        raise InvalidInput("the ridge of an AdaptiveRidge is moved by its schedule alone: use the posterior itself.")
+        raise InvalidInput(
+            "the ridge of an AdaptiveRidge is moved by its schedule alone: use the posterior itself."
+        )
 
     def _check_state(self, state: dict[str, Any], *more: str) -> None:
         super()._check_state(state, *more)

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.stateful import passed_on
 from kbo.regression.all_ridges import AllRidges, Moments
-from kbo.regression.posterior import Answers, Posterior
+from kbo.regression.posterior import Posterior, PosteriorAt
 from kbo.regression.provenance import Provenance
 from kbo.regression.sampling import Function
 from kbo.regression.views.tracked import Tracked
-from kbo.regression.views.view import View, ViewAnswers
-from kbo.stateful import passed_on
+from kbo.regression.views.view import View, ViewAt
 
 
 class BatchView(View):
@@ -55,18 +55,18 @@ class BatchView(View):
         self.chosen += 1
         self.changed()
 
-    def at(self, ridge: float | None = None) -> Answers:
+    def at(self, ridge: float | None = None) -> PosteriorAt:
         inner = self.state.at(ridge)
-        return _BatchAnswers(self, inner, self.after.at(inner.ridge if ridge is None else ridge))
+        return _BatchAt(self, inner, self.after.at(inner.ridge if ridge is None else ridge))
 
-    def all_ridges(self, X: Tensor | None = None) -> AllRidges:
-        return _BatchRidges(self.state.all_ridges(X), self.after.all_ridges(X))
+    def across(self, X: Tensor | None = None) -> AllRidges:
+        return _BatchRidges(self.state.across(X), self.after.across(X))
 
 
-class _BatchAnswers(ViewAnswers):
+class _BatchAt(ViewAt):
     """Means of the observed data, variances after the choices."""
 
-    def __init__(self, view: Posterior, inner: Answers, after: Answers) -> None:
+    def __init__(self, view: Posterior, inner: PosteriorAt, after: PosteriorAt) -> None:
         super().__init__(view, inner)
         self.after = after
 

@@ -23,16 +23,16 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.linalg import cholesky
+from kbo._base.stateful import passed_on
 from kbo.errors import InvalidInput
-from kbo.linalg import cholesky
 from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.numerics import clamped
-from kbo.regression.posterior import Answers, Posterior
+from kbo.regression.posterior import Posterior, PosteriorAt
 from kbo.regression.provenance import Provenance
 from kbo.regression.sampling import SamplePath
-from kbo.regression.views.view import View, ViewAnswers
-from kbo.stateful import passed_on
+from kbo.regression.views.view import View, ViewAt
 
 _MOST_FACTORED = 8
 """Ridges at each of which the underlying posterior is asked for a factor of its own."""
@@ -62,7 +62,11 @@ class Hypothetical(View):
     """
 
     def __init__(
-        self, state: Posterior, P: Tensor, targets: Tensor | None = None, weights: Tensor | None = None
+        self,
+        state: Posterior,
+        P: Tensor,
+        targets: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> None:
         super().__init__(state)
         state.check(P, "P")
@@ -80,8 +84,14 @@ class Hypothetical(View):
         if weights is None:
             weights = P.new_ones(P.shape[-2])
         elif (weights <= 0).any():
-            raise InvalidInput("weights must be above 0: leave out a point that is to count nothing.")
-        shapes = {"P": P.shape[:-2], "its weights": weights.shape[:-1], "the posterior": state.batch_shape}
+            raise InvalidInput(
+                "weights must be above 0: leave out a point that is to count nothing."
+            )
+        shapes = {
+            "P": P.shape[:-2],
+            "its weights": weights.shape[:-1],
+            "the posterior": state.batch_shape,
+        }
         if targets is not None:
             shapes["its targets"] = targets.shape[:-1]
         self._batch_shape: torch.Size = checks.batch_shape(**shapes)
@@ -123,7 +133,9 @@ class Hypothetical(View):
     def provenance(self) -> Provenance:
         return replace(self.state.provenance, hypothetical=True)
 
-    kept: tuple[tuple[int, float], tuple[Tensor, Tensor]] | None = None  # version and ridge of a factor, and it
+    kept: tuple[tuple[int, float], tuple[Tensor, Tensor]] | None = (
+        None  # version and ridge of a factor, and it
+    )
 
     def fork_frozen(self) -> Posterior:
         fork = copy.copy(self)
@@ -131,17 +143,19 @@ class Hypothetical(View):
         fork.changed()
         return fork
 
-    def at(self, ridge: float | None = None) -> Answers:
-        return _ConditionedAnswers(self, self.state.at(ridge))
+    def at(self, ridge: float | None = None) -> PosteriorAt:
+        return _ConditionedAt(self, self.state.at(ridge))
 
-    def all_ridges(self, X: Tensor | None = None) -> AllRidges:
+    def across(self, X: Tensor | None = None) -> AllRidges:
         """Return the answers at any ridges, for groups X [... q g d].
 
         The batch shape before q broadcasts with that of the view; groups are numbered in order of the result.
         """
         if X is None:
-            return self.state.all_ridges()
-        batch = checks.batch_shape(X=X.shape[:-2], **{"the hypothetical data": torch.Size([*self.batch_shape, 1])})
+            return self.state.across()
+        batch = checks.batch_shape(
+            X=X.shape[:-2], **{"the hypothetical data": torch.Size([*self.batch_shape, 1])}
+        )
         P = self.P.unsqueeze(-3).expand(*batch, *self.P.shape[-2:]).flatten(0, -3)
         X = X.expand(*batch, *X.shape[-2:]).flatten(0, -3)
         weights = self.weights.unsqueeze(-2).expand(*batch, -1).flatten(0, -2)
@@ -151,12 +165,12 @@ class Hypothetical(View):
         return _ConditionedRidges(self, X, P, weights, targets)
 
 
-class _ConditionedAnswers(ViewAnswers):
+class _ConditionedAt(ViewAt):
     """Answers of the observed data, conditioned on P."""
 
     state: Hypothetical
 
-    def __init__(self, view: Hypothetical, inner: Answers) -> None:
+    def __init__(self, view: Hypothetical, inner: PosteriorAt) -> None:
         super().__init__(view, inner)
         self.P, self.targets, self.weights = view.P, view.targets, view.weights
 
@@ -166,7 +180,9 @@ class _ConditionedAnswers(ViewAnswers):
         key = self.state.version, self.ridge
         if self.state.kept is None or self.state.kept[0] != key:
             factor = _factor_of(self.inner.covariance(self.P, self.P), self.ridge, self.weights)
-            if factor[0].requires_grad or not torch.is_grad_enabled():  # without gradients it is not known
+            if (
+                factor[0].requires_grad or not torch.is_grad_enabled()
+            ):  # without gradients it is not known
                 return factor
             self.state.kept = key, factor
         return self.state.kept[1]
@@ -175,7 +191,9 @@ class _ConditionedAnswers(ViewAnswers):
         """At X [... q d], whose batch shape broadcasts with that of the view."""
         mean, variance = self.inner.predict(X)
         A = self._whitened(X)
-        reduced = clamped(variance - A.square().sum(-2), variance, self.ridge, self._factor[1].unsqueeze(-1))
+        reduced = clamped(
+            variance - A.square().sum(-2), variance, self.ridge, self._factor[1].unsqueeze(-1)
+        )
         mean, reduced = torch.broadcast_tensors(self._shifted(mean, A), reduced)
         return mean, reduced
 
@@ -206,45 +224,63 @@ class _ConditionedAnswers(ViewAnswers):
             columns = self.inner.covariance(self.P, X.reshape(-1, X.shape[-1]))
             cross = columns.reshape(len(self.P), *X.shape[:-1]).movedim(0, -2)
         else:
-            batch = checks.batch_shape(X=X.shape[:-2], **{"the hypothetical data": self.P.shape[:-2]})
+            batch = checks.batch_shape(
+                X=X.shape[:-2], **{"the hypothetical data": self.P.shape[:-2]}
+            )
             P, Z = self.P.expand(*batch, *self.P.shape[-2:]), X.expand(*batch, *X.shape[-2:])
             cross = self.inner.covariance(P, Z)
         return torch.linalg.solve_triangular(self._factor[0], cross, upper=False)
 
     def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         self._refuse_batches()
-        return Answers._draw(self, X, count, generator)
+        return PosteriorAt._draw(self, X, count, generator)
 
     @torch.no_grad()
     def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
         """Matheron's rule once more, for hypothetical observations at points [p d]."""
         self._refuse_batches()
-        inner, P = self.state.state.fork().at(self.ridge), self.P  # of a fork: the draw stays when the state learns
+        inner, P = (
+            self.state.state.fork().at(self.ridge),
+            self.P,
+        )  # of a fork: the draw stays when the state learns
         path = inner.draw_function(like, generator)
         normal = torch.randn(len(P), generator=generator, dtype=P.dtype, device="cpu").to(P.device)
         noise = math.sqrt(self.ridge) * normal * self.weights.rsqrt()
-        weights = -torch.cholesky_solve((path(P) + noise).unsqueeze(-1), self._factor[0]).squeeze(-1)
+        weights = -torch.cholesky_solve((path(P) + noise).unsqueeze(-1), self._factor[0]).squeeze(
+            -1
+        )
         return SamplePath(path, partial(inner.covariance, P), weights)
 
     def _refuse_batches(self) -> None:
         if self.state.batch_shape:
-            raise InvalidInput("nothing is drawn from batches of hypothetical data (fantasies): pass one model.")
+            raise InvalidInput(
+                "nothing is drawn from batches of hypothetical data (fantasies): pass one model."
+            )
 
 
 class _ConditionedRidges(AllRidges):
     """Groups X [B g d] at any ridges, conditioned on P [B p d] with weights [B p], and targets [B t] or None."""
 
-    def __init__(self, view: Hypothetical, X: Tensor, P: Tensor, weights: Tensor, targets: Tensor | None) -> None:
+    def __init__(
+        self, view: Hypothetical, X: Tensor, P: Tensor, weights: Tensor, targets: Tensor | None
+    ) -> None:
         super().__init__(view, X)
-        self.P, self.weights, self.targets, self._with_graph = P, weights, targets, torch.is_grad_enabled()
-        numbers = view.all_ridges()
+        self.P, self.weights, self.targets, self._with_graph = (
+            P,
+            weights,
+            targets,
+            torch.is_grad_enabled(),
+        )
+        numbers = view.across()
         self.log_det, self.quad, self.rss = numbers.log_det, numbers.quad, numbers.rss
 
     @cached_property
     def joint(self) -> AllRidges:
         """The groups behind their hypothetical points, under the posterior of the observed data."""
-        with torch.set_grad_enabled(self._with_graph):  # the first to need it may be a search without gradients
-            return self.state.state.all_ridges(torch.cat([self.P, self._groups], -2))
+        with torch.set_grad_enabled(
+            self._with_graph
+        ):  # the first to need it may be a search without gradients
+            return self.state.state.across(torch.cat([self.P, self._groups], -2))
 
     def at(self, ridges: Tensor) -> Moments:
         return self._conditioned(self.joint.at(ridges), ridges)
@@ -254,13 +290,19 @@ class _ConditionedRidges(AllRidges):
         if self.state.batch_shape or X.shape[-2] > 1 or len(ridges) > _MOST_FACTORED:
             return self._conditioned(self.joint.grid(ridges), X.new_tensor(ridges).unsqueeze(-1))
         # One P for all points is eliminated once at each ridge, where the groups have a copy of it each.
-        mean, variance = zip(*(self.state.at(ridge).predict(X.squeeze(-2)) for ridge in ridges), strict=True)
+        mean, variance = zip(
+            *(self.state.at(ridge).predict(X.squeeze(-2)) for ridge in ridges), strict=True
+        )
         quad = self.quad(ridges).unsqueeze(-1)
-        return Moments(torch.stack(mean).unsqueeze(-1), torch.stack(variance)[..., None, None], quad)
+        return Moments(
+            torch.stack(mean).unsqueeze(-1), torch.stack(variance)[..., None, None], quad
+        )
 
     def select(self, groups: Tensor) -> AllRidges:
         targets = None if self.targets is None else self.targets[groups]
-        some = _ConditionedRidges(self.state, self._groups[groups], self.P[groups], self.weights[groups], targets)
+        some = _ConditionedRidges(
+            self.state, self._groups[groups], self.P[groups], self.weights[groups], targets
+        )
         if "joint" in vars(self):
             some.joint = self.joint.select(groups)
         return some
@@ -268,7 +310,11 @@ class _ConditionedRidges(AllRidges):
     def _conditioned(self, joint: Moments, ridges: Tensor) -> Moments:
         p, mean, covariance = self.weights.shape[-1], joint.mean, joint.covariance
         ridges = ridges.to(covariance).unsqueeze(-1).unsqueeze(-1)
-        known, cross, rest = covariance[..., :p, :p], covariance[..., :p, p:], covariance[..., p:, p:]
+        known, cross, rest = (
+            covariance[..., :p, :p],
+            covariance[..., :p, p:],
+            covariance[..., p:, p:],
+        )
         L, trace = _factor_of(known, ridges, self.weights)
         A = torch.linalg.solve_triangular(L, cross, upper=False)
         reduced = rest - A.mT @ A

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges, Moments
-from kbo.regression.posterior import Answers, Posterior
-from kbo.regression.views.view import View, ViewAnswers, given
+from kbo.regression.posterior import Posterior, PosteriorAt
+from kbo.regression.views.view import View, ViewAt, given
 
 
 class PriorMean(View):
@@ -51,7 +51,7 @@ class PriorMean(View):
                 f"number, got {_described(mean)}."
             ) from error
 
-    def at(self, ridge: float | None = None) -> Answers:
+    def at(self, ridge: float | None = None) -> PosteriorAt:
         return _Raised(self, self.state.at(ridge))
 
     @torch.no_grad()
@@ -63,11 +63,11 @@ class PriorMean(View):
     def fork_frozen(self) -> Posterior:
         return PriorMean(self.state.fork_frozen(), self.mean)
 
-    def all_ridges(self, X: Tensor | None = None) -> AllRidges:
-        return self.state.all_ridges() if X is None else _RaisedRidges(self, X, self.state.all_ridges(X))
+    def across(self, X: Tensor | None = None) -> AllRidges:
+        return self.state.across() if X is None else _RaisedRidges(self, X, self.state.across(X))
 
 
-class _Raised(ViewAnswers):
+class _Raised(ViewAt):
     state: PriorMean
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -101,4 +101,6 @@ class _RaisedRidges(AllRidges):
 def _described(value: object) -> str:
     """Return the shape of a tensor or array, or what else a value is, for a message."""
     shape = getattr(value, "shape", None)
-    return checks.shown(value) if shape is None else f"a {type(value).__name__} of shape {list(shape)}"
+    return (
+        checks.shown(value) if shape is None else f"a {type(value).__name__} of shape {list(shape)}"
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.regression.posterior import Posterior
 from kbo.regression.views.hypothetical import Hypothetical
@@ -28,8 +28,12 @@ class Several(View):
 
     def __init__(self, states: Sequence[Posterior]) -> None:
         if not isinstance(states, (list, tuple)) or not states:
-            raise InvalidInput(f"states must be a list of posteriors, at least one, got {checks.shown(states)}.")
-        self._states: list[Posterior] = [checks.instance("states", state, Posterior) for state in states]
+            raise InvalidInput(
+                f"states must be a list of posteriors, at least one, got {checks.shown(states)}."
+            )
+        self._states: list[Posterior] = [
+            checks.instance("states", state, Posterior) for state in states
+        ]
         super().__init__(self._states[0])
 
     @property

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.stateful import passed_on
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges
-from kbo.regression.posterior import Answers, Followed, Posterior, Ridge
-from kbo.regression.views.view import View, ViewAnswers
-from kbo.stateful import passed_on
+from kbo.regression.posterior import Followed, Posterior, PosteriorAt, Ridge
+from kbo.regression.views.view import View, ViewAt
 
 
 class Tracked(View):
@@ -59,19 +59,23 @@ class Tracked(View):
         """Return mean and variance at the tracked points (X omitted, or equal to ``points``), else as the state."""
         return super().predict(self._points if X is None else X, ridge)
 
-    def at(self, ridge: float | None = None) -> Answers:
-        return _TrackedAnswers(self, self.state.at(ridge))
+    def at(self, ridge: float | None = None) -> PosteriorAt:
+        return _TrackedAt(self, self.state.at(ridge))
 
-    def all_ridges(self, X: Tensor | None = None) -> AllRidges:
+    def across(self, X: Tensor | None = None) -> AllRidges:
         alone = X is not None and X.ndim == 3 and X.shape[-2] == 1 and self.tracks(X.squeeze(-2))
-        return self.followed.all_ridges() if alone else self.state.all_ridges(X)
+        return self.followed.across() if alone else self.state.across(X)
 
 
-class _TrackedAnswers(ViewAnswers):
+class _TrackedAt(ViewAt):
     state: Tracked
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self.state.followed.predict(self.ridge) if self.state.tracks(X) else self.inner.predict(X)
+        return (
+            self.state.followed.predict(self.ridge)
+            if self.state.tracks(X)
+            else self.inner.predict(X)
+        )
 
     def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
         both = self.state.tracks(X) and (Z is X or self.state.tracks(Z))

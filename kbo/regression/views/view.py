@@ -8,11 +8,11 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from kbo import checks
-from kbo.regression.posterior import Answers, Posterior, RidgeSchedule
+from kbo._base import checks
+from kbo._base.stateful import Stateful, fresh_version, passed_on
+from kbo.regression.posterior import Posterior, PosteriorAt, RidgeSchedule
 from kbo.regression.provenance import Error, Provenance
 from kbo.regression.sampling import Function
-from kbo.stateful import Stateful, fresh_version, passed_on
 
 
 class View(Posterior):
@@ -58,7 +58,7 @@ class View(Posterior):
     draw_prior: Any = passed_on("state.draw_prior")
     move_ridge: Any = passed_on("state.move_ridge")
     fork_frozen: Any = passed_on("state.fork_frozen")
-    all_ridges: Any = passed_on("state.all_ridges")
+    across: Any = passed_on("state.across")
 
     def state_dict(self) -> dict[str, Any]:
         return Stateful.state_dict(self)  # the underlying posterior has the assumptions
@@ -72,10 +72,10 @@ class View(Posterior):
     def prior_variance(self, X: Tensor) -> Tensor:
         return self.state.prior_variance(X)
 
-    def at(self, ridge: float | None = None) -> Answers:
+    def at(self, ridge: float | None = None) -> PosteriorAt:
         return self.state.at(ridge)
 
-    def answer(self, ridge: float) -> Answers:
+    def _at(self, ridge: float) -> PosteriorAt:
         return self.at(ridge)
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
@@ -93,7 +93,7 @@ def given(weights: Tensor | None) -> dict[str, Tensor]:
     return {} if weights is None else {"weights": weights}
 
 
-class ViewAnswers(Answers):
+class ViewAt(PosteriorAt):
     """Answers of a view; all that are not overridden are those of the underlying posterior.
 
     Args:
@@ -101,7 +101,7 @@ class ViewAnswers(Answers):
         inner: The answers of the underlying posterior at the same ridge.
     """
 
-    def __init__(self, view: Posterior, inner: Answers) -> None:
+    def __init__(self, view: Posterior, inner: PosteriorAt) -> None:
         super().__init__(view, inner.ridge)
         self.inner = inner
 

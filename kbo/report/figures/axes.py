@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from kbo.draw.canvas import GREY, LARGEST, blank, dress, legend_below, logarithmic, plain_numbers
+from kbo._base.drawing import GREY, LARGEST, blank, dress, legend_below, logarithmic, plain_numbers
 from kbo.errors import InvalidInput
 from kbo.report.replay import Moment
 
@@ -16,7 +16,9 @@ NO_BOUND = "there is no bound to draw: too few evaluations, or a method without 
 STEPS = {"drawstyle": "steps-post", "lw": 1.6}
 """Style of quantities that change with trials."""
 
-_FAR = 10  # interquartile ranges from the quartiles beyond which values are left outside of a figure
+_FAR = (
+    10  # interquartile ranges from the quartiles beyond which values are left outside of a figure
+)
 _WIDE = 20  # largest over smallest value from which a logarithmic scale shows more
 
 
@@ -44,7 +46,9 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def line(axes: Any, moments: Sequence[Moment], name: str, above: float | None = None, **style: Any) -> list[float]:
+def line(
+    axes: Any, moments: Sequence[Moment], name: str, above: float | None = None, **style: Any
+) -> list[float]:
     """Draw a quantity where it is known, and finite and above that if so wanted; return its values."""
     points = [(m.finished, y) for m in moments if (y := getattr(m, name)) is not None]
     if above is not None:
@@ -79,7 +83,9 @@ def whole_numbers(axis: Any) -> None:
     axis.set_major_locator(MaxNLocator(nbins=7, integer=True))
 
 
-def frame(axes: Any, values: Sequence[float], needed: Sequence[float], wide: Sequence[float] = ()) -> None:
+def frame(
+    axes: Any, values: Sequence[float], needed: Sequence[float], wide: Sequence[float] = ()
+) -> None:
     """Set limits that include what is needed and all values but those far from most, whose number is written.
 
     Args:
@@ -89,7 +95,9 @@ def frame(axes: Any, values: Sequence[float], needed: Sequence[float], wide: Seq
         wide: Ends of intervals, which are inside as far as the rest then keeps a third of the axis.
     """
     ordered = sorted(values)
-    low, high = (ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]) if ordered else (0.0, 0.0)
+    low, high = (
+        (ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]) if ordered else (0.0, 0.0)
+    )
     reach = _FAR * (high - low)
     near = [v for v in ordered if low - reach <= v <= high + reach]
     shown = [v for v in (*near, *needed) if abs(v) <= LARGEST]
@@ -105,4 +113,9 @@ def frame(axes: Any, values: Sequence[float], needed: Sequence[float], wide: Seq
     axes.set_ylim(bottom - margin, top + margin)
     outside = sum(not bottom - margin <= v <= top + margin for v in ordered)
     if outside:
-        axes.set_title(f"{outside} trial{'s' * (outside > 1)} outside the frame", loc="right", fontsize=8, color=GREY)
+        axes.set_title(
+            f"{outside} trial{'s' * (outside > 1)} outside the frame",
+            loc="right",
+            fontsize=8,
+            color=GREY,
+        )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kbo.draw.canvas import BLUE, GREEN, RED
+from kbo._base.drawing import BLUE, GREEN, RED
+from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.report.figures.axes import STEPS, VALUE, bounded, frame, line, scale, whole_numbers
 from kbo.report.replay import Moment
-from kbo.surroundings import fixed
 
 FINISHED = "trials finished"
 
@@ -17,7 +17,9 @@ FINISHED = "trials finished"
 @fixed
 def draw_width(axes: Any, moments: Sequence[Moment]) -> None:
     """Draw the width of the interval of the recommended setting, and the optimality gap where it was computed."""
-    widths = line(axes, bounded(moments), "width", color=BLUE, lw=1.6, label="width of the interval")
+    widths = line(
+        axes, bounded(moments), "width", color=BLUE, lw=1.6, label="width of the interval"
+    )
     gaps = line(axes, moments, "gap", color=RED, lw=1.2, marker="o", ms=3.5, label="optimality gap")
     scale(axes, widths + gaps)
     axes.set(xlabel=FINISHED, ylabel="in units of the objective")
@@ -39,8 +41,14 @@ def draw_quantity(axes: Any, moments: Sequence[Moment], quantity: str) -> None:
     if quantity not in _QUANTITIES:
         raise InvalidInput(f"unknown quantity {quantity!r}; use one of {', '.join(_QUANTITIES)}.")
     label, lines = _QUANTITIES[quantity]
-    values = [y for name, style in lines.items() for y in line(axes, moments, name, above=0, **STEPS, **style)]
-    scale(axes, [0.0, *values] if quantity == "anchors" else values)  # the scale of a count starts at zero
+    values = [
+        y
+        for name, style in lines.items()
+        for y in line(axes, moments, name, above=0, **STEPS, **style)
+    ]
+    scale(
+        axes, [0.0, *values] if quantity == "anchors" else values
+    )  # the scale of a count starts at zero
     axes.set(xlabel=FINISHED, ylabel=label)
 
 
@@ -70,16 +78,27 @@ def draw_miscoverage(axes: Any, moments: Sequence[Moment]) -> None:
     """
     awaited = [m for m in moments if m.expected is not None]
     if not awaited:
-        raise InvalidInput("there is no range to draw: no value had a bound before it was observed.")
+        raise InvalidInput(
+            "there is no range to draw: no value had a bound before it was observed."
+        )
     lower, upper = zip(*(m.expected for m in awaited if m.expected), strict=True)
     x = [m.finished for m in awaited]
     width = max(0.6, min(4.0, 160 / len(x)))
     axes.vlines(x, lower, upper, color=BLUE, alpha=0.35, lw=width, label="expected before")
-    inside, outside = ([(m.finished, m.value) for m in awaited if m.missed is missed] for missed in (False, True))
+    inside, outside = (
+        [(m.finished, m.value) for m in awaited if m.missed is missed] for missed in (False, True)
+    )
     if inside:
         axes.scatter(*zip(*inside, strict=True), color="black", s=9, label="observed", zorder=3)
     if outside:
-        axes.scatter(*zip(*outside, strict=True), color=RED, marker="x", s=36, label="observed, outside", zorder=3)
+        axes.scatter(
+            *zip(*outside, strict=True),
+            color=RED,
+            marker="x",
+            s=36,
+            label="observed, outside",
+            zorder=3,
+        )
     late = len(awaited) // 4
     frame(axes, [], [*(m.value for m in awaited[late:]), *lower[late:], *upper[late:]])
     whole_numbers(axes.xaxis)

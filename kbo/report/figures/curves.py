@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbo.draw.canvas import BLUE, ORANGE, RED
+from kbo._base.drawing import BLUE, ORANGE, RED
+from kbo._base.surroundings import fixed
 from kbo.report.figures.axes import VALUE, frame, whole_numbers
 from kbo.report.record import Record, Run
-from kbo.surroundings import fixed
 
 
 @fixed
@@ -25,13 +25,30 @@ def draw_curves(axes: Any, run: Run) -> None:
         if not trial.reports:
             continue
         steps, reported = zip(*sorted(trial.reports), strict=True)
-        kind = "recommended" if trial == chosen else "stopped early" if trial.status == "pruned" else "other trials"
-        style = {"recommended": (RED, 2.0, 1.0), "stopped early": (ORANGE, 0.9, 0.7), "other trials": (BLUE, 0.9, 0.6)}
+        kind = (
+            "recommended"
+            if trial == chosen
+            else "stopped early"
+            if trial.status == "pruned"
+            else "other trials"
+        )
+        style = {
+            "recommended": (RED, 2.0, 1.0),
+            "stopped early": (ORANGE, 0.9, 0.7),
+            "other trials": (BLUE, 0.9, 0.6),
+        }
         color, width, alpha = style[kind]
         label = {} if kind in seen else {"label": kind}
         end = {"marker": "x", "markevery": [-1], "ms": 4} if kind == "stopped early" else {}
         axes.plot(
-            steps, reported, color=color, lw=width, alpha=alpha, zorder=3 if trial == chosen else 2, **label, **end
+            steps,
+            reported,
+            color=color,
+            lw=width,
+            alpha=alpha,
+            zorder=3 if trial == chosen else 2,
+            **label,
+            **end,
         )
         seen.add(kind)
         values += reported

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kbo.draw.canvas import BLUE, GREY
+from kbo._base.drawing import BLUE, GREY
+from kbo._base.surroundings import fixed
 from kbo.optimize.sensitivity import LEVEL, Importance
 from kbo.report.figures.axes import shortened
-from kbo.surroundings import fixed
 
 
 @fixed
@@ -33,4 +33,6 @@ def draw_importance(axes: Any, entries: Sequence[Importance]) -> None:
         axes.barh(place, value, 0.34, color=color, alpha=0.75, label=label)
         axes.errorbar(value, place, xerr=ends, fmt="none", ecolor="black", elinewidth=1, capsize=2)
     axes.set_yticks(rows, [shortened(entry.name, 24) for entry in entries])
-    axes.set(xlim=(0, 1), ylim=(len(entries) - 0.5, -0.5), xlabel="part of the variance of the model")
+    axes.set(
+        xlim=(0, 1), ylim=(len(entries) - 0.5, -0.5), xlabel="part of the variance of the model"
+    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbo.draw.canvas import GREY, ORANGE, RED, RING, dot_size
+from kbo._base.drawing import GREY, ORANGE, RED, RING, dot_size
+from kbo._base.surroundings import fixed
 from kbo.optimize import Constraint
 from kbo.optimize.trials import quantity
 from kbo.report.figures.axes import frame, whole_numbers
 from kbo.report.record import Record, Run
-from kbo.surroundings import fixed
 
 
 @fixed
@@ -27,8 +27,17 @@ def draw_limit(axes: Any, run: Run, constraint: Constraint) -> None:
     for kept, color, label in ((True, GREY, "within the limit"), (False, ORANGE, "beyond it")):
         part = [(t.number, value) for t, value in known if constraint.kept_by(value) == kept]
         if part:
-            axes.scatter(*zip(*part, strict=True), s=dot_size(len(known)), lw=0, color=color, label=label, zorder=2)
-    at = next((value for t, value in known if chosen is not None and t.number == chosen.number), None)
+            axes.scatter(
+                *zip(*part, strict=True),
+                s=dot_size(len(known)),
+                lw=0,
+                color=color,
+                label=label,
+                zorder=2,
+            )
+    at = next(
+        (value for t, value in known if chosen is not None and t.number == chosen.number), None
+    )
     if at is not None and chosen is not None:
         axes.scatter([chosen.number], [at], label="recommended", **RING)
     axes.axhline(limit, color=RED, lw=1.2, label=f"limit {limit:g}")

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from kbo.draw.canvas import BLUE, GREY, RED
+from kbo._base.drawing import BLUE, GREY, RED
+from kbo._base.surroundings import fixed
 from kbo.report.figures.axes import shortened
 from kbo.report.record import Record, Run
 from kbo.space import Float, Int, Parameter
-from kbo.surroundings import fixed
 
 BEST = 0.2
 """Part of the trials that are drawn as the best ones."""
@@ -39,12 +39,17 @@ def draw_parallel(axes: Any, run: Run) -> None:
     varied = {name: p for name, p in space.parameters.items() if p.columns}
     units = units[:, [name in varied for name in space.parameters]].tolist()
     last = max(1, len(trials) - 1)
-    lines = [[(x, row) for row, x in enumerate([*unit, rank / last])] for rank, unit in enumerate(units)]
+    lines = [
+        [(x, row) for row, x in enumerate([*unit, rank / last])] for rank, unit in enumerate(units)
+    ]
     best = max(1, round(BEST * len(trials)))
     groups = {
         "other trials": (lines[best:], {"colors": GREY, "lw": 0.8, "alpha": 0.35}),
         f"best {BEST:.0%}": (lines[:best], {"colors": BLUE, "lw": 1.1, "alpha": 0.8}),
-        "recommended": ([lines[trials.index(chosen)]] if chosen in trials else [], {"colors": RED, "lw": 2.0}),
+        "recommended": (
+            [lines[trials.index(chosen)]] if chosen in trials else [],
+            {"colors": RED, "lw": 2.0},
+        ),
     }
     for label, (group, style) in groups.items():
         if group:
@@ -52,7 +57,11 @@ def draw_parallel(axes: Any, run: Run) -> None:
     names = [f"{shortened(name, 24)}\n{_range(p)}" for name, p in varied.items()]
     ends = " to ".join(f"{trials[i].value:.4g}" for i in (0, -1))
     axes.set_yticks(range(len(names) + 1), [*names, f"rank of the value\n{ends}"], fontsize=8)
-    axes.set(xlim=(-0.02, 1.02), ylim=(len(names) + 0.3, -0.3), xlabel="lower to upper bound, options in their order")
+    axes.set(
+        xlim=(-0.02, 1.02),
+        ylim=(len(names) + 0.3, -0.3),
+        xlabel="lower to upper bound, options in their order",
+    )
     axes.set_xticks([])
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
-from kbo.draw.canvas import BLUE, GREY, RING, dot_size, plain_numbers
+from kbo._base import checks
+from kbo._base.drawing import BLUE, GREY, RING, dot_size, plain_numbers
+from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer, Trial
 from kbo.optimize.table import by_name
 from kbo.report.figures.axes import NO_BOUND, VALUE, frame, shortened, whole_numbers
 from kbo.report.record import Record, Run
 from kbo.space import Float, Int, Params
-from kbo.surroundings import fixed
 
 OUTSIDE = "violates a constraint"
 
@@ -77,7 +77,9 @@ class Slice(Along):
         between = [(a + b) / 2 for a, b in itertools.pairwise(places)]
         edges = [places[0] - 0.5 * self.options, *between, places[-1] + 0.5 * self.options]
         runs = [
-            list(run) for allowed, run in itertools.groupby(range(len(places)), self.allowed.__getitem__) if not allowed
+            list(run)
+            for allowed, run in itertools.groupby(range(len(places)), self.allowed.__getitem__)
+            if not allowed
         ]
         return [(edges[run[0]], edges[run[-1] + 1]) for run in runs]
 
@@ -118,7 +120,11 @@ def draw_band(axes: Any, run: Run, parameter: str, at: Params | None = None) -> 
         InvalidInput: There is no such parameter, it is not active there, or there is no bound yet.
     """
     record = Record.of(run)
-    found, chosen, complete = slice_of(record, parameter, at), record.recommended(), record.with_status("complete")
+    found, chosen, complete = (
+        slice_of(record, parameter, at),
+        record.recommended(),
+        record.with_status("complete"),
+    )
     assert chosen is not None
     if found.options or len(found.values) < 12:
         below = [m - low for m, low in zip(found.mean, found.lower, strict=True)]
@@ -126,14 +132,28 @@ def draw_band(axes: Any, run: Run, parameter: str, at: Params | None = None) -> 
         style = {"fmt": "s", "ms": 5, "color": BLUE, "capsize": 5, "lw": 1.6}
         axes.errorbar(found.places, found.mean, [below, above], label="mean, interval", **style)
     else:
-        axes.fill_between(found.places, found.lower, found.upper, color=BLUE, alpha=0.2, lw=0, label="interval")
+        axes.fill_between(
+            found.places, found.lower, found.upper, color=BLUE, alpha=0.2, lw=0, label="interval"
+        )
         axes.plot(found.places, found.mean, color=BLUE, lw=1.6, label="posterior mean")
-    dots = [(x, trial.value or 0.0) for trial in complete if (x := found.place_of(trial)) is not None]
+    dots = [
+        (x, trial.value or 0.0) for trial in complete if (x := found.place_of(trial)) is not None
+    ]
     label = "trials (noisy)" if found.whole else "trials, others differ"
-    axes.scatter(*zip(*dots, strict=True), s=dot_size(len(dots)), color=GREY, alpha=0.8, lw=0, label=label, zorder=2.5)
+    axes.scatter(
+        *zip(*dots, strict=True),
+        s=dot_size(len(dots)),
+        color=GREY,
+        alpha=0.8,
+        lw=0,
+        label=label,
+        zorder=2.5,
+    )
     axes.scatter(found.place_of(chosen), chosen.value, label="recommended", **RING)
     for number, (start, end) in enumerate(found.outside):
-        axes.axvspan(start, end, color=GREY, alpha=0.25, lw=0, zorder=0, label=None if number else OUTSIDE)
+        axes.axvspan(
+            start, end, color=GREY, alpha=0.25, lw=0, zorder=0, label=None if number else OUTSIDE
+        )
     values = [value for _, value in dots]
     frame(axes, values, [*found.mean, chosen.value or 0.0], [*found.lower, *found.upper])
     axes.set_ylabel(VALUE)
@@ -160,13 +180,27 @@ def draw_contour(axes: Any, run: Run, first: str, second: str, at: Params | None
         raise InvalidInput(f"a contour needs two different parameters, got {first!r} twice.")
     (x, u), (y, v) = (_along(optimizer, name, _GRID) for name in (first, second))
     points = _centre(optimizer, at, first, second).repeat(len(u) * len(v), 1)
-    points[:, names.index(first)], points[:, names.index(second)] = u.repeat(len(v)), v.repeat_interleave(len(u))
+    points[:, names.index(first)], points[:, names.index(second)] = (
+        u.repeat(len(v)),
+        v.repeat_interleave(len(u)),
+    )
     mean = _interval(optimizer, points)[1].reshape(len(v), len(u))
-    mesh = axes.pcolormesh(x.places, y.places, mean, shading="nearest", cmap="viridis", rasterized=True)
+    mesh = axes.pcolormesh(
+        x.places, y.places, mean, shading="nearest", cmap="viridis", rasterized=True
+    )
     outside = ~optimizer.space.satisfies(points).reshape(mean.shape)
     if bool(outside.any()):
         grey = torch.where(outside, 1.0, torch.nan)
-        axes.pcolormesh(x.places, y.places, grey, shading="nearest", cmap="Greys", vmin=0, vmax=2, rasterized=True)
+        axes.pcolormesh(
+            x.places,
+            y.places,
+            grey,
+            shading="nearest",
+            cmap="Greys",
+            vmin=0,
+            vmax=2,
+            rasterized=True,
+        )
         axes.scatter([], [], marker="s", color="0.6", label=OUTSIDE)
     axes.grid(visible=False)
     bar = axes.figure.colorbar(mesh, ax=axes, label="posterior mean")
@@ -190,7 +224,9 @@ def _along(optimizer: Optimizer, parameter: str, most: int) -> tuple[Along, Tens
         units = torch.linspace(0, 1, most, dtype=torch.float64)
     else:
         units = described.middles(torch.arange(len(known)))
-    return Along(parameter, [described.value(u) for u in units.tolist()], unordered, described.log), units
+    return Along(
+        parameter, [described.value(u) for u in units.tolist()], unordered, described.log
+    ), units
 
 
 def _centre(optimizer: Optimizer, at: Params | None, *parameters: str) -> Tensor:

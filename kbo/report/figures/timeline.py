@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kbo.draw.canvas import BLUE, ORANGE, RED
+from kbo._base.drawing import BLUE, ORANGE, RED
+from kbo._base.surroundings import fixed
 from kbo.optimize import Trial
 from kbo.report.record import Record, Run
-from kbo.surroundings import fixed
 
 _COLOURS = {"complete": BLUE, "failed": RED, "pruned": ORANGE}
 _UNITS = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
@@ -37,7 +37,9 @@ def lanes(trials: Sequence[Trial]) -> list[Piece]:
     known = [
         (trial.started, trial.finished, trial)
         for trial in trials
-        if trial.started is not None and trial.finished is not None and trial.finished >= trial.started
+        if trial.started is not None
+        and trial.finished is not None
+        and trial.finished >= trial.started
     ]
     free: list[float] = []
     found, idle, until = [], 0.0, 0.0
@@ -63,9 +65,13 @@ def draw_timeline(axes: Any, run: Run) -> None:
     for status, color in _COLOURS.items():
         bars = [piece for piece in pieces if piece.trial.status == status]
         if bars:
-            starts, widths = ([getattr(p, name) / _UNITS[unit] for p in bars] for name in ("start", "seconds"))
+            starts, widths = (
+                [getattr(p, name) / _UNITS[unit] for p in bars] for name in ("start", "seconds")
+            )
             style = {"color": color, "ec": "white", "lw": 0.6, "label": status}
             axes.barh([piece.lane for piece in bars], widths, 0.8, starts, **style)
     rows = 1 + max((piece.lane for piece in pieces), default=0)
     axes.set_yticks(range(rows), range(1, rows + 1))
-    axes.set(xlabel=f"{unit} with a running trial", ylabel="trials at a time", ylim=(rows - 0.4, -0.6))
+    axes.set(
+        xlabel=f"{unit} with a running trial", ylabel="trials at a time", ylim=(rows - 0.4, -0.6)
+    )

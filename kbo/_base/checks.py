@@ -58,7 +58,11 @@ def real(value: Any) -> float:
 
 def plain(value: Any) -> Any:
     """Return a number or text of NumPy as one of Python, anything else as it is."""
-    return value.item() if type(value).__module__ == "numpy" and not getattr(value, "ndim", 1) else value
+    return (
+        value.item()
+        if type(value).__module__ == "numpy" and not getattr(value, "ndim", 1)
+        else value
+    )
 
 
 _LEAST, _MOST, _LARGEST = 1e-150, 1e150, sys.float_info.max
@@ -66,7 +70,11 @@ _LEAST, _MOST, _LARGEST = 1e-150, 1e150, sys.float_info.max
 
 
 def number(
-    name: str, value: Any, expected: str = "a finite number", least: float = -_LARGEST, most: float = _LARGEST
+    name: str,
+    value: Any,
+    expected: str = "a finite number",
+    least: float = -_LARGEST,
+    most: float = _LARGEST,
 ) -> float:
     """Return ``value`` as a float if it is a number from ``least`` to ``most``, which a message calls ``expected``."""
     found, cause = math.nan, None
@@ -98,12 +106,22 @@ def at_least(name: str, value: Any, least: float) -> float:
 
 def probability(name: str, value: Any) -> float:
     """Return ``value`` as a float if it lies strictly between 0 and 1."""
-    return number(name, value, "a number strictly between 0 and 1, from 1e-150", _LEAST, math.nextafter(1.0, 0.0))
+    return number(
+        name,
+        value,
+        "a number strictly between 0 and 1, from 1e-150",
+        _LEAST,
+        math.nextafter(1.0, 0.0),
+    )
 
 
 def whole(name: str, value: Any, least: int, most: int = 2**53) -> int:
     """Return ``value`` as an int if it is a whole number of these; ``True`` and ``3.0`` are none."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, Integral)
+        or not least <= int(value) <= most
+    ):
         limit = f"of at least {least}" if most == 2**53 else f"from {least} to {most}"
         raise InvalidInput(f"{name} must be a whole number {limit}, got {shown(value)}.")
     return int(value)
@@ -131,7 +149,9 @@ def instance(name: str, value: Any, kind: type[T], hint: str = "") -> T:
 def one_of(name: str, value: Any, options: Iterable[str]) -> str:
     """Return ``value`` if it is one of the options, as text."""
     if not isinstance(value, str) or value not in options:
-        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, options))}, got {shown(value)}.")
+        raise InvalidInput(
+            f"{name} must be one of {', '.join(map(repr, options))}, got {shown(value)}."
+        )
     return value
 
 
@@ -163,7 +183,9 @@ def interval(name: str, value: Any) -> tuple[float, float]:
         raise InvalidInput(f"{name} must be a pair of numbers (low, high), got {shown(value)}.")
     low, high = (number(name, end) for end in value)
     if not low < high:
-        raise InvalidInput(f"{name} must be a pair (low, high) with low < high, got {shown(value)}.")
+        raise InvalidInput(
+            f"{name} must be a pair (low, high) with low < high, got {shown(value)}."
+        )
     return low, high
 
 
@@ -190,7 +212,10 @@ def function(name: str, value: Any) -> Callable[..., Any]:
 
 def named_function(name: str, value: Any) -> Callable[..., Any]:
     """Return ``value`` if it is a function that its name tells apart from others."""
-    if not callable(value) or not str(getattr(value, "__qualname__", "")).rpartition(".")[2].isidentifier():
+    if (
+        not callable(value)
+        or not str(getattr(value, "__qualname__", "")).rpartition(".")[2].isidentifier()
+    ):
         raise InvalidInput(
             f"{name} must be a function with a name, defined with def, by which a journal tells it from others; got "
             f"{shown(value)}."
@@ -227,14 +252,18 @@ def kernel(value: Any, owner: str | None = None) -> Kernel:
 def points(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = None) -> Tensor:
     """Return ``X`` [... d] if it is a finite floating-point tensor that fits the data seen so far."""
     if not bool(shaped(name, X, like, dim).isfinite().all()):
-        raise InvalidInput(f"{name} contains NaN or infinite values; drop or repair those rows first.")
+        raise InvalidInput(
+            f"{name} contains NaN or infinite values; drop or repair those rows first."
+        )
     return X
 
 
 def tensor(name: str, value: Any) -> Tensor:
     """Return ``value`` if it is a dense tensor with data."""
     if not isinstance(value, Tensor):
-        raise InvalidInput(f"{name} must be a torch.Tensor, got {type(value).__name__}: use torch.as_tensor(...).")
+        raise InvalidInput(
+            f"{name} must be a torch.Tensor, got {type(value).__name__}: use torch.as_tensor(...)."
+        )
     if value.layout is not torch.strided or value.is_nested or value.is_meta:
         kind = "meta" if value.is_meta else "nested" if value.is_nested else "sparse"
         raise InvalidInput(f"{name} must be a dense tensor with data, got a {kind} one.")
@@ -245,15 +274,21 @@ def shaped(name: str, X: Any, like: Tensor | None = None, dim: int | None = None
     """Return ``X`` [... d] if it is a floating-point tensor that fits the data seen so far, whatever its values."""
     tensor(name, X)
     if X.dtype not in (torch.float64, torch.float32):
-        raise InvalidInput(f"{name} must be float64 (or float32), got {X.dtype}: use {name}.double().")
+        raise InvalidInput(
+            f"{name} must be float64 (or float32), got {X.dtype}: use {name}.double()."
+        )
     if X.ndim < 1 or X.shape[-1] == 0:
         raise InvalidInput(f"{name} must have shape [... d] with d > 0, got {tuple(X.shape)}.")
     if like is not None and X.dtype != like.dtype:
-        raise InvalidInput(f"{name} is {X.dtype} but the data are {like.dtype}: use {name}.to({like.dtype}).")
+        raise InvalidInput(
+            f"{name} is {X.dtype} but the data are {like.dtype}: use {name}.to({like.dtype})."
+        )
     if like is not None:
         device(name, X, like)
     if dim is not None and X.shape[-1] != dim:
-        raise InvalidInput(f"{name} has {X.shape[-1]} columns (shape {tuple(X.shape)}) but the data have {dim}.")
+        raise InvalidInput(
+            f"{name} has {X.shape[-1]} columns (shape {tuple(X.shape)}) but the data have {dim}."
+        )
     return X
 
 
@@ -274,7 +309,9 @@ def rows(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = Non
 
 
 def _no_rows(name: str, X: Tensor, dim: int | None) -> InvalidInput:
-    return InvalidInput(f"{name} must have shape [n {dim or 'd'}], got {tuple(X.shape)}: one row per point.")
+    return InvalidInput(
+        f"{name} must have shape [n {dim or 'd'}], got {tuple(X.shape)}: one row per point."
+    )
 
 
 class OnHost(NamedTuple):
@@ -314,7 +351,9 @@ def observations(
     if not X.shape[0]:
         return OnHost([], [], None)
     places, targets = X.tolist(), shaped(targets_name, y, X).tolist()
-    if not math.isfinite(sum(map(sum, places)) + sum(targets)):  # which is quick, and may overflow by itself
+    if not math.isfinite(
+        sum(map(sum, places)) + sum(targets)
+    ):  # which is quick, and may overflow by itself
         points(points_name, X)
         points(targets_name, y)
     if (largest := max(map(abs, targets))) > (most := largest_target(y.dtype)):
@@ -337,7 +376,9 @@ def variances(name: str, value: Tensor, Y: Tensor) -> Tensor:
 
 def _above_zero(name: str, value: Tensor, Y: Tensor, hint: str) -> Tensor:
     if tensor(name, value).shape != Y.shape:
-        raise InvalidInput(f"{name} must have the shape of the targets, {tuple(Y.shape)}, got {tuple(value.shape)}.")
+        raise InvalidInput(
+            f"{name} must have the shape of the targets, {tuple(Y.shape)}, got {tuple(value.shape)}."
+        )
     if value.numel() and not bool((points(name, value, Y) > 0).all()):
         raise InvalidInput(f"{name} must be above 0: {hint}.")
     return value

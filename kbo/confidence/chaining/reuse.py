@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
-from kbo.covers.chain import Chain
-from kbo.covers.metric import PosteriorMetric
-from kbo.linalg import ill_conditioned_ratio
+from kbo._base import checks
+from kbo._base.linalg import ill_conditioned_ratio
+from kbo.confidence.chaining.chain import Chain
+from kbo.confidence.chaining.metric import PosteriorMetric
 from kbo.regression import Posterior
 
 _PROBES = 16
@@ -41,10 +41,16 @@ class ChainMemory:
     def chain(self, state: Posterior, points: Tensor, least: float) -> tuple[Chain, int]:
         """Return a chain of the points [N d] under ``state``, and its last level of a radius of at least ``least``."""
         known = self._known
-        if known is None or state.n > self.refresh * known.n or not known.extended_by(state, points):
+        if (
+            known is None
+            or state.n > self.refresh * known.n
+            or not known.extended_by(state, points)
+        ):
             kappa = math.sqrt(float(state.prior_variance(points).max()))
             depth = _levels(kappa, least, points.dtype)
-            self._known = known = _Known(Chain(PosteriorMetric(state, points), kappa, depth), state, points, state.n)
+            self._known = known = _Known(
+                Chain(PosteriorMetric(state, points), kappa, depth), state, points, state.n
+            )
             return known.chain, depth
         depth = _levels(known.chain.scale, least, points.dtype)
         if depth > len(known.chain):
@@ -68,9 +74,16 @@ class _Known:
     """A chain that was new at n observations, and all that its distances depend on."""
 
     def __init__(self, chain: Chain, state: Posterior, points: Tensor, n: int) -> None:
-        self.chain, self.n, self._ridge, self._spanned = chain, n, state.ridge, _copied(_spanned(state, points))
+        self.chain, self.n, self._ridge, self._spanned = (
+            chain,
+            n,
+            state.ridge,
+            _copied(_spanned(state, points)),
+        )
         rng = torch.Generator().manual_seed(0)
-        self._probes = points[torch.randperm(len(points), generator=rng, device="cpu")[:_PROBES].to(points.device)]
+        self._probes = points[
+            torch.randperm(len(points), generator=rng, device="cpu")[:_PROBES].to(points.device)
+        ]
         self._kernel, self._prior = state.kernel, _copied(self._prior_of(state))
         self._locations = _copied(state.locations or ())
 
@@ -79,14 +92,19 @@ class _Known:
         return (
             state.ridge == self._ridge
             and _same(_spanned(state, points), self._spanned)
-            and (self._kernel is state.kernel is not None or _same(self._prior_of(state), self._prior))
+            and (
+                self._kernel is state.kernel is not None
+                or _same(self._prior_of(state), self._prior)
+            )
             and _contains(state.locations or (), self._locations)
         )
 
     def _prior_of(self, state: Posterior) -> list[Tensor]:
         """Return the numbers of the kernel, and its values at the probes for kernels whose numbers are not known."""
         probes = self._probes
-        numbers = [] if state.kernel is None else [*state.kernel.parameters(), *state.kernel.buffers()]
+        numbers = (
+            [] if state.kernel is None else [*state.kernel.parameters(), *state.kernel.buffers()]
+        )
         return [state.prior(probes, probes), *(number.to(probes.device) for number in numbers)]
 
 

@@ -32,7 +32,9 @@ def dress(axes: Any, title: str, xlabel: str, ylabel: str) -> None:
     axes.grid(alpha=0.25)
 
 
-def panels(titles: Sequence[str], xlabel: str, ylabel: str, title: str = "", down: int = 1) -> tuple[Any, list[Any]]:
+def panels(
+    titles: Sequence[str], xlabel: str, ylabel: str, title: str = "", down: int = 1
+) -> tuple[Any, list[Any]]:
     """A figure of panels with common axes, column by column, and their axes; a single panel is larger."""
     across = -(-len(titles) // down)
     figure = blank(7.5, 4.5) if len(titles) == 1 else blank(1.2 + 3.4 * across, 1.2 + 2.9 * down)
@@ -74,10 +76,16 @@ def plain_numbers(*logarithmic_axes: Any) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
-def legend_below(figure: Any, note: str | None = None, columns: int = 4, lines: dict[str, Any] | None = None) -> None:
+def legend_below(
+    figure: Any, note: str | None = None, columns: int = 4, lines: dict[str, Any] | None = None
+) -> None:
     """One legend of all axes, or of the lines by name, under the figure; ``note`` explains curves and bands."""
     if lines is None:
-        found = (pair for axes in figure.axes for pair in zip(*axes.get_legend_handles_labels(), strict=True))
+        found = (
+            pair
+            for axes in figure.axes
+            for pair in zip(*axes.get_legend_handles_labels(), strict=True)
+        )
         lines = {name: line for line, name in found}
     figure.legend(
         list(lines.values()),

@@ -7,10 +7,16 @@ import math
 import torch
 from torch import Tensor
 
-from kbo import checks
-from kbo.covers.greedy import AT_ONCE, dominating, first_fit_net, greedy_round, uncovered
-from kbo.covers.metric import Metric
-from kbo.covers.neighbours import Neighbours
+from kbo._base import checks
+from kbo.confidence.chaining.greedy import (
+    AT_ONCE,
+    dominating,
+    first_fit_net,
+    greedy_round,
+    uncovered,
+)
+from kbo.confidence.chaining.metric import Metric
+from kbo.confidence.chaining.neighbours import Neighbours
 from kbo.errors import InvalidInput
 
 _LITTLE_TO_GAIN = 0.5
@@ -77,7 +83,11 @@ class Chain:
         ranks = metric.ranks([self.radius(level) for level in levels]).cpu() if small else None
         for i, level in enumerate(levels):
             if len(self._order) < len(metric):
-                new = self._added(metric, self.radius(level)) if ranks is None else self._searched(ranks, i)
+                new = (
+                    self._added(metric, self.radius(level))
+                    if ranks is None
+                    else self._searched(ranks, i)
+                )
                 self._order = torch.cat([self._order, new])
             self.sizes.append(len(self._order))
 
@@ -100,11 +110,16 @@ class Chain:
             centres = greedy_round(metric, radius, left)
             if not len(chosen):
                 share = len(centres) / min(len(left), AT_ONCE)
-                self._fine = share > _LITTLE_TO_GAIN / 2  # that of the next level is twice as large or more, as a rule
+                self._fine = (
+                    share > _LITTLE_TO_GAIN / 2
+                )  # that of the next level is twice as large or more, as a rule
                 if share > _LITTLE_TO_GAIN:
                     return self._added(metric, radius)
             left = left[~torch.isin(left, centres)]  # a centre covers itself in spite of rounding
-            chosen, left = torch.cat([chosen, centres]), self._uncovered(metric, radius, centres, left)
+            chosen, left = (
+                torch.cat([chosen, centres]),
+                self._uncovered(metric, radius, centres, left),
+            )
         return chosen
 
     def _uncovered(self, metric: Metric, radius: float, centres: Tensor, among: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Recipes: functions that make a method, a posterior, a confidence and a rule, of a kernel and the facts of a problem.
 
 The parameters of a recipe say what it needs, those without a default, and what it takes besides; ``make`` documents
-them all. ``register`` enters a recipe in ``RECIPES``, where every front end finds it.
+them all. ``register`` enters a recipe in ``METHODS``, where every front end finds it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,20 @@ from typing import Any, Literal, TypeVar
 
 from gpytorch.kernels import Kernel
 
-from kbo import checks, confidence, regression
+from kbo import confidence, regression
+from kbo._base import checks
+from kbo.bandit.elimination import StagedElimination
+from kbo.bandit.method import Method, Rule, ThompsonSampling, UniformChoice, UpperBound
 from kbo.confidence.mixture.radius import Scale, checked_scale, mixture_ridges
 from kbo.errors import InvalidInput
-from kbo.recipes.elimination import StagedElimination
-from kbo.recipes.method import Method, Rule, ThompsonSampling, UniformChoice, UpperBound
-from kbo.regression import MOST_ANCHORS, AdaptiveRidge, Dictionary, KernelRidge, NystromRidge, Posterior
+from kbo.regression import (
+    MOST_ANCHORS,
+    AdaptiveRidge,
+    Dictionary,
+    KernelRidge,
+    NystromRidge,
+    Posterior,
+)
 
 F = TypeVar("F", bound=Callable[..., Method])
 
@@ -49,7 +57,7 @@ class Recipe:
     """A named function that makes a method, and what its parameters say about it.
 
     Args:
-        name: The name in ``RECIPES``.
+        name: The name in ``METHODS``.
         function: Returns a ``Method`` for the arguments that its parameters name.
         rule: The class of the rule of that method.
         estimates_norm: Whether the norm bound is estimated from the data.
@@ -84,16 +92,28 @@ class Recipe:
         **fixed: Any,
     ) -> None:
         entries = dict(inspect.signature(function).parameters)
-        if any(entry.kind in (entry.VAR_POSITIONAL, entry.VAR_KEYWORD) for entry in entries.values()):
-            raise InvalidInput(f"recipe {name!r} must name each argument that it takes: no *args and no **kwargs.")
+        if any(
+            entry.kind in (entry.VAR_POSITIONAL, entry.VAR_KEYWORD) for entry in entries.values()
+        ):
+            raise InvalidInput(
+                f"recipe {name!r} must name each argument that it takes: no *args and no **kwargs."
+            )
         self.name: str = name
         self.rule: type[Rule] = rule
         fixed |= {"rule": rule} if "rule" in entries else {}
         self.function: Callable[..., Method] = partial(function, **fixed)
         entries = {key: entry for key, entry in entries.items() if key not in fixed}
         self.parameters: tuple[str, ...] = tuple(entries)
-        self.needs: list[str] = [key for key, entry in entries.items() if entry.default is entry.empty]
-        level = "upper bound" if "noise_upper" in self.needs else "online" if "noise_upper" in entries else "given"
+        self.needs: list[str] = [
+            key for key, entry in entries.items() if entry.default is entry.empty
+        ]
+        level = (
+            "upper bound"
+            if "noise_upper" in self.needs
+            else "online"
+            if "noise_upper" in entries
+            else "given"
+        )
         self.noise: Literal["given", "upper bound", "online"] = level
         norm = "given" if "norm_bound" in entries else "estimated" if estimates_norm else "unused"
         self.norm: Literal["given", "estimated", "unused"] = norm
@@ -106,10 +126,20 @@ class Recipe:
         self.options += ["multiplier"] * (self.has_bounds and level != "online")
 
     def make(
-        self, kernel: Kernel, noise_std: float | None, norm_bound: float | None, delta: float, **options: Any
+        self,
+        kernel: Kernel,
+        noise_std: float | None,
+        norm_bound: float | None,
+        delta: float,
+        **options: Any,
     ) -> Method:
-        """Return the method for a problem; arguments and errors as for ``kbo.recipes.make``."""
-        options |= {"kernel": kernel, "noise_std": noise_std, "norm_bound": norm_bound, "delta": delta}
+        """Return the method for a problem; arguments and errors as for ``kbo.bandit.make``."""
+        options |= {
+            "kernel": kernel,
+            "noise_std": noise_std,
+            "norm_bound": norm_bound,
+            "delta": delta,
+        }
         given = {name: value for name, value in options.items() if value is not None}
         for name, value in given.items():
             if name in FACTS:
@@ -126,33 +156,44 @@ class Recipe:
         for name in self.needs:
             if name not in given:
                 more = ", or to Certified" if name == "noise_upper" else ""
-                raise InvalidInput(f"method {self.name!r} needs {name}: pass {name}=... to recipes.make{more}.")
+                raise InvalidInput(
+                    f"method {self.name!r} needs {name}: pass {name}=... to methods.make{more}."
+                )
         made = self.function(**{name: given[name] for name in self.parameters if name in given})
-        made = replace(checks.instance(f"the value of recipe {self.name!r}", made, Method), name=self.name)
-        checks.instance(f"the rule of recipe {self.name!r}", made.rule, self.rule, ", or name its class as rule=")
+        made = replace(
+            checks.instance(f"the value of recipe {self.name!r}", made, Method), name=self.name
+        )
+        checks.instance(
+            f"the rule of recipe {self.name!r}",
+            made.rule,
+            self.rule,
+            ", or name its class as rule=",
+        )
         if isinstance(scale, tuple) and getattr(made.confidence, "scale", None) != scale:
-            raise InvalidInput(f"method {self.name!r} averages over no scales: pass one number, or choose 'cmm-ucb'.")
+            raise InvalidInput(
+                f"method {self.name!r} averages over no scales: pass one number, or choose 'cmm-ucb'."
+            )
         return made.with_multiplier(given["multiplier"]) if "multiplier" in given else made
 
     def _refuse(self, option: str) -> None:
         """Raise InvalidInput for an option that this recipe does not take."""
-        takers = [name for name, recipe in RECIPES.items() if option in recipe.options]
+        takers = [name for name, recipe in METHODS.items() if option in recipe.options]
         if takers:
             takes = ", ".join(self.options) or "no options"
             raise InvalidInput(
                 f"method {self.name!r} has no use for {option}: do not pass it. It takes {takes}; {option} is for "
                 f"{', '.join(takers)}."
             )
-        known = {*FACTS, *(name for recipe in RECIPES.values() for name in recipe.options)}
-        raise InvalidInput(f"recipes.make has no option {option!r}:{_near(option, known)}")
+        known = {*FACTS, *(name for recipe in METHODS.values() for name in recipe.options)}
+        raise InvalidInput(f"methods.make has no option {option!r}:{_near(option, known)}")
 
 
-RECIPES: dict[str, Recipe] = {}
+METHODS: dict[str, Recipe] = {}
 """The recipes by name. An entry that is added here serves every front end."""
 
 
 def register(*names: str, **about: Any) -> Callable[[F], F]:
-    """Return a decorator that enters a function in ``RECIPES`` under one or several names.
+    """Return a decorator that enters a function in ``METHODS`` under one or several names.
 
     Args:
         names: The names.
@@ -162,7 +203,7 @@ def register(*names: str, **about: Any) -> Callable[[F], F]:
         InvalidInput: A name is no text; or as for ``Recipe``.
 
     Example:
-        >>> @kbo.recipes.register("my-ucb")
+        >>> @kbo.bandit.register("my-ucb")
         ... def my_ucb(kernel, noise_std, norm_bound, delta):
         ...     bound = SelfNormalized(noise_std, norm_bound, delta)
         ...     return Method(partial(KernelRidge, kernel, noise_std**2), bound)
@@ -171,7 +212,7 @@ def register(*names: str, **about: Any) -> Callable[[F], F]:
         checks.text("names", name)
 
     def enter(function: F) -> F:
-        RECIPES.update({name: Recipe(name, function, **about) for name in names})
+        METHODS.update({name: Recipe(name, function, **about) for name in names})
         return function
 
     return enter
@@ -179,7 +220,7 @@ def register(*names: str, **about: Any) -> Callable[[F], F]:
 
 def names() -> list[str]:
     """Return the names of all recipes, sorted."""
-    return sorted(RECIPES)
+    return sorted(METHODS)
 
 
 def get(name: str) -> Recipe:
@@ -188,13 +229,18 @@ def get(name: str) -> Recipe:
     Raises:
         InvalidInput: An unknown name; the message has near ones.
     """
-    if not isinstance(name, str) or name not in RECIPES:
-        raise InvalidInput(f"unknown method {checks.shown(name)}:{_near(name, RECIPES)}")
-    return RECIPES[name]
+    if not isinstance(name, str) or name not in METHODS:
+        raise InvalidInput(f"unknown method {checks.shown(name)}:{_near(name, METHODS)}")
+    return METHODS[name]
 
 
 def make(
-    name: str, kernel: Kernel, noise_std: float | None, norm_bound: float | None, delta: float, **options: Any
+    name: str,
+    kernel: Kernel,
+    noise_std: float | None,
+    norm_bound: float | None,
+    delta: float,
+    **options: Any,
 ) -> Method:
     """Return the method of that name for a problem.
 
@@ -236,7 +282,9 @@ def make(
 
 
 def _near(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name.lower() if isinstance(name, str) else "", known, n=3, cutoff=0.3)
+    near = difflib.get_close_matches(
+        name.lower() if isinstance(name, str) else "", known, n=3, cutoff=0.3
+    )
     hint = f" did you mean {' or '.join(map(repr, near))}?" if near else ""
     return f"{hint}{' All names' if near else ' the names are'}: {', '.join(sorted(known))}."
 
@@ -248,10 +296,17 @@ def _middle_ridge(noise_std: float, scale: Scale) -> float:
 
 
 def posterior(
-    kernel: Kernel, ridge: float, dictionary: Dictionary | None, noise: confidence.NoiseLevel | None = None
+    kernel: Kernel,
+    ridge: float,
+    dictionary: Dictionary | None,
+    noise: confidence.NoiseLevel | None = None,
 ) -> Posterior:
     """Return an empty posterior: sketched if there is a dictionary, with a ridge that follows bounds of the noise."""
-    state = KernelRidge(kernel, ridge) if dictionary is None else NystromRidge(kernel, ridge, dictionary)
+    state = (
+        KernelRidge(kernel, ridge)
+        if dictionary is None
+        else NystromRidge(kernel, ridge, dictionary)
+    )
     return state if noise is None else AdaptiveRidge(state, noise)
 
 
@@ -261,13 +316,18 @@ def posterior(
 @register("random", rule=UniformChoice)
 def _random(kernel, noise_std, scale=1.0) -> Method:
     """Choose points uniformly at random, without bounds."""
-    return Method(partial(KernelRidge, kernel, _middle_ridge(noise_std, scale)), None, UniformChoice())
+    return Method(
+        partial(KernelRidge, kernel, _middle_ridge(noise_std, scale)), None, UniformChoice()
+    )
 
 
 @register("ucb")
 def _ucb(kernel, noise_std, ridge, dictionary=None) -> Method:
     """Search with one, two and four standard deviations above the mean in turn."""
-    return Method(partial(posterior, kernel, ridge, dictionary), confidence.AlternatingWidth(*PRACTICAL_WIDTHS))
+    return Method(
+        partial(posterior, kernel, ridge, dictionary),
+        confidence.AlternatingWidth(*PRACTICAL_WIDTHS),
+    )
 
 
 @register("kernel-ts", rule=ThompsonSampling)
@@ -311,14 +371,18 @@ def _self_normalized(kernel, noise_std, norm_bound, delta, ridge) -> Method:
 
     For K-UCB with the log-determinant, instead of the paper's bound of it by the effective dimension, ``KUCB``.
     """
-    return Method(partial(KernelRidge, kernel, ridge), confidence.SelfNormalized(noise_std, norm_bound, delta))
+    return Method(
+        partial(KernelRidge, kernel, ridge), confidence.SelfNormalized(noise_std, norm_bound, delta)
+    )
 
 
 @register("supk-ucb", rule=StagedElimination)
 def _elimination(kernel, noise_std, norm_bound, delta, horizon, n_points, ridge) -> Method:
     """Eliminate in stages; ``n_points`` counts the arms of one round."""
     rule = StagedElimination(horizon, norm_bound)
-    noise = 2 * math.log(2 * horizon * n_points * rule.n_stages / delta)  # one Hoeffding bound a round, arm and stage
+    noise = 2 * math.log(
+        2 * horizon * n_points * rule.n_stages / delta
+    )  # one Hoeffding bound a round, arm and stage
     width = noise_std * math.sqrt(noise / ridge) + norm_bound
     return Method(partial(KernelRidge, kernel, ridge), confidence.FixedWidth(width), rule)
 
@@ -348,22 +412,35 @@ def _unknown_norm(kernel, noise_std, delta, multiple, scale=1.0) -> Method:
 def _bkb(kernel, noise_std, norm_bound, delta, ridge, own, dictionary=None, seed=0) -> Method:
     """Bound with a dictionary that is drawn again after every observation, or after a batch."""
     chosen = own(most=MOST_ANCHORS, seed=seed) if dictionary is None else dictionary
-    return Method(partial(posterior, kernel, ridge, chosen), confidence.BKB(noise_std, norm_bound, delta))
+    return Method(
+        partial(posterior, kernel, ridge, chosen), confidence.BKB(noise_std, norm_bound, delta)
+    )
 
 
 @register("ek-ucb")
 def _ek_ucb(kernel, noise_std, norm_bound, delta, ridge, dictionary=None, seed=0) -> Method:
     """Bound with the mu of the dictionary, or else the ridge, as the part that it may miss."""
-    chosen = regression.OnlineRowSampling(ridge, most=MOST_ANCHORS, seed=seed) if dictionary is None else dictionary
+    chosen = (
+        regression.OnlineRowSampling(ridge, most=MOST_ANCHORS, seed=seed)
+        if dictionary is None
+        else dictionary
+    )
     mu = chosen.mu if isinstance(chosen, regression.OnlineRowSampling) else ridge
-    return Method(partial(posterior, kernel, ridge, chosen), confidence.EKUCB(noise_std, norm_bound, delta, mu))
+    return Method(
+        partial(posterior, kernel, ridge, chosen),
+        confidence.EKUCB(noise_std, norm_bound, delta, mu),
+    )
 
 
 @register("sketched-cmm")
 def _sketched_mixture(kernel, noise_std, norm_bound, delta, scale=1.0, dictionary=None) -> Method:
     """Bound as "cmm-ucb"; the part outside the sketch adds ``norm_bound sqrt|E|``."""
     threshold = 0.01 * noise_std**2 / norm_bound**2  # at which that part is small
-    chosen = regression.GreedyDictionary(threshold, most=MOST_ANCHORS) if dictionary is None else dictionary
+    chosen = (
+        regression.GreedyDictionary(threshold, most=MOST_ANCHORS)
+        if dictionary is None
+        else dictionary
+    )
     bound = confidence.MartingaleMixture(noise_std, norm_bound, delta, "cmm", scale)
     return Method(partial(posterior, kernel, _middle_ridge(noise_std, scale), chosen), bound)
 
@@ -401,8 +478,19 @@ def _bounded_noise(
 @register("dmm-ucb-adaptive", kind="dmm")
 @register("cmm-ucb-adaptive", kind="cmm")
 def _bounded_noise_mixture(
-    kernel, norm_bound, delta, kind, noise_upper=None, noise_lower=0.0, strict_noise=False, dictionary=None
+    kernel,
+    norm_bound,
+    delta,
+    kind,
+    noise_upper=None,
+    noise_lower=0.0,
+    strict_noise=False,
+    dictionary=None,
 ) -> Method:
     """Bound by a martingale mixture, with a ridge that follows mixture bounds of the noise level."""
-    noise = confidence.MixtureNoiseBounds(norm_bound, delta, noise_upper, noise_lower, strict=strict_noise)
-    return Method(partial(posterior, kernel, noise.ridge, dictionary, noise), confidence.AdaptiveMixture(kind))
+    noise = confidence.MixtureNoiseBounds(
+        norm_bound, delta, noise_upper, noise_lower, strict=strict_noise
+    )
+    return Method(
+        partial(posterior, kernel, noise.ridge, dictionary, noise), confidence.AdaptiveMixture(kind)
+    )

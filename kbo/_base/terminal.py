@@ -16,7 +16,9 @@ def printable(text: str) -> str:
     """Return a text with its control characters, but line ends and tabs, as escape sequences: they would be obeyed."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def rounded_up(value: float, digits: int) -> str:
@@ -90,7 +92,9 @@ class Bar(tqdm):
         if not self.disable:
             self._above.enter_context(logging_redirect_tqdm())
             if on_terminal():
-                self._above.enter_context(contextlib.redirect_stdout(AboveBar(sys.stdout, self.refresh)))
+                self._above.enter_context(
+                    contextlib.redirect_stdout(AboveBar(sys.stdout, self.refresh))
+                )
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:

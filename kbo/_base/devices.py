@@ -8,14 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 
 
 def available() -> list[str]:
     """Return the devices that can be used here: the CPU, and accelerators that hold float64."""
     accelerator = getattr(torch, "accelerator", None)  # from PyTorch 2.6 on
-    kind = accelerator.current_accelerator().type if accelerator and accelerator.is_available() else "cuda"
+    kind = (
+        accelerator.current_accelerator().type
+        if accelerator and accelerator.is_available()
+        else "cuda"
+    )
     names = [f"{kind}:{i}" for i in range(getattr(torch, kind).device_count())]
     return ["cpu", *(name for name in names if isinstance(_tried(name), torch.device))]
 
@@ -52,7 +56,9 @@ def on_host(*parts: Tensor) -> list[np.ndarray]:
 
 def megabytes(device: torch.device, peak: bool) -> float:
     """Return the memory of tensors on a device, at its peak or at present; 0 where it counts none, as the CPU."""
-    count = getattr(getattr(torch, device.type), "max_memory_allocated" if peak else "memory_allocated", None)
+    count = getattr(
+        getattr(torch, device.type), "max_memory_allocated" if peak else "memory_allocated", None
+    )
     return count(device) / 1e6 if count else 0.0
 
 

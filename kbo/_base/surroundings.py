@@ -220,4 +220,6 @@ class Settings:
             contexts.callback(torch.use_deterministic_algorithms, False)
             torch.use_deterministic_algorithms(True, warn_only=self.deterministic == 2)
         if self.anomalies:
-            contexts.enter_context(torch.autograd.set_detect_anomaly(True, check_nan=self.anomalies == 2))
+            contexts.enter_context(
+                torch.autograd.set_detect_anomaly(True, check_nan=self.anomalies == 2)
+            )

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kbo import checks
-from kbo.covers.metric import DistanceMatrix, Metric
+from kbo._base import checks
+from kbo.confidence.chaining.metric import DistanceMatrix, Metric
 from kbo.errors import InvalidInput
 
 AT_ONCE = 10_000
@@ -88,7 +88,9 @@ def dominating(ranks: Tensor, level: int, among: Tensor) -> Tensor:
 def _degrees(table: NDArray[np.uint8], level: int, rows: NDArray[np.int64]) -> NDArray[np.int32]:
     """Return the number [N] of neighbours among some of the rows."""
     total = np.zeros(len(table), np.int32)
-    for start in range(0, len(rows), 255):  # which bytes can count, five times as fast as longer integers
+    for start in range(
+        0, len(rows), 255
+    ):  # which bytes can count, five times as fast as longer integers
         near = table[rows[start : start + 255]] > level
         total += near.view(np.uint8).sum(0, dtype=np.uint8)
     return total
@@ -163,8 +165,21 @@ def everything(distance: Metric | Tensor, among: Tensor | None, name: str = "amo
     if among is None:
         return numbers
     mask = checks.tensor(name, among).dtype == torch.bool
-    if among.ndim != 1 or among.is_floating_point() or among.is_complex() or (mask and len(among) != len(metric)):
-        raise InvalidInput(f"{name} must be numbers of points, or a mask [{len(metric)}], got {tuple(among.shape)}.")
-    if not mask and len(among) and not -len(metric) <= int(among.min()) <= int(among.max()) < len(metric):
-        raise InvalidInput(f"{name} must be numbers below {len(metric)}, got up to {int(among.max())}.")
+    if (
+        among.ndim != 1
+        or among.is_floating_point()
+        or among.is_complex()
+        or (mask and len(among) != len(metric))
+    ):
+        raise InvalidInput(
+            f"{name} must be numbers of points, or a mask [{len(metric)}], got {tuple(among.shape)}."
+        )
+    if (
+        not mask
+        and len(among)
+        and not -len(metric) <= int(among.min()) <= int(among.max()) < len(metric)
+    ):
+        raise InvalidInput(
+            f"{name} must be numbers below {len(metric)}, got up to {int(among.max())}."
+        )
     return numbers[among]

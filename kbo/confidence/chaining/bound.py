@@ -29,13 +29,13 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.linalg import safe_sqrt
 from kbo.confidence.base import Confidence, OverPoints, checked_state, finite_set
+from kbo.confidence.chaining.chain import Chain
+from kbo.confidence.chaining.reuse import ChainMemory
 from kbo.confidence.gaussian import exact_tail, gaussian_statement, srinivas
-from kbo.covers.chain import Chain
-from kbo.covers.reuse import ChainMemory
 from kbo.errors import InvalidInput
-from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
 _ROUNDING = 8
@@ -81,7 +81,9 @@ class Steps(Bonus):
 
     def _below(self, std: Tensor) -> Tensor:
         """Return the number of edges below by more than rounding: without data the deviation equals the first edge."""
-        edges = std.new_tensor([*reversed(self.edges)]) * (1 + _ROUNDING * torch.finfo(std.dtype).eps)
+        edges = std.new_tensor([*reversed(self.edges)]) * (
+            1 + _ROUNDING * torch.finfo(std.dtype).eps
+        )
         return torch.searchsorted(edges, std.detach().contiguous())
 
 
@@ -144,7 +146,9 @@ class Chaining(OverPoints):
         self._memory = ChainMemory(refresh)
         self._bonus: tuple[int, Bonus] | None = None  # over the given points, with the version
         if rigorous and points is not None:
-            self.guarantee: str | None = gaussian_statement(f"{len(points)} points given", self.delta)
+            self.guarantee: str | None = gaussian_statement(
+                f"{len(points)} points given", self.delta
+            )
 
     def __repr__(self) -> str:
         points = None if self.points is None else tuple(self.points.shape)
@@ -165,7 +169,9 @@ class Chaining(OverPoints):
             InvalidInput: The other one is no ``Chaining``.
         """
         if not isinstance(other, Chaining):
-            raise InvalidInput(f"covers are shared with another Chaining, got {type(other).__name__}.")
+            raise InvalidInput(
+                f"covers are shared with another Chaining, got {type(other).__name__}."
+            )
         self._memory = other._memory
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -230,14 +236,19 @@ class Chaining(OverPoints):
         if chain.scale == 0:
             return Cuts([0.0], [0.0])  # the prior variance is zero everywhere
         if self.rigorous:
-            return _cuts(sizes, [chain.reach(level) for level in levels], len(points), t, self.delta)
+            return _cuts(
+                sizes, [chain.reach(level) for level in levels], len(points), t, self.delta
+            )
         radii = [chain.radius(level) for level in levels]
         return Steps(radii, heights(sizes, radii, t, self.delta))
 
 
 def heights(sizes: list[int], radii: list[float], t: int, delta: float) -> list[float]:
     """Return ``H_i`` of levels i = 1, 2, .. of these sizes and radii, in round t: Algorithm 1."""
-    return [eps * contal(size, i, t, delta) for i, (size, eps) in enumerate(zip(sizes, radii, strict=True), start=1)]
+    return [
+        eps * contal(size, i, t, delta)
+        for i, (size, eps) in enumerate(zip(sizes, radii, strict=True), start=1)
+    ]
 
 
 def contal(size: int, level: int, t: int, delta: float) -> float:
@@ -261,5 +272,8 @@ def _cuts(sizes: list[int], radii: list[float], n_points: int, t: int, delta: fl
     slopes = [exact_tail(contal(size - 1, 1, t, chained / len(sizes))) for size in sizes]
     # From a point to its centre of level c it is at most eps_c + .. + eps_m, which is 2 eps_c - eps_m.
     away = [sum(radii[c:]) for c in range(len(radii))]
-    intercepts = [slope * far + sum(differences[c:]) for c, (slope, far) in enumerate(zip(slopes, away, strict=True))]
+    intercepts = [
+        slope * far + sum(differences[c:])
+        for c, (slope, far) in enumerate(zip(slopes, away, strict=True))
+    ]
     return Cuts([*intercepts, 0.0], [*slopes, exact_tail(srinivas(n_points, t, own))])

@@ -20,9 +20,9 @@ import math
 import torch
 from torch import Tensor
 
-from kbo.linalg.buffers import GrowingTensor
-from kbo.linalg.cholesky import cholesky_and_log
-from kbo.stateful import Stateful, fresh_version, passed_on
+from kbo._base.linalg.buffers import GrowingTensor
+from kbo._base.linalg.cholesky import cholesky_and_log
+from kbo._base.stateful import Stateful, fresh_version, passed_on
 
 REFRESH = 512
 """Columns after which S is computed again from G."""
@@ -54,7 +54,9 @@ class InverseRoot(Stateful):
         identity = torch.eye(m, dtype=G.dtype, device=G.device)
         L, log = cholesky_and_log(G + self.ridge * identity) if m else (identity, 0.0)
         # By columns: products with S' from the left, those of predictions, are a third faster.
-        self._S = GrowingTensor(torch.linalg.solve_triangular(L, identity, upper=False).contiguous().mT)
+        self._S = GrowingTensor(
+            torch.linalg.solve_triangular(L, identity, upper=False).contiguous().mT
+        )
         self.log_det: float = 2 * log - m * math.log(self.ridge)
         self.events: list[tuple[float, Tensor]] = []
         self.columns: int = 0

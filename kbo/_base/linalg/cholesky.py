@@ -19,10 +19,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from kbo.devices import read
+from kbo._base.devices import read
+from kbo._base.linalg.buffers import GrowingTensor
+from kbo._base.stateful import Stateful, passed_on
 from kbo.errors import NotPositiveDefinite
-from kbo.linalg.buffers import GrowingTensor
-from kbo.stateful import Stateful, passed_on
 
 PANEL = 128
 """Rows of a panel: large enough for matrix products to dominate, small enough to invert stably."""
@@ -50,7 +50,9 @@ def cholesky(A: Tensor, first_row: int = 0) -> Tensor:
     return cholesky_and_log(A, first_row)[0]
 
 
-def cholesky_and_log(A: Tensor, first_row: int = 0, less: float | Tensor = 0.0) -> tuple[Tensor, float]:
+def cholesky_and_log(
+    A: Tensor, first_row: int = 0, less: float | Tensor = 0.0
+) -> tuple[Tensor, float]:
     """The same, with the sum of the logarithms of its diagonal, half of ``ln det A`` of all matrices, ``less`` []."""
     info = None
     if A.shape[-1] == 1:  # without LAPACK
@@ -60,8 +62,12 @@ def cholesky_and_log(A: Tensor, first_row: int = 0, less: float | Tensor = 0.0) 
         L, info = torch.linalg.cholesky_ex(A)
         total = L.detach().diagonal(dim1=-2, dim2=-1).log().sum() / (info == 0).all()
     log = float(total - less)
-    if not math.isfinite(log):  # one read: what is not finite in a row of L is not in its diagonal either
-        raise _not_positive_definite(A, first_row + (1 if info is None else max(int(info.max()), 1)))
+    if not math.isfinite(
+        log
+    ):  # one read: what is not finite in a row of L is not in its diagonal either
+        raise _not_positive_definite(
+            A, first_row + (1 if info is None else max(int(info.max()), 1))
+        )
     return L, log
 
 
@@ -100,7 +106,9 @@ class _Panel:
         row[: self.start + a] = c
         row[self.start + a] = pivot
         inverse = self.inverse[: a + 1, : a + 1]
-        inverse[a].addmv_(inverse[:a].mT, c[self.start :], beta=1 / pivot, alpha=-1 / pivot)  # it was a row of I
+        inverse[a].addmv_(
+            inverse[:a].mT, c[self.start :], beta=1 / pivot, alpha=-1 / pivot
+        )  # it was a row of I
         self.n = a + 1
 
     def fork(self) -> _Panel:
@@ -156,12 +164,18 @@ class GrowingCholesky(Stateful):
         while done < len(y):
             panel = self._open_panel()
             new = slice(done, min(len(y), done + PANEL - panel.n))
-            C = self._solve(torch.cat([cross[:, new], block[:done, new]]) if done else cross[:, new])
+            C = self._solve(
+                torch.cat([cross[:, new], block[:done, new]]) if done else cross[:, new]
+            )
             rest = block[new, new] - C.mT @ C
             rest.diagonal().add_(noise[new])
             L, half = cholesky_and_log(rest, self.n, noise[new].log().sum() / 2)
             panel.append(C, L)
-            self._z.append(torch.linalg.solve_triangular(L, (y[new] - self.z @ C).unsqueeze(-1), upper=False)[:, 0])
+            self._z.append(
+                torch.linalg.solve_triangular(L, (y[new] - self.z @ C).unsqueeze(-1), upper=False)[
+                    :, 0
+                ]
+            )
             self.n, self.log_det, done = self.n + len(L), self.log_det + 2 * half, new.stop
 
     def _append_row(self, cross: Tensor, block: Tensor, noise: float | Tensor, y: Tensor) -> None:
@@ -201,7 +215,9 @@ class GrowingCholesky(Stateful):
         for panel in self._panels[start // PANEL : -(-stop // PANEL)]:
             a, b = max(start, panel.start), min(stop, panel.start + PANEL)
             width = min(stop, panel.start + PANEL)
-            full[a - start : b - start, :width] = panel.rows[a - panel.start : b - panel.start, :width]
+            full[a - start : b - start, :width] = panel.rows[
+                a - panel.start : b - panel.start, :width
+            ]
         return full[:, :start], full[:, start:]
 
     def _fork_with(self, memo: dict[int, Any]) -> Self:
@@ -230,7 +246,9 @@ class GrowingCholesky(Stateful):
         n = B.shape[0]
         if 0 < n <= PANEL:
             return self._panels[0].inverse[:n, :n].mT @ B
-        out = B.mT.clone(memory_format=torch.contiguous_format)  # panels are read as they lie: twice as fast
+        out = B.mT.clone(
+            memory_format=torch.contiguous_format
+        )  # panels are read as they lie: twice as fast
         for panel in reversed(self._panels[: -(-n // PANEL)]):
             a, b = panel.start, min(panel.start + PANEL, n)
             solved = out[:, a:b] @ panel.inverse[: b - a, : b - a]

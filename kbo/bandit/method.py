@@ -12,7 +12,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from torch import Generator, Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.acquisition.thompson import InflatedThompsonSampling, inflated_draws
 from kbo.acquisition.ucb import KernelUCB
 from kbo.confidence import Confidence, FixedWidth
@@ -45,12 +45,18 @@ class Rule(ABC):
         return posterior() if points is None else Tracked(posterior(), points)
 
     @abstractmethod
-    def choose(self, confidence: Confidence | None, state: Posterior, points: Tensor, size: int, rng: RNG) -> list[int]:
+    def choose(
+        self, confidence: Confidence | None, state: Posterior, points: Tensor, size: int, rng: RNG
+    ) -> list[int]:
         """Return the indices of up to ``size`` next points among ``points`` [A d]; ties go to the first."""
 
-    def acquisition(self, confidence: Confidence | None, model: StreamingGP, rng: RNG) -> AcquisitionFunction:
+    def acquisition(
+        self, confidence: Confidence | None, model: StreamingGP, rng: RNG
+    ) -> AcquisitionFunction:
         """Return the rule as a BoTorch acquisition function; by default there is none."""
-        raise InvalidInput(f"{type(self).__name__} has no acquisition function: choose among finite sets of points.")
+        raise InvalidInput(
+            f"{type(self).__name__} has no acquisition function: choose among finite sets of points."
+        )
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,9 @@ class UpperBound(Rule):
     2014; BBKB). The batch ends early when ``BatchedResampling`` finds that too much has changed.
     """
 
-    def choose(self, confidence: Confidence, state: Posterior, points: Tensor, size: int, rng: RNG) -> list[int]:
+    def choose(
+        self, confidence: Confidence, state: Posterior, points: Tensor, size: int, rng: RNG
+    ) -> list[int]:
         chosen = [confidence.argmax_upper(state, points)[0]]
         if size == 1:
             return chosen
@@ -86,11 +94,17 @@ class ThompsonSampling(Rule):
     draws = True
 
     @torch.no_grad()
-    def choose(self, confidence: Confidence, state: Posterior, points: Tensor, size: int, rng: RNG) -> list[int]:
+    def choose(
+        self, confidence: Confidence, state: Posterior, points: Tensor, size: int, rng: RNG
+    ) -> list[int]:
         return inflated_draws(confidence, state, points, size, rng).argmax(-1).tolist()
 
-    def acquisition(self, confidence: Confidence, model: StreamingGP, rng: RNG) -> InflatedThompsonSampling:
-        return InflatedThompsonSampling(model, confidence, int(torch.randint(2**62, (), generator=rng, device="cpu")))
+    def acquisition(
+        self, confidence: Confidence, model: StreamingGP, rng: RNG
+    ) -> InflatedThompsonSampling:
+        return InflatedThompsonSampling(
+            model, confidence, int(torch.randint(2**62, (), generator=rng, device="cpu"))
+        )
 
 
 @dataclass(frozen=True)
@@ -99,7 +113,9 @@ class UniformChoice(Rule):
 
     needs_confidence = False
 
-    def choose(self, confidence: Confidence | None, state: Posterior, points: Tensor, size: int, rng: RNG) -> list[int]:
+    def choose(
+        self, confidence: Confidence | None, state: Posterior, points: Tensor, size: int, rng: RNG
+    ) -> list[int]:
         return torch.randint(len(points), (size,), generator=rng, device="cpu").tolist()
 
 
@@ -123,7 +139,10 @@ class Method:
     name: str = "method"
 
     def __post_init__(self) -> None:
-        checks.function("posterior, which makes one as partial(KernelRidge, kernel, ridge) does,", self.posterior)
+        checks.function(
+            "posterior, which makes one as partial(KernelRidge, kernel, ridge) does,",
+            self.posterior,
+        )
         checks.maybe(checks.instance, "confidence", self.confidence, Confidence)
         if checks.instance("rule", self.rule, Rule).needs_confidence:
             _ = self.bound
@@ -152,7 +171,9 @@ class Method:
         state, multiplier = self._empty(), checks.non_negative("multiplier", multiplier)
         if self.confidence is None or state.schedule is not None:
             reason = "chooses at random" if self.confidence is None else "has a ridge that moves"
-            raise InvalidInput(f"method {self.name!r} {reason}: a multiplier of the leverage has no meaning.")
+            raise InvalidInput(
+                f"method {self.name!r} {reason}: a multiplier of the leverage has no meaning."
+            )
         return replace(self, confidence=FixedWidth(multiplier / math.sqrt(state.ridge)))
 
     def state(self, points: Tensor | None = None) -> Posterior:
@@ -181,14 +202,20 @@ class Method:
         rows = self.rule.choose(self.confidence, state, points, size, generator)
         name = f"choose of {type(self.rule).__name__}"
         if not isinstance(rows, list) or not 0 < len(rows) <= size:
-            raise InvalidInput(f"{name} must return a list of 1 to {size} rows of points, got {checks.shown(rows)}.")
-        return [checks.whole(f"a row that {name} returned", row, 0, len(points) - 1) for row in rows]
+            raise InvalidInput(
+                f"{name} must return a list of 1 to {size} rows of points, got {checks.shown(rows)}."
+            )
+        return [
+            checks.whole(f"a row that {name} returned", row, 0, len(points) - 1) for row in rows
+        ]
 
     def model(self, train_X: Tensor, train_Y: Tensor) -> PosteriorGP:
         """Return the posterior as a BoTorch model of train_X [n d], train_Y [n 1]."""
         return PosteriorGP(train_X, train_Y, self._empty())
 
-    def acquisition(self, model: StreamingGP, generator: Generator | None = None) -> AcquisitionFunction:
+    def acquisition(
+        self, model: StreamingGP, generator: Generator | None = None
+    ) -> AcquisitionFunction:
         """Return the rule as a BoTorch acquisition function; draws use the generator.
 
         Raises:

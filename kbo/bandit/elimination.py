@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo.bandit.method import RNG, Rule
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
-from kbo.recipes.method import RNG, Rule
 from kbo.regression import Posterior, View
 
 
@@ -79,9 +79,13 @@ class StagedElimination(Rule):
         """Return empty posteriors for all stages."""
         return Stages(posterior(), [posterior() for _ in range(self.n_stages)])
 
-    def choose(self, confidence: Confidence, state: Posterior, points: Tensor, size: int, rng: RNG) -> list[int]:
+    def choose(
+        self, confidence: Confidence, state: Posterior, points: Tensor, size: int, rng: RNG
+    ) -> list[int]:
         if size > 1:
-            raise InvalidInput("staged elimination chooses one point at a time: update the state before the next.")
+            raise InvalidInput(
+                "staged elimination chooses one point at a time: update the state before the next."
+            )
         state = checks.instance("state", state, Stages)
         if state.rounds >= self.horizon:
             raise InvalidInput(
@@ -94,10 +98,15 @@ class StagedElimination(Rule):
         state.learner = None
         for s, stage in enumerate(state.stages):
             lower, upper = confidence.interval(stage, points[left])
-            radius, threshold = decided(upper - lower, "width of the bounds") / 2, self.reward_scale * 2.0 ** -(s + 1)
+            radius, threshold = (
+                decided(upper - lower, "width of the bounds") / 2,
+                self.reward_scale * 2.0 ** -(s + 1),
+            )
             narrow, wide = radius <= self.reward_scale / math.sqrt(self.horizon), radius > threshold
             first, best = left[wide.long().argmax()], left[upper.argmax()]
-            all_narrow, some_wide, first, best = torch.stack([narrow.all(), wide.any(), first, best]).tolist()
+            all_narrow, some_wide, first, best = torch.stack(
+                [narrow.all(), wide.any(), first, best]
+            ).tolist()
             if all_narrow:
                 return [best]
             if some_wide:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from kbo.stateful import Stateful
+from kbo._base.stateful import Stateful
 
 _EXTRA = 14
 """Added to twice the length of an axis that grows: columns that are powers of two apart would share cache lines."""
@@ -57,17 +57,23 @@ class GrowingTensor(Stateful):
             self.value = self._buffer[:rows]
             self.value[before[0] :] = 0
             return
-        wanted = [had + more for had, more in zip(before, (*by, *[0] * (len(before) - len(by))), strict=True)]
+        wanted = [
+            had + more
+            for had, more in zip(before, (*by, *[0] * (len(before) - len(by))), strict=True)
+        ]
         capacity = self._buffer.shape
         if any(w > c for w, c in zip(wanted, capacity, strict=True)):
             room = (
-                max(w, 2 * had + _EXTRA) if w > c else c for w, had, c in zip(wanted, before, capacity, strict=True)
+                max(w, 2 * had + _EXTRA) if w > c else c
+                for w, had, c in zip(wanted, before, capacity, strict=True)
             )
             larger = self._buffer.new_empty(*room)
             larger[tuple(map(slice, before))] = self.value
             self._buffer = larger
         self.value = self._buffer[tuple(map(slice, wanted))]
-        for axis, had in enumerate(before):  # of the buffer, what is not a part of the value is not set
+        for axis, had in enumerate(
+            before
+        ):  # of the buffer, what is not a part of the value is not set
             self.value.narrow(axis, had, wanted[axis] - had).zero_()
 
     def _fork_with(self, memo: dict[int, Any]) -> Self:

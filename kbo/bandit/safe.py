@@ -24,10 +24,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
+from kbo._base.linalg import safe_sqrt
 from kbo.confidence import Confidence, Limit
 from kbo.confidence.base import decided
-from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
 _REFINED, _BLOCK = 4096, 4096
@@ -58,7 +58,9 @@ class SafeSet:
         self.points: Tensor = checks.rows("points", points)
         self.safe: Tensor = given.clone()
         self._limits: Sequence[Limit] = ()
-        self._slack: Tensor = points.new_empty(0, len(points))  # of each limit, at most the certain one; kept from 0 on
+        self._slack: Tensor = points.new_empty(
+            0, len(points)
+        )  # of each limit, at most the certain one; kept from 0 on
 
     @torch.no_grad()
     def update(self, limits: Sequence[Limit]) -> None:
@@ -67,7 +69,11 @@ class SafeSet:
         Raises:
             RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
         """
-        before = self._slack if self._limits else self.points.new_full((len(limits), len(self.points)), -torch.inf)
+        before = (
+            self._slack
+            if self._limits
+            else self.points.new_full((len(limits), len(self.points)), -torch.inf)
+        )
         self._limits, self._slack = limits, torch.stack(list(map(self._certain, limits, before)))
         self.safe = self.safe | (self._slack >= 0).all(0)
 
@@ -102,8 +108,13 @@ class SafeSet:
             among: Whether each point may be chosen, [N]; at least one of S; by default all.
         """
         rows = (self.safe if among is None else self.safe & among).nonzero()[:, 0]
-        X, states = self.points[rows], states or (objective, *(limit.state for limit in self._limits))
-        width = torch.stack([state.predict(X)[1] / _positive(state.prior_variance(X)) for state in states]).amax(0)
+        X, states = (
+            self.points[rows],
+            states or (objective, *(limit.state for limit in self._limits)),
+        )
+        width = torch.stack(
+            [state.predict(X)[1] / _positive(state.prior_variance(X)) for state in states]
+        ).amax(0)
         bounds = [confidence.quick_interval(objective, some) for some in X.split(_BLOCK)]
         lower, upper = map(torch.cat, zip(*bounds, strict=True))
         decided(upper - lower, "width of the bounds")
@@ -120,15 +131,21 @@ class SafeSet:
     def grows(self) -> bool:
         """Return whether there are expanders: whether S could grow by a further observation."""
         near = self._nearest()
-        return any(bool(self._expanders(X, near).any()) for X in self.points[self.safe].split(_TOGETHER))
+        return any(
+            bool(self._expanders(X, near).any()) for X in self.points[self.safe].split(_TOGETHER)
+        )
 
     def _nearest(self) -> Tensor:
         """Return the rows of the points outside S that are nearest to being certain."""
         rows = (~self.safe).nonzero()[:, 0]
         nearness = torch.full_like(self.points[rows, 0], torch.inf)
         for limit, slack in zip(self._limits, self._slack[:, rows], strict=True):
-            mean = limit.slack(limit.state.predict(self.points[rows])[0])  # the ratio is 1 where it is certain
-            nearness = torch.minimum(nearness, torch.where(slack >= 0, torch.inf, mean / (mean - slack)))
+            mean = limit.slack(
+                limit.state.predict(self.points[rows])[0]
+            )  # the ratio is 1 where it is certain
+            nearness = torch.minimum(
+                nearness, torch.where(slack >= 0, torch.inf, mean / (mean - slack))
+            )
         return rows[nearness.topk(min(_FRONTIER, len(rows))).indices]
 
     def _expanders(self, X: Tensor, near: Tensor) -> Tensor:
@@ -138,10 +155,16 @@ class SafeSet:
         for limit, slack in zip(self._limits, self._slack[:, near], strict=True):
             state, ridge = limit.state, limit.confidence.ridge(limit.state)
             (at_x, v_x), (mean, v) = state.predict(X, ridge), state.predict(Z, ridge)
-            m, c, spread = limit.slack(mean), state.covariance(X, Z, ridge), (v_x + ridge).unsqueeze(-1)
+            m, c, spread = (
+                limit.slack(mean),
+                state.covariance(X, Z, ridge),
+                (v_x + ridge).unsqueeze(-1),
+            )
             gain = c * ((limit.quick_slacks(X)[1] - limit.slack(at_x)).unsqueeze(-1) / spread)
             shrunk = safe_sqrt((1 - c.square() / (spread * _positive(v))).clamp_min(0))
-            least = torch.minimum(least, torch.where(slack >= 0, torch.inf, m + gain - (m - slack) * shrunk))
+            least = torch.minimum(
+                least, torch.where(slack >= 0, torch.inf, m + gain - (m - slack) * shrunk)
+            )
         return (decided(least, "slack of a limit") >= 0).any(-1)
 
 

@@ -1,8 +1,8 @@
 """Covers of finite sets: sets of points such that every other one is within a radius of one of them."""
 
-from kbo.covers.chain import Chain
-from kbo.covers.greedy import covers, first_fit_net, greedy_cover
-from kbo.covers.metric import DistanceMatrix, Metric, PosteriorMetric
+from kbo.confidence.chaining.chain import Chain
+from kbo.confidence.chaining.greedy import covers, first_fit_net, greedy_cover
+from kbo.confidence.chaining.metric import DistanceMatrix, Metric, PosteriorMetric
 
 __all__ = [
     "Chain",

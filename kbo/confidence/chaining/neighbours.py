@@ -17,8 +17,8 @@ import torch
 from scipy.spatial import KDTree
 from torch import Tensor
 
-from kbo.covers.greedy import uncovered
-from kbo.covers.metric import Metric
+from kbo.confidence.chaining.greedy import uncovered
+from kbo.confidence.chaining.metric import Metric
 
 _LISTED = 2**20
 """Neighbours that are listed together."""
@@ -48,7 +48,9 @@ class Neighbours:
             middle = (near + far) / 2
             r = self._like.new_tensor([0.0, middle])
             at_zero, value = g(r).tolist()
-            near, far = (middle, far) if 2 * (at_zero - value) <= radius * radius else (near, middle)
+            near, far = (
+                (middle, far) if 2 * (at_zero - value) <= radius * radius else (near, middle)
+            )
         return near
 
     def uncovered(self, metric: Metric, radius: float, centres: Tensor, among: Tensor) -> Tensor:
@@ -87,7 +89,9 @@ class Neighbours:
         covered, reach = np.zeros(len(metric), dtype=bool), self.reach(radius)
         while len(left):
             some = left[: self._affordable(left[:_TOGETHER], reach)]
-            balls = self._tree.query_ball_point(self._coordinates[some], reach, workers=torch.get_num_threads())
+            balls = self._tree.query_ball_point(
+                self._coordinates[some], reach, workers=torch.get_num_threads()
+            )
             for point, ball in zip(some, balls, strict=True):
                 if not covered[point]:
                     chosen.append(point)
@@ -99,5 +103,7 @@ class Neighbours:
     def _affordable(self, points: np.ndarray, reach: float) -> int:
         """Return how many of the points, from the first, have few enough neighbours together to be listed."""
         workers = torch.get_num_threads()
-        counts = self._tree.query_ball_point(self._coordinates[points], reach, return_length=True, workers=workers)
+        counts = self._tree.query_ball_point(
+            self._coordinates[points], reach, return_length=True, workers=workers
+        )
         return max(1, int((counts.cumsum() <= _LISTED).sum()))

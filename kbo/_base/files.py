@@ -42,7 +42,9 @@ def reading(path: str | os.PathLike[str], expected: str, advice: str) -> Iterato
         text = " ".join(str(error).split())
         if len(text) > _SHOWN:
             text = f"{text[:_SHOWN]}..."
-        raise InvalidInput(f"{path} is not {expected} ({type(error).__name__}: {text}). {advice}") from error
+        raise InvalidInput(
+            f"{path} is not {expected} ({type(error).__name__}: {text}). {advice}"
+        ) from error
 
 
 def check_file(path: Path, advice: str) -> None:
@@ -56,7 +58,9 @@ def check_file(path: Path, advice: str) -> None:
     except FileNotFoundError as error:
         raise InvalidInput(f"there is no file {path}. {advice}") from error
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}. {advice}") from error
+        raise InvalidInput(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}. {advice}"
+        ) from error
     if stat.S_ISDIR(mode):
         raise InvalidInput(f"{path} is a folder, not a file. {advice}")
     if not stat.S_ISREG(mode):

@@ -69,7 +69,9 @@ class LastingStream:
 
     def _drop(self, error: OSError | ValueError) -> None:
         self.lost = True
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # of a stream without a descriptor
+        with contextlib.suppress(
+            OSError, ValueError, AttributeError
+        ):  # of a stream without a descriptor
             descriptor = self._stream.fileno()
             with open(os.devnull, "wb") as null:
                 os.dup2(null.fileno(), descriptor)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.regression import Posterior
@@ -104,7 +104,9 @@ class DistanceMatrix(Metric):
     def __init__(self, distances: Tensor) -> None:
         shape = checks.tensor("distances", distances).shape
         if len(shape) != 2 or shape[0] != shape[1] or distances.is_complex():
-            raise InvalidInput(f"distances must be a symmetric tensor [N N] of numbers, got {tuple(shape)}.")
+            raise InvalidInput(
+                f"distances must be a symmetric tensor [N N] of numbers, got {tuple(shape)}."
+            )
         D = distances if distances.is_floating_point() else distances.double()
         finite = D[D.isfinite()]
         rounding = _SELF * float(finite.max()) if len(finite) else 0.0
@@ -150,9 +152,13 @@ class PosteriorMetric(Metric):
     """
 
     def __init__(self, state: Posterior, points: Tensor) -> None:
-        checks.instance("state", state, Posterior, "; that of a model is model.state").check(points, "points")
+        checks.instance("state", state, Posterior, "; that of a model is model.state").check(
+            points, "points"
+        )
         if points.ndim != 2 or not len(points):
-            raise InvalidInput(f"points must have shape [N d] with N > 0, got {tuple(points.shape)}.")
+            raise InvalidInput(
+                f"points must have shape [N d] with N > 0, got {tuple(points.shape)}."
+            )
         with torch.no_grad():
             points = points.clone()  # the caller may change theirs
             self.state = state
@@ -171,7 +177,11 @@ class PosteriorMetric(Metric):
 
     def __getitem__(self, points: Tensor | slice) -> PosteriorMetric:
         part = copy.copy(self)
-        part.points, part.std, part._variance = self.points[points], self.std[points], self._variance[points]
+        part.points, part.std, part._variance = (
+            self.points[points],
+            self.std[points],
+            self._variance[points],
+        )
         part._left = self._left[points]
         part._right = part._left if self._right is self._left else self._right[points]
         return part

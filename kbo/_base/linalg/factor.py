@@ -13,8 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kbo.linalg.buffers import GrowingTensor
-from kbo.stateful import Stateful, passed_on
+from kbo._base.linalg.buffers import GrowingTensor
+from kbo._base.stateful import Stateful, passed_on
 
 
 class GrowingFactor(Stateful):
@@ -31,7 +31,9 @@ class GrowingFactor(Stateful):
         # By columns: solving with a factor by rows would copy it every time.
         self._transposed = GrowingTensor(L.mT.contiguous())
         identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
-        self._inverse = GrowingTensor(torch.linalg.solve_triangular(L, identity, upper=False).contiguous())
+        self._inverse = GrowingTensor(
+            torch.linalg.solve_triangular(L, identity, upper=False).contiguous()
+        )
 
     L: Tensor = passed_on("_transposed.value.mT")
     inverse: Tensor = passed_on("_inverse.value")

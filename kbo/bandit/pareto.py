@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo._base import checks
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
@@ -53,7 +53,10 @@ class ParetoSet:
 
 @torch.no_grad()
 def pareto_set(
-    states: Sequence[Posterior], confidences: Sequence[Confidence], points: Tensor, epsilon: float | Tensor
+    states: Sequence[Posterior],
+    confidences: Sequence[Confidence],
+    points: Tensor,
+    epsilon: float | Tensor,
 ) -> ParetoSet:
     """Return which points of a finite set are in the Pareto set of several objectives, up to epsilon.
 
@@ -77,20 +80,28 @@ def pareto_set(
         ...         state.update(points[row : row + 1], value.reshape(1))
         >>> points[found.accepted]
     """
-    if not isinstance(confidences, Sequence) or not isinstance(states, Sequence) or len(states) != len(confidences):
+    if (
+        not isinstance(confidences, Sequence)
+        or not isinstance(states, Sequence)
+        or len(states) != len(confidences)
+    ):
         raise InvalidInput(
             f"states and confidences must be lists with a posterior and a bound for each objective, got "
             f"{checks.shown(states)} and {checks.shown(confidences)}."
         )
     if not len(checks.rows("points", points)) or not states:
-        raise InvalidInput("points and states must not be empty: at least one point and one objective are needed.")
+        raise InvalidInput(
+            "points and states must not be empty: at least one point and one objective are needed."
+        )
     for state, confidence in zip(states, confidences, strict=True):
         checks.instance("states", state, Posterior)
         checks.instance("confidences", confidence, Confidence)
     if isinstance(epsilon, Tensor):
         margin = checks.points("epsilon", epsilon)
         if margin.shape != (len(states),) or not bool((margin > 0).all()):
-            raise InvalidInput(f"epsilon must be above 0, [{len(states)}] or one number, got {checks.shown(epsilon)}.")
+            raise InvalidInput(
+                f"epsilon must be above 0, [{len(states)}] or one number, got {checks.shown(epsilon)}."
+            )
     else:
         margin = points.new_full((len(states),), checks.positive("epsilon", epsilon))
     intervals = [c.interval(state, points) for state, c in zip(states, confidences, strict=True)]
@@ -102,7 +113,9 @@ def pareto_set(
     accepted = ~discarded & (_count(lower + margin, upper) - itself.long() == 0)
     width = (width / margin).amax(-1).masked_fill(discarded, -1.0)
     known, widest = torch.stack([(accepted | discarded).all(), width.argmax()]).tolist()
-    return ParetoSet(accepted, discarded, None if known else widest, _guarantee(states, confidences))
+    return ParetoSet(
+        accepted, discarded, None if known else widest, _guarantee(states, confidences)
+    )
 
 
 def _count(A: Tensor, B: Tensor, strictly: bool = False) -> Tensor:
@@ -120,7 +133,10 @@ def _count(A: Tensor, B: Tensor, strictly: bool = False) -> Tensor:
 def _guarantee(states: Sequence[Posterior], confidences: Sequence[Confidence]) -> str | None:
     """The guarantees of all bounds, and with which probability they hold together."""
     pairs = list(zip(states, confidences, strict=True))
-    known, delta = [c.guarantee_on(state) for state, c in pairs], sum(c.delta_on(state) for state, c in pairs)
+    known, delta = (
+        [c.guarantee_on(state) for state, c in pairs],
+        sum(c.delta_on(state) for state, c in pairs),
+    )
     if delta >= 1 or any(one is None for one in known):
         return None
     each = "; ".join(f"objective {i}: the interval {one}" for i, one in enumerate(known))

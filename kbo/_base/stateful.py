@@ -27,7 +27,7 @@ class Stateful:
 
     A fork copies what may change: stateful parts (once, also where two attributes refer to the same part), lists, sets
     and dicts. Everything else is shared, tensors too: they are never written in place, except
-    in the growing buffers of ``kbo.linalg``, which copy them.
+    in the growing buffers of ``kbo._base.linalg``, which copy them.
     """
 
     saved: tuple[str, ...] = ()
@@ -47,7 +47,10 @@ class Stateful:
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain values and tensors, from which ``load_state_dict`` continues exactly."""
-        return {"class": type(self).__name__, **{name: _plain(getattr(self, name)) for name in self.saved}}
+        return {
+            "class": type(self).__name__,
+            **{name: _plain(getattr(self, name)) for name in self.saved},
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace the memory by that of ``state_dict``, for an equally constructed object.
@@ -79,8 +82,16 @@ class Stateful:
     def _check_state(self, state: dict[str, Any], *more: str) -> None:
         """Raise InvalidInput unless the state is of this class, with these entries more."""
         own = type(self).__name__
-        if not isinstance(state, dict) or state.get("class") != own or set(state) != {"class", *self.saved, *more}:
-            found = state.get("class", "an unknown class") if isinstance(state, dict) else f"a {type(state).__name__}"
+        if (
+            not isinstance(state, dict)
+            or state.get("class") != own
+            or set(state) != {"class", *self.saved, *more}
+        ):
+            found = (
+                state.get("class", "an unknown class")
+                if isinstance(state, dict)
+                else f"a {type(state).__name__}"
+            )
             raise InvalidInput(
                 f"a {own} loads the state dict of a {own} of this version of kbo, got that of {found!s:.80}. States "
                 "of another class or of kbo 0.16 and earlier cannot be loaded: build the object from its data again."
@@ -92,7 +103,11 @@ def _forked(value: Any, memo: dict[int, Any]) -> Any:
         return memo[id(value)] if id(value) in memo else value._fork_with(memo)
     if isinstance(value, dict):
         first = next(iter(value.values()), None)
-        return {key: _forked(part, memo) for key, part in value.items()} if isinstance(first, Stateful) else dict(value)
+        return (
+            {key: _forked(part, memo) for key, part in value.items()}
+            if isinstance(first, Stateful)
+            else dict(value)
+        )
     if _parts(value):
         return [_forked(part, memo) for part in value]
     return copy.copy(value) if isinstance(value, list | set) else value
