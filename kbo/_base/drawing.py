@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kbo._base.extras import require
+
+require("drawing", "cli", "matplotlib")
+
 BLUE, RED, GREEN, GREY, ORANGE = "#0072b2", "#d55e00", "#009e73", "#7f7f7f", "#e69f00"
 """Colours in pictures of one run: the fit, highlights, a second line, the data, trials that were stopped early."""
 RING: dict[str, Any] = {"s": 90, "facecolors": "none", "edgecolors": RED, "lw": 1.6, "zorder": 4}
