@@ -1,12 +1,12 @@
 """Hand-made faults, each of which the tests must find: ``make mutations``, or ``python -m tests.mutations WORD ..``.
 
-A fault replaces one piece of text in one file of a copy of the project; the tests named beside it, all part of ``make
-test``, must then fail. ``mutations.txt`` has the faults. Words select those whose file, new text, tests or device
-contain one of them.
+A fault replaces one expression or statement of one function in a copy of the project; the tests named beside it, all
+part of ``make test``, must then fail. ``mutations.txt`` has the faults. Words select those that contain one of them.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import queue
 import shutil
@@ -19,60 +19,101 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 AT_ONCE = 2
+BECOMES = "  =>  "
 
 
 class Fault(NamedTuple):
-    """A piece of text ``old`` of a file, what replaces it, arguments of pytest, and the device of the tests.
+    """A change of a function.
 
-    The file is in kbo, or its name begins with experiments/.
+    Attributes:
+        file: The file, relative to the root of the project.
+        function: The name of the function in its file, after those of the classes and functions around it.
+        old: An expression or a statement of the function, which occurs once in it; layout and brackets do not matter.
+        new: What replaces it; ``pass`` deletes a statement.
+        tests: Arguments of pytest.
+        device: The device of the tests.
     """
 
     file: str
+    function: str
     old: str
     new: str
     tests: str
     device: str = "cpu"
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.new.strip()[:80]!r}"
+        return f"{self.file} {self.function}: {self.old} => {self.new}"
 
 
 def load(text: str) -> list[Fault]:
-    """The faults of a text: ``file: tests [on device]``, then the lines of old after ``- `` and of new after ``+ ``."""
-    entries: list[tuple[str, dict[str, list[str]]]] = []
-    for line in text.splitlines():
-        if line[:1] in ("-", "+"):
-            entries[-1][1][line[0]].append(line[2:])
-        elif line.strip() and not line.startswith("#"):
-            entries.append((line, {"-": [], "+": []}))
+    """Return the faults of a text, three lines each: ``file function``, ``old => new``, ``tests [on device]``."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and line[0] != "#"]
     faults = []
-    for head, lines in entries:
-        file, _, rest = head.partition(": ")
-        tests, _, device = rest.partition(" on ")
-        faults.append(
-            Fault(file, "\n".join(lines["-"]), "\n".join(lines["+"]), tests, device or "cpu")
-        )
+    for head, change, tests in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
+        file, function = head.split()
+        old, new = change.split(BECOMES.strip())
+        arguments, _, device = tests.partition(" on ")
+        faults.append(Fault(file, function, old.strip(), new.strip(), arguments, device or "cpu"))
     return faults
 
 
-def path_of(file: str, root: Path) -> Path:
-    """Return the path of a file of the package, or of one in experiments/."""
-    return root / file if file.startswith("experiments/") else root / "kbo" / file
+def function_named(tree: ast.Module, name: str) -> ast.AST | None:
+    """Return the function, or class, of a qualified name; None if there is none."""
+    found: ast.AST = tree
+    for part in name.split("."):
+        inside = [
+            node
+            for node in ast.walk(found)
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == part
+        ]
+        if not inside:
+            return None
+        found = inside[0]
+    return found
 
 
-def places(fault: Fault, root: Path = ROOT) -> int:
-    """How often the text of a fault occurs in its file: once, or the fault says nothing."""
-    file = path_of(fault.file, root)
-    return file.read_text("utf-8").count(fault.old) if file.exists() else 0
+def places(fault: Fault, source: str) -> list[tuple[int, int]]:
+    """Return start and end in the UTF-8 source of every place of the old text in the function."""
+    function = function_named(ast.parse(source), fault.function)
+    if function is None:
+        return []
+    wanted = ast.unparse(ast.parse(fault.old)).strip()
+    starts = [0]
+    for line in source.encode().splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    found = set()
+    for node in ast.walk(function):
+        if isinstance(node, (ast.expr, ast.stmt)) and ast.unparse(node) == wanted:
+            assert node.end_lineno is not None
+            assert node.end_col_offset is not None
+            begin = starts[node.lineno - 1] + node.col_offset
+            found.add((begin, starts[node.end_lineno - 1] + node.end_col_offset))
+    return sorted(found)
+
+
+def with_fault(fault: Fault, source: str) -> str | None:
+    """Return the source with the fault; None if its old text does not occur exactly once."""
+    found = places(fault, source)
+    if len(found) != 1:
+        return None
+    begin, end = found[0]
+    encoded = source.encode()
+    new = fault.new
+    if isinstance(ast.parse(fault.old).body[0], ast.Expr) and new != "pass":
+        new = f"({new})"  # an operand stays one
+    return (encoded[:begin] + new.encode() + encoded[end:]).decode()
 
 
 def attempt(fault: Fault, copy: Path) -> str:
-    """Whether the tests of a fault fail on the copy with it: killed, SURVIVED, or what went wrong."""
-    if (found := places(fault, copy)) != 1:
-        return f"{found} PLACES"
-    file = path_of(fault.file, copy)
-    text = file.read_text("utf-8")
-    file.write_text(text.replace(fault.old, fault.new), "utf-8")
+    """Return whether the tests of a fault fail on the copy with it: killed, SURVIVED, or what went wrong."""
+    file = copy / fault.file
+    if not file.exists():
+        return "NO FILE"
+    source = file.read_text("utf-8")
+    changed = with_fault(fault, source)
+    if changed is None:
+        return f"{len(places(fault, source))} PLACES"
+    file.write_text(changed, "utf-8")
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *fault.tests.split()]
     environment = {
         **os.environ,
@@ -83,24 +124,22 @@ def attempt(fault: Fault, copy: Path) -> str:
     try:
         run = subprocess.run(command, cwd=copy, capture_output=True, env=environment)
     finally:
-        file.write_text(text, "utf-8")
-    return {0: "SURVIVED", 1: "killed", 5: "NO TESTS"}.get(
-        run.returncode, f"ERROR {run.returncode}"
-    )
+        file.write_text(source, "utf-8")
+    verdicts = {0: "SURVIVED", 1: "killed", 5: "NO TESTS"}
+    return verdicts.get(run.returncode, f"ERROR {run.returncode}")
 
 
 def main(words: list[str]) -> int:
     """Apply each fault, run its tests, and print what became of it; 1 if any was not found."""
     faults = load((ROOT / "tests" / "mutations.txt").read_text("utf-8"))
-    texts = [" ".join((fault.file, fault.new, fault.tests, fault.device)) for fault in faults]
-    chosen = [
-        fault
-        for fault, text in zip(faults, texts, strict=True)
-        if not words or any(w in text for w in words)
-    ]
+    chosen = []
+    for fault in faults:
+        text = " ".join(fault)
+        if not words or any(word in text for word in words):
+            chosen.append(fault)
     copies: queue.Queue[Path] = queue.Queue()
 
-    def one(fault: Fault) -> bool:
+    def verdict_of(fault: Fault) -> bool:
         copy = copies.get()
         try:
             verdict = attempt(fault, copy)
@@ -111,14 +150,14 @@ def main(words: list[str]) -> int:
 
     with tempfile.TemporaryDirectory() as folder:
         for number in range(AT_ONCE):
-            copies.put(copy := Path(folder, str(number)))
+            copy = Path(folder, str(number))
             for part in ("kbo", "experiments", "tests"):
-                shutil.copytree(
-                    ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__")
-                )
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(ROOT / part, copy / part, ignore=ignored)
             shutil.copy(ROOT / "pyproject.toml", copy)
+            copies.put(copy)
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            killed = sum(threads.map(one, chosen))
+            killed = sum(threads.map(verdict_of, chosen))
     print(f"{killed} of {len(chosen)} faults were found.")
     return int(killed < len(chosen))
 

@@ -11,7 +11,7 @@ import pytest
 
 import experiments
 import kbo
-from tests import parts
+from tests import mutations, parts
 
 FOLDERS = [Path(package.__file__).parent for package in (kbo, experiments)]
 MODULES = {
@@ -178,3 +178,16 @@ def test_every_public_method_has_a_docstring_of_its_own_or_of_what_it_overrides(
     ]
     documented = {method.name for _, method in methods if ast.get_docstring(method)}
     assert [place for place, method in methods if method.name not in documented] == []
+
+
+def test_every_hand_made_fault_has_one_place_in_the_code():
+    root = Path(__file__).parent.parent
+    faults = mutations.load((root / "tests" / "mutations.txt").read_text("utf-8"))
+    assert len(faults) > 150
+    lost = []
+    for fault in faults:
+        path = root / fault.file
+        found = len(mutations.places(fault, path.read_text("utf-8"))) if path.exists() else 0
+        if found != 1:
+            lost.append(f"{found} places: {fault}")
+    assert not lost, "\n".join(lost)
