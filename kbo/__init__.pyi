@@ -21,8 +21,6 @@ from .errors import NotPositiveDefinite as NotPositiveDefinite
 from .errors import RefutedAssumptions as RefutedAssumptions
 from .errors import Stop as Stop
 from .errors import TooManyFailures as TooManyFailures
-from .histories import Audit as Audit
-from .histories import audit as audit
 from .optimize import Certified as Certified
 from .optimize import Confirmation as Confirmation
 from .optimize import Constraint as Constraint
@@ -39,6 +37,8 @@ from .optimize import minimize as minimize
 from .regression import AdaptiveRidge as AdaptiveRidge
 from .regression import KernelRidge as KernelRidge
 from .regression import NystromRidge as NystromRidge
+from .report.audit import Audit as Audit
+from .report.audit import audit as audit
 from .space import Choice as Choice
 from .space import Fixed as Fixed
 from .space import Float as Float

@@ -2,9 +2,18 @@
 
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from kbo._base.lazy import Lazy
 from kbo._base.streams import lasting_output
 from kbo.errors import KboError
+
+if TYPE_CHECKING:
+    from kbo._base import terminal
+    from kbo.cli import app as cli
+else:
+    cli = Lazy("kbo.cli.app")  # which needs an extra: its message is shown without a traceback
+    terminal = Lazy("kbo._base.terminal")
 
 
 def main() -> None:
@@ -13,9 +22,7 @@ def main() -> None:
 
 
 def _command_line() -> None:
-    from kbo.cli import app
-
-    app()
+    cli.app()
 
 
 def run(command: Callable[[], object]) -> None:
@@ -39,9 +46,7 @@ def _exit_code(command: Callable[[], object]) -> int | str | None:
     except SystemExit as end:
         return end.code
     except KboError as error:
-        from kbo._base.terminal import printable
-
-        print(printable(f"error: {error}"), file=sys.stderr)
+        print(terminal.printable(f"error: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -8,7 +8,7 @@ import torch
 from botorch.test_functions import Branin
 
 from kbo import examples
-from kbo.examples import EXAMPLES
+from kbo.cli.examples import EXAMPLES
 from tests.commands import kbo
 from tests.processes import python
 

@@ -14,7 +14,7 @@ from experiments.problems.base import NOISE_LEVEL, interquartile_ranges
 from experiments.tuning import infeasible
 from experiments.tuning.constrained import REPORTED, run, summary
 from experiments.tuning.tuners import BoTorchTuner, tuner
-from kbo.cli import app
+from kbo.cli.app import app
 from kbo.optimize import journal
 from kbo.optimize.constraint import outcome_of
 from kbo.optimize.settings.fitting import unit_kernel

@@ -222,7 +222,7 @@ def options_of(function) -> set[str]:
 
 
 def test_quoted_commands_and_options_exist():
-    from kbo.cli import app
+    from kbo.cli.app import app
 
     commands = typer.main.get_command(app).commands
     for page in PAGES:

@@ -72,6 +72,68 @@ def test_import_changes_no_global_setting_and_neither_it_nor_a_run_loads_what_it
     assert not heavy & loaded
 
 
+LOADED = """
+import sys
+import kbo
+from gpytorch.kernels import RBFKernel
+
+def loaded():
+    return [name for name in {heavy!r} if name in sys.modules]
+
+def objective(params):
+    return (params["x"] - 0.3) ** 2
+
+bounds = {{"x": (0.0, 1.0)}}
+kernel = RBFKernel().double()
+print(loaded())
+kbo.minimize(objective, bounds, 9, progress=False)
+print(loaded())
+kbo.minimize(objective, bounds, 4, progress=False, setting=kbo.Certified(kernel, 0.1, 2.0))
+print(loaded())
+kbo.models.KernelRidgeGP
+kbo.acquisition.KernelUCB
+print(loaded())
+"""
+
+HEAVY = ["botorch", "ax", "optuna", "matplotlib", "pandas", "ray", "typer", "cvxpy", "sklearn"]
+
+
+def test_botorch_is_loaded_where_a_model_or_an_acquisition_function_is_used_and_not_before():
+    lines = python("-c", LOADED.format(heavy=HEAVY)).stdout.splitlines()
+    assert lines == ["[]", "[]", "[]", "['botorch']"]
+
+
+SCRIPT = """
+bounds = {"x": (0.0, 1.0)}
+
+def objective(params):
+    return (params["x"] - 0.3) ** 2
+"""
+
+TUNED = """
+import sys
+from kbo.__main__ import main
+sys.argv = ["kbo", "tune", "parabola.py", "--trials", "8", "--quiet"]
+try:
+    main()
+except SystemExit as end:
+    print(end.code, [name for name in {heavy!r} if name in sys.modules])
+"""
+
+
+def test_kbo_tune_loads_matplotlib_for_its_picture_and_nothing_else_that_it_does_not_use(tmp_path):
+    (tmp_path / "parabola.py").write_text(SCRIPT)
+    lines = python("-c", TUNED.format(heavy=HEAVY), cwd=tmp_path).stdout.splitlines()
+    assert lines[-1] == "0 ['matplotlib', 'typer']"
+
+
+def test_the_help_of_the_command_line_loads_no_pytorch():
+    shown = python(
+        "-c", "import sys, kbo.cli.app; print('torch' in sys.modules, 'numpy' in sys.modules)"
+    )
+    assert shown.stdout.split() == ["False", "False"]
+
+
 HIDDEN = """
 import os, sys, torch, gpytorch, botorch
 del os.register_at_fork  # a platform without fork
@@ -81,8 +143,8 @@ sys.modules |= dict.fromkeys(
     "typer jinja2 matplotlib pandas pyarrow cvxpy ax optuna ray sklearn networkx mlflow wandb".split()
 )
 for use in (
-    lambda: import_module("kbo.cli"),
-    lambda: import_module("kbo.report"),
+    lambda: import_module("kbo.cli.app"),
+    lambda: import_module("kbo.report").write,
     lambda: import_module("kbo.optimize.table").frame([]),
     lambda: import_module("kbo.optimize.tracking").MLflow(),
     lambda: import_module("kbo.optimize.tracking").WandB(),
@@ -90,7 +152,7 @@ for use in (
     lambda: import_module("experiments.sweep"),
     lambda: import_module("kbo.integrations.ax"),
     lambda: import_module("kbo.integrations.optuna"),
-    lambda: import_module("kbo.examples").digits({}),
+    lambda: import_module("kbo.cli.examples").digits({}),
     lambda: import_module("experiments.problems").random_graphs(1, seed=0),
     lambda: sys.modules.update(pandas=kbo, pyarrow=kbo) or import_module("kbo._base.drawing"),
     lambda: import_module("kbo.workers.ray"),

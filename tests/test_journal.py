@@ -12,7 +12,7 @@ import pytest
 from gpytorch.kernels import MaternKernel
 
 import kbo
-from kbo.cli import app
+from kbo.cli.app import app
 from kbo.optimize.events import LONGEST_LINE, parse
 from kbo.optimize.journal import Journal
 from tests.commands import CliRunner

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import kbo
-from kbo.cli import app
+from kbo.cli.app import app
 from kbo.errors import InvalidInput
 from tests.commands import CliRunner
 

@@ -130,6 +130,24 @@ def test_posteriors_are_hardly_ever_told_apart_by_their_type():
     assert len(found) <= 3, "\n".join(found)
 
 
+def functions(tree: ast.Module) -> Iterator[ast.AST]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    return (node for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+def test_no_function_imports_by_name():
+    """What needs an extra, or loads PyTorch before a command needs it, is a ``Lazy`` module, or a lazy package."""
+    found = {
+        f"{path} line {node.lineno}: {ast.unparse(node)}"
+        for path, tree in MODULES.items()
+        if path.parts[0] == "kbo"
+        for function in functions(tree)
+        for node in ast.walk(function)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    }
+    assert not found, "\n".join(sorted(found))
+
+
 def test_no_two_modules_import_each_other_even_through_others():
     """Beside the contract of import-linter, which compares modules of one folder: packages and their modules too."""
     grimp, networkx = pytest.importorskip("grimp"), pytest.importorskip("networkx")

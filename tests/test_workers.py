@@ -24,7 +24,8 @@ import torch
 
 import kbo
 from experiments import problems
-from kbo.cli import app, tuning
+from kbo.cli import tuning
+from kbo.cli.app import app
 from kbo.optimize import loop, run
 from kbo.workers import processes
 from kbo.workers.call import Outcome

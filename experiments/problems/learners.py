@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.problems.base import TuningProblem, sklearn_datasets
 from kbo._base import checks
-from kbo.examples import DIGITS, digits_error
+from kbo.cli.examples import DIGITS, digits_error
 from kbo.space import Choice, Float, Int, Params, Space, When
 
 
@@ -34,7 +34,7 @@ class Learner(TuningProblem):
 
 
 class DigitsMLP(Learner):
-    """Test error of a neural network on a fresh random half of the digits data, see ``kbo.examples.digits``."""
+    """Test error of a neural network on a fresh random half of the digits data, see ``kbo.cli.examples.digits``."""
 
     name = "digits"
     space: Space = DIGITS

@@ -9,6 +9,10 @@ from kbo._base.extras import require
 
 require("drawing", "cli", "matplotlib")
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
 BLUE, RED, GREEN, GREY, ORANGE = "#0072b2", "#d55e00", "#009e73", "#7f7f7f", "#e69f00"
 """Colours in pictures of one run: the fit, highlights, a second line, the data, trials that were stopped early."""
 RING: dict[str, Any] = {"s": 90, "facecolors": "none", "edgecolors": RED, "lw": 1.6, "zorder": 4}
@@ -20,9 +24,6 @@ LARGEST = 1e300
 def blank(width: float, height: float) -> Any:
     """An empty figure, in inches."""
     # The object interface: a library must not choose the window system of the program it runs in.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -68,8 +69,6 @@ def logarithmic(axes: Any) -> None:
 
 def plain_numbers(*logarithmic_axes: Any) -> None:
     """Labels at 1, 2 and 5 where a logarithmic axis spans less than two decades; at most five where it spans many."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
     for axis in logarithmic_axes:
         low, high = axis.get_view_interval()
         if high < 100 * low:

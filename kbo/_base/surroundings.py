@@ -8,7 +8,7 @@ default dtype: the default dtype, deterministic algorithms, detection of anomali
 errors, print options, locale, and the states of the global random generators. The number of threads is a matter of
 resources, and stays as the program has set it.
 
-Worker processes import this module before anything else, so it imports neither PyTorch nor NumPy at its head.
+Worker processes import this module before anything else, so it imports PyTorch and NumPy when it needs them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from kbo._base.lazy import Lazy
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+else:
+    numpy = Lazy("numpy")
+    torch = Lazy("torch")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,9 +59,6 @@ class _Aside:
 
     def put(self) -> None:
         """Put aside whatever differs from the settings of a fresh program."""
-        import numpy
-        import torch
-
         self.gradients = torch.is_grad_enabled()
         if torch.get_default_device().type != "cpu":
             self._contexts.enter_context(torch.device("cpu"))
@@ -104,7 +110,6 @@ def callers() -> Iterator[None]:
     if aside is None:
         yield
         return
-    import torch
 
     own_gradients = torch.is_grad_enabled()  # kbo may compute without gradients where it calls
     try:
@@ -151,9 +156,6 @@ class Settings:
     @classmethod
     def of_caller(cls) -> Settings:
         """Return the settings of the code that called kbo in this thread."""
-        import numpy
-        import torch
-
         with callers():
             anomalies = 0
             if torch.is_anomaly_enabled():
@@ -184,8 +186,6 @@ class Settings:
         try:
             with self.applied():
                 if self.device != Settings.device:
-                    import torch
-
                     torch.empty(0)
                 return ""
         except Exception as error:  # of many kinds, one for each library of a device
@@ -198,15 +198,12 @@ class Settings:
         usual = Settings()
         with ExitStack() as contexts:
             if self.errors != usual.errors:
-                import numpy
-
                 contexts.enter_context(numpy.errstate(**self.errors))
             if Settings(errors=self.errors) != self:
                 self._apply_to_torch(contexts, usual)
             yield
 
     def _apply_to_torch(self, contexts: ExitStack, usual: Settings) -> None:
-        import torch
 
         if self.device != usual.device:
             contexts.enter_context(torch.device(self.device))

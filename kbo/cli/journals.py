@@ -7,12 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from kbo._base.lazy import Lazy
+from kbo._base.terminal import printable
 from kbo.errors import InvalidInput, JournalError
 
 if TYPE_CHECKING:
+    from kbo.optimize import journal as journals
+    from kbo.optimize import table
+    from kbo.optimize import trials as run_trials
     from kbo.optimize.events import Contents
     from kbo.optimize.trials import Trials
+    from kbo.report import record
+else:
+    journals = Lazy("kbo.optimize.journal")
+    table = Lazy("kbo.optimize.table")
+    run_trials = Lazy("kbo.optimize.trials")
+    record = Lazy("kbo.report.record")
 
 journal: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Check, show, repair or export the journal of a run."
@@ -23,13 +37,9 @@ File = Annotated[Path, typer.Argument(help="A journal (.jsonl).")]
 
 def _read(path: Path) -> tuple[Contents, Trials, str]:
     """Return what a journal holds, its trials up to the first line that is damaged or does not fit, and that line."""
-    from kbo.optimize.journal import examine
-    from kbo.optimize.trials import Trials
-    from kbo.report.record import naming, space_of
-
-    found = examine(path)
-    with naming(path):
-        trials = Trials(space_of(found.header))
+    found = journals.examine(path)
+    with record.naming(path):
+        trials = run_trials.Trials(record.space_of(found.header))
     return found, trials, trials.add_all(found.events) or found.damage
 
 
@@ -62,26 +72,24 @@ def check(path: File) -> None:
 @journal.command()
 def show(path: File) -> None:
     """Show the trials of a journal as a table."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from kbo._base.terminal import printable
-    from kbo.optimize.table import format_params
-
     trials = _whole(path)[1].all
     measured = any(trial.measured for trial in trials)
-    table = Table(
-        "trial", "status", "value", "seconds", "parameters", *["measured"] * measured, "failure"
-    )
+    columns = ["trial", "status", "value", "seconds", "parameters"]
+    if measured:
+        columns.append("measured")
+    shown = Table(*columns, "failure")
     for trial in trials:
-        numbers = (
-            "" if number is None else f"{number:.6g}" for number in (trial.value, trial.seconds)
-        )
-        cells = (str(trial.number), trial.status, *numbers, format_params(trial.params))
-        cells += (*[format_params(trial.measured)] * measured, trial.failure or "")
-        table.add_row(*(Text(printable(cell), overflow="fold") for cell in cells))
-    Console().print(table)
+        cells = [str(trial.number), trial.status, _number(trial.value), _number(trial.seconds)]
+        cells.append(table.format_params(trial.params))
+        if measured:
+            cells.append(table.format_params(trial.measured))
+        cells.append(trial.failure or "")
+        shown.add_row(*(Text(printable(cell), overflow="fold") for cell in cells))
+    Console().print(shown)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
 
 
 @journal.command()
@@ -89,12 +97,10 @@ def repair(
     path: File, new: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")]
 ) -> None:
     """Write the lines before the first damaged one to a new journal."""
-    from kbo.optimize.journal import write
-
     found, trials, damage = _read(path)
     if new.exists():
         raise InvalidInput(f"{new} exists, and repair overwrites nothing: choose another file.")
-    write(new, found.header, found.events[: trials.n_events])
+    journals.write(new, found.header, found.events[: trials.n_events])
     typer.echo(f"{new} has {len(trials.all)} trials ({trials.n_events} events)")
     typer.echo(f"left out: all from {damage}" if damage else "nothing was damaged")
 
@@ -108,8 +114,6 @@ def export(
     ] = None,
 ) -> None:
     """Write the trials of a journal as a table."""
-    from kbo.optimize import table
-
     trials = _whole(path)[1].all
     if to is None:
         typer.echo(table.text(trials), nl=False)

@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+import kbo
+from kbo._base.lazy import Lazy
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from kbo.optimize import Constraint
+    from kbo.bandit import methods
+    from kbo.cli import examples
+    from kbo.optimize import pruning
+    from kbo.workers import ray
+else:
+    methods = Lazy("kbo.bandit.methods")
+    examples = Lazy("kbo.cli.examples")
+    pruning = Lazy("kbo.optimize.pruning")
+    ray = Lazy("kbo.workers.ray")
 
 TARGETS = "An example ({examples}), or your script: a .py file that defines `bounds` and `objective(params)`."
 BOX_METHODS = "{box_methods}."
@@ -47,16 +57,9 @@ def engine_of(
         for option, value in {"--address": address, "--resources": resources}.items():
             if value is not None:
                 raise InvalidInput(f"{option} {value} is for a Ray cluster: add --engine ray.")
-        from kbo.workers.processes import Processes
-
-        return Processes() if workers == 0 else workers
-    from kbo.workers.ray import Ray
-
-    return Ray(
-        address,
-        workers or None,
-        **({} if resources is None else {"resources": _amounts(resources)}),
-    )
+        return kbo.Processes() if workers == 0 else workers
+    given = {} if resources is None else {"resources": _amounts(resources)}
+    return ray.Ray(address, workers or None, **given)
 
 
 def _amounts(text: str) -> dict[str, float]:
@@ -70,10 +73,8 @@ def _amounts(text: str) -> dict[str, float]:
         raise InvalidInput(f"--resources must look like cpu=2,gpu=0.5, got {text!r}.") from error
 
 
-def constraint(text: str) -> Constraint:
+def constraint(text: str) -> kbo.Constraint:
     """Return the constraint that --constraint means."""
-    from kbo.optimize import Constraint
-
     sign = ">=" if ">=" in text else "<="
     name, found, limit = map(str.strip, text.partition(sign))
     try:
@@ -84,7 +85,9 @@ def constraint(text: str) -> Constraint:
         raise InvalidInput(
             f'--constraint must look like "memory<=8" or "accuracy>=0.9", got {text!r}.'
         )
-    return Constraint(name, upper=number) if sign == "<=" else Constraint(name, lower=number)
+    if sign == "<=":
+        return kbo.Constraint(name, upper=number)
+    return kbo.Constraint(name, lower=number)
 
 
 class CommandWithNames(TyperCommand):
@@ -95,16 +98,12 @@ class CommandWithNames(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with the names in it."""
-        from kbo.bandit import methods
-        from kbo.examples import EXAMPLES
-        from kbo.optimize.pruning import NAMES
-
         lists = {
             "box_methods": [
                 name for name in methods.names() if not methods.get(name).needs_finite_set
             ],
-            "examples": EXAMPLES,
-            "pruners": NAMES,
+            "examples": examples.EXAMPLES,
+            "pruners": pruning.NAMES,
         }
         names = {placeholder: ", ".join(listed) for placeholder, listed in lists.items()}
         for parameter in self.params:

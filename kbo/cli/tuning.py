@@ -18,15 +18,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from tqdm import tqdm
 
 import kbo
+from kbo._base.files import check_file, reading
+from kbo._base.lazy import Lazy
 from kbo.cli import options
 from kbo.cli.options import Address, Device, Engine, Out, Quiet, Verbose
 from kbo.errors import AnotherProblem, InvalidInput
 
 if TYPE_CHECKING:
-    from kbo.optimize import Result, Trial
+    from kbo.cli import examples
+    from kbo.optimize import Result, Trial, belief, table
+    from kbo.optimize import constraint as constraint_module
+    from kbo.optimize import known as known_module
+    from kbo.optimize import result as results
     from kbo.optimize.known import Known
+    from kbo.report import live as live_pages
+    from kbo.report import record as records
+    from kbo.report.figures import history as figures
+    from kbo.workers import call
+else:
+    examples = Lazy("kbo.cli.examples")
+    belief = Lazy("kbo.optimize.belief")
+    table = Lazy("kbo.optimize.table")
+    constraint_module = Lazy("kbo.optimize.constraint")
+    known_module = Lazy("kbo.optimize.known")
+    results = Lazy("kbo.optimize.result")
+    live_pages = Lazy("kbo.report.live")
+    records = Lazy("kbo.report.record")
+    figures = Lazy("kbo.report.figures.history")
+    call = Lazy("kbo.workers.call")
 
 _WORKERS = (
     "Trials at a time, each in a process; 0 for one per CPU. 1 is in this process, where --timeout cannot interrupt "
@@ -51,15 +73,11 @@ def load(target: str) -> _Target:
     Raises:
         InvalidInput: There is neither, or the script cannot be loaded or used.
     """
-    from kbo.examples import EXAMPLES
-    from kbo.optimize.belief import Setting
-    from kbo.workers.call import place
-
-    if target in EXAMPLES:
-        return _Target(target, *EXAMPLES[target])
+    if target in examples.EXAMPLES:
+        return _Target(target, *examples.EXAMPLES[target])
     path = Path(target)
     if path.suffix != ".py" or not os.path.isfile(path):
-        known = ", ".join(EXAMPLES)
+        known = ", ".join(examples.EXAMPLES)
         raise InvalidInput(
             f"{target!r} is neither an example ({known}) nor a Python file that exists."
         )
@@ -76,14 +94,14 @@ def load(target: str) -> _Target:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise InvalidInput(
-            f"{path} failed while it was loaded: {type(error).__name__}: {error}{place(error)}"
+            f"{path} failed while it was loaded: {type(error).__name__}: {error}{call.place(error)}"
         ) from error
     missing = [name for name in ("bounds", "objective") if not hasattr(module, name)]
     if missing:
         raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
     names = "objective", "bounds", "constraints", "defaults", "setting"
     given = {name: getattr(module, name) for name in names if hasattr(module, name)}
-    if not isinstance(given.get("setting", kbo.Practical()), Setting):
+    if not isinstance(given.get("setting", kbo.Practical()), belief.Setting):
         raise InvalidInput(
             f"{path}: setting is to be kbo.Certified(...), kbo.Safe(...) or kbo.Practical(...); rename it."
         )
@@ -261,8 +279,6 @@ def tune(
     Then:  kbo tune script.py --trials 60
     """
     options.apply_verbosity(quiet, verbose)
-    from kbo.report.figures.history import trace
-
     name, objective, bounds, constraints, defaults, setting = load(target)
     if noise_std is not None and setting is not None:
         raise InvalidInput(
@@ -328,7 +344,7 @@ def tune(
         "maximize": maximize,
         "recommended": best,
     }
-    trace(result.trials, picture, title=f"kbo tune {name}", **of_trace)
+    figures.trace(result.trials, picture, title=f"kbo tune {name}", **of_trace)
     typer.echo(f"picture        {picture}")
     if confirm and result.exact:
         typer.echo("confirmation   there is nothing to confirm: the objective has no noise")
@@ -353,33 +369,27 @@ def _taken_over(
     Raises:
         InvalidInput: None is.
     """
-    from kbo.optimize.constraint import measured_only
-    from kbo.optimize.known import Known, completed, known_results
-    from kbo.space import Space
-
-    measured, others = measured_only(constraints)
+    measured, others = constraint_module.measured_only(constraints)
     left_out: list[str] = []
     found = [
         (params if isinstance(params, list) else {**defaults, **params}, returned)
-        for _, params, returned in completed(path, maximize, left_out)
+        for _, params, returned in known_module.completed(path, maximize, left_out)
     ]
-    given = Space(bounds, others), maximize, [one.name for one in measured]
+    given = kbo.Space(bounds, others), maximize, [one.name for one in measured]
     try:
-        known = known_results(found, *given)
+        known = known_module.known_results(found, *given)
     except InvalidInput as error:
         raise InvalidInput(
             f"{path}: {error} The script can define defaults = {{...}}, values of parameters that earlier trials lack; "
             "--fresh starts without them."
         ) from error
-    others = known_results(evaluated, *given)
+    others = known_module.known_results(evaluated, *given)
     results = [*known.results, *(one for one in others.results if one not in known.results)]
-    return Known(results, [*left_out, *known.left_out, *others.left_out])
+    return known_module.Known(results, [*left_out, *known.left_out, *others.left_out])
 
 
 def _json(option: str, path: Path) -> Any:
     """Return the content of a JSON file that an option names."""
-    from kbo._base.files import check_file, reading
-
     advice = f'{option} takes a file such as [{{"lr": 0.01}}].'
     check_file(path, advice)
     with reading(path, "a list of parameters in JSON", advice):
@@ -435,15 +445,11 @@ def confirm(
     Then:  kbo confirm script.py --budget 80
     """
     options.apply_verbosity(quiet, verbose=False)
-    from kbo.optimize.constraint import measured_only
-    from kbo.optimize.result import result_of
-    from kbo.report.record import Record
-
     name, objective, _, constraints, _, setting = load(target)
     path = journal or out / f"tune-{name}.jsonl"
-    measured, _ = measured_only(constraints)
-    record = Record.of(path, getattr(setting, "kernel", None), measured)
-    result = result_of(record.reopened(), "", str(path))
+    measured, _ = constraint_module.measured_only(constraints)
+    record = records.Record.of(path, getattr(setting, "kernel", None), measured)
+    result = results.result_of(record.reopened(), "", str(path))
     given: dict[str, Any] = {"workers": workers, "timeout": timeout, "progress": not quiet}
     if value_range is not None:
         given["value_range"] = value_range
@@ -465,28 +471,22 @@ def _confirmed(result: Result, objective: Any, path: Path, budget: int, **given:
         and math.isfinite(found.within)
         and found.best.params != result.params
     ):
-        from kbo.optimize.table import format_params
-
-        typer.echo(f"now the best   {found.best.name}: {format_params(found.best.params)}")
+        typer.echo(f"now the best   {found.best.name}: {table.format_params(found.best.params)}")
     typer.echo(f"journal        {beside}")
 
 
 def _called(name: str, verbose: bool, live: bool, port: int) -> list[Any]:
     """Return the functions that are called after trials."""
-    called: list[Any] = [_report_trial] * verbose
+    called: list[Any] = []
+    if verbose:
+        called.append(_report_trial)
     if live:
-        from kbo.report import Live
-
-        called.append(Live(port, title=name))
+        called.append(live_pages.Live(port, title=name))
     return called
 
 
 def _report_trial(trial: Trial, result: Result) -> None:
-    from tqdm import tqdm
-
-    from kbo.optimize.table import format_params
-
     failed = f"failed: {trial.failure}" if trial.failure else "stopped early"
     outcome = failed if trial.value is None else f"{trial.value:.5g}"
-    measured = f"  ({format_params(trial.measured)})" if trial.measured else ""
-    tqdm.write(f"{trial.number:4d}  {outcome:12s}  {format_params(trial.params)}{measured}")
+    measured = f"  ({table.format_params(trial.measured)})" if trial.measured else ""
+    tqdm.write(f"{trial.number:4d}  {outcome:12s}  {table.format_params(trial.params)}{measured}")

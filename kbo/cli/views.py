@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import kbo
+from kbo._base.lazy import Lazy
 from kbo.cli.options import JOURNAL
+from kbo.cli.tuning import load
 from kbo.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from kbo.optimize import constraint
+    from kbo.report import audit as audits
+    from kbo.report import writing
+else:
+    constraint = Lazy("kbo.optimize.constraint")
+    audits = Lazy("kbo.report.audit")
+    writing = Lazy("kbo.report.writing")
 
 
 def report(
@@ -27,12 +39,7 @@ def report(
 
     Example:  kbo report kbo-runs/tune-train.jsonl --script train.py
     """
-    from kbo.cli.tuning import load
-    from kbo.histories import FOREIGN
-    from kbo.optimize.constraint import measured_only
-    from kbo.report import write
-
-    if run.suffix in FOREIGN:
+    if run.suffix in audits.FOREIGN:
         raise InvalidInput(
             f"{run} is no journal of kbo: see `kbo audit {run} --to {run.with_suffix('.html')}`."
         )
@@ -40,12 +47,10 @@ def report(
     if script is not None:
         target = load(script)
         kernel = getattr(target.setting, "kernel", None)
-        given = (
-            {"kernel": kernel, "constraints": measured_only(target.constraints)[0]}
-            if kernel is not None
-            else {}
-        )
-    typer.echo(f"page     {write(run, page, **given)}")
+        if kernel is not None:
+            given["kernel"] = kernel
+            given["constraints"], _ = constraint.measured_only(target.constraints)
+    typer.echo(f"page     {writing.write(run, page, **given)}")
 
 
 def audit(
@@ -75,8 +80,6 @@ def audit(
 
     Example:  kbo audit sqlite:///studies.db --study resnet
     """
-    import kbo
-
     found = kbo.audit(history, study=study, target=target, maximize=maximize)
     typer.echo(found)
     if page is not None:

@@ -20,6 +20,11 @@ from kbo._base.locks import after_fork_in_child
 from kbo.errors import AnotherProblem, JournalError
 from kbo.optimize.events import FORMAT, Contents, Event, Header, header_of, line, parse
 
+try:
+    import fcntl
+except ImportError:  # a platform without advisory locks
+    fcntl = None
+
 _open: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 
@@ -136,9 +141,7 @@ class Journal:
     def _lock(self) -> None:
         if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
             raise JournalError(f"the journal {self.path} is not a file: choose another path.")
-        try:
-            import fcntl
-        except ImportError:  # no advisory locks on this platform
+        if fcntl is None:
             return
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

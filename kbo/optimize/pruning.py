@@ -20,6 +20,7 @@ from scipy.special import stdtr
 
 from kbo._base import checks
 from kbo._base.extras import require
+from kbo._base.lazy import Lazy
 from kbo.errors import InvalidInput
 from kbo.optimize.events import Event, Report, Tell
 from kbo.optimize.trials import Trial, Trials
@@ -27,6 +28,8 @@ from kbo.space import Space
 
 if TYPE_CHECKING:
     import optuna
+else:
+    optuna = Lazy("optuna")
 
 _FEWEST = 6
 """Completed trials with the same step from which on a regression line is drawn."""
@@ -189,15 +192,11 @@ class _Twin:
         return trial.status != "pending"
 
     def end(self, state: str, value: float | None = None) -> None:
-        from optuna.trial import TrialState
-
-        self._study.tell(self.trial, value, TrialState[state])
+        self._study.tell(self.trial, value, optuna.trial.TrialState[state])
 
 
 def _study(pruner: optuna.pruners.BasePruner, maximize: bool) -> optuna.Study:
     """Return a study in memory. Its name is fixed, since the brackets of Hyperband depend on it."""
-    import optuna
-
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # the study is no news
     try:
@@ -212,8 +211,6 @@ def _study(pruner: optuna.pruners.BasePruner, maximize: bool) -> optuna.Study:
 
 def _of_optuna(name: str) -> OptunaPruner:
     require(f"pruner {name!r}", "optuna", "optuna")
-    import optuna
-
     with warnings.catch_warnings(action="ignore"):  # that one of them is experimental
         return OptunaPruner(getattr(optuna.pruners, f"{name.capitalize()}Pruner")())
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kbo._base import checks
 from kbo._base.extras import require
 from kbo._base.files import replacing
+from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.errors import InvalidInput
 from kbo.optimize.trials import Trial
@@ -20,6 +21,8 @@ from kbo.space.parameters import Parameter
 
 if TYPE_CHECKING:
     import pandas as pd
+else:
+    pd = Lazy("pandas")
 
 FORMS = (".csv", ".json", ".parquet")
 """Kinds of files, by the ends of their names."""
@@ -80,8 +83,6 @@ def frame(trials: Iterable[Trial]) -> pd.DataFrame:
         MissingExtra: pandas is not installed.
     """
     require("a table of trials", "cli", "pandas")
-    import pandas as pd
-
     found = rows(trials)
     names = dict.fromkeys((*COLUMNS, *(name for row in found for name in row)))
     values = {name: pd.Series([row.get(name) for row in found], dtype=object) for name in names}
@@ -103,8 +104,6 @@ def text(trials: Iterable[Trial]) -> str:
     in JSON, in quotation marks.
     """
     found = frame(trials)
-    import pandas as pd
-
     for name in found:
         if str(name).startswith("params.") and any(isinstance(value, str) for value in found[name]):
             found[name] = pd.Series(map(_cell, found[name]), dtype=object)

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from kbo._base.extras import require
+
+require("kbo.report", "cli", "jinja2", "matplotlib")
+
 import jinja2
+import matplotlib
 
 from kbo._base.drawing import BLUE, GREEN, GREY, ORANGE, RED
 from kbo._base.terminal import printable
@@ -66,8 +71,6 @@ def embed(figure: Any) -> Picture:
     Its text is outlines, so that it looks the same everywhere, and it holds no date, so that equal runs give equal
     pages.
     """
-    import matplotlib
-
     figure.set_facecolor("none")
     for axes in figure.axes:
         axes.set_facecolor("none")

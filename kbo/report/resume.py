@@ -8,12 +8,14 @@ from dataclasses import fields
 from typing import Any
 
 from kbo._base import checks
-from kbo.examples import EXAMPLES
 from kbo.optimize import Certified, Practical, Safe
 from kbo.report.record import Record
 from kbo.space import Linear
 
 _MORE = 20  # trials that the command to resume adds
+
+EXAMPLES = ("digits", "branin")
+"""Names of the problems that ``kbo tune`` tunes without a script (``kbo.cli.examples``)."""
 
 
 def resume(record: Record) -> dict[str, str]:

@@ -7,15 +7,21 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbo._base import checks
 from kbo._base.extras import require
 from kbo._base.files import check_file, reading
+from kbo._base.lazy import Lazy
 from kbo.errors import InvalidInput
 from kbo.space.conditions import When
 from kbo.space.constraints import Linear
 from kbo.space.parameters import Choice, Fixed, Float, Int, Ordinal
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = Lazy("yaml")
 
 _ADVICE = "Space.to_dict() returns what such a file holds."
 
@@ -91,7 +97,6 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _yaml(text: str) -> Any:
     """The data in YAML, where 1e-4 is a number as in JSON; PyYAML takes it as text."""
-    import yaml
 
     class Loader(yaml.SafeLoader):
         pass

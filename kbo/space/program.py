@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
 from kbo.errors import InvalidInput
@@ -135,8 +136,6 @@ class Program:
 
     def solve(self, cost: np.ndarray, least_margin: float = 0.0) -> np.ndarray | None:
         """The variables that minimise a cost; None if there are none, InvalidInput if none were found in time."""
-        from scipy.optimize import Bounds, LinearConstraint, milp
-
         arrays: list[Any] = [np.array(part) for part in zip(*self._rows, strict=True)]
         box: list[Any] = [np.append(np.zeros(self.size - 1), least_margin), self._upper]
         found = milp(

@@ -22,13 +22,21 @@ from functools import partial
 from multiprocessing.connection import Pipe, wait
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
 
 from kbo._base import checks
+from kbo._base.lazy import Lazy
 from kbo._base.surroundings import Settings
 from kbo.errors import InvalidInput
 from kbo.workers.call import Outcome, described, of_file
 from kbo.workers.engine import Engine, OnReport, Session
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = Lazy("torch")
 
 _PATIENCE = 1.0
 """Seconds after which workers that say nothing are looked after."""
@@ -101,8 +109,6 @@ def _pickled(function: Callable[..., Any]) -> bytes:
 
 def copied(function: Callable[..., Any]) -> bytes:
     """Return what cloudpickle writes, and the names of files, which failures show and cloudpickle 3.1.3 leaves out."""
-    import cloudpickle
-
     written: dict[int, CodeType] = {}
 
     class Pickler(cloudpickle.Pickler):
@@ -376,8 +382,6 @@ def _environment(place: int, count: int) -> dict[str, str]:
 
 
 def _gpus() -> list[str]:
-    import torch
-
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return [name for name in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if name]
     return [str(i) for i in range(torch.cuda.device_count())]

@@ -12,7 +12,7 @@ from gpytorch.kernels import RBFKernel
 
 import kbo
 from kbo import report
-from kbo.cli import app
+from kbo.cli.app import app
 from kbo.integrations.ax import generation_strategy
 from kbo.integrations.optuna import KBOSampler
 from kbo.optimize.settings import practical

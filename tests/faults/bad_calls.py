@@ -358,8 +358,6 @@ def _regression() -> Iterator[Call]:
     yield Call("OnlineRowSampling", r.OnlineRowSampling, "mu eps most seed", sketch, gamma=10.0)
     of_horizon = r.OnlineRowSampling.for_horizon
     yield Call("OnlineRowSampling.for_horizon", of_horizon, "mu horizon delta most seed", sketch)
-    yield Call("hypothetical", r.hypothetical, "state P targets", predicted)
-    yield Call("Several", r.Several, "", predicted, states=lambda: [S()])
     yield Call(
         "Hypothetical", r.Hypothetical, "state P targets", predicted, weights=lambda: y(3).exp()
     )
@@ -406,7 +404,6 @@ def _confidence() -> Iterator[Call]:
     yield Call("MartingaleMixture", c.MartingaleMixture, f"{numbers} kind scale ridges", bounds)
     yield Call("FiniteSet", c.FiniteSet, "delta", bounds, points=50, variant="mixture")
     yield Call("FixedWidth", c.FixedWidth, "", bounds, multiplier=2.0)
-    yield Call("AnyOf", c.AnyOf, "", bounds, confidences=lambda: [C()], n_hypotheses=None)
     yield Call(
         "UnknownNorm",
         c.UnknownNorm,

@@ -21,7 +21,8 @@ from ax.api.configs import RangeParameterConfig
 import kbo
 from experiments.sweep.cells import read_rows
 from kbo import report
-from kbo.cli import app, tuning
+from kbo.cli import tuning
+from kbo.cli.app import app
 from kbo.errors import InvalidInput, KboError
 from kbo.integrations.ax import generation_strategy
 from kbo.optimize import journal

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,11 +22,17 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.extras import require
+from kbo._base.lazy import Lazy
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.radius import ridge_range
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import KernelRidge
 from kbo.regression.observations import Observations
+
+if TYPE_CHECKING:
+    import cvxpy as cp
+else:
+    cp = Lazy("cvxpy")
 
 
 @dataclass(frozen=True)
@@ -216,8 +223,6 @@ def cone_program(
         MissingExtra: CVXPY is not installed.
     """
     require("the cone program", "certify", "cvxpy")
-    import cvxpy as cp
-
     sign = _sign(side)
     program = _Program(confidence, state, x, sign)
     features = torch.diag(program.values.sqrt()).numpy()

@@ -1,5 +1,9 @@
 """Figures of a tuning run, each drawn on given axes."""
 
+from kbo._base.extras import require
+
+require("kbo.report", "cli", "matplotlib")
+
 from kbo.report.figures.axes import finish, picture
 from kbo.report.figures.bounds import draw_miscoverage, draw_quantity, draw_width
 from kbo.report.figures.curves import draw_curves

@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator
+
 from kbo._base.drawing import GREY, LARGEST, blank, dress, legend_below, logarithmic, plain_numbers
 from kbo.errors import InvalidInput
 from kbo.report.replay import Moment
@@ -32,8 +35,6 @@ def picture(xlabel: str = "", ylabel: str = "", height: float = 3.2) -> tuple[An
 
 def finish(figure: Any) -> Any:
     """Return the figure with a legend below, if anything in it has a label, and all text as it is written."""
-    from matplotlib.text import Text
-
     if any(axes.get_legend_handles_labels()[0] for axes in figure.axes):
         legend_below(figure, columns=2)
     for text in figure.findobj(Text):
@@ -78,8 +79,6 @@ def scale(axes: Any, values: Sequence[float]) -> None:
 
 def whole_numbers(axis: Any) -> None:
     """Set the ticks of an axis at whole numbers only."""
-    from matplotlib.ticker import MaxNLocator
-
     axis.set_major_locator(MaxNLocator(nbins=7, integer=True))
 
 

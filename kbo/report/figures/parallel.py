@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from matplotlib.collections import LineCollection
 
 from kbo._base.drawing import BLUE, GREY, RED
 from kbo._base.surroundings import fixed
@@ -29,8 +30,6 @@ def draw_parallel(axes: Any, run: Run) -> None:
         axes: Where to draw.
         run: The run.
     """
-    from matplotlib.collections import LineCollection
-
     record = Record.of(run)
     space, chosen = record.space, record.recommended()
     trials = sorted(record.with_status("complete"), key=record.rank)[:_MOST_LINES]

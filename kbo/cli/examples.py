@@ -5,12 +5,21 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from kbo._base.extras import require
+from kbo._base.lazy import Lazy
 from kbo.space import Choice, Float, Int, Params, Space
+
+if TYPE_CHECKING:
+    from sklearn import datasets, exceptions, model_selection, neural_network
+else:
+    datasets = Lazy("sklearn.datasets")
+    exceptions = Lazy("sklearn.exceptions")
+    model_selection = Lazy("sklearn.model_selection")
+    neural_network = Lazy("sklearn.neural_network")
 
 DIGITS: Space = Space(
     {
@@ -47,17 +56,12 @@ def digits_error(params: Params, split: int, start: int) -> float:
         MissingExtra: scikit-learn is not installed.
     """
     require("this problem", "cli", "sklearn")
-    from sklearn.datasets import load_digits
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.model_selection import train_test_split
-    from sklearn.neural_network import MLPClassifier
-
     assert isinstance(params, dict)
-    X, y = load_digits(return_X_y=True)
-    X_train, X_test, y_train, y_test = train_test_split(
+    X, y = datasets.load_digits(return_X_y=True)
+    X_train, X_test, y_train, y_test = model_selection.train_test_split(
         X / 16, y, test_size=0.5, random_state=split
     )
-    network = MLPClassifier(
+    network = neural_network.MLPClassifier(
         hidden_layer_sizes=[params["width"]] * params["layers"],
         activation=params["activation"],
         learning_rate_init=params["learning_rate"],
@@ -67,7 +71,7 @@ def digits_error(params: Params, split: int, start: int) -> float:
         random_state=start,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
         network.fit(X_train, y_train)
     return 1 - float(network.score(X_test, y_test))
 

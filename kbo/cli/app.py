@@ -1,0 +1,50 @@
+"""Command line: kbo tune | confirm | audit | report | journal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import kbo
+from kbo._base.extras import require
+
+require("the command line", "cli", "typer", "rich")
+
+import typer
+
+from kbo.cli.journals import journal
+from kbo.cli.options import CommandWithNames
+from kbo.cli.tuning import confirm, tune
+from kbo.cli.views import audit, report
+
+app: typer.Typer = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Bayesian optimisation with guarantees.
+
+    Start with `kbo tune`: it tunes a small neural network in a minute or two, and the same command tunes your
+    own script. Press Ctrl-C, or kill it, at any time: the same command continues where it stopped.
+
+    Exit codes: 0 done, 1 an error that the message explains (also that the output could not be written), 2 wrong usage,
+    130 interrupted.""",
+)
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"kbo {kbo.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+for _listing_names in (tune, confirm):
+    app.command(cls=CommandWithNames)(_listing_names)
+for _command in (audit, report):
+    app.command()(_command)
+app.add_typer(journal, name="journal")
