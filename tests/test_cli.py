@@ -7,7 +7,7 @@ import pytest
 import torch
 from botorch.test_functions import Branin
 
-from kbo import examples
+from kbo.cli import examples
 from kbo.cli.examples import EXAMPLES
 from tests.commands import kbo
 from tests.processes import python

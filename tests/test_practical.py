@@ -675,17 +675,17 @@ def test_a_belief_is_the_same_whether_evaluations_come_at_once_or_one_by_one_and
     known, steps = None, []
     for n in range(len(ends) + 1):
         known = setting.fit(problem, ends[:n], known)
-        steps.append(known and (known, known.latest.posterior.predict(X)))
+        steps.append(known and (known, known.for_trial(0).posterior.predict(X)))
     whole = setting.fit(problem, ends)
     for mine, other in (
         (whole.posterior, known.posterior),
-        (whole.latest.posterior, known.latest.posterior),
+        (whole.for_trial(0).posterior, known.for_trial(0).posterior),
     ):
         close(torch.stack(mine.predict(X)), torch.stack(other.predict(X)), 1e-9)
     assert whole.guarantee() == known.guarantee()
     assert [one.number for one in whole.values] == [one.number for one in known.values]
     for belief, before in filter(None, steps):
-        close(torch.stack(belief.latest.posterior.predict(X)), torch.stack(before), 1e-12)
+        close(torch.stack(belief.for_trial(0).posterior.predict(X)), torch.stack(before), 1e-12)
 
 
 def test_the_model_of_a_limit_on_the_objective_is_most_accurate_there():

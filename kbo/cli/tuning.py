@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from kbo.optimize import known as known_module
     from kbo.optimize import result as results
     from kbo.optimize.known import Known
-    from kbo.report import live as live_pages
-    from kbo.report import record as records
     from kbo.report.figures import history as figures
     from kbo.workers import call
 else:
@@ -45,8 +43,6 @@ else:
     constraint_module = Lazy("kbo.optimize.constraint")
     known_module = Lazy("kbo.optimize.known")
     results = Lazy("kbo.optimize.result")
-    live_pages = Lazy("kbo.report.live")
-    records = Lazy("kbo.report.record")
     figures = Lazy("kbo.report.figures.history")
     call = Lazy("kbo.workers.call")
 
@@ -448,7 +444,7 @@ def confirm(
     name, objective, _, constraints, _, setting = load(target)
     path = journal or out / f"tune-{name}.jsonl"
     measured, _ = constraint_module.measured_only(constraints)
-    record = records.Record.of(path, getattr(setting, "kernel", None), measured)
+    record = kbo.report.Record.of(path, getattr(setting, "kernel", None), measured)
     result = results.result_of(record.reopened(), "", str(path))
     given: dict[str, Any] = {"workers": workers, "timeout": timeout, "progress": not quiet}
     if value_range is not None:
@@ -481,7 +477,7 @@ def _called(name: str, verbose: bool, live: bool, port: int) -> list[Any]:
     if verbose:
         called.append(_report_trial)
     if live:
-        called.append(live_pages.Live(port, title=name))
+        called.append(kbo.report.Live(port, title=name))
     return called
 
 

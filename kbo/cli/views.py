@@ -16,11 +16,9 @@ from kbo.errors import InvalidInput
 if TYPE_CHECKING:
     from kbo.optimize import constraint
     from kbo.report import audit as audits
-    from kbo.report import writing
 else:
     constraint = Lazy("kbo.optimize.constraint")
     audits = Lazy("kbo.report.audit")
-    writing = Lazy("kbo.report.writing")
 
 
 def report(
@@ -50,7 +48,7 @@ def report(
         if kernel is not None:
             given["kernel"] = kernel
             given["constraints"], _ = constraint.measured_only(target.constraints)
-    typer.echo(f"page     {writing.write(run, page, **given)}")
+    typer.echo(f"page     {kbo.report.write(run, page, **given)}")
 
 
 def audit(

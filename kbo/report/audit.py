@@ -77,12 +77,11 @@ class Audit:
     def _summary(self) -> str:
         """Return the source, the number of trials and what was left out, in words."""
         counts = Counter(trial.status for trial in self.result.trials)
-        lost = "".join(
-            f", {counts[status]} {status}"
-            for status in ("failed", "pruned", "pending")
-            if counts[status]
-        )
-        return f"{self.source}: {len(self.result.trials)} trials{lost}{self.remark}"
+        text = f"{self.source}: {len(self.result.trials)} trials"
+        for status in ("failed", "pruned", "pending"):
+            if counts[status]:
+                text += f", {counts[status]} {status}"
+        return text + self.remark
 
     def _answers(self) -> dict[str, str]:
         """Return all answers by label; ranges of trials have no edges."""
@@ -95,26 +94,19 @@ class Audit:
 
     def _best(self) -> dict[str, str]:
         """Return sentences on the best trials by label."""
-        (trial, value), params = self.reported, format_params(self.result.params or {})
-        estimate = (
-            ""
-            if self.estimated is None
-            else "; without noise {1:.4g}  [{0:.4g}, {2:.4g}]".format(*self.estimated)
-        )
-        sure = (
-            ""
-            if self.margin is None
-            else f"; better than trial {trial} with {self.margin.probability:.0%}"
-        )
-        likely = (
-            f"the same trial: {params}"
-            if trial == self.likely
-            else f"trial {self.likely}: {params}{sure}"
-        )
-        return {
-            "reported best": f"{self.tool} has {value:.4g} as the best value, of trial {trial}{estimate}",
-            "likely best": likely,
-        }
+        trial, value = self.reported
+        reported = f"{self.tool} has {value:.4g} as the best value, of trial {trial}"
+        if self.estimated is not None:
+            lower, mean, upper = self.estimated
+            reported += f"; without noise {mean:.4g}  [{lower:.4g}, {upper:.4g}]"
+        params = format_params(self.result.params or {})
+        if trial == self.likely:
+            likely = f"the same trial: {params}"
+        else:
+            likely = f"trial {self.likely}: {params}"
+            if self.margin is not None:
+                likely += f"; better than trial {trial} with {self.margin.probability:.0%}"
+        return {"reported best": reported, "likely best": likely}
 
     @fixed
     def write(self, page: str | os.PathLike[str]) -> Path:

@@ -96,16 +96,14 @@ class Parameter:
 
     def describe(self) -> dict[str, Any]:
         """The parameter as plain JSON values; the step, which journals of kbo 0.11 do not have, only if it is set."""
-        kept = [
-            field.name
-            for field in fields(self)
-            if field.name != "step" or self.step != field.default
-        ]  # pyright: ignore
-        values = {name: getattr(self, name) for name in kept}
-        return {
-            "kind": type(self).__name__,
-            **{k: list(v) if isinstance(v, tuple) else v for k, v in values.items()},
-        }
+        entries: dict[str, Any] = {"kind": type(self).__name__}
+        parameter: Any = self  # every subclass is a dataclass
+        for field in fields(parameter):
+            value = getattr(parameter, field.name)
+            if field.name == "step" and value == field.default:
+                continue
+            entries[field.name] = list(value) if isinstance(value, tuple) else value
+        return entries
 
     def _position(self, value: Any) -> int:
         """The position of a value among the options."""

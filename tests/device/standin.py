@@ -1,13 +1,18 @@
 """``import tests.device.standin`` makes ``torch.device("standin")``: a second device that needs no hardware.
 
 It applies CUDA's rules: operands of two devices, numbers and indices of the CPU, generators, conversion to NumPy.
-Compiled at the first import, about half a minute with g++ and ninja.
+Compiled at the first import, about half a minute with g++ and ninja. Imports wait for a compilation in another process,
+as long as that lives.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.utils.cpp_extension import load
@@ -30,10 +35,35 @@ class Backend:
     get_amp_supported_dtype = staticmethod(lambda: [torch.float16, torch.bfloat16])
 
 
+def build_directory() -> Path:
+    """Return the folder of the compiled module, one for each version of Python and PyTorch."""
+    extensions = os.environ.get("TORCH_EXTENSIONS_DIR", "~/.cache/torch_extensions")
+    version = f"py{sys.version_info.major}{sys.version_info.minor}_torch{torch.__version__}"
+    return Path(extensions).expanduser() / f"kbo_standin_{version}"
+
+
+def compiled() -> Any:
+    """Return the compiled module.
+
+    PyTorch's own lock is a file, which a killed compilation leaves behind, and then later ones would wait for ever.
+    The system releases the lock around it when its process ends, so a file that is found under it is left over.
+    """
+    directory = build_directory()
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / "process.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        (directory / "lock").unlink(missing_ok=True)
+        source = Path(__file__).with_suffix(".cpp")
+        return load(
+            "kbo_standin",
+            [str(source)],
+            extra_cflags=["-O1", "-w"],
+            build_directory=str(directory),
+        )
+
+
 torch.utils.rename_privateuse1_backend("standin")
-_backend = load(
-    "kbo_standin", [str(Path(__file__).with_suffix(".cpp"))], extra_cflags=["-O1", "-w"]
-)
+_backend = compiled()
 torch._register_device_module("standin", Backend)
 torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
 DEVICE = torch.device("standin", 0)
