@@ -14,7 +14,7 @@ from kbo.confidence import Chaining, MartingaleMixture
 from kbo.confidence.mixture.radius import Scale
 from kbo.errors import InvalidInput
 from kbo.models import PosteriorModel
-from kbo.regression import Posterior, hypothetical
+from kbo.regression import Hypothetical, Posterior
 
 
 class KernelUCB(ConfidenceAcquisition):
@@ -54,7 +54,7 @@ class KernelUCB(ConfidenceAcquisition):
         if self.X_pending is not None:
             view = self.with_pending(view)
         with checks.inside("X"):
-            views = [view, *(hypothetical(view, X[..., :j, :]) for j in range(1, X.shape[-2]))]
+            views = [view, *(Hypothetical(view, X[..., :j, :]) for j in range(1, X.shape[-2]))]
         values = [self._bound(before, X[..., j : j + 1, :]) for j, before in enumerate(views)]
         return self.differentiable(torch.cat(values, -1), X)
 
@@ -63,7 +63,7 @@ class KernelUCB(ConfidenceAcquisition):
         if self._conditioned is None or self._conditioned[0] != state.version:
             assert self.X_pending is not None
             with checks.inside("X_pending"):
-                view = hypothetical(state, self.model.transform_inputs(self.X_pending))
+                view = Hypothetical(state, self.model.transform_inputs(self.X_pending))
             self._conditioned = state.version, view
         return self._conditioned[1]
 

@@ -50,7 +50,7 @@ class AnyOf(Confidence):
         self.delta: float = max(one.delta for one in confidences)
 
     def hypotheses(self, state: Posterior) -> list[tuple[Confidence, Posterior]]:
-        states = state.states
+        states = getattr(state, "states", (state,))
         if len(states) != len(self._confidences):
             raise InvalidInput(
                 f"state must have one posterior for each of {len(self._confidences)} hypotheses, "

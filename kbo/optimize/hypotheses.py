@@ -175,7 +175,7 @@ def hypotheses(
         if norms is None:
             state = KernelRidge(base, _TINY)
             state.update(x, wave)
-            norm = float(rounded_up(_FACTOR * float(state.quad() / _TINY) ** 0.5, 2))
+            norm = float(rounded_up(_FACTOR * float(state.at().quad() / _TINY) ** 0.5, 2))
         else:
             norm = checks.positive("norms", norms[i])
         found.append(Hypothesis(kernel, noise_std, norm))

@@ -32,7 +32,7 @@ from kbo.optimize.pruning import prediction
 from kbo.optimize.run import Run
 from kbo.optimize.settings import resolve
 from kbo.optimize.trials import Trial, error_of, quantity, violations
-from kbo.regression import hypothetical
+from kbo.regression import Hypothetical
 from kbo.space import Bounds, Params, Space
 
 _ANYWHERE = 64
@@ -378,7 +378,7 @@ class Inference(Run):
             if belief is not None and belief.bounded:
                 posterior = belief.searched
                 if pending is not None and len(pending):
-                    posterior = hypothetical(posterior, self.space.features(pending))
+                    posterior = Hypothetical(posterior, self.space.features(pending))
                 found.append(ConstraintBelief(constraint, belief, posterior))
         return found
 

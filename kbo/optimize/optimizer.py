@@ -38,7 +38,7 @@ from kbo.optimize.search.proposers import Step
 from kbo.optimize.search.region import Context, Region
 from kbo.optimize.search.search import KEPT, MOST_POINTS, Search
 from kbo.optimize.trials import Trial
-from kbo.regression import Posterior, hypothetical
+from kbo.regression import Hypothetical, Posterior
 from kbo.space import Params
 
 MANY = 500
@@ -494,8 +494,8 @@ class Optimizer(Inference):
         ]:
             worst = belief.target(min(map(self._signed, trials.complete)))
             X = self._features(without)
-            posterior = hypothetical(posterior, X, X.new_full((len(X),), worst))
-        return hypothetical(posterior, self.space.features(pending)) if len(pending) else posterior
+            posterior = Hypothetical(posterior, X, X.new_full((len(X),), worst))
+        return Hypothetical(posterior, self.space.features(pending)) if len(pending) else posterior
 
     def _after_learning(self) -> None:
         if self._exploration is not None:

@@ -1,16 +1,20 @@
-"""data -> mean, variance, log_det, quad: the posterior of kbo's one idea, posterior x confidence x rule."""
+"""data -> mean, variance, log_det, quad: the posterior of kbo's one idea, posterior x confidence x rule.
+
+``posterior.py`` is the interface, with the formulas on paper. ``exact.py`` is kernel ridge regression by a Cholesky
+factor; ``sketch/`` approximates it by inducing points; ``views/`` change a few numbers of another posterior (fixed
+points, hypothetical observations, a prior mean, a moving ridge); ``all_ridges.py`` has the numbers at many ridges.
+"""
 
 from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.exact import KernelRidge
+from kbo.regression.fixed_points import Columns
 from kbo.regression.numerics import clamped, warn_below_precision
 from kbo.regression.posterior import (
     MOST_JOINT,
-    Followed,
     LowRankPosteriorAt,
     Posterior,
     PosteriorAt,
     PriorAt,
-    RidgeSchedule,
 )
 from kbo.regression.provenance import Error, Provenance, Rounding
 from kbo.regression.sampling import Function, SamplePath
@@ -27,12 +31,11 @@ from kbo.regression.sketch.leverage import (
     OnlineRowSampling,
 )
 from kbo.regression.sketch.state import NystromRidge
-from kbo.regression.views.adaptive_ridge import AdaptiveRidge
+from kbo.regression.views.adaptive_ridge import AdaptiveRidge, RidgeSchedule
 from kbo.regression.views.batch import BatchView
+from kbo.regression.views.fixed_points import FixedPoints
 from kbo.regression.views.hypothetical import Hypothetical
 from kbo.regression.views.prior_mean import PriorMean
-from kbo.regression.views.several import Several, hypothetical
-from kbo.regression.views.tracked import Tracked
 from kbo.regression.views.view import View
 
 __all__ = [
@@ -43,10 +46,11 @@ __all__ = [
     "BatchView",
     "BatchedResampling",
     "Candidate",
+    "Columns",
     "Dictionary",
     "Error",
     "FixedDictionary",
-    "Followed",
+    "FixedPoints",
     "Function",
     "GreedyDictionary",
     "Hypothetical",
@@ -64,10 +68,7 @@ __all__ = [
     "RidgeSchedule",
     "Rounding",
     "SamplePath",
-    "Several",
-    "Tracked",
     "View",
     "clamped",
-    "hypothetical",
     "warn_below_precision",
 ]

@@ -37,7 +37,7 @@ from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_
 from kbo.optimize.search.proposers import at_random, by_draw, by_upper_bound, initial_design
 from kbo.optimize.settings.fitting import unit_kernel
 from kbo.optimize.trials import WAYS, in_words
-from kbo.regression import KernelRidge, Posterior, Several, hypothetical
+from kbo.regression import Hypothetical, KernelRidge, Posterior, View
 from kbo.space import Space
 
 _LEAST_ERROR = 1e-3
@@ -478,7 +478,7 @@ class CertifiedBelief(Belief):
     def searched(self) -> Posterior:
         """The posterior with the values that wait for earlier trials, as hypothetical ones."""
         return (
-            hypothetical(self.posterior, *data(self._late, self.device))
+            Hypothetical(self.posterior, *data(self._late, self.device))
             if self._late
             else self.posterior
         )
@@ -663,6 +663,14 @@ _MOST_SHOWN = 3
 """Hypotheses that are shown."""
 
 
+class _Several(View):
+    """Posteriors of the same data; until the setting combines them itself, ``AnyOf`` reads their list."""
+
+    def __init__(self, states: Sequence[Posterior]) -> None:
+        super().__init__(states[0])
+        self.states: tuple[Posterior, ...] = tuple(states)
+
+
 def _any_of(
     setting: Certified,
     parts: Mapping[int, CertifiedBelief],
@@ -671,7 +679,7 @@ def _any_of(
     """Return the belief in one of several hypotheses, of which these are left."""
     first, several = (
         next(iter(parts.values())),
-        Several([part.posterior for part in parts.values()]),
+        _Several([part.posterior for part in parts.values()]),
     )
     return AnyBelief(
         setting=setting,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel
@@ -28,8 +27,9 @@ from kbo.regression.eigenbasis import SpectralRidges
 from kbo.regression.numerics import block_of, warn_below_precision
 from kbo.regression.posterior import Posterior, PosteriorAt
 from kbo.regression.provenance import Error, Rounding
-from kbo.regression.sketch.answers import FollowedSketch, NystromAt, SketchedResolvent
+from kbo.regression.sketch.answers import NystromAt, SketchedResolvent
 from kbo.regression.sketch.dictionary import Dictionary
+from kbo.regression.sketch.fixed_points import SketchColumns
 from kbo.regression.sketch.stream import Sketch
 
 _BLOCK = 2**22
@@ -183,8 +183,8 @@ class NystromRidge(Posterior):
         spectrum = self.spectrum()
         return SpectralRidges(self, spectrum, spectrum.vectors.mT @ z, z[:0], residual, variance)
 
-    def follow(self, points: Tensor) -> FollowedSketch:
-        return FollowedSketch(self, points)
+    def columns(self, points: Tensor) -> SketchColumns:
+        return SketchColumns(self, points)
 
     @torch.no_grad()
     def spectrum(self) -> SketchedResolvent:
@@ -238,12 +238,6 @@ class NystromRidge(Posterior):
         fork = self.fork()
         fork.sketch.dictionary = fork.sketch.dictionary.frozen()
         return fork
-
-    def _load(self, state: dict[str, Any]) -> None:
-        self._begin(
-            state["like"]
-        )  # at the ridge of the saved state, that of the root of M^-1 which the sketch has
-        self.sketch.load_state_dict(state["sketch"])
 
 
 class _SketchError(Error):
