@@ -32,6 +32,7 @@ from kbo.regression import (
     AdaptiveRidge,
     BatchView,
     FixedDictionary,
+    FixedPoints,
     Function,
     GreedyDictionary,
     Hypothetical,
@@ -40,7 +41,6 @@ from kbo.regression import (
     NystromRidge,
     Posterior,
     RidgeSchedule,
-    Tracked,
 )
 from tests.dense import Dense, Sketched, close
 from tests.laws.states import composite, matern, rbf, seeded, unit_square
@@ -115,8 +115,6 @@ def residual(formulas: Dense, Z: Tensor) -> Tensor:
 class Grid(RidgeSchedule):
     """A ridge that moves with the number of observations."""
 
-    saved = ("ridge",)
-
     def __init__(self) -> None:
         self.ridge = 5.0
 
@@ -130,11 +128,11 @@ def sketch() -> NystromRidge:
 
 STATES = {
     "exact": lambda Z: KernelRidge(matern(1.5), RIDGE),
-    "tracked": lambda Z: Tracked(KernelRidge(matern(1.5), RIDGE), Z),
-    "moving": lambda Z: Tracked(AdaptiveRidge(KernelRidge(matern(1.5), 1.0), Grid()), Z),
+    "tracked": lambda Z: FixedPoints(KernelRidge(matern(1.5), RIDGE), Z),
+    "moving": lambda Z: FixedPoints(AdaptiveRidge(KernelRidge(matern(1.5), 1.0), Grid()), Z),
     "sketched": lambda Z: sketch(),
-    "tracked-sketch": lambda Z: Tracked(sketch(), Z),
-    "moving-sketch": lambda Z: Tracked(AdaptiveRidge(sketch(), Grid()), Z),
+    "tracked-sketch": lambda Z: FixedPoints(sketch(), Z),
+    "moving-sketch": lambda Z: FixedPoints(AdaptiveRidge(sketch(), Grid()), Z),
 }
 
 
@@ -211,7 +209,7 @@ def test_many_points_are_drawn_without_a_matrix_of_their_size(device, monkeypatc
     Z, (X, y) = unit_square(20_000, 7).to(device), data(device)
     for state, points in (
         (sketch(), Z),
-        (Tracked(sketch(), Z), Z),
+        (FixedPoints(sketch(), Z), Z),
         (KernelRidge(matern(1.5), RIDGE), Z[:3000]),
     ):
         state.update(X, y)
@@ -236,7 +234,7 @@ def test_chunks_do_not_change_a_draw(device, monkeypatch):
 
 def test_the_covariance_of_tracked_points_follows_the_data_and_a_few_ridges_are_remembered(device):
     (X, y), Z = data(device, 80), unit_square(6, 9).to(device)
-    state = Tracked(KernelRidge(matern(1.5), RIDGE), Z)
+    state = FixedPoints(KernelRidge(matern(1.5), RIDGE), Z)
     for stop in (1, 30, 80):  # the last with folded rows
         state.update(X[state.n : stop], y[state.n : stop])
         formulas = Dense(matern(1.5), X[:stop], y[:stop])
@@ -448,11 +446,11 @@ def test_values_of_many_seeds_have_the_law_of_the_posterior(device, kind, transf
     )
     Z, state = built.transform_inputs(X).squeeze(-2), built.state
     ridge, width = confidence.ridge(state), confidence.width(state)
-    mean, covariance = state.predict(Z, ridge)[0], state.covariance(Z, Z, ridge)
+    mean, covariance = state.at(ridge).predict(Z)[0], state.at(ridge).covariance(Z, Z)
     assert fits(drawn, mean, width**2 * covariance)
     assert refuted(drawn, mean, 1.5 * width**2 * covariance)
     if ridge != state.ridge:
-        assert refuted(drawn, mean, width**2 * state.covariance(Z, Z))
+        assert refuted(drawn, mean, width**2 * state.at().covariance(Z, Z))
 
 
 @pytest.mark.parametrize("kind", ["exact", "sketched"])

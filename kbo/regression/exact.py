@@ -14,6 +14,7 @@ On paper                                                   | in code
 from __future__ import annotations
 
 import copy
+import operator
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,6 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.devices import read
 from kbo._base.linalg import GrowingCholesky, ill_conditioned_ratio
 from kbo.kernels import DenseKernel, freeze
 from kbo.regression.all_ridges import AllRidges, InChunks
@@ -132,10 +132,11 @@ class KernelRidge(Posterior):
         if not host.places:
             return
         k = self._kernel_for(X)
-        variances = k.diagonal(X)  # which checks the number of columns
         kernel_error = k.error(X)
-        trace = (variances if weights is None else weights * variances).sum()
-        trace, largest_variance = read(trace, variances.max())
+        variances = k.diagonal(X).tolist()  # which checks the number of columns
+        trace = sum(variances)
+        if host.weights is not None:
+            trace = sum(map(operator.mul, host.weights, variances))
         if self.data is None:
             self.data = Observations(X, y)
             self.like: Tensor = X[:0].clone()
@@ -143,7 +144,7 @@ class KernelRidge(Posterior):
         try:
             self.data.append(X, y, weights, host)
             self._trace += trace
-            self._largest_variance = max(self._largest_variance, largest_variance)
+            self._largest_variance = max(self._largest_variance, *variances)
             self._kernel_error = max(self._kernel_error, kernel_error)
             if self.data.layout != layout:
                 self._factors.clear()

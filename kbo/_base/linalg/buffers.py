@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -36,7 +37,7 @@ class GrowingTensor(Stateful):
     def append(self, rows: Tensor) -> None:
         """Add rows [r ...] at the end of the first axis."""
         start = self.n
-        self.grow(rows.shape[0])
+        self._resize(start + len(rows), *self.value.shape[1:])
         self.value[start:] = rows
 
     def grow(self, *by: int) -> None:
@@ -45,22 +46,23 @@ class GrowingTensor(Stateful):
         new = list(old)
         for axis, more in enumerate(by):
             new[axis] += more
-        self._reserve(new)
-        self.value = self._buffer[_corner(new)]
+        self._resize(*new)
         for axis, more in enumerate(by):
             self.value.narrow(axis, old[axis], more).zero_()
 
-    def _reserve(self, shape: list[int]) -> None:
-        """Move to a larger buffer if this one has no room for a tensor of the shape."""
+    def _resize(self, *shape: int) -> None:
+        """Make the value a larger part of the buffer, and the buffer larger if it has no room; new entries are not set."""
         old = self.value.shape
-        room = list(self._buffer.shape)
-        for axis, length in enumerate(shape):
-            if length > room[axis]:
-                room[axis] = max(length, 2 * old[axis] + _EXTRA)
-        if room != list(self._buffer.shape):
-            larger = self._buffer.new_empty(room)
+        room = self._buffer.shape
+        if any(map(operator.gt, shape, room)):
+            larger_room = list(room)
+            for axis, length in enumerate(shape):
+                if length > room[axis]:
+                    larger_room[axis] = max(length, 2 * old[axis] + _EXTRA)
+            larger = self._buffer.new_empty(larger_room)
             larger[_corner(old)] = self.value
             self._buffer = larger
+        self.value = self._buffer[_corner(shape)]
 
     def _fork_with(self, forks: dict[int, Any]) -> Self:
         """Return a copy with the memory layout of the original, on which the last bits of products depend."""

@@ -9,7 +9,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.stateful import fresh_version, passed_on
+from kbo._base.stateful import passed_on
 from kbo.regression.posterior import Posterior, PosteriorAt
 from kbo.regression.provenance import Error, Provenance
 from kbo.regression.sampling import Function
