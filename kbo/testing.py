@@ -27,8 +27,8 @@ def check_posterior(
     """Check that a posterior obeys the laws on which the rest of kbo rests.
 
     Its numbers equal the dense formulas of its own ``prior``; data in pieces, in another order or repeated give the
-    same; bad data are refused and change nothing; forks, deep copies and data that the caller changes
-    are independent of it; a point's answer does not depend on the other points, and has exact gradients. A posterior that
+    same; bad data are refused and change nothing; forks, deep copies and data that the caller changes are
+    independent of it; a point's answer does not depend on the other points, and has exact gradients. A posterior that
     only approximates the formulas, such as a sketch, needs ``formulas`` of its own.
 
     Args:

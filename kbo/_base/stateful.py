@@ -9,21 +9,22 @@ from typing import Any, Self
 
 
 def fresh_version() -> int:
-    """Return a random number that no other object has, in any process: equal versions mean equal contents."""
+    """Return a random number that no other object has, in any process."""
     return secrets.randbits(64)
 
 
 def passed_on(path: str) -> Any:
-    """Return a property that reads an attribute or a method of a part of the object, by ``part.name``."""
+    """Return a property that reads an attribute or method of a part, by ``part.name``."""
     return property(attrgetter(path))
 
 
 class Stateful:
     """An object whose memory is its attributes.
 
-    A fork has its own stateful parts, lists, sets and dicts. All else is shared with the original, tensors too: no
-    tensor is written in place, but for the growing buffers of ``kbo._base.linalg``, which a fork copies. A part that
-    several attributes share is one part of the fork. For files and other processes use ``pickle``.
+    A fork has its own stateful parts, lists, sets and dicts. All else is shared with the original,
+    tensors too: no tensor is written in place, but for the growing buffers of ``kbo._base.linalg``,
+    which a fork copies. A part that several attributes share is one part of the fork. For files and
+    other processes use ``pickle``.
     """
 
     def fork(self) -> Self:
@@ -31,7 +32,7 @@ class Stateful:
         return _forked(self, {})
 
     def _fork_with(self, forks: dict[int, Any]) -> Self:
-        """Return a copy, given the forks of the parts that were copied already, by the identity of the original."""
+        """Return a copy; ``forks`` has the parts copied so far, by the ``id`` of the original."""
         fork = object.__new__(type(self))
         forks[id(self)] = fork
         for name, value in vars(self).items():

@@ -1,8 +1,9 @@
-"""data -> mean, variance, log_det, quad: the posterior of kbo's one idea, posterior x confidence x rule.
+"""Posteriors: data -> mean, variance, log_det, quad.
 
-``posterior.py`` is the interface, with the formulas on paper. ``exact.py`` is kernel ridge regression by a Cholesky
-factor; ``sketch/`` approximates it by inducing points; ``views/`` change a few numbers of another posterior (fixed
-points, hypothetical observations, a prior mean, a moving ridge); ``all_ridges.py`` has the numbers at many ridges.
+``posterior.py`` is the interface, with the formulas on paper. ``exact.py`` is kernel ridge
+regression by a Cholesky factor; ``sketch/`` approximates it by inducing points; ``views/`` change a
+few numbers of another posterior (fixed points, hypothetical observations, a prior mean, a moving
+ridge); ``all_ridges.py`` has the numbers at many ridges.
 """
 
 from kbo.regression.all_ridges import AllRidges, Moments

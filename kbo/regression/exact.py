@@ -1,14 +1,16 @@
 """``KernelRidge``: exact kernel ridge regression that streams.
 
-Notation: A = K + ridge C^-1 over the m rows of ``observations.py``, with targets y; A = L L', z = L^-1 y and
-W = L^-1 k(X, x). The way of the data: ``update`` appends rows; ``factor(ridge)`` appends their rows to L and z, O(m^2)
-each; ``ExactAt`` has the numbers. Formulas: Rasmussen & Williams (2006), Algorithm 2.1.
+Notation: A = K + ridge C^-1 over the m rows of ``observations.py``, with targets y; A = L L', z =
+L^-1 y and W = L^-1 k(X, x). The way of the data: ``update`` appends rows; ``factor(ridge)`` appends
+their rows to L and z, O(m^2) each; ``ExactAt`` has the numbers. Formulas: Rasmussen & Williams
+(2006), Algorithm 2.1.
 
-On paper                                                   | in code
-``mean = k(x)'A^-1 y = z'W``                               | ``ExactAt.predict``
-``variance = k(x, x) - k(x)'A^-1 k(x) = k(x, x) - |W|^2``  | ``ExactAt.predict``, ``ExactAt.factored``
-``ln det(I + K / ridge) = 2 sum ln L_ii - sum ln(ridge / c)`` | ``ExactAt.log_det``, ``GrowingCholesky.log_det``
-``y'(I + K / ridge)^-1 y = within + ridge z'z``            | ``ExactAt.quad``
+On paper                                                      | in code
+``mean = k(x)'A^-1 y = z'W``                                  | ``ExactAt.predict``
+``variance = k(x, x) - k(x)'A^-1 k(x) = k(x, x) - |W|^2``     | ``ExactAt.predict``
+``covariance(x, z) = k(x, z) - W(x)'W(z)``                    | ``ExactAt.factored``
+``ln det(I + K / ridge) = 2 sum ln L_ii - sum ln(ridge / c)`` | ``GrowingCholesky.log_det``
+``y'(I + K / ridge)^-1 y = within + ridge z'z``               | ``ExactAt.quad``
 """
 
 from __future__ import annotations
@@ -41,19 +43,20 @@ from kbo.regression.provenance import Error, Rounding
 from kbo.regression.sampling import SamplePath
 
 _BLOCK = 2**20
-"""Entries of k(X, x) that are evaluated at once, whatever the number of points; the peak is several times that."""
+"""Entries of k(X, x) that are evaluated at once; the peak of memory is several times that."""
 
 _MOST_FACTORS = 8
-"""Ridges whose factor is kept; the least recently used one is dropped and would be computed again."""
+"""Ridges whose factor is kept; the least recently used one is dropped."""
 
 
 class KernelRidge(Posterior):
     """The exact posterior.
 
-    ``at(ridge)`` has a growing factor: one new row costs O(n^2), a prediction O(n^2) per point, a ridge that was not
-    used before one factorisation, O(n^3). ``across()`` shares one eigendecomposition, which is refreshed when the
-    data have grown by a thirty-second, at least 16 rows: a prediction costs O(n^2) per point and little per ridge.
-    Repeated points are counted (see ``observations.py``), so n may be far larger than the number of distinct points.
+    ``at(ridge)`` has a growing factor: one new row costs O(n^2), a prediction O(n^2) per point, a
+    ridge that was not used before one factorisation, O(n^3). ``across()`` shares one
+    eigendecomposition, which is refreshed when the data have grown by a thirty-second, at least 16
+    rows: a prediction costs O(n^2) per point and little per ridge. Repeated points are counted (see
+    ``observations.py``), so n may be far larger than the number of distinct points.
     Hyper-parameters are copied at construction.
 
     Args:
@@ -257,7 +260,8 @@ class ExactAt(LowRankPosteriorAt):
         """Return ``z'W`` and ``k(x, x) - |W|^2`` [N] at X [N d]."""
         prior = self.k.diagonal(X)
         if X.requires_grad:
-            mean, explained = _MeanAndExplained.apply(X, self)  # pyright: ignore[reportGeneralTypeIssues]
+            result: Any = _MeanAndExplained.apply(X, self)
+            mean, explained = result
         else:
             W = self.factor.solve(self.k(self.data.X, X))
             mean = self.factor.z @ W
@@ -265,7 +269,7 @@ class ExactAt(LowRankPosteriorAt):
         return mean, clamped(prior - explained, prior, self.ridge, self.state.trace)
 
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the mean [... q] and W, W [... n q]: ``covariance(x, z) = k(x, z) - W(x)'W(z)``."""
+        """Return the mean [... q], and W twice [... m q]."""
         self.state.check(X)
         W = self.factor.solve(self.k(self.data.X, X.reshape(-1, X.shape[-1])))
         mean = (self.factor.z @ W).reshape(X.shape[:-1])
@@ -293,7 +297,7 @@ class ExactAt(LowRankPosteriorAt):
 
     @torch.no_grad()
     def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
-        """By Matheron's rule, ``h(x) - k(x, X) A^-1 (h(X) + eps)`` with h from the prior (Wilson et al. 2020)."""
+        """Matheron's rule: ``h(x) - k(x, X) A^-1 (h(X) + eps)`` with h from the prior."""
         prior = self.state.draw_prior(like, generator)
         X = self.data.X
         normal = torch.randn(len(X), generator=generator, dtype=X.dtype, device="cpu").to(X.device)
@@ -303,7 +307,7 @@ class ExactAt(LowRankPosteriorAt):
 
 
 class _MeanAndExplained(torch.autograd.Function):
-    """``z'W`` and ``|W|^2`` of each of the points [q d]; the gradient of both takes one solve more."""
+    """``z'W`` and ``|W|^2`` [q] of points [q d]; the gradient of both takes one solve more."""
 
     @staticmethod
     def forward(ctx, X: Tensor, posterior: ExactAt) -> tuple[Tensor, Tensor]:

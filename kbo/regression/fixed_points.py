@@ -1,7 +1,8 @@
-"""Moments of an exact posterior at fixed points, updated row by row: the memory of ``views.FixedPoints``.
+"""Moments of an exact posterior at fixed points, updated row by row, for ``FixedPoints``.
 
-Notation as in exact.py: A = K + ridge C^-1 = L L', z = L^-1 y, and W = L^-1 k(X, P) [n A] for fixed points P [A d]. A new
-row ``[l', p]`` of L, and z_new of z, adds to W the row w, in O(n A) instead of the O(n^2 A) of a solve:
+Notation as in exact.py: A = K + ridge C^-1 = L L', z = L^-1 y, and W = L^-1 k(X, P) [n A] for fixed
+points P [A d]. A new row ``[l', p]`` of L, and z_new of z, adds to W the row w, in O(n A) instead
+of the O(n^2 A) of a solve:
 
     w = (k(x_new, P) - l'W) / p,    mean += z_new w,    variance -= w^2.
 """
@@ -52,8 +53,8 @@ class Columns(Stateful, ABC):
 class ExactColumns(Columns):
     """Moments of a ``KernelRidge`` at fixed points.
 
-    For each ridge in use, and for all ridges together (the coordinates of the points in the eigenbasis), O(n A) numbers
-    are kept.
+    For each ridge in use, and for all ridges together (the coordinates of the points in the
+    eigenbasis), O(n A) numbers are kept.
     """
 
     def __init__(self, state: Any, points: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Numerical rules that all posteriors share: blocks of points, rounding, joint draws, lists of ridges."""
+"""Numerical rules that all posteriors share: blocks of points, rounding, joint draws."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def as_ridges(ridge: Any, name: str = "ridge") -> list[float]:
 
 
 def block_of(on_cpu: int, device: torch.device) -> int:
-    """Return the number of entries computed at once: on a CPU those that fit its cache, else half a gigabyte."""
+    """Return the number of entries computed at once: on other devices half a gigabyte."""
     return on_cpu if device.type == "cpu" else 2**26
 
 
@@ -75,8 +75,8 @@ def in_chunks(
 def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Return the ``backward`` of an autograd function that refuses second derivatives.
 
-    The decorator of torch refuses them only where the incoming gradient depends on the inputs; elsewhere they would
-    silently be zero.
+    The decorator of torch refuses them only where the incoming gradient depends on the inputs;
+    elsewhere they would silently be zero.
     """
 
     @functools.wraps(backward)
@@ -94,10 +94,10 @@ def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
 def clamped(
     variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float | Tensor
 ) -> Tensor:
-    """Return variances raised to ``ridge / (ridge + Tr K) k(x, x)``; only rounding brings them below it.
+    """Return variances raised to ``ridge / (ridge + Tr K) k(x, x)``, their least exact value.
 
-    K has no eigenvalue above its trace, so ``(K + ridge I)^-1`` leaves at least that part of the prior variance
-    (Durand et al. 2018, Sec. 2).
+    K has no eigenvalue above its trace, so ``(K + ridge I)^-1`` leaves at least that part of the
+    prior variance (Durand et al. 2018, Sec. 2).
 
     Args:
         variance: Computed variances [...].
@@ -109,7 +109,7 @@ def clamped(
 
 
 def warn_below_precision(ridge: float, least: float) -> None:
-    """Warn of a ridge below ``least``, the smallest one at which rounding does not show in the results."""
+    """Warn of a ridge below ``least``, the smallest one without visible rounding."""
     if ridge < least:
         warnings.warn(
             f"ridge = {ridge:.3g} is below {least:.3g}, the precision of the kernel in this dtype: "

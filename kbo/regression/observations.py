@@ -1,8 +1,9 @@
 """The data of an exact regression: locations with counts, so that repeated points cost nothing.
 
-n observations are kept as m <= n rows (location, count c, mean target), any grouping of observations by equal location.
-An observation of weight w, whose noise variance is 1/w of the others', counts w times. Observations at one location
-differ only by noise, so with ``C = diag(c)`` and ``A = K_m + ridge C^-1``
+n observations are kept as m <= n rows (location, count c, mean target), any grouping of
+observations by equal location. An observation of weight w, whose noise variance is 1/w of the
+others', counts w times. Observations at one location differ only by noise, so with ``C = diag(c)``
+and ``A = K_m + ridge C^-1``
 
     (K_n + ridge I)^-1  acts like  A^-1 on the mean targets ybar,
     ln det(I + K_n / ridge) = ln det A - sum ln(ridge / c),
@@ -10,10 +11,10 @@ differ only by noise, so with ``C = diag(c)`` and ``A = K_m + ridge C^-1``
     |y - mean|^2 = within + ridge^2 sum_r (A^-1 ybar)_r^2 / c_r,
     Tr K_n (K_n + ridge I)^-1 = sum_r 1 - (ridge / c_r) [A^-1]_rr,
 
-where ``within`` is the weighted sum of squares of the targets around the mean of their row, and K_n and y on the left
-are ``W^1/2 K W^1/2`` and ``W^1/2 y`` (docs/theory/weights.md). A repeat first enters as a row of its own. Once repeats
-are a third of the rows, all rows of equal location are merged, which costs one factorisation of the distinct rows:
-O(m^2) per observation, amortised.
+where ``within`` is the weighted sum of squares of the targets around the mean of their row, and K_n
+and y on the left are ``W^1/2 K W^1/2`` and ``W^1/2 y`` (docs/theory/weights.md). A repeat first
+enters as a row of its own. Once repeats are a third of the rows, all rows of equal location are
+merged, which costs one factorisation of the distinct rows: O(m^2) per observation, amortised.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ class Observations(Stateful):
         weight_range: Smallest and largest weight of an observation, and 1.
         n: Number of observations.
         rows: Number of rows m.
-        repeats: Number of observations that repeated a location, and of those that repeated its last value too.
-        blocks: Row numbers at which an update ended. Whatever follows the data takes their rows block by block, so that
-            a copy that does so later repeats every rounding.
-        layout: A version that changes whenever rows change other than by appending: results derived from the rows of
-            another layout are void.
+        repeats: Number of observations that repeated a location, and of those that repeated its
+            last value too.
+        blocks: Row numbers at which an update ended. Whatever follows the data takes their rows
+            block by block, so that a copy that does so later repeats every rounding.
+        layout: A version that changes whenever rows change other than by appending: results derived
+            from the rows of another layout are void.
     """
 
     def __init__(self, X: Tensor, y: Tensor) -> None:
@@ -151,8 +153,8 @@ def merge(
         locations: X as tuples.
 
     Returns:
-        Locations, counts and mean targets of the merged rows; the sum of squares of the targets around their mean, []
-        (None if nothing was merged); and the locations as tuples.
+        Locations, counts and mean targets of the merged rows; the sum of squares of the targets
+        around their mean, [] (None if nothing was merged); and the locations as tuples.
     """
     number: dict[Location, int] = {}
     row_numbers: list[int] = []

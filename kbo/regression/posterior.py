@@ -1,30 +1,32 @@
-"""The interface of a posterior: everything that confidences, views, models and acquisition functions read.
+"""The interface of a posterior, which confidences, views and models read.
 
-``Posterior`` remembers the data; ``state.at(ridge)``, a ``PosteriorAt``, has the numbers at one ridge, and
-``state.across(X)``, an ``AllRidges``, has them at many ridges. Notation: K is the kernel matrix of the n observations, y
-their targets, E = K - K~ the error of an approximate kernel matrix K~ (zero for exact posteriors). Observations of
-weights w count as ``sqrt(w) k(x, .)`` and ``sqrt(w) y``: K, E and y stand for ``W^1/2 K W^1/2``, ``W^1/2 E W^1/2`` and
-``W^1/2 y``, and residuals are weighted (docs/theory/weights.md).
+``Posterior`` remembers the data; ``state.at(ridge)``, a ``PosteriorAt``, has the numbers at one
+ridge, and ``state.across(X)``, an ``AllRidges``, has them at many ridges. Notation: K is the kernel
+matrix of the n observations, y their targets, E = K - K~ the error of an approximate kernel matrix
+K~ (zero for exact posteriors). Observations of weights w count as ``sqrt(w) k(x, .)`` and ``sqrt(w)
+y``: K, E and y stand for ``W^1/2 K W^1/2``, ``W^1/2 E W^1/2`` and ``W^1/2 y``, and residuals are
+weighted (docs/theory/weights.md).
 
-On paper                                            | in code, of a ``PosteriorAt``
-``mean(x) = k(x)'(K + ridge I)^-1 y``               | ``predict(X)[0]``
-``k(x, x) - k(x)'(K + ridge I)^-1 k(x)``            | ``predict(X)[1]``; ``covariance(X, Z)``
-``ln det(I + K / ridge)``                           | ``log_det()``, twice the information gain
-``y'(I + K / ridge)^-1 y``                          | ``quad()``
-``|y - mean(X)|^2``                                 | ``rss()``
-``Tr K (K + ridge I)^-1``                           | ``effective_dimension()``
-``Tr E``, a bound of the operator norm of E         | ``error.trace``, ``error.norm()`` of the ``Posterior``
+On paper                                            | in code
+``mean(x) = k(x)'(K + ridge I)^-1 y``               | ``PosteriorAt.predict``
+``k(x, z) - k(x)'(K + ridge I)^-1 k(z)``            | ``PosteriorAt.covariance``
+``ln det(I + K / ridge)``                           | ``PosteriorAt.log_det``
+``y'(I + K / ridge)^-1 y``                          | ``PosteriorAt.quad``
+``|y - mean(X)|^2``                                 | ``PosteriorAt.rss``
+``Tr K (K + ridge I)^-1``                           | ``PosteriorAt.effective_dimension``
+``Tr E``, a bound of the operator norm of E         | ``Error.trace``, ``Error.norm``
 
-The formulas stand in exact.py (Cholesky factor), eigenbasis.py (many ridges), sketch/ (DTC) and views/.
+The formulas stand in exact.py (Cholesky factor), eigenbasis.py (many ridges), sketch/ (DTC) and
+views/.
 
-What happens when a row is added: ``update(X, y)`` checks the row (``check_data``), appends it to what the class keeps of
-the data, and calls ``changed()``, which replaces ``version`` and forgets the numbers at all ridges. ``KernelRidge``
-computes nothing more until ``at(ridge)`` is called: then its Cholesky factor grows by the row, O(n^2).
-``NystromRidge`` updates its m x m matrix at once, O(m^2). Whatever else follows a posterior (views, bounds, models)
-compares ``version``.
+What happens when a row is added: ``update(X, y)`` checks the row (``check_data``), appends it to
+what the class keeps of the data, and calls ``changed()``, which replaces ``version`` and forgets
+the numbers at all ridges. ``KernelRidge`` computes nothing more until ``at(ridge)`` is called: then
+its Cholesky factor grows by the row, O(n^2). ``NystromRidge`` updates its m x m matrix at once,
+O(m^2). Whatever else follows a posterior (views, bounds, models) compares ``version``.
 
-A new posterior subclasses ``Posterior`` and ``PosteriorAt``; tests/third_party_posterior.py is one in full,
-docs/extending.md explains it, and tests/laws has the laws that both must obey.
+A new posterior subclasses ``Posterior`` and ``PosteriorAt``; tests/third_party_posterior.py is one
+in full, docs/extending.md explains it, and tests/laws has the laws that both must obey.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ MOST_JOINT = 2048
 class PosteriorAt(ABC):
     """A posterior at one ridge, valid until the posterior changes.
 
-    Methods that take points begin with ``self.state.check(X)``. ``predict`` and ``covariance`` have gradients in X.
+    Methods that take points begin with ``self.state.check(X)``. ``predict`` and ``covariance`` have
+    gradients in X.
 
     Args:
         state: The posterior.
@@ -72,11 +75,11 @@ class PosteriorAt(ABC):
 
     @abstractmethod
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean [...] and variance [...] of the function, without noise, at points X [... d]."""
+        """Return mean and variance [...] of the function, without noise, at points X [... d]."""
 
     @abstractmethod
     def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
-        """Return the posterior covariance [... a b] of X [... a d] and Z [... b d] (equal batch shapes)."""
+        """Return the covariance [... a b] of X [... a d] and Z [... b d] (equal batch shapes)."""
 
     @abstractmethod
     def log_det(self) -> Tensor:
@@ -88,15 +91,16 @@ class PosteriorAt(ABC):
 
     @abstractmethod
     def rss(self) -> Tensor:
-        """Return ``|y - mean(X)|^2``, [], the residual sum of squares of the fit, in squared units of y."""
+        """Return ``|y - mean(X)|^2``, [], the residual sum of squares, in squared units of y."""
 
     @abstractmethod
     def effective_dimension(self) -> Tensor:
-        """Return ``Tr K (K + ridge I)^-1``, [], the sum of the training leverages ``variance / ridge``."""
+        """Return ``Tr K (K + ridge I)^-1``, [], the sum of the leverages ``variance / ridge``."""
 
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the mean [... q] at X [... q d], and U, V [... r q] with ``covariance = prior - U'V`` among X.
+        """Return the mean [... q] at X [... q d], and U, V [... r q].
 
+        The covariance among X is ``prior - U'V``.
         By default r = q and V is the identity; a posterior of low rank overrides it.
         """
         mean, _ = self.predict(X)
@@ -105,10 +109,11 @@ class PosteriorAt(ABC):
         return mean, explained, identity.expand(explained.shape)
 
     def draw(self, X: Tensor, count: int = 1, generator: torch.Generator | None = None) -> Tensor:
-        """Return joint draws [count N] of the function at X [N d] from its Gaussian posterior, less its mean.
+        """Return joint draws [count N] of the function at X [N d], less its mean.
 
-        Sketched posteriors take any N, in O(N m^2 + count N m); others up to ``MOST_JOINT`` points jointly, in O(N^3),
-        and more of them as functions. No N x N matrix is formed for more points than that.
+        Sketched posteriors take any N, in O(N m^2 + count N m); others up to ``MOST_JOINT`` points
+        jointly, in O(N^3), and more of them as functions. No N x N matrix is formed for more points
+        than that.
 
         Args:
             X: Points [N d].
@@ -116,7 +121,8 @@ class PosteriorAt(ABC):
             generator: Source of randomness, on the CPU; None for torch's global one.
 
         Raises:
-            InvalidInput: X or count cannot be used, or there are too many points for such a posterior.
+            InvalidInput: X or count cannot be used, or there are too many points for such a
+                posterior.
         """
         count = checks.whole("count", count, 1)
         self.state.check(X)
@@ -134,7 +140,7 @@ class PosteriorAt(ABC):
         return joint_draws(self.covariance(X, X), count, generator)
 
     def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
-        """Return a draw of the function less its mean, [... d] -> [...], to be evaluated and differentiated anywhere.
+        """Return a draw of the function less its mean, [... d] -> [...], differentiable anywhere.
 
         Args:
             like: Any points [... d] of the dtype, device and columns of those to come.
@@ -154,9 +160,10 @@ class PosteriorAt(ABC):
 
 
 class LowRankPosteriorAt(PosteriorAt):
-    """A posterior at one ridge whose covariance is the prior less a product of factors, ``covariance = prior - U'V``.
+    """A posterior at one ridge with ``covariance = prior - U'V``.
 
-    A subclass defines ``factored``, which checks its points, and the other methods but ``covariance``.
+    A subclass defines ``factored``, which checks its points, and the other methods but
+    ``covariance``.
     """
 
     @abstractmethod
@@ -200,13 +207,14 @@ class PriorAt(LowRankPosteriorAt):
 class Posterior(Stateful, ABC):
     """A kernel ridge regression of everything observed so far.
 
-    Its 15 members for readers are ``n``, ``ridge``, ``kernel``, ``trace``, ``version``, ``error``, ``provenance``,
-    ``update``, ``fork``, ``prior``, ``prior_variance``, ``draw_prior``, ``at``, ``across`` and ``predict``. Points are
-    the rows of X, of any batch shape.
+    Its 15 members for readers are ``n``, ``ridge``, ``kernel``, ``trace``, ``version``, ``error``,
+    ``provenance``, ``update``, ``fork``, ``prior``, ``prior_variance``, ``draw_prior``, ``at``,
+    ``across`` and ``predict``. Points are the rows of X, of any batch shape.
 
-    A subclass defines the abstract members, sets ``like`` with the first data, and calls ``changed`` at the end of every
-    change. It copies what it keeps of kernel and data, and writes no tensor in place, because forks share them. The
-    attributes below and the members under "What a subclass may define" have defaults.
+    A subclass defines the abstract members, sets ``like`` with the first data, and calls
+    ``changed`` at the end of every change. It copies what it keeps of kernel and data, and writes
+    no tensor in place, because forks share them. The attributes below and the members under "What a
+    subclass may define" have defaults.
 
     Args:
         ridge: The regulariser, in units of the kernel; the noise variance in the GP reading.
@@ -215,13 +223,16 @@ class Posterior(Stateful, ABC):
         InvalidInput: The ridge is not a finite number above zero.
 
     Attributes:
-        like: An empty tensor [0 d] on the device and in the dtype of the data; d = 0 while they are unknown.
+        like: An empty tensor [0 d] on the device and in the dtype of the data; d = 0 while they are
+            unknown.
         kernel: The GPyTorch kernel of the prior; None if there is none.
         provenance: Assumptions of theorems that were given up.
-        batch_shape: Batch shape of the data; empty unless they include batches of hypothetical observations. Mean and
-            variance at X [... q d] have the batch shape to which that of X and this one broadcast.
+        batch_shape: Batch shape of the data; empty unless they include batches of hypothetical
+            observations. Mean and variance at X [... q d] have the batch shape to which that of X
+            and this one broadcast.
         anchors: The inducing points [m d] that span an approximate posterior; None if it is exact.
-        needs_refresh: Whether a frozen fork has so many observations that its inducing points should be chosen again.
+        needs_refresh: Whether a frozen fork has so many observations that its inducing points
+            should be chosen again.
         schedule: The rule that moves the ridge as data come in; None if the ridge stays.
     """
 
@@ -264,13 +275,13 @@ class Posterior(Stateful, ABC):
         Args:
             X: Points [r d].
             y: Targets [r].
-            weights: Weights [r] above 0; ones if omitted. Where ``ridge`` is the noise variance, or ``noise_std`` the
-                level that a confidence assumes, weight w stands for an observation of variance ``ridge / w``, of level
-                ``noise_std / sqrt(w)``.
+            weights: Weights [r] above 0; ones if omitted. Where ``ridge`` is the noise variance, or
+                ``noise_std`` the level that a confidence assumes, weight w stands for an
+                observation of variance ``ridge / w``, of level ``noise_std / sqrt(w)``.
 
         Raises:
-            InvalidInput: Wrong shape, dtype or device, or values that are not finite, or weights that are not above 0;
-                nothing is added.
+            InvalidInput: Wrong shape, dtype or device, or values that are not finite, or weights
+                that are not above 0; nothing is added.
         """
 
     @abstractmethod
@@ -280,11 +291,14 @@ class Posterior(Stateful, ABC):
     # What a subclass may define
 
     def across(self, X: Tensor | None = None) -> AllRidges:
-        """Return the posterior at any ridges, with the moments of groups of points X [... g d] there."""
+        """Return the posterior at any ridges, and its moments at groups of points X [... g d]."""
         return AllRidges(self, X)
 
     def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
-        """Return a draw of the function from the prior, [N d] -> [N]; arguments as ``PosteriorAt.draw_function``."""
+        """Return a draw of the function from the prior, [N d] -> [N].
+
+        Arguments as for ``PosteriorAt.draw_function``.
+        """
         if self.kernel is None:
             raise InvalidInput(
                 f"a {type(self).__name__} draws no functions: draw over a finite set of at most "
@@ -299,7 +313,7 @@ class Posterior(Stateful, ABC):
 
     @property
     def locations(self) -> tuple[Tensor, Tensor] | None:
-        """Observed locations [m d], and the sum of the weights of the observations at each [m]; None if not kept."""
+        """Observed locations [m d] and the sum of the weights at each [m]; None if not kept."""
         return None
 
     @property
@@ -308,11 +322,14 @@ class Posterior(Stateful, ABC):
         return self
 
     def columns(self, points: Tensor) -> Columns | None:
-        """Return the moments of fixed points [A d], updated row by row, for ``FixedPoints``; None if there is no way."""
+        """Return the moments of fixed points [A d], updated row by row, for ``FixedPoints``.
+
+        None if the class has no faster way than ``predict``.
+        """
         return None
 
     def fork_frozen(self) -> Posterior:
-        """Return a fork for hypothetical observations: its ridge and its inducing points stay as they are."""
+        """Return a fork for hypothetical observations: its ridge and inducing points stay."""
         return self.fork()
 
     def move_ridge(self, ridge: float) -> None:
@@ -337,7 +354,7 @@ class Posterior(Stateful, ABC):
 
     @property
     def version(self) -> int:
-        """A number that every change replaces; equal versions mean equal posteriors, in any process."""
+        """A number that every change replaces; equal versions mean equal posteriors."""
         return self._version
 
     def at(self, ridge: float | None = None) -> PosteriorAt:
@@ -354,7 +371,7 @@ class Posterior(Stateful, ABC):
         return self._at(ridge) if self.n else PriorAt(self, ridge)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean [...] and variance [...] of the function (without observation noise) at points X [... d].
+        """Return mean and variance [...] of the function, without noise, at points X [... d].
 
         In units of y and of the kernel, at the posterior's own ridge.
         """
@@ -371,8 +388,8 @@ class Posterior(Stateful, ABC):
         """Change entries of ``provenance``, also of later forks.
 
         Args:
-            *caveats: Reasons, in words, why no theorem covers bounds on these data, which only the caller knows: for
-                example that a kernel was changed after the data had come.
+            *caveats: Reasons, in words, why no theorem covers bounds on these data, which only the
+                caller knows: for example that a kernel was changed after the data had come.
             **changes: Entries of ``Provenance``, for example ``unit_variance=0.01``.
         """
         reasons = [checks.text("a caveat", reason) for reason in caveats]
@@ -380,11 +397,14 @@ class Posterior(Stateful, ABC):
         self.provenance = replace(self.provenance, caveats=all_caveats, **changes)
 
     def check(self, X: Tensor, name: str = "X") -> None:
-        """Raise InvalidInput unless X [... d] fits the data in dtype, device and columns; NaN in gives NaN out."""
+        """Raise InvalidInput unless X [... d] fits the data in dtype, device and columns.
+
+        Points may be NaN; their moments are NaN too.
+        """
         checks.shaped(name, X, *self._like_and_columns)
 
     def check_data(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> checks.OnHost:
-        """Return observations as plain numbers if they fit the data so far; for ``update``, whose errors it raises."""
+        """Return observations as plain numbers, or raise the errors of ``update``."""
         return checks.observations(X, y, *self._like_and_columns, weights=weights)
 
     @property

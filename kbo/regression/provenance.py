@@ -17,15 +17,16 @@ _MOST_COMPARED = 16
 
 @dataclass(frozen=True)
 class Provenance:
-    """Assumptions of theorems that were given up; a confidence compares them with those that its theorem needs.
+    """Assumptions of theorems that were given up, for a confidence to compare with its own.
 
     Attributes:
         hypothetical: Whether some observations are hypothetical: then no bound is a theorem.
         weighted: Whether an observation has another weight than 1.
         ridge_moved: Whether the ridge was, or may have been, moved after data had come.
-        unit_variance: The noise variance of an observation of weight 1, if variances were given; else None.
-        repeats: Number of observations that repeated a location, and of those that repeated exactly its last value
-            too; zero if not counted.
+        unit_variance: The noise variance of an observation of weight 1, if variances were given;
+            else None.
+        repeats: Number of observations that repeated a location, and of those that repeated exactly
+            its last value too; zero if not counted.
         caveats: Other reasons, in words, why no theorem covers bounds on these data.
     """
 
@@ -38,12 +39,12 @@ class Provenance:
 
 
 class Rounding(NamedTuple):
-    """Relative error of a posterior's numbers by rounding in float64, ``e(a) = flat + steep / a`` at ridge a.
+    """Relative error of numbers by rounding in float64, ``e(a) = flat + steep / a`` at ridge a.
 
-    ``e = 4 (t + 1) u (t + 1 + Tr K / a) + 4 r Tr K / a`` for sums of t terms, ``u = 2^-53``, and an error r of the
-    kernel relative to ``k(x, x)``. As long as e is small, variance and ``quad`` are within e times themselves of their
-    values in exact arithmetic, the mean is within ``e sqrt(variance quad / a)`` and ``log_det`` within
-    ``sqrt(t + 1) e``; see docs/theory/rounding.md.
+    ``e = 4 (t + 1) u (t + 1 + Tr K / a) + 4 r Tr K / a`` for sums of t terms, ``u = 2^-53``, and an
+    error r of the kernel relative to ``k(x, x)``. As long as e is small, variance and ``quad`` are
+    within e times themselves of their values in exact arithmetic, the mean is within ``e
+    sqrt(variance quad / a)`` and ``log_det`` within ``sqrt(t + 1) e``; see docs/theory/rounding.md.
     """
 
     flat: float
@@ -62,16 +63,18 @@ class Rounding(NamedTuple):
 
 
 class Error:
-    """Errors of a posterior's numbers from an approximation of the kernel matrix, ``E = K - K~ >= 0``, and rounding.
+    """Errors by an approximation of the kernel matrix, ``E = K - K~ >= 0``, and by rounding.
 
-    This class is that of a posterior without an approximation, E = 0; others override the members that differ.
+    This class is that of a posterior without an approximation, E = 0; others override the members
+    that differ.
 
     Args:
         state: The posterior.
 
     Attributes:
         least_ridge: Smallest ridge at which log-determinants and variances keep their digits.
-        of_quad: Bound of the rounding of ``quad`` and ``rss``, in squared units of y; zero for sums of squares.
+        of_quad: Bound of the rounding of ``quad`` and ``rss``, in squared units of y; zero for sums
+            of squares.
     """
 
     least_ridge: float = 0.0
@@ -104,7 +107,7 @@ class Error:
         return Rounding.of_algebra(self.terms, self.state.trace)
 
     def of_kernel(self) -> float:
-        """Return the error of the kernel, relative to ``k(x, x)``, that is assumed if its formula is unknown."""
+        """Return the error assumed of a kernel of unknown formula, relative to ``k(x, x)``."""
         kernel = self.state.kernel
         locations = self.state.locations
         if kernel is None or locations is None:

@@ -1,25 +1,28 @@
 """Draws from a posterior, less its mean: over finite sets of points, and as functions.
 
-Functions can be evaluated, and differentiated, anywhere. Notation: h a draw from the prior; h + update has the law of
-the posterior, less its mean.
+Functions can be evaluated, and differentiated, anywhere. Notation: h a draw from the prior; h +
+update has the law of the posterior, less its mean.
 
-On paper                                                           | in code
-``h(x) = phi(x)'e``, phi random features of the kernel             | ``draw_prior``
-``h(x) - k(x, X) (K + ridge C^-1)^-1 (h(X) + eps)``                | ``ExactAt._draw_function``, eps_i ~ N(0, ridge / c_i)
-``z(x)'w + h(x) - z(x)'L^-1 h(Z)``, w ~ N(0, ridge M^-1)           | ``NystromAt._draw_function``
+On paper                                             | in code
+``h(x) = phi(x)'e``, phi random features              | ``draw_prior``
+``h(x) - k(x, X) (K + ridge C^-1)^-1 (h(X) + eps)``  | ``ExactAt._draw_function``
+``z(x)'w + h(x) - z(x)'L^-1 h(Z)``                   | ``NystromAt._draw_function``
 
-The second line is Matheron's rule (Wilson et al. 2020, Sec. 3). Every draw has random features of its own, and the
-update is linear in h, so the covariance of draws is that of the posterior however few features there are; more of them
-only bring a draw nearer to a Gaussian one. On a sketch it is farther from that: where the dictionary explains little,
-the residual of 1024 features at its inducing points has heavy tails. Finite sets are drawn exactly.
+There eps_i ~ N(0, ridge / c_i) and w ~ N(0, ridge M^-1). The second line is Matheron's rule (Wilson
+et al. 2020, Sec. 3). Every draw has random features of its own, and the update is linear in h, so
+the covariance of draws is that of the posterior however few features there are; more of them only
+bring a draw nearer to a Gaussian one. On a sketch it is farther from that: where the dictionary
+explains little, the residual of 1024 features at its inducing points has heavy tails. Finite sets
+are drawn exactly.
 
 A joint draw over N points needs an N x N covariance and O(N^3) work. Where that is too much:
 
-* A sketched posterior is ``z(x)'w + r(x)`` with Gaussian feature weights w of covariance ``ridge M^-1`` and a residual
-  r of covariance ``k(x, x') - z(x)'z(x')``. Draws have the joint law of the first part, which carries the data, and
-  the variances of the second, drawn independently for every point. So every marginal is exactly that of the DTC
-  posterior, which is all that the proofs of Thompson sampling over finite sets use (Durand et al. 2018, Sec. 6.4: each
-  point within its width, a union bound over points, and one point that is optimistic often enough).
+* A sketched posterior is ``z(x)'w + r(x)`` with Gaussian feature weights w of covariance ``ridge
+  M^-1`` and a residual r of covariance ``k(x, x') - z(x)'z(x')``. Draws have the joint law of the
+  first part, which carries the data, and the variances of the second, drawn independently for every
+  point. So every marginal is exactly that of the DTC posterior, which is all that the proofs of
+  Thompson sampling over finite sets use (Durand et al. 2018, Sec. 6.4: each point within its width,
+  a union bound over points, and one point that is optimistic often enough).
 * An exact posterior is drawn as a function, which is evaluated anywhere in O(n) per point.
 """
 
@@ -46,11 +49,11 @@ _BLOCK = 2**19
 """Features that are evaluated at once."""
 
 Function = Callable[[Tensor], Tensor]
-"""Values [N] at points [N d]. Functions that are drawn are objects, because closures cannot be pickled."""
+"""Values [N] at points [N d]. Drawn functions are objects: closures cannot be pickled."""
 
 
 class SamplePath:
-    """A draw less its mean, ``prior(x) + weights'basis(x)``; it stays as it is when the posterior learns.
+    """A draw less its mean, ``prior(x) + weights'basis(x)``; later data do not change it.
 
     Args:
         prior: The draw from the prior, [N d] -> [N].
@@ -122,7 +125,7 @@ def draw_prior(kernel: Kernel, like: Tensor, generator: torch.Generator | None =
 
 @dataclass(frozen=True)
 class _Sum:
-    """A multiple of the sum of some draws, all of the same columns of the points; None for all columns."""
+    """A multiple of a sum of draws, all of the same columns of the points (None for all)."""
 
     terms: tuple[Function, ...]
     scale: Tensor | float
@@ -137,7 +140,10 @@ class _Sum:
 
 @dataclass(frozen=True)
 class _FourierSeries:
-    """``sum_i a_i sin(v_i'x) + b_i cos(v_i'x)``, frequencies v [_FEATURES/2 d], coefficients (a, b) [_FEATURES]."""
+    """``sum_i a_i sin(v_i'x) + b_i cos(v_i'x)``.
+
+    Frequencies v are [_FEATURES/2 d], coefficients (a, b) [_FEATURES].
+    """
 
     frequencies: Tensor
     coefficients: Tensor
@@ -148,11 +154,12 @@ class _FourierSeries:
 
 
 def _draw_stationary(kernel: Any, like: Tensor, generator: torch.Generator | None) -> Function:
-    """Return a draw from the prior of an RBF or Matern kernel on all columns, by random Fourier features.
+    """Return a draw from the prior of an RBF or Matern kernel on all columns.
 
-    The frequencies have the spectral density of the kernel, which is normal for an RBF kernel and Student's t with
-    2 nu degrees of freedom for a Matern kernel (Rahimi & Recht 2007); sines and cosines in pairs (Sutherland &
-    Schneider 2015); normal numbers from a scrambled Sobol sequence.
+    By random Fourier features.
+    The frequencies have the spectral density of the kernel, which is normal for an RBF kernel and
+    Student's t with 2 nu degrees of freedom for a Matern kernel (Rahimi & Recht 2007); sines and
+    cosines in pairs (Sutherland & Schneider 2015); normal numbers from a scrambled Sobol sequence.
     """
     n_frequencies = _FEATURES // 2
     lengthscale = kernel.lengthscale.detach().double().cpu()  # [1 1] or [1 d]

@@ -359,8 +359,6 @@ def _regression() -> Iterator[Call]:
     yield Call("OnlineRowSampling", r.OnlineRowSampling, "mu eps most seed", sketch, gamma=10.0)
     of_horizon = r.OnlineRowSampling.for_horizon
     yield Call("OnlineRowSampling.for_horizon", of_horizon, "mu horizon delta most seed", sketch)
-    yield Call("hypothetical", r.hypothetical, "state P targets", predicted)
-    yield Call("Several", r.Several, "", predicted, states=lambda: [S()])
     yield Call(
         "Hypothetical", r.Hypothetical, "state P targets", predicted, weights=lambda: y(3).exp()
     )
@@ -372,7 +370,7 @@ def _regression() -> Iterator[Call]:
         "state",
         lambda view: view.predict(X()),
     )
-    yield Call("Tracked", r.Tracked, "state points", lambda tracked: tracked.predict())
+    yield Call("FixedPoints", r.FixedPoints, "state points", lambda view: view.predict(view.points))
     yield Call(
         "PrecomputedKernel",
         kernels.PrecomputedKernel,
@@ -384,10 +382,9 @@ def _regression() -> Iterator[Call]:
         yield Call(
             f"{kind}.update", lambda make=make, **given: updated(make(), **given), "X y weights"
         )
-        yield method(f"{kind}.covariance", make, "X ridge", Z=lambda: X(3, 5))
-        yield method(f"{kind}.predict", make, "X ridge")
-        for name in ("log_det", "quad", "effective_dimension", "at"):
-            yield method(f"{kind}.{name}", make, "ridge")
+        yield method(f"{kind}.predict", make, "X")
+        yield method(f"{kind}.at", make, "ridge")
+        yield method(f"{kind}.covariance", lambda make=make: make().at(), "X", Z=lambda: X(3, 5))
         yield method(f"{kind}.draw", lambda make=make: make().at(), "X count generator")
         yield method(f"{kind}.draw_function", lambda make=make: make().at(), "generator", like=X)
         yield method(f"{kind}.check", make, "X")

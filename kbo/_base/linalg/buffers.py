@@ -11,7 +11,7 @@ from torch import Tensor
 from kbo._base.stateful import Stateful
 
 _EXTRA = 14
-"""Added to twice the length of an axis that grows: columns that are powers of two apart would share cache lines."""
+"""Added to twice the length of an axis: columns a power of two apart would share cache lines."""
 
 
 class GrowingTensor(Stateful):
@@ -21,8 +21,8 @@ class GrowingTensor(Stateful):
         like: The tensor to begin with; copied.
 
     Attributes:
-        value: The tensor so far, to read and to write: a view of a larger buffer. Rows that are appended later never
-            change an earlier view.
+        value: The tensor so far, to read and to write: a view of a larger buffer. Rows that are
+            appended later never change an earlier view.
     """
 
     def __init__(self, like: Tensor) -> None:
@@ -51,7 +51,7 @@ class GrowingTensor(Stateful):
             self.value.narrow(axis, old[axis], more).zero_()
 
     def _resize(self, *shape: int) -> None:
-        """Make the value a larger part of the buffer, and the buffer larger if it has no room; new entries are not set."""
+        """Enlarge the value, in a larger buffer if there is no room; new entries are not set."""
         old = self.value.shape
         room = self._buffer.shape
         if any(map(operator.gt, shape, room)):
@@ -65,7 +65,7 @@ class GrowingTensor(Stateful):
         self.value = self._buffer[_corner(shape)]
 
     def _fork_with(self, forks: dict[int, Any]) -> Self:
-        """Return a copy with the memory layout of the original, on which the last bits of products depend."""
+        """Return a copy of equal memory layout, on which the last bits of products depend."""
         fork = object.__new__(type(self))
         fork._buffer = self._buffer.new_empty_strided(self._buffer.shape, self._buffer.stride())
         fork.value = fork._buffer[_corner(self.value.shape)]

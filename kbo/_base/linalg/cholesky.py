@@ -1,14 +1,16 @@
 """Cholesky factors of kernel matrices, fixed and growing.
 
 On paper                                  | in code
-``A = L L'``                              | ``cholesky(A)``
+``A = L L'``                              | ``cholesky``
 ``A = L L'``, A grows by rows and columns | ``GrowingCholesky``
-``L^{-1} B``, ``L^{-T} B``                | ``GrowingCholesky.solve``, ``GrowingCholesky.solve_transposed``
+``L^{-1} B``                              | ``GrowingCholesky.solve``
+``L^{-T} B``                              | ``GrowingCholesky.solve_transposed``
 
-The growing factor is kept in panels of ``PANEL`` rows: the rectangle to the left of the diagonal block, the diagonal
-block, and the inverse of the diagonal block. New rows are written into the last panel or open a new one. So rows that
-are there are never copied, half of the square is never allocated, a solve is a handful of matrix products, and a fork
-shares every full panel with the original.
+The growing factor is kept in panels of ``PANEL`` rows: the rectangle to the left of the diagonal
+block, the diagonal block, and the inverse of the diagonal block. New rows are written into the last
+panel or open a new one. So rows that are there are never copied, half of the square is never
+allocated, a solve is a handful of matrix products, and a fork shares every full panel with the
+original.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def safe_sqrt(x: Tensor) -> Tensor:
 
 
 def ill_conditioned_ratio(dtype: torch.dtype) -> float:
-    """Return the ridge, as a fraction of ``sup k(x, x)``, below which log-determinants lose their digits."""
+    """Return the ridge below which log-determinants lose their digits, relative to ``k(x, x)``."""
     return 1e-10 if dtype == torch.float64 else 1e-4
 
 
@@ -57,7 +59,7 @@ def cholesky(A: Tensor, first_row: int = 0) -> Tensor:
 def cholesky_and_log(
     A: Tensor, first_row: int = 0, less: float | Tensor = 0.0
 ) -> tuple[Tensor, float]:
-    """Return the factor, and the sum of the logarithms of its diagonal (half of ``ln det A``) minus ``less`` [].
+    """Return the factor L, and the sum of ``ln L_ii`` (half of ``ln det A``) minus ``less`` [].
 
     The sum is over all matrices of a batch. Arguments and error as for ``cholesky``.
     """
@@ -69,7 +71,7 @@ def cholesky_and_log(
         L, failed_row = torch.linalg.cholesky_ex(A)
         succeeded = (failed_row == 0).all()
         total = L.detach().diagonal(dim1=-2, dim2=-1).log().sum() / succeeded
-    # The only number read from the device: a row of L that is not finite has a diagonal entry that is not finite.
+    # One number is read from the device: a row of L that is not finite has such a diagonal entry.
     log = float(total - less)
     if not math.isfinite(log):
         row = 1 if failed_row is None else max(int(failed_row.max()), 1)
@@ -86,7 +88,7 @@ def _not_positive_definite(A: Tensor, row: int) -> NotPositiveDefinite:
 
 
 class _Panel:
-    """Rows ``start .. start + n`` of a factor, at most ``PANEL``, and the inverse of their diagonal block.
+    """Rows ``start .. start + n`` of a factor, and the inverse of their diagonal block.
 
     Attributes:
         rows: [PANEL, start + PANEL]; the first n rows are set.
@@ -138,8 +140,8 @@ class _Panel:
 class GrowingCholesky(Stateful):
     """The lower Cholesky factor L of ``A + N``, N diagonal, that grows by rows and columns.
 
-    Appending r rows to n costs O(n^2 r). Rows are never changed afterwards, so results computed from the first n rows
-    stay valid while the factor grows.
+    Appending r rows to n costs O(n^2 r). Rows are never changed afterwards, so results computed
+    from the first n rows stay valid while the factor grows.
 
     Args:
         like: A tensor of the dtype and device of A.
@@ -236,7 +238,7 @@ class GrowingCholesky(Stateful):
         return _Solve.apply(B, self, True)  # pyright: ignore[reportReturnType]
 
     def rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Return rows ``start .. stop`` of L as ``L[start:stop, :start]`` and ``L[start:stop, start:stop]``."""
+        """Return ``L[start:stop, :start]`` and ``L[start:stop, start:stop]``."""
         rows = self._like.new_zeros(stop - start, stop)
         for panel in self._panels[start // PANEL : -(-stop // PANEL)]:
             first = max(start, panel.start)

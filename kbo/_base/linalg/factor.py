@@ -1,11 +1,13 @@
 """A lower Cholesky factor and its inverse that grow row by row, without piling up rounding.
 
-A new column a with corner h adds the row ``[b', p]`` to L and ``[-c', 1] / p`` to its inverse, where
+A new column a with corner h adds the row ``[b', p]`` to L and ``[-c', 1] / p`` to its inverse,
+where
 
     L b = a,    L'c = b,    p^2 = h - |b|^2.
 
-Both are solved with L itself. Products with the inverse that is there would be as cheap, but every row would multiply
-the errors of those before it by up to 1/p, and after some dozens of nearly dependent points nothing would be left.
+Both are solved with L itself. Products with the inverse that is there would be as cheap, but every
+row would multiply the errors of those before it by up to 1/p, and after some dozens of nearly
+dependent points nothing would be left.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class GrowingFactor(Stateful):
         return torch.linalg.solve_triangular(self.L, B, upper=False)
 
     def coefficients(self, b: Tensor) -> Tensor:
-        """Return ``c = L'^-1 b`` for b [m]: the combination of the rows that comes nearest to the new one."""
+        """Return ``c = L'^-1 b`` for b [m]: the combination of rows nearest to the new one."""
         return torch.linalg.solve_triangular(self.L.mT, b.unsqueeze(-1), upper=True).squeeze(-1)
 
     def append(self, b: Tensor, c: Tensor, pivot: float) -> None:

@@ -1,8 +1,9 @@
-"""Moments of a sketched posterior at fixed points, updated row by row: the memory of ``views.FixedPoints``.
+"""Moments of a sketched posterior at fixed points, updated row by row, for ``FixedPoints``.
 
-Notation as in the module of ``NystromAt``. The features z(P) [m A] of the points change only when the dictionary does. At
-the posterior's own ridge, an observation changes the quadratic forms ``z'M^-1 z`` by the square of one product (see
-``InverseRoot``), so mean and variance of A points follow it in O(m A) instead of O(m^2 A).
+Notation as in the module of ``NystromAt``. The features z(P) [m A] of the points change only when
+the dictionary does. At the posterior's own ridge, an observation changes the quadratic forms
+``z'M^-1 z`` by the square of one product (see ``InverseRoot``), so mean and variance of A points
+follow it in O(m A) instead of O(m^2 A).
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ class SketchColumns(Columns):
         self._generation: int = 0
 
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
-        """Return mean and variance [A]; in O(m A) per new observation at the posterior's own ridge, else O(m^2 A)."""
+        """Return mean and variance [A].
+
+        In O(m A) per new observation at the posterior's own ridge, else O(m^2 A).
+        """
         self._catch_up()
         posterior = self.state.at(ridge)
         z = self._features.value
-        if ridge == self.state.ridge:
-            form = self._form.clamp_min(0)
-        else:
+        form = self._form.clamp_min(0)
+        if ridge != self.state.ridge:
             form = (posterior.root.S.mT @ z).square().sum(0)
         mean = posterior.weights @ z
         variance = self._residual + ridge * form
@@ -73,7 +76,7 @@ class SketchColumns(Columns):
         self._follow_root()
 
     def _follow_root(self) -> None:
-        """Update the quadratic forms ``z'M^-1 z`` [A], or compute them again where that is less work."""
+        """Update ``z'M^-1 z`` [A], or compute it again where that is less work."""
         root = self.state.sketch.root
         z = self._features.value
         if self._generation != root.generation or len(root.events) - self._n_events > len(z):

@@ -1,7 +1,7 @@
 """A posterior whose ridge follows the data.
 
-A ridge that moves seldom, over a grid, has a growing factor: each move costs one factorisation. It is a function of
-the observations in their order alone.
+A ridge that moves seldom, over a grid, has a growing factor: each move costs one factorisation. It
+is a function of the observations in their order alone.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ class AdaptiveRidge(View):
     """The posterior ``state`` at the ridge that a schedule chooses after every observation.
 
     Args:
-        state: The posterior without data, at any ridge: the schedule replaces it. Keep updating it here.
-        schedule: The rule that moves the ridge, for example ``kbo.confidence.NoiseBounds``; a copy of it is made.
+        state: The posterior without data, at any ridge: the schedule replaces it. Keep updating it
+            here.
+        schedule: The rule that moves the ridge, for example ``kbo.confidence.NoiseBounds``; a copy
+            of it is made.
 
     Raises:
         InvalidInput: The state or the schedule has data already, or is of another kind.
@@ -91,7 +93,8 @@ class AdaptiveRidge(View):
         if len(checks.shaped("X", X)) == 1:
             self._update_one(X, y, weights)
             return
-        # All are checked before the first is added; a kernel that cannot evaluate a point raises an error here.
+        # All are checked before the first is added; the prior variance finds points that the
+        # kernel cannot evaluate.
         self.state.check(X)
         self.state.check_data(X, y, weights)
         if len(X):
@@ -109,7 +112,8 @@ class AdaptiveRidge(View):
             self.state.move_ridge(ridge)
 
     def move_ridge(self, ridge: float) -> None:
-        """Raise InvalidInput: the schedule moves the ridge, and bounds on this posterior rest on that."""
+        """Raise InvalidInput: only the schedule moves the ridge, as bounds assume."""
         raise InvalidInput(
-            "the ridge of an AdaptiveRidge is moved by its schedule alone: use the posterior itself."
+            "the ridge of an AdaptiveRidge is moved by its schedule alone: use the posterior "
+            "itself."
         )

@@ -1,8 +1,9 @@
-"""A batch of points chosen before any of them is observed: means stay, variances follow the choices.
+"""A batch of points chosen before any is observed: means stay, variances follow the choices.
 
-The rule of GP-BUCB (Desautels et al. 2014). ``Hypothetical`` without targets is the same on an exact posterior, but not
-on a sketch, where this view updates the sketch itself, as BBKB does to decide when a batch ends; and this one costs one
-update for a choice, that one a solve for all of them.
+The rule of GP-BUCB (Desautels et al. 2014). ``Hypothetical`` without targets is the same on an
+exact posterior, but not on a sketch, where this view updates the sketch itself, as BBKB does to
+decide when a batch ends; and this one costs one update for a choice, that one a solve for all of
+them.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from kbo.regression.views.view import View, ViewAt
 
 
 class BatchView(View):
-    """``state`` with hypothetical observations at some of the points: their variances, and means and widths of ``state``.
+    """The means and widths of ``state``, with its variances after some of the points are observed.
 
-    Variances do not depend on targets, so they are taken from a frozen fork of the state that observes the choices.
+    Variances do not depend on targets, so they are taken from a frozen fork of the state that
+    observes the choices.
 
     Args:
         state: The posterior of the observed data.

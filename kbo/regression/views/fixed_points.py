@@ -17,11 +17,11 @@ from kbo.regression.views.view import View, ViewAt
 
 
 class FixedPoints(View):
-    """The posterior ``state``, cheap at fixed points: finite action sets are scored after every observation.
+    """The posterior ``state``, cheap at fixed points, such as the arms of a finite set.
 
-    Moments and draws at X equal to the points are updated row by row, in O(n A) for an exact posterior and O(m A) for a
-    sketch (its ``columns``); all else is computed by the posterior. The points are copied and recognised by their
-    values.
+    Moments and draws at X equal to the points are updated row by row, in O(n A) for an exact
+    posterior and O(m A) for a sketch (its ``columns``); all else is computed by the posterior. The
+    points are copied and recognised by their values.
 
     Args:
         state: The posterior; keep updating it, or call ``update`` here.
@@ -49,7 +49,10 @@ class FixedPoints(View):
         return self._points.clone()
 
     def columns_at(self, X: Tensor) -> Columns | None:
-        """Return the moments at X [A d] that are updated row by row; None if X are other points or there are no data."""
+        """Return the moments at X [A d] that are updated row by row.
+
+        None if X are other points, or there are no data.
+        """
         points = self._points
         if self._columns is None or not self.n:
             return None

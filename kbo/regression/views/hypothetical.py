@@ -1,18 +1,20 @@
 """A posterior with a few more observations, as a differentiable, batched view of another.
 
-With P the hypothetical points, w their weights, S = cov(P, P) + ridge diag(1 / w) = L L' and c(x) = cov(x, P), all under
-the posterior of the observed data, block elimination gives the posterior of observed and hypothetical data together
-(Rasmussen & Williams 2006, eq. 2.23, applied to a posterior):
+With P the hypothetical points, w their weights, S = cov(P, P) + ridge diag(1 / w) = L L' and c(x) =
+cov(x, P), all under the posterior of the observed data, block elimination gives the posterior of
+observed and hypothetical data together (Rasmussen & Williams 2006, eq. 2.23, applied to a
+posterior):
 
 On paper                                                | in code, with A = L^-1 c(x)
-``mean'(x) = mean(x) + c(x)'S^-1 (y_P - mean(P))``      | ``Elimination.mean``
-``cov'(x, z) = cov(x, z) - c(x)'S^-1 c(z)``             | ``cov - A.mT @ A``, ``Elimination.variance``
+``mean'(x) = mean(x) + c(x)'S^-1 (y_P - mean(P))``      | ``Elimination.new_mean``
+``cov'(x, z) = cov(x, z) - c(x)'S^-1 c(z)``             | ``Elimination.new_variance``
 
-One view serves pending points, joint batches and fantasies. Without targets the mean stays and only the variance
-shrinks (hallucination: GP-BUCB, Desautels, Krause & Burdick 2014).
+One view serves pending points, joint batches and fantasies. Without targets the mean stays and only
+the variance shrinks (hallucination: GP-BUCB, Desautels, Krause & Burdick 2014).
 
-Batches are broadcast in one place, the constructor of the view: a view of batches takes over the points of a batched
-view below it, so that the posterior below is never batched and there is one set P for each entry of the batch.
+Batches are broadcast in one place, the constructor of the view: a view of batches takes over the
+points of a batched view below it, so that the posterior below is never batched and there is one set
+P for each entry of the batch.
 """
 
 from __future__ import annotations
@@ -44,19 +46,20 @@ _MOST_FACTORED = 8
 class Hypothetical(View):
     """``state`` with hypothetical observations at P, differentiable in P, targets and points.
 
-    ``n``, ``log_det`` and ``quad`` remain those of the observed data: a bound on this view keeps the width that the
-    observed data justify, with a variance that includes P. It is a rule for choosing batches; no theorem covers
-    the bound itself.
+    ``n``, ``log_det`` and ``quad`` remain those of the observed data: a bound on this view keeps
+    the width that the observed data justify, with a variance that includes P. It is a rule for
+    choosing batches; no theorem covers the bound itself.
 
     Args:
         state: The posterior of the observed data, perhaps with hypothetical ones.
         P: Hypothetical points [... p d].
         targets: Their targets [... p], or None to hallucinate the mean.
-        weights: Their weights [... p], as in ``update``; ones if omitted. The batch shapes of these three and of the
-            state broadcast.
+        weights: Their weights [... p], as in ``update``; ones if omitted. The batch shapes of these
+            three and of the state broadcast.
 
     Raises:
-        InvalidInput: Wrong shapes, dtypes or values; or targets for points after batches of hallucinated ones.
+        InvalidInput: Wrong shapes, dtypes or values; or targets for points after batches of
+            hallucinated ones.
 
     Attributes:
         P: All hypothetical points [... p d], with those of a batched state first.
@@ -99,13 +102,16 @@ class Hypothetical(View):
             self._take_over(state)
 
     def _take_over(self, state: Posterior) -> None:
-        """Put the hypothetical data of a batched view before those of this one, which is then about the view's state.
+        """Put the hypothetical data of a batched view before those of this one.
+
+        This view is then about the posterior below the batched one.
 
         Args:
             state: The batched view.
 
         Raises:
-            InvalidInput: It is of another class, or has hallucinated points, and this one has targets.
+            InvalidInput: It is of another class, or has hallucinated points, and this one has
+                targets.
         """
         if not isinstance(state, Hypothetical):
             raise InvalidInput(
@@ -144,7 +150,8 @@ class Hypothetical(View):
     def across(self, X: Tensor | None = None) -> AllRidges:
         """Return the posterior at any ridges, with the moments of groups X [... q g d].
 
-        The batch shape before q broadcasts with that of the view; groups are numbered in order of the result.
+        The batch shape before q broadcasts with that of the view; groups are numbered in order of
+        the result.
         """
         if X is None:
             return self.state.across()
@@ -159,7 +166,9 @@ class Hypothetical(View):
         return _HypotheticalRidges(self, groups, P, weights, targets)
 
     def elimination(self, inner: PosteriorAt) -> Elimination:
-        """Return the elimination of P under the posterior of the observed data; kept if it is a constant.
+        """Return the elimination of P under the posterior of the observed data.
+
+        It is kept if it is a constant.
 
         Args:
             inner: That posterior, at a ridge.
@@ -177,7 +186,7 @@ class Hypothetical(View):
 
 
 class Elimination:
-    """Block elimination of hypothetical observations: the factor L of ``S = cov(P, P) + ridge diag(1 / w)``.
+    """Block elimination of hypothetical observations: ``L L' = S = cov(P, P) + ridge diag(1 / w)``.
 
     Args:
         mean: Mean of the observed data at P, [... p]; only used with targets.
@@ -189,7 +198,8 @@ class Elimination:
     Attributes:
         L: [... p p].
         trace: ``sum_i w_i cov(P_i, P_i)``, [...].
-        residual: ``L^-1 (y_P - mean(P))`` of the points with targets, [... t 1]; None if there are none.
+        residual: ``L^-1 (y_P - mean(P))`` of the points with targets, [... t 1]; None if there are
+            none.
     """
 
     def __init__(
@@ -222,15 +232,25 @@ class Elimination:
         """Return ``A = L^-1 cov(P, X)`` [... p q], given cov(P, X)."""
         return torch.linalg.solve_triangular(self.L, cross, upper=False)
 
-    def mean(self, mean: Tensor, A: Tensor) -> Tensor:
-        """Return ``mean(x) + c(x)'S^-1 (y_P - mean(P))`` [... q], given the mean of the observed data and A."""
+    def new_mean(self, mean: Tensor, A: Tensor) -> Tensor:
+        """Return the mean after elimination [... q]: ``mean(x) + c(x)'S^-1 (y_P - mean(P))``.
+
+        Args:
+            mean: Mean of the observed data at X, [... q].
+            A: ``L^-1 cov(P, X)``, [... p q].
+        """
         if self.residual is None:
             return mean.expand(*A.shape[:-2], -1)
         t = self.residual.shape[-2]
         return mean + (A[..., :t, :].mT @ self.residual).squeeze(-1)
 
-    def variance(self, variance: Tensor, A: Tensor) -> Tensor:
-        """Return ``cov(x, x) - c(x)'S^-1 c(x)`` [... q], given the variance of the observed data and A."""
+    def new_variance(self, variance: Tensor, A: Tensor) -> Tensor:
+        """Return the variance after elimination [... q]: ``cov(x, x) - c(x)'S^-1 c(x)``.
+
+        Args:
+            variance: Variance of the observed data at X, [... q].
+            A: ``L^-1 cov(P, X)``, [... p q].
+        """
         ridge = self.ridge.squeeze(-1) if isinstance(self.ridge, Tensor) else self.ridge
         reduced = variance - A.square().sum(-2)
         return clamped(reduced, variance, ridge, self.trace.unsqueeze(-1))
@@ -250,11 +270,11 @@ class _HypotheticalAt(ViewAt):
         return self.state.elimination(self.inner)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance at X [... q d], whose batch shape broadcasts with that of the view."""
+        """Return mean and variance [... q] at X [... q d], batches broadcast with the view's."""
         mean, variance = self.inner.predict(X)
         A = self._whitened(X)
-        mean = self.elimination.mean(mean, A)
-        variance = self.elimination.variance(variance, A)
+        mean = self.elimination.new_mean(mean, A)
+        variance = self.elimination.new_variance(variance, A)
         mean, variance = torch.broadcast_tensors(mean, variance)
         return mean, variance
 
@@ -267,10 +287,10 @@ class _HypotheticalAt(ViewAt):
         batch = A.shape[:-2]
         U = U.expand(*batch, *U.shape[-2:])
         V = V.expand(*batch, *V.shape[-2:])
-        return self.elimination.mean(mean, A), torch.cat([U, A], -2), torch.cat([V, A], -2)
+        return self.elimination.new_mean(mean, A), torch.cat([U, A], -2), torch.cat([V, A], -2)
 
     def _whitened(self, X: Tensor) -> Tensor:
-        """Return ``A = L^-1 cov(P, X)`` [... p q], for points X [... q d] that the inner posterior has checked."""
+        """Return ``A = L^-1 cov(P, X)`` [... p q] of points X [... q d]."""
         if self.P.ndim == 2:  # one P for the whole batch: solve for it once
             columns = self.inner.covariance(self.P, X.reshape(-1, X.shape[-1]))
             cross = columns.reshape(len(self.P), *X.shape[:-1]).movedim(0, -2)
@@ -306,7 +326,7 @@ class _HypotheticalAt(ViewAt):
 
 
 class _HypotheticalRidges(AllRidges):
-    """Groups X [B g d] at any ridges, conditioned on P [B p d] with weights [B p], and targets [B t] or None."""
+    """Groups X [B g d] at any ridges, conditioned on P [B p d] with weights and targets."""
 
     def __init__(
         self, view: Hypothetical, X: Tensor, P: Tensor, weights: Tensor, targets: Tensor | None
@@ -323,7 +343,7 @@ class _HypotheticalRidges(AllRidges):
 
     @cached_property
     def joint(self) -> AllRidges:
-        """Hypothetical points and groups together, [B p+g d], under the posterior of the observed data."""
+        """Hypothetical points and groups together, [B p+g d], given the observed data."""
         # The first to need it may be a search without gradients.
         with torch.set_grad_enabled(self._with_gradient):
             points = torch.cat([self.P, self._groups], -2)
@@ -336,7 +356,7 @@ class _HypotheticalRidges(AllRidges):
         X = self._groups
         if self.state.batch_shape or X.shape[-2] > 1 or len(ridges) > _MOST_FACTORED:
             return self._conditioned(self.joint.grid(ridges), X.new_tensor(ridges).unsqueeze(-1))
-        # One P for all points is eliminated once at each ridge, instead of a copy of it for each group.
+        # One P for all points is eliminated once at each ridge, not a copy of it for each group.
         predictions = [self.state.at(ridge).predict(X.squeeze(-2)) for ridge in ridges]
         means, variances = zip(*predictions, strict=True)
         mean = torch.stack(means).unsqueeze(-1)
@@ -352,7 +372,7 @@ class _HypotheticalRidges(AllRidges):
         return selected
 
     def _conditioned(self, joint: Moments, ridges: Tensor) -> Moments:
-        """Return the moments of the groups, given those of hypothetical points and groups, at ridges [...]."""
+        """Return the moments of the groups, given the joint ones, at ridges [...]."""
         p = self.weights.shape[-1]
         mean_P = joint.mean[..., :p]
         mean_X = joint.mean[..., p:]
@@ -363,15 +383,15 @@ class _HypotheticalRidges(AllRidges):
         elimination = Elimination(mean_P, cov_P, ridges, self.weights, self.targets)
         A = elimination.whitened(cross)
         if cov_X.shape[-1] == 1:
-            variance = elimination.variance(cov_X.squeeze(-1), A)
+            variance = elimination.new_variance(cov_X.squeeze(-1), A)
             covariance = variance.unsqueeze(-1)
         else:
             covariance = cov_X - A.mT @ A
-        return Moments(elimination.mean(mean_X, A), covariance, joint.quad)
+        return Moments(elimination.new_mean(mean_X, A), covariance, joint.quad)
 
 
 def _check_rows(name: str, values: Tensor, P: Tensor) -> None:
-    """Raise InvalidInput unless values [... p] are finite and of the dtype and device of P [... p d]."""
+    """Raise InvalidInput unless values [... p] are finite and fit P [... p d]."""
     shape = checks.tensor(name, values).shape
     if shape[-1:] != P.shape[-2:-1]:
         raise InvalidInput(

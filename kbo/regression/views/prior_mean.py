@@ -1,8 +1,8 @@
 """The posterior of a function with a known prior mean.
 
-The underlying posterior is that of the function less its prior mean m: targets y become ``y - m(x)``, and m is added to
-the mean. ``quad``, ``rss`` and norm bounds are about the function less m; variances are the same (Rasmussen & Williams
-2006, Sec. 2.7).
+The underlying posterior is that of the function less its prior mean m: targets y become ``y -
+m(x)``, and m is added to the mean. ``quad``, ``rss`` and norm bounds are about the function less m;
+variances are the same (Rasmussen & Williams 2006, Sec. 2.7).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class PriorMean(View):
 
     Args:
         state: The posterior of the function less its prior mean; update it here.
-        mean: The prior mean, from points [... d] to values [...]. It is differentiable and does not change.
+        mean: The prior mean, from points [... d] to values [...]. It is differentiable and does not
+            change.
 
     Raises:
         InvalidInput: The state is no posterior, or the mean no function.

@@ -70,7 +70,7 @@ class View(Posterior):
 
 
 class ViewAt(PosteriorAt):
-    """A view at one ridge; all that it does not override is passed on from the underlying posterior.
+    """A view at one ridge; members that it does not override are those of the posterior below.
 
     Args:
         view: The view.
