@@ -238,13 +238,14 @@ def test_the_covariance_of_tracked_points_follows_the_data_and_a_few_ridges_are_
     for stop in (1, 30, 80):  # the last with folded rows
         state.update(X[state.n : stop], y[state.n : stop])
         formulas = Dense(matern(1.5), X[:stop], y[:stop])
-        for ridge in (RIDGE, [0.7, 0.2]):
-            close(state.covariance(Z, Z[:2], ridge), formulas.covariance(Z, Z[:2], ridge))
+        for ridge in (RIDGE, 0.7, 0.2):
+            close(state.at(ridge).covariance(Z, Z[:2]), formulas.covariance(Z, Z[:2], ridge))
     for ridge in (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, RIDGE):
-        close(torch.stack(state.predict(Z, ridge)), torch.stack(formulas.predict(Z, ridge)))
+        close(torch.stack(state.at(ridge).predict(Z)), torch.stack(formulas.predict(Z, ridge)))
         state.predict(Z)
-    assert len(state.followed.columns) == 4
-    assert RIDGE in state.followed.columns
+    columns = state.columns_at(Z)
+    assert len(columns._at) == 4
+    assert RIDGE in columns._at
 
 
 # Functions

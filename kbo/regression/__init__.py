@@ -8,14 +8,15 @@ ridge); ``all_ridges.py`` has the numbers at many ridges.
 
 from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.exact import KernelRidge
-from kbo.regression.fixed_points import Columns
 from kbo.regression.numerics import clamped, warn_below_precision
 from kbo.regression.posterior import (
     MOST_JOINT,
+    Columns,
     LowRankPosteriorAt,
     Posterior,
     PosteriorAt,
     PriorAt,
+    RidgeSchedule,
 )
 from kbo.regression.provenance import Error, Provenance, Rounding
 from kbo.regression.sampling import Function, SamplePath
@@ -32,7 +33,7 @@ from kbo.regression.sketch.leverage import (
     OnlineRowSampling,
 )
 from kbo.regression.sketch.state import NystromRidge
-from kbo.regression.views.adaptive_ridge import AdaptiveRidge, RidgeSchedule
+from kbo.regression.views.adaptive_ridge import AdaptiveRidge
 from kbo.regression.views.batch import BatchView
 from kbo.regression.views.fixed_points import FixedPoints
 from kbo.regression.views.hypothetical import Hypothetical

@@ -9,7 +9,6 @@ of the O(n^2 A) of a solve:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -20,34 +19,10 @@ from kbo._base.stateful import Stateful
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.eigenbasis import SpectralRidges
 from kbo.regression.numerics import clamped
+from kbo.regression.posterior import Columns
 
 _MOST_RIDGES = 4
 """Ridges at which W is kept; the least recently used one is dropped and would be computed again."""
-
-
-class Columns(Stateful, ABC):
-    """Moments of a posterior with data at fixed points, updated row by row.
-
-    Args:
-        state: The posterior.
-        points: The points [A d]; never written to.
-    """
-
-    def __init__(self, state: Any, points: Tensor) -> None:
-        self.state: Any = state
-        self.points: Tensor = points
-
-    @abstractmethod
-    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
-        """Return mean and variance [A] at one ridge."""
-
-    @abstractmethod
-    def across(self) -> AllRidges:
-        """Return the points, as A groups of one, at any ridge."""
-
-    def draw(self, ridge: float, count: int, generator: torch.Generator | None) -> Tensor:
-        """Return joint draws [count A], less their mean; see ``PosteriorAt.draw``."""
-        return self.state.at(ridge).draw(self.points, count, generator)
 
 
 class ExactColumns(Columns):

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -46,10 +46,6 @@ from kbo.regression.all_ridges import AllRidges
 from kbo.regression.numerics import joint_draws
 from kbo.regression.provenance import Error, Provenance
 from kbo.regression.sampling import Function, PriorPath, draw_prior
-
-if TYPE_CHECKING:
-    from kbo.regression.fixed_points import Columns
-    from kbo.regression.views.adaptive_ridge import RidgeSchedule
 
 _MOST_RIDGES = 8
 """Ridges whose ``PosteriorAt`` is kept until the posterior changes."""
@@ -202,6 +198,47 @@ class PriorAt(LowRankPosteriorAt):
 
     def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
         return PriorPath(self.state.draw_prior(like, generator))
+
+
+class Columns(Stateful, ABC):
+    """Moments of a posterior with data at fixed points, updated row by row.
+
+    Args:
+        state: The posterior.
+        points: The points [A d]; never written to.
+    """
+
+    def __init__(self, state: Posterior, points: Tensor) -> None:
+        self.state = state
+        self.points: Tensor = points
+
+    @abstractmethod
+    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
+        """Return mean and variance [A] at one ridge."""
+
+    @abstractmethod
+    def across(self) -> AllRidges:
+        """Return the points, as A groups of one, at any ridge."""
+
+    def draw(self, ridge: float, count: int, generator: torch.Generator | None) -> Tensor:
+        """Return joint draws [count A], less their mean; see ``PosteriorAt.draw``."""
+        return self.state.at(ridge).draw(self.points, count, generator)
+
+
+class RidgeSchedule(Stateful, ABC):
+    """Rule that moves the ridge of a posterior as data come in.
+
+    Attributes:
+        ridge: The ridge after the data so far.
+        n: Number of observations so far.
+    """
+
+    ridge: float
+    n: int = 0
+
+    @abstractmethod
+    def update(self, state: Posterior) -> None:
+        """Take in the observation that was added to ``state`` since the last update."""
 
 
 class Posterior(Stateful, ABC):

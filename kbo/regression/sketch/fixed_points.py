@@ -15,8 +15,8 @@ from torch import Tensor
 
 from kbo._base.linalg import GrowingTensor
 from kbo.regression.all_ridges import AllRidges
-from kbo.regression.fixed_points import Columns
 from kbo.regression.numerics import clamped
+from kbo.regression.posterior import Columns
 from kbo.regression.sketch.answers import residual_noise
 
 

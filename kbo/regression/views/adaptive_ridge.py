@@ -6,34 +6,17 @@ is a function of the observations in their order alone.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.stateful import Stateful, passed_on
+from kbo._base.stateful import passed_on
 from kbo.errors import InvalidInput
-from kbo.regression.posterior import Posterior
+from kbo.regression.posterior import Posterior, RidgeSchedule
 from kbo.regression.provenance import Provenance
 from kbo.regression.views.view import View
-
-
-class RidgeSchedule(Stateful, ABC):
-    """Rule that moves the ridge of a posterior as data come in.
-
-    Attributes:
-        ridge: The ridge after the data so far.
-        n: Number of observations so far.
-    """
-
-    ridge: float
-    n: int = 0
-
-    @abstractmethod
-    def update(self, state: Posterior) -> None:
-        """Take in the observation that was added to ``state`` since the last update."""
 
 
 class AdaptiveRidge(View):

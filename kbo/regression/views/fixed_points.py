@@ -11,8 +11,7 @@ from kbo._base import checks
 from kbo._base.stateful import passed_on
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges
-from kbo.regression.fixed_points import Columns
-from kbo.regression.posterior import Posterior, PosteriorAt
+from kbo.regression.posterior import Columns, Posterior, PosteriorAt
 from kbo.regression.views.view import View, ViewAt
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.stateful import passed_on
-from kbo.regression.posterior import Posterior, PosteriorAt
+from kbo.regression.posterior import Posterior, PosteriorAt, RidgeSchedule
 from kbo.regression.provenance import Error, Provenance
 from kbo.regression.sampling import Function
 
@@ -44,7 +44,7 @@ class View(Posterior):
     error: Error = passed_on("state.error")
     anchors: Tensor | None = passed_on("state.anchors")
     needs_refresh: bool = passed_on("state.needs_refresh")
-    schedule: Any = passed_on("state.schedule")
+    schedule: RidgeSchedule | None = passed_on("state.schedule")
     locations: tuple[Tensor, Tensor] | None = passed_on("state.locations")
     # Methods
     check: Any = passed_on("state.check")
