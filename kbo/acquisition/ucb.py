@@ -25,8 +25,7 @@ class KernelUCB(ConfidenceAcquisition):
     Krause & Burdick 2014). The value of a batch of q > 1 points is the mean of their bounds, each with the points
     before it hallucinated, so joint and sequential optimisation of batches agree. Neither changes what is
     proved about a single point. While a confidence has no finite bounds (``confidence.finite_on(model.state)``: the
-    noise is unknown, and there are few observations) the value is the standard deviation. Bounds that hold if one of
-    several hypotheses is true: ``KernelUCB(PosteriorGP(train_X, train_Y, Several([...])), AnyOf([...]))``.
+    noise is unknown, and there are few observations) the value is the standard deviation.
 
     Args:
         model: A model of kbo.

@@ -1,6 +1,5 @@
 """Confidence bounds from the numbers of a posterior."""
 
-from kbo.confidence.any_of import AnyOf
 from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence
 from kbo.confidence.bkb import BKB, EKUCB
 from kbo.confidence.chaining.bound import Chaining
@@ -28,7 +27,6 @@ __all__ = [
     "AdaptiveMixture",
     "AdaptiveSelfNormalized",
     "AlternatingWidth",
-    "AnyOf",
     "Certificate",
     "Chaining",
     "Confidence",

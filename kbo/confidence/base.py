@@ -45,10 +45,6 @@ class Confidence(ReadOnly):
     delta: float = 1.0
     noise_std: float | None = None
 
-    def hypotheses(self, state: Posterior) -> list[tuple[Confidence, Posterior]]:
-        """Return the bounds of which one is to hold, each with its posterior: itself, unless there are several."""
-        return [(self, state)]
-
     def delta_on(self, state: Posterior) -> float:
         """Return the probability that the statement on this posterior may fail, at most; 1 if it is not known."""
         return self.delta

@@ -404,7 +404,6 @@ def _confidence() -> Iterator[Call]:
     yield Call("MartingaleMixture", c.MartingaleMixture, f"{numbers} kind scale ridges", bounds)
     yield Call("FiniteSet", c.FiniteSet, "delta", bounds, points=50, variant="mixture")
     yield Call("FixedWidth", c.FixedWidth, "", bounds, multiplier=2.0)
-    yield Call("AnyOf", c.AnyOf, "", bounds, confidences=lambda: [C()], n_hypotheses=None)
     yield Call(
         "UnknownNorm",
         c.UnknownNorm,

@@ -222,19 +222,16 @@ def norm_lower_bound(
 def unexplained(confidence: Any, state: Posterior) -> bool:
     """Return whether the values are further from every function of the norm than the noise is (docs/theory/noise.md).
 
-    Of several hypotheses: of all. So a true one is never left out by this test, which has a probability of its own to
-    be wrong, and the bounds hold as they are. False for bounds that do not assume both noise level and norm.
+    False for bounds that do not assume both noise level and norm.
 
     Args:
         confidence: The bound.
         state: The posterior.
     """
-    return all(
-        isinstance(norm_bound := getattr(one, "norm_bound", None), float)
-        and one.noise_std is not None
-        and norm_by_energy(own, one.noise_std, ENERGY * one.delta) > norm_bound
-        for one, own in confidence.hypotheses(state)
-    )
+    norm_bound = getattr(confidence, "norm_bound", None)
+    if not isinstance(norm_bound, float) or confidence.noise_std is None:
+        return False
+    return norm_by_energy(state, confidence.noise_std, ENERGY * confidence.delta) > norm_bound
 
 
 @torch.no_grad()
