@@ -25,7 +25,7 @@ from kbo._base.devices import read
 from kbo._base.linalg import GrowingCholesky, GrowingTensor, ill_conditioned_ratio
 from kbo._base.stateful import Stateful, passed_on
 from kbo.kernels import DenseKernel, freeze
-from kbo.regression.all_ridges import AllRidges, InChunks
+from kbo.regression.all_ridges import AllRidges
 from kbo.regression.eigenbasis import Eigenbasis, SpectralRidges
 from kbo.regression.numerics import (
     block_of,
@@ -153,13 +153,7 @@ class KernelRidge(Posterior):
             self.check(X)
         if self.data is None:
             return AllRidges(self, X)
-        basis = self.basis()
-        if X is None:
-            return basis.without_points(self)
-        size = max(1, block_of(4 * _BLOCK, X.device) // max(1, len(basis.vectors) * X.shape[-2]))
-        if not X.requires_grad and X.shape[:-2].numel() > size:
-            return InChunks(self, X, partial(basis.at_points, self), size)
-        return basis.at_points(self, X.reshape(-1, *X.shape[-2:]))
+        return self.basis().across(self, X)
 
     def follow(self, points: Tensor) -> Followed:
         return FollowedExact(self, points)
