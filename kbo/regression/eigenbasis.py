@@ -46,7 +46,7 @@ from kbo.regression.all_ridges import AllRidges, InChunks, Moments, MomentsOnHos
 from kbo.regression.numerics import block_of, clamped, differentiable_once, warn_below_precision
 from kbo.regression.observations import Observations
 
-_BLOCK = 2**22
+_BLOCK = 2**20
 """Numbers of the largest temporary: ridges x border x basis, or basis x points."""
 
 

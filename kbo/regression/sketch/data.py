@@ -5,10 +5,10 @@ M = B B' + ridge I.
 
 An observation passes five stations (``Sketch._observe``):
 
-    1. its features z(x)                                      ``features.py``
+    1. its features z(x)                                      ``_candidate``, ``features.py``
     2. does it become an inducing point?                      ``Dictionary.accepts``
-    3. it is counted: its row, ``B B'``, ``B y``, ``y'y``     ``Sketch._count``, ``rows.py``
-    4. ``M^-1`` follows the new column of B                   ``InverseRoot.add``
+    3. it is counted: its row, ``B B'``, ``B y``, ``y'y``     ``_count``, ``rows.py``
+    4. ``M^-1`` follows the new column of B                   ``_follow``, ``inverse_root.py``
     5. the dictionary changes, if it does                     ``_admit``, ``_choose``, ``_redraw``
 
 A step costs O(m^2) while the dictionary stays, O(n m + m^2) for a new inducing point and
@@ -29,7 +29,7 @@ from kbo.kernels import DenseKernel, freeze
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
 from kbo.regression.sketch.dtc import dtc_variance
 from kbo.regression.sketch.error import BLOCK, SMALL_BLOCK, ErrorNorm, rounding
-from kbo.regression.sketch.features import DEPENDENT, Features
+from kbo.regression.sketch.features import DEPENDENT, Features, Place
 from kbo.regression.sketch.inverse_root import REFRESH, InverseRoot
 from kbo.regression.sketch.rows import Rows
 
@@ -74,7 +74,8 @@ class Sketch(Stateful):
         if self.dictionary.points is not None:
             points = self.dictionary.points
             self.kernel_error = self.k.error(points)
-        self.rows: Rows = Rows(like, Features(self.k, points), not dictionary.stays)
+        self.features: Features = Features(self.k, points)
+        self.rows: Rows = Rows(like, self.features, keeps_features=not dictionary.stays)
         self.error_norm: ErrorNorm = ErrorNorm()
         self.n: int = 0
         self.weighted: bool = False
@@ -82,9 +83,9 @@ class Sketch(Stateful):
         self.trace: float = 0.0
         self.kappa: float = 0.0
         self.yy: float = 0.0
+        self._residuals: Tensor | None = None  # of the present data, when they are first read
         self._project()
 
-    features: Features = passed_on("rows.basis")
     m: int = passed_on("features.m")
     G: Tensor = passed_on("_G.value")
     By: Tensor = passed_on("_By.value")
@@ -99,6 +100,7 @@ class Sketch(Stateful):
             weights: Weights [r]; None for ones.
             host: The same as plain numbers.
         """
+        self._residuals = None
         if self.dictionary.stays or (self.dictionary.in_blocks and len(X) > 1):
             self._observe_block(X, y, weights, host)
             return
@@ -112,61 +114,36 @@ class Sketch(Stateful):
     def _observe(self, x: Tensor, y: Tensor, weights: Tensor | None, host: OnHost) -> None:
         """Add one observation x [1 d], y [1], which may become an inducing point."""
         weight = 1.0 if host.weights is None else host.weights[0]
-        row = self.rows.find(host.places[0])
-        if row is None:
-            column = self.features.columns(x)  # [m 1]
-            z = self.features.solve(column)
-            residual, prior = self.features.residual(x, z)
-        else:
-            z = self.rows.features[row].unsqueeze(-1).clone()
-            column = self.features.L @ z
-            residual, prior = self.rows.numbers[row, :2].unbind()
-        whitened = z[:, 0] @ self.root.S  # S'z
-        image = self.dictionary.image(column, z[:, 0], self)
-        to_read = [residual, prior, whitened @ whitened]
-        if image is not None:
-            to_read.append(image @ image)
-        numbers = read(*to_read)  # the only time that the host waits
-        point = Candidate(
-            prior=numbers[1],
-            residual=numbers[0],
-            column=column,
-            features=z[:, 0],
-            place=host.places[0],
-            basis=self.features,
-            weight=weight,
-            image=image,
-            image_square=0.0 if image is None else numbers[3],
-        )
+        point = self._candidate(x, host.places[0], weight)
         accepted = self.dictionary.accepts(point, self) and not point.dependent
-
-        self._count(x, z, y, weights, host, [point.prior])
-        if self.root.columns + 1 < REFRESH:
-            self.root.add(whitened * weight**0.5, numbers[2] * weight)
-        else:
-            self._refresh()
-
+        z = point.features.unsqueeze(-1)
+        B = self._count(x, z, y, weights, host, [point.prior])
+        self._follow(B)
         if accepted and point.well_conditioned:
             self._admit(x, point)
         elif accepted:
             self._choose()
         self._redraw()
 
+    def _candidate(self, x: Tensor, place: Place, weight: float = 1.0) -> Candidate:
+        """Return x [1 d] as a point that may become an inducing point."""
+        row = self.rows.find(place)
+        if row is None:
+            column = self.features.columns(x)  # [m 1]
+            z = self.features.solve(column)
+            residual, prior = read(*self.features.residual(x, z))
+        else:
+            z = self.rows.features[row].unsqueeze(-1).clone()
+            column = self.features.L @ z
+            residual, prior = self.rows.numbers[row, :2].tolist()
+        return Candidate(prior, residual, column, z[:, 0], place, self.features, weight)
+
     def _observe_block(self, X: Tensor, y: Tensor, weights: Tensor | None, host: OnHost) -> None:
         """Add observations together; then the dictionary may take some of their locations."""
-        if self.k.constant is None:
-            prior = self.k.diagonal(X).tolist()
-        else:
-            prior = [self.k.constant] * len(X)
         rows_before = self.rows.n
         z = self.features.solve(self.features.columns(X))
-        B = self._count(X, z, y, weights, host, prior)
-        if len(X) <= max(1, self.m // _FEW) and self.root.columns + len(X) < REFRESH:
-            for column in B.unbind(1):
-                whitened = column @ self.root.S
-                self.root.add(whitened, float(whitened @ whitened))
-        else:
-            self._refresh()
+        B = self._count(X, z, y, weights, host, self.k.diagonal(X).tolist())
+        self._follow(B)
         replaced = self._redraw()
         if self.dictionary.in_blocks and not replaced:
             self._complete(rows_before)
@@ -207,6 +184,18 @@ class Sketch(Stateful):
         self.G.addmm_(B, B.mT)
         return B
 
+    def _follow(self, B: Tensor) -> None:
+        """Let ``M^-1`` follow new columns of B [m r]."""
+        columns = B.shape[1]
+        if columns <= max(1, self.m // _FEW) and self.root.columns + columns < REFRESH:
+            for column in B.unbind(1):
+                whitened = column @ self.root.S
+                self.root.add(whitened, float(whitened @ whitened))
+            return
+        if self.rows.n <= REFRESH:
+            self._sum()  # thousands of repeats of a few rows would drift
+        self.root.refresh(self.G)
+
     def _admit(self, x: Tensor, point: Candidate) -> None:
         """Make x [1 d], which was observed, an inducing point: all features gain a coordinate."""
         X = self.rows.X
@@ -235,19 +224,12 @@ class Sketch(Stateful):
             worst = int(excess.argmax())
             if not float(excess[worst]) > 0 or not self.dictionary.has_capacity(self.m):
                 return
-            point = self._candidate(worst)
+            x = self.rows.X[worst : worst + 1].clone()
+            point = self._candidate(x, tuple(x[0].tolist()))
             if not point.well_conditioned:
                 self._choose()
                 return
-            self._admit(self.rows.X[worst : worst + 1].clone(), point)
-
-    def _candidate(self, row: int) -> Candidate:
-        """Return a row as a point that may become an inducing point."""
-        residual, prior = self.rows.numbers[row, :2].tolist()
-        z = self.rows.features[row].clone()
-        column = self.features.L @ z.unsqueeze(-1)
-        place = tuple(self.rows.X[row].tolist())
-        return Candidate(prior, residual, column, z, place, self.features)
+            self._admit(x, point)
 
     def _choose(self) -> None:
         """Let the dictionary choose among all rows, in place of the present inducing points."""
@@ -269,7 +251,8 @@ class Sketch(Stateful):
         anchors = self.features.anchors
         if points.shape == anchors.shape and torch.equal(points, anchors):
             return
-        self.rows.set_features(Features(self.k, points))
+        self.features = Features(self.k, points)
+        self.rows.set_features(self.features)
         self.error_norm = ErrorNorm(block)
         self._project()
 
@@ -284,15 +267,6 @@ class Sketch(Stateful):
         B = self.rows.features.mT
         self._G = GrowingTensor((B * self.rows.counts) @ B.mT)
         self._By = GrowingTensor(B @ self.rows.sums)
-
-    def _refresh(self) -> None:
-        """Compute ``M^-1`` again.
-
-        Of few rows ``B B'`` is computed again too: thousands of repeats of a row would drift.
-        """
-        if self.rows.n <= REFRESH:
-            self._sum()
-        self.root.refresh(self.G)
 
     def move_ridge(self, ridge: float) -> None:
         """Replace the regulariser, O(m^3)."""
@@ -310,7 +284,9 @@ class Sketch(Stateful):
 
     def residuals(self) -> Tensor:
         """Return the diagonal of E over the rows, times their counts, rounded up, [rows]."""
-        return self.rows.counts * (self.rows.residual + self.residual_rounding())
+        if self._residuals is None:
+            self._residuals = self.rows.counts * (self.rows.residual + self.residual_rounding())
+        return self._residuals
 
     def unexplained_share(self) -> float | None:
         """Return the largest share of a prior variance that an observation is left with.

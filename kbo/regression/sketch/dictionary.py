@@ -62,8 +62,6 @@ class Candidate:
         place: Its location.
         basis: The features of the dictionary.
         weight: Its weight.
-        image: The vector that ``Dictionary.image`` returned.
-        image_square: ``|image|^2``.
     """
 
     prior: float
@@ -73,8 +71,6 @@ class Candidate:
     place: Place
     basis: Features
     weight: float = 1.0
-    image: Tensor | None = None
-    image_square: float = 0.0
 
     @property
     def anchor(self) -> int | None:
@@ -166,16 +162,6 @@ class Dictionary(Stateful):
     def frozen(self) -> Dictionary:
         """Return a chooser for the time while a batch is chosen: one that does not draw again."""
         return self
-
-    def image(self, column: Tensor, features: Tensor, sketch: Observed) -> Tensor | None:
-        """Return a vector [k] whose square ``accepts`` reads, or None.
-
-        Args:
-            column: ``k(Z, x)``, [m 1].
-            features: ``z(x)``, [m].
-            sketch: The data so far.
-        """
-        return None
 
     def accepts(self, point: Candidate, sketch: Observed) -> bool:
         """Return whether an observation becomes an inducing point; ignored if it is dependent.

@@ -47,3 +47,12 @@ def dtc_factors(z: Tensor, whitened: Tensor, ridge: float) -> tuple[Tensor, Tens
     """
     scaled = math.sqrt(ridge) * whitened
     return torch.cat([z, -scaled]), torch.cat([z, scaled])
+
+
+def residual_noise(X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    """Return standard normal numbers [count N], of the unexplained part of draws at X [N d].
+
+    A draw is ``z(x)'w + sqrt(residual) e`` with w from ``N(0, ridge M^-1)``: its variance is (2).
+    """
+    normal = torch.randn(count, len(X), generator=generator, dtype=torch.float64, device="cpu")
+    return normal.to(X.device)

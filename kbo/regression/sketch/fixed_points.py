@@ -11,14 +11,7 @@ from kbo._base.linalg import GrowingTensor
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.numerics import clamped
 from kbo.regression.posterior import Followed
-from kbo.regression.sketch.dtc import dtc_variance
-
-
-def residual_noise(X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
-    """Return standard normal numbers [count N] for the residual at X [N d]."""
-    return torch.randn(count, len(X), generator=generator, dtype=torch.float64, device="cpu").to(
-        X.device
-    )
+from kbo.regression.sketch.dtc import dtc_variance, residual_noise
 
 
 class FollowedSketch(Followed):

@@ -115,10 +115,6 @@ class OnlineRowSampling(Dictionary):
         begun._draws = Uniforms(self.seed)
         return begun
 
-    def image(self, column: Tensor, features: Tensor, sketch: Observed) -> Tensor:
-        """Return the point seen through the samples, [m]: ``g = k(x, x) - |image|^2``."""
-        return self._factor.solve(column)[:, 0]
-
     def accepts(self, point: Candidate, sketch: Observed) -> bool:
         probability = self.probability(point)
         if not self._draws.next() < probability:
@@ -128,11 +124,11 @@ class OnlineRowSampling(Dictionary):
             return False
         if point.negligible or not self.has_capacity(sketch.m):
             return False
-        assert point.image is not None
+        image = self._image(point)
         noise = self.mu * probability / point.weight
         pivot = math.sqrt(self._variance(point) + noise)
         self._weights.append(point.weight / probability)
-        self._factor.append(point.image, self._factor.coefficients(point.image), pivot)
+        self._factor.append(image, self._factor.coefficients(image), pivot)
         return True
 
     def probability(self, point: Candidate) -> float:
@@ -142,7 +138,12 @@ class OnlineRowSampling(Dictionary):
 
     def _variance(self, point: Candidate) -> float:
         """Return g, the variance at the point given the samples."""
-        return max(point.prior - point.image_square, 0.0)
+        image = self._image(point)
+        return max(point.prior - float(image @ image), 0.0)
+
+    def _image(self, point: Candidate) -> Tensor:
+        """Return the coordinates of the point in the samples, [m]: ``g = k(x, x) - |image|^2``."""
+        return self._factor.solve(point.column)[:, 0]
 
     def _sample_again(self, anchor: int, point: Candidate, probability: float) -> None:
         """Add a sample at an inducing point, O(m^3); about ``gamma ln n`` times for each."""
@@ -271,15 +272,12 @@ class BatchedResampling(LeverageResampling):
         frozen._waits = True
         return frozen
 
-    def image(self, column: Tensor, features: Tensor, sketch: Observed) -> Tensor:
-        """Return ``S'z`` with the S of the beginning of the batch, [m]."""
-        if self._root is None:
-            self._root = sketch.root.S.clone()
-        return features @ self._root
-
     def accepts(self, point: Candidate, sketch: Observed) -> bool:
         """Return False, and count the leverage of the point at the beginning of the batch."""
-        variance = dtc_variance(point.residual, point.image_square, sketch.ridge)
+        if self._root is None:
+            self._root = sketch.root.S.clone()
+        whitened = point.features @ self._root  # S'z, [m]
+        variance = dtc_variance(point.residual, float(whitened @ whitened), sketch.ridge)
         self._spent += point.weight * variance / sketch.ridge
         return False
 

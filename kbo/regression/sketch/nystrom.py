@@ -41,10 +41,10 @@ from kbo.regression.provenance import Error
 from kbo.regression.sampling import SamplePath
 from kbo.regression.sketch.data import Sketch
 from kbo.regression.sketch.dictionary import Dictionary
-from kbo.regression.sketch.dtc import dtc_factors, dtc_variance
+from kbo.regression.sketch.dtc import dtc_factors, dtc_variance, residual_noise
 from kbo.regression.sketch.error import NystromError
 from kbo.regression.sketch.features import kept_for
-from kbo.regression.sketch.fixed_points import FollowedSketch, residual_noise
+from kbo.regression.sketch.fixed_points import FollowedSketch
 from kbo.regression.sketch.inverse_root import InverseRoot
 
 _BLOCK = 2**19

@@ -35,7 +35,7 @@ class Rows(Stateful):
     """
 
     def __init__(self, like: Tensor, features: Features, keeps_features: bool) -> None:
-        self.basis = features
+        self._basis = features
         self._keeps_features = keeps_features
         self._X = GrowingTensor(like.new_empty(0, like.shape[-1]))
         self._numbers = GrowingTensor(like.new_empty(0, 5))
@@ -56,7 +56,7 @@ class Rows(Stateful):
     @property
     def m(self) -> int:
         """Number of features."""
-        return self.basis.m
+        return self._basis.m
 
     @property
     def X(self) -> Tensor:
@@ -107,7 +107,7 @@ class Rows(Stateful):
         """Return the features of some rows, [r m]."""
         if self._keeps_features:
             return self.features[which]
-        features = self.basis
+        features = self._basis
         return features.solve(features.columns(self.X[which])).mT
 
     def find(self, place: Place) -> int | None:
@@ -180,8 +180,8 @@ class Rows(Stateful):
 
     def _explained(self, X: Tensor, features: Tensor) -> Tensor:
         """Return residual, prior and spread, [r 3], of locations X [r d] with features [r m]."""
-        residual, prior = self.basis.residual(X, features.mT)
-        return torch.stack([residual, prior, self.basis.spread(features.mT)], -1)
+        residual, prior = self._basis.residual(X, features.mT)
+        return torch.stack([residual, prior, self._basis.spread(features.mT)], -1)
 
     def add_feature(self, coordinate: Tensor, row_norm: Tensor) -> None:
         """Add a coordinate [n] of the features, whose row of ``L^-1`` has the norm ``row_norm`` []."""
@@ -196,7 +196,7 @@ class Rows(Stateful):
         """Replace the features by those of another dictionary, O(n m^2)."""
         X = self.X
         z = features.solve(features.columns(X)).mT.contiguous()  # [n m]
-        self.basis = features
+        self._basis = features
         if self._keeps_features:
             self._features = GrowingTensor(z)
         if self.n:
