@@ -17,11 +17,12 @@ O(n m^2 + m^3) for a new dictionary, n counting distinct locations.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from kbo._base.checks import OnHost
 from kbo._base.devices import read
 from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful, fresh_version, passed_on
@@ -38,6 +39,26 @@ _FEW = 8
 
 _MOST_REPEATS = 8
 """Entries of ``Rows.order``, as a multiple of rows and of a block of ``error.py``, before a merge."""
+
+
+class Batch(NamedTuple):
+    """Observations, as tensors and as plain numbers.
+
+    Attributes:
+        X: Locations [r d]; read, not kept.
+        y: Targets [r].
+        weights: Weights [r].
+        places: The locations on the host.
+        targets: The targets on the host.
+        host_weights: The weights on the host.
+    """
+
+    X: Tensor
+    y: Tensor
+    weights: Tensor
+    places: list[Place]
+    targets: list[float]
+    host_weights: list[float]
 
 
 class Sketch(Stateful):
@@ -91,36 +112,26 @@ class Sketch(Stateful):
     By: Tensor = passed_on("_By.value")
 
     @torch.no_grad()
-    def update(self, X: Tensor, y: Tensor, weights: Tensor | None, host: OnHost) -> None:
-        """Add observations, one after the other unless the dictionary takes blocks.
-
-        Args:
-            X: Locations [r d]; read, not kept.
-            y: Targets [r].
-            weights: Weights [r]; None for ones.
-            host: The same as plain numbers.
-        """
+    def update(self, new: Batch) -> None:
+        """Add observations, one after the other unless the dictionary takes blocks."""
         self._residuals = None
-        if self.dictionary.stays or (self.dictionary.in_blocks and len(X) > 1):
-            self._observe_block(X, y, weights, host)
-            return
-        for i in range(len(X)):
-            one = slice(i, i + 1)
-            weight = None if weights is None else weights[one]
-            host_weight = None if host.weights is None else host.weights[one]
-            host_one = OnHost(host.places[one], host.targets[one], host_weight)
-            self._observe(X[one], y[one], weight, host_one)
+        n_new = len(new.X)
+        if self.dictionary.stays or (self.dictionary.in_blocks and n_new > 1):
+            self._observe_block(new)
+        elif n_new == 1:
+            self._observe(new)
+        else:
+            for i in range(n_new):
+                self._observe(Batch(*[part[i : i + 1] for part in new]))
 
-    def _observe(self, x: Tensor, y: Tensor, weights: Tensor | None, host: OnHost) -> None:
-        """Add one observation x [1 d], y [1], which may become an inducing point."""
-        weight = 1.0 if host.weights is None else host.weights[0]
-        point = self._candidate(x, host.places[0], weight)
+    def _observe(self, new: Batch) -> None:
+        """Add one observation, which may become an inducing point."""
+        point = self._candidate(new.X, new.places[0], new.host_weights[0])
         accepted = self.dictionary.accepts(point, self) and not point.dependent
-        z = point.features.unsqueeze(-1)
-        B = self._count(x, z, y, weights, host, [point.prior])
+        B = self._count(new, point.features.unsqueeze(-1), [point.prior])
         self._follow(B)
         if accepted and point.well_conditioned:
-            self._admit(x, point)
+            self._admit(new.X, point)
         elif accepted:
             self._choose()
         self._redraw()
@@ -138,49 +149,36 @@ class Sketch(Stateful):
             residual, prior = self.rows.numbers[row, :2].tolist()
         return Candidate(prior, residual, column, z[:, 0], place, self.features, weight)
 
-    def _observe_block(self, X: Tensor, y: Tensor, weights: Tensor | None, host: OnHost) -> None:
+    def _observe_block(self, new: Batch) -> None:
         """Add observations together; then the dictionary may take some of their locations."""
         rows_before = self.rows.n
-        z = self.features.solve(self.features.columns(X))
-        B = self._count(X, z, y, weights, host, self.k.diagonal(X).tolist())
+        z = self.features.solve(self.features.columns(new.X))
+        B = self._count(new, z, self.k.diagonal(new.X).tolist())
         self._follow(B)
         replaced = self._redraw()
         if self.dictionary.in_blocks and not replaced:
             self._complete(rows_before)
 
-    def _count(
-        self,
-        X: Tensor,
-        z: Tensor,
-        y: Tensor,
-        weights: Tensor | None,
-        host: OnHost,
-        prior: list[float],
-    ) -> Tensor:
-        """Count observations X [r d], y [r] with features z [m r] and ``k(x, x)`` [r].
+    def _count(self, new: Batch, z: Tensor, prior: list[float]) -> Tensor:
+        """Count observations with features z [m r] and ``k(x, x)`` [r].
 
         Returns:
             The new columns of B, ``sqrt(w) z``, [m r].
         """
-        host_weights = host.weights or [1.0] * len(X)
-        repeats, equal = self.rows.extend(X, z.mT, host.places, host.targets, host_weights)
+        repeats, equal = self.rows.extend(new.X, z.mT, new.places, new.targets, new.host_weights)
         self.repeats = (self.repeats[0] + repeats, self.repeats[1] + equal)
         if len(self.rows.order) > _MOST_REPEATS * (self.rows.n + BLOCK):
             self.rows.merge()  # the memory of the order would grow with the repeats
             self.error_norm.restart(merged=self.rows.n)
-        self.kernel_error = max(self.kernel_error, self.k.error(X))
-        self.n += len(X)
-        for weight, variance, target in zip(host_weights, prior, host.targets, strict=True):
+        self.kernel_error = max(self.kernel_error, self.k.error(new.X))
+        self.n += len(new.X)
+        for weight, variance, target in zip(new.host_weights, prior, new.targets, strict=True):
             self.weighted |= weight != 1
             self.trace += weight * variance
             self.kappa = max(self.kappa, weight * variance)
             self.yy += weight * target * target
-        if weights is None:
-            B = z
-            self.By.addmv_(z, y)
-        else:
-            B = z * weights.sqrt()
-            self.By.addmv_(z, weights * y)
+        B = z * new.weights.sqrt()
+        self.By.addmv_(z, new.weights * new.y)
         self.G.addmm_(B, B.mT)
         return B
 

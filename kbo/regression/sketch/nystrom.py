@@ -39,7 +39,7 @@ from kbo.regression.numerics import block_of, clamped, in_chunks, warn_below_pre
 from kbo.regression.posterior import LowRankPosteriorAt, Posterior, PosteriorAt
 from kbo.regression.provenance import Error
 from kbo.regression.sampling import SamplePath
-from kbo.regression.sketch.data import Sketch
+from kbo.regression.sketch.data import Batch, Sketch
 from kbo.regression.sketch.dictionary import Dictionary
 from kbo.regression.sketch.dtc import dtc_factors, dtc_variance, residual_noise
 from kbo.regression.sketch.error import NystromError
@@ -58,7 +58,7 @@ _LARGE = 1e-3
 """The ridge, as a fraction of the kernel, from which the variance has all its digits then."""
 
 _NULL = 1e-15
-"""Eigenvalues of ``B B'`` below this fraction of the largest one, per inducing point, are rounding."""
+"""Eigenvalues of ``B B'`` below this fraction of their sum are rounding: such a direction has no data."""
 
 
 class NystromRidge(Posterior):
@@ -135,10 +135,19 @@ class NystromRidge(Posterior):
         host = self.check_data(X, y, weights)
         if len(X) == 0:
             return
-        if weights is not None:
-            weights = weights.double()
+        host_weights = host.weights or [1.0] * len(X)
+        if weights is None:
+            weights = torch.ones_like(y)
+        new = Batch(
+            X=X.double(),
+            y=y.double(),
+            weights=weights.double(),
+            places=host.places,
+            targets=host.targets,
+            host_weights=host_weights,
+        )
         try:
-            self.sketch.update(X.double(), y.double(), weights, host)
+            self.sketch.update(new)
         finally:  # also after an interrupt: numbers of the data before are not valid any more
             if self.sketch.weighted or self.sketch.repeats[0]:
                 self.note(weighted=self.sketch.weighted, repeats=self.sketch.repeats)
@@ -380,7 +389,7 @@ class NystromSpectrum(Resolvent):
         self.features = sketch.features
         self.values = values.clamp_min(0)
         singular = self.values.sqrt()
-        is_null = values <= _NULL * len(values) * values.amax() if len(values) else values > 0
+        is_null = values <= _NULL * values.sum()
         y = (vectors.mT @ sketch.By / singular).masked_fill(is_null, 0)
         self.vectors = vectors * singular
         self.from_columns: Tensor = self.vectors.mT @ sketch.features.whitener
