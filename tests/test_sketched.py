@@ -62,6 +62,7 @@ def test_what_the_dictionary_leaves_out_is_never_counted_as_explained(device):
     empty = NystromRidge(rbf(), 0.1, FixedDictionary(X))
     assert empty.n == empty.trace == empty.error.trace == empty.error.norm() == 0
     assert sketch.predict(X[:0])[1].shape == (0,)
+    assert sketch.across(X[:0].unsqueeze(-2)).grid([0.1, 1.0]).mean.shape == (2, 0, 1)
     assert sketch.at().covariance(X[:0], X).shape == (0, 30)
 
 

@@ -225,7 +225,7 @@ def test_chunks_do_not_change_a_draw(device, monkeypatch):
     (state, _, _), (exact, _, _) = fed("sketched", device), fed("exact", device)
     Z = unit_square(500, 7).to(device)
     whole = draws(state, Z, 2, seeded(3))
-    for module in ("sampling", "sketch.answers"):
+    for module in ("sampling", "sketch.nystrom"):
         monkeypatch.setattr(f"kbo.regression.{module}.block_of", lambda on_cpu, device: 35)
     close(draws(state, Z, 2, seeded(3)), whole, 1e-10)
     monkeypatch.setattr("kbo.regression.posterior.MOST_JOINT", 5)

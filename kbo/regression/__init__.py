@@ -32,7 +32,7 @@ from kbo.regression.sketch.leverage import (
     LeverageResampling,
     OnlineRowSampling,
 )
-from kbo.regression.sketch.state import NystromRidge
+from kbo.regression.sketch.nystrom import NystromRidge
 from kbo.regression.views.adaptive_ridge import AdaptiveRidge
 from kbo.regression.views.batch import BatchView
 from kbo.regression.views.fixed_points import FixedPoints

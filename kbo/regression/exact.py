@@ -27,7 +27,7 @@ from torch import Tensor
 from kbo._base import checks
 from kbo._base.linalg import GrowingCholesky, ill_conditioned_ratio
 from kbo.kernels import DenseKernel, freeze
-from kbo.regression.all_ridges import AllRidges, InChunks
+from kbo.regression.all_ridges import AllRidges
 from kbo.regression.eigenbasis import Eigenbasis
 from kbo.regression.fixed_points import ExactColumns
 from kbo.regression.numerics import (
@@ -198,14 +198,7 @@ class KernelRidge(Posterior):
             self.check(X)
         if self.data is None:
             return AllRidges(self, X)
-        basis = self.basis()
-        if X is None:
-            return basis.without_points(self)
-        numbers_per_group = max(1, len(basis.vectors) * X.shape[-2])
-        size = max(1, block_of(4 * _BLOCK, X.device) // numbers_per_group)
-        if not X.requires_grad and X.shape[:-2].numel() > size:
-            return InChunks(self, X, partial(basis.at_points, self), size)
-        return basis.at_points(self, X.reshape(-1, *X.shape[-2:]))
+        return self.basis().across(self, X)
 
     def columns(self, points: Tensor) -> ExactColumns:
         return ExactColumns(self, points)

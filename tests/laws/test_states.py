@@ -144,7 +144,7 @@ def same_path(path: AllRidges, expected: AllRidges, groups: int, like: Tensor) -
             close(actual, wanted)
     wanted = expected.select(some.new_tensor([1, groups - 1])).at(own[[1, 1]])
     if wanted.mean.shape[-1] == 1:
-        *moments, quad = path.in_numbers([1, groups - 1])(float(own[1]))
+        *moments, quad = path.on_host([1, groups - 1])(float(own[1]))
         close(
             like.new_tensor([part.tolist() for part in moments]),
             torch.stack([wanted.mean[:, 0], wanted.covariance[:, 0, 0]]),
@@ -360,7 +360,7 @@ def test_a_path_answers_as_the_state_does(case, device, n, g):
     for piece in chunks(n, 12):
         state.update(X[piece], y[piece])
     same_path(state.across(groups), AllRidges(state, groups), 6, groups)
-    close(state.across().in_numbers([])(0.3)[2], state.at(0.3).quad().to(groups))
+    close(state.across().on_host([])(0.3)[2], state.at(0.3).quad().to(groups))
     same_path(state.across(groups.reshape(2, 3, g, -1)), AllRidges(state, groups), 6, groups)
     same_path(InChunks(state, groups, state.across, 2), AllRidges(state, groups), 6, groups)
 

@@ -277,7 +277,7 @@ def _least_norm(
         floor: The least ridge that is read.
         ridges: As for ``norm_lower_bound``.
     """
-    answers = state.across().in_numbers([])
+    answers = state.across().on_host([])
 
     def least_norm(a: float) -> float:
         # (R + B sqrt|E|)^2 + a B^2 = quad(a) is a quadratic equation in B; negative where no B > 0 is refuted.

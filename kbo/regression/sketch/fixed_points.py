@@ -17,7 +17,7 @@ from kbo._base.linalg import GrowingTensor
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.numerics import clamped
 from kbo.regression.posterior import Columns
-from kbo.regression.sketch.answers import residual_noise
+from kbo.regression.sketch.dtc import dtc_variance, residual_noise
 
 
 class SketchColumns(Columns):
@@ -42,7 +42,7 @@ class SketchColumns(Columns):
         if ridge != self.state.ridge:
             form = (posterior.root.S.mT @ z).square().sum(0)
         mean = posterior.weights @ z
-        variance = self._residual + ridge * form
+        variance = dtc_variance(self._residual, form, ridge)
         variance = clamped(variance, self._prior, ridge, self.state.trace)
         return mean.to(self.points.dtype), variance.to(self.points.dtype)
 
