@@ -15,6 +15,18 @@ def close(actual: Tensor | float, expected: Tensor, tol: float = 1e-8) -> None:
     torch.testing.assert_close(actual, expected, rtol=tol, atol=tol)
 
 
+def at_each(state, ridges, name: str, *points: Tensor) -> Tensor:
+    """A number of a posterior, or of its formulas, at each of r ridges, [r ...]."""
+    return torch.stack([getattr(state.at(float(ridge)), name)(*points) for ridge in ridges])
+
+
+def predicted(state, Z: Tensor, ridges) -> tuple[Tensor, Tensor]:
+    """Mean and variance at each of r ridges, [r ...]."""
+    moments = [state.at(float(ridge)).predict(Z) for ridge in ridges]
+    mean, variance = zip(*moments, strict=True)
+    return torch.stack(mean), torch.stack(variance)
+
+
 def gram(kernel, X: Tensor, Z: Tensor) -> Tensor:
     """``k(X, Z)`` by GPyTorch, pair by pair: so evaluated, distances carry no cancellation error."""
     kernel = copy.deepcopy(kernel).to(X)
@@ -64,6 +76,9 @@ class Dense:
     def effective_dimension(self, ridge) -> Tensor:
         return self._each(ridge, lambda r: self._solve(self.K, r).trace())
 
+    def at(self, ridge: float) -> DenseAt:
+        return DenseAt(self, ridge)
+
     @property
     def trace(self) -> Tensor:
         return self.w @ self.K.diagonal()
@@ -93,6 +108,28 @@ class Dense:
         return (
             torch.stack([formula(r) for r in ridge]) if isinstance(ridge, list) else formula(ridge)
         )
+
+
+class DenseAt:
+    """The formulas at one ridge, by the names of ``kbo.regression.PosteriorAt``."""
+
+    def __init__(self, dense: Dense, ridge: float) -> None:
+        self.dense, self.ridge = dense, ridge
+
+    def predict(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        return self.dense.predict(Z, self.ridge)
+
+    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
+        return self.dense.covariance(X, Z, self.ridge)
+
+    def log_det(self) -> Tensor:
+        return self.dense.log_det(self.ridge)
+
+    def quad(self) -> Tensor:
+        return self.dense.quad(self.ridge)
+
+    def effective_dimension(self) -> Tensor:
+        return self.dense.effective_dimension(self.ridge)
 
 
 class Sketched(Dense):

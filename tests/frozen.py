@@ -20,6 +20,7 @@ from experiments.problems import RKHSBandit
 from kbo import bandit, confidence, regression
 from kbo.acquisition import AMMUCB, CMMUCB, DMMUCB, KernelUCB
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
+from tests.dense import at_each, predicted
 
 DOUBLE = torch.float64
 RIDGES = [1e-3, 0.05, 2.0]
@@ -85,18 +86,19 @@ NEEDS = {"horizon": 100, "n_points": 30, "noise_upper": 0.5}
 
 
 def numbers(state: Any, Z: Tensor) -> Iterator[tuple[str, Tensor]]:
-    mean, variance = state.predict(Z, RIDGES)
+    mean, variance = predicted(state, Z, RIDGES)
     yield from (
         ("mean", mean),
         ("variance", variance),
-        ("covariance", state.covariance(Z[:3], Z[3:])),
+        ("covariance", state.at().covariance(Z[:3], Z[3:])),
     )
     for name in ("log_det", "quad", "effective_dimension"):
-        yield name, getattr(state, name)(RIDGES)
-    yield "rss", torch.stack([state.at(ridge).rss() for ridge in RIDGES])
+        yield name, at_each(state, RIDGES, name)
+    yield "rss", at_each(state, RIDGES, "rss")
     yield (
         "leverage_sum",
-        state.effective_dimension(RIDGES) + state.error.trace / torch.tensor(RIDGES, dtype=DOUBLE),
+        at_each(state, RIDGES, "effective_dimension")
+        + state.error.trace / torch.tensor(RIDGES, dtype=DOUBLE),
     )
     moments = state.across(Z.unsqueeze(-2)).grid(RIDGES)
     yield "all ridges", torch.stack([moments.mean.squeeze(-1), moments.covariance[..., 0, 0]])
@@ -112,7 +114,7 @@ def states() -> Iterator[tuple[str, Any]]:
             found = [*numbers(state, Z), ("ridge", torch.tensor(state.ridge))]
             hypothetical = regression.Hypothetical(state, points(3, 8))
             found += [("hypothetical", torch.stack(hypothetical.predict(Z)))]
-            found += [("tracked", torch.stack(regression.Tracked(state.fork(), Z).predict(Z)))]
+            found += [("tracked", torch.stack(regression.FixedPoints(state.fork(), Z).predict(Z)))]
             yield from ((f"{kernel_name}, {name}, {what}", value) for what, value in found)
             if name in ("adaptive", "adaptive sketch"):
                 continue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+import pickle
 import tempfile
 import time
 import warnings
@@ -102,10 +103,8 @@ def adaptive(variant: str = "tight+grid") -> AdaptiveRidge:
     )
 
 
-def restored(saved: Posterior, kernel=None) -> Posterior:
-    state = KernelRidge(kernel or RBFKernel(), 0.01)
-    state.load_state_dict(saved.state_dict())
-    return state
+def restored(saved: Posterior) -> Posterior:
+    return pickle.loads(pickle.dumps(saved))
 
 
 def after(change: Callable, thing):
@@ -268,9 +267,7 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
         ),
         "a model was moved to float32": lambda: changed(lambda m: m.float()),
     },
-    "rounding": {
-        "points far from zero": lambda: on(AY, restored(rough(X + 1e13), MaternKernel(nu=0.5)))
-    },
+    "rounding": {"points far from zero": lambda: on(AY, restored(rough(X + 1e13)))},
     "takes its constants from the data": {
         "targets standardised by their own mean": lambda: cmm(
             model(outcome_transform=Standardize(1))
@@ -305,12 +302,6 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
         "`state.move_ridge` after data, fixed-ridge theorem": lambda: on(AY, moved()),
         "the same, saved and loaded": lambda: on(AY, restored(moved())),
         "a ridge that follows the data, the same": lambda: on(AY, adaptive()),
-    },
-    "another kernel": {
-        "a saved state loaded under another kernel": lambda: on(
-            CMM, restored(exact(), MaternKernel(nu=2.5))
-        ),
-        "the same, of equal values": lambda: on(CMM, restored(exact(), RBFKernel(ard_num_dims=2))),
     },
     "hypothetical": {
         "hypothetical observations": lambda: on(CMM, Hypothetical(exact(), X[:2])),
@@ -473,15 +464,8 @@ def test_every_model_tells_what_was_fitted_or_changed(kind):
 @pytest.mark.parametrize("name", STATES)
 def test_every_state_knows_its_kernel_its_ridge_and_values_that_are_no_news(name):
     state = fed(STATES[name](MaternKernel(nu=0.5), 0.01))
-    for other in (MaternKernel(nu=1.5), RBFKernel(), RQKernel()):
-        foreign, again = STATES[name](other, 0.01), STATES[name](other, 0.01)
-        foreign.load_state_dict(state.state_dict())
-        again.load_state_dict(foreign.state_dict())
-        assert "another kernel" in foreign.provenance.caveats[0]
-        assert again.provenance.caveats
     fed(state, X[:2], Y[:2])
-    twin = STATES[name](MaternKernel(nu=0.5), 0.01)
-    twin.load_state_dict(state.state_dict())
+    twin = copy.deepcopy(state)
     assert all("random seed" in on(AY, each) for each in (state, twin, state.fork()))
     assert AY.guarantee_on(fed(state, X[:1], Y[:1] + 0.01))
     for view, attribute in (
@@ -549,28 +533,11 @@ def test_distances_of_all_kernels_come_from_differences(kernel):
 # States that are whole in part
 
 
-def test_a_state_that_could_not_be_loaded_has_no_guarantee():
-    state = fed(KernelRidge(RBFKernel(ard_num_dims=2), 0.01))
-    before, version = state.predict(X[:3]), state.version
-    foreign = fed(KernelRidge(RBFKernel(), 0.01), X[:9, :1], Y[:9])
-    with pytest.raises(kbo.InvalidInput):
-        state.load_state_dict(foreign.state_dict())
-    assert (
-        state.version == version and torch.equal(before[0], state.predict(X[:3])[0])
-    ) or CMM.objections(state)
-
-
 @pytest.mark.parametrize("variant", ["tight+grid", "mixture"])
 def test_noise_bounds_of_other_data_than_the_state_are_no_guarantee(variant):
     bound = ADAPTIVE if variant == "tight+grid" else AdaptiveMixture("amm")
     state, other = adaptive(variant), adaptive(variant)
     assert not bound.objections(state)
-    sketched = AdaptiveRidge(
-        STATES["greedy"](RBFKernel(), 1.0), noise_bounds(variant, 5.0, 0.1, 1.0)
-    )
-    with pytest.raises(kbo.InvalidInput, match="NystromRidge"):
-        state.load_state_dict(fed(sketched, X[:30], Y[:30]).state_dict())
-    assert state.schedule.n == state.n == 60  # nothing was taken over
     other.state.update(X[:1], Y[:1])  # beside its schedule, as an interrupt leaves it
     assert "noise bounds have seen 60 of 61" in " ".join(bound.objections(other))
 

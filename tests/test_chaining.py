@@ -26,10 +26,10 @@ from kbo.models import KernelRidgeGP, NystromGP
 from kbo.regression import (
     BatchView,
     FixedDictionary,
+    FixedPoints,
     GreedyDictionary,
     Hypothetical,
     NystromRidge,
-    Tracked,
 )
 from tests.dense import Dense, Hallucinated, close
 from tests.dense_chaining import Covers, chaining
@@ -158,7 +158,7 @@ def test_a_set_serves_posteriors_of_both_precisions(device):
 def test_imagined_observations_change_standard_deviations_and_not_the_bonus(device):
     state, Z = fed(20, device), uniform(60, 2, device=device)
     confidence, P = Chaining(DELTA, points=Z), Z[[3, 8]]
-    frozen = BatchView(Tracked(state, Z), Z)
+    frozen = BatchView(FixedPoints(state, Z), Z)
     frozen.observe(3)
     frozen.observe(8)
     expected = chaining(Hallucinated(formulas(20, device), P), Z, 0.01, Z, DELTA, "steps")
@@ -179,7 +179,7 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
     rigorous = Chaining(DELTA, rigorous=True, points=Z)
     for word in ("30 points", "at least 1 - 0.05", "prior", "ridge"):
         assert word in rigorous.guarantee_on(state)
-    assert rigorous.guarantee_on(Tracked(state, Z)) == rigorous.guarantee
+    assert rigorous.guarantee_on(FixedPoints(state, Z)) == rigorous.guarantee
     frozen = BatchView(state, Z)
     assert rigorous.guarantee_on(frozen) is not None
     frozen.observe(3)
@@ -193,9 +193,9 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
         frozen,
         Hypothetical(state, Z[:2]),
         moved,
-        Tracked(moved, Z),
+        FixedPoints(moved, Z),
         adaptive,
-        Tracked(adaptive, Z),
+        FixedPoints(adaptive, Z),
     ):
         assert rigorous.guarantee_on(other) is None
     assert torch.isfinite(rigorous.upper(sketch, Z)).all()

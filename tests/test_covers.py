@@ -39,7 +39,7 @@ from kbo.confidence.chaining import (
 )
 from kbo.confidence.chaining.reuse import ChainMemory
 from kbo.kernels import PrecomputedKernel
-from kbo.regression import FixedDictionary, GreedyDictionary, NystromRidge, Posterior, Tracked
+from kbo.regression import FixedDictionary, FixedPoints, GreedyDictionary, NystromRidge, Posterior
 from tests import dense_chaining
 from tests.dense import Dense, Sketched
 from tests.dense_chaining import Covers, is_covered, is_separated
@@ -140,7 +140,7 @@ def test_chains_under_other_posteriors(device, kind):
     state = (
         KernelRidge(kernel, 0.05) if kind == "tracked" else NystromRidge(kernel, 0.05, dictionary)
     )
-    seen = Tracked(state, Z) if "tracked" in kind else state
+    seen = FixedPoints(state, Z) if "tracked" in kind else state
     seen.update(X, y)
     anchors = state.anchors if kind == "greedy" else anchors
     compare(
@@ -407,7 +407,7 @@ def test_a_chain_is_kept_while_data_arrive_and_still_covers(game, how):
     sizes = list(first.sizes)
     for n in (21, 60):
         if how == "tracked":
-            state = Tracked(game.state(n), game.Z)
+            state = FixedPoints(game.state(n), game.Z)
         elif how == "rebuilt":
             state = game.state(0)
             state.update(game.X[:n], 5 * game.y[:n])  # distances do not depend on targets

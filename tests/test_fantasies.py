@@ -36,7 +36,7 @@ from kbo.confidence import (
 )
 from kbo.errors import InvalidInput
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP, PosteriorModel
-from kbo.regression import FixedDictionary, Hypothetical, KernelRidge, PriorMean, Tracked
+from kbo.regression import FixedDictionary, FixedPoints, Hypothetical, KernelRidge, PriorMean
 from tests.dense import close
 from tests.laws.states import features, unit_square
 from tests.parts import once
@@ -273,7 +273,10 @@ def test_what_has_no_meaning_on_a_batch_of_fantasies_is_refused():
             lambda: MIXTURES[0].argmax_lower(two.state, candidates),
             r"of shape \(2,\), and one point",
         ),
-        (lambda: Hypothetical(Tracked(two.state, candidates), candidates), "in the other order"),
+        (
+            lambda: Hypothetical(FixedPoints(two.state, candidates), candidates),
+            "in the other order",
+        ),
         (
             lambda: Hypothetical(hallucinated, candidates, candidates[:, 0]),
             "condition on the points with targets first",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from contextlib import nullcontext
 from functools import partial
 
@@ -28,7 +29,7 @@ from kbo.regression import (
     OnlineRowSampling,
 )
 from tests import dense
-from tests.dense import Dense, Hallucinated, close
+from tests.dense import Dense, Hallucinated, close, predicted
 from tests.laws.states import matern, seeded, unit_square
 from tests.test_dictionaries import Scratch, WatchedBatches, stream
 
@@ -87,12 +88,12 @@ def test_the_variance_within_a_batch_is_that_of_an_update(device, sketched):
         mean, variance = batch.predict(Z)
         close(mean, state.predict(Z)[0], 1e-12)
         close(variance, fork.predict(Z)[1])
-        assert (batch.log_det(), batch.n) == (state.log_det(), 30)
-    mean, variance = batch.predict(Z, [0.05, 3.0])
-    close(mean, state.predict(Z, [0.05, 3.0])[0])
-    close(variance, fork.predict(Z, [0.05, 3.0])[1])
+        assert (batch.at().log_det(), batch.n) == (state.at().log_det(), 30)
+    mean, variance = predicted(batch, Z, [0.05, 3.0])
+    close(mean, predicted(state, Z, [0.05, 3.0])[0])
+    close(variance, predicted(fork, Z, [0.05, 3.0])[1])
     for actual, expected in zip(
-        batch.predict(Z.clone(), 0.05), batch.predict(Z, 0.05), strict=True
+        batch.at(0.05).predict(Z.clone()), batch.at(0.05).predict(Z), strict=True
     ):
         close(actual, expected)
     assert not batch.needs_refresh
@@ -231,8 +232,7 @@ def test_staged_elimination_chooses_no_point_after_its_horizon_also_restored(dev
     for _ in range(5):
         index = method.choose(state, Z)
         state.update(Z[index : index + 1], Z[index])
-    restored = method.state()
-    restored.load_state_dict(state.state_dict())
+    restored = pickle.loads(pickle.dumps(state))
     assert [stage.n for stage in restored.stages] == [stage.n for stage in state.stages]
     for over in (state, state.fork(), restored):
         with pytest.raises(InvalidInput, match="horizon=5 rounds, and they are over"):
@@ -250,7 +250,7 @@ def test_the_bound_of_igp_ucb_holds_after_its_horizon(device):
     state = method.state()
     state.update(X, y)
     bound = method.bound
-    expected = 0.1 * math.sqrt(float(state.log_det()) + 40 * 2 / 10 + 2 * math.log(10)) + 2.0
+    expected = 0.1 * math.sqrt(float(state.at().log_det()) + 40 * 2 / 10 + 2 * math.log(10)) + 2.0
     assert float(bound.width(state)) == pytest.approx(expected, rel=1e-6)
     assert bound.guarantee_on(state) is not None
 

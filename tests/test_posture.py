@@ -22,7 +22,8 @@ from kbo.confidence import (
 from kbo.errors import InvalidInput
 from kbo.models import NystromGP
 from kbo.optimize.settings import Practical
-from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Tracked
+from kbo.regression import FixedDictionary, FixedPoints, KernelRidge, NystromRidge
+from kbo.regression.exact import ExactAt
 from kbo.testing import check_posterior
 from tests.laws.states import features
 from tests.third_party_posterior import LinearRegression
@@ -82,7 +83,7 @@ MISTAKES = {
     ),
     "m must be a whole number": lambda: FixedDictionary.pivoted(RBFKernel(), points(2).points, -1),
     "current": lambda: certify(UNKNOWN, PRIOR, torch.rand(2).double()),
-    "state must be a kbo.regression.Posterior": lambda: Tracked(RBFKernel(), points(2).points),
+    "state must be a kbo.regression.Posterior": lambda: FixedPoints(RBFKernel(), points(2).points),
 }
 
 
@@ -104,7 +105,7 @@ def test_a_path_stays_what_it_was_when_the_state_learns(sketched):
     path, ridges = state.across(X[:5].unsqueeze(-2)), [0.1, 1.0]
     before = path.grid(ridges)
     state.update(X[20:], y[20:])
-    state.predict(X, [0.1, 1.0])
+    state.at(1.0).predict(X)
     for old, now in zip(before, path.grid(ridges), strict=True):
         assert torch.equal(now, old)
 
@@ -203,8 +204,13 @@ class Shared(KernelRidge):
 
 
 class Centred(KernelRidge):
-    def predict(self, X, ridge=None):
-        mean, variance = super().predict(X, ridge)
+    def _at(self, ridge):
+        return CentredAt(self, ridge, self.factor(ridge))
+
+
+class CentredAt(ExactAt):
+    def predict(self, X):
+        mean, variance = super().predict(X)
         return mean - mean.mean(-1, keepdim=True), variance
 
 

@@ -25,7 +25,7 @@ from kbo.confidence import (
 )
 from kbo.confidence.gaussian import srinivas
 from kbo.errors import IllConditionedWarning, NotPositiveDefinite, RefutedAssumptions
-from kbo.regression import FixedDictionary, Tracked
+from kbo.regression import FixedDictionary, FixedPoints
 from tests.exact_arithmetic import Exact, real
 
 KERNELS = {"rbf": None, "matern52": 2.5, "matern32": 1.5, "matern12": 0.5}
@@ -112,7 +112,7 @@ def cases(seed: int, levels=LEVELS, largest: int = 40):
         state, exact, Z = fitted(seed, level, largest)
         for name, confidence, value in bounds(level, level**2, exact):
             proved = confidence.guarantee_on(state) is not None
-            view = Tracked(state, Z) if seed % 2 else state
+            view = FixedPoints(state, Z) if seed % 2 else state
             try:
                 yield name, level, proved, inside(confidence.interval(view, Z), value())
             except NotPositiveDefinite:

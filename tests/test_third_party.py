@@ -20,7 +20,7 @@ from kbo.acquisition import (
     InflatedThompsonSampling,
     KernelUCB,
 )
-from kbo.bandit import METHODS, Method, Recipe, methods
+from kbo.bandit import METHODS, Method, Recipe
 from kbo.confidence import AdaptiveMixture, FixedWidth, MartingaleMixture, MixtureNoiseBounds
 from kbo.models import KernelRidgeGP, PosteriorGP
 from kbo.regression import AdaptiveRidge, KernelRidge
@@ -133,7 +133,7 @@ def recipe(monkeypatch):
 def test_a_recipe_in_the_bandit_loop_and_in_minimize(recipe):
     def arms(name):
         problem = RKHSBandit("matern52", 0.3, dim=2, norm=3.0, noise_std=0.1, seed=0)
-        method = methods.make(name, FeatureKernel(), noise_std=0.1, norm_bound=6.0, delta=0.1)
+        method = bandit.make(name, FeatureKernel(), noise_std=0.1, norm_bound=6.0, delta=0.1)
         return [row["arm"] for row in bandit.play(method, problem, rounds=30)]
 
     assert arms("ours") == arms("exact")

@@ -32,6 +32,7 @@ from kbo.regression import (
     AdaptiveRidge,
     BatchView,
     FixedDictionary,
+    FixedPoints,
     Function,
     GreedyDictionary,
     Hypothetical,
@@ -40,7 +41,6 @@ from kbo.regression import (
     NystromRidge,
     Posterior,
     RidgeSchedule,
-    Tracked,
 )
 from tests.dense import Dense, Sketched, close
 from tests.laws.states import composite, matern, rbf, seeded, unit_square
@@ -115,8 +115,6 @@ def residual(formulas: Dense, Z: Tensor) -> Tensor:
 class Grid(RidgeSchedule):
     """A ridge that moves with the number of observations."""
 
-    saved = ("ridge",)
-
     def __init__(self) -> None:
         self.ridge = 5.0
 
@@ -130,11 +128,11 @@ def sketch() -> NystromRidge:
 
 STATES = {
     "exact": lambda Z: KernelRidge(matern(1.5), RIDGE),
-    "tracked": lambda Z: Tracked(KernelRidge(matern(1.5), RIDGE), Z),
-    "moving": lambda Z: Tracked(AdaptiveRidge(KernelRidge(matern(1.5), 1.0), Grid()), Z),
+    "tracked": lambda Z: FixedPoints(KernelRidge(matern(1.5), RIDGE), Z),
+    "moving": lambda Z: FixedPoints(AdaptiveRidge(KernelRidge(matern(1.5), 1.0), Grid()), Z),
     "sketched": lambda Z: sketch(),
-    "tracked-sketch": lambda Z: Tracked(sketch(), Z),
-    "moving-sketch": lambda Z: Tracked(AdaptiveRidge(sketch(), Grid()), Z),
+    "tracked-sketch": lambda Z: FixedPoints(sketch(), Z),
+    "moving-sketch": lambda Z: FixedPoints(AdaptiveRidge(sketch(), Grid()), Z),
 }
 
 
@@ -211,7 +209,7 @@ def test_many_points_are_drawn_without_a_matrix_of_their_size(device, monkeypatc
     Z, (X, y) = unit_square(20_000, 7).to(device), data(device)
     for state, points in (
         (sketch(), Z),
-        (Tracked(sketch(), Z), Z),
+        (FixedPoints(sketch(), Z), Z),
         (KernelRidge(matern(1.5), RIDGE), Z[:3000]),
     ):
         state.update(X, y)
@@ -227,7 +225,7 @@ def test_chunks_do_not_change_a_draw(device, monkeypatch):
     (state, _, _), (exact, _, _) = fed("sketched", device), fed("exact", device)
     Z = unit_square(500, 7).to(device)
     whole = draws(state, Z, 2, seeded(3))
-    for module in ("sampling", "sketch.answers"):
+    for module in ("sampling", "sketch.nystrom"):
         monkeypatch.setattr(f"kbo.regression.{module}.block_of", lambda on_cpu, device: 35)
     close(draws(state, Z, 2, seeded(3)), whole, 1e-10)
     monkeypatch.setattr("kbo.regression.posterior.MOST_JOINT", 5)
@@ -236,17 +234,18 @@ def test_chunks_do_not_change_a_draw(device, monkeypatch):
 
 def test_the_covariance_of_tracked_points_follows_the_data_and_a_few_ridges_are_remembered(device):
     (X, y), Z = data(device, 80), unit_square(6, 9).to(device)
-    state = Tracked(KernelRidge(matern(1.5), RIDGE), Z)
+    state = FixedPoints(KernelRidge(matern(1.5), RIDGE), Z)
     for stop in (1, 30, 80):  # the last with folded rows
         state.update(X[state.n : stop], y[state.n : stop])
         formulas = Dense(matern(1.5), X[:stop], y[:stop])
-        for ridge in (RIDGE, [0.7, 0.2]):
-            close(state.covariance(Z, Z[:2], ridge), formulas.covariance(Z, Z[:2], ridge))
+        for ridge in (RIDGE, 0.7, 0.2):
+            close(state.at(ridge).covariance(Z, Z[:2]), formulas.covariance(Z, Z[:2], ridge))
     for ridge in (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, RIDGE):
-        close(torch.stack(state.predict(Z, ridge)), torch.stack(formulas.predict(Z, ridge)))
+        close(torch.stack(state.at(ridge).predict(Z)), torch.stack(formulas.predict(Z, ridge)))
         state.predict(Z)
-    assert len(state.followed.columns) == 4
-    assert RIDGE in state.followed.columns
+    columns = state.columns_at(Z)
+    assert len(columns._at) == 4
+    assert RIDGE in columns._at
 
 
 # Functions
@@ -448,11 +447,11 @@ def test_values_of_many_seeds_have_the_law_of_the_posterior(device, kind, transf
     )
     Z, state = built.transform_inputs(X).squeeze(-2), built.state
     ridge, width = confidence.ridge(state), confidence.width(state)
-    mean, covariance = state.predict(Z, ridge)[0], state.covariance(Z, Z, ridge)
+    mean, covariance = state.at(ridge).predict(Z)[0], state.at(ridge).covariance(Z, Z)
     assert fits(drawn, mean, width**2 * covariance)
     assert refuted(drawn, mean, 1.5 * width**2 * covariance)
     if ridge != state.ridge:
-        assert refuted(drawn, mean, width**2 * state.covariance(Z, Z))
+        assert refuted(drawn, mean, width**2 * state.at().covariance(Z, Z))
 
 
 @pytest.mark.parametrize("kind", ["exact", "sketched"])

@@ -10,11 +10,11 @@ from kbo.confidence import Chaining, MartingaleMixture
 from kbo.confidence.chaining import PosteriorMetric, covers
 from kbo.regression import (
     BatchView,
+    FixedPoints,
     Hypothetical,
     KernelRidge,
     LeverageResampling,
     NystromRidge,
-    Tracked,
 )
 from tests.dense import close
 from tests.laws.states import rbf, unit_square
@@ -33,19 +33,19 @@ def fed(device: torch.device | str = "cpu") -> KernelRidge:
 def test_versions_of_another_process_are_never_met_again():
     """A tracked sketch that was unpickled sees every later change of its dictionary."""
     X = unit_square(60, 1)
-    tracked = Tracked(NystromRidge(rbf(), 0.1, LeverageResampling(0.7, seed=1)), Z)
+    tracked = FixedPoints(NystromRidge(rbf(), 0.1, LeverageResampling(0.7, seed=1)), Z)
     tracked.update(X[:20], X[:20].sum(-1))
-    tracked.predict()
+    tracked.predict(Z)
     saved = pickle.dumps(tracked)
     other = pickle.loads(saved)
     for x in X[20:].split(1):
         other.update(x, x.sum(-1))
-        close(other.predict()[0], other.state.predict(Z)[0])
+        close(other.predict(Z)[0], other.state.predict(Z)[0])
 
 
 def test_a_chain_under_hypothetical_points_is_no_chain_of_the_observed_data():
     state, chaining = fed(), Chaining(0.1, rigorous=True, points=Z)
-    chaining.interval(Tracked(Hypothetical(state, Z[:30]), Z), Z)
+    chaining.interval(FixedPoints(Hypothetical(state, Z[:30]), Z), Z)
     chain = chaining.chain(state)
     metric = PosteriorMetric(state, Z)
     assert all(
@@ -101,7 +101,7 @@ def test_a_drawn_function_stays_when_the_state_learns(device):
 
 def test_tracked_points_that_are_changed_outside_change_nothing():
     state, points = fed(), unit_square(5, 1)
-    tracked, expected = Tracked(state, points.clone()), state.predict(points)
+    tracked, expected = FixedPoints(state, points.clone()), state.predict(points)
     tracked.points.add_(1)
-    close(torch.stack(tracked.predict()), torch.stack(expected))
+    close(torch.stack(tracked.predict(points)), torch.stack(expected))
     assert torch.equal(tracked.points, points)

@@ -20,20 +20,13 @@ class LinearRegression(Posterior):
         ridge: The regulariser = the variance of the noise.
     """
 
-    saved = ("like", "R", "count", "total")
+    n = 0
+    trace = 0.0
 
     def __init__(self, features: Function, ridge: float) -> None:
         super().__init__(ridge)
-        self.features, self.count = features, 0
-        self.R, self.total = self.like, 0.0
-
-    @property
-    def n(self) -> int:
-        return self.count
-
-    @property
-    def trace(self) -> float:
-        return self.total
+        self.features = features
+        self.R = self.like
 
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.features(X) @ self.features(Z).mT
@@ -47,10 +40,12 @@ class LinearRegression(Posterior):
         if len(X) == 0:
             return
         w = torch.ones_like(y) if weights is None else weights
-        rows = w.sqrt().unsqueeze(-1) * torch.cat([self.features(X), y.unsqueeze(-1)], -1)
-        self.R = torch.linalg.qr(torch.cat([self.R, rows]) if self.n else rows, mode="r").R
-        self.count, self.like = self.count + len(X), X[:0].clone()
-        self.total += float(w @ self.prior_variance(X))
+        new_rows = w.sqrt().unsqueeze(-1) * torch.cat([self.features(X), y.unsqueeze(-1)], -1)
+        rows = torch.cat([self.R, new_rows]) if self.n else new_rows
+        self.R = torch.linalg.qr(rows, mode="r").R
+        self.like = X[:0].clone()
+        self.n += len(X)
+        self.trace += float(w @ self.prior_variance(X))
         if weights is not None:
             self.note(weighted=True)
         self.changed()
@@ -71,9 +66,12 @@ class LinearAt(PosteriorAt):
 
     def __init__(self, state: LinearRegression, ridge: float) -> None:
         super().__init__(state, ridge)
-        Q, self.s, self.V = torch.linalg.svd(state.R[:, :-1], full_matrices=False)
-        self.z, self.weights = Q.mT @ state.R[:, -1], 1 / (self.s.square() + ridge)
-        self.rest = (state.R[:, -1] - Q @ self.z).square().sum()
+        F = state.R[:, :-1]
+        y = state.R[:, -1]
+        Q, self.s, self.V = torch.linalg.svd(F, full_matrices=False)
+        self.z = Q.mT @ y
+        self.unexplained = (y - Q @ self.z).square().sum()
+        self.weights = 1 / (self.s.square() + ridge)
 
     def shrunk(self, features: Tensor) -> Tensor:
         """Features [... p] times ``ridge^1/2 (F'F + ridge I)^-1/2``."""
@@ -83,9 +81,10 @@ class LinearAt(PosteriorAt):
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         self.state.check(X)
         features = self.state.features(X)
-        variance = self.shrunk(features).square().sum(-1)
         mean = features @ (self.V.mT @ (self.weights * self.s * self.z))
-        return mean, clamped(variance, features.square().sum(-1), self.ridge, self.state.trace)
+        variance = self.shrunk(features).square().sum(-1)
+        prior = features.square().sum(-1)
+        return mean, clamped(variance, prior, self.ridge, self.state.trace)
 
     def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
         self.state.check(X)
@@ -96,16 +95,16 @@ class LinearAt(PosteriorAt):
         return torch.log1p(self.s.square() / self.ridge).sum()
 
     def quad(self) -> Tensor:
-        return self.rest + self.ridge * (self.weights * self.z.square()).sum()
+        return self.unexplained + self.ridge * (self.weights * self.z.square()).sum()
 
     def rss(self) -> Tensor:
-        return self.rest + self.ridge**2 * (self.weights * self.z).square().sum()
+        return self.unexplained + self.ridge**2 * (self.weights * self.z).square().sum()
 
     def effective_dimension(self) -> Tensor:
         return (self.weights * self.s.square()).sum()
 
     def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
-        w = self.shrunk(
-            torch.randn(self.V.shape[-1], generator=generator, dtype=self.V.dtype).to(self.V.device)
-        )
+        p = self.V.shape[-1]
+        normal = torch.randn(p, generator=generator, dtype=self.V.dtype).to(self.V.device)
+        w = self.shrunk(normal)
         return lambda X: self.state.features(X) @ w

@@ -43,7 +43,7 @@ def posteriors(X: Tensor, y: Tensor) -> None:
     state = KernelRidge(MaternKernel(), ridge=0.1)
     state.update(X, y)
     assert_type(state.predict(X), tuple[Tensor, Tensor])
-    assert_type(state.log_det(), Tensor)
+    assert_type(state.at().log_det(), Tensor)
     assert_type(NystromRidge(MaternKernel(), 0.1, FixedDictionary(X)).anchors, Tensor | None)
     bound = confidence.MartingaleMixture(noise_std=0.1, norm_bound=1.0, delta=0.1)
     assert_type(bound.interval(state, X), tuple[Tensor, Tensor])

@@ -49,8 +49,8 @@ PINK, GREY = "#cc79a7", "#7f7f7f"
 # | `state.predict(X)[0]` | mean $k(x)^\top (K + \alpha I)^{-1} y$ |
 # | `state.predict(X)[1]` | variance $k(x, x) - k(x)^\top (K + \alpha I)^{-1} k(x)$ |
 # | `state.ridge`, `state.n` | $\alpha$ and $n$ |
-# | `state.log_det()` | $\ln\det(I + K / \alpha)$, twice the information gain |
-# | `state.quad()` | $y^\top (I + K / \alpha)^{-1} y$, misfit of the data |
+# | `state.at().log_det()` | $\ln\det(I + K / \alpha)$, twice the information gain |
+# | `state.at().quad()` | $y^\top (I + K / \alpha)^{-1} y$, misfit of the data |
 # | `state.error.norm()` | error of an approximate kernel matrix; 0 if exact |
 #
 # The simplest bound changes another one. Suppose that you know the range of the

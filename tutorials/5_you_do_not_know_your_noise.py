@@ -17,7 +17,7 @@ from botorch.optim import optimize_acqf
 
 from experiments.durand_noise import DurandNoiseBounds
 from experiments.problems import RKHSBandit, StreamingBandit
-from kbo import AdaptiveRidge, KernelRidge
+from kbo import AdaptiveRidge, KernelRidge, bandit
 from kbo.acquisition import (
     InflatedPosteriorSampling,
     InflatedThompsonSampling,
@@ -121,7 +121,7 @@ for given in (1.0, 0.1, 0.01):
     print(f"{given:10g}   {failed:4d}  {refused:6d}  {width / RUNS:10.2f}", end="    ")
     runs = [dmm(given, seed) for seed in range(RUNS)]
     failed, refused, _ = (sum(column) for column in zip(*runs, strict=True))
-    method = methods.make("kernel-ucb-oracle", kernel, given, NORM, DELTA)
+    method = bandit.make("kernel-ucb-oracle", kernel, given, NORM, DELTA)
     *_, last = play(method, StreamingBandit(seed=0), ROUNDS, seed=500)
     print(f"{failed:4d}  {refused:6d}  {last['cumulative']:10.1f}")
 
@@ -226,7 +226,7 @@ plt.show()
 #
 # ## Kernel UCB with unknown noise
 #
-# `methods.make` makes methods by name. "oracle" is given the noise level 0.1. "fixed"
+# `bandit.make` makes methods by name. "oracle" is given the noise level 0.1. "fixed"
 # is given that it is at most 1 and uses this value. "adaptive" starts with this value
 # and adapts. "dmm-ucb" and "dmm-ucb-adaptive" are the same pair with martingale
 # mixtures. (`noise_std` is an argument of all recipes; the adaptive ones do not use
@@ -248,7 +248,7 @@ print(f"regret                first {quarter}   last {quarter}    all    CPU sec
 for name, (colour, dashes) in compared.items():
     curves, seconds = [], 0.0
     for seed in SEEDS:
-        method = methods.make(name, kernel, **numbers, noise_upper=1.0)
+        method = bandit.make(name, kernel, **numbers, noise_upper=1.0)
         rows = list(play(method, StreamingBandit(seed=seed), ROUNDS, seed=500 + seed))
         curves.append(torch.tensor([row["cumulative"] for row in rows]))
         seconds += rows[-1]["cpu_seconds"] / len(SEEDS)
@@ -267,7 +267,7 @@ plt.show()
 print("regret of the first 100 rounds, by what is known beforehand")
 for name in ("kernel-ucb-adaptive", "dmm-ucb-adaptive"):
     for most in (1.0, 0.2):
-        method = methods.make(name, kernel, **numbers, noise_upper=most)
+        method = bandit.make(name, kernel, **numbers, noise_upper=most)
         *_, last = play(method, StreamingBandit(seed=0), 100, seed=500)
         print(f"{name:20s} noise at most {most}: {last['cumulative']:5.1f}")
 
@@ -356,7 +356,7 @@ figure.legend([line, tops[0], true], ["draws", "chosen", "truth"], ncols=3, **LE
 plt.show()
 
 sampling_methods = {
-    name: methods.make(name, kernel, **numbers, noise_upper=1.0)
+    name: bandit.make(name, kernel, **numbers, noise_upper=1.0)
     for name in ("kernel-ts", "kernel-ts-oracle", "kernel-ts-adaptive")
 }
 mixture = MartingaleMixture(NOISE, NORM, DELTA / 12, kind="dmm")
@@ -504,7 +504,7 @@ figure, panels = plt.subplots(1, 2, figsize=(9, 3.3), sharey=True, layout="const
 horizon = 120 if QUICK else 300
 methods = ("kernel-ucb-adaptive", "dmm-ucb-adaptive")
 for axes, name in zip(panels, methods, strict=True):
-    method = methods.make(name, kernel, **numbers)  # no noise_upper
+    method = bandit.make(name, kernel, **numbers)  # no noise_upper
     problem = StreamingBandit(seed=0)
     state, places, start, lost = method.state(arms), [], None, 0.0
     lower, upper = method.confidence.interval(state, arms[:1])

@@ -18,9 +18,9 @@ from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import LinearKernel
 
 from experiments.problems import random_graphs, shortest_path_features
-from kbo import KernelRidge
+from kbo import KernelRidge, bandit
 from kbo.acquisition import ChainingUCB, KernelUCB
-from kbo.bandit import Bandit, methods, play
+from kbo.bandit import Bandit, play
 from kbo.bandit.method import Method
 from kbo.confidence import Chaining, FiniteSet
 from kbo.confidence.chaining import PosteriorMetric, covers, greedy_cover
@@ -363,7 +363,7 @@ def method(name, noise_std):
         confidence = Chaining(DELTA, points=points, smooth=True)
         return Method(partial(KernelRidge, kernel, noise_std**2), confidence)
     norm = MessageBandit.norm_bound
-    return methods.make(name, kernel, noise_std, norm, DELTA, n_points=N)
+    return bandit.make(name, kernel, noise_std, norm, DELTA, n_points=N)
 
 
 tasks = {0.6: (score, NOISE)}

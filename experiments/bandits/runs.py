@@ -13,7 +13,7 @@ from experiments.problems import BANDITS, RKHSBandit
 from experiments.sweep.cells import Cell
 from kbo import bandit, regression
 from kbo._base import checks
-from kbo.bandit import Bandit, methods
+from kbo.bandit import Bandit
 from kbo.bandit.methods import posterior
 from kbo.confidence import NoiseLevel
 from kbo.errors import InvalidInput
@@ -72,7 +72,7 @@ class BanditMethod:
     @property
     def uses_norm_bound(self) -> bool:
         """Whether its bound rests on the norm bound that is given."""
-        return methods.get(self.recipe or self.method).norm == "given"
+        return bandit.get(self.recipe or self.method).norm == "given"
 
     def make_dictionary(self, seed: int) -> Dictionary | None:
         """The dictionary, with random choices from that seed; None for the recipe's own."""
@@ -142,7 +142,7 @@ class BanditProblem:
     def make(self, method: BanditMethod | str, seed: int = 0) -> bandit.Method:
         """The method with the numbers of the problem of that seed, and the seed of its random dictionary."""
         method = BanditMethod(method) if isinstance(method, str) else method
-        recipe, environment = methods.get(method.recipe or method.method), self.environment(seed)
+        recipe, environment = bandit.get(method.recipe or method.method), self.environment(seed)
         finite = (
             environment.fixed_arms is not None or recipe.rule is bandit.StagedElimination
         )  # arms of one round

@@ -12,7 +12,7 @@ from experiments.papers import chaining as paper
 from experiments.papers.chaining import ALGORITHM, DELTA, NOISE
 from experiments.sweep.threads import threads
 from kbo._base import devices
-from kbo.bandit import Bandit, methods
+from kbo.bandit import Bandit
 from kbo.confidence import Chaining
 from kbo.confidence.chaining.bound import heights
 from kbo.regression import KernelRidge
@@ -25,7 +25,7 @@ def iterations(device: torch.device, points: int, rounds: int) -> list[Result]:
     """Time choices and updates in a row, with covers that are kept, against one iteration with dense matrices."""
     problem, arms, X, y = _observed(points, device)
     kernel = problem.kernel.to(device)
-    method = methods.make(ALGORITHM, kernel, NOISE, problem.norm_bound, DELTA, points=arms)
+    method = bandit.make(ALGORITHM, kernel, NOISE, problem.norm_bound, DELTA, points=arms)
     state, updated, confidence = (
         method.state(arms),
         KernelRidge(kernel, NOISE**2),

@@ -22,7 +22,7 @@ from experiments.bench.setups import (
     noisy_data,
 )
 from kbo._base import devices
-from kbo.regression import KernelRidge, Tracked
+from kbo.regression import FixedPoints, KernelRidge
 
 _IN_A_ROW = 10
 
@@ -71,12 +71,12 @@ def rescoring(device: torch.device, n: int, candidates: int) -> list[Result]:
     target = new.new_zeros(1, 1)
     updated = gp.condition_on_observations(new[:1], target)
     how, score = _fastest_scoring(updated, points, device)
-    view, rows = Tracked(model.state.fork(), points), iter(new.split(1))
-    view.predict()
+    view, rows = FixedPoints(model.state.fork(), points), iter(new.split(1))
+    view.predict(points)
 
     def tracked() -> tuple[Tensor, Tensor]:
         view.update(next(rows), target[0])
-        return view.predict()
+        return view.predict(points)
 
     works = {
         "tracked": tracked,
@@ -138,13 +138,13 @@ def fresh_candidates(device: torch.device, n: int, points: int) -> list[Result]:
 def memory(device: torch.device, n: int, arms: int) -> list[Result]:
     """Measure the memory in MB after half and after all of a stream of tracked, repeated arms."""
     (points,) = noisy_data(arms, device=device)[:1]
-    view = Tracked(KernelRidge(example_kernel(), RIDGE), points)
+    view = FixedPoints(KernelRidge(example_kernel(), RIDGE), points)
     used = []
     for half in range(2):
         for step in range(n // 2):
             arm = points[(7 * step + half) % arms]
             view.update(arm.unsqueeze(0), arm[:1])
-            view.predict()
+            view.predict(points)
         used.append(megabytes(peak=False) + devices.megabytes(device, peak=False))
     name = f"memory after {n} updates on {arms} arms / after {n // 2}"
     return [Result(name, used[1], used[0], Goal(1.0, 20, "MB"), n, "MB")]

@@ -18,7 +18,7 @@ from experiments.papers.experiment import Frame, Plan, cells_of, intervals
 from experiments.sweep.cells import Cell
 from kbo.bandit.method import Method
 from kbo.confidence import AdaptiveMixture, NoiseLevel
-from kbo.regression import KernelRidge, Posterior, Tracked
+from kbo.regression import FixedPoints, KernelRidge, Posterior
 
 UPPER, LOWER, DELTA = 1.0, 0.01, 0.1
 """Bounds of the noise level that are known beforehand (it is 0.1), and the probability of failure."""
@@ -39,7 +39,7 @@ class _FixedGain(DurandNoiseBounds):
     """Noise bounds for a ridge that stays: the log-determinant is that at the ridge."""
 
     def deviation(self, state: Posterior) -> float:
-        return 2 * math.log(1 / self.event_delta) + float(state.log_det([self.ridge])[0])
+        return 2 * math.log(1 / self.event_delta) + float(state.at(self.ridge).log_det())
 
 
 FIXED_RIDGE, FIXED_GAIN = "paper, fixed ridge", "paper, fixed ridge and gain"
@@ -98,7 +98,7 @@ def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any
     bounds = state.schedule
     if fixed is not None:
         bounds = fixed(environment.norm_bound, DELTA, UPPER, LOWER, printed=True)
-        state = Tracked(KernelRidge(environment.kernel, bounds.ridge), arms)
+        state = FixedPoints(KernelRidge(environment.kernel, bounds.ridge), arms)
     rows = []
     for t in range(1, rounds + 1):
         x = arms[torch.randint(len(arms), (1,), generator=generator)]

@@ -153,11 +153,12 @@ class SafeSet:
         Z = self.points[near]
         least = X.new_full((len(X), len(Z)), torch.inf)
         for limit, slack in zip(self._limits, self._slack[:, near], strict=True):
-            state, ridge = limit.state, limit.confidence.ridge(limit.state)
-            (at_x, v_x), (mean, v) = state.predict(X, ridge), state.predict(Z, ridge)
+            ridge = limit.confidence.ridge(limit.state)
+            state = limit.state.at(ridge)
+            (at_x, v_x), (mean, v) = state.predict(X), state.predict(Z)
             m, c, spread = (
                 limit.slack(mean),
-                state.covariance(X, Z, ridge),
+                state.covariance(X, Z),
                 (v_x + ridge).unsqueeze(-1),
             )
             gain = c * ((limit.quick_slacks(X)[1] - limit.slack(at_x)).unsqueeze(-1) / spread)

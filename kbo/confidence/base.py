@@ -344,7 +344,7 @@ class WidthConfidence(Confidence):
         """Return ``mean + width g``."""
         if not self.finite_on(state):
             return g
-        mean = state.predict(X, self.ridge(state))[0]
+        mean = state.at(self.ridge(state)).predict(X)[0]
         return mean + self._checked_width(state).to(g) * g
 
     def _checked_width(self, state: Posterior) -> Tensor:

@@ -111,4 +111,4 @@ def leverage_sum(state: Posterior) -> Tensor:
     At least the effective dimension of the exact kernel matrix: ``Tr (A + E)(A + E + a I)^-1`` is at most
     ``Tr A (A + a I)^-1 + Tr E / a`` (the function is operator concave and zero at zero, so its trace is subadditive).
     """
-    return state.effective_dimension() + state.error.trace / state.ridge
+    return state.at().effective_dimension() + state.error.trace / state.ridge

@@ -68,7 +68,7 @@ class FiniteSet(OverPoints):
         else:
             width = srinivas(self.n_points, state.n + 1, self.delta)
             width = exact_tail(width) if self.variant == "quantile" else width
-        width = rounding.widened(state, width, state.quad(), state.ridge)
+        width = rounding.widened(state, width, state.at().quad(), state.ridge)
         margin = width.to(mean) * safe_sqrt(variance)
         return mean - margin, mean + margin
 

@@ -1,11 +1,17 @@
-"""data -> mean, variance, log_det, quad: the posterior of kbo's one idea, posterior x confidence x rule."""
+"""Posteriors: data -> mean, variance, log_det, quad.
+
+``posterior.py`` is the interface, with the formulas on paper. ``exact.py`` is kernel ridge
+regression by a Cholesky factor; ``sketch/`` approximates it by inducing points; ``views/`` change a
+few numbers of another posterior (fixed points, hypothetical observations, a prior mean, a moving
+ridge); ``all_ridges.py`` has the numbers at many ridges.
+"""
 
 from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.exact import KernelRidge
 from kbo.regression.numerics import clamped, warn_below_precision
 from kbo.regression.posterior import (
     MOST_JOINT,
-    Followed,
+    Columns,
     LowRankPosteriorAt,
     Posterior,
     PosteriorAt,
@@ -26,12 +32,12 @@ from kbo.regression.sketch.leverage import (
     LeverageResampling,
     OnlineRowSampling,
 )
-from kbo.regression.sketch.state import NystromRidge
+from kbo.regression.sketch.nystrom import NystromRidge
 from kbo.regression.views.adaptive_ridge import AdaptiveRidge
 from kbo.regression.views.batch import BatchView
+from kbo.regression.views.fixed_points import FixedPoints
 from kbo.regression.views.hypothetical import Hypothetical
 from kbo.regression.views.prior_mean import PriorMean
-from kbo.regression.views.tracked import Tracked
 from kbo.regression.views.view import View
 
 __all__ = [
@@ -42,10 +48,11 @@ __all__ = [
     "BatchView",
     "BatchedResampling",
     "Candidate",
+    "Columns",
     "Dictionary",
     "Error",
     "FixedDictionary",
-    "Followed",
+    "FixedPoints",
     "Function",
     "GreedyDictionary",
     "Hypothetical",
@@ -63,7 +70,6 @@ __all__ = [
     "RidgeSchedule",
     "Rounding",
     "SamplePath",
-    "Tracked",
     "View",
     "clamped",
     "warn_below_precision",

@@ -1,12 +1,12 @@
-"""A posterior at any ridge: its numbers, and its moments at groups of points.
+"""The interface ``across()`` of a posterior: its numbers at any ridge, and its moments at groups of points.
 
-A bound that is a minimum over all ridges evaluates the same points again and again, each point at a ridge of its own.
-What does not depend on the ridge is computed once, so that every further ridge is cheap.
+A bound that is a minimum over all ridges evaluates the same points again and again, each point at a
+ridge of its own. Work that does not depend on the ridge is done once, so every further ridge is cheap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,8 +17,8 @@ from torch import Tensor
 from kbo._base.stateful import passed_on
 from kbo.errors import InvalidInput
 
-InNumbers = Callable[[float], tuple[np.ndarray, np.ndarray, float]]
-"""Mean [q], variance [q] and quad at a ridge."""
+MomentsOnHost = Callable[[float], tuple[np.ndarray, np.ndarray, float]]
+"""Mean [q], variance [q] and quad as a function of the ridge."""
 
 
 class Moments(NamedTuple):
@@ -38,19 +38,19 @@ class Moments(NamedTuple):
 class AllRidges:
     """A posterior at any ridges, valid until it changes; moments are differentiable in the points.
 
-    By default one ridge at a time: right for every posterior, fast for none.
+    By default one ridge after the other: right for every posterior, fast for none.
 
     Args:
         state: The posterior.
-        X: Groups of g points [... g d], numbered in order of their flattened batch shape [B]; None for no points.
+        X: Groups of g points [... g d], numbered in order of their flattened batch shape [B]; None
+            for no points.
     """
 
     def __init__(self, state: Any, X: Tensor | None = None) -> None:
         self.state: Any = state
-        own = (
-            None if X is None else X.reshape(-1, *X.shape[-2:]).clone()
-        )  # the caller may change theirs
-        self.X: Tensor | None = own
+        if X is not None:
+            X = X.reshape(-1, *X.shape[-2:]).clone()  # the caller may write into theirs
+        self.X: Tensor | None = X
 
     def log_det(self, ridges: Sequence[float]) -> Tensor:
         """Return ``ln det(I + K / ridge)`` [r] for r ridges."""
@@ -66,33 +66,33 @@ class AllRidges:
 
     def at(self, ridges: Tensor) -> Moments:
         """Return the moments with every group at its own ridge, ridges [B]."""
-        return self._stacked(zip(self._groups, ridges.tolist(), strict=True))
+        pairs = zip(self._groups, ridges.tolist(), strict=True)
+        return _stacked([self._moments(X, ridge) for X, ridge in pairs])
 
     def grid(self, ridges: Sequence[float]) -> Moments:
         """Return the moments with a leading axis r, all groups at each of the ridges; quad is [r 1]."""
-        moments = self._stacked((self._groups, ridge) for ridge in ridges)
+        moments = _stacked([self._moments(self._groups, ridge) for ridge in ridges])
         return moments._replace(quad=moments.quad.unsqueeze(-1))
 
     def select(self, groups: Tensor) -> AllRidges:
-        """Return the same for some of the groups, given by their numbers."""
+        """Return the posterior at some of the groups, given by their numbers."""
         return AllRidges(self.state, self._groups[groups])
 
-    def in_numbers(self, groups: Sequence[int]) -> InNumbers:
-        """Return mean and variance [q] of some groups of one point, and quad, as a function of one ridge for all.
+    def on_host(self, groups: Sequence[int]) -> MomentsOnHost:
+        """Return mean and variance [q] of some groups of one point, and quad, as functions of the ridge.
 
-        On the host, where for few points, or none, a ridge is cheaper.
+        For few points, or none, arithmetic on the host is faster than the calls of PyTorch for it.
         """
-        some = self.select(torch.tensor(groups, dtype=torch.long, device="cpu")) if groups else self
+        if not groups:
+            return lambda ridge: (np.empty(0), np.empty(0), float(self.quad([ridge])))
+        some = self.select(torch.tensor(groups, dtype=torch.long, device="cpu"))
 
         def at(ridge: float) -> tuple[np.ndarray, np.ndarray, float]:
-            if not groups:
-                return np.empty(0), np.empty(0), float(some.quad([ridge]))
-            mean, covariance, quad = some.at(
-                torch.tensor([ridge] * len(groups), dtype=torch.float64, device="cpu")
-            )
-            found = torch.stack([mean[:, 0], covariance[:, 0, 0], quad.expand(len(mean))]).double()
-            means, variances, quads = found.detach().cpu().numpy()
-            return means, variances, float(quads[0])
+            ridges = torch.full((len(groups),), ridge, dtype=torch.float64, device="cpu")
+            moments = some.at(ridges)
+            mean = moments.mean[:, 0].detach().double().cpu().numpy()
+            variance = moments.covariance[:, 0, 0].detach().double().cpu().numpy()
+            return mean, variance, float(moments.quad[0])
 
         return at
 
@@ -104,24 +104,18 @@ class AllRidges:
             )
         return self.X
 
-    def _stacked(self, cases: Iterable[tuple[Tensor, float]]) -> Moments:
-        """Return the moments of groups at a ridge, one case after the other."""
-        return Moments(
-            *map(torch.stack, zip(*(self._moments(X, ridge) for X, ridge in cases), strict=True))
-        )
-
     def _moments(self, X: Tensor, ridge: float) -> Moments:
-        answers = self.state.at(ridge)
-        return Moments(answers.predict(X)[0], answers.covariance(X, X), answers.quad().to(X))
+        at = self.state.at(ridge)
+        return Moments(at.predict(X)[0], at.covariance(X, X), at.quad().to(X))
 
 
 class InChunks(AllRidges):
-    """Many groups of points without gradients, whose moments on a grid are computed a part after the other.
+    """Many groups of points without gradients: a grid is computed a part of the groups after the other.
 
     Args:
         state: The posterior.
         X: Groups [... g d].
-        make: Returns groups [B g d] at any ridge, all at once.
+        make: Returns the posterior at groups [B g d], all at once.
         size: Groups of a part.
     """
 
@@ -134,25 +128,34 @@ class InChunks(AllRidges):
 
     def grid(self, ridges: Sequence[float]) -> Moments:
         parts = [self.make(X).grid(ridges) for X in self._groups.split(self.size)]
-        mean, covariance = (torch.cat(part, 1) for part in list(zip(*parts, strict=True))[:2])
+        mean = torch.cat([part.mean for part in parts], 1)
+        covariance = torch.cat([part.covariance for part in parts], 1)
         return Moments(mean, covariance, parts[0].quad)
 
     @cached_property
     def whole(self) -> AllRidges:
-        """All groups at once, made when a search over the ridges of all of them first needs it."""
+        """All groups at once, for a search over the ridges of all of them."""
         return self.make(self._groups)
 
     def select(self, groups: Tensor) -> AllRidges:
-        return (
-            self.whole.select(groups) if "whole" in vars(self) else self.make(self._groups[groups])
-        )
+        if "whole" in vars(self):
+            return self.whole.select(groups)
+        return self.make(self._groups[groups])
 
-    def in_numbers(self, groups: Sequence[int]) -> InNumbers:
-        return self.select(torch.tensor(groups, dtype=torch.long, device="cpu")).in_numbers(
-            range(len(groups))
-        )
+    def on_host(self, groups: Sequence[int]) -> MomentsOnHost:
+        some = self.select(torch.tensor(groups, dtype=torch.long, device="cpu"))
+        return some.on_host(range(len(groups)))
 
     at: Any = passed_on("whole.at")
     log_det: Any = passed_on("whole.log_det")
     quad: Any = passed_on("whole.quad")
     rss: Any = passed_on("whole.rss")
+
+
+def _stacked(moments: Sequence[Moments]) -> Moments:
+    """Return moments with a new leading axis."""
+    return Moments(
+        mean=torch.stack([one.mean for one in moments]),
+        covariance=torch.stack([one.covariance for one in moments]),
+        quad=torch.stack([one.quad for one in moments]),
+    )

@@ -1,4 +1,4 @@
-"""Numerical rules that all posteriors share: ridges, chunks, rounding, joint draws."""
+"""Numerical rules that all posteriors share: blocks of points, rounding, joint draws."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from kbo.errors import IllConditionedWarning, InvalidInput
 
 @torch.no_grad()
 def joint_draws(covariance: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-    """Return draws [count N] with mean zero and covariance [N N]; negative eigenvalues (rounding) count as zero."""
+    """Return draws [count N] with mean zero and covariance [N N].
+
+    Negative eigenvalues, which rounding causes, are set to zero.
+    """
     values, vectors = torch.linalg.eigh(covariance)
-    normal = torch.randn(
-        count, len(covariance), generator=generator, dtype=covariance.dtype, device="cpu"
-    ).to(covariance.device)
-    return (normal * values.clamp_min(0).sqrt()) @ vectors.mT
+    shape = (count, len(covariance))
+    normal = torch.randn(shape, generator=generator, dtype=covariance.dtype, device="cpu")
+    return (normal.to(covariance.device) * values.clamp_min(0).sqrt()) @ vectors.mT
 
 
 def as_ridges(ridge: Any, name: str = "ridge") -> list[float]:
@@ -31,50 +33,58 @@ def as_ridges(ridge: Any, name: str = "ridge") -> list[float]:
         InvalidInput: There is none, or one is not a finite number above zero.
     """
     try:
-        found = ridge.tolist() if isinstance(ridge, Tensor) else ridge
-        values = list(found) if hasattr(found, "__iter__") else [found]
+        numbers = ridge.tolist() if isinstance(ridge, Tensor) else ridge
+        ridges = list(numbers) if hasattr(numbers, "__iter__") else [numbers]
     except Exception:  # a tensor without data
-        values = [ridge]
-    if not values:
+        ridges = [ridge]
+    if not ridges:
         raise InvalidInput(f"{name} must be a number or at least one number, got none.")
-    return [checks.positive(name, value) for value in values]
+    return [checks.positive(name, value) for value in ridges]
 
 
 def block_of(on_cpu: int, device: torch.device) -> int:
-    """Return how many numbers are computed at once: ``on_cpu`` stay in its cache, elsewhere half a gigabyte."""
+    """Return the number of entries computed at once: on other devices half a gigabyte."""
     return on_cpu if device.type == "cpu" else 2**26
 
 
 def in_chunks(
-    answer: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, size: int
+    moments: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, size: int
 ) -> tuple[Tensor, Tensor]:
-    """Return mean and variance [N] of X [N d], computed ``size`` points at a time: temporaries stay small."""
-    if X.shape[0] <= size:
-        return answer(X)
+    """Return mean and variance [N] at X [N d], computed for ``size`` points at a time.
+
+    Args:
+        moments: The mean and the variance as a function of some of the points.
+        X: The points.
+        size: Points of a part; temporaries stay that small.
+    """
+    if len(X) <= size:
+        return moments(X)
     if X.requires_grad:
-        mean, variance = zip(*(answer(part) for part in X.split(size)), strict=True)
-        return torch.cat(mean), torch.cat(variance)
-    # Results in one piece: kept apart between freed temporaries, they would fragment the heap without bound.
-    mean, variance = X.new_empty(len(X)), X.new_empty(len(X))
+        parts = [moments(part) for part in X.split(size)]
+        means, variances = zip(*parts, strict=True)
+        return torch.cat(means), torch.cat(variances)
+    # Results in one piece: between freed temporaries, parts would fragment the heap without bound.
+    mean = X.new_empty(len(X))
+    variance = X.new_empty(len(X))
     for start in range(0, len(X), size):
-        here = slice(start, start + size)
-        mean[here], variance[here] = answer(X[here])
+        part = slice(start, start + size)
+        mean[part], variance[part] = moments(X[part])
     return mean, variance
 
 
 def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Return the ``backward`` of an autograd function that refuses second derivatives.
 
-    That of torch refuses them only where the gradient that comes in depends on the inputs; elsewhere they would be
-    zero.
+    The decorator of torch refuses them only where the incoming gradient depends on the inputs;
+    elsewhere they would silently be zero.
     """
 
     @functools.wraps(backward)
     def once(ctx: Any, *gradients: Tensor) -> Any:
         if torch.is_grad_enabled():
             raise InvalidInput(
-                "exact posteriors have no second derivatives in the points: differentiate once, without "
-                "create_graph=True."
+                "exact posteriors have no second derivatives in the points: differentiate once, "
+                "without create_graph=True."
             )
         return backward(ctx, *gradients)
 
@@ -84,10 +94,10 @@ def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
 def clamped(
     variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float | Tensor
 ) -> Tensor:
-    """Return ``variance`` clamped from below at the least value that it can have; only rounding is ever below it.
+    """Return variances raised to ``ridge / (ridge + Tr K) k(x, x)``, their least exact value.
 
-    K has no eigenvalue above its trace, so ``(K + ridge I)^-1`` leaves at least ``ridge / (ridge + Tr K)`` of the prior
-    variance (Durand et al. 2018, Sec. 2).
+    K has no eigenvalue above its trace, so ``(K + ridge I)^-1`` leaves at least that part of the
+    prior variance (Durand et al. 2018, Sec. 2).
 
     Args:
         variance: Computed variances [...].
@@ -99,11 +109,11 @@ def clamped(
 
 
 def warn_below_precision(ridge: float, least: float) -> None:
-    """Warn about a ridge below ``least``, the least one at which rounding does not show in the results."""
+    """Warn of a ridge below ``least``, the smallest one without visible rounding."""
     if ridge < least:
         warnings.warn(
-            f"ridge = {ridge:.3g} is below {least:.3g}, the precision of the kernel in this dtype: bounds "
-            "may be off by rounding. Use a larger ridge.",
+            f"ridge = {ridge:.3g} is below {least:.3g}, the precision of the kernel in this dtype: "
+            "bounds may be off by rounding. Use a larger ridge.",
             IllConditionedWarning,
             stacklevel=4,
         )

@@ -11,19 +11,23 @@ from kbo.kernels import measured_error
 
 Number = TypeVar("Number", float, Tensor)
 
+_MOST_COMPARED = 16
+"""Locations at which a kernel is compared with itself in float32."""
+
 
 @dataclass(frozen=True)
 class Provenance:
-    """Assumptions of theorems that were given up: a confidence compares them with those that its own theorem needs.
+    """Assumptions of theorems that were given up, for a confidence to compare with its own.
 
     Attributes:
         hypothetical: Whether some observations are hypothetical: then no bound is a theorem.
         weighted: Whether an observation has another weight than 1.
         ridge_moved: Whether the ridge was, or may have been, moved after data had come.
-        unit_variance: The noise variance of an observation of weight 1, if variances were given; None if not.
-        repeats: How many observations repeated a location, and how many of these exactly its last value; zero if not
-            counted.
-        caveats: Other reasons why no theorem covers bounds on these data, in words.
+        unit_variance: The noise variance of an observation of weight 1, if variances were given;
+            else None.
+        repeats: Number of observations that repeated a location, and of those that repeated exactly
+            its last value too; zero if not counted.
+        caveats: Other reasons, in words, why no theorem covers bounds on these data.
     """
 
     hypothetical: bool = False
@@ -35,12 +39,12 @@ class Provenance:
 
 
 class Rounding(NamedTuple):
-    """The relative error of answers by rounding in float64, ``e(a) = flat + steep / a`` at ridge a.
+    """Relative error of numbers by rounding in float64, ``e(a) = flat + steep / a`` at ridge a.
 
-    ``e = 4 (t + 1) u (t + 1 + Tr K / a) + 4 r Tr K / a`` for sums of t terms, ``u = 2^-53``, and an error r of the
-    kernel relative to ``k(x, x)``. As long as e is small, variance and ``quad`` are within e times themselves of their
-    values in exact arithmetic, the mean is within ``e sqrt(variance quad / a)`` and ``log_det`` within
-    ``sqrt(t + 1) e``; see docs/theory/rounding.md.
+    ``e = 4 (t + 1) u (t + 1 + Tr K / a) + 4 r Tr K / a`` for sums of t terms, ``u = 2^-53``, and an
+    error r of the kernel relative to ``k(x, x)``. As long as e is small, variance and ``quad`` are
+    within e times themselves of their values in exact arithmetic, the mean is within ``e
+    sqrt(variance quad / a)`` and ``log_det`` within ``sqrt(t + 1) e``; see docs/theory/rounding.md.
     """
 
     flat: float
@@ -49,8 +53,9 @@ class Rounding(NamedTuple):
     @classmethod
     def of_algebra(cls, terms: int, trace: float, kernel_error: float = 0.0) -> Rounding:
         """Return e for sums of this many terms, ``Tr K``, and an error of the kernel."""
-        t, u = terms + 1, 2.0**-53
-        return cls(4 * t * u * t, 4 * (t * u + kernel_error) * trace)
+        t = terms + 1
+        u = 2.0**-53
+        return cls(flat=4 * t * u * t, steep=4 * (t * u + kernel_error) * trace)
 
     def at(self, ridge: Number) -> Number:
         """Return e at a ridge."""
@@ -58,16 +63,18 @@ class Rounding(NamedTuple):
 
 
 class Error:
-    """Errors of a posterior's answers from an approximation of the kernel matrix, ``E = K - K~ >= 0``, and rounding.
+    """Errors by an approximation of the kernel matrix, ``E = K - K~ >= 0``, and by rounding.
 
-    Without an approximation, E = 0, as here; a posterior that has one overrides what differs.
+    This class is that of a posterior without an approximation, E = 0; others override the members
+    that differ.
 
     Args:
         state: The posterior.
 
     Attributes:
-        least_ridge: The least ridge at which log-determinants and variances keep their digits.
-        of_quad: Bound of the rounding of ``quad`` and ``rss``, in squared units of y; zero for sums of squares.
+        least_ridge: Smallest ridge at which log-determinants and variances keep their digits.
+        of_quad: Bound of the rounding of ``quad`` and ``rss``, in squared units of y; zero for sums
+            of squares.
     """
 
     least_ridge: float = 0.0
@@ -91,26 +98,27 @@ class Error:
 
     @property
     def terms(self) -> int:
-        """Terms of the longest sum of a step of the algebra, in which rounding piles up."""
+        """Number of terms of the longest sum of the algebra, in which rounding piles up."""
         return self.state.n
 
     @property
     def rounding(self) -> Rounding:
-        """The error of the answers by rounding."""
+        """Error of the numbers by rounding."""
         return Rounding.of_algebra(self.terms, self.state.trace)
 
     def of_kernel(self) -> float:
-        """Return the error of the kernel, relative to ``k(x, x)``, that is assumed because its formula is unknown."""
-        kernel, locations = self.state.kernel, self.state.locations
-        if kernel is None or locations is None or not len(locations[0]):
+        """Return the error assumed of a kernel of unknown formula, relative to ``k(x, x)``."""
+        kernel = self.state.kernel
+        locations = self.state.locations
+        if kernel is None or locations is None:
             return 0.0
-        return measured_error(kernel, some(locations[0]))
+        X, _ = locations
+        if not len(X):
+            return 0.0
+        return measured_error(kernel, _evenly_spaced(X))
 
 
-_SOME = 16
-"""Points of each kind at which kernels are compared."""
-
-
-def some(points: Tensor) -> Tensor:
-    """Return up to ``_SOME`` of some points [n d], evenly spaced in their order."""
-    return points[:: -(-len(points) // _SOME) or 1]
+def _evenly_spaced(X: Tensor) -> Tensor:
+    """Return up to ``_MOST_COMPARED`` rows of X [n d], evenly spaced in their order."""
+    step = -(-len(X) // _MOST_COMPARED)
+    return X[::step]

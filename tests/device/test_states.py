@@ -9,7 +9,7 @@ import kbo
 from experiments.bench import suite
 from kbo import AdaptiveRidge, KernelRidge, NoiseBounds, NystromRidge
 from kbo.errors import InvalidInput
-from kbo.regression import FixedDictionary, Hypothetical, Tracked
+from kbo.regression import FixedDictionary, FixedPoints, Hypothetical
 from tests.laws.states import matern, unit_square
 
 STATES = {
@@ -22,11 +22,11 @@ REFUSED = {
     "targets": lambda state, X, other: state.update(X, other(X[:, 0])),
     "weights": lambda state, X, other: state.update(X, X[:, 0], other(torch.ones_like(X[:, 0]))),
     "predict": lambda state, X, other: state.predict(other(X)),
-    "covariance": lambda state, X, other: state.covariance(X, other(X)),
+    "covariance": lambda state, X, other: state.at().covariance(X, other(X)),
     "hypothetical points": lambda state, X, other: Hypothetical(state, other(X)),
     "hypothetical targets": lambda state, X, other: Hypothetical(state, X, other(X[:, 0])),
-    "tracked": lambda state, X, other: Tracked(state, other(X)),
-    "of tracked points": lambda state, X, other: Tracked(state, X).predict(other(X)),
+    "tracked": lambda state, X, other: FixedPoints(state, other(X)),
+    "of tracked points": lambda state, X, other: FixedPoints(state, X).predict(other(X)),
     "draw": lambda state, X, other: state.at().draw_function(other(X)),
 }
 
@@ -67,7 +67,7 @@ def test_large_sets_are_scored_and_drawn_from_in_blocks(name, device, monkeypatc
     state, X, Z = STATES[name](), unit_square(6, 1).to(device), unit_square(4_000, 3).to(device)
     state.update(X, X.sum(-1))
     expected = state.predict(Z)
-    for module in ("exact", "sketch.answers", "sampling"):
+    for module in ("exact", "sketch.nystrom", "sampling"):
         monkeypatch.setattr(f"kbo.regression.{module}.block_of", lambda on_cpu, device: 6_000)
     with Memory() as inside:
         found = state.predict(Z)

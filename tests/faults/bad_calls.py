@@ -369,7 +369,7 @@ def _regression() -> Iterator[Call]:
         "state",
         lambda view: view.predict(X()),
     )
-    yield Call("Tracked", r.Tracked, "state points", lambda tracked: tracked.predict())
+    yield Call("FixedPoints", r.FixedPoints, "state points", lambda view: view.predict(view.points))
     yield Call(
         "PrecomputedKernel",
         kernels.PrecomputedKernel,
@@ -381,10 +381,9 @@ def _regression() -> Iterator[Call]:
         yield Call(
             f"{kind}.update", lambda make=make, **given: updated(make(), **given), "X y weights"
         )
-        yield method(f"{kind}.covariance", make, "X ridge", Z=lambda: X(3, 5))
-        yield method(f"{kind}.predict", make, "X ridge")
-        for name in ("log_det", "quad", "effective_dimension", "at"):
-            yield method(f"{kind}.{name}", make, "ridge")
+        yield method(f"{kind}.predict", make, "X")
+        yield method(f"{kind}.at", make, "ridge")
+        yield method(f"{kind}.covariance", lambda make=make: make().at(), "X", Z=lambda: X(3, 5))
         yield method(f"{kind}.draw", lambda make=make: make().at(), "X count generator")
         yield method(f"{kind}.draw_function", lambda make=make: make().at(), "generator", like=X)
         yield method(f"{kind}.check", make, "X")

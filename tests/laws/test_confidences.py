@@ -32,13 +32,13 @@ from kbo.regression import (
     BatchedResampling,
     BatchView,
     FixedDictionary,
+    FixedPoints,
     GreedyDictionary,
     Hypothetical,
     LeverageResampling,
     NystromRidge,
     OnlineRowSampling,
     Posterior,
-    Tracked,
 )
 from tests import dense
 from tests.dense import Dense, Sketched, close, gram
@@ -251,7 +251,7 @@ def test_tracked_points_have_the_same_bounds_and_argmax_upper_is_the_row_of_the_
 ):
     (X, y), Z = noisy_data(40, device), unit_square(60, 1).to(device)
     state, confidence = KernelRidge(kernel(), SETTING.ridge), bound.make(SETTING)
-    tracked = Tracked(state, Z)
+    tracked = FixedPoints(state, Z)
     for piece in (slice(0, 0), slice(0, 2), slice(2, 40)):
         tracked.update(X[piece], y[piece])
         alike(
@@ -316,7 +316,7 @@ def states(X: Tensor, y: Tensor, Z: Tensor, ridge: float) -> dict[str, Posterior
         NystromRidge(k, ridge, FixedDictionary(unit_square(25, 4).to(X))),
     )
     sketch.update(X, y)
-    return {"exact": exact, "tracked": Tracked(exact, Z), "sketched": sketch}
+    return {"exact": exact, "tracked": FixedPoints(exact, Z), "sketched": sketch}
 
 
 @settings(max_examples=8)
@@ -521,7 +521,7 @@ def test_the_sum_of_leverages_is_at_least_the_exact_effective_dimension(seed):
         close(
             found, sketch.leverage_sum(ridge), 1e-4
         )  # lifted by the rounding of a nearly singular dictionary
-        assert float(found) >= (1 - 1e-9) * float(exact.effective_dimension(ridge))
+        assert float(found) >= (1 - 1e-9) * float(exact.at(ridge).effective_dimension())
     close(found, (state.predict(X)[1] / ridge).sum(), 1e-4)
 
 
@@ -543,7 +543,7 @@ def test_widened_bounds_contain_the_function_whatever_the_dictionary(noise_std):
             bound = make(state, noise_std, 0.1)
             lower, upper = bound.interval(state, Z)
             broken[name] += not bool(((lower - 1e-7 <= truth) & (truth <= upper + 1e-7)).all())
-            mean, variance = state.predict(Z, bound.ridge(state))
+            mean, variance = state.at(bound.ridge(state)).predict(Z)
             narrow[name] += not bool(((truth - mean).abs() <= 4.0 * variance.sqrt() + 1e-7).all())
             # Anchors as close to dependent as rounding permits have no guarantee at small ridges.
             assert bound.guarantee_on(state) is not None or seed % 8 == 3

@@ -24,7 +24,7 @@ from torch import Tensor
 import kbo
 from experiments import problems
 from kbo import acquisition, bandit, confidence, errors, models, regression, report, space
-from kbo.bandit import Bandit, methods
+from kbo.bandit import Bandit
 from kbo.confidence import FixedWidth, MartingaleMixture, NoiseBounds
 from kbo.confidence import chaining as covers
 from kbo.kernels import PrecomputedKernel
@@ -83,7 +83,7 @@ def predicted(state: Any) -> list[Tensor]:
     """The answers of a posterior, by its factors, its eigenbasis and a drawn function."""
     points = Z if state.like.shape[-1] == 2 else torch.arange(5.0).double().unsqueeze(-1)
     ridges = state.across(points.unsqueeze(-2)).grid([0.05, 0.5])
-    return [*state.predict(points), *ridges, state.log_det(), state.quad()]
+    return [*state.predict(points), *ridges, state.at().log_det(), state.at().quad()]
 
 
 def posterior(make: Callable[[], Any]) -> Used:
@@ -150,7 +150,7 @@ def exact() -> models.KernelRidgeGP:
 def model(make: Callable[[], Any]) -> Used:
     def values(one: Any) -> list[Tensor]:
         own = one.posterior(Z)
-        return [own.mean, own.variance, one.state.quad(), one.likelihood.noise]
+        return [own.mean, own.variance, one.state.at().quad(), one.likelihood.noise]
 
     return Used(
         make, values, lambda one: one.covar_module.requires_grad_(False).initialize(**lengths(one))
@@ -292,8 +292,8 @@ def tuned(problem: Any) -> list[Any]:
 _X, _SQUARE = Z.unsqueeze(-2), torch.eye(5).double()
 _REGRESSION = {
     **{f"state {case.name}": of_law(case) for case in [*STATES, *DICTIONARIES]},
-    "Tracked": posterior(lambda: regression.Tracked(fed(), Z)),
-    "Tracked sketch": posterior(lambda: regression.Tracked(sketched(), Z)),
+    "FixedPoints": posterior(lambda: regression.FixedPoints(fed(), Z)),
+    "FixedPoints of a sketch": posterior(lambda: regression.FixedPoints(sketched(), Z)),
     "Hypothetical": posterior(
         lambda: Hypothetical(fed(), unit_square(3, 4), unit_square(3, 5)[:, 0])
     ),
@@ -319,7 +319,7 @@ _REGRESSION = {
         lambda: Hypothetical(fed(), unit_square(3, 4)).across(_X), lambda one: one.grid([0.1])
     ),
     "Moments": value(lambda: fed().across(_X).grid([0.1])),
-    "Followed": Used(lambda: regression.Followed(fed(), Z), lambda one: one.predict(0.1)),
+    "columns": Used(lambda: fed().columns(Z), lambda one: one.predict(0.1)),
     "Error": Used(
         lambda: regression.Error(fed()), lambda one: [one.trace, one.norm(), one.rounding]
     ),
@@ -330,7 +330,7 @@ _REGRESSION = {
     **{
         f"dictionary {case.name}": Used(
             lambda case=case: of_law(case).make().dictionary,
-            lambda one: [type(one), contents(one.state_dict())],
+            lambda one: [type(one), repr(one), one.points],
         )
         for case in [*STATES, *DICTIONARIES]
         if case.living
@@ -407,7 +407,7 @@ _BOTORCH = {
         lambda: acquisition.InflatedPosteriorSampling(exact(), FixedWidth(1.0)), sampled
     ),
     "Method": Used(
-        lambda: methods.make("cmm-ucb", matern(2.5), **NUMBERS),
+        lambda: bandit.make("cmm-ucb", matern(2.5), **NUMBERS),
         lambda one: one.choose(fed(one.state()), Z, seeded(2)),
     ),
     **{
@@ -415,7 +415,7 @@ _BOTORCH = {
         for rule in (bandit.UpperBound(), bandit.ThompsonSampling(), bandit.UniformChoice())
     },
     "StagedElimination": chosen(bandit.StagedElimination(16)),
-    "Recipe": Used(lambda: methods.get("cmm-ucb"), lambda one: one.name),
+    "Recipe": Used(lambda: bandit.get("cmm-ucb"), lambda one: one.name),
     "ParetoSet": value(lambda: bandit.pareto_set([fed()], [FixedWidth(1.0)], Z, 0.1)),
 }
 _OPTIMIZE = {

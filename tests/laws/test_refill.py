@@ -11,7 +11,6 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from kbo.acquisition import KernelUCB
 from kbo.acquisition.thompson import InflatedThompsonSampling
@@ -20,7 +19,7 @@ from kbo.confidence import Chaining, FixedWidth, MartingaleMixture
 from kbo.confidence.chaining import Chain, DistanceMatrix, PosteriorMetric
 from kbo.confidence.chaining.reuse import ChainMemory
 from kbo.models import NystromGP
-from kbo.regression import BatchView, FixedDictionary, Hypothetical, Posterior, Tracked
+from kbo.regression import BatchView, FixedDictionary, FixedPoints, Hypothetical, Posterior
 from tests.laws.confidences import BOUNDS, Bound, Setting
 from tests.laws.states import STATES, State, matern, seeded, unit_square
 
@@ -53,11 +52,11 @@ def agree(run: Callable[[Buffers], list[Tensor]]) -> None:
 
 
 def values(state: Posterior, Z: Tensor) -> list[Tensor]:
-    one, several = (
-        [*state.predict(Z, ridges), state.log_det(ridges), state.quad(ridges)]
-        for ridges in (None, RIDGES)
-    )
-    return [*one, *several, state.covariance(Z, Z)]
+    found = []
+    for ridge in (state.ridge, *RIDGES):
+        posterior = state.at(ridge)
+        found += [*posterior.predict(Z), posterior.log_det(), posterior.quad()]
+    return [*found, state.at().covariance(Z, Z)]
 
 
 def sets(case: State, n: int = 12) -> list[Tensor]:
@@ -88,7 +87,7 @@ def learned(case: State, use: Buffers) -> Posterior:
 
 VIEWS = {
     "itself": lambda state, points, use: state,
-    "tracked": lambda state, points, use: Tracked(state, use(points)),
+    "tracked": lambda state, points, use: FixedPoints(state, use(points)),
     "hypothetical": lambda state, points, use: Hypothetical(
         state, use(points[:3], "hypothetical"), use(points[:3].sum(-1).sin(), "targets")
     ),
@@ -99,7 +98,7 @@ VIEWS = {
         use(points[:3].sum(-1).sin().exp(), "weights"),
     ),
     "batch-of-tracked": lambda state, points, use: BatchView(
-        Tracked(state, use(points)), use(points)
+        FixedPoints(state, use(points)), use(points)
     ),
 }
 
@@ -128,7 +127,7 @@ def test_states_and_views(case, view):
             found += [drawn(use(Z)) for Z in asked]
             learn(seen, case, use, 12, seed=1)
         found += [value for Z in asked for value in values(seen, use(Z))]
-        return [*found, *seen.predict()] if view == "tracked" else found
+        return [*found, *seen.predict(seen.points)] if view == "tracked" else found
 
     agree(run)
 
@@ -136,30 +135,13 @@ def test_states_and_views(case, view):
 def test_points_that_are_tracked_are_recognised_by_their_values(case):
     """The very tensor that was given, refilled, is another set of points."""
     state, Z = case.fed(*case.data(20, "cpu")), case.points(12, 10)
-    tracked, moved = Tracked(state, Z), case.points(12, 11)
+    tracked, moved = FixedPoints(state, Z), case.points(12, 11)
     before = tracked.predict(Z)
     Z.copy_(moved)
     for found, expected in zip(tracked.predict(Z), state.predict(moved), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
-    for found, expected in zip(tracked.predict(), before, strict=True):
+    for found, expected in zip(tracked.predict(tracked.points), before, strict=True):
         assert torch.equal(found, expected)
-
-
-def test_saved_memories(case):
-    """A state dict is a copy, and loading one copies too."""
-
-    def run(use: Buffers) -> list[Tensor]:
-        state, restored = learned(case, use), case.make(case.kernel(), 0.1)
-        saved = state.state_dict()
-        learn(state, case, use, 12, seed=1)
-        restored.load_state_dict(saved)
-        for tensor in tree_leaves(saved):
-            if use.refilled and isinstance(tensor, Tensor):
-                tensor.zero_()
-        learn(restored, case, use, 12, seed=2)
-        return values(restored, case.points(5, 3)) + values(state, case.points(5, 3))
-
-    agree(run)
 
 
 # Confidences
@@ -174,7 +156,7 @@ SETTING = Setting()
 def test_confidences(bound: Bound):
     def run(use: Buffers) -> list[Tensor]:
         state, confidence, found = learned(STATES[0], use), bound.make(SETTING), []
-        for seen in (state, Tracked(state, use(unit_square(12, 10)))):
+        for seen in (state, FixedPoints(state, use(unit_square(12, 10)))):
             use.spoil()
             for seed in (10, 11, 12, 13):
                 found += [*confidence.interval(seen, use(unit_square(12, seed)))]

@@ -9,15 +9,12 @@ from kbo._base.linalg.cholesky import (
     safe_sqrt,
 )
 from kbo._base.linalg.factor import GrowingFactor
-from kbo._base.linalg.inverse_root import REFRESH, InverseRoot
 
 __all__ = [
     "PANEL",
-    "REFRESH",
     "GrowingCholesky",
     "GrowingFactor",
     "GrowingTensor",
-    "InverseRoot",
     "cholesky",
     "ill_conditioned_ratio",
     "safe_sqrt",

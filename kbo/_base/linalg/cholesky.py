@@ -1,14 +1,16 @@
 """Cholesky factors of kernel matrices, fixed and growing.
 
 On paper                                  | in code
-``A = L L'``                              | ``cholesky(A)``
+``A = L L'``                              | ``cholesky``
 ``A = L L'``, A grows by rows and columns | ``GrowingCholesky``
-``L^{-1} B``, ``L^{-T} B``                | ``factor.solve(B)``, ``factor.solve_transposed(B)``
+``L^{-1} B``                              | ``GrowingCholesky.solve``
+``L^{-T} B``                              | ``GrowingCholesky.solve_transposed``
 
-The factor is kept in row panels of ``PANEL`` rows: the rectangle to the left of the diagonal block, the
-diagonal block and its inverse. Growing writes into the last panel or opens a new one, so no growth ever
-copies what is already there, half of the square is never allocated, a solve is a handful of matrix
-products, and a fork shares every full panel with its parent.
+The growing factor is kept in panels of ``PANEL`` rows: the rectangle to the left of the diagonal
+block, the diagonal block, and the inverse of the diagonal block. New rows are written into the last
+panel or open a new one. So rows that are there are never copied, half of the square is never
+allocated, a solve is a handful of matrix products, and a fork shares every full panel with the
+original.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ PANEL = 128
 
 
 def safe_sqrt(x: Tensor) -> Tensor:
-    """Square root of ``x >= 0`` whose gradient at zero is zero instead of infinite."""
+    """Return the square root of ``x >= 0``, whose gradient at zero is zero instead of infinite."""
     if not x.requires_grad:
         return x.clamp_min(0).sqrt()
     zero = x <= 0
@@ -37,12 +39,16 @@ def safe_sqrt(x: Tensor) -> Tensor:
 
 
 def ill_conditioned_ratio(dtype: torch.dtype) -> float:
-    """The ridge, as a fraction of ``sup k(x, x)``, below which log-determinants lose their digits."""
+    """Return the ridge below which log-determinants lose their digits, relative to ``k(x, x)``."""
     return 1e-10 if dtype == torch.float64 else 1e-4
 
 
 def cholesky(A: Tensor, first_row: int = 0) -> Tensor:
-    """The lower Cholesky factor of A [... n n], without jitter; ``first_row`` only numbers the rows in the error.
+    """Return the lower Cholesky factor of A [... n n], without jitter.
+
+    Args:
+        A: Symmetric matrices.
+        first_row: Number of the first row in the error message.
 
     Raises:
         NotPositiveDefinite: A has no factor in its dtype.
@@ -53,82 +59,92 @@ def cholesky(A: Tensor, first_row: int = 0) -> Tensor:
 def cholesky_and_log(
     A: Tensor, first_row: int = 0, less: float | Tensor = 0.0
 ) -> tuple[Tensor, float]:
-    """The same, with the sum of the logarithms of its diagonal, half of ``ln det A`` of all matrices, ``less`` []."""
-    info = None
+    """Return the factor L, and the sum of ``ln L_ii`` (half of ``ln det A``) minus ``less`` [].
+
+    The sum is over all matrices of a batch. Arguments and error as for ``cholesky``.
+    """
     if A.shape[-1] == 1:  # without LAPACK
         L = A.sqrt()
+        failed_row = None
         total = L.detach().log().sum()
     else:
-        L, info = torch.linalg.cholesky_ex(A)
-        total = L.detach().diagonal(dim1=-2, dim2=-1).log().sum() / (info == 0).all()
+        L, failed_row = torch.linalg.cholesky_ex(A)
+        succeeded = (failed_row == 0).all()
+        total = L.detach().diagonal(dim1=-2, dim2=-1).log().sum() / succeeded
+    # One number is read from the device: a row of L that is not finite has such a diagonal entry.
     log = float(total - less)
-    if not math.isfinite(
-        log
-    ):  # one read: what is not finite in a row of L is not in its diagonal either
-        raise _not_positive_definite(
-            A, first_row + (1 if info is None else max(int(info.max()), 1))
-        )
+    if not math.isfinite(log):
+        row = 1 if failed_row is None else max(int(failed_row.max()), 1)
+        raise _not_positive_definite(A, first_row + row)
     return L, log
 
 
 def _not_positive_definite(A: Tensor, row: int) -> NotPositiveDefinite:
     return NotPositiveDefinite(
-        f"The kernel matrix plus ridge is not positive definite in {A.dtype} at row {row}: the ridge is below the "
-        "rounding error of the kernel. Use a larger ridge (every bound stays valid for it; jitter would break "
-        "them), or float64."
+        f"The kernel matrix plus ridge is not positive definite in {A.dtype} at row {row}: the "
+        "ridge is below the rounding error of the kernel. Use a larger ridge (every bound stays "
+        "valid for it; jitter would break them), or float64."
     )
 
 
 class _Panel:
-    """Rows ``start .. start + PANEL`` of a factor, and the inverse of their diagonal block."""
+    """Rows ``start .. start + n`` of a factor, and the inverse of their diagonal block.
+
+    Attributes:
+        rows: [PANEL, start + PANEL]; the first n rows are set.
+        inverse: [PANEL, PANEL]; the identity beyond the first n rows.
+    """
 
     def __init__(self, start: int, like: Tensor) -> None:
-        self.start, self.n = start, 0
-        self.rows = like.new_empty(PANEL, start + PANEL)
+        self.start: int = start
+        self.n: int = 0
+        self.rows: Tensor = like.new_empty(PANEL, start + PANEL)
         self.rows[:, start:] = 0
-        self.inverse = torch.eye(PANEL, dtype=like.dtype, device=like.device)
+        self.inverse: Tensor = torch.eye(PANEL, dtype=like.dtype, device=like.device)
 
     def append(self, C: Tensor, L: Tensor) -> None:
-        """Add rows ``[C' | L]`` of the factor, for C [start + n, r]."""
-        a, b = self.n, self.n + len(L)
-        self.rows[a:b, : self.start + a] = C.mT
-        self.rows[a:b, self.start + a : self.start + b] = L
-        identity = torch.eye(b - a, dtype=L.dtype, device=L.device)
+        """Add the rows ``[C' | L]`` of the factor, C [start + n, r] and L [r r]."""
+        old = self.n
+        new = old + len(L)
+        self.rows[old:new, : self.start + old] = C.mT
+        self.rows[old:new, self.start + old : self.start + new] = L
+        identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
         inverse = torch.linalg.solve_triangular(L, identity, upper=False)
-        self.inverse[a:b, a:b] = inverse
-        self.inverse[a:b, :a] = -inverse @ (C[self.start :].mT @ self.inverse[:a, :a])
-        self.n = b
+        self.inverse[old:new, old:new] = inverse
+        self.inverse[old:new, :old] = -inverse @ (C[self.start :].mT @ self.inverse[:old, :old])
+        self.n = new
 
     def append_row(self, c: Tensor, pivot: float) -> None:
-        """Add the row ``[c | pivot]``: the same in half of the operations."""
-        a = self.n
-        row = self.rows[a]
-        row[: self.start + a] = c
-        row[self.start + a] = pivot
-        inverse = self.inverse[: a + 1, : a + 1]
-        inverse[a].addmv_(
-            inverse[:a].mT, c[self.start :], beta=1 / pivot, alpha=-1 / pivot
-        )  # it was a row of I
-        self.n = a + 1
+        """Add the row ``[c' | pivot]``, c [start + n], in half of the operations of ``append``."""
+        old = self.n
+        row = self.rows[old]
+        row[: self.start + old] = c
+        row[self.start + old] = pivot
+        inverse = self.inverse[: old + 1, : old + 1]
+        # The new row of the inverse was a row of the identity before.
+        inverse[old].addmv_(inverse[:old].mT, c[self.start :], beta=1 / pivot, alpha=-1 / pivot)
+        self.n = old + 1
 
     def fork(self) -> _Panel:
-        copy = object.__new__(_Panel)
-        copy.start, copy.n = self.start, self.n
-        copy.rows = torch.empty_like(self.rows)
-        copy.rows[: self.n] = self.rows[: self.n]  # memory that was never written is never touched
-        copy.rows[self.n :, self.start :] = 0
-        copy.inverse = self.inverse.clone()
-        return copy
+        """Return a copy; memory that was never written is not touched."""
+        fork = object.__new__(_Panel)
+        fork.start = self.start
+        fork.n = self.n
+        fork.rows = torch.empty_like(self.rows)
+        fork.rows[: self.n] = self.rows[: self.n]
+        fork.rows[self.n :, self.start :] = 0
+        fork.inverse = self.inverse.clone()
+        return fork
 
 
 class GrowingCholesky(Stateful):
     """The lower Cholesky factor L of ``A + N``, N diagonal, that grows by rows and columns.
 
-    Appending r rows to n costs O(n^2 r); the first n0 rows are never touched again, so results
-    computed from them stay valid while the factor grows.
+    Appending r rows to n costs O(n^2 r). Rows are never changed afterwards, so results computed
+    from the first n rows stay valid while the factor grows.
 
     Args:
-        like: A tensor of the same dtype and device.
+        like: A tensor of the dtype and device of A.
 
     Attributes:
         n: Number of rows.
@@ -150,46 +166,58 @@ class GrowingCholesky(Stateful):
 
         Args:
             cross: New columns against the old rows, [n r].
-            block: New rows against themselves, [r r].
+            block: New rows against themselves, [r r]; [1] for one row.
             noise: New diagonal of N, [r], or a number for all.
             y: New right-hand sides, [r].
 
         Raises:
             NotPositiveDefinite: The grown matrix has no Cholesky factor in this dtype.
         """
-        if y.shape[0] == 1:
+        r = len(y)
+        if r == 1:
             self._append_row(cross, block, noise, y)
             return
-        noise, done = noise if isinstance(noise, Tensor) else y.new_full(y.shape, noise), 0
-        while done < len(y):
-            panel = self._open_panel()
-            new = slice(done, min(len(y), done + PANEL - panel.n))
-            C = self._solve(
-                torch.cat([cross[:, new], block[:done, new]]) if done else cross[:, new]
-            )
-            rest = block[new, new] - C.mT @ C
-            rest.diagonal().add_(noise[new])
-            L, half = cholesky_and_log(rest, self.n, noise[new].log().sum() / 2)
-            panel.append(C, L)
-            self._z.append(
-                torch.linalg.solve_triangular(L, (y[new] - self.z @ C).unsqueeze(-1), upper=False)[
-                    :, 0
-                ]
-            )
-            self.n, self.log_det, done = self.n + len(L), self.log_det + 2 * half, new.stop
+        if not isinstance(noise, Tensor):
+            noise = y.new_full((r,), noise)
+        start = 0
+        while start < r:
+            room = PANEL - self._open_panel().n
+            stop = min(r, start + room)
+            new = slice(start, stop)
+            above = torch.cat([cross[:, new], block[:start, new]])
+            self._append_to_panel(above, block[new, new], noise[new], y[new])
+            start = stop
+
+    def _append_to_panel(self, cross: Tensor, block: Tensor, noise: Tensor, y: Tensor) -> None:
+        """Append rows that have room in the open panel."""
+        C = self._solve(cross)
+        schur = block - C.mT @ C
+        schur.diagonal().add_(noise)
+        L, half_log_det = cholesky_and_log(schur, self.n, noise.log().sum() / 2)
+        residual = (y - self.z @ C).unsqueeze(-1)
+        self._open_panel().append(C, L)
+        self._z.append(torch.linalg.solve_triangular(L, residual, upper=False).squeeze(-1))
+        self.n += len(L)
+        self.log_det += 2 * half_log_det
 
     def _append_row(self, cross: Tensor, block: Tensor, noise: float | Tensor, y: Tensor) -> None:
-        c = self._solve(cross)[:, 0]
-        read_too = (noise,) if isinstance(noise, Tensor) else ()
-        diagonal, explained, target, fitted, *noises = read(block, c @ c, y, c @ self.z, *read_too)
-        level = noises[0] if noises else noise
-        square = diagonal + level - explained
+        """Append one row in numbers: ``l = L^-1 cross``, ``pivot^2 = block + noise - |l|^2``."""
+        row = self._solve(cross)[:, 0]
+        if isinstance(noise, Tensor):
+            diagonal, explained, target, fitted, noise = read(
+                block, row @ row, y, row @ self.z, noise
+            )
+        else:
+            diagonal, explained, target, fitted = read(block, row @ row, y, row @ self.z)
+        square = diagonal + noise - explained
         if not 0 < square < math.inf:
-            raise _not_positive_definite(c, self.n + 1)
-        self._open_panel().append_row(c, pivot := math.sqrt(square))
+            raise _not_positive_definite(row, self.n + 1)
+        pivot = math.sqrt(square)
+        self._open_panel().append_row(row, pivot)
         self._z.grow(1)
         self.z[-1] = (target - fitted) / pivot
-        self.n, self.log_det = self.n + 1, self.log_det + math.log(square / level)
+        self.n += 1
+        self.log_det += math.log(square / noise)
 
     def _open_panel(self) -> _Panel:
         if not self._panels or self._panels[-1].n == PANEL:
@@ -197,7 +225,7 @@ class GrowingCholesky(Stateful):
         return self._panels[-1]
 
     def solve(self, B: Tensor) -> Tensor:
-        """``L^{-1} B`` for B [n] or [n q]; differentiable in B.
+        """Return ``L^{-1} B`` for B [n] or [n q]; differentiable in B.
 
         With fewer than n rows, B is solved against the leading block of L.
         """
@@ -206,26 +234,25 @@ class GrowingCholesky(Stateful):
         return _Solve.apply(B, self, False)  # pyright: ignore[reportReturnType]
 
     def solve_transposed(self, B: Tensor) -> Tensor:
-        """``L^{-T} B`` for B [n] or [n q]; differentiable in B."""
+        """Return ``L^{-T} B`` for B [n] or [n q]; differentiable in B."""
         return _Solve.apply(B, self, True)  # pyright: ignore[reportReturnType]
 
     def rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Rows ``start .. stop`` of L as ``(L[start:stop, :start], L[start:stop, start:stop])``."""
-        full = self._like.new_zeros(stop - start, stop)
+        """Return ``L[start:stop, :start]`` and ``L[start:stop, start:stop]``."""
+        rows = self._like.new_zeros(stop - start, stop)
         for panel in self._panels[start // PANEL : -(-stop // PANEL)]:
-            a, b = max(start, panel.start), min(stop, panel.start + PANEL)
-            width = min(stop, panel.start + PANEL)
-            full[a - start : b - start, :width] = panel.rows[
-                a - panel.start : b - panel.start, :width
-            ]
-        return full[:, :start], full[:, start:]
+            first = max(start, panel.start)
+            last = min(stop, panel.start + PANEL)
+            of_panel = panel.rows[first - panel.start : last - panel.start, :last]
+            rows[first - start : last - start, :last] = of_panel
+        return rows[:, :start], rows[:, start:]
 
-    def _fork_with(self, memo: dict[int, Any]) -> Self:
+    def _fork_with(self, forks: dict[int, Any]) -> Self:
         """Return a copy that may grow on its own; full panels are shared, O(PANEL n)."""
-        twin = super()._fork_with(memo)
-        if twin._panels and twin._panels[-1].n < PANEL:
-            twin._panels[-1] = twin._panels[-1].fork()
-        return twin
+        fork = super()._fork_with(forks)
+        if fork._panels and fork._panels[-1].n < PANEL:
+            fork._panels[-1] = fork._panels[-1].fork()
+        return fork
 
     def _solve(self, B: Tensor) -> Tensor:
         if B.ndim == 1:
@@ -233,12 +260,16 @@ class GrowingCholesky(Stateful):
         n = B.shape[0]
         if 0 < n <= PANEL:
             return self._panels[0].inverse[:n, :n] @ B
-        out = torch.empty_like(B, memory_format=torch.contiguous_format)
+        solution = torch.empty_like(B, memory_format=torch.contiguous_format)
         for panel in self._panels[: -(-n // PANEL)]:
-            a, b = panel.start, min(panel.start + PANEL, n)
-            rest = torch.addmm(B[a:b], panel.rows[: b - a, :a], out[:a], alpha=-1) if a else B[a:b]
-            torch.mm(panel.inverse[: b - a, : b - a], rest, out=out[a:b])
-        return out
+            start = panel.start
+            stop = min(start + PANEL, n)
+            r = stop - start
+            rest = B[start:stop]
+            if start:
+                rest = torch.addmm(rest, panel.rows[:r, :start], solution[:start], alpha=-1)
+            torch.mm(panel.inverse[:r, :r], rest, out=solution[start:stop])
+        return solution
 
     def _solve_transposed(self, B: Tensor) -> Tensor:
         if B.ndim == 1:
@@ -246,15 +277,16 @@ class GrowingCholesky(Stateful):
         n = B.shape[0]
         if 0 < n <= PANEL:
             return self._panels[0].inverse[:n, :n].mT @ B
-        out = B.mT.clone(
-            memory_format=torch.contiguous_format
-        )  # panels are read as they lie: twice as fast
+        # The transposed solution: panels are read as they lie, which is twice as fast.
+        solution = B.mT.clone(memory_format=torch.contiguous_format)
         for panel in reversed(self._panels[: -(-n // PANEL)]):
-            a, b = panel.start, min(panel.start + PANEL, n)
-            solved = out[:, a:b] @ panel.inverse[: b - a, : b - a]
-            out[:, a:b] = solved
-            out[:, :a].addmm_(solved, panel.rows[: b - a, :a], alpha=-1)
-        return out.mT
+            start = panel.start
+            stop = min(start + PANEL, n)
+            r = stop - start
+            solved = solution[:, start:stop] @ panel.inverse[:r, :r]
+            solution[:, start:stop] = solved
+            solution[:, :start].addmm_(solved, panel.rows[:r, :start], alpha=-1)
+        return solution.mT
 
 
 class _Solve(torch.autograd.Function):
@@ -262,7 +294,8 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, B: Tensor, factor: GrowingCholesky, transposed: bool) -> Tensor:
-        ctx.factor, ctx.transposed = factor, transposed
+        ctx.factor = factor
+        ctx.transposed = transposed
         return factor._solve_transposed(B) if transposed else factor._solve(B)
 
     @staticmethod

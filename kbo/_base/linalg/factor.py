@@ -1,11 +1,13 @@
 """A lower Cholesky factor and its inverse that grow row by row, without piling up rounding.
 
-A new column a with corner h adds the row ``[b', p]`` to L and ``[-c', 1] / p`` to its inverse, where
+A new column a with corner h adds the row ``[b', p]`` to L and ``[-c', 1] / p`` to its inverse,
+where
 
     L b = a,    L'c = b,    p^2 = h - |b|^2.
 
-Both are solved with L itself. Products with the inverse that is there would be as cheap, but every row would multiply
-the errors of those before it by up to 1/p, and after some dozens of nearly dependent points nothing would be left.
+Both are solved with L itself. Products with the inverse that is there would be as cheap, but every
+row would multiply the errors of those before it by up to 1/p, and after some dozens of nearly
+dependent points nothing would be left.
 """
 
 from __future__ import annotations
@@ -25,31 +27,30 @@ class GrowingFactor(Stateful):
         inverse: ``L^-1``, [m m]: for products with many right-hand sides.
     """
 
-    saved: tuple[str, ...] = ("_transposed", "_inverse")
-
     def __init__(self, L: Tensor) -> None:
-        # By columns: solving with a factor by rows would copy it every time.
-        self._transposed = GrowingTensor(L.mT.contiguous())
         identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
-        self._inverse = GrowingTensor(
-            torch.linalg.solve_triangular(L, identity, upper=False).contiguous()
-        )
+        inverse = torch.linalg.solve_triangular(L, identity, upper=False)
+        # L' by rows is L by columns, and solving with an L by rows would copy it every time.
+        self._transposed = GrowingTensor(L.mT.contiguous())
+        self._inverse = GrowingTensor(inverse.contiguous())
 
     L: Tensor = passed_on("_transposed.value.mT")
     inverse: Tensor = passed_on("_inverse.value")
 
     def solve(self, B: Tensor) -> Tensor:
-        """``L^-1 B`` for B [m q]."""
+        """Return ``L^-1 B`` for B [m q]."""
         return torch.linalg.solve_triangular(self.L, B, upper=False)
 
     def coefficients(self, b: Tensor) -> Tensor:
-        """``c = L'^-1 b`` for b [m]: the combination of the rows that comes nearest to the new one."""
+        """Return ``c = L'^-1 b`` for b [m]: the combination of rows nearest to the new one."""
         return torch.linalg.solve_triangular(self.L.mT, b.unsqueeze(-1), upper=True).squeeze(-1)
 
     def append(self, b: Tensor, c: Tensor, pivot: float) -> None:
         """Add the row ``[b', pivot]`` to L, given ``L'c = b``."""
         m = len(b)
         self._transposed.grow(1, 1)
+        self._transposed.value[:m, m] = b
+        self._transposed.value[m, m] = pivot
         self._inverse.grow(1, 1)
-        self._transposed.value[:m, m], self._transposed.value[m, m] = b, pivot
-        self._inverse.value[m, :m], self._inverse.value[m, m] = c / -pivot, 1 / pivot
+        self._inverse.value[m, :m] = c / -pivot
+        self._inverse.value[m, m] = 1 / pivot

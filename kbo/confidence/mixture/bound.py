@@ -193,7 +193,8 @@ class MartingaleMixture(SubGaussian):
         """Return the mean and ``sqrt(R^2(a) / a) sqrt(variance)`` for every ridge a, [r ...] each."""
         widths = self._read(state).widths
         if self.kind == "amm":  # one ridge, for which the state has a factor
-            mean, variance = state.predict(X, self.ridges)
+            moments = [state.at(ridge).predict(X) for ridge in self.ridges]
+            mean, variance = map(torch.stack, zip(*moments, strict=True))
         else:
             moments = state.across(checks.shaped("X", X).unsqueeze(-2)).grid(self.ridges)
             mean, variance = (part.reshape(len(self.ridges), *X.shape[:-1]) for part in moments[:2])

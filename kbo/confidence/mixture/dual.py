@@ -139,7 +139,7 @@ class Dual:
 
     def _h_on_host(self, rows: Sequence[int]) -> Callable[[float], np.ndarray]:
         """Return h of a few points as a function of one log ridge, on the host: ``_h`` without gradients."""
-        moments_at, signs = self.all_ridges.in_numbers(rows), self.host_signs[list(rows)]
+        moments_at, signs = self.all_ridges.on_host(rows), self.host_signs[list(rows)]
 
         def h(t: float) -> np.ndarray:
             means, variances, quad = moments_at(ridge := math.exp(t))

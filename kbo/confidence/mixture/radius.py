@@ -19,7 +19,7 @@ from kbo.confidence import rounding
 from kbo.confidence.energy import averaged as averaged_energy
 from kbo.confidence.mixture.line_search import minimise_one
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.regression import Posterior, Rounding
+from kbo.regression import AllRidges, Posterior, Rounding
 from kbo.regression.numerics import as_ridges
 
 DMM_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -113,7 +113,7 @@ def costs(
     For the residual ``E = K - K~ >= 0`` of an approximate state the latter is an upper bound of its exact value:
     ``quad`` only grows, and ``det(I + A + E')`` is at most ``det(I + A) det(I + E')``.
     """
-    answers: Any = state.across() if many else state  # which has a factor for one ridge
+    answers = state.across() if many else AllRidges(state)  # which has a factor for one ridge
     found, s = torch.stack([answers.quad(ridges), answers.log_det(ridges)]).tolist(), noise_std**2
     rows, error = zip(*found, ridges, strict=True), state.error
     return found[0], [
@@ -277,7 +277,7 @@ def _least_norm(
         floor: The least ridge that is read.
         ridges: As for ``norm_lower_bound``.
     """
-    answers = state.across().in_numbers([])
+    answers = state.across().on_host([])
 
     def least_norm(a: float) -> float:
         # (R + B sqrt|E|)^2 + a B^2 = quad(a) is a quadratic equation in B; negative where no B > 0 is refuted.

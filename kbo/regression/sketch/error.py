@@ -1,117 +1,185 @@
-"""Upper bounds of the error of a sketched kernel matrix, without forming it.
+"""Upper bounds of the error of a sketched kernel matrix, ``E = K - B'B >= 0``, without forming it.
 
-E = K - B'B is positive semi-definite. Cut the observations into blocks in the order of arrival: the norm of a positive
-semi-definite matrix is at most the sum of the norms of its diagonal blocks (``|E| = |V|^2`` for E = V'V, and
-``|[V_1 V_2]|^2 <= |V_1|^2 + |V_2|^2``), so
+On paper                                                 | in code
+``Tr E = sum_i w_i (k(x_i, x_i) - |z(x_i)|^2)``          | ``NystromError.trace``
+``ln det(I + E / a) <= sum_i ln(1 + E_ii / a)``, Hadamard | ``NystromError.log_det``
+``|E|``, below                                           | ``ErrorNorm.bound``
+rounding of the residuals and of the features            | ``rounding``, ``stretching``
+
+The norm: cut the observations into blocks in the order of arrival. The norm of a positive
+semi-definite matrix is at most the sum of the norms of its diagonal blocks (``|E| = |V|^2`` for
+E = V'V, and ``|[V_1 V_2]|^2 <= |V_1|^2 + |V_2|^2``), so
 
     |E| <= sum over complete blocks of |E_bb| + Tr E over the rest.
 
-Every norm on the right is computed in full, and everything is rounded up by an estimate of its rounding error, so that
-the result is not below |E| (an estimate is no proof: see ``rounding``). Against the trace it gains a factor of about
-the effective rank of the residual within a block. Norms are computed when they are needed. More anchors only make E
-smaller, so norms that were computed before they came stay valid.
+Every norm on the right is computed in full and rounded up by an estimate of its rounding error, so
+that the result is not below |E| (an estimate is no proof: see ``rounding``). Against the trace it
+gains a factor of about the effective rank of the residual within a block. Norms are computed when
+they are needed. More inducing points only make E smaller, so earlier norms stay valid.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from kbo._base.stateful import Stateful
+from kbo._base.linalg import ill_conditioned_ratio
+from kbo._base.stateful import Stateful, passed_on
 from kbo.kernels import DenseKernel
+from kbo.regression.provenance import Error, Rounding
 from kbo.regression.sketch.features import Features
 from kbo.regression.sketch.rows import Rows
 
 BLOCK = 1024
 """Observations of a complete block: its norm costs BLOCK^3 once, so BLOCK^2 per observation."""
 
-_EPS = torch.finfo(torch.float64).eps
+SMALL_BLOCK = 64
+"""Observations of a block where all norms are void whenever the dictionary is drawn again."""
 
 _LEAST = 32
 """Observations of the smallest block whose norm is computed; fewer count with their trace."""
 
+_EPS = torch.finfo(torch.float64).eps
+
+_ROUNDING_OF_QUAD = 1e-13
+"""Relative error of ``y'y``, with room to spare."""
+
+Number = TypeVar("Number", float, Tensor)
+
+
+class NystromError(Error):
+    """Errors of a sketched posterior, a NystromRidge: of its dictionary, and of rounding."""
+
+    sketch: Any = passed_on("state.sketch")
+
+    @property
+    def trace(self) -> float:
+        """``Tr E``, rounded up by its rounding error."""
+        return float(self.sketch.residuals().sum())
+
+    def norm(self) -> float:
+        if self.sketch.n == 0:
+            return 0.0
+        return min(self.sketch.error_norm.bound(self.sketch.k, self.sketch.rows), self.trace)
+
+    def log_det(self, ridge: float) -> float:
+        return float((self.sketch.residuals() / ridge).log1p().sum())
+
+    @property
+    def least_ridge(self) -> float:
+        return ill_conditioned_ratio(torch.float64) * (self.sketch.kappa or 1.0)
+
+    @property
+    def of_quad(self) -> float:
+        return _ROUNDING_OF_QUAD * self.sketch.yy
+
+    @property
+    def terms(self) -> int:
+        """The number of inducing points, and the root of n: roundings of a long sum cancel in part."""
+        return self.sketch.m + math.isqrt(self.sketch.n)
+
+    @property
+    def rounding(self) -> Rounding:
+        """The error of the algebra, and of rounding in the dictionary: on norms, and on features."""
+        sketch = self.sketch
+        algebra = Rounding.of_algebra(self.terms, sketch.trace, sketch.kernel_error)
+        of_features = float((sketch.rows.counts * sketch.residual_rounding()).sum())
+        return Rounding(
+            algebra.flat + stretching(sketch.features, sketch.k), algebra.steep + of_features
+        )
+
 
 class ErrorNorm(Stateful):
-    """A running upper bound of ``|K - B'B|`` over the entries of ``Rows.order``.
+    """A running upper bound of the operator norm of E, over the entries of ``Rows.order``.
 
-    Complete blocks have ``block`` observations, a power of two of at least 64, or are what is left of merged repeats;
-    the entries after the last of them are cut into blocks of half that size, a quarter, .. 32, as their number is in
-    binary.
+    Complete blocks have ``block`` observations, a power of two of at least 64, or are the entries
+    that ``Rows.merge`` left. The entries after the last complete block are cut into blocks of half
+    that size, a quarter, ..., 32, by the binary digits of their number.
     """
-
-    saved: tuple[str, ...] = ("_block", "_complete", "_done", "_norms", "_merged")
 
     def __init__(self, block: int = BLOCK) -> None:
         self._block = block
         self.restart()
 
     def restart(self, merged: int = 0) -> None:
-        """Begin with the first entry; the first ``merged`` ones have many repeats, and are a complete block if few."""
-        self._complete, self._done, self._merged = 0.0, 0, merged
-        self._norms: dict[tuple[int, int], float] = {}
+        """Begin with the first entry. The first ``merged`` ones, of many repeats, form own blocks."""
+        self._merged = merged
+        self._complete = 0.0  # sum of the norms of complete blocks
+        self._done = 0  # entries in complete blocks
+        self._norms: dict[tuple[int, int], float] = {}  # of smaller blocks, by start and size
 
     @torch.no_grad()
     def bound(self, k: DenseKernel, rows: Rows) -> float:
-        """A number that is not below the operator norm of E."""
-        while (size := self._next(len(rows.order))) > 0:
+        """Return a number that is not below the operator norm of E."""
+        entries = len(rows.order)
+        while (size := self._next(entries)) > 0:
             self._complete += block_norm(k, rows, self._done, size)
             self._done += size
             self._norms = {}
-        total, start, size = self._complete, self._done, self._block // 2
+        total = self._complete
+        start = self._done
+        size = self._block // 2
         while size >= _LEAST:
-            if len(rows.order) - start >= size:
+            if entries - start >= size:
                 if (start, size) not in self._norms:
                     self._norms[start, size] = block_norm(k, rows, start, size)
-                total, start = total + self._norms[start, size], start + size
+                total += self._norms[start, size]
+                start += size
             size //= 2
-        if start == len(rows.order):
+        if start == entries:
             return total
-        which, weights = rows.order[start:], rows.residual.new_tensor(rows.weights[start:])
-        rounding_error = rounding(rows.m, rows.prior[which], rows.spread[which])
-        return total + float(weights @ (rows.residual[which] + rounding_error))
+        rest = rows.order[start:]
+        weights = rows.residual.new_tensor(rows.weights[start:])
+        rounded_up = rows.residual[rest] + rounding(rows.m, rows.prior[rest], rows.spread[rest])
+        return total + float(weights @ rounded_up)
 
     def _next(self, entries: int) -> int:
         """Return the size of the next complete block; 0 if there is none."""
         if self._done < self._merged:
             return min(self._block, self._merged - self._done)
-        return self._block if entries - self._done >= self._block else 0
+        if entries - self._done >= self._block:
+            return self._block
+        return 0
 
 
-Number = TypeVar("Number", float, Tensor)
+def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
+    """Return an upper bound of the operator norm of E over a block of entries, rounded up."""
+    block = slice(start, start + size)
+    which = rows.order[block]
+    weights = rows.residual.new_tensor(rows.weights[block])
+    scale = weights.sqrt().unsqueeze(-1)
+    X = rows.X[which]
+    B = scale * rows.features_of(which)  # [size m]
+    K = scale * k(X, X) * scale.mT
+    largest = torch.linalg.eigvalsh(K - B @ B.mT)[-1].clamp_min(0)
+    of_eigenvalue = 4 * _EPS * size * K.diagonal().max()
+    of_residuals = weights @ rounding(rows.m, rows.prior[which], rows.spread[which])
+    return float(largest + of_eigenvalue + of_residuals)
 
 
 def rounding(m: int, prior: Number, spread: Number) -> Number:
-    """Expected amount by which rounding has lowered the residual of a point with these numbers, under m anchors.
+    """Return the expected amount by which rounding lowers the residual of a point, under m inducing points.
 
-    An estimate of the usual size, not a worst case. The factor of the dictionary is that of ``k(Z, Z) + delta``, delta
-    an error of the size of rounding, whose norm is about ``sqrt(m) eps k``. So ``|z(x)|^2`` is off by ``c'delta c``,
-    where c are the coefficients of x, and ``|c| <= sum_j |z_j| |row j of L^-1|``, the ``spread``. The first term is the
-    rounding of ``|z|^2`` itself.
+    An estimate of the usual size, not a worst case. The factor of the dictionary is that of
+    ``k(Z, Z) + delta``, delta an error of the size of rounding, whose norm is about
+    ``sqrt(m) eps k``. So ``|z(x)|^2`` is off by ``c'delta c``, where c are the coefficients of x, and
+    ``|c| <= sum_j |z_j| |row j of L^-1|``, the ``spread``. The first term is the rounding of
+    ``|z|^2`` itself.
     """
     return _EPS * (4 * m + math.sqrt(m) * prior * spread * spread) * prior
 
 
 def stretching(features: Features, k: DenseKernel) -> float:
-    """Expected factor, less one, by which rounding in the dictionary stretches squared norms of functions.
+    """Return the expected factor, less one, by which rounding stretches squared norms of functions.
 
-    With the error delta of ``rounding``, features are those of ``k(Z, Z) + delta``, and the function with coefficients
-    w in them has a squared norm of ``|w|^2 - w'L^-1 delta L^-T w``. Of usual size, as there.
+    With the error delta of ``rounding``, features are those of ``k(Z, Z) + delta``, and the function
+    with coefficients w in them has a squared norm of ``|w|^2 - w'L^-1 delta L^-T w``. Of usual size,
+    as there.
     """
-    size = k.diagonal(features.anchors).sum() if features.m else 0.0
-    return float(_EPS / math.sqrt(max(features.m, 1)) * size * features.row_norms.square().sum())
-
-
-def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
-    """An upper bound of the operator norm of E over a block of observations, rounded up."""
-    block = slice(start, start + size)
-    root = rows.residual.new_tensor(rows.weights[block]).sqrt()
-    which = rows.order[block]
-    X, features = rows.X[which], root.unsqueeze(-1) * rows.features_of(which)
-    K = root.unsqueeze(-1) * k(X, X) * root
-    largest = torch.linalg.eigvalsh(K - features @ features.mT)[-1].clamp_min(0)
-    largest = largest + 4 * torch.finfo(K.dtype).eps * size * K.diagonal().max()
-    rounding_error = rounding(features.shape[1], rows.prior[which], rows.spread[which])
-    return float(largest + root.square() @ rounding_error)
+    if features.m == 0:
+        return 0.0
+    size = k.diagonal(features.anchors).sum()
+    return float(_EPS / math.sqrt(features.m) * size * features.row_norms.square().sum())

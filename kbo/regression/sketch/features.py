@@ -1,18 +1,20 @@
-"""The features of a dictionary, one anchor after the other.
+"""Features of a dictionary: the kernel seen through its inducing points Z.
 
     z(x) = L^-1 k(Z, x),    L = chol k(Z, Z),
 
-so that ``z(x)'z(x')`` is the kernel seen through the dictionary. A new anchor z* adds a coordinate to every feature
-vector and leaves the others as they are: with ``b = z(z*)`` and ``p^2 = k(z*, z*) - |b|^2``,
+so that ``z(x)'z(x')`` is the Nystrom approximation of ``k(x, x')``. A new inducing point z* adds a
+coordinate to every feature vector and leaves the others as they are: with ``b = z(z*)`` and
+``p^2 = k(z*, z*) - |b|^2``,
 
     L <- [[L, 0], [b', p]],    z(x) <- (z(x), (k(z*, x) - b'z(x)) / p).
 
-A point with ``p^2 <= DEPENDENT k(z*, z*)`` adds nothing but rounding, and never becomes an anchor. A larger p does not
-say that it can: with ``c = k(Z, Z)^-1 k(Z, z*)`` the new row of ``L^-1`` has the norm ``sqrt(1 + |c|^2) / p``, and the
-larger it is the more rounding the features multiply. Points that come one by one along a path, or some of which are
-very close to each other, can make it as large as they like, whatever p is. Where ``(1 + |c|^2) / p^2`` would be more
-than ``1 / (CONDITION k(z*, z*))`` the anchors are chosen again, by pivoting: among points that are all known there is
-always a well-conditioned choice that explains the others (``Dictionary.chosen``).
+A point with ``p^2 <= DEPENDENT k(z*, z*)`` adds only rounding error and never becomes an inducing
+point. A larger p is not enough: with ``c = k(Z, Z)^-1 k(Z, z*)`` the new row of ``L^-1`` has the norm
+``sqrt(1 + |c|^2) / p``, by which the features multiply rounding errors. Points that come one by one
+along a path, or that are very close to each other, can make it arbitrarily large, whatever p is.
+Where ``(1 + |c|^2) / p^2`` would be more than ``1 / (CONDITION k(z*, z*))`` all inducing points are
+chosen again, by pivoting: among known points there is always a well-conditioned choice that explains
+the others (``Dictionary.chosen``).
 """
 
 from __future__ import annotations
@@ -32,41 +34,48 @@ Place = tuple[float, ...]
 """A location on the host."""
 
 DEPENDENT = 1e-9
-"""Fraction of the prior variance below which a point that comes alone adds nothing but rounding."""
+"""Fraction of the prior variance below which the residual of a single new point is rounding error."""
 
 CONDITION = 1e-9
-"""Inverse of the largest square of a row of ``L^-1``, in units of the inverse prior variance, for points that come."""
+"""Inverse of the largest squared norm of a row of ``L^-1``, in units of the inverse prior variance,
+that a single new point may cause."""
 
-_NOTHING, _SINGULAR = 1e-13, 1e-14
-"""The same for points that come together, which pivoting keeps well-conditioned; and for a combination of points."""
+_DEPENDENT_TOGETHER = 1e-13
+"""As ``DEPENDENT``, for points that come together: pivoting keeps these well-conditioned."""
+
+_CONDITION_TOGETHER = 1e-14
+"""As ``CONDITION``, for points that come together."""
+
+_TIE = 0.999
+"""Pivots of at least this part of the largest one are ties, of which the first point wins."""
 
 
 class Features(Stateful):
-    """``z(x)`` for the anchors Z.
+    """``z(x)`` for inducing points Z.
 
     Args:
         k: The kernel.
-        points: Candidates for anchors, [m d]; those that depend on the others are left out.
+        points: Candidates for inducing points, [m d]; dependent ones are left out.
 
     Attributes:
-        m: Number of anchors.
-        anchors: Z, [m d].
+        m: Number of inducing points.
+        anchors: The inducing points Z, [m d].
         L: ``chol k(Z, Z)``, [m m].
         whitener: ``L^-1``, [m m].
-        row_norms: The norms of the rows of ``L^-1``, [m]: how much each coordinate multiplies rounding.
+        row_norms: Norms of the rows of ``L^-1``, [m]: by these the coordinates multiply rounding.
     """
-
-    saved: tuple[str, ...] = ("_Z", "_factor", "_row_norms")
 
     def __init__(self, k: DenseKernel, points: Tensor) -> None:
         self._k = k
-        gram = k(points, points) if len(points) else points.new_empty(0, 0)
+        gram = points.new_empty(0, 0)
+        if len(points):
+            gram = k(points, points)
         kept, self._factor = independent(gram)
-        self._Z = GrowingTensor(points if kept is None else points[kept])
-        self._row_norms = GrowingTensor(
-            vector_norm(self.whitener, dim=1)
-        )  # sqrt(1 + |c|^2) / p of every point
-        self._places: dict[Place, int] = {}  # of the anchors; empty until it is needed
+        if kept is not None:
+            points = points[kept]
+        self._Z = GrowingTensor(points)
+        self._row_norms = GrowingTensor(vector_norm(self.whitener, dim=1))
+        self._index: dict[Place, int] = {tuple(point): i for i, point in enumerate(points.tolist())}
 
     m: int = passed_on("_Z.n")
     anchors: Tensor = passed_on("_Z.value")
@@ -74,94 +83,94 @@ class Features(Stateful):
     whitener: Tensor = passed_on("_factor.inverse")
     row_norms: Tensor = passed_on("_row_norms.value")
 
-    def coefficients(self, b: Tensor) -> Tensor:
-        """Return the coefficients c [m] of a point from its features b [m]."""
-        return self._factor.coefficients(b)
+    def at(self, place: Place) -> int | None:
+        """Return the index of the inducing point at a location; None if there is none."""
+        return self._index.get(place)
 
     def columns(self, X: Tensor) -> Tensor:
-        """``k(Z, X)``, [m N] for X [N d]."""
-        return self._k(self.anchors, X) if self.m else X.new_empty(0, len(X))
+        """Return ``k(Z, X)``, [m N] for X [N d]."""
+        if self.m == 0:
+            return X.new_empty(0, len(X))
+        return self._k(self.anchors, X)
 
     def __call__(self, X: Tensor) -> Tensor:
-        """``z(X)``, [m N], by a product: for predictions."""
+        """Return ``z(X)``, [m N] for X [N d], by a product with ``L^-1``: fast, for predictions."""
         columns = self.columns(X)
         return kept_for(columns, self.whitener) @ columns
 
-    def solve(self, X: Tensor) -> Tensor:
-        """``z(X)``, [m N], by a triangular solve: for features that are stored and grow."""
-        return self._factor.solve(self.columns(X))
-
-    def solve_columns(self, columns: Tensor) -> Tensor:
-        """The same, given ``k(Z, X)`` [m N]."""
+    def solve(self, columns: Tensor) -> Tensor:
+        """Return ``z(X)``, [m N], from ``k(Z, X)`` [m N] by a triangular solve: accurate, for data."""
         return self._factor.solve(columns)
 
-    def residual(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
-        """``k(x, x) - |z(x)|^2 >= 0`` and ``k(x, x)``, [N] each, of X [N d] with features Z [m N]."""
+    def coefficients(self, b: Tensor) -> Tensor:
+        """Return ``k(Z, Z)^-1 k(Z, x)``, [m], of a point with features b [m]."""
+        return self._factor.coefficients(b)
+
+    def residual(self, X: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``k(x, x) - |z(x)|^2 >= 0`` and ``k(x, x)``, [N] each, of X [N d] with features z [m N]."""
         prior = self._k.diagonal(X)
-        return (prior - Z.square().sum(0)).clamp_min(0), prior
+        return (prior - z.square().sum(0)).clamp_min(0), prior
 
-    def spread(self, Z: Tensor) -> Tensor:
-        """A bound of the norm of the coefficients of points [N] with features Z [m N]; see ``error.py``."""
-        return self.row_norms @ Z.abs()
+    def spread(self, z: Tensor) -> Tensor:
+        """Return an upper bound of the norm of the coefficients, [N], of features z [m N] (``error.py``)."""
+        return self.row_norms @ z.abs()
 
-    def next_coordinate(self, j: int, X: Tensor, Z: Tensor) -> Tensor:
-        """Coordinate j of the features of X [N d], [N], from those before it, Z [j N]."""
+    def next_coordinate(self, j: int, X: Tensor, z: Tensor) -> Tensor:
+        """Return coordinate j of the features of X [N d], [N], from those before it, z [j N]."""
         row = self.L[j]
-        return (self._k(self.anchors[j : j + 1], X)[0] - row[:j] @ Z) / row[j]
+        column = self._k(self.anchors[j : j + 1], X)[0]
+        return (column - row[:j] @ z) / row[j]
 
-    def append(self, z: Tensor, b: Tensor, c: Tensor, pivot: float, place: Place) -> None:
-        """Make z [1 d], at ``place``, an anchor.
+    def append(self, point: Tensor, b: Tensor, c: Tensor, pivot: float, place: Place) -> None:
+        """Add an inducing point [1 d] at ``place``.
 
         Its features are b [m], its coefficients c [m], and ``pivot^2 = k(z, z) - |b|^2``.
         """
-        self._Z.append(z)
+        self._index[place] = self.m
+        self._Z.append(point)
         self._factor.append(b, c, pivot)
         self._row_norms.append(vector_norm(self.whitener[-1:], dim=1))
-        if self._places:
-            self._places[place] = self.m - 1
-
-    def at(self, place: Place) -> int | None:
-        """The anchor at a location; None if there is none."""
-        if not self._places:
-            self._places = {tuple(anchor): i for i, anchor in enumerate(self.anchors.tolist())}
-        return self._places.get(place)
-
-    def _restored(self) -> None:
-        self._places = {}
 
 
 def independent(gram: Tensor) -> tuple[list[int] | None, GrowingFactor]:
-    """Rows of ``k(Z, Z)`` [m m] that leave no more than a fraction ``_NOTHING`` of any other, and their factor.
+    """Return a well-conditioned choice of points, given ``k(Z, Z)`` [m m], and its Cholesky factor.
 
-    The rows are None for all of them, which is the usual case.
+    The chosen points leave at most a fraction ``_DEPENDENT_TOGETHER`` of the prior variance of any
+    other one. They are None if all points are chosen, which is the usual case.
     """
     prior = gram.diagonal()
     L, info = torch.linalg.cholesky_ex(gram)
     factor = GrowingFactor(L)
-    row_norms = vector_norm(factor.inverse, dim=1)
-    regular = (row_norms.square() * prior * _SINGULAR < 1) & (
-        L.diagonal().square() > _NOTHING * prior
-    )
-    if bool((regular & (info == 0)).all()):
+    inverse_square = vector_norm(factor.inverse, dim=1).square()
+    is_conditioned = inverse_square * prior * _CONDITION_TOGETHER < 1
+    is_independent = L.diagonal().square() > _DEPENDENT_TOGETHER * prior
+    if bool((is_conditioned & is_independent & (info == 0)).all()):
         return None, factor
-    on_host = gram.cpu().numpy()  # where a pivot is read and compared at a fifth of the cost
-    root = np.sqrt(on_host.diagonal())
-    unit = on_host * np.divide(
-        1, root * root[:, None], out=np.zeros_like(on_host), where=root * root[:, None] > 0
-    )
-    rest, rows, kept = unit.diagonal().copy(), np.zeros_like(unit), []
-    while len(kept) < len(gram):
-        i = int((rest >= 0.999 * rest.max()).argmax())  # the first of those that are nearly equal
-        if not rest[i] > _NOTHING:
+    chosen = _pivots_of_correlation(gram.cpu().numpy())
+    return chosen, GrowingFactor(cholesky(gram[chosen][:, chosen]))
+
+
+def _pivots_of_correlation(gram: np.ndarray) -> list[int]:
+    """Return the pivots of a Cholesky factorisation of the correlation matrix, in increasing order."""
+    std = np.sqrt(gram.diagonal())
+    scale = np.outer(std, std)
+    correlation = np.divide(gram, scale, out=np.zeros_like(gram), where=scale > 0)
+    residual = correlation.diagonal().copy()
+    rows = np.zeros_like(gram)
+    chosen: list[int] = []
+    while len(chosen) < len(gram):
+        i = int((residual >= _TIE * residual.max()).argmax())
+        if not residual[i] > _DEPENDENT_TOGETHER:
             break
-        q = len(kept)
-        rows[q] = (unit[i] - rows[:q, i] @ rows[:q]) / math.sqrt(rest[i])
-        rest -= rows[q] ** 2
-        kept.append(i)
-    kept.sort()
-    return kept, GrowingFactor(cholesky(gram[kept][:, kept]))
+        q = len(chosen)
+        rows[q] = (correlation[i] - rows[:q, i] @ rows[:q]) / math.sqrt(residual[i])
+        residual -= rows[q] ** 2
+        chosen.append(i)
+    return sorted(chosen)
 
 
 def kept_for(X: Tensor, matrix: Tensor) -> Tensor:
-    """A matrix that is written to in place; a copy of it if a graph of X is to keep it."""
-    return matrix.clone() if X.requires_grad else matrix
+    """Return a matrix that is written in place; a copy of it if the graph of X will hold it."""
+    if X.requires_grad:
+        return matrix.clone()
+    return matrix

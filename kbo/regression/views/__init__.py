@@ -1,1 +1,1 @@
-"""Views: posteriors that change a few answers of another posterior."""
+"""Views: posteriors that change a few numbers of another posterior."""

@@ -1,12 +1,11 @@
 """A posterior whose ridge follows the data.
 
-A ridge that moves seldom, over a grid, has a growing factor: each move costs one factorisation. It is a function of
-the observations in their order alone.
+A ridge that moves seldom, over a grid, has a growing factor: each move costs one factorisation. It
+is a function of the observations in their order alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -17,21 +16,23 @@ from kbo._base.stateful import passed_on
 from kbo.errors import InvalidInput
 from kbo.regression.posterior import Posterior, RidgeSchedule
 from kbo.regression.provenance import Provenance
-from kbo.regression.views.view import View, given
+from kbo.regression.views.view import View
 
 
 class AdaptiveRidge(View):
-    """The same posterior as ``state``, at the ridge that a schedule chooses after every observation.
+    """The posterior ``state`` at the ridge that a schedule chooses after every observation.
 
     Args:
-        state: The posterior without data, at any ridge: the schedule replaces it. Keep updating it here.
-        schedule: The rule that moves the ridge, for example ``kbo.confidence.NoiseBounds``; a copy of it is made.
+        state: The posterior without data, at any ridge: the schedule replaces it. Keep updating it
+            here.
+        schedule: The rule that moves the ridge, for example ``kbo.confidence.NoiseBounds``; a copy
+            of it is made.
 
     Raises:
         InvalidInput: The state or the schedule has data already, or is of another kind.
 
     Attributes:
-        schedule: The rule that moves the ridge, after the data seen so far.
+        schedule: The rule that moves the ridge, after the data so far.
 
     Example:
         >>> bounds = NoiseBounds(norm_bound=5.0, delta=0.1, upper=1.0)
@@ -39,8 +40,6 @@ class AdaptiveRidge(View):
         >>> state.update(X, y)
         >>> state.schedule.upper, state.ridge
     """
-
-    saved: tuple[str, ...] = ("state", "schedule")
 
     def __init__(self, state: Posterior, schedule: RidgeSchedule) -> None:
         super().__init__(state)
@@ -54,7 +53,8 @@ class AdaptiveRidge(View):
             )
         if state.n:
             raise InvalidInput(
-                f"state has {state.n} observations already: begin with an empty one and update it here."
+                f"state has {state.n} observations already: begin with an empty one and update it "
+                "here."
             )
         self._schedule = schedule.fork()
         state.move_ridge(self._schedule.ridge)
@@ -64,45 +64,39 @@ class AdaptiveRidge(View):
 
     schedule: RidgeSchedule = passed_on("_schedule")
     version: int = passed_on("state.version")  # which moves with the ridge
-    follow: Any = passed_on("state.follow")
+    columns: Any = passed_on("state.columns")
 
     @property
     def provenance(self) -> Provenance:
-        """That of the state; its ridge may move at any time."""
+        """The provenance of the state; its ridge may move at any time."""
         return replace(self.state.provenance, ridge_moved=True)
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r] in place, one after the other; the ridge follows each."""
-        steps: Iterable[tuple[Tensor, Tensor, Tensor | None]] = [(X, y, weights)]
-        if len(checks.shaped("X", X)) != 1:  # one is checked by the state, before it is added
-            self.state.check(X)
-            self.state.check_data(X, y, weights)
-            if len(X) == 0:
-                return
-            self.state.prior_variance(
-                X
-            )  # a kernel that cannot evaluate a point is an error before any is added
-            steps = zip(
-                X.split(1),
-                y.split(1),
-                weights.split(1) if weights is not None else [None] * len(y),
-                strict=True,
-            )
-        for x, target, weight in steps:
-            self.state.update(x, target, **given(weight))
-            self._schedule.update(self.state)
-            ridge = checks.positive(
-                f"the ridge of the {type(self._schedule).__name__}", self._schedule.ridge
-            )
-            if ridge != self.state.ridge:
-                self.state.move_ridge(ridge)
+        if len(checks.shaped("X", X)) == 1:
+            self._update_one(X, y, weights)
+            return
+        # All are checked before the first is added; the prior variance finds points that the
+        # kernel cannot evaluate.
+        self.state.check(X)
+        self.state.check_data(X, y, weights)
+        if len(X):
+            self.state.prior_variance(X)
+        for i in range(len(X)):
+            row = slice(i, i + 1)
+            self._update_one(X[row], y[row], None if weights is None else weights[row])
+
+    def _update_one(self, x: Tensor, y: Tensor, weights: Tensor | None) -> None:
+        self.state.update(x, y, weights)
+        self._schedule.update(self.state)
+        name = f"the ridge of the {type(self._schedule).__name__}"
+        ridge = checks.positive(name, self._schedule.ridge)
+        if ridge != self.state.ridge:
+            self.state.move_ridge(ridge)
 
     def move_ridge(self, ridge: float) -> None:
-        """Raise InvalidInput: the schedule moves the ridge, and bounds on this posterior rest on that."""
+        """Raise InvalidInput: only the schedule moves the ridge, as bounds assume."""
         raise InvalidInput(
-            "the ridge of an AdaptiveRidge is moved by its schedule alone: use the posterior itself."
+            "the ridge of an AdaptiveRidge is moved by its schedule alone: use the posterior "
+            "itself."
         )
-
-    def _check_state(self, state: dict[str, Any], *more: str) -> None:
-        super()._check_state(state, *more)
-        self._schedule._check_state(state["schedule"])  # before anything is replaced

@@ -1,4 +1,10 @@
-"""A batch of points chosen before any of them is observed: means stay, variances follow the choices."""
+"""A batch of points chosen before any is observed: means stay, variances follow the choices.
+
+The rule of GP-BUCB (Desautels et al. 2014). ``Hypothetical`` without targets is the same on an
+exact posterior, but not on a sketch, where this view updates the sketch itself, as BBKB does to
+decide when a batch ends; and this one costs one update for a choice, that one a solve for all of
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +21,28 @@ from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.posterior import Posterior, PosteriorAt
 from kbo.regression.provenance import Provenance
 from kbo.regression.sampling import Function
-from kbo.regression.views.tracked import Tracked
+from kbo.regression.views.fixed_points import FixedPoints
 from kbo.regression.views.view import View, ViewAt
 
 
 class BatchView(View):
-    """``state`` after hypothetical observations at some of the points: variances as then, means and widths as now.
+    """The means and widths of ``state``, with its variances after some of the points are observed.
 
-    Variances do not depend on targets, so a frozen fork of the state that observes the choices has them, at the price
-    of an update each.
+    Variances do not depend on targets, so they are taken from a frozen fork of the state that
+    observes the choices.
 
     Args:
         state: The posterior of the observed data.
         points: The points [A d] among which the batch is chosen.
+
+    Attributes:
+        after: The frozen fork.
+        chosen: Number of points chosen so far.
     """
 
     def __init__(self, state: Posterior, points: Tensor) -> None:
         super().__init__(state)
-        self.after: Tracked = Tracked(state.fork_frozen(), points)
+        self.after: FixedPoints = FixedPoints(state.fork_frozen(), points)
         self.chosen: int = 0
 
     needs_refresh: bool = passed_on("after.needs_refresh")
@@ -41,15 +51,16 @@ class BatchView(View):
 
     @property
     def provenance(self) -> Provenance:
-        """That of the state; hypothetical once points were chosen."""
-        own = self.state.provenance
-        return replace(own, hypothetical=self.chosen > 0 or own.hypothetical)
+        """The provenance of the state; hypothetical once points were chosen."""
+        provenance = self.state.provenance
+        return replace(provenance, hypothetical=self.chosen > 0 or provenance.hypothetical)
 
     @torch.no_grad()
     def observe(self, index: int) -> None:
         """Count that row of the points as observed from now on."""
-        index = checks.whole("index", index, 0, len(self.after.points) - 1)
-        chosen = self.after.points[index : index + 1]
+        points = self.after.points
+        index = checks.whole("index", index, 0, len(points) - 1)
+        chosen = points[index : index + 1]
         self.after.note(hypothetical=True)
         self.after.update(chosen, chosen.new_zeros(1))
         self.chosen += 1
@@ -57,7 +68,7 @@ class BatchView(View):
 
     def at(self, ridge: float | None = None) -> PosteriorAt:
         inner = self.state.at(ridge)
-        return _BatchAt(self, inner, self.after.at(inner.ridge if ridge is None else ridge))
+        return _BatchAt(self, inner, self.after.at(inner.ridge))
 
     def across(self, X: Tensor | None = None) -> AllRidges:
         return _BatchRidges(self.state.across(X), self.after.across(X))
@@ -73,10 +84,14 @@ class _BatchAt(ViewAt):
     covariance: Any = passed_on("after.covariance")
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self.inner.predict(X)[0], self.after.predict(X)[1]
+        mean, _ = self.inner.predict(X)
+        _, variance = self.after.predict(X)
+        return mean, variance
 
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.inner.predict(X)[0], *self.after.factored(X)[1:]
+        mean, _ = self.inner.predict(X)
+        _, U, V = self.after.factored(X)
+        return mean, U, V
 
     def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         return self.after.draw(X, count, generator)
@@ -89,7 +104,8 @@ class _BatchRidges(AllRidges):
     """Mean and numbers of the observed data, covariance after the choices."""
 
     def __init__(self, inner: AllRidges, after: AllRidges) -> None:
-        self.inner, self.after = inner, after
+        self.inner = inner
+        self.after = after
 
     log_det: Any = passed_on("inner.log_det")
     quad: Any = passed_on("inner.quad")

@@ -1,8 +1,8 @@
-"""A posterior of a function with a prior mean that is known.
+"""The posterior of a function with a known prior mean.
 
-The underlying posterior is that of the function less its prior mean m: targets y become ``y - m(x)``, and m is added to
-the mean. ``quad``, ``rss`` and norm bounds are about the function less m; variances are the same (Rasmussen & Williams
-2006, Sec. 2.7).
+The underlying posterior is that of the function less its prior mean m: targets y become ``y -
+m(x)``, and m is added to the mean. ``quad``, ``rss`` and norm bounds are about the function less m;
+variances are the same (Rasmussen & Williams 2006, Sec. 2.7).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.posterior import Posterior, PosteriorAt
-from kbo.regression.views.view import View, ViewAt, given
+from kbo.regression.views.view import View, ViewAt
 
 
 class PriorMean(View):
@@ -24,7 +24,8 @@ class PriorMean(View):
 
     Args:
         state: The posterior of the function less its prior mean; update it here.
-        mean: The prior mean, from points [... d] to values [...]. It is differentiable and does not change.
+        mean: The prior mean, from points [... d] to values [...]. It is differentiable and does not
+            change.
 
     Raises:
         InvalidInput: The state is no posterior, or the mean no function.
@@ -35,7 +36,7 @@ class PriorMean(View):
         self.mean: Callable[[Tensor], Tensor] = checks.function("mean", mean)
 
     def mean_at(self, X: Tensor) -> Tensor:
-        """Return the prior mean [...] at X [... d]; a number stands for the same mean everywhere.
+        """Return the prior mean [...] at X [... d]; a number stands for a constant mean.
 
         Raises:
             InvalidInput: The function returned something else.
@@ -47,27 +48,29 @@ class PriorMean(View):
             return X.new_tensor(checks.number("mean", mean))
         except InvalidInput as error:
             raise InvalidInput(
-                f"mean must return a tensor of shape {list(X.shape[:-1])} for points of shape {list(X.shape)}, or a "
-                f"number, got {_described(mean)}."
+                f"mean must return a tensor of shape {list(X.shape[:-1])} for points of shape "
+                f"{list(X.shape)}, or a number, got {_described(mean)}."
             ) from error
-
-    def at(self, ridge: float | None = None) -> PosteriorAt:
-        return _Raised(self, self.state.at(ridge))
 
     @torch.no_grad()
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r]."""
         self.check_data(X, y, weights)
-        self.state.update(X, y - self.mean_at(X), **given(weights))
+        self.state.update(X, y - self.mean_at(X), weights)
 
     def fork_frozen(self) -> Posterior:
         return PriorMean(self.state.fork_frozen(), self.mean)
 
+    def at(self, ridge: float | None = None) -> PosteriorAt:
+        return _PriorMeanAt(self, self.state.at(ridge))
+
     def across(self, X: Tensor | None = None) -> AllRidges:
-        return self.state.across() if X is None else _RaisedRidges(self, X, self.state.across(X))
+        if X is None:
+            return self.state.across()
+        return _PriorMeanRidges(self, X, self.state.across(X))
 
 
-class _Raised(ViewAt):
+class _PriorMeanAt(ViewAt):
     state: PriorMean
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,28 +82,30 @@ class _Raised(ViewAt):
         return mean + self.state.mean_at(X), U, V
 
 
-class _RaisedRidges(AllRidges):
+class _PriorMeanRidges(AllRidges):
     def __init__(self, view: PriorMean, X: Tensor, inner: AllRidges) -> None:
         super().__init__(view, X)
         self._inner = inner
-        self.log_det, self.quad, self.rss = inner.log_det, inner.quad, inner.rss
+        self.log_det = inner.log_det
+        self.quad = inner.quad
+        self.rss = inner.rss
 
     def at(self, ridges: Tensor) -> Moments:
-        return self._raised(self._inner.at(ridges))
+        return self._with_mean(self._inner.at(ridges))
 
     def grid(self, ridges: Sequence[float]) -> Moments:
-        return self._raised(self._inner.grid(ridges))
+        return self._with_mean(self._inner.grid(ridges))
 
     def select(self, groups: Tensor) -> AllRidges:
-        return _RaisedRidges(self.state, self._groups[groups], self._inner.select(groups))
+        return _PriorMeanRidges(self.state, self._groups[groups], self._inner.select(groups))
 
-    def _raised(self, moments: Moments) -> Moments:
+    def _with_mean(self, moments: Moments) -> Moments:
         return moments._replace(mean=moments.mean + self.state.mean_at(self._groups))
 
 
 def _described(value: object) -> str:
-    """Return the shape of a tensor or array, or what else a value is, for a message."""
+    """Return the class and shape of a tensor or array, or another value itself, for a message."""
     shape = getattr(value, "shape", None)
-    return (
-        checks.shown(value) if shape is None else f"a {type(value).__name__} of shape {list(shape)}"
-    )
+    if shape is None:
+        return checks.shown(value)
+    return f"a {type(value).__name__} of shape {list(shape)}"

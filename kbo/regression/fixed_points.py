@@ -1,0 +1,104 @@
+"""Moments of an exact posterior at fixed points, updated row by row, for ``FixedPoints``.
+
+Notation as in exact.py: A = K + ridge C^-1 = L L', z = L^-1 y, and W = L^-1 k(X, P) [n A] for fixed
+points P [A d]. A new row ``[l', p]`` of L, and z_new of z, adds to W the row w, in O(n A) instead
+of the O(n^2 A) of a solve:
+
+    w = (k(x_new, P) - l'W) / p,    mean += z_new w,    variance -= w^2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo._base.linalg import GrowingTensor
+from kbo._base.stateful import Stateful
+from kbo.regression.all_ridges import AllRidges
+from kbo.regression.eigenbasis import SpectralRidges
+from kbo.regression.numerics import clamped
+from kbo.regression.posterior import Columns
+
+_MOST_RIDGES = 4
+"""Ridges at which W is kept; the least recently used one is dropped and would be computed again."""
+
+
+class ExactColumns(Columns):
+    """Moments of a ``KernelRidge`` at fixed points.
+
+    For each ridge in use, and for all ridges together (the coordinates of the points in the
+    eigenbasis), O(n A) numbers are kept.
+    """
+
+    def __init__(self, state: Any, points: Tensor) -> None:
+        super().__init__(state, points)
+        self.prior: Tensor = state.prior_variance(points)
+        self._at: dict[float, _Moments] = {}
+        self._vectors: Tensor | None = None  # of the eigenbasis of the coordinates
+
+    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
+        moments = self._updated(ridge)
+        variance = clamped(moments.variance, self.prior, ridge, self.state.trace)
+        return moments.mean.clone(), variance
+
+    @torch.no_grad()
+    def _updated(self, ridge: float) -> _Moments:
+        """Return the moments at a ridge after all rows of the data."""
+        data = self.state.data
+        k = self.state.dense_kernel
+        factor = self.state.factor(ridge)
+        moments = self._at.pop(ridge, None)
+        if moments is None or moments.layout != data.layout:
+            moments = _Moments(data.layout, self.prior)
+        for start, stop in data.blocks_after(moments.W.n):
+            left, corner = factor.rows(start, stop)
+            rest = k(data.X[start:stop], self.points) - left @ moments.W.value
+            w = torch.linalg.solve_triangular(corner, rest, upper=False)
+            moments.W.append(w)
+            moments.mean = moments.mean + factor.z[start:stop] @ w
+            moments.variance = moments.variance - w.square().sum(0)
+        self._at[ridge] = moments  # the last one: most recently used
+        if len(self._at) > _MOST_RIDGES:
+            oldest = next(iter(self._at))
+            del self._at[oldest]
+        return moments
+
+    @torch.no_grad()
+    def across(self) -> AllRidges:
+        basis = self.state.basis()
+        if self._vectors is not basis.vectors:
+            coordinates, border = basis.coordinates(self.points)
+            self._vectors = basis.vectors
+            self._coordinates: Tensor = coordinates
+            self._border: GrowingTensor = GrowingTensor(border)
+        start = len(self._coordinates) + self._border.n
+        new = basis.k(basis.data.X[start:], self.points)
+        self._border.append(basis.data.counts[start:].sqrt().unsqueeze(-1) * new)
+        variance = self.prior.unsqueeze(-1)
+        return SpectralRidges(
+            self.state,
+            basis,
+            self._coordinates,
+            self._border.value,
+            variance.unsqueeze(-1),
+            variance,
+        )
+
+
+class _Moments(Stateful):
+    """W, and mean and variance of the points, at one ridge, after the first n rows of the data.
+
+    Attributes:
+        layout: The version of the rows of the data to which those of W belong.
+        W: [n A].
+        mean: [A].
+        variance: [A].
+    """
+
+    def __init__(self, layout: int, prior: Tensor) -> None:
+        self.layout: int = layout
+        self.W: GrowingTensor = GrowingTensor(prior.new_empty(0, len(prior)))
+        self.mean: Tensor = torch.zeros_like(prior)
+        self.variance: Tensor = prior

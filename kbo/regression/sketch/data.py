@@ -1,0 +1,307 @@
+"""The data of a sketched posterior: observations seen through a dictionary.
+
+Notation: inducing points Z, L = chol k(Z, Z), z(x) = L^-1 k(Z, x), B = [z(x_1) .. z(x_n)] and
+M = B B' + ridge I.
+
+An observation passes five stations (``Sketch._observe``):
+
+    1. its features z(x)                                      ``_candidate``, ``features.py``
+    2. does it become an inducing point?                      ``Dictionary.accepts``
+    3. it is counted: its row, ``B B'``, ``B y``, ``y'y``     ``_count``, ``rows.py``
+    4. ``M^-1`` follows the new column of B                   ``_follow``, ``inverse_root.py``
+    5. the dictionary changes, if it does                     ``_admit``, ``_choose``, ``_redraw``
+
+A step costs O(m^2) while the dictionary stays, O(n m + m^2) for a new inducing point and
+O(n m^2 + m^3) for a new dictionary, n counting distinct locations.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo._base.devices import read
+from kbo._base.linalg import GrowingTensor
+from kbo._base.stateful import Stateful, fresh_version, passed_on
+from kbo.kernels import DenseKernel, freeze
+from kbo.regression.sketch.dictionary import Candidate, Dictionary
+from kbo.regression.sketch.dtc import dtc_variance
+from kbo.regression.sketch.error import BLOCK, SMALL_BLOCK, ErrorNorm, rounding
+from kbo.regression.sketch.features import DEPENDENT, Features, Place
+from kbo.regression.sketch.inverse_root import REFRESH, InverseRoot
+from kbo.regression.sketch.rows import Rows
+
+_FEW = 8
+"""Up to a fraction 1 / _FEW of m columns it is cheaper to add them to ``M^-1`` one by one."""
+
+_MOST_REPEATS = 8
+"""Entries of ``Rows.order``, as a multiple of rows and of a block of ``error.py``, before a merge."""
+
+
+class Batch(NamedTuple):
+    """Observations, as tensors and as plain numbers.
+
+    Attributes:
+        X: Locations [r d]; read, not kept.
+        y: Targets [r].
+        weights: Weights [r].
+        places: The locations on the host.
+        targets: The targets on the host.
+        host_weights: The weights on the host.
+    """
+
+    X: Tensor
+    y: Tensor
+    weights: Tensor
+    places: list[Place]
+    targets: list[float]
+    host_weights: list[float]
+
+
+class Sketch(Stateful):
+    """Observations seen through a dictionary, in float64, on the device of ``like`` [0 d].
+
+    Attributes:
+        k: The kernel.
+        dictionary: The dictionary at work, with its memory.
+        features: ``z(x)``.
+        rows: The distinct observed locations, with their features and counts.
+        root: ``M^-1`` as a square root.
+        error_norm: The bound of ``|K - B'B|``.
+        n: Number of observations, repeats included.
+        weighted: Whether one of them has another weight than 1. With weights, B has columns
+            ``sqrt(w) z(x)``, K and E are ``W^1/2 K W^1/2`` and ``W^1/2 E W^1/2``, and y is
+            ``W^1/2 y``.
+        m: Number of inducing points.
+        G: ``B B'``, [m m].
+        By: ``B y``, [m].
+        yy: ``y'y``.
+        repeats: As in ``Provenance``.
+        kernel_error: Error of the kernel at locations and inducing points (``DenseKernel.error``).
+        trace: ``Tr K``.
+        kappa: Largest ``w k(x, x)`` of an observation.
+        layout: A version that changes whenever the dictionary is replaced.
+    """
+
+    def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary, like: Tensor) -> None:
+        self.ridge: float = ridge
+        self.k: DenseKernel = freeze(kernel, like)
+        self.dictionary: Dictionary = dictionary.begin(like)
+        points = like
+        self.kernel_error: float = 0.0
+        if self.dictionary.points is not None:
+            points = self.dictionary.points
+            self.kernel_error = self.k.error(points)
+        self.features: Features = Features(self.k, points)
+        self.rows: Rows = Rows(like, self.features, keeps_features=not dictionary.stays)
+        self.error_norm: ErrorNorm = ErrorNorm()
+        self.n: int = 0
+        self.weighted: bool = False
+        self.repeats: tuple[int, int] = (0, 0)
+        self.trace: float = 0.0
+        self.kappa: float = 0.0
+        self.yy: float = 0.0
+        self._residuals: Tensor | None = None  # of the present data, when they are first read
+        self._project()
+
+    m: int = passed_on("features.m")
+    G: Tensor = passed_on("_G.value")
+    By: Tensor = passed_on("_By.value")
+
+    @torch.no_grad()
+    def update(self, new: Batch) -> None:
+        """Add observations, one after the other unless the dictionary takes blocks."""
+        self._residuals = None
+        n_new = len(new.X)
+        if self.dictionary.stays or (self.dictionary.in_blocks and n_new > 1):
+            self._observe_block(new)
+        elif n_new == 1:
+            self._observe(new)
+        else:
+            for i in range(n_new):
+                self._observe(Batch(*[part[i : i + 1] for part in new]))
+
+    def _observe(self, new: Batch) -> None:
+        """Add one observation, which may become an inducing point."""
+        point = self._candidate(new.X, new.places[0], new.host_weights[0])
+        accepted = self.dictionary.accepts(point, self) and not point.dependent
+        B = self._count(new, point.features.unsqueeze(-1), [point.prior])
+        self._follow(B)
+        if accepted and point.well_conditioned:
+            self._admit(new.X, point)
+        elif accepted:
+            self._choose()
+        self._redraw()
+
+    def _candidate(self, x: Tensor, place: Place, weight: float = 1.0) -> Candidate:
+        """Return x [1 d] as a point that may become an inducing point."""
+        row = self.rows.find(place)
+        if row is None:
+            column = self.features.columns(x)  # [m 1]
+            z = self.features.solve(column)
+            residual, prior = read(*self.features.residual(x, z))
+        else:
+            z = self.rows.features[row].unsqueeze(-1).clone()
+            column = self.features.L @ z
+            residual, prior = self.rows.numbers[row, :2].tolist()
+        return Candidate(prior, residual, column, z[:, 0], place, self.features, weight)
+
+    def _observe_block(self, new: Batch) -> None:
+        """Add observations together; then the dictionary may take some of their locations."""
+        rows_before = self.rows.n
+        z = self.features.solve(self.features.columns(new.X))
+        B = self._count(new, z, self.k.diagonal(new.X).tolist())
+        self._follow(B)
+        replaced = self._redraw()
+        if self.dictionary.in_blocks and not replaced:
+            self._complete(rows_before)
+
+    def _count(self, new: Batch, z: Tensor, prior: list[float]) -> Tensor:
+        """Count observations with features z [m r] and ``k(x, x)`` [r].
+
+        Returns:
+            The new columns of B, ``sqrt(w) z``, [m r].
+        """
+        repeats, equal = self.rows.extend(new.X, z.mT, new.places, new.targets, new.host_weights)
+        self.repeats = (self.repeats[0] + repeats, self.repeats[1] + equal)
+        if len(self.rows.order) > _MOST_REPEATS * (self.rows.n + BLOCK):
+            self.rows.merge()  # the memory of the order would grow with the repeats
+            self.error_norm.restart(merged=self.rows.n)
+        self.kernel_error = max(self.kernel_error, self.k.error(new.X))
+        self.n += len(new.X)
+        for weight, variance, target in zip(new.host_weights, prior, new.targets, strict=True):
+            self.weighted |= weight != 1
+            self.trace += weight * variance
+            self.kappa = max(self.kappa, weight * variance)
+            self.yy += weight * target * target
+        B = z * new.weights.sqrt()
+        self.By.addmv_(z, new.weights * new.y)
+        self.G.addmm_(B, B.mT)
+        return B
+
+    def _follow(self, B: Tensor) -> None:
+        """Let ``M^-1`` follow new columns of B [m r]."""
+        columns = B.shape[1]
+        if columns <= max(1, self.m // _FEW) and self.root.columns + columns < REFRESH:
+            for column in B.unbind(1):
+                whitened = column @ self.root.S
+                self.root.add(whitened, float(whitened @ whitened))
+            return
+        if self.rows.n <= REFRESH:
+            self._sum()  # thousands of repeats of a few rows would drift
+        self.root.refresh(self.G)
+
+    def _admit(self, x: Tensor, point: Candidate) -> None:
+        """Make x [1 d], which was observed, an inducing point: all features gain a coordinate."""
+        X = self.rows.X
+        features = self.rows.features  # [rows m]
+        pivot = point.residual**0.5
+        self.features.append(x, point.features, point.coefficients, pivot, point.place)
+        coordinate = self.features.next_coordinate(self.m - 1, X, features.mT)  # [rows]
+        self.rows.add_feature(coordinate, self.features.row_norms[-1])
+        border = (self.rows.counts * coordinate) @ self.rows.features
+        self._G.grow(1, 1)
+        self.G[-1] = border
+        self.G[:, -1] = border
+        self._By.append((coordinate @ self.rows.sums).reshape(1))
+        self.root.border(self.G)
+
+    def _complete(self, rows_before: int) -> None:
+        """Make inducing points of the rows that are left with more than the dictionary allows."""
+        if not bool((self.rows.residual > self.dictionary.allowed(self)).any()):
+            return
+        mostly_new = self.rows.n >= 2 * rows_before
+        if self.m == 0 or (mostly_new and self.dictionary.points is None):
+            self._choose()
+            return
+        while True:
+            excess = self.rows.residual - self.dictionary.allowed(self)
+            worst = int(excess.argmax())
+            if not float(excess[worst]) > 0 or not self.dictionary.has_capacity(self.m):
+                return
+            x = self.rows.X[worst : worst + 1].clone()
+            point = self._candidate(x, tuple(x[0].tolist()))
+            if not point.well_conditioned:
+                self._choose()
+                return
+            self._admit(x, point)
+
+    def _choose(self) -> None:
+        """Let the dictionary choose among all rows, in place of the present inducing points."""
+        before = self.features
+        self._replace(self.dictionary.chosen(self), BLOCK)
+        self.dictionary.replaced(before, self)
+
+    def _redraw(self) -> bool:
+        """Take a new dictionary if the present one asks for it; return whether it did."""
+        drawn = self.dictionary.redraws(self)
+        if drawn is None:
+            return False
+        self._replace(drawn, SMALL_BLOCK)
+        return True
+
+    def _replace(self, chosen: list[int], block: int) -> None:
+        """Make rows the inducing points; ``block`` is the block size of the error norm then."""
+        points = self.rows.X[chosen]
+        anchors = self.features.anchors
+        if points.shape == anchors.shape and torch.equal(points, anchors):
+            return
+        self.features = Features(self.k, points)
+        self.rows.set_features(self.features)
+        self.error_norm = ErrorNorm(block)
+        self._project()
+
+    def _project(self) -> None:
+        """Compute ``B B'``, ``B y`` and ``M^-1`` under new inducing points."""
+        self._sum()
+        self.root: InverseRoot = InverseRoot(self.G, self.ridge)
+        self.layout: int = fresh_version()
+
+    def _sum(self) -> None:
+        """Compute ``B B'`` and ``B y`` from rows and counts."""
+        B = self.rows.features.mT
+        self._G = GrowingTensor((B * self.rows.counts) @ B.mT)
+        self._By = GrowingTensor(B @ self.rows.sums)
+
+    def move_ridge(self, ridge: float) -> None:
+        """Replace the regulariser, O(m^3)."""
+        self.root = InverseRoot(self.G, ridge)
+        self.ridge = ridge
+
+    def row_leverages(self) -> Tensor:
+        """Return the leverages ``variance / ridge`` of all rows at the state's ridge, [rows]."""
+        form = (self.rows.features @ self.root.S).square().sum(1)
+        return dtc_variance(self.rows.residual, form, self.ridge) / self.ridge
+
+    def residual_rounding(self) -> Tensor:
+        """Return the rounding errors of the residuals of all rows, [rows]."""
+        return rounding(self.m, self.rows.prior, self.rows.spread)
+
+    def residuals(self) -> Tensor:
+        """Return the diagonal of E over the rows, times their counts, rounded up, [rows]."""
+        if self._residuals is None:
+            self._residuals = self.rows.counts * (self.rows.residual + self.residual_rounding())
+        return self._residuals
+
+    def unexplained_share(self) -> float | None:
+        """Return the largest share of a prior variance that an observation is left with.
+
+        None if no observation is left with more than the dictionary promises, or, without a promise,
+        than a tenth of the ridge.
+        """
+        rows = self.rows
+        if self.n == 0:
+            return None
+        allowed: Tensor | float = self.ridge / 10
+        if self.dictionary.threshold is not None:
+            of_rounding = (DEPENDENT * rows.prior).maximum(self.residual_rounding())
+            allowed = self.dictionary.threshold + of_rounding
+        residual = rows.residual
+        if self.weighted:
+            residual = residual * self.kappa / rows.prior  # at least its largest weight
+        if not bool((residual > allowed).any()):
+            return None
+        return float((rows.residual / rows.prior).nan_to_num().max())

@@ -1,0 +1,403 @@
+"""``NystromRidge``: sketched kernel ridge regression, at a cost per step that does not grow with n.
+
+Notation: inducing points Z, L = chol k(Z, Z), z(x) = L^-1 k(Z, x), B = [z(x_1) .. z(x_n)],
+M = B B' + ridge I, S S' = M^-1 (``inverse_root.py``), E = K - B'B >= 0 (``error.py``).
+
+On paper                                                   | in code
+``w = M^-1 B y``                                           | ``NystromAt.weights``
+``mean = z'w = (S'B y)'(S'z)``                             | ``NystromAt.predict``
+``variance = k(x, x) - |z|^2 + ridge z'M^-1 z``            | ``dtc.dtc_variance``
+``ln det(I + B'B / ridge)``                                | ``NystromAt.log_det``
+``y'y - (By)'w``                                           | ``NystromAt.quad``
+``|y - B'w|^2 = quad - ridge |w|^2``                       | ``NystromAt.rss``
+the same for every ridge                                   | ``NystromSpectrum``
+
+This is the posterior of BKB (Calandriello et al. 2019) and EK-UCB (Zenati et al. 2022, Prop. 4.2) in
+a whitened form without explicit inverses. Its variance is that of the deterministic training
+conditional (``dtc.py``): not an upper bound of the exact one. At the state's own ridge ``M^-1`` follows
+every observation in O(m^2); other ridges follow from the eigenvalues of ``B B'``.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from functools import cached_property
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo._base import checks
+from kbo._base.stateful import passed_on
+from kbo.errors import InvalidInput
+from kbo.kernels import freeze
+from kbo.regression.all_ridges import AllRidges
+from kbo.regression.eigenbasis import Resolvent, SpectralRidges
+from kbo.regression.numerics import block_of, clamped, in_chunks, warn_below_precision
+from kbo.regression.posterior import LowRankPosteriorAt, Posterior, PosteriorAt
+from kbo.regression.provenance import Error
+from kbo.regression.sampling import SamplePath
+from kbo.regression.sketch.data import Batch, Sketch
+from kbo.regression.sketch.dictionary import Dictionary
+from kbo.regression.sketch.dtc import dtc_factors, dtc_variance, residual_noise
+from kbo.regression.sketch.error import NystromError
+from kbo.regression.sketch.features import kept_for
+from kbo.regression.sketch.fixed_points import SketchColumns
+from kbo.regression.sketch.inverse_root import InverseRoot
+
+_BLOCK = 2**19
+"""Entries of k(Z, x) that are evaluated at once."""
+
+_MANY = 32
+"""Points per inducing point from which a prediction is worth an eigendecomposition, which halves the
+work per point."""
+
+_LARGE = 1e-3
+"""The ridge, as a fraction of the kernel, from which the variance has all its digits then."""
+
+_NULL = 1e-15
+"""Eigenvalues of ``B B'`` below this fraction of their sum are rounding: such a direction has no data."""
+
+
+class NystromRidge(Posterior):
+    """The posterior of the features of a dictionary: while it stays, the time of a step does not grow with n.
+
+    At the state's own ridge a step costs O(m^2); every other ridge is exact, from one
+    eigendecomposition of ``B B'`` after a change. Distinct locations are kept (d + 5 numbers each), with
+    their features (m numbers) if the dictionary may change. Features of nearly dependent points need all
+    digits there are, so the state computes in float64; its numbers have the dtype of its data.
+
+    Args:
+        kernel: An unbatched GPyTorch kernel.
+        ridge: The regulariser, in units of the kernel; the noise variance in the GP reading.
+        dictionary: Chooses the inducing points; dependent ones are left out.
+
+    Raises:
+        InvalidInput: The ridge is not positive, or kernel or dictionary cannot be used.
+
+    Attributes:
+        m: Number of inducing points that are in use.
+        anchors: The inducing points, [m d].
+        dictionary: The dictionary at work, with its memory.
+        sketch: The data.
+
+    Example:
+        >>> state = NystromRidge(RBFKernel(), 0.01, OnlineRowSampling(mu=0.01))
+        >>> state.update(X, y)
+        >>> mean, variance = state.predict(candidates)
+    """
+
+    def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary) -> None:
+        if not isinstance(dictionary, Dictionary):
+            raise InvalidInput(
+                "dictionary must be one of kbo.regression, for example FixedDictionary(points) or "
+                f"OnlineRowSampling(mu), got {type(dictionary).__name__}."
+            )
+        super().__init__(ridge)
+        self._kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
+        self.description = dictionary
+        points = dictionary.points
+        if points is None:
+            points = torch.empty(0, dtype=torch.float64, device="cpu")
+            no_points = points.reshape(0, 0)
+        else:
+            no_points = points[:0]
+        freeze(kernel, points)  # a kernel that cannot be used is an error now
+        self._begin(no_points)
+
+    def __repr__(self) -> str:
+        kernel = type(self.kernel).__name__
+        return f"NystromRidge({kernel}, ridge={self.ridge:.4g}, n={self.n}, m={self.m})"
+
+    def _begin(self, like: Tensor) -> None:
+        """Start without observations, on the device and in the dtype of like [0 d]; d = 0 is unknown."""
+        self.like = like
+        self.sketch: Sketch = Sketch(self.kernel, self.ridge, self.description, like.double())
+        self.changed()
+
+    def changed(self) -> None:
+        super().changed()
+        self._spectrum: NystromSpectrum | None = None
+
+    kernel: Kernel = passed_on("_kernel")
+    n: int = passed_on("sketch.n")
+    m: int = passed_on("sketch.m")
+    trace: float = passed_on("sketch.trace")
+    anchors: Tensor | None = passed_on("sketch.features.anchors")
+    dictionary: Dictionary = passed_on("sketch.dictionary")
+    needs_refresh: bool = passed_on("sketch.dictionary.needs_refresh")
+
+    def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
+        """Add observations X [r d], y [r] in place, one by one unless the dictionary takes blocks."""
+        self._adopt(X)
+        host = self.check_data(X, y, weights)
+        if len(X) == 0:
+            return
+        host_weights = host.weights or [1.0] * len(X)
+        if weights is None:
+            weights = torch.ones_like(y)
+        new = Batch(
+            X=X.double(),
+            y=y.double(),
+            weights=weights.double(),
+            places=host.places,
+            targets=host.targets,
+            host_weights=host_weights,
+        )
+        try:
+            self.sketch.update(new)
+        finally:  # also after an interrupt: numbers of the data before are not valid any more
+            if self.sketch.weighted or self.sketch.repeats[0]:
+                self.note(weighted=self.sketch.weighted, repeats=self.sketch.repeats)
+            self.changed()
+
+    def move_ridge(self, ridge: float) -> None:
+        """Replace the ridge, also that of the dictionary; O(m^3)."""
+        self.sketch.move_ridge(checks.positive("ridge", ridge))
+        super().move_ridge(ridge)
+
+    def prior(self, X: Tensor, Z: Tensor) -> Tensor:
+        self._adopt(X)
+        return self.sketch.k(X.double(), Z.double()).to(X.dtype)
+
+    def prior_variance(self, X: Tensor) -> Tensor:
+        self._adopt(X)
+        return self.sketch.k.diagonal(X.double()).to(X.dtype)
+
+    def features(self, X: Tensor) -> Tensor:
+        """Return ``z(x)``, [m N] for X [N d], in float64."""
+        return self.sketch.features(X.double())
+
+    def _new_at(self, ridge: float) -> PosteriorAt:
+        """Return the posterior at a ridge, in O(m^2) at the state's own one, else O(m^3); also without data."""
+        return self._at(ridge)
+
+    def _at(self, ridge: float) -> PosteriorAt:
+        if self.n:
+            warn_below_precision(ridge, self.error.least_ridge)
+        return NystromAt(self, ridge)
+
+    def across(self, X: Tensor | None = None) -> AllRidges:
+        if X is not None:
+            self.check(X)
+        return self.spectrum().across(self, X)
+
+    def at_features(self, z: Tensor, variance: Tensor) -> SpectralRidges:
+        """Return the posterior at any ridge, at points with features z [m B] and ``k(x, x)`` [B 1]."""
+        spectrum = self.spectrum()
+        p = spectrum.vectors.mT @ z
+        return SpectralRidges(self, spectrum, p, p[:0], variance.unsqueeze(-1), variance)
+
+    def columns(self, points: Tensor) -> SketchColumns:
+        return SketchColumns(self, points)
+
+    @torch.no_grad()
+    def spectrum(self) -> NystromSpectrum:
+        """Return the eigendecomposition of the data, for every ridge, O(m^3) after a change."""
+        if self._spectrum is None:
+            self._spectrum = NystromSpectrum(self.sketch)
+        return self._spectrum
+
+    def root(self, ridge: float) -> InverseRoot:
+        """Return ``M^-1`` at a ridge."""
+        if ridge == self.sketch.ridge:
+            return self.sketch.root
+        return InverseRoot(self.sketch.G, ridge)
+
+    @property
+    def error(self) -> Error:
+        return NystromError(self)
+
+    @property
+    def locations(self) -> tuple[Tensor, Tensor] | None:
+        return self.sketch.rows.X, self.sketch.rows.counts.clone()
+
+    @property
+    def approximations(self) -> tuple[str, ...]:
+        """The reason why mean and variance may be far from the exact ones, in words; empty without one.
+
+        A reason is that observations are left with more variance than the dictionary promises, or than a
+        tenth of the ridge. Bounds that account for the error of a sketch stay valid, and are wide there.
+        O(n).
+        """
+        share = self.sketch.unexplained_share()
+        if share is None:
+            return ()
+        reason = (
+            f"the dictionary of {self.m} points leaves {100 * share:.3g}% of the prior variance of an "
+            "observation unexplained"
+        )
+        if self.dictionary.capped:
+            return (
+                f"{reason}: it has reached its limit of {self.dictionary.most} points: raise most",
+            )
+        if self.dictionary.advice:
+            return (f"{reason}: {self.dictionary.advice}",)
+        return (reason,)
+
+    def fork_frozen(self) -> NystromRidge:
+        fork = self.fork()
+        fork.sketch.dictionary = fork.sketch.dictionary.frozen()
+        return fork
+
+    def check(self, X: Tensor, name: str = "X") -> None:
+        self._adopt(X, name)
+        super().check(X, name)
+
+    def _adopt(self, X: Tensor, name: str = "X") -> None:
+        """Before the first observation, move to the dtype, device and columns of X."""
+        floats = (torch.float64, torch.float32)
+        if self.n or checks.tensor(name, X).dtype not in floats or X.ndim == 0:
+            return
+        points = self.description.points
+        columns = X.shape[-1] if points is None else points.shape[-1]
+        like = self.like
+        if columns and (X.dtype, X.device, columns) != (like.dtype, like.device, like.shape[-1]):
+            self._begin(X.new_empty(0, columns))
+
+
+class NystromAt(LowRankPosteriorAt):
+    """A sketched posterior at one ridge."""
+
+    state: Any  # a NystromRidge, which makes this
+    sketch: Sketch = passed_on("state.sketch")
+
+    @cached_property
+    def root(self) -> InverseRoot:
+        """``M^-1`` at the ridge."""
+        return self.state.root(self.ridge)
+
+    @cached_property
+    def whitened(self) -> Tensor:
+        """``S'B y``, [m]."""
+        return self.sketch.By @ self.root.S
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """``M^-1 B y``, [m]."""
+        return self.root.S @ self.whitened
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        self.state.check(X)
+        points = X.reshape(-1, X.shape[-1])
+        m = self.sketch.m
+        is_large = self.ridge >= _LARGE * (self.sketch.kappa or 1.0)
+        if len(points) > _MANY * m and is_large:
+            moments = self.state.across(points.unsqueeze(-2)).grid([self.ridge])
+            mean = moments.mean
+            variance = moments.covariance
+        else:
+            size = max(1, block_of(_BLOCK, X.device) // max(1, m))
+            mean, variance = in_chunks(self._mean_and_variance, points, size)
+        return mean.reshape(X.shape[:-1]), variance.reshape(X.shape[:-1])
+
+    def _mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance, [N] each, of X [N d]."""
+        dtype = X.dtype
+        X = X.double()
+        z = self.sketch.features(X)
+        whitened = kept_for(z, self.root.S).mT @ z
+        residual, prior = self.sketch.features.residual(X, z)
+        variance = dtc_variance(residual, whitened.square().sum(0), self.ridge)
+        variance = clamped(variance, prior, self.ridge, self.sketch.trace)
+        return (self.whitened @ whitened).to(dtype), variance.to(dtype)
+
+    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        self.state.check(X)
+        z = self.sketch.features(X.reshape(-1, X.shape[-1]).double())
+        whitened = kept_for(z, self.root.S).mT @ z
+        U, V = dtc_factors(z, whitened, self.ridge)
+        U = U.reshape(len(U), *X.shape[:-1]).movedim(0, -2)
+        V = V.reshape(len(V), *X.shape[:-1]).movedim(0, -2)
+        mean = (self.weights @ z).reshape(X.shape[:-1])
+        return mean.to(X.dtype), U.to(X.dtype), V.to(X.dtype)
+
+    def log_det(self) -> Tensor:
+        return self._number(self.root.log_det if self.sketch.n else 0.0)
+
+    def quad(self) -> Tensor:
+        return (self.sketch.yy - self.sketch.By @ self.weights).clamp_min(0).to(self.state.like)
+
+    def rss(self) -> Tensor:
+        shrinkage = self.ridge * self.weights.square().sum().to(self.state.like)
+        return (self.quad() - shrinkage).clamp_min(0)
+
+    def effective_dimension(self) -> Tensor:
+        """Return ``Tr B'B M^-1 = m - ridge Tr M^-1``, [], of the sketched kernel matrix."""
+        if self.sketch.n == 0:
+            return self._number(0.0)
+        return (self.sketch.m - self.ridge * self.root.S.square().sum()).to(self.state.like)
+
+    def _number(self, value: float) -> Tensor:
+        return self.state.like.new_full((), value)
+
+    # Draws; ``sampling.py`` states their law
+
+    def weight_draws(self, count: int, generator: torch.Generator | None) -> Tensor:
+        """Return draws of ``N(0, ridge M^-1)``, [m count]: feature weights less their mean."""
+        normal = torch.randn(
+            self.sketch.m, count, generator=generator, dtype=torch.float64, device="cpu"
+        )
+        return math.sqrt(self.ridge) * self.root.S @ normal.to(self.root.S.device)
+
+    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+        """Return draws [count N]: of the features jointly, of the residual point by point."""
+        weights = self.weight_draws(count, generator)
+        normal = residual_noise(X, count, generator)
+        draws = X.new_empty(count, len(X))
+        size = max(1, block_of(_BLOCK, X.device) // max(1, self.sketch.m))
+        for start in range(0, len(X), size):
+            block = slice(start, start + size)
+            points = X[block].double()
+            z = self.sketch.features(points)
+            residual, _ = self.sketch.features.residual(points, z)
+            draws[:, block] = weights.mT @ z + residual.sqrt() * normal[:, block]
+        return draws
+
+    @torch.no_grad()
+    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
+        """Return ``z(x)'w + h(x) - z(x)'L^-1 h(Z)``, h from the prior."""
+        prior = self.state.draw_prior(like.double(), generator)
+        features = self.sketch.features.fork()  # the draw stays when the dictionary changes
+        weights = self.weight_draws(1, generator)
+        at_inducing_points = prior(features.anchors).unsqueeze(-1)
+        projected = features.solve(at_inducing_points)
+        return SamplePath(prior, features, (weights - projected).squeeze(-1))
+
+
+class NystromSpectrum(Resolvent):
+    """``(B'B + a I)^-1`` for every a: a sketched posterior is the exact one of this kernel matrix (``dtc.py``).
+
+    With the singular values of B, ``B B' = Q diag(l) Q'`` and ``B = Q diag(sqrt(l)) V'``, V are
+    eigenvectors of B'B, in which the kernel column B'z of a point and y have the coordinates
+
+        V'B'z = diag(sqrt(l)) Q'z,        V'y = diag(1 / sqrt(l)) Q'B y.
+
+    All of y that is outside the span of V is unexplained at every ridge. One decomposition of
+    ``B B'`` [m m], O(m^3), and no border.
+
+    Attributes:
+        vectors: ``Q diag(sqrt(l))``, [m m]: maps features to coordinates.
+        from_columns: ``diag(sqrt(l)) Q'L^-1``, [m m]: maps ``k(Z, x)`` to coordinates.
+    """
+
+    def __init__(self, sketch: Sketch) -> None:
+        values, vectors = torch.linalg.eigh(sketch.G)
+        self.k = sketch.k
+        self.features = sketch.features
+        self.values = values.clamp_min(0)
+        singular = self.values.sqrt()
+        is_null = values <= _NULL * values.sum()
+        y = (vectors.mT @ sketch.By / singular).masked_fill(is_null, 0)
+        self.vectors = vectors * singular
+        self.from_columns: Tensor = self.vectors.mT @ sketch.features.whitener
+        self.C = values.new_empty(len(values), 0)
+        self.D = values.new_empty(0, 0)
+        self.target = (y, values.new_empty(0))
+        self.constant = (sketch.yy - y.square().sum()).clamp_min(0)
+
+    def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        p = self.from_columns @ self.features.columns(X)
+        return p, p[:0]
