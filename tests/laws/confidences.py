@@ -11,7 +11,6 @@ from torch import Tensor
 from kbo.confidence import (
     BKB,
     EKUCB,
-    AnyOf,
     Chaining,
     Confidence,
     FiniteSet,
@@ -200,13 +199,6 @@ BOUNDS = [
         mixture("cmm", SCALES),
         mixture_formula(None, SCALES),
         tol=1e-5,
-        other_numbers=True,
-    ),
-    # Of one hypothesis; ``tests/test_hypotheses.py`` has several, each with a posterior of its own.
-    Bound(
-        "any-of",
-        lambda u: AnyOf([mixture("dmm")(u)]),
-        mixture_formula((0.1, 0.3, 1.0, 3.0, 10.0)),
         other_numbers=True,
     ),
     Bound("third-party", lambda u: PlannedDesign(*u.numbers, 50), planned_formula),

@@ -1,0 +1,223 @@
+"""The exact maximum over the confidence set, CMM: Flynn & Reeb (2024), Thm 4.4 and Thm 4.5.
+
+Every ridge a gives an upper bound ``h(a; x)`` of f(x) over F (eq. 13, ``confidence_set.py``), and
+the least of them is the maximum (strong duality). h has a single valley in a: the Lagrange dual
+g(eta_1, eta_2) of the maximisation is jointly convex and ``h(a) = min over s > 0 of g(s, s a)``, so
+a sublevel set of h is the image of a convex set under ``(eta_1, eta_2) -> eta_2 / eta_1``, an
+interval. A bracketed search over ln a is therefore exact, and wherever it stops, h is a valid
+bound.
+
+If F is empty, ``R^2(a) < 0`` on an interval of ridges, where the infimum over s is minus infinity,
+and so is h here. Every sublevel set contains that interval, so h falls towards it from both sides:
+the search runs into it.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kbo._base.devices import on_host
+from kbo._base.linalg import safe_sqrt
+from kbo.confidence.mixture.confidence_set import ConfidenceSet, h
+from kbo.confidence.mixture.ridge_search import (
+    Bracket,
+    bracket_by_walk,
+    brackets_on_grid,
+    minimise,
+    minimise_one,
+)
+from kbo.regression import AllRidges, Moments
+
+_ON_HOST = 8
+"""Points up to which h is computed on the host, one ridge after the other."""
+
+_REFINED = 8
+"""Points that are refined in search of the largest lower bound."""
+
+_COARSE = 1e-3
+"""Tolerance in ln a of the search for the best point, whose bound is off by about the square."""
+
+_TIE = 1e-7
+"""Relative difference below which two bounds count as equal."""
+
+
+class ExactBound:
+    """The minimum of h over the ridge at some points, on one or both sides.
+
+    Args:
+        F: The confidence set.
+        posterior: The posterior at any ridge, with G groups of one point each.
+        signs: 1 bounds f from above; -1 bounds -f from above.
+        grid: Increasing ridges between which every search begins; the outer ones are its limits.
+        start: Some of them, at which h is computed before the search.
+
+    Attributes:
+        at_start: h at these ridges, [r SG], the points once for each of S signs.
+    """
+
+    def __init__(
+        self,
+        F: ConfidenceSet,
+        posterior: AllRidges,
+        signs: Sequence[int],
+        grid: Sequence[float],
+        start: Sequence[float],
+    ) -> None:
+        self.F: ConfidenceSet = F
+        self.log_grid: list[float] = [math.log(ridge) for ridge in grid]
+        self.log_start: list[float] = [math.log(ridge) for ridge in start]
+        with torch.no_grad():
+            moments = posterior.grid(start)
+        n_points = moments.mean.shape[1]
+        like = moments.mean
+        self.host_signs: np.ndarray = np.repeat(np.array(signs, dtype=float), n_points)
+        self.signs: Tensor = like.new_tensor(signs).repeat_interleave(n_points)
+        self.posterior: AllRidges = posterior
+        if len(signs) > 1:
+            points = torch.arange(n_points, device=like.device)
+            self.posterior = posterior.select(points.repeat(len(signs)))
+        ridges = like.new_tensor(start).unsqueeze(-1)
+        sides = [self._h_or_minus_infinity(moments, ridges, sign) for sign in signs]
+        self.at_start: Tensor = torch.cat(sides, -1)
+
+    def minimum(self) -> tuple[Tensor, bool]:
+        """Return the minima [SG], and True if a ridge proves that F is empty.
+
+        The minima are differentiable in the points, at the minimising ridges (envelope theorem).
+        """
+        log_ridges, minima = self._minimised()
+        ridges = log_ridges.exp()
+        bounds, _ = self._h(self.posterior.at(ridges), ridges, self.signs)
+        return bounds, bool(minima.isneginf().any())
+
+    @torch.no_grad()
+    def argmax_upper(self) -> tuple[int, float]:
+        """Return the point with the largest minimum, and that minimum; only few points are refined.
+
+        Every ridge bounds every point, so the first ridges bound all of them, and the ridge of a
+        refined point lowers the bounds of the others too. Once nothing is above the best refined
+        point, no other minimum can be larger. Minima that differ by less than a ten-millionth count
+        as equal; the value is never below any of them. It is minus infinity if F is empty, and NaN
+        where h is.
+        """
+        lowest, position = self.at_start.min(0)
+        bounds, ridge_of = on_host(lowest, position.to(lowest))  # [G], the best ridge so far
+        log_ridges = list(self.log_start)
+        best = -1
+        largest = -math.inf
+        beaten = -math.inf  # points with bounds up to here are not better than the best one
+        while True:
+            row = int(bounds.argmax())
+            if not bounds[row] > beaten:
+                return best, float(bounds[row])
+            start = log_ridges[int(ridge_of[row])]
+            log_ridge, bounds[row] = self._refined(row, start, enough=largest)
+            if bounds[row] > largest:
+                best = row
+                largest = bounds[row]
+                beaten = largest + _TIE * abs(largest)
+            log_ridges.append(log_ridge)
+            rivals = np.flatnonzero(bounds > beaten)
+            if len(rivals):
+                rival_bounds = self._h_at(rivals, math.exp(log_ridge))
+                ridge_of[rivals[rival_bounds < bounds[rivals]]] = len(log_ridges) - 1
+                bounds[rivals] = np.minimum(bounds[rivals], rival_bounds)  # NaN ends the search
+
+    @torch.no_grad()
+    def argmax_lower(self) -> tuple[int, float]:
+        """Return a point with nearly the smallest minimum, and that minimum.
+
+        It is the best of the few points with the smallest h at the start.
+        For lower bounds (sign -1). The very smallest minimum would need a search at every point;
+        the value is a valid bound of the point that is returned.
+        """
+        lowest = self.at_start.amin(0)
+        smallest = lowest.topk(min(_REFINED, len(lowest)), largest=False).indices
+        rows = smallest.sort().values
+        _, minima = self._minimised_on_host(rows)
+        best = int(minima.argmin())
+        return int(rows[best]), float(minima[best])
+
+    @torch.no_grad()
+    def _minimised(self) -> tuple[Tensor, Tensor]:
+        """Return the minimising log ridges and the minima, [SG] each."""
+        rows = torch.arange(len(self.signs), device=self.signs.device)
+        if 0 < len(rows) <= _ON_HOST:
+            return self._minimised_on_host(rows)
+        grid = self.signs.new_tensor(self.log_start)
+        return minimise(self._h_on_device, brackets_on_grid(grid, self.at_start))
+
+    def _minimised_on_host(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the minimising log ridges and the minima of few points, one after the other."""
+        grid = self.signs.new_tensor(self.log_start)
+        brackets = brackets_on_grid(grid, self.at_start[:, rows])
+        h_at = self._h_on_host(rows.tolist())
+        found = []
+        for i, bracket in enumerate(torch.stack(brackets, -1).tolist()):
+            found.append(minimise_one(lambda t, i=i: float(h_at(t)[i]), Bracket(*bracket)))
+        log_ridges, minima = self.signs.new_tensor(found).unbind(-1)
+        return log_ridges, minima
+
+    def _refined(self, row: int, start: float, enough: float) -> tuple[float, float]:
+        """Return a log ridge of one point and h there: the minimum, or at most ``enough``."""
+        h_of_points = self._h_on_host([row])
+
+        def h_at(t: float) -> float:
+            return float(h_of_points(t)[0])
+
+        position = bisect_left(self.log_grid, start, hi=len(self.log_grid) - 1)
+        bracket = bracket_by_walk(h_at, self.log_grid, position, enough)
+        return minimise_one(h_at, bracket, _COARSE, enough)
+
+    def _h_on_host(self, rows: Sequence[int]) -> Callable[[float], np.ndarray]:
+        """Return h of a few points, an array [b], as a function of one log ridge."""
+        moments_at = self.posterior.in_numbers(rows)
+        signs = self.host_signs[rows]
+
+        def h_at(t: float) -> np.ndarray:
+            ridge = math.exp(t)
+            mean, variance, quad = moments_at(ridge)
+            squared_width = self.F.squared_width(quad, ridge)
+            if squared_width < 0:
+                return np.full(len(mean), -math.inf)
+            return h(signs * mean, np.sqrt(variance), squared_width)
+
+        return h_at
+
+    def _h_on_device(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return h of points [b] as a function of their log ridges [b]."""
+        posterior = self.posterior
+        if len(rows) < len(self.signs):
+            posterior = posterior.select(rows)
+        signs = self.signs[rows]
+
+        def h_at(t: Tensor) -> Tensor:
+            ridges = t.exp()
+            return self._h_or_minus_infinity(posterior.at(ridges), ridges, signs)
+
+        return h_at
+
+    def _h_at(self, rows: np.ndarray, ridge: float) -> Array:
+        """Return h of points [b] at one ridge."""
+        index = torch.from_numpy(rows).to(self.signs.device)
+        moments = self.posterior.select(index).grid([ridge])
+        ridges = self.signs.new_tensor([ridge])
+        return on_host(self._h_or_minus_infinity(moments, ridges, self.signs[index]))[0][0]
+
+    def _h_or_minus_infinity(self, moments: Moments, ridges: Tensor, signs: Tensor | int) -> Tensor:
+        """Return h, minus infinity where a ridge proves that F is empty."""
+        bounds, is_empty = self._h(moments, ridges, signs)
+        return bounds.masked_fill(is_empty, -math.inf)
+
+    def _h(self, moments: Moments, ridges: Tensor, signs: Tensor | int) -> tuple[Tensor, Tensor]:
+        """Return h, and True where a ridge proves that F is empty."""
+        squared_width = self.F.squared_width(moments.quad, ridges)
+        deviation = safe_sqrt(moments.covariance[..., 0, 0])
+        width2 = squared_width.clamp_min(0).to(deviation)
+        return h(signs * moments.mean[..., 0], deviation, width2), squared_width < 0

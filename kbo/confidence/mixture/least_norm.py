@@ -1,0 +1,201 @@
+"""The least norm of a function that fits the data, a lower confidence bound of the norm of f.
+
+On paper                                                          | in code
+``B_low^2 = max over a of (quad(a) - R^2) / a`` (Cor. 4.3, E = 0) | ``norm_lower_bound``
+the same with the energy of the noise instead of R^2              | ``norm_by_energy``
+``(R + B sqrt|E|)^2 + a B^2 = quad(a)``, solved for B             | ``_least_norm``, for both
+
+R does not contain the norm bound, so the event on which the bounds of a martingale mixture hold
+says how large the norm must be: the set F(B) of Flynn & Reeb (2024), Lemma 4.2, is empty exactly
+when B is below ``norm_lower_bound``.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kbo._base import checks
+from kbo.confidence import rounding
+from kbo.confidence.energy import averaged
+from kbo.confidence.mixture.confidence_set import EXACT
+from kbo.confidence.mixture.radius import Scale, fit_at, mixture_ridges, radius_of
+from kbo.confidence.mixture.ridge_search import (
+    bracket_by_walk,
+    dmm_ridges,
+    minimise_one,
+    ridge_range,
+    search_grid,
+)
+from kbo.errors import RefutedAssumptions
+from kbo.regression import Posterior, Rounding
+from kbo.regression.numerics import as_ridges
+
+ENERGY = 0.1
+"""Probability that ``unexplained`` refuses true assumptions, in units of delta."""
+
+TOO_LARGE = "a function that fits the data must have a larger norm"
+
+
+@torch.no_grad()
+def norm_lower_bound(
+    state: Posterior,
+    noise_std: float,
+    delta: float,
+    scale: Scale = 1.0,
+    ridges: Sequence[float] | None = None,
+    *,
+    rounded_down: bool = True,
+) -> float:
+    """Return ``B_low``, the least norm that fits, in units of the targets over sqrt(kernel).
+
+    With probability 1 - delta, for all n at once and on the same event as the mixture bounds, the
+    function has at least this norm. It is the largest B at which
+    ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0.
+
+    Args:
+        state: The posterior, in float64: rounding in float32 is not accounted for.
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
+        delta: Probability that the bound may fail, ever.
+        scale: Covariance scale of the mixture, or several.
+        ridges: Take the maximum over these ridges only, which gives a smaller, still valid bound;
+            by default over all of them: concave over affine, the ratio has a single peak, which one
+            search finds.
+        rounded_down: Lower the bound by what rounding may have done, and read it at no ridge where
+            that is not small (docs/theory/rounding.md); without, it is no bound.
+    """
+    checks.instance("state", state, Posterior)
+    checks.probability("delta", delta)
+    own_ridges = mixture_ridges(noise_std, scale)
+    rounded = state.error.rounding if rounded_down else EXACT
+    floor = rounding.least_ridge(rounded)
+    if math.isinf(floor):
+        return 0.0
+    # Ridges below the floor are read there: quad(a) grows with a, and so does log_det(a) - n
+    # ln(1/a).
+    read_at = [max(ridge, floor) for ridge in own_ridges]
+    quads, log_dets = fit_at(state, read_at, spectral=True)
+    for i, ridge in enumerate(own_ridges):
+        log_dets[i] += state.n * math.log(read_at[i] / ridge)
+    square = radius_of(quads, log_dets, noise_std, delta)
+    e = rounding.accounted(rounded, read_at[0])
+    factor = rounding.radius_factor(e, state.error.terms, delta)
+    error = factor * state.error.norm()
+    return _least_norm(state, factor * square, error, own_ridges, rounded, floor, ridges)
+
+
+@torch.no_grad()
+def norm_by_energy(state: Posterior, noise_std: float, alpha: float) -> float:
+    """Return the least norm of a function whose residuals are no larger than the noise, or 0.
+
+    docs/theory/noise.md has the proof.
+
+    The energy ``|xi|^2`` of sub-Gaussian noise is below that of ``kbo.confidence.energy`` for all n
+    at once, with probability ``1 - alpha``, and a function of a smaller norm leaves more. Unlike
+    ``norm_lower_bound``, whose radius grows with the misfit of its own predictions, this notices a
+    kernel that is too smooth for the data.
+
+    Args:
+        state: As for ``norm_lower_bound``.
+        noise_std: As there.
+        alpha: Probability that the function has a smaller norm, ever.
+
+    Returns:
+        The norm, in units of the targets over sqrt(kernel).
+    """
+    rounded = state.error.rounding
+    floor = rounding.least_ridge(rounded)
+    if math.isinf(floor) or not state.n:
+        return 0.0
+    _, most_energy = averaged(state.n, alpha, strict=False)
+    square = noise_std**2 * most_energy
+    return _least_norm(state, square, state.error.norm(), [noise_std**2], rounded, floor)
+
+
+def _least_norm(
+    state: Posterior,
+    square: float,
+    error: float,
+    start: Sequence[float],
+    rounded: Rounding,
+    floor: float,
+    ridges: Sequence[float] | None = None,
+) -> float:
+    """Return the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0.
+
+    Args:
+        state: The posterior.
+        square: ``R^2``.
+        error: ``|E|``.
+        start: Ridges around which the search over a begins, increasing.
+        rounded: Errors that rounding may have made.
+        floor: The least ridge at which the posterior is read.
+        ridges: The only ridges; by default all.
+    """
+    numbers_at = state.across().in_numbers([])
+
+    def least_norm(ridge: float) -> float:
+        """Return the positive root B, or a negative number if there is none."""
+        e = rounding.accounted(rounded, ridge)
+        _, _, quad = numbers_at(ridge)
+        excess = quad * (1 - 2 * e) / (1 + e) - square
+        if excess <= 0:
+            return excess / (ridge + error)
+        root = math.sqrt(square * error + (ridge + error) * excess)
+        return (root - math.sqrt(square * error)) / (ridge + error)
+
+    if ridges is not None:
+        norms = [least_norm(max(ridge, floor)) for ridge in as_ridges(ridges, "ridges")]
+        return max(0.0, *norms)
+    low, high = ridge_range(state, start[0])
+    grid = search_grid(dmm_ridges(start), max(low, floor), max(high, floor))
+    log_grid = [math.log(ridge) for ridge in grid]
+    position = bisect_left(grid, start[0])
+
+    def negative_norm(t: float) -> float:
+        return -least_norm(math.exp(t))
+
+    bracket = bracket_by_walk(negative_norm, log_grid, position)
+    _, lowest = minimise_one(negative_norm, bracket)
+    return max(0.0, -lowest)
+
+
+def refuse_if_refuted(
+    state: Posterior, noise_std: float, norm_bound: float, delta: float, scale: Scale = 1.0
+) -> None:
+    """Raise RefutedAssumptions if no function of norm at most ``norm_bound`` fits the data."""
+    checks.positive("norm_bound", norm_bound)
+    least = norm_lower_bound(state, noise_std, delta, scale)
+    if least > norm_bound:
+        raise refuted(TOO_LARGE, noise_std, norm_bound, delta, n=state.n, norm_at_least=least)
+
+
+def refuted(
+    reason: str, noise_std: float, norm_bound: float, delta: float, **figures: float
+) -> RefutedAssumptions:
+    """Return the exception of an empty confidence set."""
+    return RefutedAssumptions(
+        f"The data refute the assumptions: {reason}. Raise norm_bound or noise_std, or change the "
+        f"kernel; if they are right, this happens with probability at most delta = {delta:g}",
+        norm_bound=norm_bound,
+        noise_std=noise_std,
+        **figures,
+    )
+
+
+def unexplained(confidence: Any, state: Posterior) -> bool:
+    """Return True if the values are further from every function of the norm than the noise is.
+
+    docs/theory/noise.md has the proof.
+
+    This test has a probability of its own to be wrong, ``ENERGY * delta``, and the bounds hold as
+    they are. False for bounds that do not assume both noise level and norm.
+    """
+    norm_bound = getattr(confidence, "norm_bound", None)
+    if not isinstance(norm_bound, float) or confidence.noise_std is None:
+        return False
+    return norm_by_energy(state, confidence.noise_std, ENERGY * confidence.delta) > norm_bound
