@@ -179,30 +179,30 @@ class Confidence(ReadOnly):
     def _uncovered(self, state: Posterior) -> list[str]:
         """Return the objections to error, weights and ridge that ``covers`` does not list."""
         given = state.provenance
-        known_variance = given.unit_variance
         reasons = []
         if "sketch" not in self.covers and not state.error.trace <= 0:
             reasons.append(
-                "the theorem does not cover the error of the dictionary: use MartingaleMixture "
-                "or SelfNormalized"
+                "the theorem does not cover the error of the dictionary: use MartingaleMixture or "
+                "SelfNormalized"
             )
-        if known_variance is not None and self.noise_std is not None:
-            if self.noise_std**2 < known_variance * (1 - 1e-9):
-                reasons.append(
-                    "the noise variances that were given mean noise_std = "
-                    f"{known_variance**0.5:.3g}, the root of the ridge, and the bound assumes "
-                    f"{self.noise_std:.3g}: let the ridge be noise_std ** 2"
-                )
+        assumed = self.noise_std
+        known = given.unit_variance
+        if known is not None and assumed is not None and assumed**2 < known * (1 - 1e-9):
+            reasons.append(
+                f"the noise variances that were given mean noise_std = {known**0.5:.3g}, the root "
+                f"of the ridge, and the bound assumes {assumed:.3g}: let the ridge be "
+                "noise_std ** 2"
+            )
         if "weights" not in self.covers and given.weighted:
             reasons.append(
                 "the theorem is about one noise level, and the observations have weights"
             )
-        if "moved ridge" not in self.covers and given.ridge_moved:
-            if self.ridge(state) == state.ridge:
-                reasons.append(
-                    "the ridge was chosen after the first observation, and the theorem needs one "
-                    "chosen before"
-                )
+        reads_moved_ridge = given.ridge_moved and self.ridge(state) == state.ridge
+        if "moved ridge" not in self.covers and reads_moved_ridge:
+            reasons.append(
+                "the ridge was chosen after the first observation, and the theorem needs one "
+                "chosen before"
+            )
         return reasons
 
     def _statement_on(self, state: Posterior) -> str | None:

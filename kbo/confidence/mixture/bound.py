@@ -17,26 +17,30 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.linalg import safe_sqrt
 from kbo.confidence import rounding
 from kbo.confidence.base import SubGaussian, checked_state, one_set
-from kbo.confidence.mixture.confidence_set import ConfidenceSet, h, widened_squared_radius
+from kbo.confidence.mixture.confidence_set import (
+    ConfidenceSet,
+    confidence_set,
+    h,
+    widened_squared_radius,
+)
 from kbo.confidence.mixture.exact import ExactBound
 from kbo.confidence.mixture.least_norm import TOO_LARGE, norm_lower_bound, refuted
 from kbo.confidence.mixture.radius import (
     Scale,
     checked_scale,
-    fit_at,
+    fits_at,
     mixture_ridges,
     radius_of,
 )
 from kbo.confidence.mixture.ridge_search import dmm_ridges, ridge_range, search_grid
 from kbo.errors import InvalidInput
-from kbo.regression import Posterior
+from kbo.regression import AllRidges, Posterior
 from kbo.regression.numerics import as_ridges
 
 KINDS = ("amm", "dmm", "cmm")
@@ -141,35 +145,39 @@ class MartingaleMixture(SubGaussian):
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         if self.kind == "cmm":
-            exact = self._exact(state, one_set(state, X), (1,), self.ridges)
-            row, upper = exact.argmax_upper()
+            posterior = self._at_points(state, one_set(state, X))
+            row, upper = self._exact(state, posterior, 1, self.ridges).argmax_upper()
             if math.isfinite(upper):
                 return row, upper
         return super().argmax_upper(state, X)
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         if self.kind == "cmm":
-            row, negative_lower = self._exact(state, one_set(state, X), (-1,)).argmax_lower()
+            posterior = self._at_points(state, one_set(state, X))
+            row, negative_lower = self._exact(state, posterior, -1).argmax_lower()
             if math.isfinite(negative_lower):
                 return row, -negative_lower
         return super().argmax_lower(state, X)
 
     def widened_squared_radius(self, state: Posterior) -> float:
         """Return the squared radius of F, widened by the error of an approximate state."""
-        quads, log_dets = fit_at(state, self._mixture_ridges, spectral=self.kind != "amm")
-        square = radius_of(quads, log_dets, self.noise_std, self.delta)
-        return widened_squared_radius(square, self.norm_bound, state)
+        fits = fits_at(state, self._mixture_ridges, spectral=self.kind != "amm")
+        square = radius_of(fits, self.noise_std, self.delta)
+        return widened_squared_radius(square, self.norm_bound, state.error.norm())
 
     def _sides(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
         """Return upper (sign 1) and lower (sign -1) bounds [...] at X [... d]."""
         X = in_batches(state, X)
         if self.kind != "cmm":
             return self._sides_on_grid(state, X, signs)
-        minima, is_empty = self._exact(state, X, signs).minimum()
-        if is_empty:
-            self._refuse_if_refuted(state)
-        sides = minima.reshape(len(signs), *X.shape[:-1])
-        return [sign * side for sign, side in zip(signs, sides, strict=True)]
+        posterior = self._at_points(state, X)
+        sides = []
+        for sign in signs:
+            minima, is_empty = self._exact(state, posterior, sign).minimum()
+            if is_empty:
+                self._refuse_if_refuted(state)
+            sides.append(sign * minima.reshape(X.shape[:-1]))
+        return sides
 
     def _sides_on_grid(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
         """Return upper (sign 1) and lower (sign -1) bounds [...], the best of ``ridges``."""
@@ -179,8 +187,7 @@ class MartingaleMixture(SubGaussian):
             mean = mean.unsqueeze(0)
             variance = variance.unsqueeze(0)
         else:
-            points = checks.shaped("X", X).unsqueeze(-2)  # groups of one point
-            moments = state.across(points).grid(self.ridges)
+            moments = self._at_points(state, X).grid(self.ridges)
             mean = moments.mean.reshape(len(self.ridges), *X.shape[:-1])
             variance = moments.covariance.reshape(mean.shape)
         deviation = safe_sqrt(variance)  # [r ...], as the mean
@@ -191,21 +198,21 @@ class MartingaleMixture(SubGaussian):
     def _exact(
         self,
         state: Posterior,
-        X: Tensor,
-        signs: Sequence[int],
+        posterior: AllRidges,
+        sign: int,
         start: Sequence[float] | None = None,
     ) -> ExactBound:
-        """Return the exact bound at the points of X [... d].
+        """Return the exact bound at the points of a posterior.
 
-        It is computed at the ridges ``start`` first, by default all of the grid.
-        A search for the best of many points begins with few ridges, and leaves out the points that
-        cannot be it.
+        It is computed at the ridges ``start`` first, by default all of the grid. A search for the
+        best of many points begins with few ridges, and leaves out the points that cannot be it.
         """
         numbers = self._numbers(state)
-        points = checks.shaped("X", X).unsqueeze(-2)  # groups of one point
-        if start is None:
-            start = numbers.grid
-        return ExactBound(numbers.F, state.across(points), signs, numbers.grid, start)
+        return ExactBound(numbers.F, posterior, sign, numbers.grid, start or numbers.grid)
+
+    def _at_points(self, state: Posterior, X: Tensor) -> AllRidges:
+        """Return the posterior at any ridge, with the points of X [... d] as groups of one."""
+        return state.across(checks.shaped("X", X).unsqueeze(-2))
 
     def _numbers(self, state: Posterior) -> _Numbers:
         """Return the numbers of the posterior, read from its device once after every change.
@@ -220,31 +227,18 @@ class MartingaleMixture(SubGaussian):
         return self._known[1]
 
     def _read(self, state: Posterior) -> _Numbers:
-        ridges = list(self.ridges)
-        for ridge in self._mixture_ridges:
-            if ridge not in ridges:
-                ridges.append(ridge)
+        ridges = list(dict.fromkeys([*self.ridges, *self._mixture_ridges]))
         spectral = self.kind != "amm" or len(self._mixture_ridges) > 1
-        quads, log_dets = fit_at(state, ridges, spectral)
-        of_mixture = [ridges.index(ridge) for ridge in self._mixture_ridges]
-        square = radius_of(
-            [quads[i] for i in of_mixture],
-            [log_dets[i] for i in of_mixture],
-            self.noise_std,
-            self.delta,
-        )
-        error = state.error
-        rounded = error.rounding
-        e = rounding.accounted(rounded, self.mixture_ridge)
-        factor = rounding.radius_factor(e, error.terms, self.delta)
-        C = factor * widened_squared_radius(square, self.norm_bound, state)
-        F = ConfidenceSet(C, self.norm_bound, rounded)
-        squared_widths = [F.squared_width(quads[i], ridge) for i, ridge in enumerate(self.ridges)]
+        fits = dict(zip(ridges, fits_at(state, ridges, spectral), strict=True))
+        of_mixture = [fits[ridge] for ridge in self._mixture_ridges]
+        square = radius_of(of_mixture, self.noise_std, self.delta)
+        F = confidence_set(state, square, self.norm_bound, self.delta, self.mixture_ridge)
+        squared_widths = [F.squared_width(fits[ridge].quad, ridge) for ridge in self.ridges]
         if min(squared_widths) < 0:
             self._refuse_if_refuted(state)
         low, high = ridge_range(state, self.mixture_ridge)
-        low = max(low, min(rounding.least_ridge(rounded), self.ridges[0]))
-        high = max(high, 1e12 * C / self.norm_bound**2)
+        low = max(low, min(rounding.least_ridge(F.rounding), self.ridges[0]))
+        high = max(high, 1e12 * F.squared_radius / self.norm_bound**2)
         grid = search_grid(self.ridges, low, high)
         return _Numbers(F, [max(width, 0.0) for width in squared_widths], grid)
 

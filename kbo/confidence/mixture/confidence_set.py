@@ -64,6 +64,25 @@ def h(mean: Any, deviation: Any, squared_width: Any) -> Any:
     return mean + squared_width**0.5 * deviation
 
 
-def widened_squared_radius(square: float, norm_bound: float, state: Posterior) -> float:
-    """Return ``(R + B sqrt|E|)^2`` from ``R^2``."""
-    return (math.sqrt(square) + norm_bound * math.sqrt(state.error.norm())) ** 2
+def confidence_set(
+    state: Posterior, square: float, norm_bound: float, delta: float, a0: float
+) -> ConfidenceSet:
+    """Return the confidence set of a posterior, rounded up.
+
+    Args:
+        state: The posterior.
+        square: ``R^2``, in squared units of the targets.
+        norm_bound: B, in units of the targets over sqrt(kernel).
+        delta: Probability that the set may miss f.
+        a0: The least ridge at which the radius was computed.
+    """
+    error = state.error
+    e = rounding.accounted(error.rounding, a0)
+    factor = rounding.radius_factor(e, error.terms, delta)
+    C = factor * widened_squared_radius(square, norm_bound, error.norm())
+    return ConfidenceSet(C, norm_bound, error.rounding)
+
+
+def widened_squared_radius(square: float, norm_bound: float, error: float) -> float:
+    """Return ``(R + B sqrt|E|)^2`` from ``R^2`` and ``|E|``."""
+    return (math.sqrt(square) + norm_bound * math.sqrt(error)) ** 2

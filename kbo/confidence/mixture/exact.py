@@ -48,52 +48,45 @@ _TIE = 1e-7
 
 
 class ExactBound:
-    """The minimum of h over the ridge at some points, on one or both sides.
+    """The minimum of h over the ridge at some points.
 
     Args:
         F: The confidence set.
         posterior: The posterior at any ridge, with G groups of one point each.
-        signs: 1 bounds f from above; -1 bounds -f from above.
+        sign: 1 bounds f from above; -1 bounds -f from above.
         grid: Increasing ridges between which every search begins; the outer ones are its limits.
         start: Some of them, at which h is computed before the search.
 
     Attributes:
-        at_start: h at these ridges, [r SG], the points once for each of S signs.
+        at_start: h at these ridges, [r G].
     """
 
     def __init__(
         self,
         F: ConfidenceSet,
         posterior: AllRidges,
-        signs: Sequence[int],
+        sign: int,
         grid: Sequence[float],
         start: Sequence[float],
     ) -> None:
         self.F: ConfidenceSet = F
-        self.log_grid: list[float] = [math.log(ridge) for ridge in grid]
-        self.log_start: list[float] = [math.log(ridge) for ridge in start]
+        self.posterior: AllRidges = posterior
+        self.sign: int = sign
+        self.log_grid: list[float] = list(map(math.log, grid))
+        self.log_start: list[float] = list(map(math.log, start))
         with torch.no_grad():
             moments = posterior.grid(start)
-        n_points = moments.mean.shape[1]
-        like = moments.mean
-        self.host_signs: np.ndarray = np.repeat(np.array(signs, dtype=float), n_points)
-        self.signs: Tensor = like.new_tensor(signs).repeat_interleave(n_points)
-        self.posterior: AllRidges = posterior
-        if len(signs) > 1:
-            points = torch.arange(n_points, device=like.device)
-            self.posterior = posterior.select(points.repeat(len(signs)))
-        ridges = like.new_tensor(start).unsqueeze(-1)
-        sides = [self._h_or_minus_infinity(moments, ridges, sign) for sign in signs]
-        self.at_start: Tensor = torch.cat(sides, -1)
+        ridges = moments.mean.new_tensor(start).unsqueeze(-1)
+        self.at_start: Tensor = self._h_or_minus_infinity(moments, ridges)
 
     def minimum(self) -> tuple[Tensor, bool]:
-        """Return the minima [SG], and True if a ridge proves that F is empty.
+        """Return the minima [G], and True if a ridge proves that F is empty.
 
         The minima are differentiable in the points, at the minimising ridges (envelope theorem).
         """
         log_ridges, minima = self._minimised()
         ridges = log_ridges.exp()
-        bounds, _ = self._h(self.posterior.at(ridges), ridges, self.signs)
+        bounds, _ = self._h(self.posterior.at(ridges), ridges)
         return bounds, bool(minima.isneginf().any())
 
     @torch.no_grad()
@@ -146,22 +139,22 @@ class ExactBound:
 
     @torch.no_grad()
     def _minimised(self) -> tuple[Tensor, Tensor]:
-        """Return the minimising log ridges and the minima, [SG] each."""
-        rows = torch.arange(len(self.signs), device=self.signs.device)
-        if 0 < len(rows) <= _ON_HOST:
-            return self._minimised_on_host(rows)
-        grid = self.signs.new_tensor(self.log_start)
+        """Return the minimising log ridges and the minima, [G] each."""
+        n_points = self.at_start.shape[1]
+        if 0 < n_points <= _ON_HOST:
+            return self._minimised_on_host(torch.arange(n_points, device=self.at_start.device))
+        grid = self.at_start.new_tensor(self.log_start)
         return minimise(self._h_on_device, brackets_on_grid(grid, self.at_start))
 
     def _minimised_on_host(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the minimising log ridges and the minima of few points, one after the other."""
-        grid = self.signs.new_tensor(self.log_start)
+        grid = self.at_start.new_tensor(self.log_start)
         brackets = brackets_on_grid(grid, self.at_start[:, rows])
         h_at = self._h_on_host(rows.tolist())
         found = []
         for i, bracket in enumerate(torch.stack(brackets, -1).tolist()):
             found.append(minimise_one(lambda t, i=i: float(h_at(t)[i]), Bracket(*bracket)))
-        log_ridges, minima = self.signs.new_tensor(found).unbind(-1)
+        log_ridges, minima = self.at_start.new_tensor(found).unbind(-1)
         return log_ridges, minima
 
     def _refined(self, row: int, start: float, enough: float) -> tuple[float, float]:
@@ -178,7 +171,6 @@ class ExactBound:
     def _h_on_host(self, rows: Sequence[int]) -> Callable[[float], np.ndarray]:
         """Return h of a few points, an array [b], as a function of one log ridge."""
         moments_at = self.posterior.in_numbers(rows)
-        signs = self.host_signs[rows]
 
         def h_at(t: float) -> np.ndarray:
             ridge = math.exp(t)
@@ -186,38 +178,37 @@ class ExactBound:
             squared_width = self.F.squared_width(quad, ridge)
             if squared_width < 0:
                 return np.full(len(mean), -math.inf)
-            return h(signs * mean, np.sqrt(variance), squared_width)
+            return h(self.sign * mean, np.sqrt(variance), squared_width)
 
         return h_at
 
     def _h_on_device(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
         """Return h of points [b] as a function of their log ridges [b]."""
         posterior = self.posterior
-        if len(rows) < len(self.signs):
+        if len(rows) < self.at_start.shape[1]:
             posterior = posterior.select(rows)
-        signs = self.signs[rows]
 
         def h_at(t: Tensor) -> Tensor:
             ridges = t.exp()
-            return self._h_or_minus_infinity(posterior.at(ridges), ridges, signs)
+            return self._h_or_minus_infinity(posterior.at(ridges), ridges)
 
         return h_at
 
-    def _h_at(self, rows: np.ndarray, ridge: float) -> Array:
+    def _h_at(self, rows: np.ndarray, ridge: float) -> np.ndarray:
         """Return h of points [b] at one ridge."""
-        index = torch.from_numpy(rows).to(self.signs.device)
+        index = torch.from_numpy(rows).to(self.at_start.device)
         moments = self.posterior.select(index).grid([ridge])
-        ridges = self.signs.new_tensor([ridge])
-        return on_host(self._h_or_minus_infinity(moments, ridges, self.signs[index]))[0][0]
+        ridges = self.at_start.new_tensor([ridge])
+        return on_host(self._h_or_minus_infinity(moments, ridges))[0][0]
 
-    def _h_or_minus_infinity(self, moments: Moments, ridges: Tensor, signs: Tensor | int) -> Tensor:
+    def _h_or_minus_infinity(self, moments: Moments, ridges: Tensor) -> Tensor:
         """Return h, minus infinity where a ridge proves that F is empty."""
-        bounds, is_empty = self._h(moments, ridges, signs)
+        bounds, is_empty = self._h(moments, ridges)
         return bounds.masked_fill(is_empty, -math.inf)
 
-    def _h(self, moments: Moments, ridges: Tensor, signs: Tensor | int) -> tuple[Tensor, Tensor]:
+    def _h(self, moments: Moments, ridges: Tensor) -> tuple[Tensor, Tensor]:
         """Return h, and True where a ridge proves that F is empty."""
-        squared_width = self.F.squared_width(moments.quad, ridges)
         deviation = safe_sqrt(moments.covariance[..., 0, 0])
-        width2 = squared_width.clamp_min(0).to(deviation)
-        return h(signs * moments.mean[..., 0], deviation, width2), squared_width < 0
+        squared_width = self.F.squared_width(moments.quad, ridges).to(deviation)
+        bounds = h(self.sign * moments.mean[..., 0], deviation, squared_width.clamp_min(0))
+        return bounds, squared_width < 0

@@ -23,7 +23,7 @@ from kbo._base import checks
 from kbo.confidence import rounding
 from kbo.confidence.energy import averaged
 from kbo.confidence.mixture.confidence_set import EXACT
-from kbo.confidence.mixture.radius import Scale, fit_at, mixture_ridges, radius_of
+from kbo.confidence.mixture.radius import Fit, Scale, fits_at, mixture_ridges, radius_of
 from kbo.confidence.mixture.ridge_search import (
     bracket_by_walk,
     dmm_ridges,
@@ -78,10 +78,11 @@ def norm_lower_bound(
     # Ridges below the floor are read there: quad(a) grows with a, and so does log_det(a) - n
     # ln(1/a).
     read_at = [max(ridge, floor) for ridge in own_ridges]
-    quads, log_dets = fit_at(state, read_at, spectral=True)
-    for i, ridge in enumerate(own_ridges):
-        log_dets[i] += state.n * math.log(read_at[i] / ridge)
-    square = radius_of(quads, log_dets, noise_std, delta)
+    fits = []
+    for ridge, fit in zip(own_ridges, fits_at(state, read_at, spectral=True), strict=True):
+        lost = state.n * math.log(max(ridge, floor) / ridge)
+        fits.append(Fit(fit.quad, fit.log_det + lost))
+    square = radius_of(fits, noise_std, delta)
     e = rounding.accounted(rounded, read_at[0])
     factor = rounding.radius_factor(e, state.error.terms, delta)
     error = factor * state.error.norm()

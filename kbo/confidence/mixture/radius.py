@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -28,6 +29,19 @@ Scale = float | Sequence[float]
 """The covariance scale c of a mixture, or several that are averaged."""
 
 
+class Fit(NamedTuple):
+    """The fit of a posterior at one ridge.
+
+    Attributes:
+        quad: ``quad(a)``, in squared units of the targets; that of an approximation is never too
+            small.
+        log_det: An upper bound of the exact ``log_det(a)``.
+    """
+
+    quad: float
+    log_det: float
+
+
 def squared_radius(state: Posterior, noise_std: float, delta: float, scale: Scale = 1.0) -> float:
     """Return the squared radius ``R^2``, in squared units of the targets.
 
@@ -40,41 +54,32 @@ def squared_radius(state: Posterior, noise_std: float, delta: float, scale: Scal
     checks.instance("state", state, Posterior)
     checks.probability("delta", delta)
     ridges = mixture_ridges(noise_std, scale)
-    quads, log_dets = fit_at(state, ridges, spectral=len(ridges) > 1)
-    return radius_of(quads, log_dets, noise_std, delta)
+    return radius_of(fits_at(state, ridges, len(ridges) > 1), noise_std, delta)
 
 
-def radius_of(
-    quads: Sequence[float], log_dets: Sequence[float], noise_std: float, delta: float
-) -> float:
+def radius_of(fits: Sequence[Fit], noise_std: float, delta: float) -> float:
     """Return ``R^2`` of the mixture over one ridge, or of the average over several.
 
     The mean over the ridges of the martingales of Flynn & Reeb is a martingale too: ``R^2`` is at
     most ``2 s ln r`` above that of the best of r ridges.
 
     Args:
-        quads: ``quad(a)`` at the ridges, [r].
-        log_dets: Upper bounds of the exact ``log_det(a)``, [r].
+        fits: The fits at the ridges, [r].
         noise_std: Sub-Gaussian constant of the noise.
         delta: Probability that the bounds may fail.
     """
     s = noise_std**2
-    radii = [
-        quad + s * (log_det + 2 * math.log(1 / delta))
-        for quad, log_det in zip(quads, log_dets, strict=True)
-    ]
+    radii = [quad + s * (log_det + 2 * math.log(1 / delta)) for quad, log_det in fits]
     least = min(radii)  # relative to it, the mean cannot underflow
     mean = sum(math.exp((least - radius) / (2 * s)) for radius in radii) / len(radii)
     return least - 2 * s * math.log(mean)
 
 
-def fit_at(
-    state: Posterior, ridges: Sequence[float], spectral: bool
-) -> tuple[list[float], list[float]]:
-    """Return ``quad(a)`` and upper bounds of the exact ``log_det(a)`` at these ridges, [r] each.
+def fits_at(state: Posterior, ridges: Sequence[float], spectral: bool) -> list[Fit]:
+    """Return the fits of a posterior at these ridges, [r].
 
-    ``det(I + A + E)`` is at most ``det(I + A) det(I + E)``, so the error E of an approximate
-    posterior is accounted for; its ``quad`` is never below the exact one.
+    ``det(I + A + E)`` is at most ``det(I + A) det(I + E)``, which accounts for the error E of an
+    approximate posterior.
 
     Args:
         state: The posterior.
@@ -83,17 +88,18 @@ def fit_at(
     """
     if spectral:
         posterior = state.across()
-        fits = torch.stack([posterior.quad(ridges), posterior.log_det(ridges)])
+        table = torch.stack([posterior.quad(ridges), posterior.log_det(ridges)], -1)
     else:
-        at_ridges = [state.at(ridge) for ridge in ridges]
-        quad = torch.stack([posterior.quad() for posterior in at_ridges])
-        log_det = torch.stack([posterior.log_det() for posterior in at_ridges])
-        fits = torch.stack([quad, log_det])
-    quads, log_dets = fits.tolist()
+        rows = []
+        for ridge in ridges:
+            at_ridge = state.at(ridge)
+            rows.append(torch.stack([at_ridge.quad(), at_ridge.log_det()]))
+        table = torch.stack(rows)
+    fits = []
     error = state.error
-    for i, ridge in enumerate(ridges):
-        log_dets[i] += error.log_det(ridge)
-    return quads, log_dets
+    for ridge, (quad, log_det) in zip(ridges, table.tolist(), strict=True):
+        fits.append(Fit(quad, log_det + error.log_det(ridge)))
+    return fits
 
 
 def mixture_ridges(noise_std: float, scale: Scale) -> list[float]:

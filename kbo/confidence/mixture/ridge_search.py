@@ -20,7 +20,10 @@ Number = TypeVar("Number", float, Tensor)
 _GOLDEN = (3 - math.sqrt(5)) / 2
 _MOST_STEPS = 60
 _NEAR = 0.05
-"""Length of a bracket within which the vertex of a parabola is accepted."""
+"""Length of both sides of a bracket up to which the vertex of a parabola is accepted."""
+
+_PROBE = 0.04
+"""Length of a step that probes a longer side."""
 
 _TOGETHER = 6
 """Steps between two tests of which functions are finished; each waits for the device."""
@@ -53,16 +56,15 @@ def search_grid(ridges: Sequence[float], low: float, high: float) -> list[float]
 
     They are the given ridges, their geometric means, and wider and wider steps beyond them.
     """
-    inner = [math.sqrt(a * b) for a, b in pairwise(ridges)]
-    steps = [3.0 ** (1.5**j - 0.5) for j in range(10)]
-    below = [ridges[0] / step for step in steps]
-    above = [ridges[-1] * step for step in steps]
-    grid = sorted([*ridges, *inner, *below, *above])
-    return [low, *[ridge for ridge in grid if low < ridge < high], high]
+    grid = [*ridges, *(math.sqrt(a * b) for a, b in pairwise(ridges))]
+    for j in range(10):
+        step = 3.0 ** (1.5**j - 0.5)
+        grid += [ridges[0] / step, ridges[-1] * step]
+    return [low, *sorted(ridge for ridge in grid if low < ridge < high), high]
 
 
 class Bracket(NamedTuple, Generic[Number]):
-    """Three arguments ``a <= b <= c`` and the values of a function there, of which that at b is the lowest.
+    """Three arguments ``a <= b <= c`` and the values of a function there, the lowest at b.
 
     Numbers for one function, tensors [B] for many.
     """
@@ -81,7 +83,9 @@ def minimise_one(
     tolerance: float = 1e-4,
     enough: float = -math.inf,
 ) -> tuple[float, float]:
-    """Minimise one function within its bracket; the result is one of the points that were evaluated.
+    """Minimise one function within its bracket.
+
+    The result is one of the points that were evaluated, so an upper bound stays one.
 
     Args:
         f: The function.
@@ -191,7 +195,7 @@ def _brent(
         bracket: Arguments and values.
         step_before: Length of the step before the last.
         tolerance: Step at which the search stops.
-        where: Chooses by a condition: ``torch.where``, or a conditional expression.
+        where: ``torch.where`` for tensors, a conditional expression for numbers.
     """
     a, b, c, fa, fb, fc = bracket
     left = (b - a) * (fb - fc)
@@ -200,12 +204,10 @@ def _brent(
     vertex = -0.5 * ((b - a) * left - (b - c) * right) / where(curvature == 0, math.nan, curvature)
     is_trusted = (b + vertex > a) & (b + vertex < c) & (2 * abs(vertex) < step_before)
     longer_side = where(c - b > b - a, c - b, a - b)
-    # A vertex at b may be a coincidence while one side of the bracket is long; then that side is
-    # probed.
+    # A vertex at b may be a coincidence while one side of the bracket is long: that is probed.
     is_settled = is_trusted & (abs(vertex) <= tolerance)
     is_found = (is_settled & (abs(longer_side) <= _NEAR)) | (c - a <= tolerance) | (fb == -math.inf)
-    near = where(longer_side > 0, _NEAR, -_NEAR)
-    probe = where(abs(longer_side) < 2 * _NEAR, longer_side / 2, near)
+    probe = where(longer_side > 0, _PROBE, -_PROBE)
     section = where(is_trusted, vertex, _GOLDEN * longer_side)
     return where(is_settled, probe, section), is_found
 
@@ -217,7 +219,7 @@ def _where(condition: bool, yes: float, no: float) -> float:
 def bracket_by_walk(
     f: Callable[[float], float], grid: Sequence[float], start: int, enough: float = -math.inf
 ) -> Bracket[float]:
-    """Return the bracket that a walk down a grid finds, which ends at a value of at most ``enough``.
+    """Return the bracket that a walk down a grid finds.
 
     Args:
         f: The function.
@@ -225,27 +227,25 @@ def bracket_by_walk(
         start: Position in the grid where the walk begins.
         enough: Value at which the search stops.
     """
-    values: dict[int, float] = {}
-
-    def value(position: int) -> float:
-        if position not in values:
-            values[position] = f(grid[position])
-        return values[position]
-
-    last = len(grid) - 1
-    j = start
-    while value(j) > enough:
-        if j > 0 and value(j - 1) < value(j):
-            j -= 1
-        elif j < last and value(j + 1) < value(j):
-            j += 1
+    values = {start: f(grid[start])}
+    lowest = start
+    while values[lowest] > enough:
+        for position in (lowest - 1, lowest + 1):
+            if 0 <= position < len(grid) and position not in values:
+                values[position] = f(grid[position])
+        if values.get(lowest - 1, math.inf) < values[lowest]:
+            lowest -= 1
+        elif values.get(lowest + 1, math.inf) < values[lowest]:
+            lowest += 1
         else:
             break
-    if not value(j) > enough:
-        return Bracket(grid[j], grid[j], grid[j], value(j), value(j), value(j))
-    left = max(j - 1, 0)
-    right = min(j + 1, last)
-    return Bracket(grid[left], grid[j], grid[right], value(left), value(j), value(right))
+    b = grid[lowest]
+    fb = values[lowest]
+    if not fb > enough:
+        return Bracket(b, b, b, fb, fb, fb)
+    left = max(lowest - 1, 0)
+    right = min(lowest + 1, len(grid) - 1)
+    return Bracket(grid[left], b, grid[right], values[left], fb, values[right])
 
 
 def brackets_on_grid(grid: Tensor, values: Tensor) -> Bracket[Tensor]:
