@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import lazy_loader
 import numpy as np
@@ -33,7 +34,7 @@ from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import KernelRidge
 from kbo.regression.observations import Observations
 
-cp = lazy_loader.load("cvxpy", error_on_import=False)  # an extra
+cp: Any = lazy_loader.load("cvxpy", error_on_import=False)  # an extra
 
 
 @dataclass(frozen=True)
