@@ -143,7 +143,9 @@ def test_choices_that_change_are_chosen_from_exactly():
         belief = optimizer.belief()
         features = torch.tensor([[p["x"], p["c"]] for p in choices], dtype=torch.float64)
         params = optimizer.ask(choices=choices)
-        assert params == choices[belief.confidence.argmax_upper(belief.posterior, features)[0]]
+        assert (
+            params == choices[belief.method.confidence.argmax_upper(belief.posterior, features)[0]]
+        )
         optimizer.tell(params, 0.0)
     near, far = {"x": 0.31}, {"x": 0.97}
     assert optimizer.best({"c": 0.3}, choices=[far, near]) == {"x": 0.31, "c": 0.3}

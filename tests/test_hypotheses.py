@@ -4,18 +4,18 @@ import math
 
 import pytest
 import torch
-from botorch.models.transforms import Standardize
-from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
 from kbo.acquisition import KernelUCB
-from kbo.confidence import AnyOf, FixedWidth, MartingaleMixture, SelfNormalized
+from kbo.confidence import FixedWidth, MartingaleMixture, SelfNormalized
 from kbo.confidence.energy import averaged as averaged_energy
-from kbo.confidence.mixture.radius import norm_by_energy, unexplained
+from kbo.confidence.mixture.least_norm import norm_by_energy, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.models import KernelRidgeGP, PosteriorGP
-from kbo.regression import KernelRidge, Several, hypothetical
+from kbo.models import KernelRidgeGP
+from kbo.optimize.belief import Bound
+from kbo.optimize.union import union
+from kbo.regression import KernelRidge
 
 BOUNDS = {"x": (0.0, 1.0)}
 
@@ -48,67 +48,68 @@ def states():
 GRID = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(1)
 
 
+def bounds(*kinds):
+    """Bounds of the hypotheses on posteriors of their own."""
+    parts = []
+    for kind, one, state in zip(kinds, HYPOTHESES, states(), strict=True):
+        parts.append(Bound(kind(one.noise_std, one.norm_bound, 0.1), state))
+    return parts
+
+
 @pytest.mark.parametrize("kind", [MartingaleMixture, SelfNormalized])
 def test_the_bounds_are_the_union_of_those_of_the_hypotheses(kind):
-    parts = [kind(one.noise_std, one.norm_bound, 0.1) for one in HYPOTHESES]
-    each = [part.interval(state, GRID) for part, state in zip(parts, states(), strict=True)]
-    lower, upper = AnyOf(parts).interval(Several(states()), GRID)
+    parts = bounds(kind, kind, kind)
+    each = [part.confidence.interval(part.posterior, GRID) for part in parts]
+    found = union(parts, 3)
+    lower, upper = found.confidence.interval(found.posterior, GRID)
     assert torch.equal(lower, torch.stack([one[0] for one in each]).amin(0))
     assert torch.equal(upper, torch.stack([one[1] for one in each]).amax(0))
-    assert AnyOf(parts).argmax_upper(Several(states()), GRID) == (
-        int(upper.argmax()),
-        float(upper.max()),
-    )
-    assert "or if kernel and numbers of another one of 3 hypotheses are right instead" in AnyOf(
-        parts
-    ).guarantee_on(Several(states()))
+    largest = found.confidence.argmax_upper(found.posterior, GRID)
+    assert largest == (int(upper.argmax()), float(upper.max()))
+    statement = found.confidence.guarantee_on(found.posterior)
+    assert "or if kernel and numbers of another one of 3 hypotheses are right instead" in statement
+    with pytest.raises(InvalidInput, match="given another one"):
+        found.confidence.interval(parts[1].posterior, GRID)
 
 
-def test_several_posteriors_learn_together_and_are_copied_apart():
-    one = Several([KernelRidge(h.kernel, 0.01) for h in HYPOTHESES])
-    twin, read = one.fork(), one.fork()
-    one.update(*data())
-    assert [state.n for state in one.states] == [6, 6, 6]
-    assert twin.n == 0
-    with pytest.raises(InvalidInput, match="of 3 posteriors loads"):
-        read.load_state_dict(Several(one.states[:2]).state_dict())
-    half = one.state_dict()
-    half["_states"][1] = {"class": "another"}
-    with pytest.raises(InvalidInput, match="loads the state dict"):
-        read.load_state_dict(half)
-    assert [state.n for state in read.states] == [0, 0, 0]
-    read.load_state_dict(one.state_dict())
-    assert all(
-        torch.equal(mine.predict(GRID)[0], own.predict(GRID)[0])
-        for mine, own in zip([read, *read.states], [one, *one.states], strict=True)
-    )
+def test_each_hypothesis_is_searched_with_the_hypothetical_observations():
+    found = union(bounds(*[SelfNormalized] * 3), 3)
     X, y = data(2, seed=3)
-    imagined = hypothetical(one, X, y)
-    for state, alone in zip(imagined.states, states(), strict=True):
+    imagined = found.given(X, y)
+    for part, alone in zip(imagined.parts, states(), strict=True):
         alone.update(X, y)
-        assert torch.allclose(state.predict(GRID)[0], alone.predict(GRID)[0], atol=1e-8)
-    with pytest.raises(InvalidInput, match="one posterior for each"):
-        AnyOf([SelfNormalized(0.1, 1.0, 0.1)] * 2).interval(one, GRID)
+        assert torch.allclose(part.posterior.predict(GRID)[0], alone.predict(GRID)[0], atol=1e-8)
+    assert imagined.confidence.guarantee_on(imagined.posterior) is None
+    assert "hypothetical" in imagined.confidence.objections(imagined.posterior)[0]
 
 
 def test_what_one_hypothesis_does_not_prove_is_not_proved():
-    parts = [
-        SelfNormalized(0.1, 2.0, 0.1),
-        kbo.confidence.FixedWidth(2.0),
-        SelfNormalized(0.1, 2.0, 0.1),
-    ]
-    assert AnyOf(parts).guarantee_on(Several(states())) is None
-    assert AnyOf(parts).objections(Several(states()))
-    mixed = AnyOf(
-        [
-            SelfNormalized(0.1, 2.0, 0.1),
-            MartingaleMixture(0.1, 2.0, 0.2),
-            SelfNormalized(0.1, 2.0, 0.1),
-        ]
+    unproved = bounds(*[SelfNormalized] * 3)
+    unproved[1] = Bound(FixedWidth(2.0), unproved[1].posterior)
+    mixed = bounds(SelfNormalized, MartingaleMixture, SelfNormalized)
+    for parts in (unproved, mixed):
+        found = union(parts, 3)
+        assert found.confidence.guarantee_on(found.posterior) is None
+        assert "several kinds" in found.confidence.objections(found.posterior)[0]
+    assert "no theorem covers FixedWidth" in union(unproved, 3).confidence.objections(
+        unproved[0].posterior
     )
-    assert mixed.guarantee_on(Several(states())) is None
-    assert "several kinds" in mixed.objections(Several(states()))[0]
-    assert mixed.delta_on(Several(states())) == 0.2
+
+
+def test_a_hypothesis_that_the_data_refute_is_left_out_of_the_union():
+    parts = bounds(*[MartingaleMixture] * 3)
+    impossible = Bound(MartingaleMixture(0.1, 1e-3, 0.1), parts[1].posterior)
+    with pytest.raises(RefutedAssumptions):
+        impossible.confidence.interval(impossible.posterior, GRID)
+    left, found = union([parts[0], parts[2]], 3), union([parts[0], impossible, parts[2]], 3)
+    for mine, own in zip(
+        found.confidence.interval(found.posterior, GRID),
+        left.confidence.interval(left.posterior, GRID),
+        strict=True,
+    ):
+        assert torch.equal(mine, own)
+    with pytest.raises(RefutedAssumptions):
+        union([impossible], 1).confidence.interval(impossible.posterior, GRID)
 
 
 def run(hypotheses, n=14, function=None, **options):
@@ -182,7 +183,7 @@ def test_hypotheses_differ_in_noise_and_error_bars_weigh_by_each():
     pair = [kbo.Hypothesis(rbf(0.3), 0.1, 2.0), kbo.Hypothesis(rbf(0.3), 0.4, 2.0)]
     optimizer = kbo.Optimizer(BOUNDS, setting=kbo.Certified(pair))
     optimizer.tell({"x": 0.5}, (0.3, {"sem": 0.2}))
-    weights = [float(state.locations[1]) for state in optimizer.belief().posterior.states]
+    weights = [float(part.posterior.locations[1]) for part in optimizer.belief().parts.values()]
     assert weights == pytest.approx([0.25, 4.0])
 
 
@@ -260,52 +261,10 @@ def test_constraints_have_hypotheses_of_their_own(tmp_path):
         )
 
 
-def test_models_of_botorch_have_several_posteriors_and_known_variances_weigh_by_each():
+def test_models_of_botorch_take_one_kernel():
     X, y = data()
-    ridges = (0.01, 0.02, 0.05)
-
-    def several(**options):
-        empty = Several(
-            [KernelRidge(h.kernel, ridge) for h, ridge in zip(HYPOTHESES, ridges, strict=True)]
-        )
-        return PosteriorGP(X, y.unsqueeze(-1), empty, **options)
-
-    bounds = [
-        MartingaleMixture(ridge**0.5, h.norm_bound, 0.1)
-        for h, ridge in zip(HYPOTHESES, ridges, strict=True)
-    ]
-    acquisition = KernelUCB(several(), AnyOf(bounds))
-    assert "another one of 3 hypotheses" in acquisition.guarantee
-    parts = [
-        KernelUCB(KernelRidgeGP(X, y.unsqueeze(-1), one.kernel, ridge), bound)
-        for one, ridge, bound in zip(HYPOTHESES, ridges, bounds, strict=True)
-    ]
-    pairs = GRID.reshape(-1, 1, 1)
-    assert torch.allclose(acquisition(pairs), torch.stack([one(pairs) for one in parts]).amax(0))
-    box = torch.tensor([[0.0], [1.0]]).double()
-    points, _ = optimize_acqf(acquisition, box, q=2, num_restarts=2, raw_samples=16)
-    assert points.shape == (2, 1)
-    acquisition.set_X_pending(X[:2])
-    assert bool((acquisition(pairs) <= KernelUCB(several(), AnyOf(bounds))(pairs) + 1e-12).all())
-    with_variances = several(train_Yvar=torch.full((6, 1), 0.04).double()).state
-    for state, h, ridge in zip(with_variances.states, HYPOTHESES, ridges, strict=True):
-        alone = KernelRidge(h.kernel, ridge)
-        alone.update(X, y, weights=torch.full((6,), ridge / 0.04).double())
-        assert torch.allclose(state.predict(GRID)[0], alone.predict(GRID)[0])
-        assert state.provenance.unit_variance == ridge
-    fantasy = several().condition_on_observations(
-        GRID[:4].reshape(2, 2, 1), torch.ones(2, 2, 1).double()
-    )
-    assert KernelUCB(fantasy, AnyOf(bounds))(GRID[:2].reshape(2, 1, 1)).shape == (2,)
-    more = torch.ones(1, 1).double()
-    for model, noise in (
-        (several(), 0.04 * more),
-        (several(train_Yvar=torch.full((6, 1), 0.04).double()), None),
-    ):
-        with pytest.raises(InvalidInput, match="known variances of all"):
-            model.condition_on_observations(GRID[:1], more, noise)
-    scaled = several(outcome_transform=Standardize(1))
-    assert all("Standardize" in state.provenance.caveats[0] for state in scaled.state.states)
+    with pytest.raises(InvalidInput, match=r"one gpytorch\.kernels\.Kernel.*kbo\.Certified"):
+        KernelRidgeGP(X, y.unsqueeze(-1), HYPOTHESES, 0.01)
 
 
 @pytest.mark.parametrize(
@@ -425,8 +384,8 @@ def test_a_run_ends_when_the_noise_does_not_explain_the_values():
     # as long as one hypothesis explains the values, those that do not stay
     kept = run([*listed, *kbo.hypotheses(0.1, 1.0, 5, lengthscales=[0.2])], 8, waves)
     belief = kept.optimizer.belief()
-    assert any(unexplained(part.reported, part.posterior) for part in belief.parts.values())
-    assert not unexplained(belief.reported, belief.posterior)
+    assert any(part.unexplained for part in belief.parts.values())
+    assert not belief.unexplained
     assert not unexplained(FixedWidth(2.0), belief.posterior)
 
 

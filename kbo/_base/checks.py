@@ -242,6 +242,11 @@ def path(name: str, value: Any) -> Path:
 def kernel(value: Any, owner: str | None = None) -> Kernel:
     """Return ``value`` if it is a single unbatched GPyTorch kernel; messages name its ``owner``, a class."""
     name = "kernel" if owner is None else f"kernel of {owner}"
+    if isinstance(value, (list, tuple)):
+        raise InvalidInput(
+            f"{name} must be one gpytorch.kernels.Kernel, got a {type(value).__name__}: lists of hypotheses are for "
+            "kbo.Certified, kbo.Safe and kbo.Constraint."
+        )
     if not isinstance(value, Kernel):
         raise InvalidInput(f"{name} must be a gpytorch.kernels.Kernel, got {type(value).__name__}.")
     if value.batch_shape != torch.Size([]):

@@ -14,7 +14,7 @@ from kbo.confidence import Chaining, MartingaleMixture
 from kbo.confidence.mixture.radius import Scale
 from kbo.errors import InvalidInput
 from kbo.models import PosteriorModel
-from kbo.regression import Posterior, hypothetical
+from kbo.regression import Hypothetical, Posterior
 
 
 class KernelUCB(ConfidenceAcquisition):
@@ -25,8 +25,7 @@ class KernelUCB(ConfidenceAcquisition):
     Krause & Burdick 2014). The value of a batch of q > 1 points is the mean of their bounds, each with the points
     before it hallucinated, so joint and sequential optimisation of batches agree. Neither changes what is
     proved about a single point. While a confidence has no finite bounds (``confidence.finite_on(model.state)``: the
-    noise is unknown, and there are few observations) the value is the standard deviation. Bounds that hold if one of
-    several hypotheses is true: ``KernelUCB(PosteriorGP(train_X, train_Y, Several([...])), AnyOf([...]))``.
+    noise is unknown, and there are few observations) the value is the standard deviation.
 
     Args:
         model: A model of kbo.
@@ -54,7 +53,7 @@ class KernelUCB(ConfidenceAcquisition):
         if self.X_pending is not None:
             view = self.with_pending(view)
         with checks.inside("X"):
-            views = [view, *(hypothetical(view, X[..., :j, :]) for j in range(1, X.shape[-2]))]
+            views = [view, *(Hypothetical(view, X[..., :j, :]) for j in range(1, X.shape[-2]))]
         values = [self._bound(before, X[..., j : j + 1, :]) for j, before in enumerate(views)]
         return self.differentiable(torch.cat(values, -1), X)
 
@@ -63,7 +62,7 @@ class KernelUCB(ConfidenceAcquisition):
         if self._conditioned is None or self._conditioned[0] != state.version:
             assert self.X_pending is not None
             with checks.inside("X_pending"):
-                view = hypothetical(state, self.model.transform_inputs(self.X_pending))
+                view = Hypothetical(state, self.model.transform_inputs(self.X_pending))
             self._conditioned = state.version, view
         return self._conditioned[1]
 

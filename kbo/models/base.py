@@ -25,7 +25,7 @@ from torch import Tensor
 from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.models.likelihoods import KnownLikelihood, RidgeLikelihood
-from kbo.regression import Hypothetical, Posterior, Several
+from kbo.regression import Hypothetical, Posterior
 
 _MOST_DENSE = 64  # points whose joint covariance is formed densely; above, only its factors are
 
@@ -269,12 +269,7 @@ class FantasyGP(PosteriorModel):
     ) -> None:
         super().__init__()
         state = checks.instance("model", model, PosteriorModel).state
-        first, *others = state.states  # each with a ridge of its own
-        observed = [Hypothetical(first, P, targets, weights)]
-        for one in others:
-            own = None if weights is None else weights * (one.ridge / state.ridge)
-            observed.append(Hypothetical(one, P, targets, own))
-        self._hypothetical: Posterior = observed[0] if len(observed) == 1 else Several(observed)
+        self._hypothetical: Posterior = Hypothetical(state, P, targets, weights)
         checks.tensor("targets", targets)
         if (old := model.variances) is not None:
             new = state.ridge / (P.new_ones(P.shape[:-1]) if weights is None else weights)

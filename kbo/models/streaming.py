@@ -194,9 +194,8 @@ class StreamingGP(PosteriorModel):
         if variances is None:
             state.update(X, y)
         else:
-            for one in state.states:  # each has a ridge of its own
-                one.update(X, y, weights=one.ridge / variances)
-                one.note(unit_variance=one.ridge)
+            state.update(X, y, weights=state.ridge / variances)
+            state.note(unit_variance=state.ridge)
 
     def transformed(self, dictionary: Dictionary) -> Dictionary:
         """Return the dictionary, with its given points, if any, in the units of the state."""
@@ -277,11 +276,6 @@ class StreamingGP(PosteriorModel):
         if wants_graph or X.ndim > 2 or Y.ndim > 2:
             return super().condition_on_observations(X, Y, noise, **kwargs)
         values, state = self.hyperparameters().tolist(), self.state
-        if len(state.states) > 1 and (noise is None) != (self.train_Yvar is None):
-            raise InvalidInput(
-                "a model of several posteriors has a noise level in each: give known variances of all observations, "
-                "train_Yvar and noise, or of none."
-            )
         state.at()  # grows the factor, once for all models that follow
         if Y.ndim != 2 or Y.shape[-1] != 1:
             raise InvalidInput(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.targets import Targets
-from kbo.regression import Posterior
+from kbo.regression import Hypothetical, Posterior
 from kbo.space import Params, Space
 
 Proposer = Callable[[Any], Params | None]
@@ -74,12 +75,28 @@ class Problem(NamedTuple):
     span: tuple[float, float] = ANY
 
 
-class Bound(NamedTuple):
-    """A confidence, the posterior that it is about, and the norm bound that it assumes; None if it assumes none."""
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A confidence, the posterior that it is about, and the norm bound that it assumes.
+
+    Attributes:
+        confidence: The confidence.
+        posterior: The posterior.
+        norm_bound: The norm bound; None if it assumes none.
+    """
 
     confidence: Confidence
     posterior: Posterior
     norm_bound: float | None = None
+
+    def given(self, X: Tensor, targets: Tensor | None = None) -> Bound:
+        """Return the bound with hypothetical observations: to search with, never to report.
+
+        Args:
+            X: Features [p D].
+            targets: Targets [p], in units of the posterior; by default the means there.
+        """
+        return Bound(self.confidence, Hypothetical(self.posterior, X, targets), self.norm_bound)
 
 
 class Belief(ABC):
@@ -108,19 +125,14 @@ class Belief(ABC):
         )
 
     @property
-    def searched(self) -> Posterior:
-        """The posterior from which the next point is chosen: with values that no reported bound may use, too."""
-        return self.posterior
-
-    @property
-    @abstractmethod
-    def confidence(self) -> Confidence | None:
-        """The bound that the next point maximises; None for points that are chosen at random."""
-
-    @property
     @abstractmethod
     def reported(self) -> Confidence | None:
-        """The bound that intervals and gaps are stated with; None while there is none, or an infinite one."""
+        """The bound that intervals and gaps are stated with, on ``posterior``; None while there is none."""
+
+    @property
+    def latest(self) -> Bound | None:
+        """The reported bound with values that no reported bound may use, too; None while there is none."""
+        return None if self.reported is None else Bound(self.reported, self.posterior)
 
     @property
     def bounded(self) -> bool:
@@ -132,10 +144,9 @@ class Belief(ABC):
         """The reported bound with the posterior that it is about; one for each hypothesis if there are several."""
         return [] if self.reported is None else [Bound(self.reported, self.posterior)]
 
-    def for_trial(self, number: int) -> Confidence:
-        """Return the bound that the point of a trial maximises."""
-        assert self.confidence is not None  # else points are chosen at random
-        return self.confidence.for_trial(number)
+    @abstractmethod
+    def for_trial(self, number: int) -> Bound:
+        """Return the bound that the point of a trial maximises, of a method that has bounds."""
 
     def proved(self, selected: Sequence[str] = ()) -> str | None:
         """Return what is proved of the reported bound after these trials, in words; None if nothing is.
@@ -169,8 +180,8 @@ class Belief(ABC):
             features: Their features [n D].
             values: Their values [n].
         """
-        assert self.reported is not None
-        return self.reported.lower(self.searched, features)
+        assert self.latest is not None
+        return self.latest.confidence.lower(self.latest.posterior, features)
 
     def lower(self, features: Tensor, values: Tensor) -> Tensor:
         """Return what completed trials reach for sure enough to be recommended, [n], in the posterior's units.

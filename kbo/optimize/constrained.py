@@ -27,7 +27,6 @@ from kbo.optimize.belief import ANY, Belief, Evaluation, Problem, Setting
 from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.slacks import feasible_first, unit
 from kbo.optimize.trials import Trial, quantity, violations
-from kbo.regression import Posterior
 
 
 class ConstraintBelief(NamedTuple):
@@ -36,12 +35,10 @@ class ConstraintBelief(NamedTuple):
     Attributes:
         constraint: The constraint.
         belief: The belief about ``constraint.sign`` times the quantity.
-        posterior: The posterior to search with.
     """
 
     constraint: Constraint
     belief: Belief
-    posterior: Posterior
 
     @property
     def level(self) -> float:
@@ -233,7 +230,7 @@ def feasibility(
     measured = [c for c in undecided if c not in [one.constraint for one in noisy]]
     kept = violations(best, measured) == 0
     probability = float(kept)
-    for constraint, belief, _ in noisy:
+    for constraint, belief in noisy:
         low, mean, high = (constraint.sign * float(value) for value in belief.interval(features))
         bounds[constraint.name] = min(low, high), mean, max(low, high)
         kept &= constraint.sign * low >= constraint.limit

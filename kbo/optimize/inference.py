@@ -32,7 +32,6 @@ from kbo.optimize.pruning import prediction
 from kbo.optimize.run import Run
 from kbo.optimize.settings import resolve
 from kbo.optimize.trials import Trial, error_of, quantity, violations
-from kbo.regression import hypothetical
 from kbo.space import Bounds, Params, Space
 
 _ANYWHERE = 64
@@ -247,7 +246,8 @@ class Inference(Run):
         """Return at which points [n P] of the unit cube all constraints are kept with a probability of a half, [n]."""
         kept = self.space.satisfies(units)
         for one in self._limited():
-            mean = one.posterior.predict(self.space.features(units))[0]
+            assert one.belief.latest is not None
+            mean = one.belief.latest.posterior.predict(self.space.features(units))[0]
             kept &= (mean >= one.level).cpu()
         return kept
 
@@ -362,24 +362,21 @@ class Inference(Run):
     def _after_learning(self) -> None:
         """Take note that one more trial has been learned from."""
 
-    def _limited(self, pending: Tensor | None = None) -> list[ConstraintBelief]:
-        """Return the constraints of which there is a belief, with what their posteriors are if points are ``pending``.
+    def _limited(self) -> list[ConstraintBelief]:
+        """Return the constraints of which there is a belief.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of a constraint.
         """
         self._learn()
-        return self._known_limits(pending)
+        return self._known_limits()
 
-    def _known_limits(self, pending: Tensor | None = None) -> list[ConstraintBelief]:
+    def _known_limits(self) -> list[ConstraintBelief]:
         found = []
         for constraint, one in self._limited_by:
             belief = one.belief()
             if belief is not None and belief.bounded:
-                posterior = belief.searched
-                if pending is not None and len(pending):
-                    posterior = hypothetical(posterior, self.space.features(pending))
-                found.append(ConstraintBelief(constraint, belief, posterior))
+                found.append(ConstraintBelief(constraint, belief))
         return found
 
     def _feasibility(self, best: Trial, ways: Sequence[str] = ()) -> Feasibility:

@@ -18,7 +18,7 @@ from kbo._base import checks
 from kbo._base.surroundings import fixed
 from kbo._base.terminal import Bar
 from kbo.bandit import methods
-from kbo.confidence import Confidence
+from kbo.confidence import Confidence, Limit
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import Belief, Bound
 from kbo.optimize.constrained import ConstraintBelief, limits
@@ -38,7 +38,6 @@ from kbo.optimize.search.proposers import Step
 from kbo.optimize.search.region import Context, Region
 from kbo.optimize.search.search import KEPT, MOST_POINTS, Search
 from kbo.optimize.trials import Trial
-from kbo.regression import Posterior, hypothetical
 from kbo.space import Params
 
 MANY = 500
@@ -211,13 +210,14 @@ class Optimizer(Inference):
         region, known = Region(self.space, context, choices), self._bounded()
         if known is None:
             return None
-        belief, reported = known
+        latest = known[0].latest
+        assert latest is not None
         search = self._search(region, len(self._trials.finished))
         if self._exploration is not None:
             units = self._exploration.safe(search, self._units_of(self._trials.all))[0]
             search = replace(search, region=region.among(units))
         return region.params(
-            argmax_lower(reported, belief.searched, search, limits(self._limited()))
+            argmax_lower(latest.confidence, latest.posterior, search, limits(self._limited()))
         )
 
     @guarded
@@ -425,9 +425,14 @@ class Optimizer(Inference):
         search = self._search(region, number, 0.5 if many else 1.0)
         if recipe.has_bounds and (self.space.table is not None if belief is None else belief.exact):
             search = search.unvisited(tried)
-        limited = (
-            self._limited(running) if belief is not None or self._exploration is not None else []
-        )
+        bound = None
+        if belief is not None:
+            bound = self._with_pending(self._with_failed(belief.for_trial(number), belief), running)
+        limits = []
+        if belief is not None or self._exploration is not None:
+            for one in self._limited():
+                own = self._with_pending(one.belief.for_trial(number), running)
+                limits.append(Limit(own.posterior, own.confidence, lower=one.level))
         return Step(
             setting=self.setting,
             problem=self._problem,
@@ -437,8 +442,8 @@ class Optimizer(Inference):
             search=search,
             tried=tried,
             belief=belief,
-            posterior=None if belief is None else self._hypothetical(belief, running),
-            limited=limited,
+            bound=bound,
+            limits=limits,
             exploration=self._exploration,
             recommend=self._recommended,
         )
@@ -478,24 +483,26 @@ class Optimizer(Inference):
         """Return the sort key of a completed trial: ``_rank``, then the earlier trial first."""
         return self._rank(trial), -trial.number
 
-    def _hypothetical(self, belief: Belief, pending: Tensor) -> Posterior:
-        """Return the posterior from which the next point is chosen; no reported bound ever rests on it.
+    def _with_failed(self, bound: Bound, belief: Belief) -> Bound:
+        """Return a bound of the objective to search with, with failed trials observed at the worst value so far.
 
-        Points [n P] that are ``pending`` count as observed at the mean. Failed trials count as observed at the worst
-        value so far, or the search would return to them: the data say nothing against them. So do pruned ones of whose
-        value nothing is predicted.
+        Otherwise the search would return to them: the data say nothing against them. Pruned trials of whose value
+        nothing is predicted count as failed ones.
         """
-        posterior, trials = belief.searched, self._trials
-        predicted = (
-            {one.number for one in belief.values if one.predicted} if trials.pruned else set()
-        )
-        if without := trials.failed + [
-            trial for trial in trials.pruned if trial.number not in predicted
-        ]:
-            worst = belief.target(min(map(self._signed, trials.complete)))
-            X = self._features(without)
-            posterior = hypothetical(posterior, X, X.new_full((len(X),), worst))
-        return hypothetical(posterior, self.space.features(pending)) if len(pending) else posterior
+        predicted = {one.number for one in belief.values if one.predicted}
+        unpredicted = [trial for trial in self._trials.pruned if trial.number not in predicted]
+        without_value = self._trials.failed + unpredicted
+        if not without_value:
+            return bound
+        worst = belief.target(min(map(self._signed, self._trials.complete)))
+        X = self._features(without_value)
+        return bound.given(X, X.new_full((len(X),), worst))
+
+    def _with_pending(self, bound: Bound, pending: Tensor) -> Bound:
+        """Return a bound to search with, with pending points [n P] of the unit cube observed at the mean."""
+        if not len(pending):
+            return bound
+        return bound.given(self.space.features(pending))
 
     def _after_learning(self) -> None:
         if self._exploration is not None:

@@ -31,7 +31,6 @@ from kbo.regression.views.adaptive_ridge import AdaptiveRidge
 from kbo.regression.views.batch import BatchView
 from kbo.regression.views.hypothetical import Hypothetical
 from kbo.regression.views.prior_mean import PriorMean
-from kbo.regression.views.several import Several, hypothetical
 from kbo.regression.views.tracked import Tracked
 from kbo.regression.views.view import View
 
@@ -64,10 +63,8 @@ __all__ = [
     "RidgeSchedule",
     "Rounding",
     "SamplePath",
-    "Several",
     "Tracked",
     "View",
     "clamped",
-    "hypothetical",
     "warn_below_precision",
 ]

@@ -346,11 +346,6 @@ class Posterior(Stateful, ABC):
         return None
 
     @property
-    def states(self) -> Sequence[Posterior]:
-        """The posteriors that it consists of: itself, unless it is ``Several``."""
-        return (self,)
-
-    @property
     def observed(self) -> Posterior:
         """The posterior of the observed data alone, without hypothetical ones."""
         return self

@@ -359,8 +359,6 @@ def _regression() -> Iterator[Call]:
     yield Call("OnlineRowSampling", r.OnlineRowSampling, "mu eps most seed", sketch, gamma=10.0)
     of_horizon = r.OnlineRowSampling.for_horizon
     yield Call("OnlineRowSampling.for_horizon", of_horizon, "mu horizon delta most seed", sketch)
-    yield Call("hypothetical", r.hypothetical, "state P targets", predicted)
-    yield Call("Several", r.Several, "", predicted, states=lambda: [S()])
     yield Call(
         "Hypothetical", r.Hypothetical, "state P targets", predicted, weights=lambda: y(3).exp()
     )

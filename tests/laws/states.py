@@ -21,7 +21,6 @@ from kbo.regression import (
     NystromRidge,
     OnlineRowSampling,
     Posterior,
-    Several,
 )
 from tests.dense import Dense, Sketched
 from tests.dense_noise import noise_bounds
@@ -199,11 +198,6 @@ STATES = [
         base=lambda k, ridge: NystromRidge(k, ridge, FixedDictionary(unit_square(15, 33))),
         exact=False,
         dictionary=unit_square(15, 33),
-    ),
-    State(
-        "several",
-        rbf,
-        lambda k, ridge: Several([KernelRidge(k, ridge), KernelRidge(periodic(), 2 * ridge)]),
     ),
     State("third-party", FeatureKernel, lambda k, ridge: LinearRegression(features_of(k), ridge)),
 ]

@@ -91,7 +91,8 @@ class Ceiling:
         self._parts: list[tuple[Confidence, Posterior, float, DenseKernel]] = []
         self.obstacle: str = "" if bounds else "there is no bound yet"
         self.size: float = 0.0
-        for confidence, posterior, norm_bound in bounds:
+        for bound in bounds:
+            confidence, posterior, norm_bound = bound.confidence, bound.posterior, bound.norm_bound
             kernel = None if posterior.kernel is None else freeze(posterior.kernel, posterior.like)
             if not norm_bound:
                 self.obstacle = "the bounds of the method assume no norm"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -82,10 +81,10 @@ class Exploration:
             raise
 
     def _take(self, limited: Sequence[ConstraintBelief]) -> None:
-        self._limits = [replace(limit, state=limit.state.fork()) for limit in limits(limited)]
+        self._limits = limits(limited)
         if self._whole is not None:
             self._whole[1].update(self._limits)
-        for constraint, belief, _ in limited:
+        for constraint, belief in limited:
             high = belief.interval(self._space.features(self._start))[2]
             if bool((high < constraint.limit).any()):
                 params = self._space.params(self._start[int(high.argmin())])
@@ -122,10 +121,10 @@ class Exploration:
             return starts[len(tried) % len(starts)] if len(starts) else self._none()
         units, found = self._examined(search, tried)
         among = _within(units, search.region).to(self._space.device)
-        assert belief.confidence is not None
         if not bool((found.safe & among).any()):
             self._none()
-        return units[found.widest(belief.searched, belief.confidence, states, among)]
+        objective = belief.for_trial(search.number)
+        return units[found.widest(objective.posterior, objective.confidence, states, among)]
 
     def safe(self, search: Search, tried: Tensor) -> tuple[Tensor, bool]:
         """Return the points [n P] of a part of the space that are certain to be safe, and whether more may follow."""

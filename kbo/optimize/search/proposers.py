@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from kbo.confidence import FixedWidth, Limit
-from kbo.optimize.belief import Belief, Problem
-from kbo.optimize.constrained import ConstraintBelief
+from kbo.optimize.belief import Belief, Bound, Problem
 from kbo.optimize.quasirandom import sobol
 from kbo.optimize.search.bounds import argmax_upper, quick_upper
 from kbo.optimize.search.exploration import Exploration
@@ -49,9 +48,9 @@ class Step:
             without noise, or in a table, without the points that were tried.
         tried: Points [n P] of the unit cube of trials, and of those that are pending besides.
         belief: That of the objective; None while there is none.
-        posterior: The posterior from which the point is chosen: pending points count as observed at the mean, failed
-            trials as observed at the worst value; None while there is no belief.
-        limited: The limits on measured quantities of which there is a belief, with such posteriors.
+        bound: The bound that the point maximises, with the posterior from which it is chosen: pending points count as
+            observed at the mean, failed trials as observed at the worst value; None while there is no belief.
+        limits: The limits on measured quantities of which there is a belief, with such bounds.
         exploration: The points that are certain to be safe; None unless they are explored.
         recommend: Returns the recommended trial.
     """
@@ -64,25 +63,16 @@ class Step:
     search: Search
     tried: Tensor
     belief: Belief | None
-    posterior: Posterior | None
-    limited: Sequence[ConstraintBelief]
+    bound: Bound | None
+    limits: Sequence[Limit]
     exploration: Exploration | None
     recommend: Callable[[], Trial | None]
 
-    @property
-    def limits(self) -> list[Limit]:
-        """The limits with the bounds of this trial."""
-        number = self.search.number
-        return [
-            Limit(one.posterior, one.belief.for_trial(number), lower=one.level)
-            for one in self.limited
-        ]
-
-    def known(self) -> tuple[Belief, Posterior]:
-        """Return the belief and the posterior, after the initial design."""
+    def known(self) -> tuple[Belief, Bound]:
+        """Return the belief and the bound of this trial, after the initial design."""
         assert self.belief is not None
-        assert self.posterior is not None
-        return self.belief, self.posterior
+        assert self.bound is not None
+        return self.belief, self.bound
 
     def params(self, point: Tensor) -> Params:
         """Return the parameters at a point [P] of the unit cube."""
@@ -111,9 +101,9 @@ def at_random(step: Step) -> Params | None:
 def safe_exploration(step: Step) -> Params | None:
     """Return parameters that are certain to keep all limits, those about which least is known."""
     assert step.exploration is not None
-    states = [one.posterior for one in step.limited] + (
-        [] if step.posterior is None else [step.posterior]
-    )
+    states = [limit.state for limit in step.limits]
+    if step.bound is not None:
+        states.append(step.bound.posterior)
     return step.params(step.exploration.propose(step.belief, states, step.search, step.tried))
 
 
@@ -155,10 +145,9 @@ def by_probability(step: Step) -> Params | None:
     certain constraints change nothing. While all promising points are more likely to break a limit than not, the
     probability alone counts.
     """
-    if not step.limited:
+    if not step.limits:
         return None
-    (belief, posterior), search, limits = step.known(), step.search, step.limits
-    confidence = belief.for_trial(search.number)
+    bound, search, limits = step.known()[1], step.search, step.limits
 
     def probability(features: Tensor) -> Tensor:
         return log_probability(limits, features)
@@ -166,7 +155,7 @@ def by_probability(step: Step) -> Params | None:
     if bool((probability(search.space.features(search.starts)) < math.log(0.5)).all()):
         return step.params(search.argmax(probability))
     return step.params(
-        search.argmax(lambda X: quick_upper(confidence, posterior, X) + probability(X))
+        search.argmax(lambda X: quick_upper(bound.confidence, bound.posterior, X) + probability(X))
     )
 
 
@@ -179,10 +168,8 @@ def by_own_search(step: Step) -> Params | None:
     """Return what the ``search`` of a subclass of ``kbo.Practical`` returns."""
     if not step.setting.overrides("search"):
         return None
-    belief, posterior = step.known()
-    return step.params(
-        step.setting.search(belief.for_trial(step.search.number), posterior, step.search)
-    )
+    bound = step.known()[1]
+    return step.params(step.setting.search(bound.confidence, bound.posterior, step.search))
 
 
 def improvement(step: Step) -> Params | None:
@@ -191,7 +178,8 @@ def improvement(step: Step) -> Params | None:
     It is the improvement on the mean of the best trial. Its logarithm is maximised (Ament et al. 2023), for which
     points with next to no improvement differ too.
     """
-    (belief, posterior), search = step.known(), step.search
+    belief, bound = step.known()
+    posterior, search = bound.posterior, step.search
     conditional = bool(step.problem.space.conditions) and searches_near(step.setting, step.problem)
     if not (belief.exact and conditional) or search.region.partial:
         return None
@@ -214,7 +202,8 @@ def log_improvement(posterior: Posterior, best: Tensor, X: Tensor) -> Tensor:
 
 def near_the_best(step: Step) -> Params | None:
     """Return, without noise, every second time a point near the best trial."""
-    (belief, posterior), search = step.known(), step.search
+    belief, bound = step.known()
+    posterior, search = bound.posterior, step.search
     if not (belief.exact and searches_near(step.setting, step.problem)) or search.region.partial:
         return None
     if search.number % 2 == 0:
@@ -226,10 +215,11 @@ def near_the_best(step: Step) -> Params | None:
 
 def by_draw(step: Step) -> Params | None:
     """Return, for methods that draw functions, a point at which a draw as wide as the confidence is nearly largest."""
-    (belief, posterior), search = step.known(), step.search
-    if not step.draws or step.limited:
+    if not step.draws or step.limits:
         return None
-    confidence, starts = belief.for_trial(search.number), search.space.features(search.starts)
+    bound, search = step.known()[1], step.search
+    confidence, posterior = bound.confidence, bound.posterior
+    starts = search.space.features(search.starts)
     with torch.no_grad():
         path = posterior.at(confidence.ridge(posterior)).draw_function(starts, search.generator)
         return step.params(search.argmax(lambda X: confidence.inflated(posterior, X, path(X))))
@@ -237,7 +227,5 @@ def by_draw(step: Step) -> Params | None:
 
 def by_upper_bound(step: Step) -> Params | None:
     """Return a point with nearly the largest upper bound, among those that possibly keep all limits."""
-    (belief, posterior), search = step.known(), step.search
-    return step.params(
-        argmax_upper(belief.for_trial(search.number), posterior, search, step.limits)
-    )
+    bound = step.known()[1]
+    return step.params(argmax_upper(bound.confidence, bound.posterior, step.search, step.limits))

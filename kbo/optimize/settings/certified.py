@@ -17,7 +17,6 @@ from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
-from kbo.confidence.any_of import AnyOf
 from kbo.confidence.mixture.least_norm import ENERGY, unexplained
 from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.errors import InvalidInput, RefutedAssumptions
@@ -39,7 +38,8 @@ from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_
 from kbo.optimize.search.proposers import at_random, by_draw, by_upper_bound, initial_design
 from kbo.optimize.settings.fitting import unit_kernel
 from kbo.optimize.trials import WAYS, in_words
-from kbo.regression import KernelRidge, Posterior, Several, hypothetical
+from kbo.optimize.union import union
+from kbo.regression import Hypothetical, KernelRidge, Posterior
 from kbo.space import Space
 
 _LEAST_ERROR = 1e-3
@@ -141,11 +141,7 @@ class Certified(Setting):
     ) -> CertifiedBelief:
         known = self.prior(problem) if before is None else before
         found = known.after(evaluations[known.n_evaluations :])
-        if (
-            found is not known
-            and found.reported is not None
-            and unexplained(found.reported, found.posterior)
-        ):
+        if found is not known and found.unexplained:
             listed = f" ({_IN_LISTS})" * (not isinstance(self.kernel, Kernel))
             raise RefutedAssumptions(
                 "The data refute the assumptions: the values are further from every function of this norm than the "
@@ -161,7 +157,8 @@ class Certified(Setting):
         kernel = self.kernel
         if not isinstance(kernel, Kernel):
             self.check(method, n_trials)
-            return _any_of(self, {i: one.prior(problem) for i, one in enumerate(self.hypotheses)})
+            parts = {i: one.prior(problem) for i, one in enumerate(self.hypotheses)}
+            return _any_belief(self, parts, {})
         fingerprint(kernel, space.columns)
         points = _finite(space, method) if methods.get(method).fixed_kernel else None
         made = self._method(method, n_trials, kernel, points)
@@ -479,20 +476,22 @@ class CertifiedBelief(Belief):
     @cached_property
     def searched(self) -> Posterior:
         """The posterior with the values that wait for earlier trials, as hypothetical ones."""
-        return (
-            hypothetical(self.posterior, *data(self._late, self.device))
-            if self._late
-            else self.posterior
-        )
+        if not self._late:
+            return self.posterior
+        return Hypothetical(self.posterior, *data(self._late, self.device))
 
     @property
     def _late(self) -> list[Evaluation]:
         """The values that wait for earlier trials."""
         return [one for one in self.order.waiting.values() if one.value is not None]
 
+    def for_trial(self, number: int) -> Bound:
+        assert self.method.confidence is not None
+        return Bound(self.method.confidence.for_trial(number), self.searched)
+
     @property
-    def confidence(self) -> Confidence | None:
-        return self.method.confidence
+    def latest(self) -> Bound | None:
+        return None if self.reported is None else Bound(self.reported, self.searched)
 
     @cached_property
     def reported(self) -> Confidence | None:
@@ -509,6 +508,17 @@ class CertifiedBelief(Belief):
         assumes_norm = methods.get(self.method.name).norm == "given"
         norm_bound = self.norm_bound if assumes_norm else None
         return [] if self.reported is None else [Bound(self.reported, self.posterior, norm_bound)]
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether the values are further from every function of the norm than the noise is.
+
+        Of several hypotheses: under each of them. So a true one is never left out by this test, which has a
+        probability of its own to be wrong, and the bounds hold as they are (docs/theory/noise.md).
+        """
+        if self.reported is None:
+            return False
+        return all(unexplained(one.confidence, one.posterior) for one in self.bounds)
 
     def proved(self, selected: Sequence[str] = ()) -> str | None:
         return (
@@ -616,25 +626,37 @@ class AnyBelief(CertifiedBelief):
                 hypotheses=len(refuted),
                 n=max(refuted.values()),
             )
-        return _any_of(self.setting, left, refuted)
+        return _any_belief(self.setting, left, refuted)
 
     @property
-    def confidence(self) -> Confidence | None:
-        return self._union([part.confidence for part in self.parts.values()])
+    def n_hypotheses(self) -> int:
+        """The number of hypotheses before the data."""
+        return len(self.parts) + len(self.refuted)
+
+    def for_trial(self, number: int) -> Bound:
+        bounds = [part.for_trial(number) for part in self.parts.values()]
+        return union(bounds, self.n_hypotheses)
 
     @cached_property
     def reported(self) -> Confidence | None:
-        return self._union([part.reported for part in self.parts.values()])
+        if len(self.bounds) < len(self.parts):
+            return None
+        return union(self.bounds, self.n_hypotheses).confidence
 
-    def _union(self, found: Sequence[Any]) -> AnyOf | None:
-        return None if None in found else AnyOf(found, len(self.parts) + len(self.refuted))
+    @cached_property
+    def latest(self) -> Bound | None:
+        bounds = []
+        for part in self.parts.values():
+            if part.latest is None:
+                return None
+            bounds.append(part.latest)
+        return union(bounds, self.n_hypotheses)
 
     @property
     def bounds(self) -> Sequence[Bound]:
         return [bound for part in self.parts.values() for bound in part.bounds]
 
     def account(self) -> dict[str, str]:
-        total = len(self.parts) + len(self.refuted)
         left = "; ".join(str(self._hypothesis(i)) for i in list(self.parts)[:_MOST_SHOWN])
         more = f"; {len(self.parts) - _MOST_SHOWN} more" if len(self.parts) > _MOST_SHOWN else ""
         gone = (
@@ -643,7 +665,7 @@ class AnyBelief(CertifiedBelief):
             else ""
         )
         return {
-            "hypotheses": f"{len(self.parts)} of {total} are left{gone}: {left}{more}",
+            "hypotheses": f"{len(self.parts)} of {self.n_hypotheses} are left{gone}: {left}{more}",
             **super().account(),
         }
 
@@ -665,26 +687,21 @@ _MOST_SHOWN = 3
 """Hypotheses that are shown."""
 
 
-def _any_of(
-    setting: Certified,
-    parts: Mapping[int, CertifiedBelief],
-    refuted: Mapping[int, int] | None = None,
+def _any_belief(
+    setting: Certified, parts: Mapping[int, CertifiedBelief], refuted: Mapping[int, int]
 ) -> AnyBelief:
     """Return the belief in one of several hypotheses, of which these are left."""
-    first, several = (
-        next(iter(parts.values())),
-        Several([part.posterior for part in parts.values()]),
-    )
+    first = next(iter(parts.values()))
     return AnyBelief(
         setting=setting,
         method=first.method,
         device=first.device,
-        posterior=several,
+        posterior=first.posterior,
         order=first.order,
         values=first.values,
         selected=first.selected,
         n_evaluations=first.n_evaluations,
         span=first.span,
         parts=parts,
-        refuted=refuted or {},
+        refuted=refuted,
     )

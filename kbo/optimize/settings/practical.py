@@ -18,7 +18,16 @@ from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, UnknownNorm
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting, data
+from kbo.optimize.belief import (
+    NO_BOUND,
+    Belief,
+    Bound,
+    Evaluation,
+    Problem,
+    Proposer,
+    Setting,
+    data,
+)
 from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.search.bounds import argmax_upper
 from kbo.optimize.search.proposers import (
@@ -535,9 +544,13 @@ class PracticalBelief(Belief):
     @cached_property
     def confidence(self) -> Confidence | None:
         """The bound of the method, with the estimates in place of what it assumes."""
-        return (
-            self._plain if self._recipe.norm == "unused" else self._method(self.norm_bound)
-        ).confidence
+        if self._recipe.norm == "unused":
+            return self._plain.confidence
+        return self._method(self.norm_bound).confidence
+
+    def for_trial(self, number: int) -> Bound:
+        assert self.confidence is not None
+        return Bound(self.confidence.for_trial(number), self.posterior)
 
     @cached_property
     def reported(self) -> FixedWidth | None:
