@@ -233,7 +233,7 @@ class _Program:
         return self.function(ridge, (squared_width / variance) ** 0.5)
 
     def centre(self, low: float, high: float) -> tuple[Tensor, Tensor]:
-        """Return the posterior mean deepest in F: the norm falls with the ridge, the misfit grows."""
+        """Return the posterior mean deepest in F: norms fall with the ridge, misfits grow."""
 
         def balance(t: float) -> float:
             c, _ = self.function(10**t, 0.0)

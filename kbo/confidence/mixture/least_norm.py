@@ -2,8 +2,7 @@
 
 On paper                                                          | in code
 ``B_low^2 = max over a of (quad(a) - R^2) / a`` (Cor. 4.3, E = 0) | ``norm_lower_bound``
-the same with the energy of the noise instead of R^2              | ``norm_by_energy``
-``(R + B sqrt|E|)^2 + a B^2 = quad(a)``, solved for B             | ``_least_norm``, for both
+``(R + B sqrt|E|)^2 + a B^2 = quad(a)``, solved for B             | ``least_norm``
 
 R does not contain the norm bound, so the event on which the bounds of a martingale mixture hold
 says how large the norm must be: the set F(B) of Flynn & Reeb (2024), Lemma 4.2, is empty exactly
@@ -15,13 +14,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from kbo._base import checks
 from kbo.confidence import rounding
-from kbo.confidence.energy import averaged
 from kbo.confidence.mixture.confidence_set import EXACT
 from kbo.confidence.mixture.radius import Fit, Scale, fits_at, mixture_ridges, radius_of
 from kbo.confidence.mixture.ridge_search import (
@@ -34,9 +31,6 @@ from kbo.confidence.mixture.ridge_search import (
 from kbo.errors import RefutedAssumptions
 from kbo.regression import Posterior, Rounding
 from kbo.regression.numerics import as_ridges
-
-ENERGY = 0.1
-"""Probability that ``unexplained`` refuses true assumptions, in units of delta."""
 
 TOO_LARGE = "a function that fits the data must have a larger norm"
 
@@ -75,8 +69,7 @@ def norm_lower_bound(
     floor = rounding.least_ridge(rounded)
     if math.isinf(floor):
         return 0.0
-    # Ridges below the floor are read there: quad(a) grows with a, and so does log_det(a) - n
-    # ln(1/a).
+    # Ridges below the floor are read there: quad(a) and log_det(a) - n ln(1/a) grow with a.
     read_at = [max(ridge, floor) for ridge in own_ridges]
     fits = []
     for ridge, fit in zip(own_ridges, fits_at(state, read_at, spectral=True), strict=True):
@@ -86,44 +79,15 @@ def norm_lower_bound(
     e = rounding.accounted(rounded, read_at[0])
     factor = rounding.radius_factor(e, state.error.terms, delta)
     error = factor * state.error.norm()
-    return _least_norm(state, factor * square, error, own_ridges, rounded, floor, ridges)
+    return least_norm(state, factor * square, error, own_ridges, rounded, ridges)
 
 
-@torch.no_grad()
-def norm_by_energy(state: Posterior, noise_std: float, alpha: float) -> float:
-    """Return the least norm of a function whose residuals are no larger than the noise, or 0.
-
-    docs/theory/noise.md has the proof.
-
-    The energy ``|xi|^2`` of sub-Gaussian noise is below that of ``kbo.confidence.energy`` for all n
-    at once, with probability ``1 - alpha``, and a function of a smaller norm leaves more. Unlike
-    ``norm_lower_bound``, whose radius grows with the misfit of its own predictions, this notices a
-    kernel that is too smooth for the data.
-
-    Args:
-        state: As for ``norm_lower_bound``.
-        noise_std: As there.
-        alpha: Probability that the function has a smaller norm, ever.
-
-    Returns:
-        The norm, in units of the targets over sqrt(kernel).
-    """
-    rounded = state.error.rounding
-    floor = rounding.least_ridge(rounded)
-    if math.isinf(floor) or not state.n:
-        return 0.0
-    _, most_energy = averaged(state.n, alpha, strict=False)
-    square = noise_std**2 * most_energy
-    return _least_norm(state, square, state.error.norm(), [noise_std**2], rounded, floor)
-
-
-def _least_norm(
+def least_norm(
     state: Posterior,
     square: float,
     error: float,
     start: Sequence[float],
     rounded: Rounding,
-    floor: float,
     ridges: Sequence[float] | None = None,
 ) -> float:
     """Return the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0.
@@ -134,12 +98,14 @@ def _least_norm(
         error: ``|E|``.
         start: Ridges around which the search over a begins, increasing.
         rounded: Errors that rounding may have made.
-        floor: The least ridge at which the posterior is read.
         ridges: The only ridges; by default all.
     """
+    floor = rounding.least_ridge(rounded)
+    if math.isinf(floor):
+        return 0.0
     numbers_at = state.across().in_numbers([])
 
-    def least_norm(ridge: float) -> float:
+    def norm_at(ridge: float) -> float:
         """Return the positive root B, or a negative number if there is none."""
         e = rounding.accounted(rounded, ridge)
         _, _, quad = numbers_at(ridge)
@@ -150,7 +116,7 @@ def _least_norm(
         return (root - math.sqrt(square * error)) / (ridge + error)
 
     if ridges is not None:
-        norms = [least_norm(max(ridge, floor)) for ridge in as_ridges(ridges, "ridges")]
+        norms = [norm_at(max(ridge, floor)) for ridge in as_ridges(ridges, "ridges")]
         return max(0.0, *norms)
     low, high = ridge_range(state, start[0])
     grid = search_grid(dmm_ridges(start), max(low, floor), max(high, floor))
@@ -158,7 +124,7 @@ def _least_norm(
     position = bisect_left(grid, start[0])
 
     def negative_norm(t: float) -> float:
-        return -least_norm(math.exp(t))
+        return -norm_at(math.exp(t))
 
     bracket = bracket_by_walk(negative_norm, log_grid, position)
     _, lowest = minimise_one(negative_norm, bracket)
@@ -186,17 +152,3 @@ def refuted(
         noise_std=noise_std,
         **figures,
     )
-
-
-def unexplained(confidence: Any, state: Posterior) -> bool:
-    """Return True if the values are further from every function of the norm than the noise is.
-
-    docs/theory/noise.md has the proof.
-
-    This test has a probability of its own to be wrong, ``ENERGY * delta``, and the bounds hold as
-    they are. False for bounds that do not assume both noise level and norm.
-    """
-    norm_bound = getattr(confidence, "norm_bound", None)
-    if not isinstance(norm_bound, float) or confidence.noise_std is None:
-        return False
-    return norm_by_energy(state, confidence.noise_std, ENERGY * confidence.delta) > norm_bound
