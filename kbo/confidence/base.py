@@ -6,8 +6,7 @@ docs/extending.md shows one in full.
 
 | quantity | member |
 |---|---|
-| lower and upper bound at X | ``interval(state, X)``, ``lower``, ``upper`` |
-| faster and wider ones | ``quick_interval(state, X)`` |
+| lower and upper bound at X | ``interval(state, X)``, ``lower``, ``upper``, ``quick_interval`` |
 | point with the largest bound among X | ``argmax_upper(state, X)``, ``argmax_lower`` |
 | guarantee, or the reasons why there is none | ``guarantee_on(state)``, ``objections`` |
 | Thompson draws as wide as the bounds | ``inflated(state, X, g)`` |
@@ -105,12 +104,7 @@ class Confidence(ReadOnly):
         """Return draws [... N] at X [N d] with the spread of the bounds, from posterior draws g.
 
         ``centre + half_width * g / deviation``, with the interval ``centre +- half_width``; g
-        itself while the bounds are infinite.
-
-        Args:
-            state: The posterior.
-            X: Points [N d]; or [... d], for one draw.
-            g: Draws [... N] from the posterior at ``ridge(state)``, less its mean.
+        itself while the bounds are infinite. g [... N] is drawn at ``ridge(state)``, less its mean.
         """
         if not self.finite_on(state):
             return g
@@ -158,14 +152,11 @@ class Confidence(ReadOnly):
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons why the theorem does not cover this posterior, in words.
 
-        The posterior's ``provenance`` and ``error`` are compared with ``covers``. Objections of the
-        bounds among the attributes count too.
+        Its ``provenance`` and ``error`` are compared with ``covers``.
         """
-        given = checked_state(state).provenance
-        reasons = list(given.caveats)
+        reasons = _objections_to_data(checked_state(state).provenance)
         for part in self._parts():
             reasons += part.objections(state)
-        reasons += _objections_to_data(given)
         if state.like.dtype != torch.float64:
             reasons.append(
                 "in float32 rounding may move the bounds by more than their width: use float64"
@@ -218,14 +209,12 @@ class Confidence(ReadOnly):
 
         A subclass whose statement does not rest on them overrides it.
         """
-        attributes: list[Any] = []
+        attributes = list(vars(self).values())
         for value in vars(self).values():
             if isinstance(value, dict):
                 attributes += value.values()
             elif isinstance(value, list | tuple):
                 attributes += value
-            else:
-                attributes.append(value)
         return [part for part in attributes if isinstance(part, Confidence)]
 
     def __repr__(self) -> str:
@@ -374,8 +363,8 @@ def _not_a_number(what: str, row: int) -> InvalidInput:
 
 def _objections_to_data(given: Provenance) -> list[str]:
     """Return the reasons why no theorem at all covers data of this provenance."""
-    reasons = []
     n_repeats, n_equal_repeats = given.repeats
+    reasons = list(given.caveats)
     if given.hypothetical:
         reasons.append(
             "some observations are hypothetical (fantasies, points chosen for a batch): use the "
