@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -153,32 +154,28 @@ class ExactBound:
         h_at = self._h_on_host(rows.tolist())
         found = []
         for i, bracket in enumerate(torch.stack(brackets, -1).tolist()):
-            found.append(minimise_one(lambda t, i=i: float(h_at(t)[i]), Bracket(*bracket)))
+            found.append(minimise_one(partial(h_at, i=i), Bracket(*bracket)))
         log_ridges, minima = self.at_start.new_tensor(found).unbind(-1)
         return log_ridges, minima
 
     def _refined(self, row: int, start: float, enough: float) -> tuple[float, float]:
         """Return a log ridge of one point and h there: the minimum, or at most ``enough``."""
-        h_of_points = self._h_on_host([row])
-
-        def h_at(t: float) -> float:
-            return float(h_of_points(t)[0])
-
+        h_at = self._h_on_host([row])
         position = bisect_left(self.log_grid, start, hi=len(self.log_grid) - 1)
         bracket = bracket_by_walk(h_at, self.log_grid, position, enough)
         return minimise_one(h_at, bracket, _COARSE, enough)
 
-    def _h_on_host(self, rows: Sequence[int]) -> Callable[[float], np.ndarray]:
-        """Return h of a few points, an array [b], as a function of one log ridge."""
+    def _h_on_host(self, rows: Sequence[int]) -> Callable[..., float]:
+        """Return h as a function of one log ridge and of the position among few points."""
         moments_at = self.posterior.in_numbers(rows)
 
-        def h_at(t: float) -> np.ndarray:
+        def h_at(t: float, i: int = 0) -> float:
             ridge = math.exp(t)
             mean, variance, quad = moments_at(ridge)
             squared_width = self.F.squared_width(quad, ridge)
             if squared_width < 0:
-                return np.full(len(mean), -math.inf)
-            return h(self.sign * mean, np.sqrt(variance), squared_width)
+                return -math.inf
+            return h(self.sign * float(mean[i]), math.sqrt(variance[i]), squared_width)
 
         return h_at
 

@@ -20,7 +20,7 @@ import torch
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.regression import Posterior
+from kbo.regression import AllRidges, Posterior
 
 MIXED_SCALES = tuple(4.0**j for j in range(-3, 5))
 """Scales of which no single one is much better than their average (docs/validity.md)."""
@@ -86,15 +86,8 @@ def fits_at(state: Posterior, ridges: Sequence[float], spectral: bool) -> list[F
         ridges: The ridges a, [r].
         spectral: From one eigenbasis, ``across()``, instead of a factorisation for each ridge.
     """
-    if spectral:
-        posterior = state.across()
-        table = torch.stack([posterior.quad(ridges), posterior.log_det(ridges)], -1)
-    else:
-        rows = []
-        for ridge in ridges:
-            at_ridge = state.at(ridge)
-            rows.append(torch.stack([at_ridge.quad(), at_ridge.log_det()]))
-        table = torch.stack(rows)
+    posterior = state.across() if spectral else AllRidges(state)
+    table = torch.stack([posterior.quad(ridges), posterior.log_det(ridges)], -1)
     fits = []
     error = state.error
     for ridge, (quad, log_det) in zip(ridges, table.tolist(), strict=True):

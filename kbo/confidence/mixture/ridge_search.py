@@ -56,11 +56,13 @@ def search_grid(ridges: Sequence[float], low: float, high: float) -> list[float]
 
     They are the given ridges, their geometric means, and wider and wider steps beyond them.
     """
-    grid = [*ridges, *(math.sqrt(a * b) for a, b in pairwise(ridges))]
+    grid = list(ridges)
+    for a, b in pairwise(ridges):
+        grid.append(math.sqrt(a * b))
     for j in range(10):
         step = 3.0 ** (1.5**j - 0.5)
         grid += [ridges[0] / step, ridges[-1] * step]
-    return [low, *sorted(ridge for ridge in grid if low < ridge < high), high]
+    return [low, *sorted([ridge for ridge in grid if low < ridge < high]), high]
 
 
 class Bracket(NamedTuple, Generic[Number]):
