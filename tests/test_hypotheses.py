@@ -10,7 +10,7 @@ import kbo
 from kbo.acquisition import KernelUCB
 from kbo.confidence import FixedWidth, MartingaleMixture, SelfNormalized
 from kbo.confidence.energy import averaged as averaged_energy
-from kbo.confidence.mixture.radius import norm_by_energy, unexplained
+from kbo.confidence.unexplained import norm_by_energy, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import KernelRidgeGP
 from kbo.optimize.belief import Bound

@@ -32,16 +32,15 @@ class PlannedDesign(WidthConfidence):
         self.delta = checks.probability("delta", delta)
         self.n_points = int(checks.positive("n_points", n_points))
         self.guarantee = (
-            f"holds for all rounds and {n_points} points at once with probability at least 1 - {delta:g}, if points "
-            f"are planned without looking at values, the noise is {noise_std:g}-sub-Gaussian and the function has norm "
-            f"at most {norm_bound:g}"
+            f"holds for all rounds and {n_points} points at once with probability at least "
+            f"1 - {delta:g}, if points are planned without looking at values, the noise is "
+            f"{noise_std:g}-sub-Gaussian and the function has norm at most {norm_bound:g}"
         )
 
     def width(self, state: Posterior) -> Tensor:
-        """Multiplier of the standard deviation, []."""
-        share = (
-            6 * self.delta / (math.pi**2 * max(state.n, 1) ** 2 * self.n_points)
-        )  # for one point after n rounds
+        """Return the multiplier of the standard deviation, []."""
+        n = max(state.n, 1)
+        share = 6 * self.delta / (math.pi**2 * n**2 * self.n_points)  # of one point after n rounds
         noise = self.noise_std * math.sqrt(2 * math.log(2 / share) / state.ridge)
         error = self.norm_bound * math.sqrt(state.error.norm() / state.ridge)
         return self.norm_bound + noise + error

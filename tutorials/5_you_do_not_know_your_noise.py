@@ -24,7 +24,7 @@ from kbo.acquisition import (
     KernelUCB,
     inflated_draws,
 )
-from kbo.bandit import Method, ThompsonSampling, methods, play
+from kbo.bandit import Method, ThompsonSampling, play
 from kbo.confidence import (
     BKB,
     AdaptiveMixture,

@@ -11,6 +11,7 @@ from experiments.bench.race import Bench, Goal, Result, agree, seconds, wall_and
 from experiments.papers import chaining as paper
 from experiments.papers.chaining import ALGORITHM, DELTA, NOISE
 from experiments.sweep.threads import threads
+from kbo import bandit
 from kbo._base import devices
 from kbo.bandit import Bandit
 from kbo.confidence import Chaining

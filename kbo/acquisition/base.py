@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.confidence import Confidence
-from kbo.confidence.mixture.radius import unexplained
+from kbo.confidence.unexplained import unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import PosteriorModel
 from kbo.regression import Posterior

@@ -1,19 +1,29 @@
-"""Confidence bounds from the numbers of a posterior."""
+"""Confidence bounds of an unknown function, from the numbers of a posterior.
+
+| file | bounds |
+|---|---|
+| ``base.py`` | what a bound is: ``Confidence``, ``WidthConfidence``, ``SubGaussian`` |
+| ``self_normalized.py`` | AY-GP-UCB and IGP-UCB, for a known norm |
+| ``mixture/`` | AMM, DMM, CMM; of unknown norm; the least norm; certificates |
+| ``noise/`` | the noise level, and bounds while it is unknown |
+| ``chaining/``, ``gaussian.py`` | under a Gaussian-process prior, over finite sets |
+| ``bkb.py`` | the widths of BKB and EK-UCB, for sketches |
+| ``fixed_width.py`` | multiples of the standard deviation, without a guarantee |
+| ``gap.py``, ``limit.py`` | optimality gaps and limits, from any bound |
+| ``rounding.py`` | what rounding may do to them |
+"""
 
 from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence
 from kbo.confidence.bkb import BKB, EKUCB
 from kbo.confidence.chaining.bound import Chaining
+from kbo.confidence.fixed_width import AlternatingWidth, FixedWidth
 from kbo.confidence.gap import Gap, optimality_gap
-from kbo.confidence.gaussian import AlternatingWidth, FiniteSet, FixedWidth
+from kbo.confidence.gaussian import FiniteSet
 from kbo.confidence.limit import Limit
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.certificate import Certificate, certify, cone_program
-from kbo.confidence.mixture.radius import (
-    MIXED_SCALES,
-    norm_lower_bound,
-    refuse_if_refuted,
-    squared_radius,
-)
+from kbo.confidence.mixture.least_norm import norm_lower_bound, refuse_if_refuted
+from kbo.confidence.mixture.radius import MIXED_SCALES, squared_radius
 from kbo.confidence.mixture.unknown_norm import PRACTICAL_MULTIPLE, UnknownNorm
 from kbo.confidence.noise.adaptive import AdaptiveMixture, AdaptiveSelfNormalized
 from kbo.confidence.noise.bounds import MixtureNoiseBounds, NoiseBounds, NoiseLevel

@@ -1,4 +1,16 @@
-"""Upper and lower confidence bounds from the numbers of a posterior."""
+"""Confidence bounds of an unknown function, computed from the numbers of a posterior.
+
+A new bound subclasses ``WidthConfidence`` if it is ``mean +- width * sqrt(variance)``, which takes
+one method (see ``self_normalized.py``), or ``Confidence``, which takes ``interval``.
+docs/extending.md shows one in full.
+
+| quantity | member |
+|---|---|
+| lower and upper bound at X | ``interval(state, X)``, ``lower``, ``upper``, ``quick_interval`` |
+| point with the largest bound among X | ``argmax_upper(state, X)``, ``argmax_lower`` |
+| guarantee, or the reasons why there is none | ``guarantee_on(state)``, ``objections`` |
+| Thompson draws as wide as the bounds | ``inflated(state, X, g)`` |
+"""
 
 from __future__ import annotations
 
@@ -16,133 +28,48 @@ from kbo._base.read_only import ReadOnly
 from kbo.confidence import rounding
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
+from kbo.regression.provenance import Provenance
 
 
 class Confidence(ReadOnly):
     """A sequence of confidence bounds, one for every moment of a growing posterior.
 
-    A subclass defines ``interval``, or ``width`` of ``WidthConfidence``, and sets ``guarantee``. It reads posteriors
-    through the interface of ``kbo.regression.Posterior`` only, so it works on all of them, and remembers nothing of
-    them except by ``state.version``. The bounds at a point do not depend on the other rows of X, are differentiable in
-    X, and have its dtype and device. The other methods may be overridden where something faster is known. Attributes
-    without a leading underscore are read-only once it is constructed, so that the statement stays true.
+    A subclass defines ``interval`` and sets ``guarantee``, ``delta`` and ``covers``. It reads
+    posteriors through the interface of ``kbo.regression.Posterior`` only, and remembers nothing of
+    them except by ``state.version``. The bounds at a point do not depend on the other rows of X,
+    are differentiable in X, and have the dtype and device of X. Public attributes are read-only
+    once the object is constructed, so that the guarantee stays true.
+
+    All other methods have defaults. Override ``objections`` if the theorem has further conditions,
+    ``ridge`` and ``finite_on`` if they differ, and ``upper``, ``lower``, ``quick_interval``,
+    ``argmax_upper``, ``argmax_lower`` and ``inflated`` where something faster is known.
 
     Attributes:
-        guarantee: Statement that holds with probability ``1 - delta`` on exact posteriors, in words that name every
-            assumption; None if nothing is proved.
-        covers: What the theorem covers of an ``error`` and a ``provenance``, some of ``"sketch"``: the bounds account
-            for the error of an approximate posterior; ``"weights"``: observations of different noise levels, seen
-            through ``sqrt(w) k(x, .)`` and ``sqrt(w) y``, with w chosen before the noise (docs/theory/weights.md);
-            ``"moved ridge"``: a ridge that was chosen from the data. Bounds at the ridge of the posterior alone, as
-            those of ``WidthConfidence``, cover none of them by default.
+        guarantee: Statement that holds with probability ``1 - delta`` on exact posteriors, in words
+            that name every assumption; None if nothing is proved.
         delta: Probability that the statement may fail; 1 unless a subclass sets it.
-        noise_std: The noise level that is assumed of an observation of weight 1; None if it is that of the ridge, or
-            unknown.
+        covers: Deviations from one fixed ridge and exact, equally noisy data that the theorem
+            allows, some of ``"sketch"``: the bounds account for the error of an approximate
+            posterior; ``"weights"``: observations of different noise levels, ``sqrt(w) k(x, .)``
+            and ``sqrt(w) y``, with w chosen before the noise (docs/theory/weights.md);
+            ``"moved ridge"``: a ridge that was chosen from the data.
+        noise_std: Noise level that is assumed of an observation of weight 1; None if it is that of
+            the ridge, or unknown.
     """
 
     guarantee: str | None = None
-    covers: frozenset[str] = frozenset({"moved ridge"})
     delta: float = 1.0
+    covers: frozenset[str] = frozenset({"moved ridge"})
     noise_std: float | None = None
 
-    def delta_on(self, state: Posterior) -> float:
-        """Return the probability that the statement on this posterior may fail, at most; 1 if it is not known."""
-        return self.delta
-
-    def guarantee_on(self, state: Posterior) -> str | None:
-        """Return the statement that holds on this posterior; None if there are ``objections``."""
-        if self.objections(state):
-            return None
-        weights = "; for an observation of weight w that is said of sqrt(w) times its noise, and w was known before it"
-        return f"{self._statement_on(state)}{weights * state.provenance.weighted}"
-
-    def _statement_on(self, state: Posterior) -> str | None:
-        """Return ``guarantee`` in the words that fit this posterior, objections aside; None if nothing is proved."""
-        return self.guarantee
-
-    def objections(self, state: Posterior) -> list[str]:
-        """Return the reasons why the theorem does not cover this posterior, in words; none if it does.
-
-        What its ``provenance`` and ``error`` give up is compared with what the theorem ``covers``. Objections of the
-        bounds on which this one rests count too. A subclass whose theorem has further conditions extends it.
-        """
-        given, assumed = checked_state(state).provenance, self.noise_std
-        reasons = [
-            *given.caveats,
-            *(reason for part in self._parts() for reason in part.objections(state)),
-        ]
-        if given.hypothetical:
-            reasons.append(
-                "some observations are hypothetical (fantasies, points chosen for a batch): use the observed data alone"
-            )
-        if 0 < given.repeats[0] == given.repeats[1]:
-            reasons.append(
-                f"each of the {given.repeats[0]} repeated observations has exactly the value before, so noise is not "
-                "independent: does the objective fix a random seed?"
-            )
-        if state.like.dtype != torch.float64:
-            reasons.append(
-                "in float32 rounding may move the bounds by more than their width: use float64"
-            )
-        if self._statement_on(state) is None:
-            reasons.append(f"no theorem covers {type(self).__name__}")
-        reasons += rounding.objections(state, self._least_ridge(state))
-        if "sketch" not in self.covers and not state.error.trace <= 0:
-            reasons.append(
-                "the theorem does not cover the error of the dictionary: use MartingaleMixture or SelfNormalized"
-            )
-        known = given.unit_variance
-        if known is not None and assumed is not None and assumed**2 < known * (1 - 1e-9):
-            reasons.append(
-                f"the noise variances that were given mean noise_std = {known**0.5:.3g}, the root of the ridge, and "
-                f"the bound assumes {assumed:.3g}: let the ridge be noise_std ** 2"
-            )
-        if "weights" not in self.covers and given.weighted:
-            reasons.append(
-                "the theorem is about one noise level, and the observations have weights"
-            )
-        if (
-            "moved ridge" not in self.covers
-            and given.ridge_moved
-            and self.ridge(state) == state.ridge
-        ):
-            reasons.append(
-                "the ridge was chosen after the first observation, and the theorem needs one chosen before"
-            )
-        return list(dict.fromkeys(reasons))
-
-    def _parts(self) -> list[Confidence]:
-        """Return the bounds on which these rest, and whose ``objections`` are theirs: those among its attributes.
-
-        A subclass with such attributes that are no premise of its statement overrides it.
-        """
-        found: list[Any] = []
-        for value in vars(self).values():
-            found += (
-                value.values()
-                if isinstance(value, dict)
-                else value
-                if isinstance(value, list | tuple)
-                else [value]
-            )
-        return [one for one in found if isinstance(one, Confidence)]
-
-    def __repr__(self) -> str:
-        public = {
-            name: value
-            for name, value in vars(self).items()
-            if name != "guarantee" and name[0] != "_"
-        }
-        shown = (
-            f"{name}={value!r}" for name, value in public.items() if not isinstance(value, Tensor)
-        )
-        return f"{type(self).__name__}({', '.join(shown)})"
+    # The bounds
 
     @abstractmethod
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return lower and upper bound [...] at X [... d], in units of the targets that ``state`` has seen.
+        """Return lower and upper bound [...] at X [... d], in units of the targets.
 
-        On a posterior of fantasies, which has a batch shape, X is [... q d], and the batch shapes broadcast.
+        On a posterior of fantasies, which has a batch shape, X is [... q d], and the batch shapes
+        broadcast.
 
         Raises:
             RefutedAssumptions: No function satisfies the assumptions and fits the data.
@@ -156,192 +83,173 @@ class Confidence(ReadOnly):
         """Return the lower bound [...] at X [... d]; see ``interval``."""
         return self.interval(state, X)[0]
 
-    def finite_on(self, state: Posterior) -> bool:
-        """Return whether the bounds are finite yet.
-
-        If not, points are ranked by their standard deviation, the limit of ever wider bounds.
-        """
-        return True
-
-    def reported(self) -> Confidence | None:
-        """Return the bound to show to users: itself, unless it only ranks points; None if there is nothing to show."""
-        return self
-
-    def for_trial(self, number: int) -> Confidence:
-        """Return the bound for the trial of that number: itself, unless several take turns."""
-        return self
-
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return bounds [...] at X [... d] that are valid as well and take less time; by default ``interval``."""
+        """Return bounds [...] at X [... d] that are valid, take less time and may be wider."""
         return self.interval(state, X)
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
-        """Return the row of X [A d] with the largest upper bound, the first of several, and that bound."""
+        """Return the first row of X [A d] with the largest upper bound, and that bound."""
         upper = self.upper(state, one_set(state, X))
-        return first_largest(upper if self.finite_on(state) else state.predict(X)[1], upper)
+        if self.finite_on(state):
+            return first_largest(upper, upper)
+        variance = state.at().predict(X)[1]
+        return first_largest(variance, upper)
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
-        """Return the row of X [A d] with the largest lower bound, the first of several, and that bound."""
-        return first_largest(lower := self.lower(state, one_set(state, X)), lower)
-
-    def ridge(self, state: Posterior) -> float:
-        """Return the ridge of mean, variance and draws; the state's own unless a bound fixes it."""
-        return checked_state(state).ridge
-
-    def _least_ridge(self, state: Posterior) -> float:
-        """Return the least ridge at which the bounds read the posterior: there rounding does most."""
-        return self.ridge(state)
+        """Return the first row of X [A d] with the largest lower bound, and that bound."""
+        lower = self.lower(state, one_set(state, X))
+        return first_largest(lower, lower)
 
     def inflated(self, state: Posterior, X: Tensor, g: Tensor) -> Tensor:
-        """Return draws [... N] as wide as the bounds at X [N d], from draws g [... N] less the posterior mean.
+        """Return draws [... N] at X [N d] with the spread of the bounds, from posterior draws g.
 
-        With centre c and half width r of the interval, and standard deviation s, that is ``c + r g / s``. As long as
-        the bounds are infinite it is g itself, which ranks points as the limit of ever wider bounds does.
-
-        Args:
-            state: The posterior.
-            X: Points [N d]; or [... d], for one draw.
-            g: Draws from the posterior at ``ridge(state)``.
+        ``centre + half_width * g / deviation``, with the interval ``centre +- half_width``; g
+        itself while the bounds are infinite. g [... N] is drawn at ``ridge(state)``, less its mean.
         """
         if not self.finite_on(state):
             return g
         lower, upper = self.interval(state, X)
-        deviation = safe_sqrt(state.predict(X)[1])
-        known = deviation == 0  # and g with it
-        return (lower + upper) / 2 + (upper - lower) / 2 * (g / deviation.masked_fill(known, 1.0))
+        centre = (lower + upper) / 2
+        half_width = (upper - lower) / 2
+        deviation = safe_sqrt(state.at().predict(X)[1])
+        deviation = deviation.masked_fill(deviation == 0, 1.0)  # g is zero there
+        return centre + half_width * (g / deviation)
 
+    def ridge(self, state: Posterior) -> float:
+        """Return the ridge of mean, variance and draws, by default that of the posterior."""
+        return checked_state(state).ridge
 
-def checked_state(state: Any) -> Posterior:
-    """Return ``state`` if it is a posterior: a model has one, and is none."""
-    return checks.instance("state", state, Posterior, "; that of a model is model.state")
+    def finite_on(self, state: Posterior) -> bool:
+        """Return True if the bounds are finite; if not, the standard deviation ranks points."""
+        return True
 
+    def for_trial(self, number: int) -> Confidence:
+        """Return the bound that trial ``number`` maximises: itself, unless several take turns."""
+        return self
 
-class OverPoints(Confidence):
-    """Bounds for the points of a finite set: asked at others, they object from then on.
+    def reported(self) -> Confidence | None:
+        """Return the bound that is shown to users: itself, or None if it only ranks points."""
+        return self
 
-    Attributes:
-        points: The finite set [N d]; None if only its size is known, or nothing.
-        n_points: The size N; None if there is no fixed set.
-    """
+    # The guarantee
 
-    covers: frozenset[str] = frozenset()
-    points: Tensor | None = None
-    n_points: int | None = None
-    _outside: bool = False
+    def guarantee_on(self, state: Posterior) -> str | None:
+        """Return the statement that holds on this posterior; None if there are ``objections``."""
+        if self.objections(state):
+            return None
+        statement = self._statement_on(state)
+        if state.provenance.weighted:
+            statement = (
+                f"{statement}; for an observation of weight w that is said of sqrt(w) times its "
+                "noise, and w was known before it"
+            )
+        return statement
 
-    def _note_queries(self, X: Tensor) -> None:
-        """Note whether points X [... d], at which bounds are computed, are all in the set, or too many for it."""
-        if self._outside or self.n_points is None:
-            return
-        if self.points is None:
-            rows = X.numel() // max(1, X.shape[-1])
-            self._outside = rows > self.n_points and len(_rows(X)) > self.n_points
-        else:
-            points = self.points.to(X)
-            self._outside = not (X.shape == points.shape and torch.equal(X, points)) and not _rows(
-                X
-            ) <= _rows(points)
+    def delta_on(self, state: Posterior) -> float:
+        """Return the largest probability that the statement on this posterior fails."""
+        return self.delta
 
     def objections(self, state: Posterior) -> list[str]:
-        """Return the reasons as for any confidence; one more if bounds were computed elsewhere."""
-        asked = f"bounds were computed at points other than the {self.n_points} that the theorem is about"
-        return super().objections(state) + [asked] * self._outside
+        """Return the reasons why the theorem does not cover this posterior, in words.
 
+        Its ``provenance`` and ``error`` are compared with ``covers``.
+        """
+        reasons = _objections_to_data(checked_state(state).provenance)
+        for part in self._parts():
+            reasons += part.objections(state)
+        if state.like.dtype != torch.float64:
+            reasons.append(
+                "in float32 rounding may move the bounds by more than their width: use float64"
+            )
+        if self._statement_on(state) is None:
+            reasons.append(f"no theorem covers {type(self).__name__}")
+        reasons += rounding.objections(state, self._least_ridge(state))
+        reasons += self._uncovered(state)
+        return list(dict.fromkeys(reasons))
 
-def _rows(X: Tensor) -> set[tuple[float, ...]]:
-    """Return the distinct rows of X [... d]."""
-    return set(map(tuple, X.detach().reshape(-1, X.shape[-1]).tolist()))
+    def _uncovered(self, state: Posterior) -> list[str]:
+        """Return the objections to error, weights and ridge that ``covers`` does not list."""
+        given = state.provenance
+        reasons = []
+        if "sketch" not in self.covers and not state.error.trace <= 0:
+            reasons.append(
+                "the theorem does not cover the error of the dictionary: use MartingaleMixture or "
+                "SelfNormalized"
+            )
+        assumed = self.noise_std
+        known = given.unit_variance
+        if known is not None and assumed is not None and assumed**2 < known * (1 - 1e-9):
+            reasons.append(
+                f"the noise variances that were given mean noise_std = {known**0.5:.3g}, the root "
+                f"of the ridge, and the bound assumes {assumed:.3g}: let the ridge be "
+                "noise_std ** 2"
+            )
+        if "weights" not in self.covers and given.weighted:
+            reasons.append(
+                "the theorem is about one noise level, and the observations have weights"
+            )
+        reads_moved_ridge = given.ridge_moved and self.ridge(state) == state.ridge
+        if "moved ridge" not in self.covers and reads_moved_ridge:
+            reasons.append(
+                "the ridge was chosen after the first observation, and the theorem needs one "
+                "chosen before"
+            )
+        return reasons
 
+    def _statement_on(self, state: Posterior) -> str | None:
+        """Return ``guarantee`` in the words that fit this posterior, objections aside."""
+        return self.guarantee
 
-def finite_set(points: Tensor) -> Tensor:
-    """Return points [N d] of a finite set, if that is their shape and there is one."""
-    checks.points("points", points)
-    if points.ndim != 2 or not len(points):
-        raise InvalidInput(f"points must have shape [N d] with N > 0, got {tuple(points.shape)}.")
-    return points
+    def _least_ridge(self, state: Posterior) -> float:
+        """Return the least ridge at which the bounds read the posterior."""
+        return self.ridge(state)
 
+    def _parts(self) -> list[Confidence]:
+        """Return the bounds on which this one rests: all among its attributes.
 
-def one_set(state: Posterior, X: Tensor) -> Tensor:
-    """Return points X [A d] among which one is chosen, if that is their shape and there is one.
+        A subclass whose statement does not rest on them overrides it.
+        """
+        attributes = list(vars(self).values())
+        for value in vars(self).values():
+            if isinstance(value, dict):
+                attributes += value.values()
+            elif isinstance(value, list | tuple):
+                attributes += value
+        return [part for part in attributes if isinstance(part, Confidence)]
 
-    Raises:
-        InvalidInput: They have another shape, or the posterior has batches, each of which has a best point of its own.
-    """
-    if checks.shaped("X", X).ndim != 2 or not X.shape[0]:
-        raise InvalidInput(f"X must have shape [A d] with at least one row, got {tuple(X.shape)}.")
-    if checked_state(state).batch_shape:
-        raise InvalidInput(
-            f"state has batches of hypothetical data (fantasies), of shape {tuple(state.batch_shape)}, and one point "
-            "is chosen for one posterior: pass that of one fantasy."
-        )
-    return X
-
-
-def in_batches(state: Posterior, X: Tensor) -> Tensor:
-    """Return points X [... q d] expanded to the batch shape of the posterior; X itself if that has none."""
-    if not checked_state(state).batch_shape:
-        return X
-    shapes = {"X": checks.shaped("X", X).shape[:-2], "the posterior": state.batch_shape}
-    return X.expand(*checks.batch_shape(**shapes), *X.shape[-2:])
-
-
-def first_largest(scores: Tensor, values: Tensor) -> tuple[int, float]:
-    """Return the first row of the largest score [A] and its value [A].
-
-    Raises:
-        InvalidInput: The value or a score is NaN.
-    """
-    first = scores.argmax()  # a row of NaN, if there is one
-    row, value, *score = read(
-        first, *(part.take(first) for part in ((values,) if scores is values else (values, scores)))
-    )
-    if any(map(math.isnan, (value, *score))):
-        raise _not_a_number("bound", int(row))
-    return int(row), value
-
-
-def decided(values: Tensor, what: str) -> Tensor:
-    """Return values [...] that decide a certificate: NaN would lose every comparison, and win an argmax.
-
-    Raises:
-        InvalidInput: One of them is NaN.
-    """
-    if bool((nan := values.isnan()).any()):
-        raise _not_a_number(what, int(nan.nonzero()[0, 0]))
-    return values
-
-
-def _not_a_number(what: str, row: int) -> InvalidInput:
-    return InvalidInput(
-        f"the {what} is NaN at point {row}, so nothing can be concluded: every kernel value and every observation must "
-        "be a finite number. Check the kernel's values at these points and its parameters."
-    )
+    def __repr__(self) -> str:
+        shown = []
+        for name, value in vars(self).items():
+            if name[0] != "_" and name != "guarantee" and not isinstance(value, Tensor):
+                shown.append(f"{name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class WidthConfidence(Confidence):
-    """Bounds of the form ``mean +- width * sqrt(variance)`` at one ridge.
+    """Bounds ``mean +- width * sqrt(variance)`` at one ridge.
 
-    Where something is proved of them, they are widened by what rounding may do to them.
+    A subclass defines ``width``. Bounds with a guarantee are widened by what rounding may do to
+    them.
     """
 
     covers: frozenset[str] = frozenset()
 
     @abstractmethod
     def width(self, state: Posterior) -> Tensor | float:
-        """Return the multiplier of the standard deviation, a number of at least 0 or a tensor []."""
+        """Return the multiplier of the standard deviation, at least 0: a number or a tensor []."""
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         ridge = self.ridge(state)
-        answers = state.at(ridge)
+        posterior = state.at(ridge)
         width = self._checked_width(state)
-        mean, variance = answers.predict(X)
+        mean, variance = posterior.predict(X)
         if self._statement_on(state) is not None:
-            width = rounding.widened(state, width, answers.quad(), ridge)
+            width = rounding.widened(state, width, posterior.quad(), ridge)
         margin = width.to(mean) * safe_sqrt(variance)
         return mean - margin, mean + margin
 
     def inflated(self, state: Posterior, X: Tensor, g: Tensor) -> Tensor:
-        """Return ``mean + width g``."""
+        """Return ``mean + width * g``, [... N]."""
         if not self.finite_on(state):
             return g
         mean = state.at(self.ridge(state)).predict(X)[0]
@@ -351,29 +259,30 @@ class WidthConfidence(Confidence):
         """Return ``width`` as a tensor [].
 
         Raises:
-            InvalidInput: It is something else than a tensor of one entry or a number of at least 0.
+            InvalidInput: It is neither a tensor of one entry nor a number of at least 0.
         """
         width = self.width(state)
         if isinstance(width, Tensor) and width.numel() == 1:
             return width.reshape(()) if width.ndim else width
         try:
             number = checks.real(width)
-        except Exception:  # of whatever a subclass returned
+        except Exception:  # a subclass may return anything
             number = math.nan
         if not number >= 0:
             raise InvalidInput(
-                f"width of {type(self).__name__} must return one number of at least 0, or a tensor of shape [], got "
-                f"{checks.shown(width)}."
+                f"width of {type(self).__name__} must return one number of at least 0, or a "
+                f"tensor of shape [], got {checks.shown(width)}."
             )
         return torch.tensor(number, dtype=torch.float64)
 
 
 class SubGaussian(Confidence):
-    """Bounds for a function of bounded RKHS norm, observed with sub-Gaussian noise.
+    """Bounds of a function of bounded RKHS norm, observed with sub-Gaussian noise.
 
     Args:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
-        norm_bound: Bound of the RKHS norm of the function, in units of the targets over sqrt(kernel).
+        norm_bound: Bound of the RKHS norm of the function, in units of the targets over
+            sqrt(kernel).
         delta: Probability that the bounds may fail, ever and anywhere.
 
     Raises:
@@ -389,46 +298,81 @@ class SubGaussian(Confidence):
     def statement(self, scope: str) -> str:
         """Return the guarantee for these rounds and points, in words."""
         return (
-            f"holds for {scope} with probability at least 1 - {self.delta:g}, if the function has norm at most "
-            f"{self.norm_bound:g}, the noise is {self.noise_std:g}-sub-Gaussian given the past, and kernel and numbers "
-            "were fixed beforehand"
+            f"holds for {scope} with probability at least 1 - {self.delta:g}, if the function has "
+            f"norm at most {self.norm_bound:g}, the noise is {self.noise_std:g}-sub-Gaussian "
+            "given the past, and kernel and numbers were fixed beforehand"
         )
 
 
-class Delegated(Confidence):
-    """Bounds of another confidence, chosen by the data of the moment, once after every change."""
+def checked_state(state: Any) -> Posterior:
+    """Return ``state`` if it is a posterior; a model is none, and has one."""
+    return checks.instance("state", state, Posterior, "; that of a model is model.state")
 
-    _chosen: tuple[int, Confidence] | None = None
 
-    def _parts(self) -> list[Confidence]:
-        """Return none: the chosen confidence has no statement of its own."""
-        return []
+def one_set(state: Posterior, X: Tensor) -> Tensor:
+    """Return points X [A d] among which one is chosen.
 
-    @abstractmethod
-    def choose(self, state: Posterior) -> Confidence:
-        """Return the confidence with these bounds on ``state``."""
+    Raises:
+        InvalidInput: They have another shape, or the posterior has batches, each of which has a
+            best point of its own.
+    """
+    if checks.shaped("X", X).ndim != 2 or not X.shape[0]:
+        raise InvalidInput(f"X must have shape [A d] with at least one row, got {tuple(X.shape)}.")
+    if checked_state(state).batch_shape:
+        raise InvalidInput(
+            "state has batches of hypothetical data (fantasies), of shape "
+            f"{tuple(state.batch_shape)}, and one point is chosen for one posterior: pass that of "
+            "one fantasy."
+        )
+    return X
 
-    def current(self, state: Posterior) -> Any:
-        """Return the confidence with these bounds on ``state``, the same one until that changes."""
-        chosen, state = self._chosen, checked_state(state)
-        if chosen is None or chosen[0] != state.version:
-            self._chosen = chosen = state.version, self.choose(state)
-        return chosen[1]
 
-    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self.current(state).interval(state, X)
+def first_largest(scores: Tensor, bounds: Tensor) -> tuple[int, float]:
+    """Return the first row with the largest score [A], and its bound [A].
 
-    def upper(self, state: Posterior, X: Tensor) -> Tensor:
-        return self.current(state).upper(state, X)
+    Raises:
+        InvalidInput: That score or bound is NaN.
+    """
+    first = scores.argmax()  # a row of NaN, if there is one
+    row, score, bound = read(first, scores.take(first), bounds.take(first))
+    if math.isnan(score) or math.isnan(bound):
+        raise _not_a_number("bound", int(row))
+    return int(row), bound
 
-    def lower(self, state: Posterior, X: Tensor) -> Tensor:
-        return self.current(state).lower(state, X)
 
-    def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self.current(state).quick_interval(state, X)
+def decided(values: Tensor, what: str) -> Tensor:
+    """Return values [...] that decide a certificate, in which NaN would win an argmax.
 
-    def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
-        return self.current(state).argmax_upper(state, X)
+    Raises:
+        InvalidInput: One of them is NaN.
+    """
+    is_nan = values.isnan()
+    if bool(is_nan.any()):
+        raise _not_a_number(what, int(is_nan.nonzero()[0, 0]))
+    return values
 
-    def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
-        return self.current(state).argmax_lower(state, X)
+
+def _not_a_number(what: str, row: int) -> InvalidInput:
+    """Return the error of a NaN in row ``row``."""
+    return InvalidInput(
+        f"the {what} is NaN at point {row}, so nothing can be concluded: every kernel value and "
+        "every observation must be a finite number. Check the kernel's values at these points "
+        "and its parameters."
+    )
+
+
+def _objections_to_data(given: Provenance) -> list[str]:
+    """Return the reasons why no theorem at all covers data of this provenance."""
+    n_repeats, n_equal_repeats = given.repeats
+    reasons = list(given.caveats)
+    if given.hypothetical:
+        reasons.append(
+            "some observations are hypothetical (fantasies, points chosen for a batch): use the "
+            "observed data alone"
+        )
+    if n_repeats > 0 and n_equal_repeats == n_repeats:
+        reasons.append(
+            f"each of the {n_repeats} repeated observations has exactly the value before, so "
+            "noise is not independent: does the objective fix a random seed?"
+        )
+    return reasons

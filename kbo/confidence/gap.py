@@ -15,9 +15,9 @@ class Gap(NamedTuple):
     """A recommendation and its distance from the maximum.
 
     Attributes:
-        recommended: The row with the largest lower bound.
-        lower: That bound.
-        upper: The largest upper bound of all rows: the maximum is at most this.
+        recommended: Row with the largest lower bound.
+        lower: That lower bound.
+        upper: The largest upper bound of all rows, hence an upper bound of the maximum.
     """
 
     recommended: int
@@ -26,19 +26,21 @@ class Gap(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The recommended row is at most this far below the maximum, whenever the bounds hold."""
+        """Upper bound of the simple regret of the recommended row, in units of the targets."""
         return self.upper - self.lower
 
 
 def optimality_gap(confidence: Confidence, state: Posterior, X: Tensor) -> Gap:
     """Return the recommendation among the rows of X [A d] and its gap, exact over these rows.
 
-    On the event on which the bounds hold, that is with the probability of ``confidence.guarantee`` for all rounds at
-    once, the simple regret of the recommended row is at most the gap; so a run may stop as soon as the gap is small.
+    With the probability of ``confidence.guarantee``, for all rounds at once, the simple regret of
+    the recommended row is at most the gap; so a run may stop as soon as the gap is small.
 
     Raises:
         InvalidInput: X has no rows.
         RefutedAssumptions: No function satisfies the assumptions and fits the data.
     """
     checks.instance("confidence", confidence, Confidence)
-    return Gap(*confidence.argmax_lower(state, X), confidence.argmax_upper(state, X)[1])
+    recommended, lower = confidence.argmax_lower(state, X)
+    _, upper = confidence.argmax_upper(state, X)
+    return Gap(recommended, lower, upper)

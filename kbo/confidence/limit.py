@@ -1,8 +1,8 @@
-"""Limits on unknown functions: which points satisfy one for certain, and which possibly.
+"""Limits of unknown functions: the points that certainly satisfy one, and those that possibly do.
 
-Where the bounds of a function g hold, the pessimistic bound within the limit proves it, and the optimistic bound beyond
-the limit refutes it: the sets of points with ``certain(X) >= 0`` and ``possible(X) >= 0`` enclose the feasible set
-(Sui et al. 2015, eq. 6; Xu et al. 2023, Sec. 3).
+Where the bounds of a function g hold, the pessimistic bound within the limit proves it, and the
+optimistic bound beyond the limit refutes it: the sets of points with ``certain(X) >= 0`` and
+``possible(X) >= 0`` enclose the feasible set (Sui et al. 2015, eq. 6; Xu et al. 2023, Sec. 3).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kbo.regression import Posterior
 
 @dataclass(frozen=True)
 class Limit:
-    """An upper or a lower limit on an unknown function, in units of the posterior's targets.
+    """An upper or a lower limit of an unknown function, in units of the posterior's targets.
 
     Args:
         state: The posterior of the function.
@@ -40,37 +40,51 @@ class Limit:
         checks.instance("confidence", self.confidence, Confidence)
         if (self.upper is None) == (self.lower is None):
             raise InvalidInput(
-                f"a limit has either an upper or a lower value, got upper={self.upper}, lower={self.lower}."
+                f"a limit has either an upper or a lower value, got upper={self.upper}, "
+                f"lower={self.lower}."
             )
         checks.maybe(checks.number, "upper", self.upper)
         checks.maybe(checks.number, "lower", self.lower)
 
     def slack(self, values: Tensor) -> Tensor:
-        """Return the slack [...] of values [...] of the function."""
+        """Return the slack [...] of values [...] of the function, at least 0 within the limit."""
         if self.upper is not None:
             return self.upper - values
         assert self.lower is not None
         return values - self.lower
 
     def certain(self, X: Tensor) -> Tensor:
-        """Return the slack [...] of the pessimistic bound at X [... d]: at least 0 where the limit is kept for certain.
+        """Return the slack [...] of the pessimistic bound at X [... d].
+
+        It is at least 0 where the limit is certainly kept.
 
         Raises:
-            RefutedAssumptions: No function satisfies the assumptions of the bound and fits the data.
+            RefutedAssumptions: No function satisfies the assumptions of the bound and fits the
+                data.
         """
-        bound = self.confidence.lower if self.upper is None else self.confidence.upper
-        return self.slack(bound(self.state, X))
-
-    def quick_slacks(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return slacks [...] of at most ``certain`` and of at least ``possible`` that take less time."""
-        lower, upper = map(self.slack, self.confidence.quick_interval(self.state, X))
-        return (lower, upper) if self.upper is None else (upper, lower)
+        if self.upper is None:
+            return self.slack(self.confidence.lower(self.state, X))
+        return self.slack(self.confidence.upper(self.state, X))
 
     def possible(self, X: Tensor) -> Tensor:
-        """Return the slack [...] of the optimistic bound at X [... d]: negative where the limit is broken for certain.
+        """Return the slack [...] of the optimistic bound at X [... d].
+
+        It is negative where the limit is certainly broken.
 
         Raises:
-            RefutedAssumptions: No function satisfies the assumptions of the bound and fits the data.
+            RefutedAssumptions: No function satisfies the assumptions of the bound and fits the
+                data.
         """
-        bound = self.confidence.upper if self.upper is None else self.confidence.lower
-        return self.slack(bound(self.state, X))
+        if self.upper is None:
+            return self.slack(self.confidence.upper(self.state, X))
+        return self.slack(self.confidence.lower(self.state, X))
+
+    def quick_slacks(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return slacks [...] at X [... d] that take less time.
+
+        The first is at most ``certain``, the second at least ``possible``.
+        """
+        lower, upper = self.confidence.quick_interval(self.state, X)
+        if self.upper is None:
+            return self.slack(lower), self.slack(upper)
+        return self.slack(upper), self.slack(lower)

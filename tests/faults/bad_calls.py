@@ -453,7 +453,7 @@ def _confidence() -> Iterator[Call]:
     yield Call("norm_lower_bound", c.norm_lower_bound, "state noise_std delta scale ridges")
     yield Call("optimality_gap", c.optimality_gap, "confidence state X")
     yield Call("refuse_if_refuted", c.refuse_if_refuted, "state noise_std norm_bound delta scale")
-    yield Call("squared_radius", c.squared_radius, "state noise_std delta scale", many=False)
+    yield Call("squared_radius", c.squared_radius, "state noise_std delta scale")
 
 
 def _covers() -> Iterator[Call]:

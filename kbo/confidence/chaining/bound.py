@@ -31,10 +31,16 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.linalg import safe_sqrt
-from kbo.confidence.base import Confidence, OverPoints, checked_state, finite_set
+from kbo.confidence.base import Confidence, checked_state
 from kbo.confidence.chaining.chain import Chain
 from kbo.confidence.chaining.reuse import ChainMemory
-from kbo.confidence.gaussian import exact_tail, gaussian_statement, srinivas
+from kbo.confidence.gaussian import (
+    OverPoints,
+    exact_tail,
+    finite_set,
+    gaussian_statement,
+    srinivas,
+)
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 

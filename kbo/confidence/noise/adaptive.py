@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo.confidence.base import Confidence, Delegated, WidthConfidence
+from kbo.confidence.base import Confidence, WidthConfidence
+from kbo.confidence.delegated import Delegated
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.noise.bounds import MixtureNoiseBounds, NoiseBounds, NoiseLevel
 from kbo.errors import InvalidInput, RefutedAssumptions

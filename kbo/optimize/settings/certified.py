@@ -17,7 +17,8 @@ from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
-from kbo.confidence.mixture.radius import ENERGY, Scale, checked_scale, unexplained
+from kbo.confidence.mixture.radius import Scale, checked_scale
+from kbo.confidence.unexplained import ENERGY, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.belief import (

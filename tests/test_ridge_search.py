@@ -10,7 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kbo.confidence.mixture.line_search import minimise, minimise_one
+from kbo.confidence.mixture.ridge_search import (
+    bracket_by_walk,
+    brackets_on_grid,
+    minimise,
+    minimise_one,
+)
 
 GRID = torch.tensor([0.1, 0.3, 1.0, 3.0, 10.0], dtype=torch.float64).log()
 
@@ -82,7 +87,7 @@ class Valleys:
 )
 def test_finds_the_minima_of_many_valleys_at_once_within_the_limits(several, ends):
     f, grid = Valleys(several), between(*ends)
-    t, value = minimise(f, f.select, grid, f.at(grid.unsqueeze(-1)))
+    t, value = minimise(f.select, brackets_on_grid(grid, f.at(grid.unsqueeze(-1))))
     least = f.least(*ends)
     assert (value <= least + 1e-7 * (1 + least.abs())).all()
     assert (value >= least - 1e-15 * (1 + least.abs())).all()
@@ -91,7 +96,7 @@ def test_finds_the_minima_of_many_valleys_at_once_within_the_limits(several, end
     assert all(((ends[0] <= asked) & (asked <= ends[1])).all() for asked in (t, *f.asked))
     for i, one in enumerate(several):  # it does not depend on the other functions
         alone = Valleys([one])
-        found = minimise(alone, alone.select, grid, alone.at(grid.unsqueeze(-1)))[1]
+        found = minimise(alone.select, brackets_on_grid(grid, alone.at(grid.unsqueeze(-1))))[1]
         torch.testing.assert_close(found[0], value[i], rtol=1e-7, atol=1e-7)
 
 
@@ -103,13 +108,15 @@ def test_finds_the_minimum_of_one_valley_in_plain_numbers(one, ends, begin, enou
         called.append(t)
         return float(f.at(torch.tensor([t], dtype=torch.float64)))
 
-    t, found = minimise_one(value, grid, begin)
+    t, found = minimise_one(value, bracket_by_walk(value, grid, begin))
     least = float(f.least(*ends))
     allowed = least + 1e-7 * max(1, abs(least))
     assert least - 1e-15 * max(1, abs(least)) <= found == value(t) <= allowed
     assert ends[0] <= min(called) <= max(called) <= ends[1]
     assert len(called) <= 75
-    assert minimise_one(value, grid, begin, enough=least + enough)[1] <= allowed + enough
+    enough += least
+    bracket = bracket_by_walk(value, grid, begin, enough)
+    assert minimise_one(value, bracket, enough=enough)[1] <= allowed + enough - least
 
 
 @pytest.mark.parametrize("slopes", [(1.0, 1.0), (5.0, 0.1), (0.1, 5.0)])
@@ -119,6 +126,6 @@ def test_a_kink_is_found_to_the_tolerance(slopes):
         lambda t: torch.where(t < 0.37, slopes[0] * (0.37 - t), slopes[1] * (t - 0.37)),
         between(-30.0, 40.0),
     )
-    t, value = minimise(f, lambda rows: f, grid, f(grid.unsqueeze(-1)))
+    t, value = minimise(lambda rows: f, brackets_on_grid(grid, f(grid.unsqueeze(-1))))
     assert torch.equal(value, f(t))
     assert float(value) <= 2e-3 * max(slopes)

@@ -1,0 +1,52 @@
+"""Multiples of the posterior standard deviation, common in practice and without a guarantee."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kbo._base import checks
+from kbo.confidence.base import WidthConfidence
+from kbo.regression import Posterior
+
+
+class FixedWidth(WidthConfidence):
+    """A fixed multiplier of the standard deviation.
+
+    Args:
+        multiplier: The width, at least 0.
+    """
+
+    def __init__(self, multiplier: float) -> None:
+        self.multiplier: float = checks.non_negative("multiplier", multiplier)
+        self._width = torch.tensor(self.multiplier, dtype=torch.float64, device="cpu")
+
+    def width(self, state: Posterior) -> Tensor:
+        return self._width
+
+    def reported(self) -> None:
+        """Return None: the multiplier ranks points and bounds nothing."""
+
+
+class AlternatingWidth(FixedWidth):
+    """Fixed multipliers in turn, one after every observation.
+
+    A small width refines the best region found, a large one looks for others; taking turns needs no
+    choice of one.
+
+    Args:
+        multipliers: The widths, each at least 0.
+    """
+
+    def __init__(self, *multipliers: float) -> None:
+        super().__init__(max(multipliers, default=-1.0))
+        self.multipliers: tuple[float, ...] = tuple(
+            checks.non_negative("multipliers", multiplier) for multiplier in multipliers
+        )
+
+    def width(self, state: Posterior) -> Tensor:
+        return self.for_trial(state.n).width(state)
+
+    def for_trial(self, number: int) -> FixedWidth:
+        """Return the bound of trial ``number``, also while trials before it are pending."""
+        return FixedWidth(self.multipliers[number % len(self.multipliers)])

@@ -1,0 +1,88 @@
+"""The confidence set of a martingale mixture, and h: Flynn & Reeb (2024), Sec. 4.
+
+On paper                                                                | in code
+``F = {f : |f(x_1..n) - y| <= R, ||f|| <= B}`` (Lemma 4.2)              | ``ConfidenceSet``
+``R^2(a) / a``, ``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)``        | ``squared_width``
+``h(a; x) = mean(x; a) + sqrt(R^2(a) / a) sqrt(variance(x; a))``        | ``h``
+
+h(a; x) is at least the maximum of f(x) over F, for every ridge a > 0 (Cor. 4.3, eq. 13).
+``R^2(a) < 0`` says that F is empty. E is the error of an approximate kernel matrix, zero for exact
+posteriors: every f in F fits the approximate features to within ``R + B sqrt|E|``, so the bounds
+stay valid whatever the approximation (docs/theory/sketch.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from kbo.confidence import rounding
+from kbo.regression import Posterior, Rounding
+from kbo.regression.provenance import Number
+
+EXACT = Rounding(0.0, 0.0)
+"""No rounding at all: numbers as they are."""
+
+
+@dataclass(frozen=True)
+class ConfidenceSet:
+    """The functions of norm at most B that fit the data to within R.
+
+    With probability 1 - delta it contains f, for all n at once.
+
+    Attributes:
+        squared_radius: ``(R + B sqrt|E|)^2``, rounded up, in squared units of the targets.
+        norm_bound: B, in units of the targets over sqrt(kernel).
+        rounding: Relative error of the posterior's numbers.
+    """
+
+    squared_radius: float
+    norm_bound: float
+    rounding: Rounding = EXACT
+
+    def squared_width(self, quad: Number, ridge: Number) -> Number:
+        """Return ``R^2(a) / a``, rounded up; negative where a proves that F is empty.
+
+        Args:
+            quad: ``quad`` at the ridges.
+            ridge: The ridges a.
+        """
+        # (1 + 10 e) (S (1 + 5 e) - quad) / a with S = C + a B^2 is at least the square of the width
+        # that accounts for the rounding errors (docs/theory/rounding.md).
+        e = rounding.accounted(self.rounding, ridge)
+        slack = (self.squared_radius + self.norm_bound**2 * ridge) * (1 + 5 * e) - quad
+        return slack * (1 + 10 * e) / ridge
+
+
+def h(mean: Any, deviation: Any, squared_width: Any) -> Any:
+    """Return ``mean + sqrt(R^2(a) / a) sqrt(variance)``, an upper bound of f over F, [...].
+
+    Of tensors or arrays.
+    That of -f, from the mean ``-mean``, is minus a lower bound of f.
+    """
+    return mean + squared_width**0.5 * deviation
+
+
+def confidence_set(
+    state: Posterior, square: float, norm_bound: float, delta: float, a0: float
+) -> ConfidenceSet:
+    """Return the confidence set of a posterior, rounded up.
+
+    Args:
+        state: The posterior.
+        square: ``R^2``, in squared units of the targets.
+        norm_bound: B, in units of the targets over sqrt(kernel).
+        delta: Probability that the set may miss f.
+        a0: The least ridge at which the radius was computed.
+    """
+    error = state.error
+    e = rounding.accounted(error.rounding, a0)
+    factor = rounding.radius_factor(e, error.terms, delta)
+    C = factor * widened_squared_radius(square, norm_bound, error.norm())
+    return ConfidenceSet(C, norm_bound, error.rounding)
+
+
+def widened_squared_radius(square: float, norm_bound: float, error: float) -> float:
+    """Return ``(R + B sqrt|E|)^2`` from ``R^2`` and ``|E|``."""
+    return (math.sqrt(square) + norm_bound * math.sqrt(error)) ** 2

@@ -1,0 +1,264 @@
+"""Minimisation over the ridge: grids of ridges, and Brent's method for a single valley.
+
+All functions are of the logarithm of the ridge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from kbo.regression import Posterior
+
+Number = TypeVar("Number", float, Tensor)
+
+_GOLDEN = (3 - math.sqrt(5)) / 2
+_MOST_STEPS = 60
+_NEAR = 0.05
+"""Length of both sides of a bracket up to which the vertex of a parabola is accepted."""
+
+_PROBE = 0.04
+"""Length of a step that probes a longer side."""
+
+_TOGETHER = 6
+"""Steps between two tests of which functions are finished; each waits for the device."""
+
+DMM_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
+"""Multiples of a0 over which DMM minimises: Flynn & Reeb (2024), Sec. 7."""
+
+
+def dmm_ridges(mixture_ridges: Sequence[float]) -> list[float]:
+    """Return the default ridges of DMM: those of the mixture, or a grid around the one."""
+    if len(mixture_ridges) > 1:
+        return list(mixture_ridges)
+    return [multiple * mixture_ridges[0] for multiple in DMM_GRID]
+
+
+def ridge_range(state: Posterior, a0: float) -> tuple[float, float]:
+    """Return the least and the largest ridge of a search around a0.
+
+    From the precision of ``K + a I`` to where only the prior is left.
+    """
+    precision = 10 * max(state.n, 1) * state.error.least_ridge
+    low = min(precision, 0.1 * a0)
+    if low == 0:
+        low = 1e-10 * a0
+    return low, 1e12 * max(state.trace, a0)
+
+
+def search_grid(ridges: Sequence[float], low: float, high: float) -> list[float]:
+    """Return increasing ridges between which a search begins, from low to high.
+
+    They are the given ridges, their geometric means, and wider and wider steps beyond them.
+    """
+    grid = list(ridges)
+    for a, b in pairwise(ridges):
+        grid.append(math.sqrt(a * b))
+    for j in range(10):
+        step = 3.0 ** (1.5**j - 0.5)
+        grid += [ridges[0] / step, ridges[-1] * step]
+    return [low, *sorted([ridge for ridge in grid if low < ridge < high]), high]
+
+
+class Bracket(NamedTuple, Generic[Number]):
+    """Three arguments ``a <= b <= c`` and the values of a function there, the lowest at b.
+
+    Numbers for one function, tensors [B] for many.
+    """
+
+    a: Number
+    b: Number
+    c: Number
+    fa: Number
+    fb: Number
+    fc: Number
+
+
+def minimise_one(
+    f: Callable[[float], float],
+    bracket: Bracket[float],
+    tolerance: float = 1e-4,
+    enough: float = -math.inf,
+) -> tuple[float, float]:
+    """Minimise one function within its bracket.
+
+    The result is one of the points that were evaluated, so an upper bound stays one.
+
+    Args:
+        f: The function.
+        bracket: Arguments and values between which the minimum lies.
+        tolerance: Step at which the search stops; near a minimum the value is off by its square.
+        enough: Value at which the search stops.
+
+    Returns:
+        Argument and value.
+    """
+    a, b, c, fa, fb, fc = bracket
+    step_before = c - a
+    step = c - a
+    for _ in range(_MOST_STEPS):
+        bracket = Bracket(a, b, c, fa, fb, fc)
+        move, is_finished = _brent(bracket, step_before, tolerance, _where)
+        if is_finished or not fb > enough:
+            break
+        step_before = step
+        step = abs(move)
+        u = b + move
+        fu = f(u)
+        is_lower = fu < fb
+        if is_lower:
+            u, b = b, u
+            fu, fb = fb, fu
+        if (move > 0) == is_lower:  # the higher one of both is the new end on its side
+            a = u
+            fa = fu
+        else:
+            c = u
+            fc = fu
+    return b, fb
+
+
+def minimise(
+    select: Callable[[Tensor], Callable[[Tensor], Tensor]],
+    bracket: Bracket[Tensor],
+    tolerance: float = 1e-4,
+) -> tuple[Tensor, Tensor]:
+    """Minimise B functions, each within its bracket, as ``minimise_one`` does.
+
+    A function that reaches minus infinity is finished; NaN is never lowest.
+
+    Args:
+        select: Maps numbers of functions [b] to these functions, which map arguments [b] to values
+            [b].
+        bracket: Arguments and values between which the minima lie, [B] each.
+        tolerance: Step at which a search stops.
+
+    Returns:
+        Arguments [B] and values [B].
+    """
+    a, b, c, fa, fb, fc = bracket
+    step_before = c - a
+    step = c - a
+    lowest = torch.stack([b, fb])
+    rows = torch.arange(len(b), device=b.device)  # of the functions that are not finished
+    is_active = torch.ones_like(rows, dtype=torch.bool)
+    f = select(rows)
+    for count in range(_MOST_STEPS):
+        bracket = Bracket(a, b, c, fa, fb, fc)
+        move, is_finished = _brent(bracket, step_before, tolerance, torch.where)
+        is_active = is_active & ~is_finished
+        if count % _TOGETHER == 0:
+            lowest[:, rows] = torch.stack([b, fb])
+            left = is_active.nonzero().squeeze(-1)
+            if not len(left):
+                break
+            if len(left) < len(rows):
+                rows = rows[left]
+                f = select(rows)
+                is_active = is_active[left]
+                kept = torch.stack([a, b, c, fa, fb, fc, step, move])[:, left]
+                a, b, c, fa, fb, fc, step, move = kept
+        step_before = step
+        step = move.abs()
+        u = torch.where(is_active, b + move, b)  # a finished function stays as it is
+        fu = f(u)
+        is_lower = is_active & (fu < fb)
+        end = torch.where(is_lower, b, u)
+        f_end = torch.where(is_lower, fb, fu)
+        is_new_a = is_active & ((move > 0) == is_lower)
+        is_new_c = is_active & ((move > 0) != is_lower)
+        a = torch.where(is_new_a, end, a)
+        fa = torch.where(is_new_a, f_end, fa)
+        c = torch.where(is_new_c, end, c)
+        fc = torch.where(is_new_c, f_end, fc)
+        b = torch.where(is_lower, u, b)
+        fb = torch.where(is_lower, fu, fb)
+    lowest[:, rows] = torch.stack([b, fb])
+    return lowest[0], lowest[1]
+
+
+def _brent(
+    bracket: Bracket[Number],
+    step_before: Number,
+    tolerance: float,
+    where: Callable[[Any, Any, Any], Any],
+) -> tuple[Number, Any]:
+    """Return the next step from b, and True where the minimum is found: Brent (1973), Ch. 5.
+
+    The step leads to the vertex of the parabola through the three points, or is a golden section
+    where the parabola does not halve the step before the last.
+
+    Args:
+        bracket: Arguments and values.
+        step_before: Length of the step before the last.
+        tolerance: Step at which the search stops.
+        where: ``torch.where`` for tensors, a conditional expression for numbers.
+    """
+    a, b, c, fa, fb, fc = bracket
+    left = (b - a) * (fb - fc)
+    right = (b - c) * (fb - fa)
+    curvature = left - right
+    vertex = -0.5 * ((b - a) * left - (b - c) * right) / where(curvature == 0, math.nan, curvature)
+    is_trusted = (b + vertex > a) & (b + vertex < c) & (2 * abs(vertex) < step_before)
+    longer_side = where(c - b > b - a, c - b, a - b)
+    # A vertex at b may be a coincidence while one side of the bracket is long: that is probed.
+    is_settled = is_trusted & (abs(vertex) <= tolerance)
+    is_found = (is_settled & (abs(longer_side) <= _NEAR)) | (c - a <= tolerance) | (fb == -math.inf)
+    probe = where(longer_side > 0, _PROBE, -_PROBE)
+    section = where(is_trusted, vertex, _GOLDEN * longer_side)
+    return where(is_settled, probe, section), is_found
+
+
+def _where(condition: bool, yes: float, no: float) -> float:
+    return yes if condition else no
+
+
+def bracket_by_walk(
+    f: Callable[[float], float], grid: Sequence[float], start: int, enough: float = -math.inf
+) -> Bracket[float]:
+    """Return the bracket that a walk down a grid finds.
+
+    Args:
+        f: The function.
+        grid: Increasing arguments, at least two.
+        start: Position in the grid where the walk begins.
+        enough: Value at which the search stops.
+    """
+    values = {start: f(grid[start])}
+    lowest = start
+    while values[lowest] > enough:
+        for position in (lowest - 1, lowest + 1):
+            if 0 <= position < len(grid) and position not in values:
+                values[position] = f(grid[position])
+        if values.get(lowest - 1, math.inf) < values[lowest]:
+            lowest -= 1
+        elif values.get(lowest + 1, math.inf) < values[lowest]:
+            lowest += 1
+        else:
+            break
+    b = grid[lowest]
+    fb = values[lowest]
+    if not fb > enough:
+        return Bracket(b, b, b, fb, fb, fb)
+    left = max(lowest - 1, 0)
+    right = min(lowest + 1, len(grid) - 1)
+    return Bracket(grid[left], b, grid[right], values[left], fb, values[right])
+
+
+def brackets_on_grid(grid: Tensor, values: Tensor) -> Bracket[Tensor]:
+    """Return the brackets [B] around the lowest points of functions on a grid.
+
+    Args:
+        grid: Increasing arguments [r].
+        values: The functions there, [r B].
+    """
+    lowest = values.argmin(0)
+    left = (lowest - 1).clamp_min(0)
+    right = (lowest + 1).clamp_max(len(grid) - 1)
+    positions = torch.stack([left, lowest, right])
+    return Bracket(*grid[positions], *values.gather(0, positions))
