@@ -167,7 +167,7 @@ class ExactBound:
 
     def _h_on_host(self, rows: Sequence[int]) -> Callable[..., float]:
         """Return h as a function of one log ridge and of the position among few points."""
-        moments_at = self.posterior.in_numbers(rows)
+        moments_at = self.posterior.on_host(rows)
 
         def h_at(t: float, i: int = 0) -> float:
             ridge = math.exp(t)
