@@ -28,7 +28,7 @@ from kbo.bandit import Bandit, methods
 from kbo.confidence import FixedWidth, MartingaleMixture, NoiseBounds
 from kbo.confidence import chaining as covers
 from kbo.kernels import PrecomputedKernel
-from kbo.models.paths import FunctionPaths
+from kbo.models import FunctionPaths
 from kbo.optimize import Pruning
 from kbo.regression import Hypothetical, KernelRidge, NystromRidge, Posterior
 from tests.laws.confidences import BOUNDS, Setting
