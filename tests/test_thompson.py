@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from kbo.acquisition import InflatedPosteriorSampling, InflatedThompsonSampling
-from kbo.acquisition.thompson import inflated_draws
+from kbo.acquisition import inflated_draws
 from kbo.bandit import Method, ThompsonSampling
 from kbo.confidence import (
     AdaptiveSelfNormalized,
