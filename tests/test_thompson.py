@@ -15,8 +15,7 @@ from scipy.stats import chi2
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from kbo.acquisition import InflatedPosteriorSampling, InflatedThompsonSampling
-from kbo.acquisition import inflated_draws
+from kbo.acquisition import InflatedPosteriorSampling, InflatedThompsonSampling, inflated_draws
 from kbo.bandit import Method, ThompsonSampling
 from kbo.confidence import (
     AdaptiveSelfNormalized,

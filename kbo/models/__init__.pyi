@@ -3,7 +3,6 @@
 from .adaptive_ridge import AdaptiveRidgeGP as AdaptiveRidgeGP
 from .any_posterior import PosteriorGP as PosteriorGP
 from .base import FantasyGP as FantasyGP
-from .base import FunctionPaths as FunctionPaths
 from .base import PosteriorModel as PosteriorModel
 from .kernel_ridge import KernelRidgeGP as KernelRidgeGP
 from .nystrom import NystromGP as NystromGP
