@@ -89,7 +89,7 @@ def _rows(
     seed = checks.seed(seed)
     gap_every = checks.whole("gap_every", gap_every, 0)
     first = checks.maybe(checks.whole, "first", first, 0)
-    if gap_every and (problem.fixed_arms is None or not method.has_bounds):
+    if gap_every and (problem.fixed_arms is None or method.confidence is None):
         raise InvalidInput(
             "an optimality gap needs the same arms in every round, and a method with bounds."
         )

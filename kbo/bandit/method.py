@@ -12,20 +12,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
 
-from kbo import acquisition, models
 from kbo._base import checks
 from kbo.acquisition.draws import inflated_draws
 from kbo.confidence import Confidence, FixedWidth
 from kbo.errors import InvalidInput
 from kbo.regression import BatchView, Posterior, Tracked
-
-if TYPE_CHECKING:
-    from botorch.acquisition import AcquisitionFunction
 
 RNG = Generator | None
 """Source of random choices; None for torch's global one."""
@@ -57,14 +53,6 @@ class Rule(ABC):
     ) -> list[int]:
         """Return up to ``size`` indices of next points among ``points`` [A d]; ties go to the first."""
 
-    def acquisition(
-        self, confidence: Confidence | None, model: models.StreamingGP, rng: RNG
-    ) -> AcquisitionFunction:
-        """Return the rule as a BoTorch acquisition function; by default there is none."""
-        raise InvalidInput(
-            f"{type(self).__name__} has no acquisition function: choose among finite sets of points."
-        )
-
 
 @dataclass(frozen=True)
 class UpperBound(Rule):
@@ -90,11 +78,6 @@ class UpperBound(Rule):
             batch.observe(row)
         return chosen
 
-    def acquisition(
-        self, confidence: Confidence, model: models.StreamingGP, rng: RNG
-    ) -> acquisition.KernelUCB:
-        return acquisition.KernelUCB(model, confidence)
-
 
 @dataclass(frozen=True)
 class ThompsonSampling(Rule):
@@ -112,12 +95,6 @@ class ThompsonSampling(Rule):
     ) -> list[int]:
         draws = inflated_draws(confidence, state, points, size, rng)  # [size A]
         return draws.argmax(-1).tolist()
-
-    def acquisition(
-        self, confidence: Confidence, model: models.StreamingGP, rng: RNG
-    ) -> acquisition.InflatedThompsonSampling:
-        seed = int(torch.randint(2**62, (), generator=rng, device="cpu"))
-        return acquisition.InflatedThompsonSampling(model, confidence, seed)
 
 
 @dataclass(frozen=True)
@@ -159,11 +136,6 @@ class Method:
         checks.maybe(checks.instance, "confidence", self.confidence, Confidence)
         if checks.instance("rule", self.rule, Rule).needs_confidence:
             _ = self.bound
-
-    @property
-    def has_bounds(self) -> bool:
-        """Whether there is a confidence."""
-        return self.confidence is not None
 
     @property
     def bound(self) -> Confidence:
@@ -230,17 +202,3 @@ class Method:
             )
         returned = f"a row that {name} returned"
         return [checks.whole(returned, row, 0, len(points) - 1) for row in rows]
-
-    def model(self, train_X: Tensor, train_Y: Tensor) -> models.PosteriorGP:
-        """Return the posterior as a BoTorch model of train_X [n d], train_Y [n 1]."""
-        return models.PosteriorGP(train_X, train_Y, self._empty())
-
-    def acquisition(
-        self, model: models.StreamingGP, generator: Generator | None = None
-    ) -> AcquisitionFunction:
-        """Return the rule as a BoTorch acquisition function; draws use the generator.
-
-        Raises:
-            InvalidInput: The rule has none.
-        """
-        return self.rule.acquisition(self.confidence, model, generator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,11 +44,8 @@ class RidgeNoise(HomoskedasticNoise):
             first = constraint.transform(first)
         lower = constraint.lower_bound.clamp_min(_LEAST_NOISE)
         upper = constraint.upper_bound
-        options: Any = {"transform": None, "initial_value": first}
-        if upper.isinf().all():
-            limits = GreaterThan(lower, **options)
-        else:
-            limits = Interval(lower, upper, **options)
+        kind = GreaterThan if upper.isinf().all() else partial(Interval, upper_bound=upper)
+        limits = kind(lower, transform=None, initial_value=first)
         super().register_constraint(param_name, limits, replace)
 
     @property

@@ -148,11 +148,10 @@ class NystromGP(StreamingGP):
                 "has one."
             )
         P = self.transform_inputs(X)
+        mean = X.new_zeros(X.shape[:-1])
         if self._fits_exactly:
-            prior = self.covar_module(P)
-        else:
-            prior = LowRankRootLinearOperator(self._features(P))
-        return MultivariateNormal(X.new_zeros(X.shape[:-1]), prior)
+            return MultivariateNormal(mean, self.covar_module(P))
+        return MultivariateNormal(mean, LowRankRootLinearOperator(self._features(P)))
 
     def added_loss_terms(self) -> Iterator[AddedLossTerm]:
         """Yield ``-1/2 sum_i (K - Q)_ii / noise_i``, added to the likelihood (Titsias 2009, Eq. 9)."""

@@ -25,8 +25,8 @@ LEFT_OUT = """
 AllRidges PosteriorAt Audit Confirmation Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel
 RidgeSchedule Rule
 StreamingGP SubGaussian View WidthConfidence Candidate Certificate Followed Function Gap Provenance Limit
-LowRankPosteriorAt Moments ParetoSet PriorAt Facts NamedMethod Result Rounding RunningTrial SamplePath AdaptiveSelfNormalized
-ThompsonSampling UniformChoice UpperBound clamped names register warn_below_precision
+LowRankPosteriorAt Moments ParetoSet PriorAt Facts NamedMethod Result Rounding RunningTrial SamplePath
+AdaptiveSelfNormalized ThompsonSampling UniformChoice UpperBound clamped names register warn_below_precision
 """
 """Base classes; what only holds values; and what takes no arguments or those of kbo alone."""
 
