@@ -86,7 +86,7 @@ class Facts:
     delta: float = _UNKNOWN
     scale: Scale = 1.0
     horizon: float = _UNKNOWN
-    n_points: float = _UNKNOWN
+    n_points: int = _UNKNOWN
     points: Tensor | None = None
     seed: int = 0
     noise_upper: float | None = None
@@ -135,7 +135,7 @@ class NamedMethod:
     name: str
     posterior: Callable[[Facts], Posterior]
     confidence: Callable[[Facts], Confidence] | None
-    rule: Rule = UpperBound()
+    rule: Rule = field(default_factory=UpperBound)
     needs: tuple[str, ...] = ("noise_std", "norm_bound", "delta")
     options: tuple[str, ...] = ("multiplier",)
     noise: Literal["given", "upper bound", "online"] = "given"

@@ -141,10 +141,8 @@ class SafeSet:
     def grows(self) -> bool:
         """Return whether there are expanders: whether S could grow by a further observation."""
         frontier = self._frontier()
-        for X in self.points[self.safe].split(_TOGETHER):
-            if bool(self._expanders(X, frontier).any()):
-                return True
-        return False
+        blocks = self.points[self.safe].split(_TOGETHER)
+        return any(bool(self._expanders(X, frontier).any()) for X in blocks)
 
     def _frontier(self) -> Tensor:
         """Return the rows of the points outside S that are nearest to being certain."""

@@ -65,7 +65,9 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         if self.variances is not None:
             return KnownLikelihood(self.variances)
         reason = f"the ridge of a {type(self).__name__} follows from its data"
-        return RidgeLikelihood(self.state.ridge, self.train_targets, reason)
+        value = self.train_targets.new_tensor(self.state.ridge)
+        ridge = torch.nn.Parameter(value, requires_grad=False)
+        return RidgeLikelihood(ridge, self.train_targets, reason)
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """Return the prior at X [... q d], for fits and leave-one-out formulas.

@@ -147,5 +147,5 @@ class Offset(OutcomeTransform):
 
     def untransform_posterior(self, posterior: Any, X: Tensor | None = None) -> GPyTorchPosterior:
         """Return the posterior of the function plus the constant."""
-        one = self.offset.new_ones(1)
-        return scalarize_posterior(posterior, one, self.offset)  # pyright: ignore[reportReturnType]
+        offset: Any = self.offset
+        return scalarize_posterior(posterior, offset.new_ones(1), offset)  # pyright: ignore

@@ -19,18 +19,17 @@ _LEAST_NOISE = 1e-8
 
 
 class RidgeNoise(HomoskedasticNoise):
-    """Equal noise variances: the ridge, a parameter [] of its own scale, in float64.
+    """Equal noise variances, which a parameter [] has, in the dtype of the data.
 
     Args:
-        ridge: Its first value.
+        ridge: The parameter.
         like: Any tensor of the dtype and device of the data.
         fixed: Reason why the noise cannot be set, or None.
     """
 
-    def __init__(self, ridge: float, like: Tensor, fixed: str | None) -> None:
+    def __init__(self, ridge: torch.nn.Parameter, like: Tensor, fixed: str | None) -> None:
         super().__init__(noise_constraint=GreaterThan(_LEAST_NOISE))
-        value = like.new_tensor(checks.positive("ridge", ridge), dtype=torch.float64)
-        self.raw_noise: torch.nn.Parameter = torch.nn.Parameter(value, requires_grad=fixed is None)
+        self.raw_noise = ridge
         self._like: Tensor
         self.register_buffer("_like", like.new_empty(0), persistent=False)
         self._fixed = fixed
@@ -44,7 +43,7 @@ class RidgeNoise(HomoskedasticNoise):
             first = constraint.transform(first)
         lower = constraint.lower_bound.clamp_min(_LEAST_NOISE)
         upper = constraint.upper_bound
-        kind = GreaterThan if upper.isinf().all() else partial(Interval, upper_bound=upper)
+        kind: Any = GreaterThan if upper.isinf().all() else partial(Interval, upper_bound=upper)
         limits = kind(lower, transform=None, initial_value=first)
         super().register_constraint(param_name, limits, replace)
 
@@ -67,12 +66,12 @@ class RidgeLikelihood(GaussianLikelihood):
     """Gaussian noise whose variance is the ridge: the GP reading of kernel ridge regression.
 
     Args:
-        ridge: The ridge. The parameter ``noise_covar.raw_noise`` [] has it; a fit may change it.
+        ridge: The ridge [], a parameter of the model: a value that a fit sets is the model's.
         like: Any tensor of the dtype and device of the data.
         fixed: Reason why the noise cannot be set, or None.
     """
 
-    def __init__(self, ridge: float, like: Tensor, fixed: str | None = None) -> None:
+    def __init__(self, ridge: torch.nn.Parameter, like: Tensor, fixed: str | None = None) -> None:
         super().__init__()
         self.noise_covar: RidgeNoise = RidgeNoise(ridge, like, fixed)
         self.eval()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -78,26 +78,42 @@ class StreamingGP(PosteriorModel):
         self.train_inputs: tuple[Tensor, ...] = (train_X,)
         self.train_targets: Tensor = train_Y.squeeze(-1)
         self._variances = None if train_Yvar is None else train_Yvar.squeeze(-1)
-        self._ridge_likelihood: RidgeLikelihood = RidgeLikelihood(ridge, train_X)
+        value = train_X.new_tensor(checks.positive("ridge", ridge), dtype=torch.float64)
+        self.ridge: torch.nn.Parameter = torch.nn.Parameter(value)
+        self._keep_likelihood(RidgeLikelihood(self.ridge, train_X))
         self.eval()
         self._first_values: list[float] = self.hyperparameters().tolist()
 
     # Hyperparameters
 
     @property
-    def ridge(self) -> torch.nn.Parameter:
-        """The ridge [], a parameter of the likelihood: the noise variance of the GP reading."""
-        return self._ridge_likelihood.noise_covar.raw_noise
-
-    @property
     def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
         """Gaussian noise: of variances ``train_Yvar`` if they are known, else of variance ``ridge``.
 
-        Fits respect the constraints and priors that are registered with it.
+        Fits respect the constraints and priors that are registered with it; they are not in state
+        dicts.
         """
         if self.train_Yvar is not None:
             return KnownLikelihood(self.train_Yvar)
-        return self._ridge_likelihood
+        return self._ridge_likelihood()
+
+    def _ridge_likelihood(self) -> RidgeLikelihood:
+        """Return the likelihood of the ridge; a conditioned model copies that of its origin here."""
+        likelihood: RidgeLikelihood = vars(self)["_likelihood"]
+        ridge = likelihood.noise_covar.raw_noise
+        if ridge is not self.ridge:
+            likelihood = copy.deepcopy(likelihood, {id(ridge): self.ridge})
+            self._keep_likelihood(likelihood)
+        return likelihood
+
+    def _keep_likelihood(self, likelihood: RidgeLikelihood) -> None:
+        """Keep the likelihood outside the submodules: the ridge is in a state dict once, as ``ridge``."""
+        vars(self)["_likelihood"] = likelihood
+
+    def named_priors(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the priors of kernel and noise, which marginal likelihoods add."""
+        yield from super().named_priors()
+        yield from self._ridge_likelihood().named_priors()
 
     @property
     def train_Yvar(self) -> Tensor | None:
@@ -299,6 +315,7 @@ class StreamingGP(PosteriorModel):
 
     def _apply(self, fn, recurse: bool = True):
         super()._apply(fn, recurse)
+        self._ridge_likelihood()._apply(fn)
         before = self.train_targets
         after = fn(before)
         if after is before:  # BoTorch moves a model to where it is before each evaluation

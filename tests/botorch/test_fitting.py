@@ -215,6 +215,7 @@ def test_a_constraint_and_a_prior_of_the_noise_have_an_effect(device):
     assert [prior for *_, prior, _, _ in new.named_priors()]
     new.likelihood.noise = 0.5
     assert new.state.ridge == 0.5 != model.state.ridge
+    KernelRidgeGP(*data(25, device), kernel(), 1.0).load_state_dict(model.state_dict())
 
 
 def test_a_copy_of_a_likelihood_and_its_model_belong_together(device):
