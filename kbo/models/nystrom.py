@@ -180,4 +180,5 @@ class TraceTerm(AddedLossTerm):
         self._value = value
 
     def loss(self, *params: Any) -> Tensor:
+        """Return the number."""
         return self._value

@@ -22,7 +22,7 @@ MODULES = [
     ),
 ]
 LEFT_OUT = """
-AllRidges PosteriorAt Audit Confirmation Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel
+AllRidges PosteriorAt Audit Bandit Confirmation Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel
 RidgeSchedule Rule
 StreamingGP SubGaussian View WidthConfidence Candidate Certificate Followed Function Gap Provenance Limit
 LowRankPosteriorAt Moments ParetoSet PriorAt Facts NamedMethod Result Rounding RunningTrial SamplePath
