@@ -4,8 +4,6 @@ import math
 
 import pytest
 import torch
-from botorch.models.transforms import Standardize
-from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
@@ -14,7 +12,7 @@ from kbo.confidence import AnyOf, FixedWidth, MartingaleMixture, SelfNormalized
 from kbo.confidence.energy import averaged as averaged_energy
 from kbo.confidence.mixture.radius import norm_by_energy, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.models import KernelRidgeGP, PosteriorGP
+from kbo.models import KernelRidgeGP
 from kbo.regression import KernelRidge, Several, hypothetical
 
 BOUNDS = {"x": (0.0, 1.0)}
@@ -258,54 +256,6 @@ def test_constraints_have_hypotheses_of_their_own(tmp_path):
             method="dmm-ucb-adaptive",
             constraints=[listed],
         )
-
-
-def test_models_of_botorch_have_several_posteriors_and_known_variances_weigh_by_each():
-    X, y = data()
-    ridges = (0.01, 0.02, 0.05)
-
-    def several(**options):
-        empty = Several(
-            [KernelRidge(h.kernel, ridge) for h, ridge in zip(HYPOTHESES, ridges, strict=True)]
-        )
-        return PosteriorGP(X, y.unsqueeze(-1), empty, **options)
-
-    bounds = [
-        MartingaleMixture(ridge**0.5, h.norm_bound, 0.1)
-        for h, ridge in zip(HYPOTHESES, ridges, strict=True)
-    ]
-    acquisition = KernelUCB(several(), AnyOf(bounds))
-    assert "another one of 3 hypotheses" in acquisition.guarantee
-    parts = [
-        KernelUCB(KernelRidgeGP(X, y.unsqueeze(-1), one.kernel, ridge), bound)
-        for one, ridge, bound in zip(HYPOTHESES, ridges, bounds, strict=True)
-    ]
-    pairs = GRID.reshape(-1, 1, 1)
-    assert torch.allclose(acquisition(pairs), torch.stack([one(pairs) for one in parts]).amax(0))
-    box = torch.tensor([[0.0], [1.0]]).double()
-    points, _ = optimize_acqf(acquisition, box, q=2, num_restarts=2, raw_samples=16)
-    assert points.shape == (2, 1)
-    acquisition.set_X_pending(X[:2])
-    assert bool((acquisition(pairs) <= KernelUCB(several(), AnyOf(bounds))(pairs) + 1e-12).all())
-    with_variances = several(train_Yvar=torch.full((6, 1), 0.04).double()).state
-    for state, h, ridge in zip(with_variances.states, HYPOTHESES, ridges, strict=True):
-        alone = KernelRidge(h.kernel, ridge)
-        alone.update(X, y, weights=torch.full((6,), ridge / 0.04).double())
-        assert torch.allclose(state.predict(GRID)[0], alone.predict(GRID)[0])
-        assert state.provenance.unit_variance == ridge
-    fantasy = several().condition_on_observations(
-        GRID[:4].reshape(2, 2, 1), torch.ones(2, 2, 1).double()
-    )
-    assert KernelUCB(fantasy, AnyOf(bounds))(GRID[:2].reshape(2, 1, 1)).shape == (2,)
-    more = torch.ones(1, 1).double()
-    for model, noise in (
-        (several(), 0.04 * more),
-        (several(train_Yvar=torch.full((6, 1), 0.04).double()), None),
-    ):
-        with pytest.raises(InvalidInput, match="known variances of all"):
-            model.condition_on_observations(GRID[:1], more, noise)
-    scaled = several(outcome_transform=Standardize(1))
-    assert all("Standardize" in state.provenance.caveats[0] for state in scaled.state.states)
 
 
 @pytest.mark.parametrize(
