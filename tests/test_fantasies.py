@@ -29,7 +29,6 @@ from kbo.acquisition import (
 )
 from kbo.confidence import (
     AdaptiveMixture,
-    AnyOf,
     Confidence,
     FixedWidth,
     MartingaleMixture,
@@ -37,7 +36,7 @@ from kbo.confidence import (
 )
 from kbo.errors import InvalidInput
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP, PosteriorModel
-from kbo.regression import FixedDictionary, Hypothetical, KernelRidge, PriorMean, Several, Tracked
+from kbo.regression import FixedDictionary, Hypothetical, KernelRidge, PriorMean, Tracked
 from tests.dense import close
 from tests.laws.states import features, unit_square
 from tests.parts import once
@@ -59,10 +58,6 @@ def data() -> tuple[Tensor, Tensor]:
     return X, torch.sin(4 * X).sum(-1, keepdim=True)
 
 
-def several() -> Several:
-    return Several([KernelRidge(kernel(), RIDGE), KernelRidge(kernel(0.3), 2 * RIDGE)])
-
-
 def known() -> dict[str, Any]:
     return {"train_Yvar": 0.01 + unit_square(9, 2)[:, :1]}
 
@@ -81,7 +76,6 @@ MODELS: dict[str, Callable[[], PosteriorModel]] = {
     "prior mean": lambda: PosteriorGP(
         *data(), PriorMean(KernelRidge(kernel(), RIDGE), lambda X: X.sum(-1))
     ),
-    "several": lambda: PosteriorGP(*data(), several()),
 }
 
 
@@ -112,7 +106,7 @@ ACQUISITIONS: dict[str, Callable[[Any, Tensor | None], Any]] = {
     "safe": limited(SafeUCB, *MIXTURES),
     "expander": limited(SafeExpander, FixedWidth(2.0), FixedWidth(1.0)),
 }
-SPECIAL = {"several": upper(AnyOf(MIXTURES)), "adaptive": upper(AdaptiveMixture("dmm"))}
+SPECIAL = {"adaptive": upper(AdaptiveMixture("dmm"))}
 """Bounds of models for which there are others than those of all models."""
 
 

@@ -58,8 +58,8 @@ def _dmm_by_factors(state: Posterior, arms: Tensor) -> tuple[int, float]:
     confidence = _mixture("dmm")
     square, bounds = confidence.widened_squared_radius(state), []
     for ridge in (confidence.mixture_ridge * g for g in DMM_GRID):
-        mean, variance = state.predict(arms, ridge)
-        slack = square + ridge * confidence.norm_bound**2 - state.quad(ridge)
+        mean, variance = state.at(ridge).predict(arms)
+        slack = square + ridge * confidence.norm_bound**2 - state.at(ridge).quad()
         bounds.append(mean + (slack / ridge * variance).sqrt())
     upper = torch.stack(bounds).amin(0)
     return int(upper.argmax()), float(upper.max())

@@ -39,7 +39,7 @@ class _FixedGain(DurandNoiseBounds):
     """Noise bounds for a ridge that stays: the log-determinant is that at the ridge."""
 
     def deviation(self, state: Posterior) -> float:
-        return 2 * math.log(1 / self.event_delta) + float(state.log_det([self.ridge])[0])
+        return 2 * math.log(1 / self.event_delta) + float(state.at(self.ridge).log_det())
 
 
 FIXED_RIDGE, FIXED_GAIN = "paper, fixed ridge", "paper, fixed ridge and gain"

@@ -1,9 +1,12 @@
 """A method: a posterior, a confidence and a rule that chooses the next points from them.
 
-method = Method(partial(KernelRidge, kernel, ridge), SelfNormalized(0.1, 2.0, 0.05), UpperBound())
-state = method.state(points)                    an empty posterior, cheap at these points
-row = method.choose(state, points)              the rule, given posterior and confidence
-state.update(points[[row]], reward)
+    posterior = partial(KernelRidge, kernel, ridge)
+    method = Method(posterior, SelfNormalized(0.1, 2.0, 0.05), UpperBound())
+    state = method.state(points)            an empty posterior, cheap at these points
+    row = method.choose(state, points)      the rule, given posterior and confidence
+    state.update(points[[row]], reward)
+
+In a loop of BoTorch the same parts are ``KernelUCB(PosteriorGP(X, Y, posterior()), method.bound)``.
 """
 
 from __future__ import annotations
