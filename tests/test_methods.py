@@ -91,12 +91,13 @@ def test_the_variance_within_a_batch_is_that_of_an_update(device, sketched):
         mean, variance = batch.predict(Z)
         close(mean, state.predict(Z)[0], 1e-12)
         close(variance, fork.predict(Z)[1])
-        assert (batch.log_det(), batch.n) == (state.log_det(), 30)
-    mean, variance = batch.predict(Z, [0.05, 3.0])
-    close(mean, state.predict(Z, [0.05, 3.0])[0])
-    close(variance, fork.predict(Z, [0.05, 3.0])[1])
+        assert (batch.at().log_det(), batch.n) == (state.at().log_det(), 30)
+    for ridge in (0.05, 3.0):
+        mean, variance = batch.at(ridge).predict(Z)
+        close(mean, state.at(ridge).predict(Z)[0])
+        close(variance, fork.at(ridge).predict(Z)[1])
     for actual, expected in zip(
-        batch.predict(Z.clone(), 0.05), batch.predict(Z, 0.05), strict=True
+        batch.at(0.05).predict(Z.clone()), batch.at(0.05).predict(Z), strict=True
     ):
         close(actual, expected)
     assert not batch.needs_refresh
@@ -253,7 +254,7 @@ def test_the_bound_of_igp_ucb_holds_after_its_horizon(device):
     state = method.state()
     state.update(X, y)
     bound = method.bound
-    expected = 0.1 * math.sqrt(float(state.log_det()) + 40 * 2 / 10 + 2 * math.log(10)) + 2.0
+    expected = 0.1 * math.sqrt(float(state.at().log_det()) + 40 * 2 / 10 + 2 * math.log(10)) + 2.0
     assert float(bound.width(state)) == pytest.approx(expected, rel=1e-6)
     assert bound.guarantee_on(state) is not None
 

@@ -447,7 +447,8 @@ def test_values_of_many_seeds_have_the_law_of_the_posterior(device, kind, transf
     )
     Z, state = built.transform_inputs(X).squeeze(-2), built.state
     ridge, width = confidence.ridge(state), confidence.width(state)
-    mean, covariance = state.predict(Z, ridge)[0], state.covariance(Z, Z, ridge)
+    posterior = state.at(ridge)
+    mean, covariance = posterior.predict(Z)[0], posterior.covariance(Z, Z)
     assert fits(drawn, mean, width**2 * covariance)
     assert refuted(drawn, mean, 1.5 * width**2 * covariance)
     if ridge != state.ridge:

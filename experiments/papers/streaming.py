@@ -149,7 +149,7 @@ class Lemma3(SubGaussian, WidthConfidence):
         self.guarantee: str | None = None
 
     def width(self, state: Posterior) -> Tensor:
-        g, B, sigma = state.log_det() / 2, self.norm_bound, self.noise_std
+        g, B, sigma = state.at().log_det() / 2, self.norm_bound, self.noise_std
         log2, log4 = math.log(2 / self.delta), math.log(4 / self.delta)
         square = (
             B**2 + torch.sqrt(8 * g * log2) + math.sqrt(2 * log4) * B + 2 * g + 2 * sigma * log2
