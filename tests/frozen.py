@@ -1,6 +1,6 @@
 """Recorded answers, before and after a change of the structure: ``python -m tests.frozen record FILE``, or ``compare``.
 
-Posteriors, views, bounds, models and recipes on fixed problems: choices must be equal, numbers equal to 1e-9.
+Posteriors, views, bounds, models and methods on fixed problems: choices must be equal, numbers equal to 1e-9.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from gpytorch.kernels import Kernel, MaternKernel, PeriodicKernel, RBFKernel, Sc
 from torch import Tensor
 
 import kbo
+from experiments.bandits.methods import PAPER_METHODS
 from experiments.problems import RKHSBandit
 from kbo import bandit, confidence, regression
 from kbo.acquisition import AMMUCB, CMMUCB, DMMUCB, KernelUCB
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
 from tests.dense import at_each, predicted
+
+bandit.register(*PAPER_METHODS)
 
 DOUBLE = torch.float64
 RIDGES = [1e-3, 0.05, 2.0]

@@ -12,7 +12,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 import kbo
-from kbo.bandit import Method, Recipe, Rule
+from kbo.bandit import Facts, Method, NamedMethod, Rule
 from kbo.confidence import WidthConfidence
 from kbo.errors import InvalidInput
 from kbo.regression import AdaptiveRidge, KernelRidge, PriorMean, RidgeSchedule
@@ -160,10 +160,16 @@ def test_rows_of_any_whole_type_are_taken(row):
 
 
 def test_functions_that_make_no_method_or_posterior_are_refused():
-    with pytest.raises(InvalidInput, match="the value of recipe 'none'"):
-        Recipe("none", lambda kernel: None).make(rbf(), 0.1, 1.0, 0.1)
+    def none(facts: Facts) -> Any:
+        return None
+
+    def exact(facts: Facts) -> KernelRidge:
+        return KernelRidge(facts.kernel, 0.1)
+
+    with pytest.raises(InvalidInput, match="'none' has no confidence"):
+        NamedMethod("none", exact, none).make(rbf(), 0.1, 1.0, 0.1)
     with pytest.raises(InvalidInput, match="the value of posterior"):
-        Method(lambda: None, None, Choosing([0])).state()  # pyright: ignore[reportArgumentType]
+        NamedMethod("none", none, None, Choosing([0])).make(rbf(), 0.1, 1.0, 0.1).state()
 
 
 def test_proposers_of_which_none_applies_are_named():

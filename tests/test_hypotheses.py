@@ -285,7 +285,7 @@ def test_methods_for_one_kernel_are_refused():
     for method in ("dmm-ucb-adaptive", "chaining-ucb"):
         with pytest.raises(InvalidInput, match="no list of hypotheses"):
             kbo.Optimizer(BOUNDS, setting=kbo.Certified(HYPOTHESES), method=method)
-    for method in ("cmm-ucb", "amm-ucb", "k-ucb", "kernel-ts-oracle"):
+    for method in ("cmm-ucb", "amm-ucb", "k-ucb"):
         assert (
             0
             <= kbo.Optimizer(BOUNDS, setting=kbo.Certified(HYPOTHESES), method=method).ask()["x"]

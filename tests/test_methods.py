@@ -1,4 +1,4 @@
-"""Methods choose what their formulas say: alone, in batches, in stages; recipes take what they need, and play."""
+"""Methods choose what their formulas say, alone, in batches, in stages; named ones take what they need, and play."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
+from experiments.bandits.elimination import StagedElimination
+from experiments.bandits.methods import PAPER_METHODS
 from experiments.problems import RKHSBandit, ackley, branin, hartmann6
 from kbo import bandit
-from kbo.bandit.elimination import StagedElimination
-from kbo.bandit.method import Method
+from kbo.bandit import Facts, Method, NamedMethod, methods
 from kbo.confidence import BKB, EKUCB, Chaining, FixedWidth, MartingaleMixture, SelfNormalized
 from kbo.errors import InvalidInput
 from kbo.regression import (
@@ -29,9 +30,11 @@ from kbo.regression import (
     OnlineRowSampling,
 )
 from tests import dense
-from tests.dense import Dense, Hallucinated, close, predicted
+from tests.dense import Dense, Hallucinated, close
 from tests.laws.states import matern, seeded, unit_square
 from tests.test_dictionaries import Scratch, WatchedBatches, stream
+
+methods.register(*PAPER_METHODS)
 
 SIGMA, NORM, DELTA, RIDGE = 0.3, 6.0, 0.1, 0.2
 
@@ -89,9 +92,10 @@ def test_the_variance_within_a_batch_is_that_of_an_update(device, sketched):
         close(mean, state.predict(Z)[0], 1e-12)
         close(variance, fork.predict(Z)[1])
         assert (batch.at().log_det(), batch.n) == (state.at().log_det(), 30)
-    mean, variance = predicted(batch, Z, [0.05, 3.0])
-    close(mean, predicted(state, Z, [0.05, 3.0])[0])
-    close(variance, predicted(fork, Z, [0.05, 3.0])[1])
+    for ridge in (0.05, 3.0):
+        mean, variance = batch.at(ridge).predict(Z)
+        close(mean, state.at(ridge).predict(Z)[0])
+        close(variance, fork.at(ridge).predict(Z)[1])
     for actual, expected in zip(
         batch.at(0.05).predict(Z.clone()), batch.at(0.05).predict(Z), strict=True
     ):
@@ -219,7 +223,7 @@ def test_staged_elimination_is_the_algorithm_of_the_paper(device):
     assert {left for _, _, left in expected} > {2, 5}  # and eliminated
 
 
-def test_staged_elimination_chooses_no_point_after_its_horizon_also_restored(device):
+def test_staged_elimination_chooses_no_point_after_its_horizon_also_copied(device):
     """Values that came without a choice are no rounds."""
     method, Z = (
         Method(
@@ -262,30 +266,30 @@ def test_an_update_without_a_choice_is_learned_by_no_stage(device):
     assert (state.n, sum(stage.n for stage in state.stages)) == (3, 0)
 
 
-# Recipes
+# The table of names
 
 ADAPTIVE = ["kernel-ucb-adaptive", "kernel-ts-adaptive", "dmm-ucb-adaptive", "cmm-ucb-adaptive"]
 SKETCHED = ["bkb", "bbkb", "c-bkb", "c-bbkb", "ek-ucb", "sketched-cmm"]
 FREE = {"ucb", "ay-gp-ucb", "k-ucb", "supk-ucb", "kernel-ts", *SKETCHED} - {"sketched-cmm"}
-"""Recipes whose ridge may be given."""
+"""Methods whose ridge may be given."""
 
 
-@pytest.mark.parametrize("name", bandit.names())
-def test_a_recipe_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_else(name):
-    recipe, made = bandit.get(name), method(name)
+@pytest.mark.parametrize("name", methods.names())
+def test_a_row_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_else(name):
+    row, made = methods.get(name), method(name)
     upper = name in ("kernel-ucb-fixed", "kernel-ts-fixed")
     estimated, chaining = (
         name in ("cmm-ucb-doubling", "cmm-ucb-practical"),
         name.startswith("chaining-ucb"),
     )
     unused = chaining or name in ("random", "ucb", "gp-ucb", "kernel-ts")
-    assert recipe.noise == ("online" if name in ADAPTIVE else "upper bound" if upper else "given")
-    assert recipe.norm == ("estimated" if estimated else "unused" if unused else "given")
-    assert recipe.draws == made.rule.draws == ("-ts" in name)
-    assert recipe.has_bounds == made.has_bounds == (name != "random")
-    assert recipe.fixed_kernel == isinstance(made.confidence, Chaining) == chaining
-    assert recipe.needs_horizon == (name in ("igp-ucb", "supk-ucb"))
-    assert recipe.needs_finite_set == (name in ("gp-ucb", "supk-ucb"))
+    assert row.noise == ("online" if name in ADAPTIVE else "upper bound" if upper else "given")
+    assert row.norm == ("estimated" if estimated else "unused" if unused else "given")
+    assert row.draws == made.rule.draws == ("-ts" in name)
+    assert row.has_bounds == (made.confidence is not None) == (name != "random")
+    assert row.fixed_kernel == isinstance(made.confidence, Chaining) == chaining
+    assert row.needs_horizon == (name in ("igp-ucb", "supk-ucb"))
+    assert row.needs_finite_set == (name in ("gp-ucb", "supk-ucb"))
     assert isinstance(made.posterior(), NystromRidge) == (name in SKETCHED)
     assert (made.posterior().schedule is not None) == (name in ADAPTIVE)
 
@@ -296,9 +300,9 @@ def test_a_recipe_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_els
         "n_points": 40,
         "noise_upper": 1.0,
     }
-    level = {"given": {"noise_std"}, "upper bound": {"noise_upper"}, "online": set()}[recipe.noise]
-    needed = {"horizon", "n_points", "norm_bound"} & {*recipe.needs} | level
-    assert ("norm_bound" in needed) == (recipe.norm == "given")
+    level = {"given": {"noise_std"}, "upper bound": {"noise_upper"}, "online": set()}[row.noise]
+    needed = {"horizon", "n_points", "norm_bound"} & {*row.needs} | level
+    assert ("norm_bound" in needed) == (row.norm == "given")
     for what in given:
         says = f"{name}.* needs {what}: pass {what}="
         with pytest.raises(InvalidInput, match=says) if what in needed else nullcontext():
@@ -356,65 +360,40 @@ def test_unknown_unused_and_impossible_options_are_refused(name, options, messag
         method(name, **options)
 
 
-def test_an_entry_is_all_that_a_new_recipe_needs(monkeypatch, device):
+def test_a_row_is_all_that_a_new_method_needs(monkeypatch):
     class OtherPosterior(KernelRidge):
         pass
 
-    monkeypatch.setattr("kbo.bandit.bandit.METHODS", dict(bandit.METHODS))
+    def posterior(facts: Facts) -> OtherPosterior:
+        return OtherPosterior(facts.kernel, facts.noise_std**2)
 
-    @bandit.register("other-ucb", "another-ucb")
-    def other(kernel, noise_std, norm_bound, delta, factor=1.0):
-        bound = MartingaleMixture(factor * noise_std, norm_bound, delta, "amm")
-        return Method(partial(OtherPosterior, kernel, noise_std**2), bound)
+    def bound(facts: Facts) -> MartingaleMixture:
+        noise_std = facts.options.get("factor", 1.0) * facts.noise_std
+        return MartingaleMixture(noise_std, facts.norm_bound, facts.delta, "amm")
 
-    assert {"other-ucb", "another-ucb"} <= set(bandit.names())
-    assert method("another-ucb", factor=2.0).bound.noise_std == 2 * SIGMA
-    with pytest.raises(InvalidInput, match="factor is for other-ucb, another-ucb"):
+    monkeypatch.setattr("kbo.bandit.methods.METHODS", dict(methods.METHODS))
+    methods.register(NamedMethod("other-ucb", posterior, bound, options=("factor",)))
+    assert "other-ucb" in methods.names()
+    assert method("other-ucb", factor=2.0).bound.noise_std == 2 * SIGMA
+    with pytest.raises(InvalidInput, match="factor is for other-ucb"):
         method("amm-ucb", factor=2.0)
     played = method("other-ucb")
     assert isinstance(played.state(), OtherPosterior)
     chosen = [[row["arm"] for row in play(name, 8)] for name in ("other-ucb", "amm-ucb")]
     assert chosen[0] == chosen[1]
-    X, y = stream(3, 3, device)
-    assert isinstance(played.model(X, y.unsqueeze(-1)).state, OtherPosterior)
 
 
-def test_mistakes_in_a_recipe_are_named(monkeypatch):
-    monkeypatch.setattr("kbo.bandit.bandit.METHODS", dict(bandit.METHODS))
-    with pytest.raises(InvalidInput, match="names must be text"):
-
-        @bandit.register
-        def bare(kernel):
-            """Lacks a name."""
-
-    mistakes = {
-        "names-nothing": (lambda **numbers: method("amm-ucb"), "must name each argument"),
-        "returns-a-bound": (
-            lambda norm_bound: SelfNormalized(SIGMA, norm_bound, DELTA),
-            "value of .* kbo.bandit.Method",
-        ),
-        "draws": (
-            lambda: method("kernel-ts"),
-            "rule of recipe 'draws' must be a kbo.bandit.UpperBound.*rule=",
-        ),
-    }
-    for name, (function, says) in mistakes.items():
-        with pytest.raises(InvalidInput, match=says):
-            bandit.Recipe(name, function).make(matern(1.5), SIGMA, NORM, DELTA)
+def test_a_row_of_another_kind_is_refused():
+    with pytest.raises(InvalidInput, match=r"a row must be a kbo\.bandit.*NamedMethod"):
+        methods.register("my-ucb")
 
 
-def test_rules_without_an_acquisition_function_refuse_it(device):
-    X, y = stream(5, 3, device)
-    model = method("random").model(X, y.unsqueeze(-1))
-    for name in ("random", "supk-ucb"):
-        with pytest.raises(InvalidInput, match="no acquisition function"):
-            method(name).acquisition(model)
-    assert method("amm-ucb").acquisition(model).confidence.kind == "amm"
+def test_a_rule_that_needs_a_confidence_is_refused_without_one():
     with pytest.raises(InvalidInput, match="UpperBound needs"):
         Method(partial(KernelRidge, matern(1.5), RIDGE), None)
 
 
-def test_a_sketched_recipe_has_the_dictionary_of_its_paper():
+def test_a_sketched_method_has_the_dictionary_of_its_paper():
     assert type(sketch(method("bkb")).description) is LeverageResampling
     assert type(sketch(method("bbkb")).description) is BatchedResampling
     made = method("ek-ucb", ridge=0.4)
@@ -428,7 +407,7 @@ def test_a_sketched_recipe_has_the_dictionary_of_its_paper():
     assert method("cmm-ucb", scale=[1, 4, 16]).posterior().ridge == pytest.approx(SIGMA**2 / 4)
 
 
-def test_recipes_have_the_bound_of_their_paper():
+def test_methods_have_the_bound_of_their_paper():
     kinds = {"k-ucb": SelfNormalized, "bkb": BKB, "c-bbkb": BKB, "ek-ucb": EKUCB}
     assert {name: type(method(name).confidence) for name in kinds} == kinds
     expected = SIGMA * math.sqrt(2 * math.log(2 * 100 * 40 * 7 / DELTA)) / math.sqrt(RIDGE) + NORM
@@ -451,9 +430,9 @@ def play(name, rounds, seed=0, problem=None, **options):
     )
 
 
-@pytest.mark.parametrize("name", bandit.names())
-def test_every_recipe_plays_and_chooses_alike_on_every_device(device, name):
-    gaps = {"gap_every": 4} if method(name).has_bounds else {}
+@pytest.mark.parametrize("name", methods.names())
+def test_every_method_plays_and_chooses_alike_on_every_device(device, name):
+    gaps = {"gap_every": 4} if methods.get(name).has_bounds else {}
     rows, again = (
         play(name, 8, 0, RKHSBandit(fixed=True), initial=3, device=at, **gaps)
         for at in (device, None)

@@ -579,7 +579,6 @@ def test_a_conditioned_model_equals_one_built_from_all_data(dictionary):
             lambda: bandit.make("kernel-ucb-adaptive", rbf(), 1.0, 5.0, 0.1, multiplier=1.0),
             "multiplier",
         ),
-        (lambda: bandit.make("kernel-ucb-fixed", rbf(), 1.0, 5.0, 0.1), "noise_upper"),
     ],
 )
 def test_mistakes_are_named(make, says):

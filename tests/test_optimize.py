@@ -9,7 +9,9 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
+from experiments.bandits.methods import PAPER_METHODS
 from experiments.problems import RKHSBandit
+from kbo.bandit import methods
 from kbo.confidence import MIXED_SCALES, MartingaleMixture, norm_lower_bound
 from kbo.optimize.result import result_of
 from kbo.optimize.settings import Practical
@@ -143,10 +145,6 @@ def test_repeated_failure_stops_with_the_reason_and_the_trials():
         ({"method": "gp-ucb"}, "finite sets"),
         ({"setting": certified(1.0, None)}, "needs the noise level"),
         ({"method": "kernel-ucb-adaptive"}, "certified setting"),
-        (
-            {"method": "kernel-ucb-fixed", "setting": certified(1.0, 0.1, noise_upper=1.0)},
-            "does not use",
-        ),
         ({"method": "dmm-ucb", "setting": certified(1.0, 0.1, noise_upper=1.0)}, "does not use"),
     ],
 )
@@ -299,7 +297,9 @@ def test_a_certified_run_averages_over_scales_and_names_the_class_of_its_noise()
         )
 
 
-def test_a_fixed_upper_bound_of_the_noise_is_the_level_that_is_reported():
+def test_a_fixed_upper_bound_of_the_noise_is_the_level_that_is_reported(monkeypatch):
+    monkeypatch.setattr("kbo.bandit.methods.METHODS", dict(methods.METHODS))
+    methods.register(*PAPER_METHODS)
     setting = kbo.Certified(RBFKernel().double(), None, 2.0, noise_upper=0.3)
     result = kbo.maximize(noisy(first, 1e-6), LINE, 4, method="kernel-ucb-fixed", setting=setting)
     assert result.assumptions["noise_std"] == 0.3

@@ -577,7 +577,7 @@ def test_certified_constraints_are_certified():
     [
         ({"method": "dmm-ucbb"}, "did you mean"),
         ({"method": "igp-ucb"}, "n_trials"),
-        ({"method": "supk-ucb"}, "finite sets"),
+        ({"method": "gp-ucb"}, "finite sets"),
         ({"seed": 1.5}, "seed must be"),
         ({"n_startup_trials": 1}, "n_startup_trials must be"),
         (

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-
 import pytest
 import torch
 from botorch.optim import optimize_acqf
@@ -20,7 +17,7 @@ from kbo.acquisition import (
     InflatedThompsonSampling,
     KernelUCB,
 )
-from kbo.bandit import METHODS, Method, Recipe
+from kbo.bandit import METHODS, Facts, NamedMethod, methods
 from kbo.confidence import AdaptiveMixture, FixedWidth, MartingaleMixture, MixtureNoiseBounds
 from kbo.models import KernelRidgeGP, PosteriorGP
 from kbo.regression import AdaptiveRidge, KernelRidge
@@ -115,22 +112,21 @@ def test_acquisition_functions(name):
     ).shape == (3, 2)
 
 
+def linear(facts: Facts) -> LinearRegression:
+    return LinearRegression(features, facts.noise_std**2)
+
+
+def mixture(facts: Facts) -> MartingaleMixture:
+    return MartingaleMixture(facts.noise_std, facts.norm_bound, facts.delta, "dmm")
+
+
 @pytest.fixture
-def recipe(monkeypatch):
-    def ours(noise_std, norm_bound, delta):
-        bound = MartingaleMixture(noise_std, norm_bound, delta, "dmm")
-        return Method(partial(LinearRegression, features, noise_std**2), bound)
-
-    def exact(kernel, noise_std, norm_bound, delta):
-        return replace(
-            ours(noise_std, norm_bound, delta), posterior=partial(KernelRidge, kernel, noise_std**2)
-        )
-
-    for name, function in (("ours", ours), ("exact", exact)):
-        monkeypatch.setitem(METHODS, name, Recipe(name, function))
+def named(monkeypatch):
+    for name, posterior in (("ours", linear), ("exact", methods.exact)):
+        monkeypatch.setitem(METHODS, name, NamedMethod(name, posterior, mixture))
 
 
-def test_a_recipe_in_the_bandit_loop_and_in_minimize(recipe):
+def test_a_named_method_in_the_bandit_loop_and_in_minimize(named):
     def arms(name):
         problem = RKHSBandit("matern52", 0.3, dim=2, norm=3.0, noise_std=0.1, seed=0)
         method = bandit.make(name, FeatureKernel(), noise_std=0.1, norm_bound=6.0, delta=0.1)

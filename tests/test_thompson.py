@@ -15,8 +15,7 @@ from scipy.stats import chi2
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from kbo.acquisition import InflatedPosteriorSampling, InflatedThompsonSampling
-from kbo.acquisition.thompson import inflated_draws
+from kbo.acquisition import InflatedPosteriorSampling, InflatedThompsonSampling, inflated_draws
 from kbo.bandit import Method, ThompsonSampling
 from kbo.confidence import (
     AdaptiveSelfNormalized,
@@ -447,7 +446,8 @@ def test_values_of_many_seeds_have_the_law_of_the_posterior(device, kind, transf
     )
     Z, state = built.transform_inputs(X).squeeze(-2), built.state
     ridge, width = confidence.ridge(state), confidence.width(state)
-    mean, covariance = state.at(ridge).predict(Z)[0], state.at(ridge).covariance(Z, Z)
+    posterior = state.at(ridge)
+    mean, covariance = posterior.predict(Z)[0], posterior.covariance(Z, Z)
     assert fits(drawn, mean, width**2 * covariance)
     assert refuted(drawn, mean, 1.5 * width**2 * covariance)
     if ridge != state.ridge:
@@ -543,20 +543,8 @@ def test_a_method_chooses_where_a_draw_is_largest(device, dictionary, confidence
     assert method.choose(NystromRidge(rbf(), RIDGE, FixedDictionary(Z[:1])), same, seeded(3)) == 0
 
 
-def test_an_acquisition_of_a_method_draws_from_the_generator(device):
-    method, X = played(OF_NORM), batches(device, 5, 1)
-    built = method.model(
-        *((part if part.ndim > 1 else part.unsqueeze(-1)) for part in data(device))
-    )
-    acqf = method.acquisition(built, seeded(3))
-    assert isinstance(acqf, InflatedThompsonSampling)
-    assert acqf.confidence is method.confidence
-    assert torch.equal(acqf(X), method.acquisition(built, seeded(3))(X))
-    assert not torch.equal(acqf(X), method.acquisition(built, seeded(4))(X))
-    assert not torch.equal(
-        method.acquisition(built)(X), method.acquisition(built)(X)
-    )  # from torch's own
-    spread = method.with_multiplier(0.3)
+def test_a_multiplier_keeps_the_rule():
+    spread = played(OF_NORM).with_multiplier(0.3)
     assert isinstance(spread.rule, ThompsonSampling)
     assert spread.confidence.guarantee is None
     assert float(spread.confidence.width(spread.state())) == pytest.approx(0.3 / math.sqrt(RIDGE))

@@ -248,7 +248,7 @@ for dictionary in (limited, unlimited, GreedyDictionary(1e-3)):
     print(f"width of CMM {mean_width(tight):.2f} m")
 
 # %% [markdown]
-# Note the first line. The recipe accepts at most 500 places, so that a step stays
+# Note the first line. The method accepts at most 500 places, so that a step stays
 # cheap. Here they were used up before the boat reached the east, and a full dictionary
 # accepts no more. A coarse threshold that covers the whole lake is far better than a
 # fine one that covers a part. `dictionary.capped` is true in this case. We continue

@@ -99,14 +99,14 @@ plt.show()
 
 # %%
 SEEDS = range(1 if QUICK else 3)
-methods = {
+compared = {
     "random": (GREY, ":", 1.3, {}),
     "k-ucb": (ORANGE, "-", 3.5, {"ridge": 10, "multiplier": 0.1}),
     "ek-ucb": (BLUE, "-", 1.3, {"ridge": 10, "multiplier": 0.1}),
     "ek-ucb, its own width": (GREEN, "-.", 1.3, {"ridge": 10}),
 }
 figure, axes = plt.subplots(figsize=(6.5, 3.6), layout="constrained")
-for name, (colour, dashes, thick, options) in methods.items():
+for name, (colour, dashes, thick, options) in compared.items():
     curves, seconds = [], 0.0
     for seed in SEEDS:
         chosen = bandit.make(name.split(",")[0], **numbers, **options)

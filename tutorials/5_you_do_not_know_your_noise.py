@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 import torch
 from botorch.optim import optimize_acqf
 
+from experiments.bandits.methods import PAPER_METHODS
 from experiments.durand_noise import DurandNoiseBounds
 from experiments.problems import RKHSBandit, StreamingBandit
 from kbo import AdaptiveRidge, KernelRidge, bandit
@@ -40,6 +41,7 @@ from kbo.errors import RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.regression import GreedyDictionary
 
+bandit.register(*PAPER_METHODS)  # "oracle" and "fixed"
 QUICK = bool(os.environ.get("KBO_TUTORIAL_QUICK"))  # shorter loops, for automatic tests
 torch.manual_seed(0)
 plt.rcParams.update({"figure.dpi": 150, "font.size": 9})
@@ -226,10 +228,11 @@ plt.show()
 #
 # ## Kernel UCB with unknown noise
 #
-# `bandit.make` makes methods by name. "oracle" is given the noise level 0.1. "fixed"
-# is given that it is at most 1 and uses this value. "adaptive" starts with this value
+# `bandit.make` makes methods by name. "oracle" and "fixed" are methods of the paper,
+# registered above: "oracle" is given the noise level 0.1, "fixed" that it is at most 1,
+# and uses this value. "adaptive" starts with this value
 # and adapts. "dmm-ucb" and "dmm-ucb-adaptive" are the same pair with martingale
-# mixtures. (`noise_std` is an argument of all recipes; the adaptive ones do not use
+# mixtures. (`noise_std` is an argument of all methods; the adaptive ones do not use
 # it.)
 
 # %%
@@ -502,8 +505,8 @@ print(f"given 0.71: {failed} of {RUNS} bands fail, mean width {width:.2f}")
 # %%
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.3), sharey=True, layout="constrained")
 horizon = 120 if QUICK else 300
-methods = ("kernel-ucb-adaptive", "dmm-ucb-adaptive")
-for axes, name in zip(panels, methods, strict=True):
+adaptive = ("kernel-ucb-adaptive", "dmm-ucb-adaptive")
+for axes, name in zip(panels, adaptive, strict=True):
     method = bandit.make(name, kernel, **numbers)  # no noise_upper
     problem = StreamingBandit(seed=0)
     state, places, start, lost = method.state(arms), [], None, 0.0
@@ -539,7 +542,7 @@ plt.show()
 #
 # * A noise level that is too large increases the regret. One that is too small makes a
 #   bound invalid, usually without a warning.
-# * Noise bounds and `AdaptiveRidge`, or recipes "...-adaptive", bound it online. They
+# * Noise bounds and `AdaptiveRidge`, or methods "...-adaptive", bound it online. They
 #   need a norm bound, a burn-in, and noise whose standard deviation
 #   is its sub-Gaussian constant.
 # * `MixtureNoiseBounds` with `AdaptiveMixture` have the shortest burn-in; `NoiseBounds`

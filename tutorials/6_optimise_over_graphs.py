@@ -329,7 +329,7 @@ assert float(ratio.max()) < 1.01
 # A problem of your own is a class with five attributes and three methods. `play` runs a
 # method on it, here after five random graphs, the same for all. *Simple regret* is how
 # far the best graph tried so far is below the best there is. All but the smooth variant
-# are recipes; that one we build by hand. The result on one score is random, so there
+# are named methods; that one we build by hand. The result on one score is random, so there
 # are three: links that work with probability 0.6, 0.4 and 0.8.
 
 
@@ -412,7 +412,7 @@ if not QUICK:
 
 # %% [markdown]
 # The kernel matters most: with every bonus the regret is far below that of random
-# search. Among themselves, GP-UCB is first: its recipe has a bound that needs no union
+# search. Among themselves, GP-UCB is first: its row has a bound that needs no union
 # over rounds. The rigorous bound is next, and the smooth variant a little behind.
 # Algorithm 1 comes last and hardly improves in the second half. The column "poor"
 # shows the reason: nearly all of its

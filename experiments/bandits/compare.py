@@ -49,7 +49,7 @@ def compare(
 
     Args:
         problem: The problem and its rounds.
-        methods: Recipes and their options; equal ridges and multipliers.
+        methods: Named methods and their options; equal ridges and multipliers.
         seeds: Number of seeds.
         out: The rows go to OUT/NAME.parquet, the picture to OUT/NAME.png, and finished runs to OUT/NAME/, where a later
             call with more methods or seeds finds them. NAME describes the problem.

@@ -8,16 +8,28 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from gpytorch.kernels import Kernel
+
+from experiments.bandits.elimination import StagedMethod
+from experiments.bandits.methods import PAPER_METHODS
 from experiments.durand_noise import DurandNoiseBounds
 from experiments.problems import BANDITS, RKHSBandit
 from experiments.sweep.cells import Cell
 from kbo import bandit, regression
 from kbo._base import checks
-from kbo.bandit import Bandit
-from kbo.bandit.methods import posterior
+from kbo.bandit import Bandit, methods
 from kbo.confidence import NoiseLevel
 from kbo.errors import InvalidInput
-from kbo.regression import Dictionary, GreedyDictionary
+from kbo.regression import (
+    AdaptiveRidge,
+    Dictionary,
+    GreedyDictionary,
+    KernelRidge,
+    NystromRidge,
+    Posterior,
+)
+
+methods.register(*PAPER_METHODS)
 
 PROBLEMS: dict[str, Callable[..., Bandit]] = {
     "rkhs": RKHSBandit,
@@ -39,20 +51,20 @@ NOISE: dict[str, Callable[..., NoiseLevel]] = {
     "paper": functools.partial(DurandNoiseBounds, printed=True),
     "tight": functools.partial(DurandNoiseBounds, printed=False),
 }
-"""Noise bounds of Durand et al. (2018) at a ridge that follows the upper bound exactly; "strict" is of the recipe."""
+"""Noise bounds of Durand et al. (2018) at a ridge that follows the upper bound exactly; "strict" is of the method."""
 
 
 @dataclass(frozen=True)
 class BanditMethod:
-    """A recipe and its options.
+    """A named method and its options.
 
     Attributes:
         method: Its name in tables and pictures.
-        recipe: Its name in ``kbo.bandit``; by default the same.
-        ridge: Its ridge, if not the recipe's own.
+        recipe: Its name in ``kbo.bandit.METHODS``; by default the same.
+        ridge: Its ridge, if not the method's own.
         multiplier: Multiplier of sqrt(leverage) instead of a bound.
-        dictionary: "kind", one of ``DICTIONARIES``, and its options; by default the recipe's own.
-        noise_bounds: One of ``NOISE``, other noise bounds than the recipe's own.
+        dictionary: "kind", one of ``DICTIONARIES``, and its options; by default the method's own.
+        noise_bounds: One of ``NOISE``, other noise bounds than the method's own.
     """
 
     method: str
@@ -75,7 +87,7 @@ class BanditMethod:
         return bandit.get(self.recipe or self.method).norm == "given"
 
     def make_dictionary(self, seed: int) -> Dictionary | None:
-        """The dictionary, with random choices from that seed; None for the recipe's own."""
+        """The dictionary, with random choices from that seed; None for the method's own."""
         if self.dictionary is None:
             return None
         options = dict(self.dictionary)
@@ -142,12 +154,13 @@ class BanditProblem:
     def make(self, method: BanditMethod | str, seed: int = 0) -> bandit.Method:
         """The method with the numbers of the problem of that seed, and the seed of its random dictionary."""
         method = BanditMethod(method) if isinstance(method, str) else method
-        recipe, environment = bandit.get(method.recipe or method.method), self.environment(seed)
-        finite = (
-            environment.fixed_arms is not None or recipe.rule is bandit.StagedElimination
+        row = methods.get(method.recipe or method.method)
+        environment = self.environment(seed)
+        finite = environment.fixed_arms is not None or isinstance(
+            row, StagedMethod
         )  # arms of one round
         dictionary = method.make_dictionary(seed)
-        made = recipe.make(
+        made = row.make(
             environment.kernel,
             environment.noise_std if self.given_noise_std is None else self.given_noise_std,
             environment.norm_bound if self.given_norm is None else self.given_norm,
@@ -156,8 +169,8 @@ class BanditProblem:
             horizon=self.rounds,
             n_points=environment.n_arms * (1 if finite else self.rounds),
             points=environment.fixed_arms,
-            ridge=method.ridge if recipe.has_bounds else None,
-            multiplier=method.multiplier if recipe.has_bounds else None,
+            ridge=method.ridge if row.has_bounds else None,
+            multiplier=method.multiplier if row.has_bounds else None,
             dictionary=dictionary,
             seed=seed,
             noise_upper=self.noise_upper,
@@ -169,7 +182,7 @@ class BanditProblem:
             return made
         numbers = (own.description[name] for name in ("norm_bound", "delta", "upper", "lower"))
         bounds = NOISE[method.noise_bounds](*numbers)
-        empty = functools.partial(posterior, environment.kernel, bounds.ridge, dictionary, bounds)
+        empty = functools.partial(_following, bounds, environment.kernel, dictionary)
         return replace(made, posterior=empty)
 
     @property
@@ -197,6 +210,13 @@ class BanditProblem:
         return Cell(
             f"{__name__}:play", {**given, **options}, f"{self.label} {method.method} seed{seed}"
         )
+
+
+def _following(bounds: NoiseLevel, kernel: Kernel, dictionary: Dictionary | None) -> Posterior:
+    """Return an empty posterior whose ridge follows bounds of the noise level."""
+    if dictionary is None:
+        return AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
+    return AdaptiveRidge(NystromRidge(kernel, bounds.ridge, dictionary), bounds)
 
 
 def cells(

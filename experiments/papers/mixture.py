@@ -105,8 +105,8 @@ def bounds(quick: bool) -> Plan:
     environment = problem.environment(seed=0)
     X = environment.arms()
     y, grid = environment.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
-    methods = {name: problem.make(name) for name in ("ay-gp-ucb", "amm-ucb", "cmm-ucb", "dmm-ucb")}
-    found = intervals(methods, X, y, grid)
+    made = {name: problem.make(name) for name in ("ay-gp-ucb", "amm-ucb", "cmm-ucb", "dmm-ucb")}
+    found = intervals(made, X, y, grid)
     widths = {name: float((upper - lower).mean()) for name, (lower, upper) in found.items()}
     title = f"bounds at delta = {problem.delta:g} after {len(X)} observations: Matérn 3/2, lengthscale 0.5"
     parts, truth = {title: ((X[:, 0], y), found)}, environment.mean(grid)
@@ -186,17 +186,17 @@ def watch(seed: int, rounds: int) -> list[dict[str, Any]]:
     )
     arms, B, sigma = problem.fixed_arms, problem.norm_bound, problem.noise_std
     assert arms is not None
-    methods = {
+    named = {
         method: bandit.make(method, problem.kernel, sigma, B, DELTA, horizon=rounds)
         for method in ("ay-gp-ucb", "igp-ucb", "amm-ucb", "dmm-ucb", "cmm-ucb")
     }
-    truth, state = problem.mean(arms), methods["dmm-ucb"].state(arms)
+    truth, state = problem.mean(arms), named["dmm-ucb"].state(arms)
     sketched = NystromRidge(problem.kernel, state.ridge, FixedDictionary(arms[:20]))
     failed = dict.fromkeys(
-        [*methods, "sketched cmm-ucb", "f in the mixture's set", "norm lower bound"], False
+        [*named, "sketched cmm-ucb", "f in the mixture's set", "norm lower bound"], False
     )
     misfit = 0.0
-    for t, x, y in rounds_of(methods["dmm-ucb"], problem, state, rounds):
+    for t, x, y in rounds_of(named["dmm-ucb"], problem, state, rounds):
         sketched.update(x, y)
         misfit += float((y - problem.mean(x)) ** 2)
         failed["f in the mixture's set"] |= misfit > float(squared_radius(state, sigma, DELTA))
@@ -205,12 +205,12 @@ def watch(seed: int, rounds: int) -> list[dict[str, Any]]:
             50,
             rounds,
         )  # these follow from the set, and cost more
-        for method, recipe in methods.items():
-            if method != "cmm-ucb" or everything:
-                failed[method] |= _outside(recipe.confidence, state, arms, truth)
+        for label, method in named.items():
+            if label != "cmm-ucb" or everything:
+                failed[label] |= _outside(method.confidence, state, arms, truth)
         if everything:
             failed["sketched cmm-ucb"] |= _outside(
-                methods["cmm-ucb"].confidence, sketched, arms, truth
+                named["cmm-ucb"].confidence, sketched, arms, truth
             )
         if everything or t % 10 == 0:
             failed["norm lower bound"] |= float(norm_lower_bound(state, sigma, DELTA)) > B

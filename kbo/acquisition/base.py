@@ -1,4 +1,4 @@
-"""The base of the acquisition functions of kbo: a model with one output, a confidence, and pending points."""
+"""The base of the acquisition functions: a model with one output, a confidence, and pending points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kbo._base import checks
 from kbo.confidence import Confidence
 from kbo.confidence.unexplained import unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.models import PosteriorModel
+from kbo.models.base import PosteriorModel
 from kbo.regression import Posterior
 
 
@@ -23,7 +23,7 @@ class CheckedAcquisition(AcquisitionFunction):
     def __call__(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d].
 
-        Of fantasies, a model of batch shape f, they are the values [b'] to which b and f broadcast.
+        For fantasies, a model of batch shape f, these are the values [b'] to which b and f broadcast.
         """
         if checks.shaped("X", X).ndim < 2 or not X.shape[-2]:
             raise InvalidInput(
@@ -45,11 +45,15 @@ class ConfidenceAcquisition(CheckedAcquisition):
     Args:
         model: A model of kbo.
         confidence: The bound.
-        posterior_transform: None, or a ``ScalarizedPosteriorTransform`` with one weight; with weight -1 f is minimised.
+        posterior_transform: None, or a ``ScalarizedPosteriorTransform`` with one weight; with weight
+            -1 f is minimised.
         X_pending: Points [p d] that are being evaluated.
 
     Raises:
         InvalidInput: The model, the confidence or the posterior transform is of another kind.
+
+    Attributes:
+        weight, offset: The maximised function is ``weight f + offset``.
     """
 
     X_pending: Tensor | None = None
@@ -66,14 +70,17 @@ class ConfidenceAcquisition(CheckedAcquisition):
         super().__init__(model=model)
         check_model(model)
         self.confidence: Confidence = checks.instance("confidence", confidence, Confidence)
-        weight, offset = _affine(posterior_transform)
-        self.weight: float = weight
-        self.offset: float = offset
+        self.weight: float = 1.0
+        self.offset: float = 0.0
+        if posterior_transform is not None:
+            transform = _checked_transform(posterior_transform)
+            self.weight = float(transform.weights)  # pyright: ignore[reportArgumentType]
+            self.offset = float(transform.offset)
         self.set_X_pending(X_pending)
 
     @property
     def guarantee(self) -> str | None:
-        """The guarantee of the bounds, in words; None without one, for the reasons of ``objections``.
+        """The guarantee of the bounds, in words; None if there are ``objections``.
 
         It is about functions and noise in the units of the model's (transformed) targets.
         """
@@ -90,19 +97,27 @@ class ConfidenceAcquisition(CheckedAcquisition):
             )
         if self.X_pending is not None:
             reasons.append(
-                "X_pending is set, so the values include hypothetical observations: for a guarantee use an acquisition "
-                "function without it"
+                "X_pending is set, so the values include hypothetical observations: for a guarantee "
+                "use an acquisition function without it"
             )
         if not reasons and state.n:
-            try:
-                copy.copy(self.confidence).interval(state, self.model.train_inputs[0][:1])  # pyright: ignore
-            except RefutedAssumptions as refuted:
-                reasons.append(str(refuted))
-            if not reasons and unexplained(self.confidence, state):
-                reasons.append(
-                    "the values are further from every function of norm at most norm_bound than the noise is"
-                )
+            reasons += self._refutations(state)
         return reasons
+
+    def _refutations(self, state: Posterior) -> list[str]:
+        """Return in words how the data contradict the assumptions of the bounds, if they do."""
+        first_point = self.model.train_inputs[0][:1]
+        confidence = copy.copy(self.confidence)  # a bound may remember the points that it was asked
+        try:
+            confidence.interval(state, first_point)
+        except RefutedAssumptions as refuted:
+            return [str(refuted)]
+        if unexplained(self.confidence, state):
+            return [
+                "the values are further from every function of norm at most norm_bound than the "
+                "noise is"
+            ]
+        return []
 
     @property
     def finite(self) -> bool:
@@ -117,11 +132,12 @@ class ConfidenceAcquisition(CheckedAcquisition):
             self.X_pending = checks.rows("X_pending", X_pending).detach().clone()
 
     def differentiable(self, values: Tensor, X: Tensor) -> Tensor:
-        """Return the values, or raise InvalidInput if those at X should have a gradient and cannot have one."""
+        """Return the values at X, or raise InvalidInput if they should have a gradient but have none."""
         if X.requires_grad and torch.is_grad_enabled() and not values.requires_grad:
             raise InvalidInput(
-                "the model has no data, and its prior is the same everywhere, so there is nothing to optimise: begin "
-                "with points that fill the space, for example botorch.utils.sampling.draw_sobol_samples."
+                "the model has no data, and its prior is the same everywhere, so there is nothing to "
+                "optimise: begin with points that fill the space, for example "
+                "botorch.utils.sampling.draw_sobol_samples."
             )
         return values
 
@@ -132,29 +148,28 @@ class ConfidenceAcquisition(CheckedAcquisition):
 
 
 def check_model(model: PosteriorModel) -> None:
-    """Raise InvalidInput unless ``model`` is a model of kbo whose input transform makes one point of one."""
+    """Raise InvalidInput unless ``model`` is a model of kbo whose transform makes one point of one."""
     if not isinstance(model, PosteriorModel):
         raise InvalidInput(
-            f"model must be a model of kbo.models, got {type(model).__name__}: use for example KernelRidgeGP; "
-            "of a ModelListGP pass one of its models, or take ConstrainedKernelUCB for limits."
+            f"model must be a model of kbo.models, got {type(model).__name__}: use for example "
+            "KernelRidgeGP; of a ModelListGP pass one of its models, or take ConstrainedKernelUCB for "
+            "limits."
         )
-    if getattr(transform := getattr(model, "input_transform", None), "is_one_to_many", False):
+    transform = getattr(model, "input_transform", None)
+    if getattr(transform, "is_one_to_many", False):
         raise InvalidInput(
-            f"the input_transform {type(transform).__name__} of the model makes several points of one, but bounds and "
-            "draws of kbo are about one point: give the model another transform, or use an acquisition function of "
-            "BoTorch with a risk measure, which goes through model.posterior."
+            f"the input_transform {type(transform).__name__} of the model makes several points of "
+            "one, but bounds and draws of kbo are about one point: give the model another transform, "
+            "or use an acquisition function of BoTorch with a risk measure, which goes through "
+            "model.posterior."
         )
 
 
-def _affine(transform: PosteriorTransform | None) -> tuple[float, float]:
-    """Return weight and offset of the affine function of f that a posterior transform stands for."""
-    if transform is None:
-        return 1.0, 0.0
+def _checked_transform(transform: PosteriorTransform) -> ScalarizedPosteriorTransform:
+    """Return a posterior transform, which must stand for an affine function of f."""
     if not isinstance(transform, ScalarizedPosteriorTransform) or transform.weights.numel() != 1:
         raise InvalidInput(
             "posterior_transform must be None or a ScalarizedPosteriorTransform with one weight, got "
             f"{type(transform).__name__}: a bound of f is no bound of other functions of f."
         )
-    weights = transform.weights
-    assert isinstance(weights, Tensor)
-    return float(weights[0]), float(transform.offset)
+    return transform

@@ -1,4 +1,4 @@
-"""Upper confidence bounds under limits on other functions: optimism over the points that possibly keep them."""
+"""Upper confidence bounds under limits on other functions: optimism over the possibly feasible points."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.acquisition.base import CheckedAcquisition
+from kbo.acquisition.input_constructors import register_constrained
 from kbo.acquisition.ucb import KernelUCB
 from kbo.confidence import Confidence
 from kbo.confidence.limit import Limit
@@ -20,47 +21,54 @@ from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
 Interval = tuple[float | None, float | None]
-Located = tuple[Posterior, Tensor]
+"""Lower and upper limit; None for no limit."""
 
 
+@register_constrained
 class ConstrainedKernelUCB(CheckedAcquisition):
     """The upper confidence bound of one function over the points that possibly keep limits on others.
 
-    The rule of CONFIG (Xu et al. 2023): at points that the bounds of the constraints do not exclude, the value is the
-    upper bound of the objective, ``KernelUCB``, clamped from below by the least possible posterior mean (exactly that
-    for kernels with the same prior variance everywhere). At excluded points it is lower, by how far they break a limit
-    at least. If the largest value is at an excluded point (``slack`` is negative), no point keeps the limits. Pending
-    points are hallucinated for the objective alone.
+    The rule of CONFIG (Xu et al. 2023): at points that the bounds of the constraints do not exclude,
+    the value is the upper bound of the objective, ``KernelUCB``, clamped from below by the least
+    possible posterior mean (exactly that for kernels with the same prior variance everywhere). At
+    excluded points it is lower, by how far they break a limit at least. If the largest value is at
+    an excluded point (``slack`` is negative), no point keeps the limits. Pending points are
+    hallucinated for the objective alone.
 
-    The value jumps at the border of the possible points, where gradient search often ends a little too early, with a
-    warning. As ``nonlinear_inequality_constraints``, which need feasible initial conditions, ``slack`` makes it follow
-    the border.
+    The value jumps at the border of the possible points, where gradient search often ends a little
+    too early, with a warning. As ``nonlinear_inequality_constraints``, which need feasible initial
+    conditions, ``slack`` makes it follow the border.
 
     Args:
         model: The models of kbo; the objective and each constraint is one of them.
         confidences: The bound of each model, about its (transformed) targets.
         objective_index: The number of the objective in ``model``.
         constraints: For numbers of functions their lower and upper limit, either may be None, as in
-            ``LogConstrainedExpectedImprovement``. Limits are in the units of the data: an outcome transform of a
-            constraint must be monotone, as ``Standardize`` and ``Log`` are.
+            ``LogConstrainedExpectedImprovement``. Limits are in the units of the data: an outcome
+            transform of a constraint must be monotone, as ``Standardize`` and ``Log`` are.
         posterior_transform: Of the objective, as in ``KernelUCB``; with weight -1 it is minimised.
         X_pending: Points [p d] that are being evaluated.
 
     Raises:
-        InvalidInput: An argument is of another kind, there is no such function, limits contradict each other, or an
-            outcome transform of a constraint is not monotone.
+        InvalidInput: An argument is of another kind, there is no such function, limits contradict
+            each other, or an outcome transform of a constraint is not monotone.
 
     Attributes:
         terms: The upper confidence bound of each function that is used, by its number.
 
     Example:
-        >>> bounds = [SelfNormalized(noise_std=0.1, norm_bound=2.0, delta=0.05) for _ in range(2)]
-        >>> acqf = ConstrainedKernelUCB(ModelListGP(accuracy, memory), bounds, 0, {1: (None, 8.0)})
+        >>> bound = SelfNormalized(noise_std=0.1, norm_bound=2.0, delta=0.05)
+        >>> model = ModelListGP(accuracy, memory)
+        >>> acqf = ConstrainedKernelUCB(model, [bound, bound], 0, {1: (None, 8.0)})
         >>> x, _ = optimize_acqf(acqf, box, q=1, num_restarts=4, raw_samples=256)
         >>> possible = acqf.slack(x) >= 0
         >>> options = {"batch_initial_conditions": x.unsqueeze(0), "num_restarts": 1}
-        >>> x, _ = optimize_acqf(acqf, box, 1, nonlinear_inequality_constraints=[(acqf.slack, True)], **options)
+        >>> options["nonlinear_inequality_constraints"] = [(acqf.slack, True)]
+        >>> x, _ = optimize_acqf(acqf, box, q=1, **options)
     """
+
+    certain: ClassVar[bool] = False
+    """Whether the slack is that of the pessimistic bounds."""
 
     def __init__(
         self,
@@ -71,82 +79,81 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
     ) -> None:
-        last = len(checks.instance("model", model, ModelListGP).models) - 1
-        number = checks.whole("objective_index", objective_index, 0, last)
-        limits = _checked(constraints, last)
-        transforms = {**dict.fromkeys(limits), number: posterior_transform}
+        n_functions = len(checks.instance("model", model, ModelListGP).models)
+        number = checks.whole("objective_index", objective_index, 0, n_functions - 1)
+        limits = _checked_limits(constraints, n_functions)
         super().__init__(model=model)
         models: list[Any] = list(model.models)
-        if not isinstance(confidences, Sequence) or len(confidences) != len(models):
+        if not isinstance(confidences, Sequence) or len(confidences) != n_functions:
             raise InvalidInput(
-                f"confidences must be a list of one bound for each of {len(models)} models, got "
+                f"confidences must be a list of one bound for each of {n_functions} models, got "
                 f"{checks.shown(confidences)}."
             )
-        self.terms: dict[int, KernelUCB] = {
-            i: KernelUCB(models[i], confidences[i], transforms[i]) for i in sorted(transforms)
-        }
-        self.set_X_pending(X_pending)
-        self.objective: KernelUCB = self.terms[number]
+        self.terms: dict[int, KernelUCB] = {}
+        for i in sorted({number, *limits}):
+            transform = posterior_transform if i == number else None
+            self.terms[i] = KernelUCB(models[i], confidences[i], transform)
+        self.objective_index: int = number
         self.constraints: dict[int, Interval] = limits
+        self.set_X_pending(X_pending)
         self._kept: dict[int, tuple[int, Tensor, list[Limit]]] = {}
-        for i, pair in limits.items():
-            _as_targets(
-                self.terms[i].model, pair
-            )  # one that cannot be used is an error now, not later
+        for i, interval in limits.items():
+            _limits_on_targets(models[i], interval)  # a transform of no use is an error now
 
-    certain: ClassVar[bool] = False
-    """Whether the slack is that of the pessimistic bounds."""
+    @property
+    def objective(self) -> KernelUCB:
+        """The upper confidence bound of the objective."""
+        return self.terms[self.objective_index]
 
     @t_batch_mode_transform(assert_output_shape=False)  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
-        term = self.objective
-        found = self.located(X)
-        slack, (state, P) = self._slack(found), found[term]
-        finite, floor = term.confidence.finite_on(state), X.new_zeros(())
-        if finite:  # below all means, otherwise below all deviations
-            floor = term.offset - abs(term.weight) * self._limits(term, state)[0]
-        return torch.where(
-            slack >= 0, torch.maximum(term.bounds(state, P), floor), floor + slack
-        ).mean(-1)
+        located = self.located(X)
+        state, P = located[self.objective_index]
+        slack = self._slack(located)
+        floor = X.new_zeros(())  # below all standard deviations, while the bounds are infinite
+        if self.objective.confidence.finite_on(state):  # below all posterior means
+            size, _ = self._limits(self.objective_index, state)
+            floor = self.objective.offset - abs(self.objective.weight) * size
+        bounds = torch.maximum(self.objective.bounds(state, P), floor)
+        return torch.where(slack >= 0, bounds, floor + slack).mean(-1)
 
     def slack(self, X: Tensor) -> Tensor:
-        """Return the least slack [...] of the limits at X [... d], by the optimistic (or ``certain``) bounds.
+        """Return the least slack [...] of the limits at X [... d], by the optimistic bounds.
 
-        It is negative where the bounds say that a limit is broken (is not certain to be kept), and in multiples of the
-        largest posterior mean, so that those of different functions compare.
+        It is negative where the bounds say that a limit is broken (with ``certain``, by the
+        pessimistic bounds: is not certain to be kept), and in multiples of the largest posterior
+        mean, so that those of different functions compare.
         """
-        one = checks.shaped("X", X).ndim == 1  # as nonlinear constraints are given points
-        slack = self._slack(self.located(X.unsqueeze(0) if one else X))
-        return slack.squeeze(-1) if one else slack
+        if checks.shaped("X", X).ndim == 1:  # the points of BoTorch's nonlinear constraints
+            return self._slack(self.located(X.unsqueeze(0))).squeeze(-1)
+        return self._slack(self.located(X))
 
     @property
     def guarantee(self) -> str | None:
-        """The guarantees of the terms, in words; None without one, for the reasons of ``objections``."""
+        """The guarantees of the terms, in words; None if there are ``objections``."""
         if self.objections:
             return None
         known = [f"function {i}: {term.guarantee}" for i, term in self.terms.items()]
-        return "; ".join(
-            [*known, f"all hold together with probability at least 1 - {self._delta:g}"]
-        )
+        together = f"all hold together with probability at least 1 - {self._delta:g}"
+        return "; ".join([*known, together])
 
     @property
     def objections(self) -> list[str]:
         """The reasons why no theorem covers the values, in words; none if one does."""
-        reasons = [
-            f"function {i}: {reason}"
-            for i, term in self.terms.items()
-            for reason in term.objections
-        ]
+        reasons = []
+        for i, term in self.terms.items():
+            reasons += [f"function {i}: {reason}" for reason in term.objections]
         if not reasons and self._delta >= 1:
             reasons.append(
-                f"the probabilities with which the bounds may fail add up to {self._delta:g}, so nothing is known of "
-                "all of them together: give each a smaller delta"
+                f"the probabilities with which the bounds may fail add up to {self._delta:g}, so "
+                "nothing is known of all of them together: give each a smaller delta"
             )
         return reasons
 
     @property
     def _delta(self) -> float:
+        """The probability that some bound fails, by a union bound."""
         return sum(term.confidence.delta_on(term.state()) for term in self.terms.values())
 
     def batch_shapes(self) -> dict[str, torch.Size]:
@@ -156,77 +163,79 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""
         for term in self.terms.values():
             term.set_X_pending(X_pending)
-            self.X_pending: Tensor | None = term.X_pending
+        self.X_pending: Tensor | None = self.objective.X_pending
 
-    def located(self, X: Tensor) -> dict[KernelUCB, Located]:
-        """Return for each term its posterior and the points X [... d] in its inputs."""
-        return {term: term.model.state_and_points(X) for term in self.terms.values()}
+    def located(self, X: Tensor) -> dict[int, tuple[Posterior, Tensor]]:
+        """Return for each term its posterior, and the points X [... d] in its inputs."""
+        return {i: term.model.state_and_points(X) for i, term in self.terms.items()}
 
-    def _slack(self, found: Mapping[KernelUCB, Located]) -> Tensor:
+    def _slack(self, located: Mapping[int, tuple[Posterior, Tensor]]) -> Tensor:
         """Return the least slack [...], given posteriors and points."""
-        _, X = found[self.objective]
-        slacks = [X.new_full(X.shape[:-1], torch.inf)]
-        for term in map(self.terms.__getitem__, self.constraints):
-            state, P = found[term]
-            if term.confidence.finite_on(state):
-                size, limits = self._limits(term, state)
-                values = [
-                    (limit.certain if self.certain else limit.possible)(P) for limit in limits
-                ]
-                slacks += [value / torch.where(size > 0, size, 1.0) for value in values]
+        _, X = located[self.objective_index]
+        unlimited = X.new_full(X.shape[:-1], torch.inf)
+        slacks = [unlimited]
+        for i in self.constraints:
+            state, P = located[i]
+            if self.terms[i].confidence.finite_on(state):
+                size, limits = self._limits(i, state)
+                unit = torch.where(size > 0, size, 1.0)
+                for limit in limits:
+                    value = limit.certain(P) if self.certain else limit.possible(P)
+                    slacks.append(value / unit)
             elif self.certain:
-                slacks.append(-slacks[0])
+                slacks.append(-unlimited)
         return torch.stack(torch.broadcast_tensors(*slacks)).amin(0)
 
-    def _limits(self, term: KernelUCB, state: Posterior) -> tuple[Tensor, list[Limit]]:
-        """Return the largest size [... 1] of the mean, and the limits on it; kept until the posterior changes."""
-        i = next(i for i, one in self.terms.items() if one is term)
+    def _limits(self, i: int, state: Posterior) -> tuple[Tensor, list[Limit]]:
+        """Return the largest size [... 1] of a mean, and the limits on it; kept until it changes."""
         if i not in self._kept or self._kept[i][0] != state.version:
-            sides = zip(
-                ("lower", "upper"),
-                _as_targets(term.model, self.constraints.get(i, (None, None))),
-                strict=True,
-            )
-            limits = [
-                Limit(state, term.confidence, **{side: value})
-                for side, value in sides
-                if value is not None
-            ]
-            self._kept[i] = state.version, _size(term, state).detach(), limits
-        return self._kept[i][1:]
+            term = self.terms[i]
+            interval = self.constraints.get(i, (None, None))
+            lower, upper = _limits_on_targets(term.model, interval)
+            limits = []
+            if lower is not None:
+                limits.append(Limit(state, term.confidence, lower=lower))
+            if upper is not None:
+                limits.append(Limit(state, term.confidence, upper=upper))
+            self._kept[i] = (state.version, _largest_mean(term, state), limits)
+        _, size, limits = self._kept[i]
+        return size, limits
 
 
-def _size(term: KernelUCB, state: Posterior) -> Tensor:
-    """The largest size of the posterior mean, its norm times sqrt(k), by the prior variance at the data.
+def _largest_mean(term: KernelUCB, state: Posterior) -> Tensor:
+    """Return a bound of the size of the posterior mean, one for each batch of data, [... 1].
 
-    Returns:
-        It [... 1], with one entry for each batch of data.
+    It is the RKHS norm of the mean times sqrt(k), with the largest prior variance at the data.
     """
     X = term.model.train_inputs[0]
     if not state.n:
         return X.new_zeros(1)
     ridge = term.confidence.ridge(state)
-    return (
-        state.at(ridge).quad().to(X) / ridge * state.prior_variance(X).amax(-1, keepdim=True)
-    ).sqrt()
+    squared_norm = state.at(ridge).quad().to(X) / ridge
+    largest_prior = state.prior_variance(X).amax(-1, keepdim=True)
+    return (squared_norm * largest_prior).sqrt().detach()
 
 
-def _checked(constraints: Any, last: int) -> dict[int, Interval]:
-    """Limits by the numbers of functions, if they are that."""
+def _checked_limits(constraints: Any, n_functions: int) -> dict[int, Interval]:
+    """Return the limits of constraints, by the index of their function."""
     if not isinstance(constraints, Mapping) or not constraints:
         raise InvalidInput(
-            "constraints must give lower and upper limits for some functions, such as {1: (None, 8.0)}, got "
-            f"{checks.shown(constraints)}: without any, take KernelUCB."
+            "constraints must give lower and upper limits for some functions, such as "
+            f"{{1: (None, 8.0)}}, got {checks.shown(constraints)}: without any, take KernelUCB."
         )
     limits = {}
-    for i, pair in constraints.items():
-        name = f"constraints[{checks.shown(i)}]"
-        i = checks.whole(f"a key of constraints, {checks.shown(i)},", i, 0, last)
-        if not isinstance(pair, Sequence) or len(pair) != 2 or all(value is None for value in pair):
+    for key, interval in constraints.items():
+        shown = checks.shown(key)
+        name = f"constraints[{shown}]"
+        i = checks.whole(f"a key of constraints, {shown},", key, 0, n_functions - 1)
+        is_pair = isinstance(interval, Sequence) and len(interval) == 2
+        if not is_pair or all(value is None for value in interval):
             raise InvalidInput(
-                f"{name} must be (lower, upper), one of them perhaps None, got {checks.shown(pair)}."
+                f"{name} must be (lower, upper), one of them perhaps None, got "
+                f"{checks.shown(interval)}."
             )
-        lower, upper = (checks.maybe(checks.number, name, value) for value in pair)
+        lower = checks.maybe(checks.number, name, interval[0])
+        upper = checks.maybe(checks.number, name, interval[1])
         if lower is not None and upper is not None and lower > upper:
             raise InvalidInput(
                 f"{name}: the lower limit {lower:g} is above the upper one, {upper:g}."
@@ -235,39 +244,38 @@ def _checked(constraints: Any, last: int) -> dict[int, Interval]:
     return limits
 
 
-def _as_targets(model: Any, limits: Interval) -> Interval:
-    """Limits in the units of the data as limits on the targets of a model, which a decreasing transform swaps.
+def _limits_on_targets(model: Any, limits: Interval) -> Interval:
+    """Return limits on the targets of a model, given limits in the units of the data.
+
+    A decreasing outcome transform swaps them.
 
     Raises:
         InvalidInput: The outcome transform is not monotone, or has no finite value at a limit.
     """
     transform = getattr(model.eval(), "outcome_transform", None)
-    given = [value for value in limits if value is not None]
-    if transform is None or not given:
+    values = [value for value in limits if value is not None]
+    if transform is None or not values:
         return limits
     steps = torch.logspace(-4, 4, 9, dtype=torch.float64, device=model.train_targets.device)
-    steps = torch.cat([-steps.flip(0), steps.new_zeros(1), steps])
-    values = torch.stack([value + (abs(value) or 1.0) * steps for value in given])
+    steps = torch.cat([-steps.flip(0), steps.new_zeros(1), steps])  # relative to the limit
+    at_limit = len(steps) // 2
+    around = torch.stack([value + (abs(value) or 1.0) * steps for value in values])
     with torch.no_grad():
-        targets = (
-            transform(values.view(-1, 1))[0].view(values.shape).cpu()
-        )  # one read of the device
-    rises = torch.cat([one[one.isfinite()].diff() for one in targets])
-    near = targets[
-        :, 7:12
-    ].diff()  # up to a thousandth of the limit on both sides; outside its domain it may be NaN
-    signs = {float(sign) for sign in rises.sign().unique()}
-    swapped = -1.0 in signs
-    if (
-        (swapped and 1.0 in signs)
-        or not bool((near != 0).all())
-        or not bool(targets[:, 9].isfinite().all())
-    ):
+        targets = transform(around.view(-1, 1))[0].view(around.shape).cpu()
+    rises = torch.cat([row[row.isfinite()].diff() for row in targets])
+    increases = bool((rises >= 0).all())
+    decreases = bool((rises <= 0).all())
+    near_limit = targets[:, at_limit - 2 : at_limit + 3].diff()  # NaN outside the domain
+    changes = bool((near_limit != 0).all())
+    on_limits = targets[:, at_limit]
+    if not (increases or decreases) or not changes or not bool(on_limits.isfinite().all()):
         raise InvalidInput(
-            f"the outcome transform {type(transform).__name__} of a constraint is not monotone, or has no finite value "
-            f"at the limits {given}, so a limit on values is no limit on targets: take one that increases or decreases "
-            "everywhere, such as Standardize or Log, and limits in its domain."
+            f"the outcome transform {type(transform).__name__} of a constraint is not monotone, or "
+            f"has no finite value at the limits {values}, so a limit on values is no limit on "
+            "targets: take one that increases or decreases everywhere, such as Standardize or Log, "
+            "and limits in its domain."
         )
-    found = iter(targets[:, 9].tolist())
-    lower, upper = (None if value is None else next(found) for value in limits)
-    return (upper, lower) if swapped else (lower, upper)
+    numbers = on_limits.tolist()
+    lower = None if limits[0] is None else numbers[0]
+    upper = None if limits[1] is None else numbers[-1]
+    return (lower, upper) if increases else (upper, lower)

@@ -10,28 +10,31 @@ from torch import Tensor
 from kbo._base import checks
 from kbo._base.linalg import safe_sqrt
 from kbo.acquisition.base import ConfidenceAcquisition, check_model
+from kbo.acquisition.input_constructors import register
 from kbo.confidence import Chaining, MartingaleMixture
 from kbo.confidence.mixture.radius import Scale
 from kbo.errors import InvalidInput
-from kbo.models import PosteriorModel
+from kbo.models.base import PosteriorModel
 from kbo.regression import Hypothetical, Posterior
 
 
+@register
 class KernelUCB(ConfidenceAcquisition):
     """The upper confidence bound of a model, to be maximised.
 
-    Bounds are in the units of the model's (transformed) targets. Pending points are hallucinated: the
-    variance is conditioned on them while mean and width stay those of the data (GP-BUCB, Desautels,
-    Krause & Burdick 2014). The value of a batch of q > 1 points is the mean of their bounds, each with the points
-    before it hallucinated, so joint and sequential optimisation of batches agree. Neither changes what is
-    proved about a single point. While a confidence has no finite bounds (``confidence.finite_on(model.state)``: the
-    noise is unknown, and there are few observations) the value is the standard deviation.
+    Bounds are in the units of the model's (transformed) targets. Pending points are hallucinated:
+    the variance is conditioned on them while mean and width stay those of the data (GP-BUCB,
+    Desautels, Krause & Burdick 2014). The value of a batch of q > 1 points is the mean of their
+    bounds, each with the points before it hallucinated, so joint and sequential optimisation of
+    batches agree. Neither changes what is proved about a single point. While a confidence has no
+    finite bounds (``confidence.finite_on(model.state)``: the noise is unknown, and there are few
+    observations) the value is the standard deviation.
 
     Args:
         model: A model of kbo.
         confidence: The bound.
-        posterior_transform: None, or a ``ScalarizedPosteriorTransform`` with one weight: with weight -1 the
-            upper bound of ``-f`` (minus the lower bound of f) is maximised, which minimises f.
+        posterior_transform: None, or a ``ScalarizedPosteriorTransform`` with one weight: with weight
+            -1 the upper bound of ``-f`` (minus the lower bound of f) is maximised, which minimises f.
         X_pending: Points [p d] that are being evaluated.
 
     Raises:
@@ -41,10 +44,11 @@ class KernelUCB(ConfidenceAcquisition):
     @t_batch_mode_transform(assert_output_shape=False)  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
-        return self.bounds(*self.model.state_and_points(X)).mean(-1)
+        state, P = self.model.state_and_points(X)
+        return self.bounds(state, P).mean(-1)
 
     def bounds(self, view: Posterior, X: Tensor) -> Tensor:
-        """Return the bound [b q] of each point of the batches X [b q d]; the value of a batch is their mean.
+        """Return the bound [b q] of each point of the batches X [b q d].
 
         Args:
             view: The posterior of the model.
@@ -52,18 +56,20 @@ class KernelUCB(ConfidenceAcquisition):
         """
         if self.X_pending is not None:
             view = self.with_pending(view)
-        with checks.inside("X"):
-            views = [view, *(Hypothetical(view, X[..., :j, :]) for j in range(1, X.shape[-2]))]
-        values = [self._bound(before, X[..., j : j + 1, :]) for j, before in enumerate(views)]
+        values = [self._bound(view, X[..., :1, :])]
+        for j in range(1, X.shape[-2]):
+            with checks.inside("X"):
+                after_others = Hypothetical(view, X[..., :j, :])
+            values.append(self._bound(after_others, X[..., j : j + 1, :]))
         return self.differentiable(torch.cat(values, -1), X)
 
     def with_pending(self, state: Posterior) -> Posterior:
-        """Return the posterior with the pending points; kept as long as it stays as it is."""
+        """Return the posterior with the pending points hallucinated; kept until it changes."""
         if self._conditioned is None or self._conditioned[0] != state.version:
             assert self.X_pending is not None
             with checks.inside("X_pending"):
                 view = Hypothetical(state, self.model.transform_inputs(self.X_pending))
-            self._conditioned = state.version, view
+            self._conditioned = (state.version, view)
         return self._conditioned[1]
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
@@ -71,22 +77,25 @@ class KernelUCB(ConfidenceAcquisition):
         self._conditioned: tuple[int, Posterior] | None = None
 
     def _bound(self, view: Posterior, X: Tensor) -> Tensor:
-        """Return the optimistic side of ``weight f + offset``; the standard deviation as long as it is infinite."""
+        """Return the upper bound of ``weight f + offset``, or the standard deviation while infinite."""
         if not self.confidence.finite_on(view):
             return safe_sqrt(view.predict(X)[1])
-        side = self.confidence.upper if self.weight >= 0 else self.confidence.lower
-        return self.weight * side(view, X) + self.offset
+        bound = self.confidence.upper if self.weight >= 0 else self.confidence.lower
+        return self.weight * bound(view, X) + self.offset
 
 
+@register
 class AMMUCB(KernelUCB):
-    """AMM-UCB of Flynn & Reeb (2024): ``KernelUCB`` with ``MartingaleMixture(kind="amm")``, at one ridge.
+    """AMM-UCB of Flynn & Reeb (2024): ``MartingaleMixture(kind="amm")``, at one ridge.
 
     Args:
         model: A model of kbo.
         noise_std: Sub-Gaussian constant of the noise, in units of the model's (transformed) targets.
-        norm_bound: Bound of the RKHS norm of the function, in units of these targets over sqrt(kernel).
+        norm_bound: Bound of the RKHS norm of the function, in units of these targets over
+            sqrt(kernel).
         delta: Probability that the bounds may fail.
-        scale: Covariance scale of the mixture, or several that are averaged, such as ``kbo.confidence.MIXED_SCALES``.
+        scale: Covariance scale of the mixture, or several that are averaged, such as
+            ``kbo.confidence.MIXED_SCALES``.
         posterior_transform, X_pending: As in ``KernelUCB``.
 
     Raises:
@@ -109,68 +118,63 @@ class AMMUCB(KernelUCB):
         super().__init__(model, confidence, posterior_transform, X_pending)
 
 
+@register
 class DMMUCB(AMMUCB):
-    """DMM-UCB of Flynn & Reeb (2024): ``KernelUCB`` with ``MartingaleMixture(kind="dmm")``, the best of some ridges.
+    """DMM-UCB of Flynn & Reeb (2024): ``MartingaleMixture(kind="dmm")``, the best of some ridges.
 
     The gradient is that of the minimising ridge (envelope theorem).
 
     Args:
-        model: A model of kbo.
-        noise_std: Sub-Gaussian constant of the noise, in units of the model's (transformed) targets.
-        norm_bound: Bound of the RKHS norm of the function, in units of these targets over sqrt(kernel).
-        delta: Probability that the bounds may fail.
-        scale: Covariance scale of the mixture, or several that are averaged, such as ``kbo.confidence.MIXED_SCALES``.
-        posterior_transform, X_pending: As in ``KernelUCB``.
+        model, noise_std, norm_bound, delta, scale, posterior_transform, X_pending: As ``AMMUCB``.
 
     Raises:
-        InvalidInput: As ``KernelUCB``, or a number out of its range.
+        InvalidInput: As ``AMMUCB``.
     """
 
     kind = "dmm"
 
 
+@register
 class CMMUCB(AMMUCB):
-    """CMM-UCB of Flynn & Reeb (2024): ``KernelUCB`` with ``MartingaleMixture(kind="cmm")``, the best of all ridges.
+    """CMM-UCB of Flynn & Reeb (2024): ``MartingaleMixture(kind="cmm")``, the best of all ridges.
 
-    That is the exact maximum over the confidence set.
-
-    The gradient is that of the minimising ridge (envelope theorem).
+    That is the exact maximum over the confidence set. The gradient is that of the minimising ridge
+    (envelope theorem).
 
     Args:
-        model: A model of kbo.
-        noise_std: Sub-Gaussian constant of the noise, in units of the model's (transformed) targets.
-        norm_bound: Bound of the RKHS norm of the function, in units of these targets over sqrt(kernel).
-        delta: Probability that the bounds may fail.
-        scale: Covariance scale of the mixture, or several that are averaged, such as ``kbo.confidence.MIXED_SCALES``.
-        posterior_transform, X_pending: As in ``KernelUCB``.
+        model, noise_std, norm_bound, delta, scale, posterior_transform, X_pending: As ``AMMUCB``.
 
     Raises:
-        InvalidInput: As ``KernelUCB``, or a number out of its range.
+        InvalidInput: As ``AMMUCB``.
     """
 
     kind = "cmm"
 
 
+@register
 class ChainingUCB(KernelUCB):
-    """Chaining-UCB of Contal, Malherbe & Vayatis (2015): a bonus that measures the similarity of the points of a set.
+    """Chaining-UCB of Contal, Malherbe & Vayatis (2015): a bonus by the similarity of a set's points.
 
-    The covers of the set are computed with the first values, and kept for later rounds that are given the acquisition
-    function before as ``previous``. The guarantee is about the points of the set, not about those in between.
+    The covers of the set are computed with the first values, and kept for later rounds that are
+    given the acquisition function before as ``previous``. The guarantee is about the points of the
+    set, not about those in between.
 
     Args:
         model: A model of kbo; its ridge is the noise variance, its kernel the prior of the function.
-        points: The finite set [N d], in the units of ``train_X``: the choices of ``optimize_acqf_discrete``, or, for
-            ``optimize_acqf``, a design that fills the box.
+        points: The finite set [N d], in the units of ``train_X``: the choices of
+            ``optimize_acqf_discrete``, or, for ``optimize_acqf``, a design that fills the box.
         delta: Probability that the bounds may fail.
         rigorous: A bound that is proved for the points of the set, instead of Algorithm 1.
         smooth: The continuous majorant of Algorithm 1, which has gradients, instead of its steps.
-        previous: The acquisition function of an earlier round; its covers are kept as far as they are still covers.
+        previous: The acquisition function of an earlier round; its covers are kept as far as they
+            are still covers.
         posterior_transform, X_pending: As in ``KernelUCB``.
 
     Example:
         >>> acqf = None
         >>> for _ in range(n_rounds):
-        ...     acqf = ChainingUCB(KernelRidgeGP(X, Y, kernel, ridge), choices, delta=0.1, previous=acqf)
+        ...     model = KernelRidgeGP(X, Y, kernel, ridge)
+        ...     acqf = ChainingUCB(model, choices, delta=0.1, previous=acqf)
         ...     x, value = optimize_acqf_discrete(acqf, q=1, choices=choices)
     """
 
@@ -186,13 +190,14 @@ class ChainingUCB(KernelUCB):
         X_pending: Tensor | None = None,
     ) -> None:
         check_model(model)
-        model.eval()  # or its inputs would be transformed already
+        model.eval()  # in training mode its inputs would be transformed already
         confidence = Chaining(delta, rigorous, model.transform_inputs(points), smooth)
         if previous is not None:
             if not isinstance(previous, ChainingUCB):
                 raise InvalidInput(
-                    f"previous must be the ChainingUCB of an earlier round, got {type(previous).__name__}; pass a "
-                    "Chaining of your own to KernelUCB(model, chaining) instead."
+                    "previous must be the ChainingUCB of an earlier round, got "
+                    f"{type(previous).__name__}; pass a Chaining of your own to "
+                    "KernelUCB(model, chaining) instead."
                 )
             confidence.share_covers(previous.confidence)
         super().__init__(model, confidence, posterior_transform, X_pending)

@@ -1,9 +1,21 @@
-"""Methods, that is posterior + confidence + rule, and the loop over the rounds of a bandit problem that they play."""
+"""Methods, that is posterior x confidence x rule, and the loop over the rounds of a bandit problem.
 
-from kbo.bandit.elimination import StagedElimination
+``methods.py`` is the table of named methods, ``method.py`` what they are made of, ``loop.py`` plays them.
+Two rules for finite sets stand beside: ``pareto.py`` for several objectives, ``safe.py`` for limits.
+"""
+
 from kbo.bandit.loop import play
 from kbo.bandit.method import Method, Rule, ThompsonSampling, UniformChoice, UpperBound
-from kbo.bandit.methods import METHODS, PRACTICAL_WIDTHS, Recipe, get, make, names, register
+from kbo.bandit.methods import (
+    METHODS,
+    PRACTICAL_WIDTHS,
+    Facts,
+    NamedMethod,
+    get,
+    make,
+    names,
+    register,
+)
 from kbo.bandit.pareto import ParetoSet, pareto_set
 from kbo.bandit.problem import Bandit
 
@@ -11,11 +23,11 @@ __all__ = [
     "METHODS",
     "PRACTICAL_WIDTHS",
     "Bandit",
+    "Facts",
     "Method",
+    "NamedMethod",
     "ParetoSet",
-    "Recipe",
     "Rule",
-    "StagedElimination",
     "ThompsonSampling",
     "UniformChoice",
     "UpperBound",

@@ -1,4 +1,4 @@
-"""A method on a bandit problem, and its regret round by round."""
+"""The rounds of a method on a bandit problem, with its regret."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kbo.regression import Posterior
 
 # Added to seeds, so that a method's random choices are independent of a problem of the same seed.
 _CHOICES = 2_500_000_000
-_INITIAL = 3_000_000_000  # added to seeds for arms that are chosen before the first round
+_INITIAL = 3_000_000_000  # for arms that are chosen before the first round
 
 
 def play(
@@ -36,34 +36,38 @@ def play(
 ) -> Iterator[dict[str, Any]]:
     """Play ``rounds`` rounds of a bandit problem; one tidy row per round.
 
-    The function, arms and noise of the problem come from its own seed, so they are the same for every method.
+    The function, arms and noise of the problem come from its own seed, so they are the same for
+    every method.
 
     Args:
         method: From ``kbo.bandit.make``.
         problem: Gives the arms of each round and their noisy rewards.
         rounds: Number of rounds T.
         seed: Seed of the method's own random choices.
-        gap_every: Rounds between reports of the optimality gap of the recommended arm; 0 for none. For problems with
-            fixed arms and methods with bounds.
-        first: Index of the arm that is pulled in one uncounted round before the first; as published protocols do.
-        initial: Number of uncounted rounds before the first in which arms are chosen uniformly at random, the same ones
-            for all methods that are played with this seed.
+        gap_every: Rounds between reports of the optimality gap of the recommended arm; 0 for none.
+            For problems with fixed arms and methods with bounds.
+        first: Index of the arm that is pulled in one uncounted round before the first; as published
+            protocols do.
+        initial: Number of uncounted rounds before the first in which arms are chosen uniformly at
+            random, the same ones for all methods that are played with this seed.
         device: Device of the method, for example "cuda"; by default the CPU, where the problems are.
 
     Yields:
-        ``round`` (from 1), ``arm``, the index of the choice, ``regret`` of the round against the best arm offered
-        (without noise), ``cumulative``, ``best``, the least regret of a round so far, uncounted ones included;
-        ``cpu_seconds`` so far of the method alone; ``m``, the anchors of a sketched posterior after the round; every
-        ``gap_every`` rounds also ``gap`` after the round and ``simple_regret`` of the recommended arm, which is at most
-        the gap whenever the bounds hold.
+        ``round`` (from 1), ``arm``, the index of the choice, ``regret`` of the round against the
+        best arm offered (without noise), ``cumulative``, ``best``, the least regret of a round so
+        far, uncounted ones included; ``cpu_seconds`` so far of the method alone; ``m``, the number
+        of inducing points of a sketched posterior after the round; every ``gap_every`` rounds also
+        ``gap`` after the round and ``simple_regret`` of the recommended arm, which is at most the
+        gap whenever the bounds hold.
 
     Raises:
-        InvalidInput: A gap is requested where there is none, ``first`` is no arm, or a number is out of range.
+        InvalidInput: A gap is requested where there is none, ``first`` is no arm, or a number is out
+            of range.
         RefutedAssumptions: No function satisfies the method's assumptions and fits the data.
     """
     rows = _rows(method, problem, rounds, seed, gap_every, first, initial, device)
-    following = fixed(lambda: next(rows, None))
-    while (row := following()) is not None:
+    next_row = fixed(lambda: next(rows, None))  # in the settings of a fresh program
+    while (row := next_row()) is not None:
         yield row
 
 
@@ -77,47 +81,56 @@ def _rows(
     initial: int,
     device: torch.device | str | None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of ``play``, of which the arguments are."""
+    """Yield the rows of ``play``."""
     checks.instance("method", method, Method)
     checks.instance("problem", problem, Bandit)
-    rounds, initial = checks.whole("rounds", rounds, 1), checks.whole("initial", initial, 0)
-    seed, gap_every = checks.seed(seed), checks.whole("gap_every", gap_every, 0)
+    rounds = checks.whole("rounds", rounds, 1)
+    initial = checks.whole("initial", initial, 0)
+    seed = checks.seed(seed)
+    gap_every = checks.whole("gap_every", gap_every, 0)
     first = checks.maybe(checks.whole, "first", first, 0)
-    if gap_every and (problem.fixed_arms is None or not method.has_bounds):
+    if gap_every and (problem.fixed_arms is None or method.confidence is None):
         raise InvalidInput(
             "an optimality gap needs the same arms in every round, and a method with bounds."
         )
-    generator, here = (
-        torch.Generator().manual_seed(_CHOICES + seed),
-        devices.device("device", device),
-    )
-    given = problem.fixed_arms
-    fixed = None if given is None else given.to(here)
-    state = method.state(fixed)
-    best = _pull_uncounted(state, problem, seed, first, initial, here)
-    cumulative = seconds = 0.0
+    generator = torch.Generator().manual_seed(_CHOICES + seed)
+    target = devices.device("device", device)
+    fixed_points = None  # the arms of all rounds, on the device of the method
+    if problem.fixed_arms is not None:
+        fixed_points = problem.fixed_arms.to(target)
+    state = method.state(fixed_points)
+    best = _pull_uncounted(state, problem, seed, first, initial, target)
+    cumulative = 0.0
+    seconds = 0.0
     for t in range(1, rounds + 1):
         arms, values = _offered(problem)
         start = time.process_time()
-        points = fixed if fixed is not None and arms is given else arms.to(here)
+        points = fixed_points
+        if points is None or arms is not problem.fixed_arms:
+            points = arms.to(target)
         index = method.choose(state, points, generator)
         seconds += time.process_time() - start
-        regret = float(values.max() - values[index])
         reward = problem.observe(arms[index : index + 1])
         start = time.process_time()
-        state.update(points[index : index + 1], reward.to(here))
+        state.update(points[index : index + 1], reward.to(target))
         seconds += time.process_time() - start
-        cumulative, best = cumulative + regret, min(best, regret)
-        row = {"round": t, "arm": index, "regret": regret, "cumulative": cumulative, "best": best}
-        row["cpu_seconds"] = seconds
+        regret = float(values.max() - values[index])
+        cumulative += regret
+        best = min(best, regret)
+        row = {
+            "round": t,
+            "arm": index,
+            "regret": regret,
+            "cumulative": cumulative,
+            "best": best,
+            "cpu_seconds": seconds,
+        }
         if state.anchors is not None:
             row["m"] = len(state.anchors)
-        if gap_every and method.confidence is not None and t % gap_every == 0:
-            found = optimality_gap(method.confidence, state, points)
-            row |= {
-                "gap": found.value,
-                "simple_regret": float(values.max() - values[found.recommended]),
-            }
+        if gap_every and t % gap_every == 0:
+            gap = optimality_gap(method.bound, state, points)
+            row["gap"] = gap.value
+            row["simple_regret"] = float(values.max() - values[gap.recommended])
         yield row
 
 
@@ -127,26 +140,35 @@ def _pull_uncounted(
     seed: int,
     first: int | None,
     initial: int,
-    here: torch.device,
+    device: torch.device,
 ) -> float:
-    """Pull the arm ``first``, if any, and ``initial`` random ones; return their least regret, infinite if none."""
-    rng, best = torch.Generator().manual_seed(_INITIAL + seed), math.inf
-    for given in [first] * (first is not None) + [None] * initial:
+    """Pull the arm ``first``, if any, and ``initial`` random ones.
+
+    Returns:
+        Their least regret, infinite if there are none.
+    """
+    rng = torch.Generator().manual_seed(_INITIAL + seed)
+    best = math.inf
+    pulls: list[int | None] = [None] * initial
+    if first is not None:
+        pulls.insert(0, first)
+    for given in pulls:
         arms, values = _offered(problem)
         index = int(torch.randint(len(arms), (), generator=rng)) if given is None else given
         if not 0 <= index < len(arms):
             raise InvalidInput(
                 f"first must be the index of an arm, 0 to {len(arms) - 1}, got {index}."
             )
-        chosen = arms[index : index + 1]
-        state.update(chosen.to(here), problem.observe(chosen).to(here))
+        arm = arms[index : index + 1]
+        state.update(arm.to(device), problem.observe(arm).to(device))
         best = min(best, float(values.max() - values[index]))
     return best
 
 
 def _offered(problem: Bandit) -> tuple[Tensor, Tensor]:
     """Return the arms [A d] of the next round and their mean rewards [A], after a check of both."""
-    name, arms = type(problem).__name__, problem.arms()
+    name = type(problem).__name__
+    arms = problem.arms()
     if not len(checks.rows(f"{name}.arms()", arms)):
         raise InvalidInput(
             f"{name}.arms() must return arms [A d], at least one, got {tuple(arms.shape)}."

@@ -1,4 +1,13 @@
-"""A method, that is a posterior, a confidence and a rule; and the simplest rules."""
+"""A method: a posterior, a confidence and a rule that chooses the next points from them.
+
+    posterior = partial(KernelRidge, kernel, ridge)
+    method = Method(posterior, SelfNormalized(0.1, 2.0, 0.05), UpperBound())
+    state = method.state(points)            an empty posterior, cheap at these points
+    row = method.choose(state, points)      the rule, given posterior and confidence
+    state.update(points[[row]], reward)
+
+In a loop of BoTorch the same parts are ``KernelUCB(PosteriorGP(X, Y, posterior()), method.bound)``.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +18,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from torch import Generator, Tensor
 
 from kbo._base import checks
-from kbo.acquisition.thompson import InflatedThompsonSampling, inflated_draws
-from kbo.acquisition.ucb import KernelUCB
+from kbo.acquisition.draws import inflated_draws
 from kbo.confidence import Confidence, FixedWidth
 from kbo.errors import InvalidInput
-from kbo.models import PosteriorGP, StreamingGP
-from kbo.regression import BatchView, FixedPoints, Posterior
+from kbo.regression import BatchView, Posterior, Tracked
 
 RNG = Generator | None
 """Source of random choices; None for torch's global one."""
@@ -36,59 +42,52 @@ class Rule(ABC):
     needs_confidence: ClassVar[bool] = True
 
     def state(self, posterior: Callable[[], Posterior], points: Tensor | None) -> Posterior:
-        """Return an empty state to choose from.
+        """Return an empty posterior to choose from.
 
         Args:
             posterior: Makes an empty posterior.
             points: The points [A d] of every choice, if they stay the same.
         """
-        return posterior() if points is None else FixedPoints(posterior(), points)
+        return posterior() if points is None else Tracked(posterior(), points)
 
     @abstractmethod
     def choose(
         self, confidence: Confidence | None, state: Posterior, points: Tensor, size: int, rng: RNG
     ) -> list[int]:
-        """Return the indices of up to ``size`` next points among ``points`` [A d]; ties go to the first."""
-
-    def acquisition(
-        self, confidence: Confidence | None, model: StreamingGP, rng: RNG
-    ) -> AcquisitionFunction:
-        """Return the rule as a BoTorch acquisition function; by default there is none."""
-        raise InvalidInput(
-            f"{type(self).__name__} has no acquisition function: choose among finite sets of points."
-        )
+        """Return up to ``size`` indices of next points among ``points`` [A d]; ties go to the first."""
 
 
 @dataclass(frozen=True)
 class UpperBound(Rule):
     """The point with the largest upper confidence bound.
 
-    In a batch, means stay the same until the observations arrive, and variances follow the choices (Desautels et al.
-    2014; BBKB). The batch ends early when ``BatchedResampling`` finds that too much has changed.
+    In a batch, means stay the same until the observations arrive, and variances follow the choices
+    (Desautels et al. 2014; BBKB). The batch ends early when ``BatchedResampling`` finds that too
+    much has changed.
     """
 
     def choose(
         self, confidence: Confidence, state: Posterior, points: Tensor, size: int, rng: RNG
     ) -> list[int]:
-        chosen = [confidence.argmax_upper(state, points)[0]]
+        row, _ = confidence.argmax_upper(state, points)
+        chosen = [row]
         if size == 1:
             return chosen
         batch = BatchView(state, points)
-        batch.observe(chosen[0])
+        batch.observe(row)
         while len(chosen) < size and not batch.needs_refresh:
-            chosen.append(confidence.argmax_upper(batch, points)[0])
-            batch.observe(chosen[-1])
+            row, _ = confidence.argmax_upper(batch, points)
+            chosen.append(row)
+            batch.observe(row)
         return chosen
-
-    def acquisition(self, confidence: Confidence, model: StreamingGP, rng: RNG) -> KernelUCB:
-        return KernelUCB(model, confidence)
 
 
 @dataclass(frozen=True)
 class ThompsonSampling(Rule):
     """The point at which a draw of the function, as wide as the confidence, is largest.
 
-    ``FixedWidth(1.0)`` makes it plain Thompson sampling. The points of a batch are independent; some may be equal.
+    ``FixedWidth(1.0)`` makes it plain Thompson sampling. The points of a batch are independent; some
+    may be equal.
     """
 
     draws = True
@@ -97,14 +96,8 @@ class ThompsonSampling(Rule):
     def choose(
         self, confidence: Confidence, state: Posterior, points: Tensor, size: int, rng: RNG
     ) -> list[int]:
-        return inflated_draws(confidence, state, points, size, rng).argmax(-1).tolist()
-
-    def acquisition(
-        self, confidence: Confidence, model: StreamingGP, rng: RNG
-    ) -> InflatedThompsonSampling:
-        return InflatedThompsonSampling(
-            model, confidence, int(torch.randint(2**62, (), generator=rng, device="cpu"))
-        )
+        draws = inflated_draws(confidence, state, points, size, rng)  # [size A]
+        return draws.argmax(-1).tolist()
 
 
 @dataclass(frozen=True)
@@ -148,11 +141,6 @@ class Method:
             _ = self.bound
 
     @property
-    def has_bounds(self) -> bool:
-        """Whether there is a confidence."""
-        return self.confidence is not None
-
-    @property
     def bound(self) -> Confidence:
         """The confidence.
 
@@ -161,23 +149,31 @@ class Method:
         """
         if self.confidence is None:
             raise InvalidInput(
-                f"method {self.name!r} has no confidence, which {type(self.rule).__name__} needs: pass one, for "
-                "example FixedWidth(1.0), or rule=UniformChoice()."
+                f"method {self.name!r} has no confidence, which {type(self.rule).__name__} needs: "
+                "pass one, for example FixedWidth(1.0), or rule=UniformChoice()."
             )
         return self.confidence
 
     def with_multiplier(self, multiplier: float) -> Method:
-        """Return the method with the upper bound ``mean + multiplier sqrt(leverage)``, which has no guarantee."""
-        state, multiplier = self._empty(), checks.non_negative("multiplier", multiplier)
-        if self.confidence is None or state.schedule is not None:
-            reason = "chooses at random" if self.confidence is None else "has a ridge that moves"
+        """Return the method with the bound ``mean + multiplier sqrt(leverage)``, without guarantee.
+
+        The leverage is the variance over the ridge.
+        """
+        state = self._empty()
+        multiplier = checks.non_negative("multiplier", multiplier)
+        if self.confidence is None:
             raise InvalidInput(
-                f"method {self.name!r} {reason}: a multiplier of the leverage has no meaning."
+                f"method {self.name!r} chooses at random: a multiplier of the leverage has no meaning."
+            )
+        if state.schedule is not None:
+            raise InvalidInput(
+                f"method {self.name!r} has a ridge that moves: a multiplier of the leverage has no "
+                "meaning."
             )
         return replace(self, confidence=FixedWidth(multiplier / math.sqrt(state.ridge)))
 
     def state(self, points: Tensor | None = None) -> Posterior:
-        """Return an empty state for ``choose``; answers at the fixed ``points`` [A d], if given, are cheap."""
+        """Return an empty posterior for ``choose``, cheap at fixed ``points`` [A d] if given."""
         return self.rule.state(self._empty, checks.maybe(checks.rows, "points", points))
 
     def _empty(self) -> Posterior:
@@ -190,35 +186,22 @@ class Method:
     def choose_batch(
         self, state: Posterior, points: Tensor, size: int, generator: Generator | None = None
     ) -> list[int]:
-        """Return the indices of up to ``size`` next points among ``points`` [A d], to be observed together.
+        """Return up to ``size`` indices of next points among ``points`` [A d], observed together.
 
         Raises:
-            InvalidInput: ``size`` is not a positive whole number, or the rule chooses one point at a time.
+            InvalidInput: ``size`` is not a positive whole number, or the rule chooses one point at a
+                time.
         """
         checks.instance("state", state, Posterior).check(points, "points")
         if points.ndim != 2:
             raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
-        size, generator = checks.whole("size", size, 1), checks.generator(generator)
+        size = checks.whole("size", size, 1)
+        generator = checks.generator(generator)
         rows = self.rule.choose(self.confidence, state, points, size, generator)
         name = f"choose of {type(self.rule).__name__}"
         if not isinstance(rows, list) or not 0 < len(rows) <= size:
             raise InvalidInput(
                 f"{name} must return a list of 1 to {size} rows of points, got {checks.shown(rows)}."
             )
-        return [
-            checks.whole(f"a row that {name} returned", row, 0, len(points) - 1) for row in rows
-        ]
-
-    def model(self, train_X: Tensor, train_Y: Tensor) -> PosteriorGP:
-        """Return the posterior as a BoTorch model of train_X [n d], train_Y [n 1]."""
-        return PosteriorGP(train_X, train_Y, self._empty())
-
-    def acquisition(
-        self, model: StreamingGP, generator: Generator | None = None
-    ) -> AcquisitionFunction:
-        """Return the rule as a BoTorch acquisition function; draws use the generator.
-
-        Raises:
-            InvalidInput: The rule has none.
-        """
-        return self.rule.acquisition(self.confidence, model, generator)
+        returned = f"a row that {name} returned"
+        return [checks.whole(returned, row, 0, len(points) - 1) for row in rows]

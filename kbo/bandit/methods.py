@@ -1,44 +1,50 @@
-"""Recipes: functions that make a method, a posterior, a confidence and a rule, of a kernel and the facts of a problem.
+"""The named methods: a table with one row a name, and the posteriors and confidences of its rows.
 
-The parameters of a recipe say what it needs, those without a default, and what it takes besides; ``make`` documents
-them all. ``register`` enters a recipe in ``METHODS``, where every front end finds it.
+    make(name, kernel, noise_std, ...) --> Facts --> NamedMethod.build --> Method
+
+A row names the posterior, the confidence and the rule of its method, and says what they need. ``register``
+adds a row to ``METHODS``, where every front end finds it.
 """
 
 from __future__ import annotations
 
 import difflib
-import inspect
 import math
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from gpytorch.kernels import Kernel
+from torch import Tensor
 
-from kbo import confidence, regression
+from kbo import confidence as bounds
 from kbo._base import checks
-from kbo.bandit.elimination import StagedElimination
 from kbo.bandit.method import Method, Rule, ThompsonSampling, UniformChoice, UpperBound
+from kbo.confidence import Confidence
 from kbo.confidence.mixture.radius import Scale, checked_scale, mixture_ridges
 from kbo.errors import InvalidInput
 from kbo.regression import (
     MOST_ANCHORS,
     AdaptiveRidge,
+    BatchedResampling,
     Dictionary,
+    GreedyDictionary,
     KernelRidge,
+    LeverageResampling,
     NystromRidge,
+    OnlineRowSampling,
     Posterior,
 )
 
-F = TypeVar("F", bound=Callable[..., Method])
-
 PRACTICAL_WIDTHS = (1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 4.0, 1.0)
-"""Standard deviations above the mean at which "ucb" searches in turn; chosen by measurement (docs/comparisons.md). The
-largest has an even number, since without noise the trials of odd numbers are searched for near the best one."""
+"""Standard deviations above the mean at which "ucb" searches in turn; chosen by measurement
+(docs/comparisons.md). The largest has an even number, since without noise the trials of odd numbers are
+searched for near the best one."""
 
-FACTS: dict[str, Callable[[str, Any], Any]] = {
-    "kernel": lambda name, value: checks.kernel(value),
+_UNKNOWN: Any = None
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "noise_std": checks.positive,
     "norm_bound": checks.positive,
     "delta": checks.probability,
@@ -50,80 +56,116 @@ FACTS: dict[str, Callable[[str, Any], Any]] = {
     "noise_upper": checks.positive,
     "noise_lower": checks.non_negative,
 }
-"""Facts about a problem, which may be passed to any recipe, whether it uses them or not, and their checks."""
+"""The checks of the facts, which may be passed to any method, whether it uses them or not."""
 
 
-class Recipe:
-    """A named function that makes a method, and what its parameters say about it.
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What is known about a problem, and the options of a method.
 
-    Args:
-        name: The name in ``METHODS``.
-        function: Returns a ``Method`` for the arguments that its parameters name.
-        rule: The class of the rule of that method.
-        estimates_norm: Whether the norm bound is estimated from the data.
-        fixed: Arguments of the function that are the same whenever the method is made; ``rule`` is one of them, if
-            the function takes it.
-
-    Raises:
-        InvalidInput: The function takes ``*args`` or ``**kwargs``, which name nothing.
+    A fact that is not known is None. ``NamedMethod.needs`` lists those that a method cannot do without.
 
     Attributes:
-        parameters: The names of the parameters that are not fixed.
-        needs: Those without a default; ``make`` derives ``ridge`` of ``noise_std`` and ``scale``, and ``n_points`` of
-            ``points``, unless they are given.
-        options: Those that are no facts about a problem, and ``multiplier`` if the method has bounds at a fixed ridge.
-        noise: Source of the noise level: "given" (``noise_std``), "upper bound" (``noise_upper`` is needed), or
-            "online" (``noise_upper`` is optional), that is bounds of it, which the ridge follows.
-        norm: Source of the norm bound: "given" (``norm_bound``), "estimated" from the data, or "unused".
-        needs_horizon: Whether the number of rounds must be known.
-        needs_finite_set: Whether the method is for finite sets of points of known size, not for boxes.
-        fixed_kernel: Whether the bound rests on the ``points`` themselves, not on their number, under a kernel that
-            must not be refitted; to search a space it needs all points of it.
-        has_bounds: Whether the method has a confidence.
-        draws: Whether the next point maximises a random draw of the function.
+        kernel: An unbatched GPyTorch kernel.
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
+        norm_bound: Bound of the RKHS norm of the function.
+        delta: Probability that the bounds may fail.
+        scale: Covariance scale of mixtures, or several that are averaged.
+        horizon: Number of rounds.
+        n_points: Size of the finite set.
+        points: The finite set [N d].
+        seed: Seed of random dictionaries.
+        noise_upper: Upper bound of the noise level.
+        noise_lower: Lower bound of the noise level.
+        options: Options of the method by name, as far as they are given.
     """
 
-    def __init__(
-        self,
-        name: str,
-        function: Callable[..., Method],
-        rule: type[Rule] = UpperBound,
-        estimates_norm: bool = False,
-        **fixed: Any,
-    ) -> None:
-        entries = dict(inspect.signature(function).parameters)
-        if any(
-            entry.kind in (entry.VAR_POSITIONAL, entry.VAR_KEYWORD) for entry in entries.values()
-        ):
-            raise InvalidInput(
-                f"recipe {name!r} must name each argument that it takes: no *args and no **kwargs."
-            )
-        self.name: str = name
-        self.rule: type[Rule] = rule
-        fixed |= {"rule": rule} if "rule" in entries else {}
-        self.function: Callable[..., Method] = partial(function, **fixed)
-        entries = {key: entry for key, entry in entries.items() if key not in fixed}
-        self.parameters: tuple[str, ...] = tuple(entries)
-        self.needs: list[str] = [
-            key for key, entry in entries.items() if entry.default is entry.empty
-        ]
-        level = (
-            "upper bound"
-            if "noise_upper" in self.needs
-            else "online"
-            if "noise_upper" in entries
-            else "given"
-        )
-        self.noise: Literal["given", "upper bound", "online"] = level
-        norm = "given" if "norm_bound" in entries else "estimated" if estimates_norm else "unused"
-        self.norm: Literal["given", "estimated", "unused"] = norm
-        self.needs_horizon: bool = "horizon" in self.needs
-        self.needs_finite_set: bool = "n_points" in self.needs
-        self.fixed_kernel: bool = "points" in entries and "n_points" not in entries
-        self.has_bounds: bool = rule.needs_confidence
-        self.draws: bool = rule.draws
-        self.options: list[str] = [key for key in entries if key not in FACTS]
-        self.options += ["multiplier"] * (self.has_bounds and level != "online")
+    kernel: Kernel
+    noise_std: float = _UNKNOWN
+    norm_bound: float = _UNKNOWN
+    delta: float = _UNKNOWN
+    scale: Scale = 1.0
+    horizon: float = _UNKNOWN
+    n_points: int = _UNKNOWN
+    points: Tensor | None = None
+    seed: int = 0
+    noise_upper: float | None = None
+    noise_lower: float = 0.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ridge(self) -> float:
+        """The option ``ridge``, or ``noise_std^2 / scale``, with the middle one of several scales."""
+        if "ridge" in self.options:
+            return self.options["ridge"]
+        ridges = mixture_ridges(self.noise_std, self.scale)
+        return ridges[len(ridges) // 2]
+
+    @property
+    def dictionary(self) -> Dictionary | None:
+        """The option ``dictionary``."""
+        return self.options.get("dictionary")
+
+    def dictionary_or(self, default: Dictionary) -> Dictionary:
+        """Return the option ``dictionary``, or a default."""
+        return default if self.dictionary is None else self.dictionary
+
+
+@dataclass(frozen=True)
+class NamedMethod:
+    """A row of ``METHODS``: what a method is made of, and what it needs.
+
+    Attributes:
+        name: The name in ``METHODS``.
+        posterior: Makes an empty posterior.
+        confidence: Makes the bound; None if the rule needs none.
+        rule: The choice of the next point.
+        needs: Facts without which the method cannot be made.
+        options: Options that it takes, from ``Facts.options``. "multiplier", for methods with bounds
+            at a fixed ridge, replaces the bound by ``mean + multiplier sqrt(leverage)``.
+        noise: Source of the noise level: "given" (``noise_std``), "upper bound" (``noise_upper`` is
+            needed), or "online", that is bounds of it, which the ridge follows (``noise_upper`` is
+            optional).
+        norm: Source of the norm bound: "given" (``norm_bound``), "estimated" from the data, or
+            "unused".
+        fixed_kernel: Whether the bound rests on the ``points`` themselves, not on their number, under
+            a kernel that must not be refitted; to search a space it needs all points of it.
+    """
+
+    name: str
+    posterior: Callable[[Facts], Posterior]
+    confidence: Callable[[Facts], Confidence] | None
+    rule: Rule = field(default_factory=UpperBound)
+    needs: tuple[str, ...] = ("noise_std", "norm_bound", "delta")
+    options: tuple[str, ...] = ("multiplier",)
+    noise: Literal["given", "upper bound", "online"] = "given"
+    norm: Literal["given", "estimated", "unused"] = "given"
+    fixed_kernel: bool = False
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether the method has a confidence."""
+        return self.confidence is not None
+
+    @property
+    def draws(self) -> bool:
+        """Whether the next point maximises a random draw of the function."""
+        return self.rule.draws
+
+    @property
+    def needs_horizon(self) -> bool:
+        """Whether the number of rounds must be known."""
+        return "horizon" in self.needs
+
+    @property
+    def needs_finite_set(self) -> bool:
+        """Whether the method is for finite sets of points of known size, not for boxes."""
+        return "n_points" in self.needs
+
+    def build(self, facts: Facts) -> Method:
+        """Return the method, given the facts that it needs."""
+        confidence = None if self.confidence is None else self.confidence(facts)
+        return Method(partial(self.posterior, facts), confidence, self.rule, self.name)
 
     def make(
         self,
@@ -134,103 +176,89 @@ class Recipe:
         **options: Any,
     ) -> Method:
         """Return the method for a problem; arguments and errors as for ``kbo.bandit.make``."""
-        options |= {
-            "kernel": kernel,
-            "noise_std": noise_std,
-            "norm_bound": norm_bound,
-            "delta": delta,
-        }
-        given = {name: value for name, value in options.items() if value is not None}
+        checks.kernel(kernel)
+        given = {"noise_std": noise_std, "norm_bound": norm_bound, "delta": delta, **options}
+        known: dict[str, Any] = {}
+        own: dict[str, Any] = {}
         for name, value in given.items():
-            if name in FACTS:
-                FACTS[name](name, value)
-            elif name not in self.options:
+            if value is None:
+                continue
+            if name in _CHECKS:
+                _CHECKS[name](name, value)
+                known[name] = value
+            elif name in self.options:
+                own[name] = value
+            else:
                 self._refuse(name)
-        scale = given["scale"] = checked_scale(given.get("scale", 1.0))
-        if "points" in given:
-            given["n_points"] = len(given["points"])
-        if "ridge" in given:
-            checks.positive("ridge", given["ridge"])
-        elif "noise_std" in given:
-            given["ridge"] = _middle_ridge(given["noise_std"], scale)
+        if "ridge" in own:
+            checks.positive("ridge", own["ridge"])
+        if "points" in known:
+            known["n_points"] = len(known["points"])
+        scale = checked_scale(known.pop("scale", 1.0))
         for name in self.needs:
-            if name not in given:
-                more = ", or to Certified" if name == "noise_upper" else ""
+            if name not in known:
+                where = "methods.make, or to Certified" if name == "noise_upper" else "methods.make"
                 raise InvalidInput(
-                    f"method {self.name!r} needs {name}: pass {name}=... to methods.make{more}."
+                    f"method {self.name!r} needs {name}: pass {name}=... to {where}."
                 )
-        made = self.function(**{name: given[name] for name in self.parameters if name in given})
-        made = replace(
-            checks.instance(f"the value of recipe {self.name!r}", made, Method), name=self.name
-        )
-        checks.instance(
-            f"the rule of recipe {self.name!r}",
-            made.rule,
-            self.rule,
-            ", or name its class as rule=",
-        )
-        if isinstance(scale, tuple) and getattr(made.confidence, "scale", None) != scale:
+        method = self.build(Facts(kernel, scale=scale, options=own, **known))
+        if isinstance(scale, tuple) and getattr(method.confidence, "scale", None) != scale:
             raise InvalidInput(
                 f"method {self.name!r} averages over no scales: pass one number, or choose 'cmm-ucb'."
             )
-        return made.with_multiplier(given["multiplier"]) if "multiplier" in given else made
+        if "multiplier" in own:
+            return method.with_multiplier(own["multiplier"])
+        return method
 
     def _refuse(self, option: str) -> None:
-        """Raise InvalidInput for an option that this recipe does not take."""
-        takers = [name for name, recipe in METHODS.items() if option in recipe.options]
+        """Raise InvalidInput for an option that the method does not take."""
+        takers = [row.name for row in METHODS.values() if option in row.options]
         if takers:
-            takes = ", ".join(self.options) or "no options"
             raise InvalidInput(
-                f"method {self.name!r} has no use for {option}: do not pass it. It takes {takes}; {option} is for "
-                f"{', '.join(takers)}."
+                f"method {self.name!r} has no use for {option}: do not pass it. It takes "
+                f"{', '.join(self.options) or 'no options'}; {option} is for {', '.join(takers)}."
             )
-        known = {*FACTS, *(name for recipe in METHODS.values() for name in recipe.options)}
-        raise InvalidInput(f"methods.make has no option {option!r}:{_near(option, known)}")
+        known = {"kernel", *_CHECKS}
+        for row in METHODS.values():
+            known.update(row.options)
+        raise InvalidInput(f"methods.make has no option {option!r}:{_nearest(option, known)}")
 
 
-METHODS: dict[str, Recipe] = {}
-"""The recipes by name. An entry that is added here serves every front end."""
+METHODS: dict[str, NamedMethod] = {}
+"""The named methods. A row that is added here serves every front end."""
 
 
-def register(*names: str, **about: Any) -> Callable[[F], F]:
-    """Return a decorator that enters a function in ``METHODS`` under one or several names.
-
-    Args:
-        names: The names.
-        about: ``rule``, ``estimates_norm`` and fixed arguments, as for ``Recipe``.
+def register(*rows: NamedMethod) -> None:
+    """Add rows to ``METHODS``; a row of the same name is replaced.
 
     Raises:
-        InvalidInput: A name is no text; or as for ``Recipe``.
+        InvalidInput: A row is of another kind.
 
     Example:
-        >>> @kbo.bandit.register("my-ucb")
-        ... def my_ucb(kernel, noise_std, norm_bound, delta):
-        ...     bound = SelfNormalized(noise_std, norm_bound, delta)
-        ...     return Method(partial(KernelRidge, kernel, noise_std**2), bound)
+        >>> def my_posterior(facts):
+        ...     return KernelRidge(facts.kernel, facts.noise_std**2)
+        >>> def my_bound(facts):
+        ...     return SelfNormalized(facts.noise_std, facts.norm_bound, facts.delta)
+        >>> kbo.bandit.register(NamedMethod("my-ucb", my_posterior, my_bound))
     """
-    for name in names:
-        checks.text("names", name)
-
-    def enter(function: F) -> F:
-        METHODS.update({name: Recipe(name, function, **about) for name in names})
-        return function
-
-    return enter
+    for row in rows:
+        checks.instance("a row", row, NamedMethod)
+    METHODS.update({row.name: row for row in rows})
 
 
 def names() -> list[str]:
-    """Return the names of all recipes, sorted."""
+    """Return the names of all methods, sorted."""
     return sorted(METHODS)
 
 
-def get(name: str) -> Recipe:
-    """Return the recipe of that name.
+def get(name: str) -> NamedMethod:
+    """Return the row of that name.
 
     Raises:
         InvalidInput: An unknown name; the message has near ones.
     """
     if not isinstance(name, str) or name not in METHODS:
-        raise InvalidInput(f"unknown method {checks.shown(name)}:{_near(name, METHODS)}")
+        raise InvalidInput(f"unknown method {checks.shown(name)}:{_nearest(name, METHODS)}")
     return METHODS[name]
 
 
@@ -247,250 +275,335 @@ def make(
     Args:
         name: One of ``names()``.
         kernel: An unbatched GPyTorch kernel.
-        noise_std: Sub-Gaussian constant of the noise, in units of the targets; None for recipes that do not use it.
-        norm_bound: Bound of the RKHS norm of the function; None for recipes that do not use it.
-        delta: Probability that the bounds may fail; Thompson sampling takes its radius at a smaller one.
-        options: More facts about the problem, which any recipe takes, and options, which only those take that have a
-            parameter of that name (``get(name).options``); None is the same as left out. The facts are
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets; None for methods that
+            do not use it.
+        norm_bound: Bound of the RKHS norm of the function; None for methods that do not use it.
+        delta: Probability that the bounds may fail; Thompson sampling takes its radius at a smaller
+            one.
+        options: More facts about the problem, which any method takes, and options, which only those
+            take that list them (``get(name).options``); None is the same as left out. The facts are
 
-            * ``scale``: covariance scale c of the mixtures, or several that are averaged; the ridge is
-              ``noise_std^2 / c``, with the middle one, unless the recipe fixes it.
-            * ``horizon``: number of rounds T. "supk-ucb" chooses no point after it. That of "igp-ucb" only sets the
-              ridge: its bound holds in later rounds too, and is wider there than with a larger horizon.
-            * ``n_points``: size of the finite set for "gp-ucb", number of arms of a round for "supk-ucb".
-            * ``points``: the finite set [N d], instead of its size; for "chaining-ucb...", None means the arms that are
-              offered together.
-            * ``seed``: that of a recipe's own random dictionary.
-            * ``noise_upper``: upper bound of the noise level: "...-fixed" use it, "...-adaptive" begin with it.
+            * ``scale``: covariance scale c of the mixtures, or several that are averaged; the ridge
+              is ``noise_std^2 / c``, with the middle one, unless the method fixes it.
+            * ``horizon``: number of rounds T. That of "igp-ucb" only sets the ridge: its bound holds
+              in later rounds too, and is wider there than with a larger horizon.
+            * ``n_points``: size of the finite set for "gp-ucb".
+            * ``points``: the finite set [N d], instead of its size; for "chaining-ucb...", None
+              means the arms that are offered together.
+            * ``seed``: that of a method's own random dictionary.
+            * ``noise_upper``: upper bound of the noise level, with which "...-adaptive" begin.
             * ``noise_lower``: lower bound of the noise level, for "...-adaptive".
 
             The options are
 
             * ``ridge``: the ridge, instead of ``noise_std^2 / c``; also the mu of "ek-ucb".
             * ``ridges``: the grid of "dmm-ucb", instead of the paper's.
-            * ``dictionary``: that of a sketched posterior, instead of the recipe's own.
-            * ``strict_noise``: whether "dmm-ucb-adaptive" and "cmm-ucb-adaptive" assume only strictly sub-Gaussian
-              noise.
-            * ``multiplier``: replace the bound by ``mean + multiplier sqrt(leverage)``, as experiments do; this removes
-              the guarantee.
+            * ``dictionary``: that of a sketched posterior, instead of the method's own.
+            * ``strict_noise``: whether "dmm-ucb-adaptive" and "cmm-ucb-adaptive" assume only strictly
+              sub-Gaussian noise.
+            * ``multiplier``: replace the bound by ``mean + multiplier sqrt(leverage)``, as
+              experiments do; this removes the guarantee.
 
     Raises:
-        InvalidInput: An unknown name or option (the message has near ones), an argument that the recipe needs is
-            missing, or an option that it does not take is given.
+        InvalidInput: An unknown name or option (the message has near ones), an argument that the
+            method needs is missing, or an option that it does not take is given.
     """
     return get(name).make(kernel, noise_std, norm_bound, delta, **options)
 
 
-def _near(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(
-        name.lower() if isinstance(name, str) else "", known, n=3, cutoff=0.3
+def _nearest(name: str, known: Collection[str]) -> str:
+    """Return the end of a message about an unknown name: the nearest known names, and all of them."""
+    everything = f"{', '.join(sorted(known))}."
+    text = name.lower() if isinstance(name, str) else ""
+    near = difflib.get_close_matches(text, known, n=3, cutoff=0.3)
+    if not near:
+        return f" the names are: {everything}"
+    return f" did you mean {' or '.join(map(repr, near))}? All names: {everything}"
+
+
+# Posteriors
+
+
+def exact(facts: Facts) -> Posterior:
+    """Return an exact posterior at the ridge of the facts."""
+    return KernelRidge(facts.kernel, facts.ridge)
+
+
+def exact_at_noise_variance(facts: Facts) -> Posterior:
+    """Return an exact posterior whose ridge is the noise variance, as for draws of the prior."""
+    return KernelRidge(facts.kernel, facts.noise_std**2)
+
+
+def exact_of_horizon(facts: Facts) -> Posterior:
+    """Return an exact posterior at ridge ``1 + 2 / T``, for T rounds (IGP-UCB)."""
+    return KernelRidge(facts.kernel, 1 + 2 / facts.horizon)
+
+
+def exact_or_sketched(facts: Facts) -> Posterior:
+    """Return an exact posterior, or a sketched one if there is a dictionary."""
+    if facts.dictionary is None:
+        return exact(facts)
+    return NystromRidge(facts.kernel, facts.ridge, facts.dictionary)
+
+
+def resampled(facts: Facts) -> Posterior:
+    """Return a sketch whose dictionary is drawn again after every observation (BKB)."""
+    default = LeverageResampling(most=MOST_ANCHORS, seed=facts.seed)
+    return NystromRidge(facts.kernel, facts.ridge, facts.dictionary_or(default))
+
+
+def resampled_in_batches(facts: Facts) -> Posterior:
+    """Return a sketch whose dictionary is drawn again after a batch (BBKB)."""
+    default = BatchedResampling(most=MOST_ANCHORS, seed=facts.seed)
+    return NystromRidge(facts.kernel, facts.ridge, facts.dictionary_or(default))
+
+
+def row_sampled(facts: Facts) -> Posterior:
+    """Return a sketch whose dictionary grows by online row sampling, KORS (EK-UCB)."""
+    default = OnlineRowSampling(facts.ridge, most=MOST_ANCHORS, seed=facts.seed)
+    return NystromRidge(facts.kernel, facts.ridge, facts.dictionary_or(default))
+
+
+def sketched(facts: Facts) -> Posterior:
+    """Return a sketch so fine that the part outside it hardly widens a mixture bound."""
+    residual = 0.01 * facts.noise_std**2 / facts.norm_bound**2
+    default = GreedyDictionary(residual, most=MOST_ANCHORS)
+    return NystromRidge(facts.kernel, facts.ridge, facts.dictionary_or(default))
+
+
+def at_bounded_noise(facts: Facts, share: float) -> Posterior:
+    """Return a posterior whose ridge follows bounds of the noise level.
+
+    Args:
+        facts: The facts.
+        share: Part of delta for all events of the noise bounds and the confidence set.
+    """
+    noise = bounds.NoiseBounds(
+        facts.norm_bound, share * facts.delta, facts.noise_upper, facts.noise_lower
     )
-    hint = f" did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return f"{hint}{' All names' if near else ' the names are'}: {', '.join(sorted(known))}."
+    return _following(noise, facts)
 
 
-def _middle_ridge(noise_std: float, scale: Scale) -> float:
-    """Return the ridge of a mixture of this scale, ``noise_std^2 / scale``, or of the middle one of several."""
-    ridges = mixture_ridges(noise_std, scale)
-    return ridges[len(ridges) // 2]
-
-
-def posterior(
-    kernel: Kernel,
-    ridge: float,
-    dictionary: Dictionary | None,
-    noise: confidence.NoiseLevel | None = None,
-) -> Posterior:
-    """Return an empty posterior: sketched if there is a dictionary, with a ridge that follows bounds of the noise."""
-    state = (
-        KernelRidge(kernel, ridge)
-        if dictionary is None
-        else NystromRidge(kernel, ridge, dictionary)
+def at_bounded_noise_of_mixture(facts: Facts) -> Posterior:
+    """Return a posterior whose ridge follows mixture bounds of the noise level."""
+    noise = bounds.MixtureNoiseBounds(
+        facts.norm_bound,
+        facts.delta,
+        facts.noise_upper,
+        facts.noise_lower,
+        strict=facts.options.get("strict_noise", False),
     )
-    return state if noise is None else AdaptiveRidge(state, noise)
+    return _following(noise, facts)
 
+
+def _following(noise: bounds.NoiseLevel, facts: Facts) -> Posterior:
+    """Return an exact or sketched posterior whose ridge follows bounds of the noise level."""
+    if facts.dictionary is None:
+        posterior = KernelRidge(facts.kernel, noise.ridge)
+    else:
+        posterior = NystromRidge(facts.kernel, noise.ridge, facts.dictionary)
+    return AdaptiveRidge(posterior, noise)
+
+
+# Confidences
+
+
+def practical_widths(facts: Facts) -> Confidence:
+    """Return one, two and four standard deviations in turn."""
+    return bounds.AlternatingWidth(*PRACTICAL_WIDTHS)
+
+
+def prior_width(facts: Facts) -> Confidence:
+    """Return the standard deviation of a process of prior covariance ``scale k``: inflation 1."""
+    return bounds.FixedWidth(facts.noise_std / math.sqrt(facts.ridge))
+
+
+def finite_set(facts: Facts) -> Confidence:
+    """Return the union bound over a finite set, for draws of the prior."""
+    return bounds.FiniteSet(facts.n_points if facts.points is None else facts.points, facts.delta)
+
+
+def chaining(facts: Facts, rigorous: bool) -> Confidence:
+    """Return the chaining bound of ``points``, or of the arms that are offered together."""
+    return bounds.Chaining(facts.delta, rigorous=rigorous, points=facts.points)
+
+
+def improved_gp_ucb(facts: Facts) -> Confidence:
+    """Return the bound of IGP-UCB at ridge ``1 + 2 / T``, which also holds after T rounds."""
+    return bounds.ImprovedGPUCB(facts.noise_std, facts.norm_bound, facts.delta, 2 / facts.horizon)
+
+
+def self_normalized(facts: Facts) -> Confidence:
+    """Return the self-normalised bound, with the log-determinant itself."""
+    return bounds.SelfNormalized(facts.noise_std, facts.norm_bound, facts.delta)
+
+
+def mixture(facts: Facts, kind: Literal["amm", "dmm", "cmm"]) -> Confidence:
+    """Return a martingale mixture: at one ridge, at the best of a few, or at the best of all."""
+    ridges = facts.options.get("ridges")
+    return bounds.MartingaleMixture(
+        facts.noise_std, facts.norm_bound, facts.delta, kind, facts.scale, ridges
+    )
+
+
+def unknown_norm(facts: Facts, multiple: float | None) -> Confidence:
+    """Return the CMM bound with a norm bound that follows the data."""
+    return bounds.UnknownNorm(facts.noise_std, facts.delta, scale=facts.scale, multiple=multiple)
+
+
+def bkb(facts: Facts) -> Confidence:
+    """Return the bound of BKB and BBKB."""
+    return bounds.BKB(facts.noise_std, facts.norm_bound, facts.delta)
+
+
+def ek_ucb(facts: Facts) -> Confidence:
+    """Return the bound of EK-UCB; the dictionary may miss its mu, or else the ridge."""
+    mu = facts.ridge
+    if isinstance(facts.dictionary, OnlineRowSampling):
+        mu = facts.dictionary.mu
+    return bounds.EKUCB(facts.noise_std, facts.norm_bound, facts.delta, mu)
+
+
+def adaptive_self_normalized(facts: Facts) -> Confidence:
+    """Return the self-normalised bound with the noise level that the schedule of the ridge bounds."""
+    return bounds.AdaptiveSelfNormalized()
+
+
+def adaptive_mixture(facts: Facts, kind: Literal["dmm", "cmm"]) -> Confidence:
+    """Return the mixture bound on the event of the mixture bounds of the noise level."""
+    return bounds.AdaptiveMixture(kind)
+
+
+# The table
+
+_RIDGE = ("ridge", "multiplier")
+_SKETCH = ("ridge", "dictionary", "multiplier")
 
 # Without a guarantee
-
-
-@register("random", rule=UniformChoice)
-def _random(kernel, noise_std, scale=1.0) -> Method:
-    """Choose points uniformly at random, without bounds."""
-    return Method(
-        partial(KernelRidge, kernel, _middle_ridge(noise_std, scale)), None, UniformChoice()
-    )
-
-
-@register("ucb")
-def _ucb(kernel, noise_std, ridge, dictionary=None) -> Method:
-    """Search with one, two and four standard deviations above the mean in turn."""
-    return Method(
-        partial(posterior, kernel, ridge, dictionary),
-        confidence.AlternatingWidth(*PRACTICAL_WIDTHS),
-    )
-
-
-@register("kernel-ts", rule=ThompsonSampling)
-def _thompson(kernel, noise_std, ridge, dictionary=None) -> Method:
-    """Draw from a Gaussian process with prior covariance ``scale * k``: inflation 1."""
-    width = confidence.FixedWidth(noise_std / math.sqrt(ridge))
-    return Method(partial(posterior, kernel, ridge, dictionary), width, ThompsonSampling())
-
+register(
+    NamedMethod("random", exact, None, UniformChoice(), ("noise_std",), (), norm="unused"),
+    NamedMethod(
+        "ucb",
+        exact_or_sketched,
+        practical_widths,
+        needs=("noise_std",),
+        options=_SKETCH,
+        norm="unused",
+    ),
+    NamedMethod(
+        "kernel-ts",
+        exact_or_sketched,
+        prior_width,
+        ThompsonSampling(),
+        needs=("noise_std",),
+        options=_SKETCH,
+        norm="unused",
+    ),
+)
 
 # For draws from the Gaussian process: these trust the prior
-
-
-@register("gp-ucb")
-def _finite_set(kernel, noise_std, delta, n_points, points=None) -> Method:
-    """Bound a finite set by a union over its points."""
-    bound = confidence.FiniteSet(n_points if points is None else points, delta)
-    return Method(partial(KernelRidge, kernel, noise_std**2), bound)
-
-
-@register("chaining-ucb", rigorous=False)
-@register("chaining-ucb-rigorous", rigorous=True)
-def _chaining(kernel, noise_std, delta, rigorous, points=None) -> Method:
-    """Bound the arms that are offered together, or all ``points``, by chaining."""
-    bound = confidence.Chaining(delta, rigorous=rigorous, points=points)
-    return Method(partial(KernelRidge, kernel, noise_std**2), bound)
-
+register(
+    NamedMethod(
+        "gp-ucb",
+        exact_at_noise_variance,
+        finite_set,
+        needs=("noise_std", "delta", "n_points"),
+        norm="unused",
+    ),
+    NamedMethod(
+        "chaining-ucb",
+        exact_at_noise_variance,
+        partial(chaining, rigorous=False),
+        needs=("noise_std", "delta"),
+        norm="unused",
+        fixed_kernel=True,
+    ),
+    NamedMethod(
+        "chaining-ucb-rigorous",
+        exact_at_noise_variance,
+        partial(chaining, rigorous=True),
+        needs=("noise_std", "delta"),
+        norm="unused",
+        fixed_kernel=True,
+    ),
+)
 
 # For functions of bounded norm
+register(
+    NamedMethod(
+        "igp-ucb",
+        exact_of_horizon,
+        improved_gp_ucb,
+        needs=("noise_std", "norm_bound", "delta", "horizon"),
+    ),
+    NamedMethod("ay-gp-ucb", exact, self_normalized, options=_RIDGE),
+    NamedMethod("k-ucb", exact, self_normalized, options=_RIDGE),
+    NamedMethod("amm-ucb", exact, partial(mixture, kind="amm")),
+    NamedMethod("dmm-ucb", exact, partial(mixture, kind="dmm"), options=("ridges", "multiplier")),
+    NamedMethod("cmm-ucb", exact, partial(mixture, kind="cmm")),
+    NamedMethod(
+        "cmm-ucb-doubling",
+        exact,
+        partial(unknown_norm, multiple=None),
+        needs=("noise_std", "delta"),
+        norm="estimated",
+    ),
+    NamedMethod(
+        "cmm-ucb-practical",
+        exact,
+        partial(unknown_norm, multiple=bounds.PRACTICAL_MULTIPLE),
+        needs=("noise_std", "delta"),
+        norm="estimated",
+    ),
+)
 
+# On a sketch
+register(
+    NamedMethod("bkb", resampled, bkb, options=_SKETCH),
+    NamedMethod("bbkb", resampled_in_batches, bkb, options=_SKETCH),
+    NamedMethod("ek-ucb", row_sampled, ek_ucb, options=_SKETCH),
+    NamedMethod(
+        "sketched-cmm",
+        sketched,
+        partial(mixture, kind="cmm"),
+        options=("dictionary", "multiplier"),
+    ),
+)
 
-@register("igp-ucb")
-def _improved(kernel, noise_std, norm_bound, delta, horizon) -> Method:
-    """Bound at ridge ``1 + 2 / T``, for T rounds; it holds for more too, ``n eta`` being a part of its width."""
-    bound = confidence.ImprovedGPUCB(noise_std, norm_bound, delta, 2 / horizon)
-    return Method(partial(KernelRidge, kernel, 1 + 2 / horizon), bound)
-
-
-@register("ay-gp-ucb", "k-ucb")
-def _self_normalized(kernel, noise_std, norm_bound, delta, ridge) -> Method:
-    """Bound by self-normalisation.
-
-    For K-UCB with the log-determinant, instead of the paper's bound of it by the effective dimension, ``KUCB``.
-    """
-    return Method(
-        partial(KernelRidge, kernel, ridge), confidence.SelfNormalized(noise_std, norm_bound, delta)
-    )
-
-
-@register("supk-ucb", rule=StagedElimination)
-def _elimination(kernel, noise_std, norm_bound, delta, horizon, n_points, ridge) -> Method:
-    """Eliminate in stages; ``n_points`` counts the arms of one round."""
-    rule = StagedElimination(horizon, norm_bound)
-    noise = 2 * math.log(
-        2 * horizon * n_points * rule.n_stages / delta
-    )  # one Hoeffding bound a round, arm and stage
-    width = noise_std * math.sqrt(noise / ridge) + norm_bound
-    return Method(partial(KernelRidge, kernel, ridge), confidence.FixedWidth(width), rule)
-
-
-@register("amm-ucb", kind="amm", ridges=None)
-@register("dmm-ucb", kind="dmm")
-@register("cmm-ucb", kind="cmm", ridges=None)
-def _mixture(kernel, noise_std, norm_bound, delta, kind, scale=1.0, ridges=None) -> Method:
-    """Bound by a martingale mixture: at one ridge, at the best of a few, or at the best of all."""
-    bound = confidence.MartingaleMixture(noise_std, norm_bound, delta, kind, scale, ridges)
-    return Method(partial(KernelRidge, kernel, _middle_ridge(noise_std, scale)), bound)
-
-
-@register("cmm-ucb-doubling", estimates_norm=True, multiple=None)
-@register("cmm-ucb-practical", estimates_norm=True, multiple=confidence.PRACTICAL_MULTIPLE)
-def _unknown_norm(kernel, noise_std, delta, multiple, scale=1.0) -> Method:
-    """Bound as "cmm-ucb", with a norm bound that follows the data."""
-    bound = confidence.UnknownNorm(noise_std, delta, scale=scale, multiple=multiple)
-    return Method(partial(KernelRidge, kernel, _middle_ridge(noise_std, scale)), bound)
-
-
-# On a sketch; the contextual literature calls two of them "c-...", with a context in every point
-
-
-@register("bkb", "c-bkb", own=regression.LeverageResampling)
-@register("bbkb", "c-bbkb", own=regression.BatchedResampling)
-def _bkb(kernel, noise_std, norm_bound, delta, ridge, own, dictionary=None, seed=0) -> Method:
-    """Bound with a dictionary that is drawn again after every observation, or after a batch."""
-    chosen = own(most=MOST_ANCHORS, seed=seed) if dictionary is None else dictionary
-    return Method(
-        partial(posterior, kernel, ridge, chosen), confidence.BKB(noise_std, norm_bound, delta)
-    )
-
-
-@register("ek-ucb")
-def _ek_ucb(kernel, noise_std, norm_bound, delta, ridge, dictionary=None, seed=0) -> Method:
-    """Bound with the mu of the dictionary, or else the ridge, as the part that it may miss."""
-    chosen = (
-        regression.OnlineRowSampling(ridge, most=MOST_ANCHORS, seed=seed)
-        if dictionary is None
-        else dictionary
-    )
-    mu = chosen.mu if isinstance(chosen, regression.OnlineRowSampling) else ridge
-    return Method(
-        partial(posterior, kernel, ridge, chosen),
-        confidence.EKUCB(noise_std, norm_bound, delta, mu),
-    )
-
-
-@register("sketched-cmm")
-def _sketched_mixture(kernel, noise_std, norm_bound, delta, scale=1.0, dictionary=None) -> Method:
-    """Bound as "cmm-ucb"; the part outside the sketch adds ``norm_bound sqrt|E|``."""
-    threshold = 0.01 * noise_std**2 / norm_bound**2  # at which that part is small
-    chosen = (
-        regression.GreedyDictionary(threshold, most=MOST_ANCHORS)
-        if dictionary is None
-        else dictionary
-    )
-    bound = confidence.MartingaleMixture(noise_std, norm_bound, delta, "cmm", scale)
-    return Method(partial(posterior, kernel, _middle_ridge(noise_std, scale), chosen), bound)
-
-
-# With a noise level that is given, that has an upper bound, or that is bounded online. Thompson sampling takes its
-# radius at delta / 12 (Durand et al. 2018, Sec. 6.4); noise bounds give each of their three events a third of delta.
-
-
-@register("kernel-ucb-oracle", share=1)
-@register("kernel-ts-oracle", share=1 / 12, rule=ThompsonSampling)
-def _known_noise(kernel, noise_std, norm_bound, delta, share, rule) -> Method:
-    """Bound by self-normalisation at ridge ``noise_std^2 / norm_bound^2``."""
-    bound = confidence.SelfNormalized(noise_std, norm_bound, share * delta)
-    return Method(partial(KernelRidge, kernel, (noise_std / norm_bound) ** 2), bound, rule())
-
-
-@register("kernel-ucb-fixed", share=1)
-@register("kernel-ts-fixed", share=1 / 12, rule=ThompsonSampling)
-def _largest_noise(kernel, noise_upper, norm_bound, delta, share, rule) -> Method:
-    """Bound for the largest noise level that there may be."""
-    return _known_noise(kernel, noise_upper, norm_bound, delta, share, rule)
-
-
-@register("kernel-ucb-adaptive", share=1)
-@register("kernel-ts-adaptive", share=1 / 4, rule=ThompsonSampling)
-def _bounded_noise(
-    kernel, norm_bound, delta, share, rule, noise_upper=None, noise_lower=0.0, dictionary=None
-) -> Method:
-    """Bound by self-normalisation, with a ridge that follows bounds of the noise level."""
-    noise = confidence.NoiseBounds(norm_bound, share * delta, noise_upper, noise_lower)
-    bound = confidence.AdaptiveSelfNormalized()
-    return Method(partial(posterior, kernel, noise.ridge, dictionary, noise), bound, rule())
-
-
-@register("dmm-ucb-adaptive", kind="dmm")
-@register("cmm-ucb-adaptive", kind="cmm")
-def _bounded_noise_mixture(
-    kernel,
-    norm_bound,
-    delta,
-    kind,
-    noise_upper=None,
-    noise_lower=0.0,
-    strict_noise=False,
-    dictionary=None,
-) -> Method:
-    """Bound by a martingale mixture, with a ridge that follows mixture bounds of the noise level."""
-    noise = confidence.MixtureNoiseBounds(
-        norm_bound, delta, noise_upper, noise_lower, strict=strict_noise
-    )
-    return Method(
-        partial(posterior, kernel, noise.ridge, dictionary, noise), confidence.AdaptiveMixture(kind)
-    )
+# With a noise level that is bounded online. Noise bounds give each of their three events a third of delta;
+# Thompson sampling takes its radius at delta / 12 (Durand et al. 2018, Sec. 6.4), a third of delta / 4.
+register(
+    NamedMethod(
+        "kernel-ucb-adaptive",
+        partial(at_bounded_noise, share=1.0),
+        adaptive_self_normalized,
+        needs=("norm_bound", "delta"),
+        options=("dictionary",),
+        noise="online",
+    ),
+    NamedMethod(
+        "kernel-ts-adaptive",
+        partial(at_bounded_noise, share=0.25),
+        adaptive_self_normalized,
+        ThompsonSampling(),
+        needs=("norm_bound", "delta"),
+        options=("dictionary",),
+        noise="online",
+    ),
+    NamedMethod(
+        "dmm-ucb-adaptive",
+        at_bounded_noise_of_mixture,
+        partial(adaptive_mixture, kind="dmm"),
+        needs=("norm_bound", "delta"),
+        options=("strict_noise", "dictionary"),
+        noise="online",
+    ),
+    NamedMethod(
+        "cmm-ucb-adaptive",
+        at_bounded_noise_of_mixture,
+        partial(adaptive_mixture, kind="cmm"),
+        needs=("norm_bound", "delta"),
+        options=("strict_noise", "dictionary"),
+        noise="online",
+    ),
+)

@@ -1,19 +1,22 @@
 """A certified Pareto set of several objectives on a finite set, epsilon-PAL (Zuluaga, Krause & Pueschel 2016).
 
-All objectives are to be maximised. In every round the intervals [lower, upper] of all objectives and points give
+All objectives are to be maximised. In every round the intervals [lower, upper] of all objectives and
+points give
 
-* the pessimistic front: points to whose lower bounds no others are equal or better, and better in some objective;
-* discarded points: those x outside that front for which a point z of it has ``lower(z) + epsilon >= upper(x)`` in every
+* the pessimistic front: points to whose lower bounds no others are equal or better, and better in some
   objective;
-* accepted points: those x, not discarded, for which no other z has ``upper(z) >= lower(x) + epsilon`` in every
-  objective.
+* discarded points: those x outside that front for which a point z of it has
+  ``lower(z) + epsilon >= upper(x)`` in every objective;
+* accepted points: those x, not discarded, for which no other z has ``upper(z) >= lower(x) + epsilon`` in
+  every objective.
 
-Where the intervals hold, and once every point is discarded or accepted, every point has an accepted one that is at most
-epsilon worse in every objective, because the front is not discarded; and no point is better than an accepted one by
-epsilon in every objective. That is so at the latest when the intervals of all points that are not discarded are
-narrower than epsilon: one of them that is not accepted has lower bounds below those of another, so it is not in the
-front, and is discarded. The next point is the widest of them relative to epsilon, as in the paper. There, points stay
-discarded when the point that replaces them is discarded too; here the sets of a round rest on its intervals alone.
+Where the intervals hold, and once every point is discarded or accepted, every point has an accepted one
+that is at most epsilon worse in every objective, because the front is not discarded; and no point is
+better than an accepted one by epsilon in every objective. That is so at the latest when the intervals of
+all points that are not discarded are narrower than epsilon: one of them that is not accepted has lower
+bounds below those of another, so it is not in the front, and is discarded. The next point is the widest of
+them relative to epsilon, as in the paper. There, points stay discarded when the point that replaces them
+is discarded too; here the sets of a round rest on its intervals alone.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
 _BLOCK = 1 << 24
-"""Comparisons at once, at most."""
+"""Largest number of comparisons at once."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,10 @@ class ParetoSet:
     """The points of a finite set after a round.
 
     Attributes:
-        accepted: Points of the Pareto set up to epsilon, [N].
-        discarded: Points that accepted ones replace, [N].
+        accepted: Whether each point is in the Pareto set up to epsilon, [N].
+        discarded: Whether an accepted point replaces each point, [N].
         widest: The row to evaluate next; None once every point is accepted or discarded.
-        guarantee: The assumptions, in words, under which that is so with which probability; None if nothing is proved.
+        guarantee: The assumptions and the probability of both, in words; None if nothing is proved.
     """
 
     accepted: Tensor
@@ -58,36 +61,57 @@ def pareto_set(
     points: Tensor,
     epsilon: float | Tensor,
 ) -> ParetoSet:
-    """Return which points of a finite set are in the Pareto set of several objectives, up to epsilon.
+    """Return the points of a finite set in the Pareto set of several objectives, up to epsilon.
 
-    Once no point is left undecided, every point of the set is at most ``epsilon`` better than an accepted one in every
-    objective, and none is better by ``epsilon`` in every objective than an accepted one, with the probability of
-    ``guarantee``.
+    Once no point is left undecided, every point of the set is at most ``epsilon`` better than an
+    accepted one in every objective, and none is better by ``epsilon`` in every objective than an
+    accepted one, with the probability of ``guarantee``.
 
     Args:
         states: The posterior of each objective; give those to be minimised times -1.
-        confidences: The bound of each of them; they fail together with at most the sum of their probabilities.
+        confidences: The bound of each of them; they fail together with at most the sum of their
+            probabilities.
         points: The finite set [N d].
-        epsilon: The accuracy, in units of the objectives, above 0; one number or one for each objective [m].
+        epsilon: The accuracy, in units of the objectives, above 0; one number or one for each
+            objective [m].
 
     Raises:
-        InvalidInput: There is another number of bounds than of posteriors, or a number or points that cannot be.
+        InvalidInput: There is another number of bounds than of posteriors, or a number or points
+            that cannot be.
         RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
 
     Example:
-        >>> while (row := (found := pareto_set(states, bounds, points, 0.1)).widest) is not None:
+        >>> while (found := pareto_set(states, bounds, points, 0.1)).widest is not None:
+        ...     row = found.widest
         ...     for state, value in zip(states, evaluate(points[row]), strict=True):
         ...         state.update(points[row : row + 1], value.reshape(1))
         >>> points[found.accepted]
     """
-    if (
-        not isinstance(confidences, Sequence)
-        or not isinstance(states, Sequence)
-        or len(states) != len(confidences)
-    ):
+    _check(states, confidences, points)
+    margin = _margin(epsilon, points, len(states))  # [m]
+    intervals = []
+    for state, confidence in zip(states, confidences, strict=True):
+        intervals.append(confidence.interval(state, points))
+    lower = torch.stack([low for low, _ in intervals], -1)  # [N m]
+    upper = torch.stack([high for _, high in intervals], -1)
+    width = decided(upper - lower, "width of the bounds")
+    is_front = _count(lower, lower, strictly=True) == 0
+    discarded = ~is_front & (_count(upper, lower[is_front] + margin) > 0)
+    counts_itself = (upper >= lower + margin).all(-1)
+    n_possibly_better = _count(lower + margin, upper) - counts_itself.long()
+    accepted = ~discarded & (n_possibly_better == 0)
+    relative_width = (width / margin).amax(-1).masked_fill(discarded, -1.0)
+    is_decided = (accepted | discarded).all()
+    widest = None if bool(is_decided) else int(relative_width.argmax())
+    return ParetoSet(accepted, discarded, widest, _guarantee(states, confidences))
+
+
+def _check(states: Sequence[Posterior], confidences: Sequence[Confidence], points: Tensor) -> None:
+    are_lists = isinstance(states, Sequence) and isinstance(confidences, Sequence)
+    if not are_lists or len(states) != len(confidences):
         raise InvalidInput(
-            f"states and confidences must be lists with a posterior and a bound for each objective, got "
-            f"{checks.shown(states)} and {checks.shown(confidences)}."
+            "states and confidences must be lists with a posterior and a bound for each objective, "
+            f"got {checks.shown(states)} and {checks.shown(confidences)}."
         )
     if not len(checks.rows("points", points)) or not states:
         raise InvalidInput(
@@ -96,48 +120,44 @@ def pareto_set(
     for state, confidence in zip(states, confidences, strict=True):
         checks.instance("states", state, Posterior)
         checks.instance("confidences", confidence, Confidence)
-    if isinstance(epsilon, Tensor):
-        margin = checks.points("epsilon", epsilon)
-        if margin.shape != (len(states),) or not bool((margin > 0).all()):
-            raise InvalidInput(
-                f"epsilon must be above 0, [{len(states)}] or one number, got {checks.shown(epsilon)}."
-            )
-    else:
-        margin = points.new_full((len(states),), checks.positive("epsilon", epsilon))
-    intervals = [c.interval(state, points) for state, c in zip(states, confidences, strict=True)]
-    lower, upper = (torch.stack(side, -1) for side in zip(*intervals, strict=True))
-    width = decided(upper - lower, "width of the bounds")
-    front = _count(lower, lower, strictly=True) == 0
-    discarded = ~front & (_count(upper, lower[front] + margin) > 0)
-    itself = (upper >= lower + margin).all(-1)
-    accepted = ~discarded & (_count(lower + margin, upper) - itself.long() == 0)
-    width = (width / margin).amax(-1).masked_fill(discarded, -1.0)
-    known, widest = torch.stack([(accepted | discarded).all(), width.argmax()]).tolist()
-    return ParetoSet(
-        accepted, discarded, None if known else widest, _guarantee(states, confidences)
-    )
+
+
+def _margin(epsilon: float | Tensor, points: Tensor, n_objectives: int) -> Tensor:
+    """Return epsilon for each objective, [m]."""
+    if not isinstance(epsilon, Tensor):
+        return points.new_full((n_objectives,), checks.positive("epsilon", epsilon))
+    margin = checks.points("epsilon", epsilon)
+    if margin.shape != (n_objectives,) or not bool((margin > 0).all()):
+        raise InvalidInput(
+            f"epsilon must be above 0, [{n_objectives}] or one number, got {checks.shown(epsilon)}."
+        )
+    return margin
 
 
 def _count(A: Tensor, B: Tensor, strictly: bool = False) -> Tensor:
-    """For each row of A [N m] the number [N] of rows of B [n m] that are at least it in every objective.
+    """Return for each row of A [N m] the number [N] of rows of B [n m] at least it in every objective.
 
     With ``strictly`` rows count that are also above it in some objective.
     """
-    found = []
+    counts = []
     for rows in A.split(max(1, _BLOCK // B.numel())):
-        at_least = (rows.unsqueeze(1) <= B).all(-1)
-        found.append((at_least & (rows.unsqueeze(1) < B).any(-1) if strictly else at_least).sum(-1))
-    return torch.cat(found)
+        dominates = (rows.unsqueeze(1) <= B).all(-1)  # [rows n]
+        if strictly:
+            dominates &= (rows.unsqueeze(1) < B).any(-1)
+        counts.append(dominates.sum(-1))
+    return torch.cat(counts)
 
 
 def _guarantee(states: Sequence[Posterior], confidences: Sequence[Confidence]) -> str | None:
-    """The guarantees of all bounds, and with which probability they hold together."""
-    pairs = list(zip(states, confidences, strict=True))
-    known, delta = (
-        [c.guarantee_on(state) for state, c in pairs],
-        sum(c.delta_on(state) for state, c in pairs),
-    )
-    if delta >= 1 or any(one is None for one in known):
+    """Return the guarantees of all bounds, and the probability with which they hold together."""
+    delta = 0.0
+    statements = []
+    for i, (state, confidence) in enumerate(zip(states, confidences, strict=True)):
+        delta += confidence.delta_on(state)
+        guarantee = confidence.guarantee_on(state)
+        if guarantee is None:
+            return None
+        statements.append(f"objective {i}: the interval {guarantee}")
+    if delta >= 1:
         return None
-    each = "; ".join(f"objective {i}: the interval {one}" for i, one in enumerate(known))
-    return f"{each}; all hold together with probability at least 1 - {delta:g}"
+    return f"{'; '.join(statements)}; all hold together with probability at least 1 - {delta:g}"

@@ -1,20 +1,22 @@
-"""Safe exploration of a finite set: every point that is chosen is within all limits, whenever the bounds hold.
+"""Safe exploration of a finite set: every point that is chosen keeps all limits, whenever the bounds hold.
 
-The slack of a limit is at least 0 where it is kept. Bounds of the slacks and of the objective give three sets:
+The slack of a limit is at least 0 where it is kept. Bounds of the slacks and of the objective give three
+sets:
 
 * S, safe: points whose limits were each certain in some round, and points that were given as safe.
 * M, maximisers: points of S whose upper bound of the objective is at least the largest lower bound in S.
-* G, expanders: points x of S at which an observation, of the largest possible slack of every limit, would make a point
-  z outside S certain. With mean m, variance v and covariance c of the slack, the ridge a, and the multiplier
-  ``w(z) = (m(z) - certain(z)) / sqrt(v(z))`` of the bound at z, the slack that would be certain there is that of the
-  posterior with the hypothetical observation,
+* G, expanders: points x of S at which an observation, of the largest possible slack of every limit, would
+  make a point z outside S certain. With mean m, variance v and covariance c of the slack, the ridge a, and
+  the multiplier ``w(z) = (m(z) - certain(z)) / sqrt(v(z))`` of the bound at z, the slack that would be
+  certain there is that of the posterior with the hypothetical observation,
 
       m(z) + c (possible(x) - m(x)) / (v(x) + a) - w(z) sqrt(v(z) - c^2 / (v(x) + a)).
 
-The next point is the widest of M and G: SafeOpt (Sui et al. 2015) for several limits, with expanders by hypothetical
-observations in place of a Lipschitz constant (Berkenkamp et al. 2021). Safety rests on S alone. It needs bounds that
-hold, which a chosen multiplier of the standard deviation does not give (Fiedler et al. 2024). So S is that of the
-tightest bounds, while M and G are those of bounds that take less time and are a little wider.
+The next point is the widest of M and G: SafeOpt (Sui et al. 2015) for several limits, with expanders by
+hypothetical observations in place of a Lipschitz constant (Berkenkamp et al. 2021). Safety rests on S
+alone. It needs bounds that hold, which a chosen multiplier of the standard deviation does not give
+(Fiedler et al. 2024). So S is that of the tightest bounds, while M and G are those of bounds that take less
+time and are a little wider.
 """
 
 from __future__ import annotations
@@ -30,21 +32,25 @@ from kbo.confidence import Confidence, Limit
 from kbo.confidence.base import decided
 from kbo.regression import Posterior
 
-_REFINED, _BLOCK = 4096, 4096
-"""Points outside S, those nearest to being certain, at which the slack is exact; points in one call of a bound."""
+_REFINED = 4096
+"""Number of points outside S, those nearest to being certain, at which the slack is exact."""
+
+_BLOCK = 4096
+"""Number of points in one call of a bound."""
 
 _FRONTIER = 1024
-"""Points outside S, those nearest to being certain, that expanders may add."""
+"""Number of points outside S, those nearest to being certain, that expanders may add."""
 
 _TOGETHER = 512
-"""Points that are examined at once, the widest first."""
+"""Number of points that are examined at once, the widest first."""
 
 
 class SafeSet:
     """The safe part S of a finite set; it only grows, as if the intervals of all rounds were intersected.
 
-    Of more than 4096 points outside S the limits are bounded roughly, except at those nearest to being certain, and
-    expanders are sought that add one of the nearest 1024. That may delay the growth of S and never adds a point to it.
+    Of more than 4096 points outside S the limits are bounded roughly, except at those nearest to
+    being certain, and expanders are sought that add one of the nearest 1024. That may delay the
+    growth of S and never adds a point to it.
 
     Args:
         points: The finite set [N d].
@@ -58,33 +64,37 @@ class SafeSet:
         self.points: Tensor = checks.rows("points", points)
         self.safe: Tensor = given.clone()
         self._limits: Sequence[Limit] = ()
-        self._slack: Tensor = points.new_empty(
-            0, len(points)
-        )  # of each limit, at most the certain one; kept from 0 on
+        self._slack: Tensor = points.new_empty(0, len(points))  # certain in some round, [limits N]
 
     @torch.no_grad()
     def update(self, limits: Sequence[Limit]) -> None:
-        """Add the points that are certain by the bounds of this round; pass the limits in the same order every time.
+        """Add the points that are certain by the bounds of this round.
+
+        Args:
+            limits: The limits, in the same order every time.
 
         Raises:
             RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
         """
-        before = (
-            self._slack
-            if self._limits
-            else self.points.new_full((len(limits), len(self.points)), -torch.inf)
-        )
-        self._limits, self._slack = limits, torch.stack(list(map(self._certain, limits, before)))
+        if not self._limits:
+            self._slack = self.points.new_full((len(limits), len(self.points)), -torch.inf)
+        slacks = []
+        for limit, before in zip(limits, self._slack, strict=True):
+            slacks.append(self._certain_slack(limit, before))
+        self._limits = limits
+        self._slack = torch.stack(slacks)
         self.safe = self.safe | (self._slack >= 0).all(0)
 
-    def _certain(self, limit: Limit, before: Tensor) -> Tensor:
-        """Return the slack [N] that is certain, given that of the round before."""
-        slack, rows = before.clone(), (~self.safe & (before < 0)).nonzero()[:, 0]
+    def _certain_slack(self, limit: Limit, before: Tensor) -> Tensor:
+        """Return the certain slack [N] of a limit; a slack that was at least 0 before stays."""
+        slack = before.clone()
+        rows = (~self.safe & (before < 0)).nonzero()[:, 0]
         if len(rows) > _REFINED:
-            rough = torch.cat([limit.quick_slacks(X)[0] for X in self.points[rows].split(_BLOCK)])
-            slack[rows] = decided(rough, "slack of a limit")
+            quick = [limit.quick_slacks(X)[0] for X in self.points[rows].split(_BLOCK)]
+            slack[rows] = decided(torch.cat(quick), "slack of a limit")
             rows = rows[slack[rows] < 0]
-            rows = rows[slack[rows].topk(min(_REFINED, len(rows))).indices]
+            nearest = slack[rows].topk(min(_REFINED, len(rows))).indices
+            rows = rows[nearest]
         slack[rows] = decided(limit.certain(self.points[rows]), "slack of a limit")
         return slack
 
@@ -103,70 +113,94 @@ class SafeSet:
         Args:
             objective: The posterior of the objective, which is to be maximised.
             confidence: Its bound.
-            states: The posteriors whose widths are compared, for example with hypothetical observations of pending
-                points; by default those of the objective and of the limits.
+            states: The posteriors whose widths are compared, for example with hypothetical
+                observations of pending points; by default those of the objective and of the limits.
             among: Whether each point may be chosen, [N]; at least one of S; by default all.
         """
-        rows = (self.safe if among is None else self.safe & among).nonzero()[:, 0]
-        X, states = (
-            self.points[rows],
-            states or (objective, *(limit.state for limit in self._limits)),
-        )
-        width = torch.stack(
-            [state.predict(X)[1] / _positive(state.prior_variance(X)) for state in states]
-        ).amax(0)
-        bounds = [confidence.quick_interval(objective, some) for some in X.split(_BLOCK)]
-        lower, upper = map(torch.cat, zip(*bounds, strict=True))
-        decided(upper - lower, "width of the bounds")
-        maximiser, near = (upper >= lower.max()) | (lower == lower.max()), self._nearest()
+        candidates = self.safe if among is None else self.safe & among
+        rows = candidates.nonzero()[:, 0]
+        X = self.points[rows]
+        if not states:
+            states = [objective, *(limit.state for limit in self._limits)]
+        widths = []
+        for state in states:
+            _, variance = state.predict(X)
+            widths.append(variance / _positive(state.prior_variance(X)))
+        width = torch.stack(widths).amax(0)  # [rows]
+        is_maximiser = _maximisers(objective, confidence, X)
+        frontier = self._frontier()
         for some in width.argsort(descending=True, stable=True).split(_TOGETHER):
-            members = maximiser[some]
-            if not bool(members[0]):
-                members = members | self._expanders(X[some], near)
-            if bool(members.any()):
-                return int(rows[some[members.long().argmax()]])
+            is_member = is_maximiser[some]
+            if not bool(is_member[0]):
+                is_member = is_member | self._expanders(X[some], frontier)
+            if bool(is_member.any()):
+                return int(rows[some[is_member.long().argmax()]])
         raise AssertionError("the point of the largest lower bound is in M")
 
     @torch.no_grad()
     def grows(self) -> bool:
         """Return whether there are expanders: whether S could grow by a further observation."""
-        near = self._nearest()
-        return any(
-            bool(self._expanders(X, near).any()) for X in self.points[self.safe].split(_TOGETHER)
-        )
+        frontier = self._frontier()
+        blocks = self.points[self.safe].split(_TOGETHER)
+        return any(bool(self._expanders(X, frontier).any()) for X in blocks)
 
-    def _nearest(self) -> Tensor:
+    def _frontier(self) -> Tensor:
         """Return the rows of the points outside S that are nearest to being certain."""
         rows = (~self.safe).nonzero()[:, 0]
-        nearness = torch.full_like(self.points[rows, 0], torch.inf)
+        X = self.points[rows]
+        nearness = torch.full_like(X[:, 0], torch.inf)
         for limit, slack in zip(self._limits, self._slack[:, rows], strict=True):
-            mean = limit.slack(
-                limit.state.predict(self.points[rows])[0]
-            )  # the ratio is 1 where it is certain
-            nearness = torch.minimum(
-                nearness, torch.where(slack >= 0, torch.inf, mean / (mean - slack))
-            )
+            mean = limit.slack(limit.state.predict(X)[0])
+            ratio = mean / (mean - slack)  # 1 where the limit is certain
+            nearness = torch.minimum(nearness, torch.where(slack >= 0, torch.inf, ratio))
         return rows[nearness.topk(min(_FRONTIER, len(rows))).indices]
 
-    def _expanders(self, X: Tensor, near: Tensor) -> Tensor:
-        """Return whether an observation at each point of X [n d] would make one of the near points certain, [n]."""
-        Z = self.points[near]
+    def _expanders(self, X: Tensor, frontier: Tensor) -> Tensor:
+        """Return whether an observation at each point of X would make a point of the frontier certain, [n].
+
+        Args:
+            X: Points [n d].
+            frontier: Rows of points outside S.
+        """
+        Z = self.points[frontier]
         least = X.new_full((len(X), len(Z)), torch.inf)
-        for limit, slack in zip(self._limits, self._slack[:, near], strict=True):
-            ridge = limit.confidence.ridge(limit.state)
-            state = limit.state.at(ridge)
-            (at_x, v_x), (mean, v) = state.predict(X), state.predict(Z)
-            m, c, spread = (
-                limit.slack(mean),
-                state.covariance(X, Z),
-                (v_x + ridge).unsqueeze(-1),
-            )
-            gain = c * ((limit.quick_slacks(X)[1] - limit.slack(at_x)).unsqueeze(-1) / spread)
-            shrunk = safe_sqrt((1 - c.square() / (spread * _positive(v))).clamp_min(0))
-            least = torch.minimum(
-                least, torch.where(slack >= 0, torch.inf, m + gain - (m - slack) * shrunk)
-            )
+        for limit, slack in zip(self._limits, self._slack[:, frontier], strict=True):
+            certain = _certain_after_observation(limit, X, Z, slack)
+            least = torch.minimum(least, torch.where(slack >= 0, torch.inf, certain))
         return (decided(least, "slack of a limit") >= 0).any(-1)
+
+
+def _certain_after_observation(limit: Limit, X: Tensor, Z: Tensor, slack: Tensor) -> Tensor:
+    """Return the certain slack at Z after an observation of the largest possible slack at X, [n z].
+
+    Args:
+        limit: The limit.
+        X: Points of the observation, [n d].
+        Z: Points outside S, [z d].
+        slack: Certain slack at Z before the observation, [z].
+    """
+    ridge = limit.confidence.ridge(limit.state)
+    posterior = limit.state.at(ridge)
+    mean_x, v_x = posterior.predict(X)
+    mean_z, v_z = posterior.predict(Z)
+    m_x = limit.slack(mean_x)
+    m_z = limit.slack(mean_z)
+    c = posterior.covariance(X, Z)
+    _, possible = limit.quick_slacks(X)
+    variance = (v_x + ridge).unsqueeze(-1)  # of the observation
+    gain = c * ((possible - m_x).unsqueeze(-1) / variance)
+    shrinkage = safe_sqrt((1 - c.square() / (variance * _positive(v_z))).clamp_min(0))
+    return m_z + gain - (m_z - slack) * shrinkage
+
+
+def _maximisers(objective: Posterior, confidence: Confidence, X: Tensor) -> Tensor:
+    """Return whether each point of X [n d] may be the best of them, [n]."""
+    intervals = [confidence.quick_interval(objective, some) for some in X.split(_BLOCK)]
+    lower = torch.cat([low for low, _ in intervals])
+    upper = torch.cat([high for _, high in intervals])
+    decided(upper - lower, "width of the bounds")
+    best = lower.max()
+    return (upper >= best) | (lower == best)
 
 
 def _positive(variance: Tensor) -> Tensor:

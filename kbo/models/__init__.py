@@ -1,17 +1,9 @@
-"""BoTorch models over the regressions of kbo."""
+"""BoTorch models whose posterior is a posterior of kbo.
 
-from kbo.models import paths  # registers with BoTorch
-from kbo.models.base import FantasyGP, PosteriorModel
-from kbo.models.gps import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP
-from kbo.models.streaming import StreamingGP
+``StreamingGP`` builds the posterior from data, kernel and ridge; its subclasses say which one. Names are imported when
+they are first used, because BoTorch takes a second to import.
+"""
 
-__all__ = [
-    "AdaptiveRidgeGP",
-    "FantasyGP",
-    "KernelRidgeGP",
-    "NystromGP",
-    "PosteriorGP",
-    "PosteriorModel",
-    "StreamingGP",
-    "paths",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

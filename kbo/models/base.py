@@ -1,4 +1,4 @@
-"""The base of all BoTorch models of kbo, and their fantasies."""
+"""The BoTorch model of a posterior, its fantasies, and its draws of functions as BoTorch's paths."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors import Posterior as BotorchPosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.sampling.pathwise.paths import SamplePath
+from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths
+from botorch.sampling.pathwise.prior_samplers import draw_kernel_feature_paths
+from botorch.sampling.pathwise.update_strategies import gaussian_update
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.models import GP
@@ -27,11 +31,12 @@ from kbo.errors import InvalidInput
 from kbo.models.likelihoods import KnownLikelihood, RidgeLikelihood
 from kbo.regression import Hypothetical, Posterior
 
-_MOST_DENSE = 64  # points whose joint covariance is formed densely; above, only its factors are
+_MOST_DENSE = 64
+"""Number of points up to which their joint covariance is a dense matrix; above, it is kept as factors."""
 
 
 class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
-    """The part of a single-output BoTorch model that only needs a ``Posterior``.
+    """A BoTorch model of one output, given by a ``Posterior``.
 
     Bounds read ``state`` directly: BoTorch's posterior clamps the variance at 1e-10 from below.
     """
@@ -47,38 +52,37 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     @property
     @abstractmethod
     def state(self) -> Posterior:
-        """The ``Posterior`` in the units of the (transformed) inputs and targets."""
+        """The posterior in the units of the (transformed) inputs and targets."""
 
     @property
     def variances(self) -> Tensor | None:
-        """Known noise variances [... n] of the observations, in units of the (transformed) targets; or None."""
+        """Known noise variances [... n], in units of the (transformed) targets; or None."""
         return self._variances
 
     @property
     def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
-        """Gaussian noise of the known variances, or whose variance is the ridge of the state."""
+        """Gaussian noise, of the known variances or of the ridge of the state."""
         if self.variances is not None:
             return KnownLikelihood(self.variances)
-        ridge = torch.nn.Parameter(
-            self.train_targets.new_tensor(self.state.ridge), requires_grad=False
-        )
-        return RidgeLikelihood(
-            ridge, ridge, f"the ridge of a {type(self).__name__} follows from its data"
-        )
+        reason = f"the ridge of a {type(self).__name__} follows from its data"
+        value = self.train_targets.new_tensor(self.state.ridge)
+        ridge = torch.nn.Parameter(value, requires_grad=False)
+        return RidgeLikelihood(ridge, self.train_targets, reason)
 
     def forward(self, X: Tensor) -> MultivariateNormal:
-        """Return the prior at X [... q d], which fits and leave-one-out formulas need; only some models have it.
+        """Return the prior at X [... q d], for fits and leave-one-out formulas.
 
         Raises:
             InvalidInput: The posterior is not that of this prior and of the likelihood.
         """
         raise InvalidInput(
-            f"{type(self).__name__} cannot be fitted and has no leave-one-out formula: take a KernelRidgeGP, for which "
-            "both are possible; a kernel that was fitted elsewhere can be passed on."
+            f"{type(self).__name__} cannot be fitted and has no leave-one-out formula: take a "
+            "KernelRidgeGP, for which both are possible; a kernel that was fitted elsewhere can be "
+            "passed on."
         )
 
     def __call__(self, X: Tensor) -> MultivariateNormal:
-        """Return the prior in training mode, the posterior otherwise; then X [... q d] is transformed already."""
+        """Return the prior in training mode, else the posterior at transformed X [... q d]."""
         if not self.training:
             return self._distribution(self.state, self.cast("X", X))
         if not X.shape[-2]:
@@ -88,14 +92,17 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         prior: Any = super().__call__(X)
         return prior
 
+    # Points
+
     def cast(self, name: str, value: Tensor) -> Tensor:
-        """Return a float tensor on the device and in the dtype of the data; BoTorch warns of another dtype."""
+        """Return a float tensor in the dtype of the data, with BoTorch's warning of another one."""
         own = self.train_targets.dtype
         checks.device(name, checks.tensor(name, value), self.train_targets)
         if value.dtype == own or value.dtype not in (torch.float32, torch.float64):
             return value
         warnings.warn(
-            f"{name} is {value.dtype} and is converted to {own}, the type of the model's data: use {name}.to({own}).",
+            f"{name} is {value.dtype} and is converted to {own}, the type of the model's data: "
+            f"use {name}.to({own}).",
             InputDataWarning,
             stacklevel=4,
         )
@@ -111,6 +118,15 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             self.eval()
         return self.state, self.transform_inputs(X)
 
+    def observed_at(self, X: Tensor) -> Tensor:
+        """Return points of observations, transformed as training points: one stays one."""
+        X = self.cast("X", X)
+        if not hasattr(self, "input_transform"):
+            return X
+        return self.input_transform.preprocess_transform(X)
+
+    # Posteriors
+
     def posterior(
         self,
         X: Tensor,
@@ -118,25 +134,40 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
     ) -> BotorchPosterior:
-        """Return the joint posterior at X [b q d], of shape ``broadcast(b, batch_shape) x q x 1``.
+        """Return the joint posterior at X, of shape ``broadcast(b, batch_shape) x q x 1``.
 
         Args:
-            X: Points, [... q d].
+            X: Points [b q d].
             output_indices: None or [0]; there is one output.
-            observation_noise: True adds the ridge to the variance, or the mean of known variances; a tensor [... q 1]
-                adds itself.
+            observation_noise: True adds the ridge to the variance, or the mean of known variances;
+                a tensor [... q 1] adds itself.
             posterior_transform: Applied last.
 
         Raises:
             InvalidInput: X has another shape or device than the data.
         """
-        if len(shape := tuple(checks.tensor("X", X).shape)) < 2:
+        self._check_query(X, output_indices, observation_noise, posterior_transform)
+        distribution = self._distribution(*self.state_and_points(X))
+        if observation_noise is not False:
+            distribution = self._with_noise(distribution, observation_noise)
+        posterior: BotorchPosterior = GPyTorchPosterior(distribution)
+        if hasattr(self, "outcome_transform"):
+            posterior = self.outcome_transform.untransform_posterior(posterior, X=X)
+        if posterior_transform is not None:
+            posterior = posterior_transform(posterior=posterior, X=X)
+        return posterior
+
+    def _check_query(
+        self, X: Tensor, output_indices: Any, observation_noise: Any, posterior_transform: Any
+    ) -> None:
+        shape = tuple(checks.tensor("X", X).shape)
+        if len(shape) < 2:
             raise InvalidInput(
-                f"X must be a tensor of shape [... q d], got {shape}: use X.unsqueeze(0) for one point."
+                f"X must be a tensor of shape [... q d], got {shape}: use X.unsqueeze(0) for one "
+                "point."
             )
-        if output_indices is not None and (
-            not isinstance(output_indices, list) or output_indices != [0]
-        ):
+        is_first = isinstance(output_indices, list) and output_indices == [0]
+        if output_indices is not None and not is_first:
             raise InvalidInput(
                 f"output_indices must be [0], of one output, got {checks.shown(output_indices)}."
             )
@@ -149,99 +180,92 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         checks.maybe(
             checks.instance, "posterior_transform", posterior_transform, PosteriorTransform
         )
-        distribution = self._distribution(*self.state_and_points(X))
-        if observation_noise is not False:
-            noise = observation_noise
-            if noise is True:
-                noise = self.likelihood.noise.detach().mean(-1, keepdim=True)
-            else:
-                noise = checks.points("observation_noise", noise).squeeze(-1)
-            mean = distribution.mean
-            diagonal, shape = (
-                torch.as_tensor(noise, dtype=mean.dtype, device=mean.device),
-                mean.shape,
-            )
-            if diagonal.ndim and diagonal.shape[-1] not in (1, shape[-1]):
-                raise InvalidInput(
-                    f"observation_noise must have shape [... {shape[-1]} 1], got {[*diagonal.shape, 1]}."
-                )
-            diagonal = diagonal.expand(shape)
-            distribution = MultivariateNormal(
-                distribution.mean, distribution.lazy_covariance_matrix.add_diagonal(diagonal)
-            )
-        posterior: BotorchPosterior = GPyTorchPosterior(distribution)
-        if (transform := getattr(self, "outcome_transform", None)) is not None:
-            posterior = transform.untransform_posterior(posterior, X=X)
-        return (
-            posterior
-            if posterior_transform is None
-            else posterior_transform(posterior=posterior, X=X)
-        )
 
     def _distribution(self, state: Posterior, X: Tensor) -> MultivariateNormal:
+        """Return the joint distribution of the function at transformed points X [... q d]."""
         if X.shape[-2] == 1:
             mean, variance = state.predict(X)
             covariance = to_linear_operator(variance.unsqueeze(-1))
         else:
-            mean, U, V = state.at().factored(X)
+            mean, U, V = state.at().factored(X)  # covariance = prior - U'V
             if X.shape[-2] > _MOST_DENSE:
                 covariance = self.covar_module(X) + MatmulLinearOperator(-U.mT, V)
             else:
                 covariance = to_linear_operator(state.prior(X, X) - U.mT @ V)
         return MultivariateNormal(mean, covariance.expand(*mean.shape, mean.shape[-1]))
 
-    def observed_at(self, X: Tensor) -> Tensor:
-        """Return points of observations, transformed as training points are: none becomes several."""
-        X, transform = self.cast("X", X), getattr(self, "input_transform", None)
-        return X if transform is None else transform.preprocess_transform(X)
+    def _with_noise(
+        self, distribution: MultivariateNormal, noise: bool | Tensor
+    ) -> MultivariateNormal:
+        """Return the distribution of observations, with variances [... q 1] or the model's own."""
+        mean = distribution.mean
+        if isinstance(noise, Tensor):
+            variances = checks.points("observation_noise", noise).squeeze(-1)
+        else:
+            variances = self.likelihood.noise.detach().mean(-1, keepdim=True)
+        variances = variances.to(mean)
+        if variances.ndim and variances.shape[-1] not in (1, mean.shape[-1]):
+            raise InvalidInput(
+                f"observation_noise must have shape [... {mean.shape[-1]} 1], got "
+                f"{[*variances.shape, 1]}."
+            )
+        covariance = distribution.lazy_covariance_matrix
+        return MultivariateNormal(mean, covariance.add_diagonal(variances.expand(mean.shape)))
+
+    # More data
 
     def condition_on_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
     ) -> PosteriorModel:
-        """Return a model that has also observed Y [... q 1] at X [... q d], differentiable in both.
+        """Return a model that has also observed Y at X, differentiable in both.
 
-        The batch shapes of X, Y and this model broadcast: points without a batch are shared by all fantasies.
+        The batch shapes of X, Y and this model broadcast: points without a batch are shared by all
+        fantasies.
 
         Args:
-            X: Points.
-            Y: Targets.
-            noise: Known noise variances [... q 1], in units of the transformed targets; by default the ridge.
+            X: Points [... q d].
+            Y: Targets [... q 1].
+            noise: Known noise variances [... q 1], in units of the transformed targets; by default
+                the ridge.
             **kwargs: Ignored.
 
         Raises:
-            InvalidInput: Shapes or devices do not fit, or values are not finite, or variances not positive.
+            InvalidInput: Shapes or devices do not fit, or values are not finite, or variances not
+                positive.
         """
         P = checks.points("X", self.observed_at(X), self.train_targets)
         Y = checks.points("Y", self.cast("Y", Y), self.train_targets)
         if Y.ndim < 2 or Y.shape[-1] != 1 or Y.shape[-2] != X.shape[-2]:
             raise InvalidInput(
-                f"Y must have shape [... {X.shape[-2]} 1], one value for each row of X, got {tuple(Y.shape)}."
+                f"Y must have shape [... {X.shape[-2]} 1], one value for each row of X, got "
+                f"{tuple(Y.shape)}."
             )
         checks.batch_shape(X=X.shape[:-2], Y=Y.shape[:-2], **{"the model": self.batch_shape})
         if hasattr(self, "outcome_transform"):
             Y, _ = self.outcome_transform(Y=Y, X=X)
         weights = None
-        if noise is not None:  # which has the axes of Y, but for those of fantasies
+        if noise is not None:
             noise = self.cast("noise", noise)
-            weights = self.state.ridge / checks.variances(
-                "noise", noise, Y[(0,) * (Y.ndim - noise.ndim)]
-            ).squeeze(-1)
+            one_fantasy = Y[(0,) * (Y.ndim - noise.ndim)]  # the noise has no axes of fantasies
+            variances = checks.variances("noise", noise, one_fantasy).squeeze(-1)
+            weights = self.state.ridge / variances
         return FantasyGP(self, P, Y.squeeze(-1), weights)
 
     def get_fantasy_model(
         self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any
     ) -> PosteriorModel:
-        """As ``condition_on_observations``, of targets [... q]: BoTorch's ``ModelListGP`` calls it.
+        """Return ``condition_on_observations`` of targets [... q], as BoTorch's ``ModelListGP`` asks.
 
         Raises:
-            InvalidInput: The model has transforms, which ``ModelListGP`` does not apply to the points.
+            InvalidInput: The model has transforms, which ``ModelListGP`` does not apply to points.
         """
         if hasattr(self, "input_transform") or hasattr(self, "outcome_transform"):
             raise InvalidInput(
-                "ModelListGP.condition_on_observations does not transform its data as models with transforms need: "
-                "condition each of its models, and make a new ModelListGP of them."
+                "ModelListGP.condition_on_observations does not transform its data as models with "
+                "transforms need: condition each of its models, and make a new ModelListGP of them."
             )
-        noise = None if noise is None else noise.unsqueeze(-1)
+        if noise is not None:
+            noise = noise.unsqueeze(-1)
         return self.condition_on_observations(inputs, targets.unsqueeze(-1), noise, **kwargs)
 
     def subset_output(self, idcs: list[int]) -> PosteriorModel:
@@ -256,25 +280,29 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
 class FantasyGP(PosteriorModel):
     """``model`` after hypothetical observations; batched and differentiable in them.
 
+    The batch shapes of the model, P, targets and weights broadcast.
+
     Args:
         model: The model of the observed data.
         P: Hypothetical points in the model's transformed inputs, [... p d].
-        targets: Their targets in the model's transformed units, [... p], with any leading fantasy axes.
-        weights: Their weights [... p], the ridge over their noise variances; ones by default. The batch shapes of
-            these three and of the model broadcast.
+        targets: Their targets in the model's transformed units, [... p], with any leading fantasy
+            axes.
+        weights: Their weights [... p], the ridge over their noise variances; ones by default.
     """
 
     def __init__(
         self, model: PosteriorModel, P: Tensor, targets: Tensor, weights: Tensor | None = None
     ) -> None:
         super().__init__()
-        state = checks.instance("model", model, PosteriorModel).state
-        self._hypothetical: Posterior = Hypothetical(state, P, targets, weights)
+        observed = checks.instance("model", model, PosteriorModel).state
+        self._hypothetical: Posterior = Hypothetical(observed, P, targets, weights)
         checks.tensor("targets", targets)
-        if (old := model.variances) is not None:
-            new = state.ridge / (P.new_ones(P.shape[:-1]) if weights is None else weights)
-            batch = torch.broadcast_shapes(old.shape[:-1], new.shape[:-1])
-            self._variances = torch.cat([part.expand(*batch, -1) for part in (old, new)], -1)
+        if model.variances is not None:
+            ones = P.new_ones(P.shape[:-1])
+            new = observed.ridge / (ones if weights is None else weights)
+            batch = torch.broadcast_shapes(model.variances.shape[:-1], new.shape[:-1])
+            parts = (model.variances.expand(*batch, -1), new.expand(*batch, -1))
+            self._variances = torch.cat(parts, -1)
         self.train_inputs: tuple[Tensor, ...] = (P.clone(),)
         self.train_targets: Tensor = targets.clone()
         self.covar_module: Kernel = model.covar_module
@@ -292,5 +320,52 @@ class FantasyGP(PosteriorModel):
 
     @property
     def batch_shape(self) -> torch.Size:
-        """Fantasies times batches, to which the batch shapes of all hypothetical data broadcast."""
+        """The batch shape to which those of all hypothetical data broadcast: fantasies x batches."""
         return self._hypothetical.batch_shape
+
+
+class FunctionPaths(SamplePath):
+    """Functions drawn from the posterior of a model as it is now, with torch's global generator.
+
+    Args:
+        model: The model.
+        sample_shape: The number of functions, as a shape s.
+    """
+
+    def __init__(self, model: PosteriorModel, sample_shape: torch.Size) -> None:
+        super().__init__()
+        model.eval()
+        self._model = [model]  # in a list, so that its parameters are no parameters of the paths
+        self._state = model.state.fork()
+        self._shape = torch.Size(sample_shape)
+        like = model.train_inputs[0]
+        self._paths = [self._state.at().draw_function(like) for _ in range(self._shape.numel())]
+
+    def forward(self, X: Tensor, **kwargs: Any) -> Tensor:
+        """Return the values at X [... n d], in units of train_Y; [b n], b the broadcast of ... and s."""
+        model = self._model[0]
+        X = model.transform_inputs(X)
+        batch = torch.broadcast_shapes(X.shape[:-2], self._shape)
+        P = X.expand(*batch, *X.shape[-2:]).reshape(-1, len(self._paths), *X.shape[-2:])
+        mean, _ = self._state.predict(P)
+        deviations = [path(P[:, i]) for i, path in enumerate(self._paths)]
+        values = (mean + torch.stack(deviations, 1)).reshape(*batch, X.shape[-2])
+        if not hasattr(model, "outcome_transform"):
+            return values
+        return model.outcome_transform.untransform(values.unsqueeze(-1))[0].squeeze(-1)
+
+    def set_ensemble_as_batch(self, ensemble_as_batch: bool) -> None:
+        """Do nothing: there is no ensemble."""
+
+
+@DrawMatheronPaths.register(PosteriorModel)
+def _draw_paths(
+    model: PosteriorModel, *, sample_shape: torch.Size, prior_sampler: Any, update_strategy: Any
+) -> FunctionPaths:
+    """Return paths for ``draw_matheron_paths``, ``PathwiseThompsonSampling`` and others."""
+    if prior_sampler is not draw_kernel_feature_paths or update_strategy is not gaussian_update:
+        raise InvalidInput(
+            "models of kbo draw functions in their own way: leave out prior_sampler and "
+            "update_strategy."
+        )
+    return FunctionPaths(model, sample_shape)

@@ -1,7 +1,8 @@
-"""Gaussian likelihoods of kbo's models: the ridge as a noise variance, and known variances."""
+"""Gaussian likelihoods of the models: the ridge as noise variance, and known variances."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,11 +14,18 @@ from torch import Tensor
 from kbo._base import checks
 from kbo.errors import InvalidInput
 
-_LEAST_NOISE = 1e-8  # of a fit, in units of the (transformed) targets
+_LEAST_NOISE = 1e-8
+"""Smallest variance in a fit, in squared units of the (transformed) targets."""
 
 
-class _RidgeNoise(HomoskedasticNoise):
-    """Equal variances, given by a parameter [], in the dtype of the data; ``fixed`` says why they cannot be set."""
+class RidgeNoise(HomoskedasticNoise):
+    """Equal noise variances, which a parameter [] has, in the dtype of the data.
+
+    Args:
+        ridge: The parameter.
+        like: Any tensor of the dtype and device of the data.
+        fixed: Reason why the noise cannot be set, or None.
+    """
 
     def __init__(self, ridge: torch.nn.Parameter, like: Tensor, fixed: str | None) -> None:
         super().__init__(noise_constraint=GreaterThan(_LEAST_NOISE))
@@ -29,21 +37,19 @@ class _RidgeNoise(HomoskedasticNoise):
     def register_constraint(
         self, param_name: str, constraint: Interval, replace: bool = True
     ) -> None:
-        """Register the limits of a constraint without its transform, since the parameter is the variance itself."""
+        """Register the limits of a constraint, not its transform: the parameter is the variance."""
         first = constraint.initial_value
-        given: Any = {
-            "transform": None,
-            "initial_value": first if first is None else constraint.transform(first),
-        }
-        lower, upper = constraint.lower_bound.clamp_min(_LEAST_NOISE), constraint.upper_bound
-        limits = (
-            GreaterThan(lower, **given) if upper.isinf().all() else Interval(lower, upper, **given)
-        )
+        if first is not None:
+            first = constraint.transform(first)
+        lower = constraint.lower_bound.clamp_min(_LEAST_NOISE)
+        upper = constraint.upper_bound
+        kind: Any = GreaterThan if upper.isinf().all() else partial(Interval, upper_bound=upper)
+        limits = kind(lower, transform=None, initial_value=first)
         super().register_constraint(param_name, limits, replace)
 
     @property
     def noise(self) -> Tensor:
-        """The variance [1]."""
+        """The variance [1], in the dtype of the data."""
         return self.raw_noise.view(1).to(self._like)
 
     @noise.setter
@@ -60,19 +66,19 @@ class RidgeLikelihood(GaussianLikelihood):
     """Gaussian noise whose variance is the ridge: the GP reading of kernel ridge regression.
 
     Args:
-        ridge: The ridge []. It is the parameter of the model itself: a new value, also one from a fit, is the model's.
-        like: Any tensor in the dtype of the data.
-        fixed: Reason why the noise cannot be set, in words, or None.
+        ridge: The ridge [], a parameter of the model: a value that a fit sets is the model's.
+        like: Any tensor of the dtype and device of the data.
+        fixed: Reason why the noise cannot be set, or None.
     """
 
     def __init__(self, ridge: torch.nn.Parameter, like: Tensor, fixed: str | None = None) -> None:
         super().__init__()
-        self.noise_covar: _RidgeNoise = _RidgeNoise(ridge, like, fixed)
+        self.noise_covar: RidgeNoise = RidgeNoise(ridge, like, fixed)
         self.eval()
 
 
-class _KnownNoise(FixedGaussianNoise):
-    """Known variances [n], which ``initialize`` does not replace."""
+class KnownNoise(FixedGaussianNoise):
+    """Known variances [n], which cannot be replaced."""
 
     def initialize(self, **values: Any) -> Any:
         """Raise InvalidInput."""
@@ -86,7 +92,7 @@ class KnownLikelihood(FixedNoiseGaussianLikelihood):
 
     def __init__(self, noise: Tensor) -> None:
         super().__init__(noise)
-        self.noise_covar: _KnownNoise = _KnownNoise(self.noise_covar.noise)
+        self.noise_covar: KnownNoise = KnownNoise(self.noise_covar.noise)
 
     @property
     def noise(self) -> Any:

@@ -11,10 +11,10 @@ from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 import kbo
+from experiments.bandits.elimination import StagedElimination
 from experiments.problems.rkhs import stationary_kernel
 from kbo import KernelRidge
 from kbo.acquisition import ConstrainedKernelUCB, SafeExpander, SafeUCB
-from kbo.bandit.elimination import StagedElimination
 from kbo.bandit.method import Method
 from kbo.bandit.pareto import pareto_set
 from kbo.bandit.safe import SafeSet

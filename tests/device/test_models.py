@@ -15,9 +15,14 @@ from botorch.models import ModelListGP
 from botorch.optim import optimize_acqf
 from torch import Tensor
 
-from kbo import bandit
-from kbo.acquisition import ChainingUCB, ConstrainedKernelUCB, KernelUCB, SafeExpander
-from kbo.bandit.method import Rule
+from kbo.acquisition import (
+    ChainingUCB,
+    ConstrainedKernelUCB,
+    InflatedThompsonSampling,
+    KernelUCB,
+    SafeExpander,
+)
+from kbo.bandit import methods
 from kbo.confidence import FixedWidth
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP, NystromGP, PosteriorGP, PosteriorModel
@@ -101,15 +106,18 @@ def test_every_model_is_searched(device, name):
         assert value >= acqf(points(10, 1, 2, seed=6).to(x)).max() - 1e-3
 
 
-def recipe(name: str, device) -> Any:
+def named(name: str, device) -> Any:
     numbers = {
         "horizon": 30,
         "n_points": 9,
         "noise_upper": 1.0,
         "points": points(9, 2, seed=3, device=device),
     }
-    method = bandit.make(name, kernel(), 0.2, 9.0, 0.1, **numbers)
-    return method.acquisition(method.model(*data(25, device)), torch.Generator().manual_seed(0))
+    method = methods.make(name, kernel(), 0.2, 9.0, 0.1, **numbers)
+    model = PosteriorGP(*data(25, device), method.posterior())
+    if method.rule.draws:
+        return InflatedThompsonSampling(model, method.bound)
+    return KernelUCB(model, method.bound)
 
 
 def both(device) -> tuple[ModelListGP, list[FixedWidth], int, dict[int, Any]]:
@@ -128,9 +136,9 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "constrained": lambda device: ConstrainedKernelUCB(*both(device)),
     "expander": lambda device: SafeExpander(*both(device)),
     **{
-        name: lambda device, name=name: recipe(name, device)
-        for name, one in bandit.METHODS.items()
-        if one.rule.acquisition is not Rule.acquisition
+        name: lambda device, name=name: named(name, device)
+        for name, one in methods.METHODS.items()
+        if one.has_bounds
     },
 }
 

@@ -599,9 +599,7 @@ def _recipes() -> Iterator[Call]:
     yield method("Method.choose", _method, "state points generator")
     yield method("Method.choose_batch", _method, "state points generator", size=2)
     yield method("Method.state", _method, "points", lambda state: predicted(fed(state)))
-    yield method("Method.model", _method, "train_X train_Y", on_points)
     yield method("Method.with_multiplier", _method, "", played, multiplier=2.0)
-    yield Call("StagedElimination", bandit.StagedElimination, "horizon", reward_scale=1.0)
     yield Call(
         "play",
         play,

@@ -22,11 +22,11 @@ MODULES = [
     ),
 ]
 LEFT_OUT = """
-AllRidges PosteriorAt Audit Confirmation Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel
+AllRidges PosteriorAt Audit Bandit Confirmation Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel
 RidgeSchedule Rule
-Bandit StreamingGP SubGaussian View WidthConfidence Candidate Certificate Columns Function Gap Provenance Limit
-LowRankPosteriorAt Moments ParetoSet PriorAt Recipe Result Rounding RunningTrial SamplePath AdaptiveSelfNormalized
-ThompsonSampling UniformChoice UpperBound clamped names register warn_below_precision
+StreamingGP SubGaussian View WidthConfidence Candidate Certificate Followed Function Gap Provenance Limit
+LowRankPosteriorAt Moments ParetoSet PriorAt Facts NamedMethod Result Rounding RunningTrial SamplePath
+AdaptiveSelfNormalized ThompsonSampling UniformChoice UpperBound clamped names register warn_below_precision
 """
 """Base classes; what only holds values; and what takes no arguments or those of kbo alone."""
 

@@ -28,7 +28,7 @@ from kbo.bandit import Bandit
 from kbo.confidence import FixedWidth, MartingaleMixture, NoiseBounds
 from kbo.confidence import chaining as covers
 from kbo.kernels import PrecomputedKernel
-from kbo.models.paths import FunctionPaths
+from kbo.models.base import FunctionPaths
 from kbo.optimize import Pruning
 from kbo.regression import Hypothetical, KernelRidge, NystromRidge, Posterior
 from tests.laws.confidences import BOUNDS, Setting
@@ -414,8 +414,8 @@ _BOTORCH = {
         type(rule).__name__: chosen(rule)
         for rule in (bandit.UpperBound(), bandit.ThompsonSampling(), bandit.UniformChoice())
     },
-    "StagedElimination": chosen(bandit.StagedElimination(16)),
-    "Recipe": Used(lambda: bandit.get("cmm-ucb"), lambda one: one.name),
+    "NamedMethod": Used(lambda: bandit.get("cmm-ucb"), lambda one: one.name),
+    "Facts": Used(lambda: bandit.Facts(matern(2.5), 0.1), lambda one: one.ridge),
     "ParetoSet": value(lambda: bandit.pareto_set([fed()], [FixedWidth(1.0)], Z, 0.1)),
 }
 _OPTIMIZE = {

@@ -1,25 +1,27 @@
 """SupK-UCB: staged elimination on exact posteriors (Valko, Korda, Munos, Flaounas & Cristianini 2013, Alg. 2).
 
-Observations are split among stages s = 1, 2, .. in such a way that within a stage noise and choices are independent, so
-narrower bounds hold than for a posterior of all data: with S stages, T rounds, N arms and weights of the noise of norm
-at most ``sqrt(leverage)``, the width is ``sigma sqrt(2 ln(2 T N S / delta) / ridge) + B``. A round begins with all
-points and stage 1. A stage whose bounds are all tighter than ``2^-s`` eliminates points that cannot be the best and
-passes the others to the next stage. The first stage with a wider bound chooses such a point, and only its posterior is
-updated with the reward.
+Observations are split among stages s = 1, 2, .. in such a way that within a stage noise and choices are
+independent, so narrower bounds hold than for a posterior of all data: with S stages, T rounds, N arms and
+weights of the noise of norm at most ``sqrt(leverage)``, the width is
+``sigma sqrt(2 ln(2 T N S / delta) / ridge) + B``. A round begins with all points and stage 1. A stage whose
+bounds are all tighter than ``2^-s`` eliminates points that cannot be the best and passes the others to the
+next stage. The first stage with a wider bound chooses such a point, and only its posterior is updated with
+the reward.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo.bandit.method import RNG, Rule
-from kbo.confidence import Confidence
+from kbo.bandit import Facts, Method, NamedMethod, Rule
+from kbo.bandit.method import RNG
+from kbo.confidence import Confidence, FixedWidth
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior, View
@@ -33,8 +35,6 @@ class Stages(View):
         awaited: Whether a point was chosen whose value has not come.
         rounds: Number of values of chosen points; those that came without a choice are not counted.
     """
-
-    saved: tuple[str, ...] = ("state", "stages", "learner", "awaited", "rounds")
 
     def __init__(self, everything: Posterior, stages: list[Posterior]) -> None:
         super().__init__(everything)
@@ -56,14 +56,14 @@ class Stages(View):
 
 @dataclass(frozen=True)
 class StagedElimination(Rule):
-    """Staged elimination: SupK-UCB. The confidence holds within a stage, so there is no bound over all data.
+    """Staged elimination: SupK-UCB. The confidence holds within a stage, not over all data.
 
     Attributes:
         horizon: Number of rounds T, after which no point is chosen; there are ``ceil(log2 T)`` stages.
         reward_scale: The size of rewards, which the paper takes to be 1.
     """
 
-    horizon: int
+    horizon: float
     reward_scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -89,28 +89,40 @@ class StagedElimination(Rule):
         state = checks.instance("state", state, Stages)
         if state.rounds >= self.horizon:
             raise InvalidInput(
-                f"staged elimination was set up for horizon={self.horizon} rounds, and they are over: its stages and "
-                "widths hold for no more. Choose a larger horizon before the first round, or a method without one, for "
-                "example 'ay-gp-ucb'."
+                f"staged elimination was set up for horizon={self.horizon} rounds, and they are over: "
+                "its stages and widths hold for no more. Choose a larger horizon before the first "
+                "round, or a method without one, for example 'ay-gp-ucb'."
             )
         state.awaited = True
-        left = torch.arange(len(points), device=points.device)
         state.learner = None
+        narrow = self.reward_scale / math.sqrt(self.horizon)
+        left = torch.arange(len(points), device=points.device)
         for s, stage in enumerate(state.stages):
+            threshold = self.reward_scale * 2.0 ** -(s + 1)
             lower, upper = confidence.interval(stage, points[left])
-            radius, threshold = (
-                decided(upper - lower, "width of the bounds") / 2,
-                self.reward_scale * 2.0 ** -(s + 1),
-            )
-            narrow, wide = radius <= self.reward_scale / math.sqrt(self.horizon), radius > threshold
-            first, best = left[wide.long().argmax()], left[upper.argmax()]
-            all_narrow, some_wide, first, best = torch.stack(
-                [narrow.all(), wide.any(), first, best]
-            ).tolist()
-            if all_narrow:
-                return [best]
-            if some_wide:
+            radius = decided(upper - lower, "width of the bounds") / 2
+            if bool((radius <= narrow).all()):
+                return [int(left[upper.argmax()])]
+            is_wide = radius > threshold
+            if bool(is_wide.any()):
                 state.learner = s
-                return [first]
+                return [int(left[is_wide.long().argmax()])]
             left = left[upper >= upper.max() - 2 * threshold]
         return [int(left[0])]
+
+
+def stage_width(facts: Facts) -> Confidence:
+    """Return the multiplier of the standard deviation that holds within every stage."""
+    rule = StagedElimination(facts.horizon, facts.norm_bound)
+    n_events = 2 * facts.horizon * facts.n_points * rule.n_stages  # two Hoeffding bounds each
+    noise = 2 * math.log(n_events / facts.delta)
+    return FixedWidth(facts.noise_std * math.sqrt(noise / facts.ridge) + facts.norm_bound)
+
+
+@dataclass(frozen=True)
+class StagedMethod(NamedMethod):
+    """A named method with staged elimination; ``n_points`` counts the arms of one round."""
+
+    def build(self, facts: Facts) -> Method:
+        rule = StagedElimination(facts.horizon, facts.norm_bound)
+        return replace(super().build(facts), rule=rule)

@@ -1,0 +1,72 @@
+"""The BoTorch model of a posterior whose ridge follows online bounds of the noise level."""
+
+from __future__ import annotations
+
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo._base import checks
+from kbo.confidence import NoiseLevel
+from kbo.errors import InvalidInput
+from kbo.models.base import PosteriorModel
+from kbo.models.streaming import StreamingGP
+from kbo.regression import AdaptiveRidge, Dictionary, KernelRidge, NystromRidge
+
+
+class AdaptiveRidgeGP(StreamingGP):
+    """A Gaussian process with fixed kernel and a noise level that is bounded online.
+
+    ``model.state.schedule`` has the bounds. The data enter in the order of train_X, and ridge and
+    bounds are a function of data and order alone: a model that is conditioned on new data equals one
+    that is built from all of them. Building costs what n updates cost, conditioning one.
+
+    Args:
+        train_X, train_Y, kernel, input_transform, outcome_transform: As for ``KernelRidgeGP``.
+        noise_bounds: Bounds of the noise level before the data, in (transformed) units; a copy
+            follows the data.
+        dictionary: Chooses the points of a sketched posterior, as in ``NystromGP``; None for the
+            exact one.
+
+    Raises:
+        InvalidInput: As ``KernelRidgeGP``; or the noise bounds have seen data.
+
+    Example:
+        >>> noise_bounds = NoiseBounds(5.0, delta=0.1, upper=1.0)
+        >>> model = AdaptiveRidgeGP(train_X, train_Y, MaternKernel(nu=2.5), noise_bounds)
+        >>> acqf = KernelUCB(model, AdaptiveSelfNormalized())
+        >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        kernel: Kernel,
+        noise_bounds: NoiseLevel,
+        dictionary: Dictionary | None = None,
+        input_transform: InputTransform | None = None,
+        outcome_transform: OutcomeTransform | None = None,
+    ) -> None:
+        checks.instance("noise_bounds", noise_bounds, NoiseLevel, ", for example NoiseBounds(...)")
+        if noise_bounds.n:
+            raise InvalidInput(
+                f"noise_bounds have seen {noise_bounds.n} observations: pass new ones."
+            )
+        super().__init__(
+            train_X, train_Y, kernel, noise_bounds.ridge, input_transform, outcome_transform
+        )
+        self.noise_bounds: NoiseLevel = noise_bounds.fork()
+        self.dictionary = dictionary
+        self._new_state()  # a dictionary that cannot be used is an error now, not later
+
+    likelihood = PosteriorModel.likelihood  # of the ridge of the posterior, which follows the data
+
+    def _new_state(self) -> AdaptiveRidge:
+        ridge = self.noise_bounds.ridge
+        if self.dictionary is None:
+            state = KernelRidge(self.covar_module, ridge)
+        else:
+            state = NystromRidge(self.covar_module, ridge, self.transformed(self.dictionary))
+        return AdaptiveRidge(state, self.noise_bounds)

@@ -1,0 +1,151 @@
+"""The BoTorch model of exact kernel ridge regression."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform
+from botorch.posteriors.gpytorch import GPyTorchPosterior, scalarize_posterior
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.means import ConstantMean, ZeroMean
+from torch import Tensor
+
+from kbo._base import checks
+from kbo.errors import InvalidInput
+from kbo.models.streaming import StreamingGP
+from kbo.regression import KernelRidge
+
+
+class KernelRidgeGP(StreamingGP):
+    """A Gaussian process with fixed kernel and noise variance, ready for ``optimize_acqf``.
+
+    Nothing is fitted and targets are not rescaled unless an outcome transform is passed; bounds are
+    stated in the units that the model sees. ``condition_on_observations`` with plain data costs
+    O(n^2) per row and keeps no autograd graph; with batches, or with data that require gradients,
+    it returns a differentiable fantasy.
+
+    Args:
+        train_X: Points [n d].
+        train_Y: Targets [n 1].
+        kernel: An unbatched GPyTorch kernel.
+        ridge: The regulariser = noise variance of the GP reading, in (transformed) units.
+        input_transform: Applied to training and test points.
+        outcome_transform: Applied to targets, undone in ``posterior``.
+        train_Yvar: Known noise variances [n 1] of the single targets, in their units; by default
+            the ridge. The weight of an observation is ``ridge`` over its (transformed) variance, so
+            the ``noise_std`` of a confidence is the level that goes with the variance ``ridge``.
+
+    Raises:
+        InvalidInput: Wrong shapes, values that are not finite, or a ridge or variance that is not
+            positive.
+
+    Example:
+        >>> model = KernelRidgeGP(train_X, train_Y, MaternKernel(nu=2.5), ridge=0.01)
+        >>> bound = SelfNormalized(noise_std=0.1, norm_bound=2.0, delta=0.1)
+        >>> acqf = KernelUCB(model, bound)
+        >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
+    """
+
+    @classmethod
+    @torch.no_grad()
+    def from_gp(cls, gp: SingleTaskGP) -> Self:
+        """Return the model with data, kernel, mean, noise and transforms of another GP.
+
+        It has the posterior of that GP. Nothing is proved about it, since hyperparameters were
+        fitted to the data. Known noise variances are kept; the ridge is then their mean.
+
+        Args:
+            gp: A fitted ``SingleTaskGP`` of one output, with constant mean and Gaussian noise.
+
+        Raises:
+            InvalidInput: Another kind of model, or one whose transforms have learned from other
+                data than it has.
+        """
+        if not _has_one_output_and_gaussian_noise(gp):
+            raise InvalidInput(
+                "gp must be a botorch SingleTaskGP with one output, a constant mean and Gaussian "
+                f"noise, got {checks.shown(gp)}: take from other models what fits, as kernel, ridge "
+                "and transforms."
+            )
+        fitted: Any = copy.deepcopy(gp).eval()
+        P = fitted.train_inputs[0]
+        noise = fitted.likelihood.noise
+        constant = fitted.mean_module(P[:1]).squeeze()
+        targets = fitted.train_targets - constant
+        Y = fitted.train_targets.unsqueeze(-1)
+        Yvar = None
+        if isinstance(gp.likelihood, FixedNoiseGaussianLikelihood):
+            Yvar = noise.unsqueeze(-1)
+        transforms: dict[str, Any] = {"offset": Offset(constant)}
+        if hasattr(fitted, "outcome_transform"):
+            Y, Yvar = fitted.outcome_transform.untransform(Y, Yvar)
+            transforms = {"outcome": fitted.outcome_transform, **transforms}
+        model = cls(
+            fitted.train().train_inputs[0],  # in training mode without the input transform
+            Y,
+            fitted.covar_module,
+            float(noise.mean()),
+            getattr(fitted, "input_transform", None),
+            ChainedOutcomeTransform(**transforms),
+            Yvar,
+        )
+        same_inputs = torch.allclose(model.train_inputs[0], P)
+        if not (same_inputs and torch.allclose(model.train_targets, targets)):
+            raise InvalidInput(
+                "the transforms of gp have learned from other data than it has: build it from all "
+                "data."
+            )
+        model.add_caveat("kernel, ridge and transforms come from a model that was fitted to data")
+        return model
+
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        """Return the prior at X [... q d], transformed unless the model is in training mode."""
+        if self.training:
+            X = self.transform_inputs(X)
+        return MultivariateNormal(X.new_zeros(X.shape[:-1]), self.covar_module(X))
+
+    def _new_state(self) -> KernelRidge:
+        return KernelRidge(self.covar_module, self.ridge.item())
+
+
+def _has_one_output_and_gaussian_noise(gp: object) -> bool:
+    if not isinstance(gp, SingleTaskGP) or gp.train_targets.ndim > 1:
+        return False
+    known = isinstance(gp.likelihood, FixedNoiseGaussianLikelihood)
+    gaussian = type(gp.likelihood) is GaussianLikelihood
+    constant_mean = isinstance(gp.mean_module, (ConstantMean, ZeroMean))
+    return (known or gaussian) and constant_mean
+
+
+class Offset(OutcomeTransform):
+    """A constant prior mean: it is subtracted from the targets, and added to the posterior.
+
+    Args:
+        offset: The constant [], in units of the targets that it is subtracted from.
+    """
+
+    def __init__(self, offset: Tensor) -> None:
+        super().__init__()
+        self.offset: Tensor
+        self.register_buffer("offset", offset)
+
+    def forward(
+        self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return targets [... 1] less the constant, and their variances unchanged."""
+        return Y - self.offset, Yvar
+
+    def untransform(
+        self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return targets [... 1] plus the constant, and their variances unchanged."""
+        return Y + self.offset, Yvar
+
+    def untransform_posterior(self, posterior: Any, X: Tensor | None = None) -> GPyTorchPosterior:
+        """Return the posterior of the function plus the constant."""
+        offset: Any = self.offset
+        return scalarize_posterior(posterior, offset.new_ones(1), offset)  # pyright: ignore
