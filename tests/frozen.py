@@ -19,7 +19,6 @@ import kbo
 from experiments.problems import RKHSBandit
 from kbo import bandit, confidence, regression
 from kbo.acquisition import AMMUCB, CMMUCB, DMMUCB, KernelUCB
-from kbo.bandit import methods
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
 
 DOUBLE = torch.float64
@@ -154,20 +153,20 @@ def models() -> Iterator[tuple[str, Any]]:
 
 
 def runs() -> Iterator[tuple[str, Any]]:
-    for name in methods.names():
+    for name in bandit.names():
         kernel = kernels()["matern"]
         problem = RKHSBandit(
             "matern52", 0.4, dim=2, norm=4.0, noise_std=0.2, n_arms=30, fixed=True, seed=4
         )
         options = {key: value for key, value in NEEDS.items() if key in needed(name)}
-        method = methods.make(name, kernel, 0.2, 4.0, 0.1, **options)
+        method = bandit.make(name, kernel, 0.2, 4.0, 0.1, **options)
         rows = list(bandit.play(method, problem, 100 if "adaptive" not in name else 60, seed=5))
         yield f"recipe {name}, choices", [row["arm"] for row in rows]
         yield f"recipe {name}, regret", torch.tensor(rows[-1]["cumulative"])
 
 
 def needed(name: str) -> set[str]:
-    recipe = methods.get(name)
+    recipe = bandit.get(name)
     return {*recipe.needs, *["noise_upper"] * (recipe.noise != "given")}
 
 

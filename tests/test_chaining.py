@@ -18,7 +18,6 @@ from experiments.problems import GaussianProcessBandit, GraphBandit
 from kbo import AdaptiveRidge, Certified, Int, InvalidInput, KernelRidge, bandit, minimize
 from kbo.acquisition import KernelUCB
 from kbo.acquisition.ucb import ChainingUCB
-from kbo.bandit import methods
 from kbo.confidence import Chaining, FiniteSet, NoiseBounds
 from kbo.confidence.chaining import PosteriorMetric, chain, greedy
 from kbo.confidence.chaining.bound import Cuts, contal
@@ -341,7 +340,7 @@ PROBLEMS = {
 
 
 def method(name: str, problem, **kwargs):
-    return methods.make(
+    return bandit.make(
         name, problem.kernel, problem.noise_std, 5.0, DELTA, n_points=problem.n_arms, **kwargs
     )
 

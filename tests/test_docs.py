@@ -15,7 +15,7 @@ import pytest
 import typer
 
 import kbo
-from kbo.bandit import methods
+from kbo import bandit
 from tests.parts import once
 from tests.processes import environment, python
 
@@ -48,7 +48,7 @@ def _aside(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     backend = plt.get_backend()
     plt.switch_backend("Agg")
-    with patch.dict(methods.METHODS), plt.rc_context():
+    with patch.dict(bandit.METHODS), plt.rc_context():
         yield
     plt.close("all")
     plt.switch_backend(backend)

@@ -4,7 +4,7 @@ import pytest
 
 from experiments.papers import catalogue
 from experiments.problems import BANDITS
-from kbo.bandit import methods
+from kbo import bandit
 from tests.commands import experiment
 
 
@@ -86,7 +86,7 @@ def test_errors_are_one_line_and_exit_code_one(module, arguments, says):
 def test_help_lists_the_names_and_wrong_usage_is_exit_code_two(monkeypatch):
     monkeypatch.setenv("COLUMNS", "4000")
     listed = {
-        "bandits": (*BANDITS, *methods.names()),
+        "bandits": (*BANDITS, *bandit.names()),
         "tuning": ("bbob", "held-out", "kbo, ", "gauss"),
     }
     for module in ("bandits", "bandits.redraw", "tuning", "bench", "papers.mixture"):

@@ -12,7 +12,6 @@ from gpytorch.kernels import RBFKernel
 
 from experiments.problems import RKHSBandit, ackley, branin, hartmann6
 from kbo import bandit
-from kbo.bandit import methods
 from kbo.bandit.elimination import StagedElimination
 from kbo.bandit.method import Method
 from kbo.confidence import BKB, EKUCB, Chaining, FixedWidth, MartingaleMixture, SelfNormalized
@@ -38,7 +37,7 @@ SIGMA, NORM, DELTA, RIDGE = 0.3, 6.0, 0.1, 0.2
 
 def method(name: str, **kwargs) -> Method:
     numbers = {"n_points": 40, "horizon": 100, "noise_upper": 1.0, **kwargs}
-    return methods.make(name, matern(1.5), SIGMA, NORM, DELTA, **numbers)
+    return bandit.make(name, matern(1.5), SIGMA, NORM, DELTA, **numbers)
 
 
 def sketch(made: Method) -> NystromRidge:
@@ -247,7 +246,7 @@ def Z5(device) -> torch.Tensor:
 def test_the_bound_of_igp_ucb_holds_after_its_horizon(device):
     """Its width has the term ``n eta`` of the proof, for every n: no more than a larger horizon would give is lost."""
     X, y = stream(40, 40, device)
-    method = methods.make("igp-ucb", RBFKernel().double(), 0.1, 2.0, 0.1, horizon=10)
+    method = bandit.make("igp-ucb", RBFKernel().double(), 0.1, 2.0, 0.1, horizon=10)
     state = method.state()
     state.update(X, y)
     bound = method.bound
@@ -271,9 +270,9 @@ FREE = {"ucb", "ay-gp-ucb", "k-ucb", "supk-ucb", "kernel-ts", *SKETCHED} - {"ske
 """Recipes whose ridge may be given."""
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", bandit.names())
 def test_a_recipe_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_else(name):
-    recipe, made = methods.get(name), method(name)
+    recipe, made = bandit.get(name), method(name)
     upper = name in ("kernel-ucb-fixed", "kernel-ts-fixed")
     estimated, chaining = (
         name in ("cmm-ucb-doubling", "cmm-ucb-practical"),
@@ -303,7 +302,7 @@ def test_a_recipe_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_els
     for what in given:
         says = f"{name}.* needs {what}: pass {what}="
         with pytest.raises(InvalidInput, match=says) if what in needed else nullcontext():
-            methods.make(name, **{"kernel": matern(1.5), "delta": DELTA, **given, what: None})
+            bandit.make(name, **{"kernel": matern(1.5), "delta": DELTA, **given, what: None})
     if name in FREE:
         assert method(name, ridge=0.37).posterior().ridge == 0.37
         assert method(name, scale=2.0).posterior().ridge == pytest.approx(SIGMA**2 / 2)
@@ -361,14 +360,14 @@ def test_an_entry_is_all_that_a_new_recipe_needs(monkeypatch, device):
     class OtherPosterior(KernelRidge):
         pass
 
-    monkeypatch.setattr("kbo.bandit.methods.METHODS", dict(methods.METHODS))
+    monkeypatch.setattr("kbo.bandit.bandit.METHODS", dict(bandit.METHODS))
 
-    @methods.register("other-ucb", "another-ucb")
+    @bandit.register("other-ucb", "another-ucb")
     def other(kernel, noise_std, norm_bound, delta, factor=1.0):
         bound = MartingaleMixture(factor * noise_std, norm_bound, delta, "amm")
         return Method(partial(OtherPosterior, kernel, noise_std**2), bound)
 
-    assert {"other-ucb", "another-ucb"} <= set(methods.names())
+    assert {"other-ucb", "another-ucb"} <= set(bandit.names())
     assert method("another-ucb", factor=2.0).bound.noise_std == 2 * SIGMA
     with pytest.raises(InvalidInput, match="factor is for other-ucb, another-ucb"):
         method("amm-ucb", factor=2.0)
@@ -381,10 +380,10 @@ def test_an_entry_is_all_that_a_new_recipe_needs(monkeypatch, device):
 
 
 def test_mistakes_in_a_recipe_are_named(monkeypatch):
-    monkeypatch.setattr("kbo.bandit.methods.METHODS", dict(methods.METHODS))
+    monkeypatch.setattr("kbo.bandit.bandit.METHODS", dict(bandit.METHODS))
     with pytest.raises(InvalidInput, match="names must be text"):
 
-        @methods.register
+        @bandit.register
         def bare(kernel):
             """Lacks a name."""
 
@@ -401,7 +400,7 @@ def test_mistakes_in_a_recipe_are_named(monkeypatch):
     }
     for name, (function, says) in mistakes.items():
         with pytest.raises(InvalidInput, match=says):
-            methods.Recipe(name, function).make(matern(1.5), SIGMA, NORM, DELTA)
+            bandit.Recipe(name, function).make(matern(1.5), SIGMA, NORM, DELTA)
 
 
 def test_rules_without_an_acquisition_function_refuse_it(device):
@@ -444,7 +443,7 @@ def play(name, rounds, seed=0, problem=None, **options):
     numbers = {"horizon": rounds, "n_points": problem.n_arms, "noise_upper": 1.0}
     return list(
         bandit.play(
-            methods.make(name, problem.kernel, 0.1, 10.0, 0.01, **numbers),
+            bandit.make(name, problem.kernel, 0.1, 10.0, 0.01, **numbers),
             problem,
             rounds,
             **options,
@@ -452,7 +451,7 @@ def play(name, rounds, seed=0, problem=None, **options):
     )
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", bandit.names())
 def test_every_recipe_plays_and_chooses_alike_on_every_device(device, name):
     gaps = {"gap_every": 4} if method(name).has_bounds else {}
     rows, again = (

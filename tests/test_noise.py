@@ -20,9 +20,8 @@ from gpytorch.kernels import Kernel, LinearKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from experiments.problems import stationary_kernel
-from kbo import AdaptiveRidge, KernelRidge
+from kbo import AdaptiveRidge, KernelRidge, bandit
 from kbo.acquisition import InflatedThompsonSampling, KernelUCB
-from kbo.bandit import methods
 from kbo.confidence import (
     AdaptiveMixture,
     AdaptiveSelfNormalized,
@@ -575,14 +574,14 @@ def test_a_conditioned_model_equals_one_built_from_all_data(dictionary):
             "construct them",
         ),
         (
-            lambda: methods.make("kernel-ucb-adaptive", rbf(), 1.0, 5.0, 0.1, ridge=1.0),
+            lambda: bandit.make("kernel-ucb-adaptive", rbf(), 1.0, 5.0, 0.1, ridge=1.0),
             "no use for ridge",
         ),
         (
-            lambda: methods.make("kernel-ucb-adaptive", rbf(), 1.0, 5.0, 0.1, multiplier=1.0),
+            lambda: bandit.make("kernel-ucb-adaptive", rbf(), 1.0, 5.0, 0.1, multiplier=1.0),
             "multiplier",
         ),
-        (lambda: methods.make("kernel-ucb-fixed", rbf(), 1.0, 5.0, 0.1), "noise_upper"),
+        (lambda: bandit.make("kernel-ucb-fixed", rbf(), 1.0, 5.0, 0.1), "noise_upper"),
     ],
 )
 def test_mistakes_are_named(make, says):

@@ -26,7 +26,6 @@ from experiments.problems import (
 )
 from experiments.problems.himmelblau import likeliest_lengthscale
 from kbo import InvalidInput, MissingExtra, bandit
-from kbo.bandit import methods
 from kbo.kernels import freeze
 
 CONTEXTUAL = [Bump, Chessboard, StepDiagonal]
@@ -77,7 +76,7 @@ def test_rounds_do_not_depend_on_earlier_choices_and_a_seed_makes_them(name):
 def test_no_reward_is_above_the_best_mean_and_an_arm_has_one_mean_in_every_batch(name):
     problem = tiny(name)
     for seed in range(2):
-        method = methods.make(
+        method = bandit.make(
             "ay-gp-ucb", problem.kernel, problem.noise_std, problem.norm_bound, 0.1
         )
         assert all(row["regret"] >= 0 for row in bandit.play(method, problem, 10, seed))
@@ -505,7 +504,7 @@ def no_class():
 def play(first):
     problem = RKHSBandit()
     return next(
-        bandit.play(methods.make("random", problem.kernel, 0.1, 1.0, 0.1), problem, 2, first=first)
+        bandit.play(bandit.make("random", problem.kernel, 0.1, 1.0, 0.1), problem, 2, first=first)
     )
 
 

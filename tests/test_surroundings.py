@@ -23,7 +23,6 @@ import kbo
 from experiments.problems import RKHSBandit
 from kbo import bandit, report
 from kbo._base.surroundings import Settings, callers, fixed
-from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna import KBOSampler
 
@@ -241,7 +240,7 @@ def confirmed() -> str:
 
 def played() -> list[Any]:
     problem = RKHSBandit("rbf", 0.3, 2, seed=0, n_arms=20)
-    method = methods.make("dmm-ucb", problem.kernel, problem.noise_std, 30.0, 0.1)
+    method = bandit.make("dmm-ucb", problem.kernel, problem.noise_std, 30.0, 0.1)
     return [(row["arm"], row["regret"]) for row in bandit.play(method, problem, 5)]
 
 

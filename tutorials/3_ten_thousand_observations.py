@@ -22,9 +22,8 @@ import torch
 from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel, RBFKernel
 
-from kbo import KernelRidge, NystromRidge
+from kbo import KernelRidge, NystromRidge, bandit
 from kbo.acquisition import CMMUCB
-from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import (
     BKB,
@@ -234,11 +233,11 @@ print(
 # For the mean, the dictionary must explain most of the data; a bound must cover the
 # worst function that the dictionary might miss. So choose the threshold according to
 # the purpose. For a map, about a thousandth of the prior variance was small enough. For
-# bounds `methods.make("sketched-cmm", ...)` uses $0.01\,\sigma^2 / B^2$, with the noise
+# bounds `bandit.make("sketched-cmm", ...)` uses $0.01\,\sigma^2 / B^2$, with the noise
 # $\sigma$ and the norm bound $B$; here:
 
 # %%
-method = methods.make("sketched-cmm", kernel, SCATTER, NORM, DELTA)
+method = bandit.make("sketched-cmm", kernel, SCATTER, NORM, DELTA)
 limited = method.state().dictionary
 unlimited = GreedyDictionary(limited.threshold)
 for dictionary in (limited, unlimited, GreedyDictionary(1e-3)):
@@ -485,7 +484,7 @@ print(model.state, f"{time.process_time() - start:.1f} s")
 # elsewhere. (In a BoTorch loop, `q=40` or `X_pending` do this.)
 #
 # A `Method` is a function that makes an empty posterior, a bound and a rule, by default
-# the largest upper bound. `methods.make` makes the named ones, and the next cell makes
+# the largest upper bound. `bandit.make` makes the named ones, and the next cell makes
 # another: AMM on a sketch. AMM is wider than CMM and faster, because it uses one ridge
 # only. We start with a hundred soundings.
 

@@ -23,8 +23,9 @@ from gpytorch.kernels import MaternKernel
 
 import kbo
 from experiments.problems import Chessboard, ClassificationBandit
+from kbo import bandit
 from kbo.acquisition import KernelUCB
-from kbo.bandit import methods, play
+from kbo.bandit import play
 from kbo.confidence import MartingaleMixture
 from kbo.models import NystromGP
 from kbo.regression import GreedyDictionary
@@ -45,7 +46,7 @@ LEGEND = {"loc": "outside lower center", "frameon": False}
 # board, 0.5 on three others, and 0 elsewhere, with noise 0.1. `arms()` begins a round:
 # it returns the ten pairs $(x, a)$.
 #
-# A method comes from `methods.make`. EK-UCB has a sketched posterior, so the cost of a
+# A method comes from `bandit.make`. EK-UCB has a sketched posterior, so the cost of a
 # round does not grow with the number of rounds (the third tutorial is about sketches).
 # The whole loop:
 
@@ -53,7 +54,7 @@ LEGEND = {"loc": "outside lower center", "frameon": False}
 problem = Chessboard(seed=0)
 numbers = {"noise_std": problem.noise_std, "norm_bound": problem.norm_bound}
 numbers |= {"kernel": problem.kernel, "delta": 0.1}
-method = methods.make("ek-ucb", **numbers, ridge=10, multiplier=0.1)
+method = bandit.make("ek-ucb", **numbers, ridge=10, multiplier=0.1)
 
 state, total = method.state(), 0.0
 rounds = 200 if QUICK else 1000
@@ -108,7 +109,7 @@ figure, axes = plt.subplots(figsize=(6.5, 3.6), layout="constrained")
 for name, (colour, dashes, thick, options) in methods.items():
     curves, seconds = [], 0.0
     for seed in SEEDS:
-        chosen = methods.make(name.split(",")[0], **numbers, **options)
+        chosen = bandit.make(name.split(",")[0], **numbers, **options)
         rows = list(play(chosen, Chessboard(seed=seed), rounds, seed=seed))
         curves.append(torch.tensor([row["cumulative"] for row in rows]))
         seconds += rows[-1]["cpu_seconds"] / len(SEEDS)
@@ -132,7 +133,7 @@ plt.show()
 # is a heuristic, and `guarantee_on` says so:
 
 # %%
-own = methods.make("ek-ucb", **numbers, ridge=10)
+own = bandit.make("ek-ucb", **numbers, ridge=10)
 print("with 0.1:", method.confidence.guarantee_on(state))
 print("its own width:", own.confidence.guarantee_on(state))
 
@@ -152,7 +153,7 @@ print("its own width:", own.confidence.guarantee_on(state))
 # %%
 digits = ClassificationBandit("digits", seed=0)
 numbers_ = {"noise_std": digits.noise_std, "norm_bound": digits.norm_bound}
-method = methods.make(
+method = bandit.make(
     "ek-ucb", digits.kernel, **numbers_, delta=0.1, ridge=0.3, multiplier=0.3
 )
 T, window = (300, 100) if QUICK else (3000, 250)
@@ -381,7 +382,7 @@ print(confidence.guarantee_on(model.state))
 # ## What to remember
 #
 # * A context is a part of the point. The kernel defines which contexts are similar.
-# * Finite actions: `methods.make(...)`, then `choose` among the pairs of the round and
+# * Finite actions: `bandit.make(...)`, then `choose` among the pairs of the round and
 #   `update`. Your own program: `ask(context=...)`, `tell`, `best(context=...)`, and
 #   `choices=` when they change. BoTorch: `fixed_features`.
 # * A multiplier is a heuristic without a guarantee. Martingale mixtures have one, if

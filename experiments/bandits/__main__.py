@@ -12,14 +12,14 @@ from experiments.bandits.compare import compare
 from experiments.bandits.runs import BanditMethod, BanditProblem
 from experiments.commands import Address, Engine, Out, Quiet, Verbose, Workers
 from experiments.problems import BANDITS
-from kbo.bandit import methods
+from kbo import bandit
 
 _PROBLEMS = (
     "rkhs (a function of known norm, fresh arms every round), rkhs-fixed (the same arms), streaming (a known norm, "
     "for methods that estimate the noise), or one of unknown norm: "
     f"{', '.join(name for name in BANDITS if name != 'streaming')}."
 )
-_METHODS = f"{', '.join(methods.names())}; give it several times to compare."
+_METHODS = f"{', '.join(bandit.names())}; give it several times to compare."
 _RIDGE = "Ridge of the posterior, for k-ucb, supk-ucb, ay-gp-ucb and the sketched methods; also the mu of ek-ucb."
 _MULTIPLIER = "Choose by mean + MULTIPLIER sqrt(leverage) instead of the method's bound; that guarantees nothing."
 _NOISE_UPPER = (

@@ -33,7 +33,6 @@ from experiments.papers.experiment import (
 from experiments.problems import RKHSBandit
 from experiments.sweep.cells import Cell
 from kbo import bandit
-from kbo.bandit import methods
 from kbo.confidence import (
     MIXED_SCALES,
     Confidence,
@@ -188,7 +187,7 @@ def watch(seed: int, rounds: int) -> list[dict[str, Any]]:
     arms, B, sigma = problem.fixed_arms, problem.norm_bound, problem.noise_std
     assert arms is not None
     methods = {
-        method: methods.make(method, problem.kernel, sigma, B, DELTA, horizon=rounds)
+        method: bandit.make(method, problem.kernel, sigma, B, DELTA, horizon=rounds)
         for method in ("ay-gp-ucb", "igp-ucb", "amm-ucb", "dmm-ucb", "cmm-ucb")
     }
     truth, state = problem.mean(arms), methods["dmm-ucb"].state(arms)
@@ -271,7 +270,7 @@ def play_with_gap(method: str, seed: int, rounds: int) -> list[dict[str, Any]]:
     assert problem.fixed_arms is not None
     values = problem.mean(problem.fixed_arms)
     numbers = problem.kernel, problem.noise_std, problem.norm_bound, DELTA
-    made = methods.make(method, *numbers, scale=problem.scale(rounds), horizon=rounds)
+    made = bandit.make(method, *numbers, scale=problem.scale(rounds), horizon=rounds)
     kept = ("round", "gap", "simple_regret", "cpu_seconds")
     return [
         {**{key: row[key] for key in kept}, "range": float(values.max() - values.min())}

@@ -17,8 +17,8 @@ from botorch.models.transforms import Normalize, Standardize
 from botorch.models.transforms.outcome import OutcomeTransform
 
 import kbo
+from kbo import bandit
 from kbo.acquisition import AMMUCB, CMMUCB, DMMUCB, ConstrainedKernelUCB, KernelUCB, SafeUCB
-from kbo.bandit import methods
 from kbo.confidence import AdaptiveMixture, MartingaleMixture, MixtureNoiseBounds, SelfNormalized
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
 from kbo.optimize.result import result_of
@@ -192,8 +192,8 @@ LOW = 1.7e18
 
 METHODS = [
     name
-    for name in methods.names()
-    if (one := methods.get(name)).has_bounds
+    for name in bandit.names()
+    if (one := bandit.get(name)).has_bounds
     and not one.fixed_kernel
     and one.norm in ("given", "unused")
 ]
@@ -291,7 +291,7 @@ class Tuning:
         if self.kind == "safe":
             return kbo.Safe(kernel, self.sigma, self.B, DELTA, start=[self.start])
         levels = {"online": (None, 1.5 * self.sigma), "upper bound": (None, self.sigma)}
-        sigma, upper = levels.get(methods.get(self.method).noise, (self.sigma, None))
+        sigma, upper = levels.get(bandit.get(self.method).noise, (self.sigma, None))
         return kbo.Certified(kernel, sigma, self.B, DELTA, noise_upper=upper)
 
     def opened(self, setting: Any) -> Any:

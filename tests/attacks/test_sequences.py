@@ -7,7 +7,7 @@ import torch
 
 import kbo
 from experiments.problems.rkhs import stationary_kernel
-from kbo.bandit import methods
+from kbo import bandit
 from kbo.confidence import Confidence, SelfNormalized
 from tests.attacks.functions import radial
 from tests.attacks.sequences import GROUPS, Report, play
@@ -39,7 +39,7 @@ def test_guarantees_without_objections_are_noticed(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "method", [name for name in methods.names() if methods.get(name).noise == "online"]
+    "method", [name for name in bandit.names() if bandit.get(name).noise == "online"]
 )
 def test_methods_that_bound_the_noise_need_no_level_in_the_certified_setting(method):
     setting = kbo.Certified(stationary_kernel("rbf", 0.5), None, 1.0)

@@ -15,8 +15,8 @@ from botorch.models import ModelListGP
 from botorch.optim import optimize_acqf
 from torch import Tensor
 
+from kbo import bandit
 from kbo.acquisition import ChainingUCB, ConstrainedKernelUCB, KernelUCB, SafeExpander
-from kbo.bandit import methods
 from kbo.bandit.method import Rule
 from kbo.confidence import FixedWidth
 from kbo.errors import InvalidInput
@@ -108,7 +108,7 @@ def recipe(name: str, device) -> Any:
         "noise_upper": 1.0,
         "points": points(9, 2, seed=3, device=device),
     }
-    method = methods.make(name, kernel(), 0.2, 9.0, 0.1, **numbers)
+    method = bandit.make(name, kernel(), 0.2, 9.0, 0.1, **numbers)
     return method.acquisition(method.model(*data(25, device)), torch.Generator().manual_seed(0))
 
 
@@ -129,7 +129,7 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "expander": lambda device: SafeExpander(*both(device)),
     **{
         name: lambda device, name=name: recipe(name, device)
-        for name, one in methods.METHODS.items()
+        for name, one in bandit.METHODS.items()
         if one.rule.acquisition is not Rule.acquisition
     },
 }

@@ -37,7 +37,6 @@ from torch import Tensor
 import kbo
 from experiments import problems
 from kbo import acquisition, bandit, confidence, kernels, models, regression
-from kbo.bandit import methods
 from kbo.confidence import chaining as covers
 from kbo.optimize.result import result_of
 from kbo.space import Space
@@ -188,7 +187,7 @@ def _optimizer(**options: Any) -> kbo.Optimizer:
 
 
 def _method() -> Any:
-    return methods.make("dmm-ucb", K(), 0.3, 50.0, 0.1)
+    return bandit.make("dmm-ucb", K(), 0.3, 50.0, 0.1)
 
 
 def _problem() -> Any:
@@ -585,14 +584,14 @@ def _recipes() -> Iterator[Call]:
         epsilon=0.5,
         **two,
     )
-    yield Call("methods.get", methods.get, name="ucb")
+    yield Call("bandit.get", bandit.get, name="ucb")
     numbers = "kernel noise_std norm_bound delta"
-    yield Call("methods.make", methods.make, f"{numbers} scale seed", played, name="dmm-ucb")
+    yield Call("bandit.make", bandit.make, f"{numbers} scale seed", played, name="dmm-ucb")
     sketched = f"{numbers} scale ridge horizon points"
-    yield Call("methods.make, sketched", methods.make, sketched, played, name="bkb")
+    yield Call("bandit.make, sketched", bandit.make, sketched, played, name="bkb")
     online = {"noise_std": None, "noise_upper": 1.0, "noise_lower": 0.0}
-    adaptive = partial(methods.make, "dmm-ucb-adaptive")
-    yield Call("methods.make, adaptive", adaptive, "kernel norm_bound delta", played, **online)
+    adaptive = partial(bandit.make, "dmm-ucb-adaptive")
+    yield Call("bandit.make, adaptive", adaptive, "kernel norm_bound delta", played, **online)
     parts = {
         "posterior": lambda: partial(kbo.KernelRidge, K(), 0.1),
         "rule": lambda: bandit.UpperBound(),
