@@ -206,7 +206,9 @@ def _size(term: KernelUCB, state: Posterior) -> Tensor:
     if not state.n:
         return X.new_zeros(1)
     ridge = term.confidence.ridge(state)
-    return (state.at(ridge).quad().to(X) / ridge * state.prior_variance(X).amax(-1, keepdim=True)).sqrt()
+    return (
+        state.at(ridge).quad().to(X) / ridge * state.prior_variance(X).amax(-1, keepdim=True)
+    ).sqrt()
 
 
 def _checked(constraints: Any, last: int) -> dict[int, Interval]:
