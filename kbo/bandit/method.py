@@ -24,7 +24,7 @@ from kbo._base import checks
 from kbo.acquisition.draws import inflated_draws
 from kbo.confidence import Confidence, FixedWidth
 from kbo.errors import InvalidInput
-from kbo.regression import BatchView, Posterior, Tracked
+from kbo.regression import BatchView, FixedPoints, Posterior
 
 RNG = Generator | None
 """Source of random choices; None for torch's global one."""
@@ -48,7 +48,7 @@ class Rule(ABC):
             posterior: Makes an empty posterior.
             points: The points [A d] of every choice, if they stay the same.
         """
-        return posterior() if points is None else Tracked(posterior(), points)
+        return posterior() if points is None else FixedPoints(posterior(), points)
 
     @abstractmethod
     def choose(

@@ -136,7 +136,10 @@ class KernelRidge(Posterior):
             return
         k = self._kernel_for(X)
         kernel_error = k.error(X)
-        variances = k.diagonal(X).tolist()  # which checks the number of columns
+        if k.constant is not None and self.data is not None:
+            variances = [k.constant] * len(X)
+        else:
+            variances = k.diagonal(X).tolist()  # which checks the number of columns
         trace = sum(variances)
         if host.weights is not None:
             trace = sum(map(operator.mul, host.weights, variances))

@@ -72,10 +72,6 @@ class Observations(Stateful):
     counts: Tensor = passed_on("_counts.value")
 
     @property
-    def rows(self) -> int:
-        return self._X.n
-
-    @property
     def uniform(self) -> bool:
         """Whether every row counts once."""
         return self.n == self.rows and self.weight_range == (1.0, 1.0)
@@ -110,6 +106,7 @@ class Observations(Stateful):
         self._X.append(X)
         self._counts.append(counts)
         self._y.append(y)
+        self.rows += len(X)
         self.blocks.append(self.rows)
         if self._repeated_rows > max(_FEWEST_REPEATS_TO_FOLD, len(self._last_target) // 2):
             self._fold()
@@ -137,6 +134,7 @@ class Observations(Stateful):
         self._X = GrowingTensor(X)
         self._counts = GrowingTensor(counts)
         self._y = GrowingTensor(y)
+        self.rows: int = len(X)
         self.blocks: list[int] = [len(X)] if len(X) else []
         self.layout: int = fresh_version()
 

@@ -208,8 +208,8 @@ class Columns(Stateful, ABC):
         points: The points [A d]; never written to.
     """
 
-    def __init__(self, state: Posterior, points: Tensor) -> None:
-        self.state = state
+    def __init__(self, state: Any, points: Tensor) -> None:
+        self.state: Any = state
         self.points: Tensor = points
 
     @abstractmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import pickle
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from kbo import confidence as c
 from kbo import regression as r
 from kbo.confidence import Confidence
 from tests.attacks.functions import RADIAL, Array, Function, linear, radial, stretch, tensor
-from tests.attacks.play import COPIES, Play, outside, through_file
+from tests.attacks.play import COPIES, Play, outside
 from tests.dense_noise import noise_bounds
 from tests.third_party_confidence import PlannedDesign
 
@@ -210,7 +211,7 @@ class Sequence:
 
     def load(self) -> None:
         """Save and load."""
-        new = self.play.do("save, load", lambda: through_file(self.state))
+        new = self.play.do("save, load", lambda: pickle.loads(pickle.dumps(self.state)))
         if new is not None:
             self.state, self.other = new, None
 

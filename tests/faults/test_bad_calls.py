@@ -24,7 +24,7 @@ MODULES = [
 LEFT_OUT = """
 AllRidges PosteriorAt Audit Bandit Confirmation Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel
 RidgeSchedule Rule
-StreamingGP SubGaussian View WidthConfidence Candidate Certificate Followed Function Gap Provenance Limit
+StreamingGP SubGaussian View WidthConfidence Candidate Certificate Columns Function Gap Provenance Limit
 LowRankPosteriorAt Moments ParetoSet PriorAt Facts NamedMethod Result Rounding RunningTrial SamplePath
 AdaptiveSelfNormalized ThompsonSampling UniformChoice UpperBound clamped names register warn_below_precision
 """
