@@ -60,6 +60,18 @@ class Batch(NamedTuple):
     targets: list[float]
     host_weights: list[float]
 
+    def one(self, i: int) -> Batch:
+        """Return one of the observations."""
+        one = slice(i, i + 1)
+        return Batch(
+            self.X[one],
+            self.y[one],
+            self.weights[one],
+            self.places[one],
+            self.targets[one],
+            self.host_weights[one],
+        )
+
 
 class Sketch(Stateful):
     """Observations seen through a dictionary, in float64, on the device of ``like`` [0 d].
@@ -122,7 +134,7 @@ class Sketch(Stateful):
             self._observe(new)
         else:
             for i in range(n_new):
-                self._observe(Batch(*[part[i : i + 1] for part in new]))
+                self._observe(new.one(i))
 
     def _observe(self, new: Batch) -> None:
         """Add one observation, which may become an inducing point."""
