@@ -17,9 +17,10 @@ from kbo.regression.sketch.dtc import dtc_variance, residual_noise
 class FollowedSketch(Followed):
     """Answers for fixed points that follow a sketched posterior.
 
-    The features of the points change only when the dictionary does. At the state's ridge, one observation changes
-    ``z'M^-1 z`` by the square of one product (see ``linalg/inverse_root.py``), so mean and variance of A points follow
-    it in O(m A) instead of O(m^2 A). That is m A numbers of memory.
+    The features of the points change only when the dictionary does. At the state's ridge, one
+    observation changes ``z'M^-1 z`` by the square of one product (see ``inverse_root.py``),
+    so mean and variance of A points follow it in O(m A) instead of O(m^2 A). That is m A numbers
+    of memory.
     """
 
     state: Any  # a NystromRidge, which makes this
