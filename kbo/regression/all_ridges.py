@@ -1,7 +1,8 @@
-"""The interface ``across()`` of a posterior: its numbers at any ridge, and its moments at groups of points.
+"""The interface ``across()``: the numbers of a posterior, and moments of points, at any ridge.
 
 A bound that is a minimum over all ridges evaluates the same points again and again, each point at a
-ridge of its own. Work that does not depend on the ridge is done once, so every further ridge is cheap.
+ridge of its own. Work that does not depend on the ridge is done once, so every further ridge is
+cheap.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class AllRidges:
         return _stacked([self._moments(X, ridge) for X, ridge in pairs])
 
     def grid(self, ridges: Sequence[float]) -> Moments:
-        """Return the moments with a leading axis r, all groups at each of the ridges; quad is [r 1]."""
+        """Return the moments of all groups at each of the ridges, [r ...]; quad is [r 1]."""
         moments = _stacked([self._moments(self._groups, ridge) for ridge in ridges])
         return moments._replace(quad=moments.quad.unsqueeze(-1))
 
@@ -79,7 +80,7 @@ class AllRidges:
         return AllRidges(self.state, self._groups[groups])
 
     def on_host(self, groups: Sequence[int]) -> MomentsOnHost:
-        """Return mean and variance [q] of some groups of one point, and quad, as functions of the ridge.
+        """Return mean and variance [q] of groups of one point, and quad, by the ridge.
 
         For few points, or none, arithmetic on the host is faster than the calls of PyTorch for it.
         """
@@ -110,7 +111,7 @@ class AllRidges:
 
 
 class InChunks(AllRidges):
-    """Many groups of points without gradients: a grid is computed a part of the groups after the other.
+    """Many groups of points without gradients, whose moments are computed part by part.
 
     Args:
         state: The posterior.

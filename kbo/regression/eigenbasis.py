@@ -1,11 +1,12 @@
-"""A posterior at every ridge from one eigendecomposition: ``(K + a I)^-1`` for all a, while K grows.
+"""A posterior at every ridge from one eigendecomposition: ``(K + a I)^-1`` for all a.
 
-The first n0 rows K0 = Q diag(l) Q' are decomposed once; the b rows that came later are a border whose
-columns C are rotated by Q':
+The first n0 rows K0 = Q diag(l) Q' are decomposed once; the b rows that came later are a border
+whose columns C are rotated by Q':
 
     H(a) = [[diag(l) + a, C], [C', T]],     T = D + a I,     S = T - C' diag(1 / (l + a)) C,
 
-    p'H^-1 q = sum_i p_i q_i / (l_i + a) + e_p'S^-1 e_q,     e_p = p_border - C' diag(1 / (l + a)) p.
+    p'H^-1 q = sum_i p_i q_i / (l_i + a) + e_p'S^-1 e_q,
+         e_p = p_border - C' diag(1 / (l + a)) p.
 
 On paper, with p the kernel column of x in this basis      | in code
 ``mean = p'H^-1 y``                                        | ``SpectralRidges.grid``, ``at``
@@ -14,9 +15,9 @@ On paper, with p the kernel column of x in this basis      | in code
 ``y'(I + K / a)^-1 y = constant + a y'H^-1 y``             | ``Resolvent.shifted``
 ``|y - mean(X)|^2 = constant + a^2 |H^-1 y|^2``            | ``Resolvent.rss``
 
-A ridge costs O(n0 b (b + points)). Two posteriors use this. ``Eigenbasis`` is the exact one; its basis
-is refreshed when the border has grown to a fixed part of it. ``sketch/nystrom.py`` has the sketched
-one, the exact posterior of the kernel matrix B'B, without a border.
+A ridge costs O(n0 b (b + points)). Two posteriors use this. ``Eigenbasis`` is the exact one; its
+basis is refreshed when the border has grown to a fixed part of it. ``sketch/nystrom.py`` has the
+sketched one, the exact posterior of the kernel matrix B'B, without a border.
 
 Rows of an exact posterior are scaled by the square roots of their counts c: with ``N = diag(c)``,
 
@@ -149,7 +150,7 @@ class Resolvent(Stateful, ABC):
         return self.constant + ridges * form
 
     def grid(self, ridges: Sequence[float]) -> Shifted:
-        """Return ``H(a)`` at ridges; the latest result is kept, as several numbers are read in turn."""
+        """Return ``H(a)`` at ridges; the latest is kept, as several numbers are read in turn."""
         key = tuple(ridges)
         if self._latest is None or self._latest[0] != key:
             self._latest = key, self.shifted(self.values.new_tensor(key))
@@ -174,7 +175,7 @@ class Resolvent(Stateful, ABC):
         """Return ``P'H^-1 P`` of y and p [n0 q], [1+q 1+q], as a function of one ridge.
 
         On the host, where few points cost less than the calls of PyTorch for them; NaN where H has
-        no factor. With ``V = [C, P]`` in the basis, ``[[T, .], [P_border', 0]] - V' diag(1 / (l + a)) V``
+        no factor. With ``V = [C, P]`` in the basis, ``[[T, .], [P_border', 0]] - V' diag(W) V``
         holds S, e and the first sum of the form.
         """
         values, C, D, y, y_border = devices.on_host(self.values, self.C, self.D, *self.target)
@@ -301,7 +302,7 @@ class SpectralRidges(AllRidges):
         return Moments(self._number(mean), self._number(covariance), self._number(quad))
 
     def _single(self, shifted: Shifted) -> tuple[Tensor, Tensor]:
-        """Return mean [r B 1] and covariance [r B 1 1] of groups of one point, for all ridges at once."""
+        """Return mean [r B 1] and covariance [r B 1 1] of groups of one point."""
         C = self.resolvent.C
         y = self.resolvent.target[0]
         W = shifted.W
@@ -344,7 +345,7 @@ class SpectralRidges(AllRidges):
 
 
 def border_limit(basis: int) -> int:
-    """Return the columns of the border at which the basis is refreshed: decompositions are to be rare."""
+    """Return the columns of the border at which the basis is refreshed."""
     return max(16, basis // 32)
 
 
@@ -369,7 +370,7 @@ class Eigenbasis(Resolvent):
 
     @torch.no_grad()
     def grown(self) -> Self:
-        """Return the basis of all rows of the data; this one, and numbers from it, stay as they are."""
+        """Return the basis of all rows of the data; this one stays as it is."""
         if self.rows == self.data.rows:
             return self
         basis = copy.copy(self)
@@ -418,7 +419,7 @@ class Eigenbasis(Resolvent):
         self.target = (y, torch.cat([y_border, new]))
 
     def _scaled(self, rows: Tensor, start: int = 0) -> Tensor:
-        """Return numbers [r q] of the rows of the data from ``start`` on, times the roots of their counts."""
+        """Return rows [r q], from row ``start`` of the data on, times the roots of their counts."""
         if self.data.uniform:
             return rows
         return self.data.counts[start : start + len(rows)].sqrt().unsqueeze(-1) * rows

@@ -38,7 +38,7 @@ _FEW = 8
 """Up to a fraction 1 / _FEW of m columns it is cheaper to add them to ``M^-1`` one by one."""
 
 _MOST_REPEATS = 8
-"""Entries of ``Rows.order``, as a multiple of rows and of a block of ``error.py``, before a merge."""
+"""Entries of ``Rows.order``, over rows and a block of ``error.py``, at which repeats are merged."""
 
 
 class Batch(NamedTuple):
@@ -59,6 +59,18 @@ class Batch(NamedTuple):
     places: list[Place]
     targets: list[float]
     host_weights: list[float]
+
+    def one(self, i: int) -> Batch:
+        """Return one of the observations."""
+        one = slice(i, i + 1)
+        return Batch(
+            self.X[one],
+            self.y[one],
+            self.weights[one],
+            self.places[one],
+            self.targets[one],
+            self.host_weights[one],
+        )
 
 
 class Sketch(Stateful):
@@ -122,7 +134,7 @@ class Sketch(Stateful):
             self._observe(new)
         else:
             for i in range(n_new):
-                self._observe(Batch(*[part[i : i + 1] for part in new]))
+                self._observe(new.one(i))
 
     def _observe(self, new: Batch) -> None:
         """Add one observation, which may become an inducing point."""
@@ -289,8 +301,8 @@ class Sketch(Stateful):
     def unexplained_share(self) -> float | None:
         """Return the largest share of a prior variance that an observation is left with.
 
-        None if no observation is left with more than the dictionary promises, or, without a promise,
-        than a tenth of the ridge.
+        None if no observation is left with more than the dictionary promises, or, without a
+        promise, than a tenth of the ridge.
         """
         rows = self.rows
         if self.n == 0:

@@ -1,8 +1,8 @@
 """Dictionaries: the choice of the inducing points of a sketch; ``leverage.py`` has the random ones.
 
-A sketch calls ``accepts`` before it counts an observation, and ``redraws`` after it. A dictionary of
-your own is a subclass that defines one of them. Where all observations are known, ``chosen`` chooses
-among them by pivoting.
+A sketch calls ``accepts`` before it counts an observation, and ``redraws`` after it. A dictionary
+of your own is a subclass that defines one of them. Where all observations are known, ``chosen``
+chooses among them by pivoting.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Candidate:
 
     @property
     def negligible(self) -> bool:
-        """Whether a dictionary without a threshold is better without it: a small residual, nearly singular."""
+        """Whether it has a small residual and would make the inducing points nearly singular."""
         return self.dependent or (self.residual <= FINE * self.prior and not self.well_conditioned)
 
 
@@ -172,7 +172,7 @@ class Dictionary(Stateful):
         return False
 
     def redraws(self, sketch: Observed) -> list[int] | None:
-        """Return the rows of the next dictionary, after an observation; None to keep the present one."""
+        """Return the rows of the next dictionary; None to keep the present one."""
         return None
 
     def allowed(self, sketch: Observed) -> Tensor:
@@ -187,11 +187,11 @@ class Dictionary(Stateful):
         return allowed
 
     def chosen(self, sketch: Observed) -> list[int]:
-        """Return the rows of a dictionary chosen again, by pivoting, until ``allowed`` is reached."""
+        """Return the rows of a dictionary chosen again: pivots, until ``allowed`` is reached."""
         return self._pivots(sketch, self.allowed(sketch), self.most)
 
     def replaced(self, before: Features, sketch: Observed) -> None:
-        """Update a memory of inducing points: rows of the sketch have replaced those of ``before``."""
+        """Update a memory of inducing points: rows have replaced those of ``before``."""
 
     def has_capacity(self, m: int) -> bool:
         """Return whether one more point is allowed beside m others; sets ``capped`` if not."""
@@ -201,7 +201,7 @@ class Dictionary(Stateful):
         return True
 
     def _pivots(self, sketch: Observed, allowed: Tensor, most: int | None) -> list[int]:
-        """Return at most ``most`` rows, by pivoting, until residuals are at most ``allowed`` [rows]."""
+        """Return at most ``most`` pivots, until residuals are at most ``allowed`` [rows]."""
         X = sketch.rows.X
         m = len(X) if most is None else most
         chosen, left = pivots(lambda i: sketch.k(X[i : i + 1], X)[0], sketch.rows.prior, m, allowed)
@@ -237,7 +237,7 @@ class FixedDictionary(Dictionary):
 
     @classmethod
     def pivoted(cls, kernel: Kernel, X: Tensor, m: int, tolerance: float = 1e-9) -> FixedDictionary:
-        """Return the m rows of X [n d] that pivoted Cholesky chooses, each the least explained, O(n m^2).
+        """Return at most m rows of X [n d], the pivots of a Cholesky factorisation, O(n m^2).
 
         Harbrecht, Peters & Schneider (2012), Alg. 1.
 
@@ -265,12 +265,13 @@ class FixedDictionary(Dictionary):
 class GreedyDictionary(Dictionary):
     """Takes every observed point that the dictionary explains too little of.
 
-    Then no observation leaves more than ``threshold`` unexplained, so the residual of a sketch, and
-    with it the price of mixture bounds on it, is known in advance. Observations that come one by one
-    enter in their order: the approximate linear dependence test of Engel, Mannor & Meir (2004). Of
-    those that come together the worst ones enter first, which takes fewer points. Where the points
-    would be nearly singular together, for example because the first ones were close to each other,
-    all are chosen again from all locations: no observation is left out for rounding.
+    Then no observation leaves more than ``threshold`` unexplained, so the residual of a sketch,
+    and with it the price of mixture bounds on it, is known in advance. Observations that come one
+    by one enter in their order: the approximate linear dependence test of Engel, Mannor & Meir
+    (2004). Of several that come together the worst ones enter first, which takes fewer points.
+    Where the points would be nearly singular together, for example because the first ones were
+    close to each other, all are chosen again from all locations: no observation is left out for
+    rounding.
 
     Args:
         threshold: Largest ``w (k(x, x) - |z(x)|^2)`` that may stay for weight w, in units of the

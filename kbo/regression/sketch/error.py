@@ -78,12 +78,12 @@ class NystromError(Error):
 
     @property
     def terms(self) -> int:
-        """The number of inducing points, and the root of n: roundings of a long sum cancel in part."""
+        """The number of inducing points, and the root of n: roundings of a sum cancel in part."""
         return self.sketch.m + math.isqrt(self.sketch.n)
 
     @property
     def rounding(self) -> Rounding:
-        """The error of the algebra, and of rounding in the dictionary: on norms, and on features."""
+        """The error of the algebra, and of rounding in the dictionary on norms and features."""
         sketch = self.sketch
         algebra = Rounding.of_algebra(self.terms, sketch.trace, sketch.kernel_error)
         of_features = float((sketch.rows.counts * sketch.residual_rounding()).sum())
@@ -105,7 +105,7 @@ class ErrorNorm(Stateful):
         self.restart()
 
     def restart(self, merged: int = 0) -> None:
-        """Begin with the first entry. The first ``merged`` ones, of many repeats, form own blocks."""
+        """Begin with the first entry; the first ``merged`` ones form blocks of their own."""
         self._merged = merged
         self._complete = 0.0  # sum of the norms of complete blocks
         self._done = 0  # entries in complete blocks
@@ -161,13 +161,13 @@ def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
 
 
 def rounding(m: int, prior: Number, spread: Number) -> Number:
-    """Return the expected amount by which rounding lowers the residual of a point, under m inducing points.
+    """Return the expected amount by which rounding lowers the residual of a point.
 
-    An estimate of the usual size, not a worst case. The factor of the dictionary is that of
-    ``k(Z, Z) + delta``, delta an error of the size of rounding, whose norm is about
-    ``sqrt(m) eps k``. So ``|z(x)|^2`` is off by ``c'delta c``, where c are the coefficients of x, and
-    ``|c| <= sum_j |z_j| |row j of L^-1|``, the ``spread``. The first term is the rounding of
-    ``|z|^2`` itself.
+    An estimate of the usual size, under m inducing points, not a worst case. The factor of the
+    dictionary is that of ``k(Z, Z) + delta``, delta an error of the size of rounding, whose norm
+    is about ``sqrt(m) eps k``. So ``|z(x)|^2`` is off by ``c'delta c``, where c are the
+    coefficients of x, and ``|c| <= sum_j |z_j| |row j of L^-1|``, the ``spread``. The first term
+    is the rounding of ``|z|^2`` itself.
     """
     return _EPS * (4 * m + math.sqrt(m) * prior * spread * spread) * prior
 
@@ -175,9 +175,9 @@ def rounding(m: int, prior: Number, spread: Number) -> Number:
 def stretching(features: Features, k: DenseKernel) -> float:
     """Return the expected factor, less one, by which rounding stretches squared norms of functions.
 
-    With the error delta of ``rounding``, features are those of ``k(Z, Z) + delta``, and the function
-    with coefficients w in them has a squared norm of ``|w|^2 - w'L^-1 delta L^-T w``. Of usual size,
-    as there.
+    With the error delta of ``rounding``, features are those of ``k(Z, Z) + delta``, and the
+    function with coefficients w in them has a squared norm of ``|w|^2 - w'L^-1 delta L^-T w``. Of
+    usual size, as there.
     """
     if features.m == 0:
         return 0.0

@@ -9,12 +9,12 @@ coordinate to every feature vector and leaves the others as they are: with ``b =
     L <- [[L, 0], [b', p]],    z(x) <- (z(x), (k(z*, x) - b'z(x)) / p).
 
 A point with ``p^2 <= DEPENDENT k(z*, z*)`` adds only rounding error and never becomes an inducing
-point. A larger p is not enough: with ``c = k(Z, Z)^-1 k(Z, z*)`` the new row of ``L^-1`` has the norm
-``sqrt(1 + |c|^2) / p``, by which the features multiply rounding errors. Points that come one by one
-along a path, or that are very close to each other, can make it arbitrarily large, whatever p is.
-Where ``(1 + |c|^2) / p^2`` would be more than ``1 / (CONDITION k(z*, z*))`` all inducing points are
-chosen again, by pivoting: among known points there is always a well-conditioned choice that explains
-the others (``Dictionary.chosen``).
+point. A larger p is not enough: with ``c = k(Z, Z)^-1 k(Z, z*)`` the new row of ``L^-1`` has the
+norm ``sqrt(1 + |c|^2) / p``, by which the features multiply rounding errors. Points that come one
+by one along a path, or that are very close to each other, can make it arbitrarily large, whatever
+p is. Where ``(1 + |c|^2) / p^2`` would be more than ``1 / (CONDITION k(z*, z*))`` all inducing
+points are chosen again, by pivoting: among given points there is always a well-conditioned choice
+that explains the others (``Dictionary.chosen``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Place = tuple[float, ...]
 """A location on the host."""
 
 DEPENDENT = 1e-9
-"""Fraction of the prior variance below which the residual of a single new point is rounding error."""
+"""Fraction of the prior variance below which the residual of a new point is rounding error."""
 
 CONDITION = 1e-9
 """Inverse of the largest squared norm of a row of ``L^-1``, in units of the inverse prior variance,
@@ -99,7 +99,7 @@ class Features(Stateful):
         return kept_for(columns, self.whitener) @ columns
 
     def solve(self, columns: Tensor) -> Tensor:
-        """Return ``z(X)``, [m N], from ``k(Z, X)`` [m N] by a triangular solve: accurate, for data."""
+        """Return ``z(X)``, [m N], from ``k(Z, X)`` by a triangular solve: accurate, for data."""
         return self._factor.solve(columns)
 
     def coefficients(self, b: Tensor) -> Tensor:
@@ -107,12 +107,12 @@ class Features(Stateful):
         return self._factor.coefficients(b)
 
     def residual(self, X: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``k(x, x) - |z(x)|^2 >= 0`` and ``k(x, x)``, [N] each, of X [N d] with features z [m N]."""
+        """Return ``k(x, x) - |z(x)|^2 >= 0`` and ``k(x, x)``, [N], of X [N d], z [m N]."""
         prior = self._k.diagonal(X)
         return (prior - z.square().sum(0)).clamp_min(0), prior
 
     def spread(self, z: Tensor) -> Tensor:
-        """Return an upper bound of the norm of the coefficients, [N], of features z [m N] (``error.py``)."""
+        """Return an upper bound of the norm of the coefficients, [N], of features z [m N]."""
         return self.row_norms @ z.abs()
 
     def next_coordinate(self, j: int, X: Tensor, z: Tensor) -> Tensor:
@@ -151,7 +151,7 @@ def independent(gram: Tensor) -> tuple[list[int] | None, GrowingFactor]:
 
 
 def _pivots_of_correlation(gram: np.ndarray) -> list[int]:
-    """Return the pivots of a Cholesky factorisation of the correlation matrix, in increasing order."""
+    """Return the pivots of a Cholesky factorisation of the correlation matrix, sorted."""
     std = np.sqrt(gram.diagonal())
     scale = np.outer(std, std)
     correlation = np.divide(gram, scale, out=np.zeros_like(gram), where=scale > 0)

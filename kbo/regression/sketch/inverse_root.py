@@ -63,7 +63,7 @@ class InverseRoot(Stateful):
         if m:
             L, log_of_diagonal = cholesky_and_log(G + self.ridge * identity)
         inverse = torch.linalg.solve_triangular(L, identity, upper=False)
-        # S is stored by columns: products with S' from the left, as in predictions, are a third faster.
+        # S is stored by columns: products with S' from the left, are a third faster.
         self._S = GrowingTensor(inverse.contiguous().mT)
         self.log_det: float = 2 * log_of_diagonal - m * math.log(self.ridge)
         self.events: list[tuple[float, Tensor]] = []

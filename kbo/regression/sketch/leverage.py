@@ -52,7 +52,7 @@ class Uniforms(Stateful):
         return self._generate(-self.blocks, n)
 
     def _generate(self, block: int, n: int) -> Tensor:
-        # Odd multipliers spread seeds and blocks over 63 bits, far from the small seeds of problems.
+        # Odd multipliers spread seeds and blocks over 63 bits, far from small seeds of problems.
         mixed = (self.seed + 1) * 0x9E3779B97F4A7C15 + (block + 1) * 0xD1B54A32D192ED03
         generator = torch.Generator().manual_seed(mixed % 2**63)
         return torch.rand(n, generator=generator, dtype=torch.float64, device="cpu")
@@ -61,10 +61,11 @@ class Uniforms(Stateful):
 class OnlineRowSampling(Dictionary):
     """KORS: a new point enters with probability about its ridge leverage, and stays for ever.
 
-    With probability ``min(1, gamma tau)``, ``tau = (1 + eps) g / (g + mu)``, where g is the variance
-    at the point given the dictionary: a point that entered with probability p counts as an
-    observation with noise ``mu p``. For a point of weight w, ``mu / w`` takes the place of mu.
-    Calandriello et al. (2017), Alg. 1; Zenati et al. (2022), eq. 41, in a form without cancellation.
+    With probability ``min(1, gamma tau)``, ``tau = (1 + eps) g / (g + mu)``, where g is the
+    variance at the point given the dictionary: a point that entered with probability p counts as
+    an observation with noise ``mu p``. For a point of weight w, ``mu / w`` takes the place of mu.
+    Calandriello et al. (2017), Alg. 1; Zenati et al. (2022), eq. 41, in a form without
+    cancellation.
 
     Args:
         mu: The ridge of the leverages, in units of the kernel.
@@ -103,7 +104,7 @@ class OnlineRowSampling(Dictionary):
     def for_horizon(
         cls, mu: float, horizon: int, delta: float, most: int | None = None, seed: int = 0
     ) -> OnlineRowSampling:
-        """Return a dictionary with the gamma of the theory for ``horizon`` rounds, at ``eps = 1/2``."""
+        """Return a dictionary with the gamma of the theory for a horizon, at ``eps = 1/2``."""
         checks.probability("delta", delta)
         gamma = 12 * math.log(checks.at_least("horizon", horizon, 1) / delta)
         return cls(mu, gamma, most=most, seed=seed)
@@ -151,7 +152,7 @@ class OnlineRowSampling(Dictionary):
         self._factor = self._weighted_factor(point.basis.L)
 
     def replaced(self, before: Features, sketch: Observed) -> None:
-        """Keep the weights of inducing points that stay; new ones count as drawn with probability 1.
+        """Keep the weights of inducing points that stay; new ones have probability 1.
 
         The samples at points that left are forgotten, which makes later probabilities larger.
         """
@@ -202,8 +203,9 @@ class LeverageResampling(Dictionary):
     def for_horizon(
         cls, horizon: int, delta: float, eps: float = 0.5, most: int | None = None, seed: int = 0
     ) -> Self:
-        """Return a dictionary with the oversampling of the theory, for accuracy ``(1 + eps) / (1 - eps)``.
+        """Return a dictionary with the oversampling of the theory.
 
+        Leverages are within a factor ``(1 + eps) / (1 - eps)`` then.
         It takes nearly all points unless the ridge is large. No bound relies on it: the error of a
         dictionary is computed (``error.norm``).
         """
@@ -230,7 +232,7 @@ class LeverageResampling(Dictionary):
         return drawn.tolist()
 
     def probabilities(self, sketch: Observed) -> Tensor:
-        """Return the probability of each row to be drawn now, ``1 - (1 - min(1, q leverage))^count``, [rows]."""
+        """Return the probabilities of the rows, ``1 - (1 - min(1, q leverage))^count``."""
         once = (self.oversampling * sketch.row_leverages()).clamp_max(1)
         return 1 - (1 - once) ** sketch.rows.counts
 
@@ -282,7 +284,7 @@ class BatchedResampling(LeverageResampling):
         return False
 
     def redraws(self, sketch: Observed) -> list[int] | None:
-        """Return the rows of the next dictionary if the batch is over; without points it always is."""
+        """Return the rows of the next dictionary if the batch is over, or m = 0."""
         if self._waits or not (self.needs_refresh or sketch.m == 0):
             return None
         self._spent = 0.0

@@ -12,10 +12,10 @@ On paper                                                   | in code
 ``|y - B'w|^2 = quad - ridge |w|^2``                       | ``NystromAt.rss``
 the same for every ridge                                   | ``NystromSpectrum``
 
-This is the posterior of BKB (Calandriello et al. 2019) and EK-UCB (Zenati et al. 2022, Prop. 4.2) in
-a whitened form without explicit inverses. Its variance is that of the deterministic training
-conditional (``dtc.py``): not an upper bound of the exact one. At the state's own ridge ``M^-1`` follows
-every observation in O(m^2); other ridges follow from the eigenvalues of ``B B'``.
+This is the posterior of BKB (Calandriello et al. 2019) and EK-UCB (Zenati et al. 2022, Prop. 4.2)
+in a whitened form without explicit inverses. Its variance is that of the deterministic training
+conditional (``dtc.py``): not an upper bound of the exact one. At the state's own ridge ``M^-1``
+follows every observation in O(m^2); other ridges follow from the eigenvalues of ``B B'``.
 """
 
 from __future__ import annotations
@@ -51,23 +51,26 @@ _BLOCK = 2**19
 """Entries of k(Z, x) that are evaluated at once."""
 
 _MANY = 32
-"""Points per inducing point from which a prediction is worth an eigendecomposition, which halves the
-work per point."""
+"""Points per inducing point from which a prediction is worth an eigendecomposition, which halves
+the work per point."""
 
 _LARGE = 1e-3
 """The ridge, as a fraction of the kernel, from which the variance has all its digits then."""
 
 _NULL = 1e-15
-"""Eigenvalues of ``B B'`` below this fraction of their sum are rounding: such a direction has no data."""
+"""Fraction of the sum of the eigenvalues of ``B B'`` below which one of them is rounding."""
 
 
 class NystromRidge(Posterior):
-    """The posterior of the features of a dictionary: while it stays, the time of a step does not grow with n.
+    """The posterior of the features of a dictionary.
+
+    While the dictionary stays, the time of a step does not grow with n.
 
     At the state's own ridge a step costs O(m^2); every other ridge is exact, from one
-    eigendecomposition of ``B B'`` after a change. Distinct locations are kept (d + 5 numbers each), with
-    their features (m numbers) if the dictionary may change. Features of nearly dependent points need all
-    digits there are, so the state computes in float64; its numbers have the dtype of its data.
+    eigendecomposition of ``B B'`` after a change. Distinct locations are kept (d + 5 numbers
+    each), with their features (m numbers) if the dictionary may change. Features of nearly
+    dependent points need all digits there are, so the state computes in float64; its numbers have
+    the dtype of its data.
 
     Args:
         kernel: An unbatched GPyTorch kernel.
@@ -112,7 +115,7 @@ class NystromRidge(Posterior):
         return f"NystromRidge({kernel}, ridge={self.ridge:.4g}, n={self.n}, m={self.m})"
 
     def _begin(self, like: Tensor) -> None:
-        """Start without observations, on the device and in the dtype of like [0 d]; d = 0 is unknown."""
+        """Start without observations, like [0 d] in device and dtype; d = 0 is unknown."""
         self.like = like
         self.sketch: Sketch = Sketch(self.kernel, self.ridge, self.description, like.double())
         self.changed()
@@ -130,7 +133,7 @@ class NystromRidge(Posterior):
     needs_refresh: bool = passed_on("sketch.dictionary.needs_refresh")
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
-        """Add observations X [r d], y [r] in place, one by one unless the dictionary takes blocks."""
+        """Add observations X [r d], y [r], one by one unless the dictionary takes blocks."""
         self._adopt(X)
         host = self.check_data(X, y, weights)
         if len(X) == 0:
@@ -171,7 +174,7 @@ class NystromRidge(Posterior):
         return self.sketch.features(X.double())
 
     def _new_at(self, ridge: float) -> PosteriorAt:
-        """Return the posterior at a ridge, in O(m^2) at the state's own one, else O(m^3); also without data."""
+        """Return the posterior at a ridge, also without data: O(m^2) at the own one."""
         return self._at(ridge)
 
     def _at(self, ridge: float) -> PosteriorAt:
@@ -185,7 +188,7 @@ class NystromRidge(Posterior):
         return self.spectrum().across(self, X)
 
     def at_features(self, z: Tensor, variance: Tensor) -> SpectralRidges:
-        """Return the posterior at any ridge, at points with features z [m B] and ``k(x, x)`` [B 1]."""
+        """Return the posterior at any ridge, of features z [m B] and ``k(x, x)`` [B 1]."""
         spectrum = self.spectrum()
         p = spectrum.vectors.mT @ z
         return SpectralRidges(self, spectrum, p, p[:0], variance.unsqueeze(-1), variance)
@@ -216,18 +219,18 @@ class NystromRidge(Posterior):
 
     @property
     def approximations(self) -> tuple[str, ...]:
-        """The reason why mean and variance may be far from the exact ones, in words; empty without one.
+        """The reason why mean and variance may be far from the exact ones; empty without one.
 
-        A reason is that observations are left with more variance than the dictionary promises, or than a
-        tenth of the ridge. Bounds that account for the error of a sketch stay valid, and are wide there.
-        O(n).
+        A reason is that observations are left with more variance than the dictionary promises, or
+        than a tenth of the ridge. Bounds that account for the error of a sketch stay valid, and
+        are wide there. O(n).
         """
         share = self.sketch.unexplained_share()
         if share is None:
             return ()
         reason = (
-            f"the dictionary of {self.m} points leaves {100 * share:.3g}% of the prior variance of an "
-            "observation unexplained"
+            f"the dictionary of {self.m} points leaves {100 * share:.3g}% of the prior variance of "
+            "an observation unexplained"
         )
         if self.dictionary.capped:
             return (
@@ -368,7 +371,7 @@ class NystromAt(LowRankPosteriorAt):
 
 
 class NystromSpectrum(Resolvent):
-    """``(B'B + a I)^-1`` for every a: a sketched posterior is the exact one of this kernel matrix (``dtc.py``).
+    """``(B'B + a I)^-1`` for every a: a sketch is exact for this kernel matrix (``dtc.py``).
 
     With the singular values of B, ``B B' = Q diag(l) Q'`` and ``B = Q diag(sqrt(l)) V'``, V are
     eigenvectors of B'B, in which the kernel column B'z of a point and y have the coordinates

@@ -1,4 +1,4 @@
-"""Observed locations of a sketch: one row for each distinct location, with its features and counts."""
+"""Observed locations of a sketch: a row for each distinct one, with features and counts."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Rows(Stateful):
 
     @property
     def spread(self) -> Tensor:
-        """Factor by which the features of a row multiply rounding in the dictionary, [n] (``error.py``)."""
+        """Factor by which features multiply rounding in the dictionary, [n] (``error.py``)."""
         return self.numbers[:, 2]
 
     @property
@@ -184,7 +184,7 @@ class Rows(Stateful):
         return torch.stack([residual, prior, self._basis.spread(features.mT)], -1)
 
     def add_feature(self, coordinate: Tensor, row_norm: Tensor) -> None:
-        """Add a coordinate [n] of the features, whose row of ``L^-1`` has the norm ``row_norm`` []."""
+        """Add a coordinate [n] of the features; ``row_norm`` [] is of its row of ``L^-1``."""
         self._write_pending()
         self._features.grow(0, 1)
         self._features.value[:, -1] = coordinate
