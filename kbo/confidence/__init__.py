@@ -10,7 +10,9 @@
 | ``bkb.py`` | the widths of BKB and EK-UCB, for sketches |
 | ``fixed_width.py`` | multiples of the standard deviation, without a guarantee |
 | ``gap.py``, ``limit.py`` | optimality gaps and limits, from any bound |
-| ``rounding.py`` | what rounding may do to them |
+| ``unexplained.py`` | values that no function of the norm explains |
+| ``delegated.py`` | bounds of another confidence, which the data choose |
+| ``rounding.py`` | what rounding may do to bounds |
 """
 
 from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence

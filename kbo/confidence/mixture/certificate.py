@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import lazy_loader
 import numpy as np
 import torch
 from scipy.optimize import brentq
@@ -27,6 +26,7 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.extras import require
+from kbo._base.lazy import Lazy
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.confidence_set import ConfidenceSet
 from kbo.confidence.mixture.ridge_search import ridge_range
@@ -34,7 +34,7 @@ from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import KernelRidge
 from kbo.regression.observations import Observations
 
-cp: Any = lazy_loader.load("cvxpy", error_on_import=False)  # an extra
+cp: Any = Lazy("cvxpy")  # an extra
 
 
 @dataclass(frozen=True)
