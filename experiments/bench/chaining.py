@@ -14,7 +14,7 @@ from experiments.sweep.threads import threads
 from kbo._base import devices
 from kbo.bandit import Bandit, methods
 from kbo.confidence import Chaining
-from kbo.confidence.chaining.bound import heights
+from kbo.confidence.chaining.bonus import heights
 from kbo.regression import KernelRidge
 
 _OBSERVED = 70
