@@ -25,13 +25,16 @@ def passed_on(path: str) -> Any:
 class Stateful:
     """An object whose memory is its attributes.
 
-    A fork copies what may change: stateful parts (once, also where two attributes refer to the same part), lists, sets
-    and dicts. Everything else is shared, tensors too: they are never written in place, except
-    in the growing buffers of ``kbo._base.linalg``, which copy them.
+    A fork copies what may change: stateful parts (once, also where two attributes refer to the same
+    part), lists, sets and dicts. Everything else is shared, tensors too: they are never written in
+    place, except in the growing buffers of ``kbo._base.linalg``, which copy them.
     """
 
     saved: tuple[str, ...] = ()
-    """The attributes that a state dict holds; the others are constants of construction, or derived from these."""
+    """The attributes that a state dict holds.
+
+    The others are constants of construction, or derived from these.
+    """
 
     def fork(self) -> Self:
         """Return an independent copy."""
@@ -56,7 +59,8 @@ class Stateful:
         """Replace the memory by that of ``state_dict``, for an equally constructed object.
 
         Raises:
-            InvalidInput: The state is of another class, or of an object that was constructed otherwise.
+            InvalidInput: The state is of another class, or of an object that was constructed
+                otherwise.
         """
         self._check_state(state)
         self._load(state)
