@@ -81,7 +81,7 @@ class _Laws:
         y = torch.randn(half, generator=torch.Generator().manual_seed(0), dtype=X.dtype)
         self._make = make
         self._tolerance = tolerance
-        self._formulas = formulas
+        self._formulas = formulas or _Dense
         self.X = X[:half]
         self.y = y.to(X)
         self.Z = X[half:]
@@ -89,7 +89,8 @@ class _Laws:
     def without_data(self) -> None:
         empty = self._make(_RIDGE)
         found = {name: value.to(self.X) for name, value in _numbers(empty, self.Z).items()}
-        expected = _dense_numbers(empty, self.X[:0], self.y[:0], self.Z)
+        formulas = _Dense(empty, self.X[:0], self.y[:0])
+        expected = _at_all_ridges(lambda ridge: _AtRidge(formulas, ridge), self.Z)
         self._same("without data the answers are the prior", found, expected)
         self._same(
             "prior_variance is the diagonal of the prior",
@@ -207,8 +208,6 @@ class _Laws:
         return state
 
     def _expected(self, state: Posterior, X: Tensor, y: Tensor) -> Numbers:
-        if self._formulas is None:
-            return _dense_numbers(state, X, y, self.Z)
         formulas = self._formulas(state, X, y)
         return _at_all_ridges(lambda ridge: _AtRidge(formulas, ridge), self.Z)
 
@@ -227,7 +226,7 @@ class _AtRidge:
     """Formulas with an argument ``ridge`` as ``PosteriorAt`` has them."""
 
     def __init__(self, formulas: Any, ridge: float) -> None:
-        self._formulas = formulas
+        self._formulas = formulas or _Dense
         self._ridge = ridge
 
     def __getattr__(self, name: str) -> Any:
@@ -264,35 +263,34 @@ def _at_all_ridges(at: Callable[[float], Any], Z: Tensor) -> Numbers:
     return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
 
 
-def _dense_numbers(state: Posterior, X: Tensor, y: Tensor, Z: Tensor) -> Numbers:
-    """Return the numbers by the dense formulas, from the prior of a posterior."""
-    return _at_all_ridges(lambda ridge: _Dense(state, X, y, ridge), Z)
-
-
 class _Dense:
-    """The dense formulas of ``PosteriorAt`` for data X [n d], y [n]."""
+    """The dense formulas for data X [n d], y [n], from the prior of a posterior."""
 
-    def __init__(self, state: Posterior, X: Tensor, y: Tensor, ridge: float) -> None:
+    def __init__(self, state: Posterior, X: Tensor, y: Tensor) -> None:
         self._prior = state.prior
         self._X = X
         self._y = y
-        self._ridge = ridge
         self._K = state.prior(X, X)
-        self._A = self._K + ridge * torch.eye(len(X)).to(self._K)
 
-    def predict(self, Z: Tensor) -> tuple[Tensor, Tensor]:
-        mean = self._prior(Z, self._X) @ torch.linalg.solve(self._A, self._y)
-        return mean, self.covariance(Z, Z).diagonal()
+    def predict(self, Z: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+        mean = self._prior(Z, self._X) @ self._solve(self._y, ridge)
+        return mean, self.covariance(Z, Z, ridge).diagonal()
 
-    def covariance(self, Z: Tensor, other: Tensor) -> Tensor:
-        explained = torch.linalg.solve(self._A, self._prior(self._X, other))
-        return self._prior(Z, other) - self._prior(Z, self._X) @ explained
+    def covariance(self, Z: Tensor, other: Tensor, ridge: float) -> Tensor:
+        solved = self._solve(self._prior(self._X, other), ridge)
+        return self._prior(Z, other) - self._prior(Z, self._X) @ solved
 
-    def log_det(self) -> Tensor:
-        return torch.linalg.slogdet(self._A / self._ridge)[1]
+    def log_det(self, ridge: float) -> Tensor:
+        return torch.linalg.slogdet(self._regularised(ridge) / ridge)[1]
 
-    def quad(self) -> Tensor:
-        return self._ridge * self._y @ torch.linalg.solve(self._A, self._y)
+    def quad(self, ridge: float) -> Tensor:
+        return ridge * self._y @ self._solve(self._y, ridge)
 
-    def effective_dimension(self) -> Tensor:
-        return torch.linalg.solve(self._A, self._K).trace()
+    def effective_dimension(self, ridge: float) -> Tensor:
+        return self._solve(self._K, ridge).trace()
+
+    def _solve(self, B: Tensor, ridge: float) -> Tensor:
+        return torch.linalg.solve(self._regularised(ridge), B)
+
+    def _regularised(self, ridge: float) -> Tensor:
+        return self._K + ridge * torch.eye(len(self._K)).to(self._K)

@@ -10,22 +10,18 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.confidence.chaining import cover
-from kbo.confidence.chaining.cover import dominating_set, first_fit_net, greedy_round, uncovered
+from kbo.confidence.chaining.cover import dominating_set, first_fit_net, uncovered
 from kbo.confidence.chaining.metric import Metric
 from kbo.confidence.chaining.neighbours import Neighbours
 from kbo.errors import InvalidInput
-
-_MOST_CENTRES = 0.25
-"""Share of the points that become centres above which greedy search is not worth its time."""
 
 
 class Chain:
     """Covers of a set at the radii ``scale``, ``scale / 2``, .., each a part of the next.
 
     Level i = 1, 2, .. adds a cover of the points that are further than its radius from the level
-    before. All levels of sets of at most ``cover.AT_ONCE`` points are greedy covers. So are the
-    coarse levels of larger sets, until more than a quarter of the points become centres; finer
-    levels are nets, of Euclidean neighbours if the kernel is stationary.
+    before: a greedy cover, as in Algorithm 1, of sets of at most ``cover.AT_ONCE`` points, and a net
+    of larger ones, which is a larger cover and takes a tenth of the time.
 
     Args:
         metric: The set.
@@ -86,7 +82,7 @@ class Chain:
         elif len(metric) <= cover.AT_ONCE:
             self._extend_by_greedy_covers(metric, radii)
         else:
-            self._extend_large(metric, radii)
+            self._extend_by_nets(metric, radii)
 
     def _append(self, centres: Tensor) -> None:
         self._order = torch.cat([self._order, centres.to(self._order.device)])
@@ -105,46 +101,11 @@ class Chain:
             added = dominating_set(ranks, level, left)
             self._append(added)
 
-    def _extend_large(self, metric: Metric, radii: Sequence[float]) -> None:
+    def _extend_by_nets(self, metric: Metric, radii: Sequence[float]) -> None:
         """Add levels to a set whose pairs are too many to be compared at once."""
-        numbers = torch.arange(len(metric), device=metric.device)
-        is_coarse = True
         for radius in radii:
-            left = self._candidates(metric, radius, self._order, numbers)
-            if is_coarse or self._neighbours is None:
-                left = left[uncovered(metric[left], metric[self._order], radius)]
-            centres = None
-            if is_coarse:
-                centres = self._greedy_cover(metric, radius, left)
-            if centres is None:
-                is_coarse = False
-                centres = self._net(metric, radius, left)
-            self._append(centres)
-
-    def _candidates(self, metric: Metric, radius: float, centres: Tensor, among: Tensor) -> Tensor:
-        """Return the numbers ``among`` of points that no cheap bound shows to be covered."""
-        if self._neighbours is None or not len(centres):
-            return among
-        return among[self._neighbours.candidates(metric, radius, centres, among)]
-
-    def _greedy_cover(self, metric: Metric, radius: float, left: Tensor) -> Tensor | None:
-        """Return a greedy cover of the points ``left``, or None if it has too many points."""
-        centres = left[:0]
-        while len(left):
-            added = greedy_round(metric, radius, left)
-            if not len(centres) and len(added) > _MOST_CENTRES * min(len(left), cover.AT_ONCE):
-                return None
-            centres = torch.cat([centres, added])
-            left = left[~torch.isin(left, added)]  # rounding may hide that a centre covers itself
-            left = self._candidates(metric, radius, added, left)
-            left = left[uncovered(metric[left], metric[added], radius)]
-        return centres
-
-    def _net(self, metric: Metric, radius: float, left: Tensor) -> Tensor:
-        """Return a net of the points ``left``.
-
-        Points that a centre covers already make it larger, never wrong.
-        """
-        if self._neighbours is None:
-            return first_fit_net(metric, radius, left)
-        return self._neighbours.net(radius, left)
+            if self._neighbours is not None:
+                self._append(self._neighbours.net(metric, radius, self._order))
+            else:
+                left = uncovered(metric, metric[self._order], radius)
+                self._append(first_fit_net(metric, radius, left))

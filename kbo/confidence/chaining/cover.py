@@ -47,23 +47,17 @@ def greedy_cover(distance: Metric | Tensor, radius: float, among: Tensor | None 
     checks.non_negative("radius", radius)
     centres = left[:0]
     while len(left):
-        added = greedy_round(metric, radius, left)
+        step = -(-len(left) // AT_ONCE)
+        spread = left[::step]
+        ranks = metric[spread].ranks([radius]).cpu()
+        everything = torch.arange(len(spread), device="cpu")
+        added = spread[dominating_set(ranks, 0, everything).to(spread.device)]
         centres = torch.cat([centres, added])
-        if len(left) <= AT_ONCE:
+        if step == 1:
             break
         left = left[~torch.isin(left, added)]  # rounding may hide that a centre covers itself
         left = left[uncovered(metric[left], metric[added], radius)]
     return centres
-
-
-def greedy_round(metric: Metric, radius: float, left: Tensor) -> Tensor:
-    """Return a greedy cover of up to ``AT_ONCE`` of the points ``left``, evenly spread."""
-    step = max(1, -(-len(left) // AT_ONCE))
-    spread = left[::step]
-    ranks = metric[spread].ranks([radius]).cpu()
-    return spread[
-        dominating_set(ranks, 0, torch.arange(len(spread), device="cpu")).to(spread.device)
-    ]
 
 
 def dominating_set(ranks: Tensor, level: int, among: Tensor) -> Tensor:

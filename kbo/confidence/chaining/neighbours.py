@@ -49,26 +49,25 @@ class Neighbours:
                 beyond = middle
         return reach
 
-    def candidates(self, metric: Metric, radius: float, centres: Tensor, among: Tensor) -> Tensor:
-        """Return a mask of the points ``among`` that may be within ``radius`` of no centre."""
-        reach = self.reach(radius)
-        tree = KDTree(self._tree.data[centres.cpu().numpy()])
-        distances, _ = tree.query(
-            self._tree.data[among.cpu().numpy()],
-            distance_upper_bound=np.nextafter(reach, np.inf),
-            workers=torch.get_num_threads(),
-        )
-        is_far = torch.as_tensor(distances > reach, device=among.device)
-        is_uncertain = metric.std[among] > radius - metric.std[centres].min()
-        return is_far & is_uncertain
+    def net(self, metric: Metric, radius: float, centres: Tensor) -> Tensor:
+        """Return points that cover the set together with the centres, by their numbers.
 
-    def net(self, radius: float, among: Tensor) -> Tensor:
-        """Return the first-fit net of some points, by their numbers, under the prior distance."""
+        A first-fit net, under the prior distance, of all points that no cheap bound shows to be
+        covered. Points that are covered all the same make it larger, never wrong.
+        """
         reach = self.reach(radius)
-        is_covered = np.zeros(self._tree.n, dtype=bool)
-        centres: list[int] = []
-        for point in among.tolist():
+        points = self._tree.data
+        is_covered = np.zeros(len(points), dtype=bool)
+        if len(centres):
+            tree = KDTree(points[centres.cpu().numpy()])
+            within = np.nextafter(reach, np.inf)
+            workers = torch.get_num_threads()
+            distances, _ = tree.query(points, distance_upper_bound=within, workers=workers)
+            is_small = metric.std <= radius - metric.std[centres].min()
+            is_covered = (distances <= reach) | is_small.cpu().numpy()
+        added: list[int] = []
+        for point in np.flatnonzero(~is_covered).tolist():
             if not is_covered[point]:
-                centres.append(point)
-                is_covered[self._tree.query_ball_point(self._tree.data[point], reach)] = True
-        return torch.tensor(centres, dtype=torch.long, device=among.device)
+                added.append(point)
+                is_covered[self._tree.query_ball_point(points[point], reach)] = True
+        return torch.tensor(added, dtype=torch.long, device=metric.device)
