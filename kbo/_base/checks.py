@@ -119,7 +119,9 @@ def whole(name: str, value: Any, least: int, most: int = _MOST_WHOLE) -> int:
     """Return a whole number from ``least`` to ``most`` as an int; ``True`` and ``3.0`` are none."""
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_whole or not least <= int(value) <= most:
-        limit = f"of at least {least}" if most == _MOST_WHOLE else f"from {least} to {most}"
+        limit = f"from {least} to {most}"
+        if most == _MOST_WHOLE:
+            limit = f"of at least {least}"
         raise InvalidInput(f"{name} must be a whole number {limit}, got {shown(value)}.")
     return int(value)
 
@@ -151,12 +153,15 @@ def maybe(check: Callable[..., T], name: str, value: Any, *limits: Any) -> T | N
 
 def instance(name: str, value: Any, kind: type[T], hint: str = "") -> T:
     """Return the value if it is an instance of a class; the message ends with the hint."""
-    if not isinstance(value, kind):
-        found = f"the class {value.__name__}: call it" if isinstance(value, type) else shown(value)
-        modules = kind.__module__.split(".")
-        home = ".".join(modules[:2] if modules[0] == "kbo" else modules[:1])
-        raise InvalidInput(f"{name} must be a {home}.{kind.__qualname__}, got {found}{hint}.")
-    return value
+    if isinstance(value, kind):
+        return value
+    found = shown(value)
+    if isinstance(value, type):
+        found = f"the class {value.__name__}: call it"
+    home, *inner = kind.__module__.split(".")
+    if home == "kbo" and inner:
+        home = f"kbo.{inner[0]}"
+    raise InvalidInput(f"{name} must be a {home}.{kind.__qualname__}, got {found}{hint}.")
 
 
 def one_of(name: str, value: Any, options: Iterable[str]) -> str:
@@ -224,7 +229,9 @@ def path(name: str, value: Any) -> Path:
 
 def kernel(value: Any, owner: str | None = None) -> Kernel:
     """Return a single unbatched GPyTorch kernel; messages name its ``owner``, a class."""
-    name = "kernel" if owner is None else f"kernel of {owner}"
+    name = "kernel"
+    if owner is not None:
+        name = f"kernel of {owner}"
     if not isinstance(value, Kernel):
         raise InvalidInput(f"{name} must be a gpytorch.kernels.Kernel, got {type(value).__name__}.")
     if value.batch_shape != torch.Size([]):
@@ -241,9 +248,14 @@ def tensor(name: str, value: Any) -> Tensor:
         raise InvalidInput(
             f"{name} must be a torch.Tensor, got {type(value).__name__}: use torch.as_tensor(...)."
         )
-    if value.layout is not torch.strided or value.is_nested or value.is_meta:
-        kind = "meta" if value.is_meta else "nested" if value.is_nested else "sparse"
-        raise InvalidInput(f"{name} must be a dense tensor with data, got a {kind} one.")
+    is_sparse = value.layout is not torch.strided
+    for kind, is_kind in (
+        ("meta", value.is_meta),
+        ("nested", value.is_nested),
+        ("sparse", is_sparse),
+    ):
+        if is_kind:
+            raise InvalidInput(f"{name} must be a dense tensor with data, got a {kind} one.")
     return value
 
 

@@ -125,7 +125,9 @@ class Chaining(OverPoints):
         mean, variance = state.predict(X)
         self._note_queries(X)
         std = safe_sqrt(variance)
-        return mean, bonus.majorant(std) if smooth else bonus(std)
+        if smooth:
+            return mean, bonus.majorant(std)
+        return mean, bonus(std)
 
     @torch.no_grad()
     def bonus(self, state: Posterior, X: Tensor | None = None) -> Bonus:

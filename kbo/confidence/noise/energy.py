@@ -55,7 +55,10 @@ def averaged(t: int, delta: float, strict: bool) -> tuple[float, float]:
     level = math.log(1 / delta)
     least_logs: list[float] = []
     for g in LEAST_RATES:
-        log_L = math.log((2 + math.exp(-3 * g)) / 3) if strict else -0.5 * math.log1p(2 * g)
+        if strict:
+            log_L = math.log((2 + math.exp(-3 * g)) / 3)
+        else:
+            log_L = -0.5 * math.log1p(2 * g)
         least_logs.append(-t * log_L)
     most_logs = [0.5 * t * math.log1p(-2 * g) for g in MOST_RATES]
     least = crossing(LEAST_RATES, least_logs, level)

@@ -73,18 +73,18 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
     ) -> None:
         self.norm_bound: float = checks.positive("norm_bound", norm_bound)
         self.delta: float = checks.probability("delta", delta)
-        checks.maybe(checks.positive, "upper", upper)
-        checks.maybe(checks.positive, "largest_ridge", largest_ridge)
-        self._upper: float = math.inf if upper is None else float(upper)
+        upper = checks.maybe(checks.positive, "upper", upper)
+        self._upper: float = math.inf if upper is None else upper
         self._lower: float = checks.non_negative("lower", lower)
         if self.lower > self.upper:
             raise InvalidInput(f"lower = {self.lower:g} must not be above upper = {self.upper:g}.")
         self._given_lower = self.lower
         self._given_upper = self.upper
         self.n: int = 0
+        largest_ridge = checks.maybe(checks.positive, "largest_ridge", largest_ridge)
         if largest_ridge is None:
             largest_ridge = self._default_largest_ridge()
-        self.largest_ridge: float = float(largest_ridge)
+        self.largest_ridge: float = largest_ridge
         self.description: dict[str, Any] = {
             "norm_bound": self.norm_bound,
             "delta": self.delta,
