@@ -20,8 +20,8 @@ class Chain:
     """Covers of a set at the radii ``scale``, ``scale / 2``, .., each a part of the next.
 
     Level i = 1, 2, .. adds a cover of the points that are further than its radius from the level
-    before: a greedy cover, as in Algorithm 1, of sets of at most ``cover.AT_ONCE`` points, and a net
-    of larger ones, which is a larger cover and takes a tenth of the time.
+    before: a greedy cover, as in Algorithm 1, of sets of at most ``cover.AT_ONCE`` points, and a
+    net of larger ones, which is a larger cover and takes a tenth of the time.
 
     Args:
         metric: The set.
