@@ -27,7 +27,7 @@ from kbo.confidence import (
     FiniteSet,
     MartingaleMixture,
 )
-from kbo.confidence.noise.energy import averaged
+from kbo.confidence.energy import averaged
 from kbo.errors import RefutedAssumptions
 from kbo.regression import FixedDictionary, Posterior
 from tests.dense import gram

@@ -11,8 +11,8 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 import kbo
 from kbo.acquisition import KernelUCB
 from kbo.confidence import AnyOf, FixedWidth, MartingaleMixture, SelfNormalized
+from kbo.confidence.energy import averaged as averaged_energy
 from kbo.confidence.mixture.radius import norm_by_energy, unexplained
-from kbo.confidence.noise.energy import averaged as averaged_energy
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import KernelRidgeGP, PosteriorGP
 from kbo.regression import KernelRidge, Several, hypothetical

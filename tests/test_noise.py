@@ -30,8 +30,8 @@ from kbo.confidence import (
     NoiseBounds,
     NoiseLevel,
     SelfNormalized,
+    energy,
 )
-from kbo.confidence.noise import energy
 from kbo.errors import IllConditionedWarning, InvalidInput, RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.regression import Error, FixedDictionary, LeverageResampling, NystromRidge, View

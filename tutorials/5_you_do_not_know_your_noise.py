@@ -411,7 +411,7 @@ for name, spread in {"inflated": pairs[NoiseBounds], "plain": FixedWidth(4.0)}.i
 # ## Noise outside the assumptions
 #
 # Noise bounds assume more than sub-Gaussian noise: it must be *Gaussian to second
-# order* (`kbo/confidence/noise/energy.py`). In particular its fourth moment must not
+# order* (`kbo/confidence/energy.py`). In particular its fourth moment must not
 # exceed that of a Gaussian of the same level, $E \xi^4 \le 3 \sigma^4$. Take noise of
 # rare spikes: 0 in 98% of the rounds, else $\pm 0.71$. Its standard deviation is again
 # 0.1. We give that the level is at most 0.2.

@@ -16,8 +16,8 @@ import torch
 
 from kbo._base import checks
 from kbo.confidence import rounding
+from kbo.confidence.energy import averaged as averaged_energy
 from kbo.confidence.mixture.line_search import minimise_one
-from kbo.confidence.noise.energy import averaged as averaged_energy
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior, Rounding
 from kbo.regression.numerics import as_ridges
@@ -241,7 +241,7 @@ def unexplained(confidence: Any, state: Posterior) -> bool:
 def norm_by_energy(state: Posterior, noise_std: float, alpha: float) -> float:
     """Return the least norm of a function whose residuals are no larger than the noise, or 0 (docs/theory/noise.md).
 
-    The energy ``|xi|^2`` of sub-Gaussian noise is below that of ``kbo.confidence.noise.energy`` for all n at once, with
+    The energy ``|xi|^2`` of sub-Gaussian noise is below that of ``kbo.confidence.energy`` for all n at once, with
     probability ``1 - alpha``, and a function of a smaller norm leaves more. Unlike ``norm_lower_bound``, whose radius
     grows with the misfit of its own predictions, this notices a kernel that is too smooth for the data.
 

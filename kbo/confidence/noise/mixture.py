@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import torch
 
 from kbo._base import checks
-from kbo.confidence.noise.energy import averaged, crossing
+from kbo.confidence.energy import averaged, crossing
 from kbo.confidence.noise.level import NoiseLevel
 from kbo.regression import Posterior
 

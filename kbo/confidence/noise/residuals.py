@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from kbo.confidence.noise.energy import stitched
+from kbo.confidence.energy import stitched
 from kbo.confidence.noise.level import NoiseLevel
 from kbo.regression import Posterior
 
