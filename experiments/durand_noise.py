@@ -3,7 +3,7 @@
 On paper                                                        | in code
 ``C_t = ln(e/delta) (1 + c_t / ln(1/delta))`` (Theorem 3)       | ``_printed_deviation``
 Theorem 3, case 2, with ``least = t - 2 sqrt(t C_t)``           | ``_at_most_printed``
-D at ``lower^2 / C^2``, the least ridge there may be (Thm 2)    | ``_reference``
+D at ``lower^2 / C^2``, the least ridge there may be (Thm 2)    | ``_deviation_ridge_and_delta``
 
 ``kbo.confidence.NoiseBounds`` has the same event without slack, at ridges of a grid.
 """
@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import math
 
-from torch import Tensor
-
 from kbo.confidence import NoiseBounds
-from kbo.confidence.noise.bounds import Fit
+from kbo.confidence.noise.residuals import Fit
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
@@ -55,20 +53,24 @@ class DurandNoiseBounds(NoiseBounds):
     def _ridge(self) -> float:
         return max((self.upper / self.norm_bound) ** 2, self._floor)
 
-    def _reference(self) -> tuple[float, float]:
+    def _deviation_ridge_and_delta(self) -> tuple[float, float]:
         least = max((self.lower / self.norm_bound) ** 2, self._floor)
         return min(least, self.ridge), self.event_delta  # never above the ridge whose fit it judges
 
-    def _read(self, name: str, state: Posterior, ridge: float) -> Tensor:
-        answers = state.across()  # a ridge that moves every time has no factor to grow
-        return getattr(answers, name)([ridge])[0]
+    # A ridge that moves every time has no factor to grow.
+
+    def _log_det(self, state: Posterior, ridge: float) -> float:
+        return float(state.across().log_det([ridge])[0])
+
+    def _rss(self, state: Posterior, ridge: float) -> float:
+        return float(state.across().rss([ridge])[0])
 
     def _learn(self, state: Posterior) -> None:
         if not self.printed:
             super()._learn(state)
             return
         t, C_t = state.n, _printed_deviation(state.n, self.event_delta)
-        self._lower, fit = self._from_below(state, t * (1 + math.sqrt(2 * C_t / t)) ** 2)
+        fit = self._raise_lower(state, t * (1 + math.sqrt(2 * C_t / t)) ** 2)
         self._upper = min(self.upper, _at_most_printed(fit, self.deviation(state), C_t))
         self.ridge: float = self._ridge()
 

@@ -10,8 +10,8 @@ class KboError(Exception):
     """Base class of every error that kbo raises on purpose.
 
     Attributes:
-        trials: The trials of the run that it ended, as of every other exception that leaves ``minimize`` and
-            ``maximize``; empty outside of runs.
+        trials: The trials of the run that it ended, as of every other exception that leaves
+            ``minimize`` and ``maximize``; empty outside of runs.
     """
 
     trials: Sequence[Any] = ()
@@ -28,7 +28,8 @@ class MissingExtra(KboError, ModuleNotFoundError):
 class NotPositiveDefinite(KboError, ArithmeticError):
     """The regularised kernel matrix has no Cholesky factor in floating point.
 
-    kbo never adds jitter silently. A larger ridge keeps every bound valid, so the message names one.
+    kbo never adds jitter silently. A larger ridge keeps every bound valid, so the message names
+    one.
     """
 
 
@@ -39,7 +40,8 @@ class RefutedAssumptions(KboError):
     kernel is empty: at least one assumption is false, except with probability ``delta``.
 
     Attributes:
-        figures: The numbers of the contradiction, by name (``n``, ``norm_bound``, ``noise_std``, ...).
+        figures: The numbers of the contradiction, by name (``n``, ``norm_bound``, ``noise_std``,
+            ...).
     """
 
     def __init__(self, message: str, **figures: float) -> None:
@@ -49,7 +51,7 @@ class RefutedAssumptions(KboError):
 
 
 class Contradiction(KboError):
-    """Two results of kbo exclude each other: a fault of kbo itself, which it found before it returned either."""
+    """Two results of kbo exclude each other: a fault of kbo, which it found before it returned."""
 
 
 class TooManyFailures(KboError):

@@ -14,6 +14,10 @@ from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
 _RIDGES = (1e-2, 0.1, 10.0)
+_RIDGE = _RIDGES[1]
+
+Numbers = dict[str, Tensor]
+"""Numbers of a posterior by name, each with a leading axis for the ridges."""
 
 
 def check_posterior(
@@ -26,18 +30,19 @@ def check_posterior(
 ) -> None:
     """Check that a posterior obeys the laws on which the rest of kbo rests.
 
-    Its numbers equal the dense formulas of its own ``prior``; data in pieces, in another order or repeated give the
-    same; bad data are refused and change nothing; forks, deep copies and data that the caller changes are
-    independent of it; a point's answer does not depend on the other points, and has exact gradients. A posterior that
-    only approximates the formulas, such as a sketch, needs ``formulas`` of its own.
+    Its numbers equal the dense formulas of its own ``prior``; data in pieces, in another order or
+    repeated give the same; bad data are refused and change nothing; forks, copies and data that the
+    caller changes are independent of it; the numbers at a point do not depend on the other points,
+    and have exact gradients. A posterior that only approximates the formulas, such as a sketch,
+    needs ``formulas`` of its own.
 
     Args:
         make: Returns the posterior without data at a ridge.
         X: Points [n d], at least 8 distinct ones, in float64. Half of them are observed.
         tolerance: Relative and absolute tolerance.
-        formulas: Called with the posterior, the points and the targets; returns an object whose ``at(ridge)`` has the
-            right numbers at a ridge, by the methods ``predict``, ``covariance``, ``log_det``, ``quad`` and
-            ``effective_dimension`` of a ``PosteriorAt``.
+        formulas: Called with the posterior, the points and the targets; returns an object whose
+            ``at(ridge)`` has the expected numbers, by the methods ``predict``, ``covariance``,
+            ``log_det``, ``quad`` and ``effective_dimension`` of a ``PosteriorAt``.
         ordered: The order of the data may matter.
 
     Raises:
@@ -45,123 +50,175 @@ def check_posterior(
         InvalidInput: Too few points, or of another shape or dtype.
 
     Example:
-        >>> check_posterior(lambda ridge: LinearRegression(features, ridge), torch.rand(20, 2, dtype=torch.double))
+        >>> points = torch.rand(20, 2, dtype=torch.double)
+        >>> check_posterior(lambda ridge: LinearRegression(features, ridge), points)
     """
     if len(checks.rows("X", X)) < 8 or X.dtype != torch.float64:
         raise InvalidInput(
             f"X must have at least 8 points in torch.float64, got {len(X)} in {X.dtype}."
         )
-    half = len(X) // 2
-    A, Z, y = (
-        X[:half],
-        X[half:],
-        torch.randn(half, generator=torch.Generator().manual_seed(0), dtype=X.dtype).to(X),
-    )
+    laws = _Laws(make, X, tolerance, formulas)
+    laws.without_data()
+    laws.formulas()
+    laws.order_of_data(ordered)
+    laws.points()
+    laws.bad_data()
+    laws.independence()
 
-    def fed(*pieces: slice | Tensor) -> Posterior:
-        state = make(_RIDGES[1])
+
+class _Laws:
+    """The laws, in groups, for one kind of posterior; arguments as for ``check_posterior``."""
+
+    def __init__(
+        self,
+        make: Callable[[float], Posterior],
+        X: Tensor,
+        tolerance: float,
+        formulas: Callable[[Posterior, Tensor, Tensor], Any] | None,
+    ) -> None:
+        half = len(X) // 2
+        y = torch.randn(half, generator=torch.Generator().manual_seed(0), dtype=X.dtype)
+        self._make = make
+        self._tolerance = tolerance
+        self._formulas = formulas or _Dense
+        self.X = X[:half]
+        self.y = y.to(X)
+        self.Z = X[half:]
+
+    def without_data(self) -> None:
+        empty = self._make(_RIDGE)
+        found = {name: value.to(self.X) for name, value in _numbers(empty, self.Z).items()}
+        formulas = _Dense(empty, self.X[:0], self.y[:0])
+        expected = _at_all_ridges(formulas.at, self.Z)
+        self._same("without data the answers are the prior", found, expected)
+        self._same(
+            "prior_variance is the diagonal of the prior",
+            {"": empty.prior_variance(self.Z)},
+            {"": empty.prior(self.Z, self.Z).diagonal()},
+        )
+        _holds(empty.ridge == _RIDGE, "the ridge is the given one")
+
+    def formulas(self) -> None:
+        state = self._fed(slice(None))
+        _holds(state.n == len(self.X), "n counts the observations")
+        self._same(
+            "the answers equal the dense formulas",
+            _numbers(state, self.Z),
+            self._expected(state, self.X, self.y),
+        )
+        self._same(
+            "without a ridge the answers are those of its own",
+            {"mean": state.predict(self.Z)[0]},
+            {"mean": state.at(state.ridge).predict(self.Z)[0]},
+        )
+        twice = self._fed(slice(None), slice(None))
+        self._same(
+            "repeated points count again",
+            _numbers(twice, self.Z),
+            self._expected(twice, self.X.repeat(2, 1), self.y.repeat(2)),
+        )
+
+    def order_of_data(self, ordered: bool) -> None:
+        expected = _numbers(self._fed(slice(None)), self.Z)
+        one_by_one = self._fed(*(slice(i, i + 1) for i in range(len(self.X))))
+        self._same("data one by one give the same", _numbers(one_by_one, self.Z), expected)
+        if not ordered:
+            reverse = self._fed(torch.arange(len(self.X)).flip(0))
+            law = "the order of the data does not matter"
+            self._same(law, _numbers(reverse, self.Z), expected)
+
+    def points(self) -> None:
+        state = self._fed(slice(None))
+        mean, variance = state.predict(self.Z)
+        each = [state.predict(z) for z in self.Z.split(1)]
+        self._same(
+            "an answer does not depend on the other points",
+            {
+                "mean": torch.cat([mean for mean, _ in each]),
+                "variance": torch.cat([variance for _, variance in each]),
+            },
+            {"mean": mean, "variance": variance},
+        )
+        batch_mean, _ = state.predict(self.Z.unsqueeze(0))
+        self._same("points come in batches", {"mean": batch_mean.squeeze(0)}, {"mean": mean})
+        point = self.Z[:1].clone().requires_grad_()
+        is_exact = torch.autograd.gradcheck(lambda x: state.predict(x), point, atol=1e-4)
+        _holds(is_exact, "gradients are exact")
+
+    def bad_data(self) -> None:
+        X = self.X
+        y = self.y
+        state = self._fed(slice(None))
+        expected = _numbers(state, self.Z)
+        version = state.version
+        for bad_X, bad_y in [(X, y * torch.nan), (X * torch.nan, y), (X, y[:1]), (X[:, :0], y)]:
+            try:
+                state.update(bad_X, bad_y)
+            except InvalidInput:
+                self._same("a failed update changes nothing", _numbers(state, self.Z), expected)
+                _holds(
+                    state.version == version and state.n == len(X),
+                    "a failed update changes neither version nor n",
+                )
+            else:
+                raise AssertionError(
+                    "data that are not finite, or do not fit, are refused by InvalidInput"
+                )
+
+    def independence(self) -> None:
+        state = self._fed(slice(None))
+        expected = _numbers(state, self.Z)
+        version = state.version
+        new_targets = self.Z.sum(-1)
+
+        fork = state.fork()
+        fork.update(self.Z, new_targets)
+        _holds(
+            fork.version != version and state.version == version,
+            "an update changes the version, that of a fork alone",
+        )
+        self._same("a fork does not change its parent", _numbers(state, self.Z), expected)
+        forked = _numbers(fork, self.Z)
+
+        given_X = self.X.clone()
+        given_y = self.y.clone()
+        fed = self._make(_RIDGE)
+        fed.update(given_X, given_y)
+        given_X.zero_()
+        given_y.zero_()
+        law = "data that the caller changes later change nothing"
+        self._same(law, _numbers(fed, self.Z), expected)
+
+        twin = copy.deepcopy(state)
+        self._same("a copy answers the same", _numbers(twin, self.Z), expected)
+        twin.update(self.Z, new_targets)
+        self._same("a copy does not change its original", _numbers(state, self.Z), expected)
+        state.update(self.Z, new_targets)
+        learned = _numbers(state, self.Z)
+        self._same("a copy continues as the original does", _numbers(twin, self.Z), learned)
+        self._same("a parent does not change its fork", _numbers(fork, self.Z), forked)
+        self._same("a state and its fork learn alike", forked, learned)
+
+    def _fed(self, *pieces: slice | Tensor) -> Posterior:
+        """Return a posterior that has observed parts of the data, one after the other."""
+        state = self._make(_RIDGE)
         for piece in pieces:
-            state.update(A[piece], y[piece])
+            state.update(self.X[piece], self.y[piece])
         return state
 
-    def same(law: str, found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    def _expected(self, state: Posterior, X: Tensor, y: Tensor) -> Numbers:
+        formulas = self._formulas(state, X, y)
+        return _at_all_ridges(formulas.at, self.Z)
+
+    def _same(self, law: str, found: Numbers, expected: Numbers) -> None:
         for name, value in expected.items():
             torch.testing.assert_close(
                 found[name],
                 value,
-                rtol=tolerance,
-                atol=tolerance,
+                rtol=self._tolerance,
+                atol=self._tolerance,
                 msg=lambda text, name=name: f"{law}: {name}\n{text}",
             )
-
-    def expect(state: Posterior, A: Tensor, y: Tensor) -> dict[str, Tensor]:
-        return _answers(formulas(state, A, y), Z) if formulas else _dense(state, A, y, Z)
-
-    everything, empty = slice(None), make(_RIDGES[1])
-    before = {name: value.to(X) for name, value in _answers(empty, Z).items()}
-    same("without data the answers are the prior", before, _dense(empty, A[:0], y[:0], Z))
-    same(
-        "prior_variance is the diagonal of the prior",
-        {"": empty.prior_variance(Z)},
-        {"": empty.prior(Z, Z).diagonal()},
-    )
-
-    state = fed(everything)
-    expected = _answers(state, Z)
-    _holds(
-        state.n == half and empty.ridge == _RIDGES[1],
-        "n counts the observations, and the ridge is the given one",
-    )
-    same("the answers equal the dense formulas", expected, expect(state, A, y))
-    plain, own = state.predict(Z), state.at(state.ridge).predict(Z)
-    same("without a ridge the answers are those of its own", {"mean": plain[0]}, {"mean": own[0]})
-    same(
-        "data one by one give the same",
-        _answers(fed(*(slice(i, i + 1) for i in range(half))), Z),
-        expected,
-    )
-    if not ordered:
-        same(
-            "the order of the data does not matter",
-            _answers(fed(torch.arange(half).flip(0)), Z),
-            expected,
-        )
-    twice = fed(everything, everything)
-    same(
-        "repeated points count again",
-        _answers(twice, Z),
-        expect(twice, A.repeat(2, 1), y.repeat(2)),
-    )
-
-    one = {
-        name: torch.stack([_answers(state, z)[name][..., 0] for z in Z.split(1)], -1)
-        for name in ("mean", "variance")
-    }
-    same(
-        "an answer does not depend on the other points", one, {name: expected[name] for name in one}
-    )
-    batch = state.predict(Z.unsqueeze(0))[0].squeeze(0)
-    same("points come in batches", {"mean": batch}, {"mean": state.predict(Z)[0]})
-    point = Z[:1].clone().requires_grad_()
-    _holds(
-        torch.autograd.gradcheck(lambda x: state.predict(x), point, atol=1e-4),
-        "gradients are exact",
-    )
-
-    version, fork = state.version, state.fork()
-    fork.update(Z, Z.sum(-1))
-    _holds(
-        fork.version != version and state.version == version,
-        "an update changes the version, that of a fork alone",
-    )
-    same("a fork does not change its parent", _answers(state, Z), expected)
-    forked = _answers(fork, Z)
-    mine, values = A.clone(), y.clone()
-    copied = make(_RIDGES[1])
-    copied.update(mine, values)
-    mine.zero_()
-    values.zero_()
-    same("data that the caller changes later change nothing", _answers(copied, Z), expected)
-    for bad_X, bad_y in [(A, y * torch.nan), (A * torch.nan, y), (A, y[:1]), (A[:, :0], y)]:
-        try:
-            state.update(bad_X, bad_y)
-        except InvalidInput:
-            same("a failed update changes nothing", _answers(state, Z), expected)
-            _holds(
-                state.version == version and state.n == half,
-                "a failed update changes neither version nor n",
-            )
-        else:
-            raise AssertionError(
-                "data that are not finite, or do not fit, are refused by InvalidInput"
-            )
-    copied = copy.deepcopy(state)
-    same("a deep copy gives the same", _answers(copied, Z), expected)
-    for one_of_both in (copied, state):
-        one_of_both.update(Z, Z.sum(-1))
-    same("a deep copy continues as the posterior does", _answers(copied, Z), _answers(state, Z))
-    same("a parent does not change its fork", _answers(fork, Z), forked)
-    same("a state and its fork learn alike", forked, _answers(state, Z))
 
 
 def _holds(truth: bool, law: str) -> None:
@@ -169,41 +226,69 @@ def _holds(truth: bool, law: str) -> None:
         raise AssertionError(law)
 
 
-def _answers(state: Any, Z: Tensor) -> dict[str, Tensor]:
-    """Return all answers at several ridges."""
-    found: dict[str, list[Tensor]] = {}
+def _numbers(state: Posterior, Z: Tensor) -> Numbers:
+    """Return the numbers of a posterior at points Z and all ridges."""
+    return _at_all_ridges(state.at, Z)
+
+
+def _at_all_ridges(at: Callable[[float], Any], Z: Tensor) -> Numbers:
+    """Return the numbers of posteriors at one ridge, for all ridges."""
+    rows: list[Numbers] = []
     for ridge in _RIDGES:
-        posterior = state.at(ridge)
+        posterior = at(ridge)
         mean, variance = posterior.predict(Z)
-        answers = {
-            "mean": mean,
-            "variance": variance,
-            "covariance": posterior.covariance(Z, Z.flip(0)),
-            "log_det": posterior.log_det(),
-            "quad": posterior.quad(),
-            "effective_dimension": posterior.effective_dimension(),
-        }
-        for name, value in answers.items():
-            found.setdefault(name, []).append(value)
-    return {name: torch.stack(values) for name, values in found.items()}
+        rows.append(
+            {
+                "mean": mean,
+                "variance": variance,
+                "covariance": posterior.covariance(Z, Z.flip(0)),
+                "log_det": posterior.log_det(),
+                "quad": posterior.quad(),
+                "effective_dimension": posterior.effective_dimension(),
+            }
+        )
+    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
 
 
-def _dense(state: Posterior, X: Tensor, y: Tensor, Z: Tensor) -> dict[str, Tensor]:
-    """Return all answers at several ridges by the dense formulas, from the prior."""
-    found: dict[str, list[Tensor]] = {}
-    K, k, k_ZZ = state.prior(X, X), state.prior(X, Z), state.prior(Z, Z)
-    for ridge in _RIDGES:
-        A = K + ridge * torch.eye(len(X)).to(K)
-        solved = torch.linalg.solve(A, torch.cat([k, y.unsqueeze(-1), K], -1))
-        covariance = k_ZZ - k.mT @ solved[:, : len(Z)]
-        answers = {
-            "mean": k.mT @ solved[:, len(Z)],
-            "variance": covariance.diagonal(),
-            "covariance": covariance.flip(-1),
-            "log_det": torch.linalg.slogdet(A / ridge)[1],
-            "quad": ridge * y @ solved[:, len(Z)],
-            "effective_dimension": solved[:, len(Z) + 1 :].trace(),
-        }
-        for name, value in answers.items():
-            found.setdefault(name, []).append(value)
-    return {name: torch.stack(values) for name, values in found.items()}
+class _Dense:
+    """The dense formulas for data X [n d], y [n], from the prior of a posterior."""
+
+    def __init__(self, state: Posterior, X: Tensor, y: Tensor) -> None:
+        self._state = state
+        self._X = X
+        self._y = y
+
+    def at(self, ridge: float) -> _DenseAt:
+        return _DenseAt(self._state, self._X, self._y, ridge)
+
+
+class _DenseAt:
+    """The dense formulas at one ridge."""
+
+    def __init__(self, state: Posterior, X: Tensor, y: Tensor, ridge: float) -> None:
+        self._prior = state.prior
+        self._X = X
+        self._y = y
+        self._ridge = ridge
+        self._K = state.prior(X, X)
+        self._regularised = self._K + ridge * torch.eye(len(X)).to(self._K)
+
+    def predict(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        mean = self._prior(Z, self._X) @ self._solve(self._y)
+        return mean, self.covariance(Z, Z).diagonal()
+
+    def covariance(self, Z: Tensor, other: Tensor) -> Tensor:
+        solved = self._solve(self._prior(self._X, other))
+        return self._prior(Z, other) - self._prior(Z, self._X) @ solved
+
+    def log_det(self) -> Tensor:
+        return torch.linalg.slogdet(self._regularised / self._ridge)[1]
+
+    def quad(self) -> Tensor:
+        return self._ridge * self._y @ self._solve(self._y)
+
+    def effective_dimension(self) -> Tensor:
+        return self._solve(self._K).trace()
+
+    def _solve(self, B: Tensor) -> Tensor:
+        return torch.linalg.solve(self._regularised, B)

@@ -19,8 +19,9 @@ from kbo import AdaptiveRidge, Certified, Int, InvalidInput, KernelRidge, bandit
 from kbo.acquisition import KernelUCB
 from kbo.acquisition.ucb import ChainingUCB
 from kbo.confidence import Chaining, FiniteSet, NoiseBounds
-from kbo.confidence.chaining import PosteriorMetric, chain, greedy
-from kbo.confidence.chaining.bound import Cuts, contal
+from kbo.confidence.chaining import PosteriorMetric, chain, cover
+from kbo.confidence.chaining.bonus import contal
+from kbo.confidence.chaining.proved import Cuts
 from kbo.confidence.gaussian import exact_tail, srinivas
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.regression import (
@@ -306,8 +307,7 @@ def test_a_box_is_searched_by_gradients():
 
 @pytest.mark.parametrize("kind", ["steps", "rigorous"])
 def test_the_best_of_very_many_choices_is_found(monkeypatch, kind):
-    for module in (chain, greedy):
-        monkeypatch.setattr(module, "AT_ONCE", 500)
+    monkeypatch.setattr(cover, "AT_ONCE", 500)
     choices, model = uniform(5000, 2), gp(8, 2, 1.0)
     acqf = ChainingUCB(model, choices, DELTA, **RULES[kind])
     x, value = optimize_acqf_discrete(acqf, q=1, choices=choices)
@@ -319,7 +319,7 @@ def test_the_best_of_very_many_choices_is_found(monkeypatch, kind):
 def test_covers_are_kept_by_the_next_acquisition_function(monkeypatch):
     Z, made = uniform(200, 2), []
     monkeypatch.setattr(
-        "kbo.confidence.chaining.reuse.Chain", lambda *args: made.append(1) or chain.Chain(*args)
+        "kbo.confidence.chaining.memory.Chain", lambda *args: made.append(1) or chain.Chain(*args)
     )
     X, y = uniform(20, 2, seed=50), normal(20).unsqueeze(-1)
     first = ChainingUCB(KernelRidgeGP(X[:12], y[:12], rbf(0.3), 0.01), Z, 0.1)

@@ -12,9 +12,10 @@ import pytest
 from scipy.integrate import quad
 
 import kbo
-from kbo._base.terminal import AboveBar, rounded_up
-from kbo.confidence.mean import bounded_mean
-from kbo.confidence.median import median, median_bounds
+from kbo._base.streams import AboveBar
+from kbo._base.terminal import rounded_up
+from kbo.confidence.repeated.mean import bounded_mean
+from kbo.confidence.repeated.median import median, median_bounds
 from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.confirmation import _Confirming
 from tests import confirmation_figures

@@ -31,13 +31,12 @@ from kbo.confidence.chaining import (
     Chain,
     DistanceMatrix,
     PosteriorMetric,
-    chain,
+    cover,
     covers,
     first_fit_net,
-    greedy,
     greedy_cover,
 )
-from kbo.confidence.chaining.reuse import ChainMemory
+from kbo.confidence.chaining.memory import ChainMemory
 from kbo.kernels import PrecomputedKernel
 from kbo.regression import FixedDictionary, FixedPoints, GreedyDictionary, NystromRidge, Posterior
 from tests import dense_chaining
@@ -204,10 +203,10 @@ def test_every_cover_of_a_matrix_covers_and_nets_are_separated(case, at_once):
             expected.append(i)
     assert first_fit_net(D, radius, torch.tensor(order)).tolist() == expected
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(greedy, "AT_ONCE", at_once)
+        patch.setattr(cover, "AT_ONCE", at_once)
         rounds = greedy_cover(D, radius).tolist()
-        patch.setattr(greedy, "_TOGETHER", at_once)
-        patch.setattr(greedy, "_COLUMNS", at_once)
+        patch.setattr(cover, "NET_BLOCK", at_once)
+        patch.setattr(cover, "CENTRE_BLOCK", at_once)
         assert first_fit_net(D, radius, torch.tensor(order)).tolist() == expected
     assert is_covered(table, radius, rounds)
     assert len(set(rounds)) == len(rounds)
@@ -220,17 +219,17 @@ def test_every_cover_of_a_matrix_covers_and_nets_are_separated(case, at_once):
 def test_lone_points_equal_points_and_radii_at_exactly_the_distance():
     """Also where the square of a float and its power of 2 are rounded to different sides."""
     apart = 1 - torch.eye(7).double()
-    for cover in COVERS:
+    for make in COVERS:
         for radius in (0.0, 0.5):
-            assert cover(torch.zeros(1, 1).double(), radius).tolist() == [0]
-            assert cover(torch.zeros(7, 7).double(), radius).tolist() == [0]
-            assert sorted(cover(apart, radius).tolist()) == list(range(7))
+            assert make(torch.zeros(1, 1).double(), radius).tolist() == [0]
+            assert make(torch.zeros(7, 7).double(), radius).tolist() == [0]
+            assert sorted(make(apart, radius).tolist()) == list(range(7))
         for radius in [r for r in (k / 9_991 for k in range(1, 9_991)) if r**2 != r * r] + [
             1e-3,
             1.0,
             1e200,
         ]:
-            assert cover(radius * apart, radius).tolist() == [0]
+            assert make(radius * apart, radius).tolist() == [0]
     assert greedy_cover(apart, 0.5, torch.zeros(0, dtype=torch.long)).tolist() == []
 
 
@@ -296,7 +295,7 @@ def test_distances_and_graphs_are_those_of_the_dense_formula_in_parts_and_blocks
     assert torch.equal(found[part][1:3].points, found.points[part][1:3])
     graph = torch.from_numpy(D <= 0.4).to(device)
     assert torch.equal(found.ranks([0.4]) > 0, graph)
-    monkeypatch.setattr("kbo.confidence.chaining.metric._BLOCK", {"cpu": 300, "cuda": 300})
+    monkeypatch.setattr("kbo.confidence.chaining.metric.BLOCK", {"cpu": 300, "cuda": 300})
     assert torch.equal(found.ranks([0.4]) > 0, graph)
 
 
@@ -332,12 +331,9 @@ def nested_covers(found: Chain, D: np.ndarray, slack: float) -> None:
 @pytest.mark.parametrize(("n", "at_once"), [(0, 10), (30, 60)])
 def test_chains_of_large_sets_are_nested_covers(monkeypatch, device, n, name, at_once):
     found, D = metric(n, 300, LARGE[name](), 1e-4, device)
-    monkeypatch.setattr(greedy, "AT_ONCE", at_once)
-    monkeypatch.setattr(chain, "AT_ONCE", at_once)
+    monkeypatch.setattr(cover, "AT_ONCE", at_once)
     kappa = float(found.state.prior_variance(found.points).max()) ** 0.5
     chained = Chain(found, kappa, 9)
-    monkeypatch.setattr("kbo.confidence.chaining.neighbours._TOGETHER", 13)
-    monkeypatch.setattr("kbo.confidence.chaining.neighbours._LISTED", 50)
     later = Chain(found, kappa, 3)
     nested_covers(chained, D, found.slack)
     assert 1 <= chained.sizes[0] < 40
@@ -361,8 +357,7 @@ def test_no_square_matrix_of_floats_is_ever_formed(monkeypatch):
     state, Z = KernelRidge(rbf(0.1), 0.05), unit_square(3000, 0)
     state.update(X, y)
     Chaining(0.1, points=Z).chain(state)
-    monkeypatch.setattr(greedy, "AT_ONCE", 1000)
-    monkeypatch.setattr(chain, "AT_ONCE", 1000)
+    monkeypatch.setattr(cover, "AT_ONCE", 1000)
     large = Chaining(0.1, points=Z).chain(state)
     assert 512**2 // 4 <= largest[0] <= 2**19 < 3000**2 / 16
     assert covers(PosteriorMetric(state, Z), large.centres(len(large)), large.radius(len(large)))

@@ -209,7 +209,9 @@ def test_a_precomputed_kernel_refuses_what_is_no_gram_matrix(monkeypatch):
     PrecomputedKernel(similar + (-torch.linalg.eigvalsh(similar)[0] + 1e-9) * one)
     PrecomputedKernel(0 * one)
     PrecomputedKernel(torch.ones(50, 50))  # of rank one, in float32
-    monkeypatch.setattr("kbo.kernels._CHECKED", 4)  # of larger matrices only every pair is checked
+    monkeypatch.setattr(
+        "kbo.kernels._MOST_CHECKED", 4
+    )  # of larger matrices only every pair is checked
     large = torch.eye(600).double()
     large[17, 423] = large[423, 17] = 3.0
     with pytest.raises(InvalidInput, match="positive semi-definite"):

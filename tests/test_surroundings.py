@@ -22,7 +22,8 @@ from gpytorch.kernels import RBFKernel
 import kbo
 from experiments.problems import RKHSBandit
 from kbo import bandit, report
-from kbo._base.surroundings import Settings, callers, fixed
+from kbo._base.settings import Settings
+from kbo._base.surroundings import callers, fixed
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna import KBOSampler
 

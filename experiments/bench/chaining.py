@@ -7,15 +7,22 @@ import math
 import torch
 from torch import Tensor
 
-from experiments.bench.race import Bench, Goal, Result, agree, seconds, wall_and_memory
+from experiments.bench.race import (
+    Bench,
+    Goal,
+    Result,
+    agree,
+    device_megabytes,
+    seconds,
+    wall_and_memory,
+)
 from experiments.papers import chaining as paper
 from experiments.papers.chaining import ALGORITHM, DELTA, NOISE
 from experiments.sweep.threads import threads
 from kbo import bandit
-from kbo._base import devices
 from kbo.bandit import Bandit
 from kbo.confidence import Chaining
-from kbo.confidence.chaining.bound import heights
+from kbo.confidence.chaining.bonus import heights
 from kbo.regression import KernelRidge
 
 _OBSERVED = 70
@@ -120,7 +127,7 @@ def chain(
         Result(name, wall, goal=Goal(more=most), n=_OBSERVED),
         Result(
             "  memory",
-            memory + devices.megabytes(device, peak=True),
+            memory + device_megabytes(device, peak=True),
             goal=goal,
             n=_OBSERVED,
             unit="MB",

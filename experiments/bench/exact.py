@@ -13,7 +13,16 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor
 
-from experiments.bench.race import REPEATS, Bench, Goal, Result, agree, megabytes, race, seconds
+from experiments.bench.race import (
+    REPEATS,
+    Bench,
+    Goal,
+    Result,
+    agree,
+    megabytes,
+    race,
+    seconds,
+)
 from experiments.bench.setups import (
     RIDGE,
     example_kernel,
@@ -21,7 +30,6 @@ from experiments.bench.setups import (
     mean_and_variance,
     noisy_data,
 )
-from kbo._base import devices
 from kbo.regression import FixedPoints, KernelRidge
 
 _IN_A_ROW = 10
@@ -145,7 +153,7 @@ def memory(device: torch.device, n: int, arms: int) -> list[Result]:
             arm = points[(7 * step + half) % arms]
             view.update(arm.unsqueeze(0), arm[:1])
             view.predict(points)
-        used.append(megabytes(peak=False) + devices.megabytes(device, peak=False))
+        used.append(megabytes(peak=False) + device_megabytes(device, peak=False))
     name = f"memory after {n} updates on {arms} arms / after {n // 2}"
     return [Result(name, used[1], used[0], Goal(1.0, 20, "MB"), n, "MB")]
 

@@ -18,8 +18,6 @@ from typing import Any
 
 import torch
 
-from kbo._base.devices import synchronize
-
 REPEATS = 5
 """Timed runs of each side."""
 
@@ -194,6 +192,18 @@ def wall_and_memory(work: Work, times: int = 3) -> tuple[float, float]:
         work()
         walls.append(time.perf_counter() - start)
     return statistics.median(walls), megabytes(peak=True) - before
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until a device has done all its work."""
+    getattr(torch, device.type).synchronize(device)
+
+
+def device_megabytes(device: torch.device, peak: bool) -> float:
+    """Return the memory of tensors on a device, at its peak or at present; 0 where it counts none, as the CPU."""
+    module = getattr(torch, device.type)
+    count = getattr(module, "max_memory_allocated" if peak else "memory_allocated", None)
+    return count(device) / 1e6 if count else 0.0
 
 
 def megabytes(peak: bool) -> float:

@@ -1,1 +1,1 @@
-"""What every part of kbo stands on: checks of arguments, devices, files, terminal, linear algebra, drawing."""
+"""Basic tools: checks of arguments, devices, files, terminal, linear algebra, drawing."""

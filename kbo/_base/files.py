@@ -15,18 +15,17 @@ from kbo.errors import InvalidInput, KboError
 TEMPORARY = ".tmp"
 """End of the name, which begins with a dot, of a file that is not complete."""
 
-
-_SHOWN = 300
+_MOST_SHOWN = 300
 """Characters of another library's message that a message of kbo repeats."""
 
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], expected: str, advice: str) -> Iterator[None]:
-    """Turn what can go wrong while a file is read into one error, which names the file.
+    """Turn all errors of a block that reads a file into one, which names the file.
 
     Args:
         path: The file, or the address of a storage.
-        expected: What it should hold, such as "a table (CSV)".
+        expected: The content it should have, such as "a table (CSV)".
         advice: What to do, as a sentence.
 
     Raises:
@@ -40,15 +39,15 @@ def reading(path: str | os.PathLike[str], expected: str, advice: str) -> Iterato
         raise InvalidInput(f"cannot read {path}: {error.strerror or error}. {advice}") from error
     except Exception as error:  # libraries raise all kinds for files that are not theirs
         text = " ".join(str(error).split())
-        if len(text) > _SHOWN:
-            text = f"{text[:_SHOWN]}..."
+        if len(text) > _MOST_SHOWN:
+            text = f"{text[:_MOST_SHOWN]}..."
         raise InvalidInput(
             f"{path} is not {expected} ({type(error).__name__}: {text}). {advice}"
         ) from error
 
 
 def check_file(path: Path, advice: str) -> None:
-    """Check that there is a file, which is no folder and no pipe, from which reading might never return.
+    """Check that there is a file: no folder, and no pipe, from which reading might never return.
 
     Raises:
         InvalidInput: There is none.
@@ -58,9 +57,8 @@ def check_file(path: Path, advice: str) -> None:
     except FileNotFoundError as error:
         raise InvalidInput(f"there is no file {path}. {advice}") from error
     except (OSError, ValueError) as error:
-        raise InvalidInput(
-            f"cannot read {path}: {getattr(error, 'strerror', None) or error}. {advice}"
-        ) from error
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInput(f"cannot read {path}: {reason}. {advice}") from error
     if stat.S_ISDIR(mode):
         raise InvalidInput(f"{path} is a folder, not a file. {advice}")
     if not stat.S_ISREG(mode):
@@ -79,8 +77,12 @@ def sync_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file that takes the place of ``path`` at the end; after an error, or a kill, ``path`` is as before."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
+    """Open a new file that takes the place of ``path`` at the end.
+
+    After an error, or a kill, ``path`` is as before.
+    """
+    writer = f"{os.getpid()}-{threading.get_ident()}"
+    temporary = path.with_name(f".{path.name}.{writer}{TEMPORARY}")
     try:
         with open(temporary, "wb") as file:
             yield file

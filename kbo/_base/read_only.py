@@ -1,6 +1,6 @@
 """Numbers that a statement names are read-only once an object is constructed.
 
-A later change would alter the bounds, but not what was fixed before the data.
+A later change would alter the bounds, but not the numbers that were fixed before the data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Marking(ABCMeta):
 
 
 class ReadOnly(metaclass=_Marking):
-    """An object whose public attributes, or those named in ``_fixed``, cannot be changed once it is constructed."""
+    """An object with read-only attributes: the names in ``_fixed``, or all public ones if None."""
 
     _fixed: Sequence[str] | None = None
 
@@ -37,10 +37,13 @@ class ReadOnly(metaclass=_Marking):
         super().__delattr__(name)
 
     def _refuse(self, name: str) -> None:
-        refused = not name.startswith("_") if self._fixed is None else name in self._fixed
-        if refused and "_constructed" in vars(self):
+        if self._fixed is None:
+            is_fixed = not name.startswith("_")
+        else:
+            is_fixed = name in self._fixed
+        if is_fixed and "_constructed" in vars(self):
             kind = type(self).__name__
             raise InvalidInput(
-                f"{name} of a {kind} is read-only: its statement names what was fixed before the data. Construct "
-                f"another {kind} instead."
+                f"{name} of a {kind} is read-only: its statement names what was fixed before the "
+                f"data. Construct another {kind} instead."
             )

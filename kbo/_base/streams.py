@@ -1,19 +1,63 @@
-"""Standard output and error that may be lost: a reader that left, a full disk, a terminal that was closed."""
+"""Streams around standard output and error.
+
+Writing to one of them never fails, the other shares its line with a progress bar.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
-class LastingStream:
-    """A stream of text to which writing does not fail: once the system refuses a text, it and later ones are dropped.
+class Wrapped(ABC):
+    """A stream of text that passes everything on to another one.
 
-    So a run goes on when the program that reads its output has ended. From then on the descriptor of the stream is that
-    of the null device, also for processes that are started later.
+    Args:
+        stream: The other one.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # of a copy that is not made yet
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
+    def __enter__(self) -> Wrapped:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Flush, and leave the stream open: others write to it."""
+        self.flush()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stream)
+
+    @abstractmethod
+    def write(self, text: str) -> int:
+        """Write a text, and return its length."""
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for text in lines:
+            self.write(text)
+
+    def flush(self) -> None:
+        """Write the rest of the text that the stream has taken."""
+        self._stream.flush()
+
+
+class LastingStream(Wrapped):
+    """A stream to which writing does not fail: texts are dropped once the system refuses one.
+
+    So a run goes on when the program that reads its output has ended, a disk is full or a terminal
+    was closed. From then on the descriptor of the stream is that of the null device, also for
+    processes that are started later.
 
     Args:
         stream: The stream.
@@ -24,62 +68,37 @@ class LastingStream:
     """
 
     def __init__(self, stream: Any, name: str) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._name = name
         self.lost: bool = False
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # of a copy that is not made yet
-            raise AttributeError(name)
-        return getattr(self._stream, name)
-
-    def __enter__(self) -> LastingStream:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Flush, and leave the stream open: others write to it."""
-        self.flush()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._stream)
-
     def write(self, text: str) -> int:
-        """Write a text, and return its length."""
-        if self.lost:
-            return len(text)
-        try:
-            return self._stream.write(text)
-        except (OSError, ValueError) as error:  # ValueError of a stream that was closed
-            self._drop(error)
-            return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Write several texts."""
-        for text in lines:
-            self.write(text)
+        self._try(lambda: self._stream.write(text))
+        return len(text)
 
     def flush(self) -> None:
-        """Write what the stream has not yet written."""
+        self._try(lambda: self._stream.flush())
+
+    def _try(self, action: Callable[[], object]) -> None:
         if self.lost:
             return
         try:
-            self._stream.flush()
-        except (OSError, ValueError) as error:
+            action()
+        except (OSError, ValueError) as error:  # ValueError of a stream that was closed
             self._drop(error)
 
     def _drop(self, error: OSError | ValueError) -> None:
         self.lost = True
-        with contextlib.suppress(
-            OSError, ValueError, AttributeError
-        ):  # of a stream without a descriptor
+        # A stream may be without a descriptor.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
             descriptor = self._stream.fileno()
             with open(os.devnull, "wb") as null:
                 os.dup2(null.fileno(), descriptor)
         if sys.stderr is not None and sys.stderr is not self:
             reason = getattr(error, "strerror", None) or str(error)
             sys.stderr.write(
-                f"error: cannot write to {self._name} ({reason}): what follows is not shown. What a command writes to "
-                "files, such as a journal, is complete.\n"
+                f"error: cannot write to {self._name} ({reason}): what follows is not shown. What a"
+                " command writes to files, such as a journal, is complete.\n"
             )
 
 
@@ -90,7 +109,7 @@ def lasting(stream: Any, name: str) -> Any:
 
 @contextlib.contextmanager
 def lasting_output() -> Iterator[LastingStream | None]:
-    """Put lasting streams in the place of standard output and error in a block; yield the former, None without one."""
+    """Make standard output and error lasting streams in a block; yield the former, None without."""
     before = sys.stdout, sys.stderr
     sys.stdout = lasting(sys.stdout, "standard output")
     sys.stderr = lasting(sys.stderr, "standard error")
@@ -98,3 +117,31 @@ def lasting_output() -> Iterator[LastingStream | None]:
         yield sys.stdout
     finally:
         sys.stdout, sys.stderr = before
+
+
+_CLEAR_LINE = "\r\x1b[K"
+
+
+class AboveBar(Wrapped):
+    """A stream to the terminal whose lines take the place of a progress bar, which is drawn again.
+
+    Args:
+        stream: The stream.
+        draw: Draws the bar; called after whole lines.
+    """
+
+    def __init__(self, stream: Any, draw: Callable[[], object] = lambda: None) -> None:
+        super().__init__(stream)
+        self._draw = draw
+        self._is_line_begin = True
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines(keepends=True):
+            if self._is_line_begin:
+                self._stream.write(_CLEAR_LINE)
+            self._stream.write(line)
+            self._is_line_begin = line.endswith("\n")
+        if text and self._is_line_begin:
+            self._stream.flush()
+            self._draw()
+        return len(text)

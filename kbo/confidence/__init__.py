@@ -28,7 +28,9 @@ from kbo.confidence.mixture.least_norm import norm_lower_bound, refuse_if_refute
 from kbo.confidence.mixture.radius import MIXED_SCALES, squared_radius
 from kbo.confidence.mixture.unknown_norm import PRACTICAL_MULTIPLE, UnknownNorm
 from kbo.confidence.noise.adaptive import AdaptiveMixture, AdaptiveSelfNormalized
-from kbo.confidence.noise.bounds import MixtureNoiseBounds, NoiseBounds, NoiseLevel
+from kbo.confidence.noise.level import NoiseLevel
+from kbo.confidence.noise.mixture import MixtureNoiseBounds
+from kbo.confidence.noise.residuals import NoiseBounds
 from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
 
 __all__ = [

@@ -1,15 +1,17 @@
 """Bounds of the energy ``|xi|^2`` of t noises around ``t sigma^2``, at all times t at once.
 
-Given the past, the noise is strictly sub-Gaussian: sub-Gaussian with its standard deviation sigma as the constant. Then
+Given the past, the noise is strictly sub-Gaussian: sub-Gaussian with its standard deviation sigma
+as the constant. Then
 
     E exp(g xi^2 / sigma^2) <= (1 - 2 g)^-1/2,   E exp(-g xi^2 / sigma^2) <= (2 + exp(-3 g)) / 3,
 
-the first for ``0 <= g < 1/2``, the second for ``g >= 0`` and attained by the three-point law with kurtosis 3. Gaussian,
-Rademacher and uniform noise is; noise of rare spikes is not. Noise with no more mass near zero than Gaussian noise has
-the smaller ``(1 + 2 g)^-1/2`` on the right of the second. With ``L(g)`` for the right side ``exp(g |xi|^2 / sigma^2 -
-t ln L(g))`` is a supermartingale for every g; the bounds differ in how they choose g for all t at once. Each function
-returns least and most energy in units of sigma^2, each of which fails with probability at most delta, ever. Proofs in
-docs/theory/noise.md.
+the first for ``0 <= g < 1/2``, the second for ``g >= 0`` and attained by the three-point law with
+kurtosis 3. Gaussian, Rademacher and uniform noise is; noise of rare spikes is not. Noise with no
+more mass near zero than Gaussian noise has the smaller ``(1 + 2 g)^-1/2`` on the right of the
+second. With ``L(g)`` for the right side ``exp(g |xi|^2 / sigma^2 - t ln L(g))`` is a
+supermartingale for every g; the bounds differ in how they choose g for all t at once. Each function
+returns least and most energy in units of sigma^2, each of which fails with probability at most
+delta, ever. Proofs in docs/theory/noise.md.
 """
 
 from __future__ import annotations
@@ -27,51 +29,58 @@ MOST_RATES = [0.45 * 2**-i for i in range(12)]
 
 
 def stitched(t: int, delta: float) -> tuple[float, float]:
-    """Return ``t - 2 eta sqrt(t L)`` and ``t + 2 eta sqrt(t L) + 2 L``, with a g for each ``[e^k, e^(k+1))``.
+    """Return ``t - 2 eta sqrt(t L)`` and ``t + 2 eta sqrt(t L) + 2 L``, least and most energy.
 
-    With ``L = ln(1/delta) + ln(pi^2 (1 + floor(ln t))^2 / 6)``; the concentration in Durand et al. (2018),
-    Theorem 3, without slack.
+    With ``L = ln(1/delta) + ln(pi^2 (1 + floor(ln t))^2 / 6)``, and a g for each
+    ``[e^k, e^(k+1))``; the concentration in Durand et al. (2018), Theorem 3, without slack.
     """
-    L = math.log(1 / delta) + math.log(math.pi**2 * (1 + math.floor(math.log(t))) ** 2 / 6)
+    interval = 1 + math.floor(math.log(t))
+    L = math.log(1 / delta) + math.log(math.pi**2 * interval**2 / 6)
     spread = 2 * _ETA * math.sqrt(t * L)
     return t - spread, t + spread + 2 * L
 
 
 def averaged(t: int, delta: float, strict: bool) -> tuple[float, float]:
-    """Return the energies at which the averages of the supermartingales over a fixed grid of g reach 1 / delta.
+    """Return the energies at which averages of the supermartingales over g reach ``1 / delta``.
 
-    Ville's inequality for one supermartingale: tighter than a union over the grid, and than ``stitched``.
+    Ville's inequality for one supermartingale: tighter than a union over the grid of g, and than
+    ``stitched``.
 
     Args:
         t: Number of noises.
         delta: Probability that either may fail, ever.
-        strict: Whether the noise is just strictly sub-Gaussian; otherwise it also has no more mass near zero than
-            Gaussian noise.
+        strict: Whether the noise is just strictly sub-Gaussian; otherwise it also has no more mass
+            near zero than Gaussian noise.
     """
-    costs = [
-        math.log((2 + math.exp(-3 * g)) / 3) if strict else -0.5 * math.log1p(2 * g)
-        for g in LEAST_RATES
-    ]
-    least = crossing(LEAST_RATES, [-t * cost for cost in costs], math.log(1 / delta))
-    gains = [0.5 * t * math.log1p(-2 * g) for g in MOST_RATES]
-    return least, -crossing(MOST_RATES, gains, math.log(1 / delta))
+    level = math.log(1 / delta)
+    least_logs: list[float] = []
+    for g in LEAST_RATES:
+        if strict:
+            log_L = math.log((2 + math.exp(-3 * g)) / 3)
+        else:
+            log_L = -0.5 * math.log1p(2 * g)
+        least_logs.append(-t * log_L)
+    most_logs = [0.5 * t * math.log1p(-2 * g) for g in MOST_RATES]
+    least = crossing(LEAST_RATES, least_logs, level)
+    most = -crossing(MOST_RATES, most_logs, level)
+    return least, most
 
 
 def crossing(rates: Sequence[float], logs: Sequence[float], level: float) -> float:
-    """Return the x at which ``ln mean_j exp(logs_j - rates_j x)`` falls to ``level``; all rates are positive.
+    """Return the x at which ``ln mean_j exp(logs_j - rates_j x)`` falls to ``level``.
 
-    The function is convex and falls, so Newton's method climbs to the root from where the first term alone reaches the
-    level, and is never above the root.
+    All rates are positive. The function is convex and falls, so Newton's method climbs to the root
+    from where the first term alone reaches the level, and is never above the root.
     """
-    x = max(
-        (log - math.log(len(logs)) - level) / rate for rate, log in zip(rates, logs, strict=True)
-    )
+    log_count = math.log(len(logs))
+    x = max((log - log_count - level) / rate for rate, log in zip(rates, logs, strict=True))
     for _ in range(50):
         terms = [log - rate * x for rate, log in zip(rates, logs, strict=True)]
-        top = max(terms)
-        weights = [math.exp(term - top) for term in terms]
+        largest = max(terms)
+        weights = [math.exp(term - largest) for term in terms]
         total = math.fsum(weights)
-        step = (top + math.log(total / len(terms)) - level) * total / sum(map(mul, weights, rates))
+        excess = largest + math.log(total / len(terms)) - level
+        step = excess * total / sum(map(mul, weights, rates))
         if step <= 1e-9 * abs(x):
             break
         x += step

@@ -19,8 +19,8 @@ from typing import Any
 from kbo._base import checks
 from kbo._base.surroundings import fixed
 from kbo._base.terminal import Bar, rounded_up
-from kbo.confidence.mean import bounded_mean
-from kbo.confidence.median import median, median_bounds
+from kbo.confidence.repeated.mean import bounded_mean
+from kbo.confidence.repeated.median import median, median_bounds
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.constraint import OBJECTIVE
 from kbo.optimize.run import Run, recorded

@@ -19,8 +19,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from kbo._base.streams import lasting
-from kbo._base.terminal import AboveBar, on_terminal
+from kbo._base.streams import AboveBar, lasting
+from kbo._base.terminal import on_terminal
 from kbo.workers.call import Outcome, RunningTrial, call, described, pipe
 from kbo.workers.preserved import preserved
 

@@ -28,7 +28,7 @@ import cloudpickle
 
 from kbo._base import checks
 from kbo._base.lazy import Lazy
-from kbo._base.surroundings import Settings
+from kbo._base.surroundings import callers_settings
 from kbo.errors import InvalidInput
 from kbo.workers.call import Outcome, described, of_file
 from kbo.workers.engine import Engine, OnReport, Session
@@ -97,9 +97,7 @@ class Processes(Engine):
 
 def _pickled(function: Callable[..., Any]) -> bytes:
     try:
-        return pickle.dumps(
-            (copied(function), Settings.of_caller().of_process(), sys.path, sys.argv)
-        )
+        return pickle.dumps((copied(function), callers_settings().of_process(), sys.path, sys.argv))
     except Exception as error:
         raise InvalidInput(
             f"the objective cannot be sent to worker processes ({type(error).__name__}: {error}). Create what cannot "

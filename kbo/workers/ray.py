@@ -25,7 +25,8 @@ import cloudpickle
 
 from kbo._base import checks
 from kbo._base.extras import require
-from kbo._base.surroundings import Settings
+from kbo._base.settings import Settings
+from kbo._base.surroundings import callers_settings
 from kbo.errors import InvalidInput, KboError
 from kbo.workers.call import Outcome, RunningTrial, call, pipe
 from kbo.workers.engine import Engine, OnReport, Session
@@ -121,7 +122,7 @@ class _Tasks(Session):
         self, engine: Ray, function: Callable[..., Any], timeout: float | None, on_report: OnReport
     ) -> None:
         self._engine, self._timeout, self._on_report = engine, timeout, on_report
-        self._function = ray.put((copied(function), Settings.of_caller().of_process()))
+        self._function = ray.put((copied(function), callers_settings().of_process()))
         needs = dict(engine.resources)
         # Ray would retry a task that takes all the memory of its node for ever, so the caller decides.
         options: dict[str, Any] = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbo._base import checks
-from kbo._base.surroundings import Settings
+from kbo._base.surroundings import callers_settings
 from kbo.errors import InvalidInput
 from kbo.workers.call import Outcome, RunningTrial, call
 from kbo.workers.engine import Engine, OnReport, Session
@@ -51,7 +51,7 @@ class _Threads(Session):
 
     def __init__(self, capacity: int, function: Callable[..., Any], on_report: OnReport) -> None:
         self._capacity, self._function, self._on_report = capacity, function, on_report
-        self._settings = Settings.of_caller().of_thread()
+        self._settings = callers_settings().of_thread()
         self._reporting = threading.Lock()
         self._running: set[int] = set()
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()

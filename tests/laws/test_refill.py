@@ -17,7 +17,7 @@ from kbo.acquisition.thompson import InflatedThompsonSampling
 from kbo.acquisition.ucb import ChainingUCB
 from kbo.confidence import Chaining, FixedWidth, MartingaleMixture
 from kbo.confidence.chaining import Chain, DistanceMatrix, PosteriorMetric
-from kbo.confidence.chaining.reuse import ChainMemory
+from kbo.confidence.chaining.memory import ChainMemory
 from kbo.models import NystromGP
 from kbo.regression import BatchView, FixedDictionary, FixedPoints, Hypothetical, Posterior
 from tests.laws.confidences import BOUNDS, Bound, Setting

@@ -1,7 +1,10 @@
-"""Covers of finite sets: sets of points such that every other one is within a radius of one of them."""
+"""Chaining bounds (``bound.py``) and the covers of finite sets on which they rest.
+
+A cover is a set of points such that every other one is within a radius of one of them.
+"""
 
 from kbo.confidence.chaining.chain import Chain
-from kbo.confidence.chaining.greedy import covers, first_fit_net, greedy_cover
+from kbo.confidence.chaining.cover import covers, first_fit_net, greedy_cover
 from kbo.confidence.chaining.metric import DistanceMatrix, Metric, PosteriorMetric
 
 __all__ = [

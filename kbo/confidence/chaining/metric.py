@@ -1,8 +1,10 @@
-"""Finite sets of points with a distance, in blocks: no |X| x |X| matrix of floats is formed.
+"""Finite sets of points with a distance, in blocks: no N x N matrix of floats is formed.
 
-The distance under a Gaussian-process posterior is the standard deviation of a difference,
+The distance under a Gaussian-process posterior is the standard deviation of a difference (Contal et
+al. 2015, Sec. 2),
 
-    d(x, z)^2 = var(f(x) - f(z)) = cov(x, x) - 2 cov(x, z) + cov(z, z),      cov(x, z) = k(x, z) - U(x)'V(z).
+    d(x, z)^2 = var(f(x) - f(z)) = cov(x, x) - 2 cov(x, z) + cov(z, z),      cov(x, z) = k(x, z) -
+    U(x)'V(z).
 
 It never grows when observations are added at the same ridge.
 """
@@ -22,28 +24,29 @@ from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.regression import Posterior
 
-_BLOCK = {"cpu": 2**17, "cuda": 2**26}
-"""Distances that are formed at once; on the CPU as many as stay in the cache."""
+BLOCK = {"cpu": 2**17, "cuda": 2**26}
+"""Number of distances that are formed at once; on the CPU as many as stay in the cache."""
 
-_SELF = 1e-6
-"""Largest distance of a point to itself that passes as rounding, as a fraction of the largest finite distance."""
+DIAGONAL_ROUNDING = 1e-6
+"""Distance of a point to itself that passes as rounding, relative to the largest distance."""
 
-_ROUNDING = 64
-"""Squared distances are trusted to this many units in the last place of the largest variance."""
+SQUARED_ROUNDING = 64
+"""Error of a squared distance in units in the last place of the largest prior variance."""
 
 
 class Metric(ABC):
-    """A finite set of points with a distance.
+    """A finite set of N points with a distance.
 
     Attributes:
         device: Device of the points.
         slack: Largest error of a squared distance by rounding.
-        std: Numbers [N] with ``d(x, z) <= std(x) + std(z)``, where there is ``radial``.
+        std: Numbers [N] with ``d(x, z) <= std(x) + std(z)``; needed only where ``radial`` is
+            defined.
     """
 
     device: torch.device
-    std: Tensor
     slack: float = 0.0
+    std: Tensor
 
     @abstractmethod
     def __len__(self) -> int:
@@ -51,48 +54,64 @@ class Metric(ABC):
 
     @abstractmethod
     def __getitem__(self, points: Tensor | slice) -> Metric:
-        """Return the same distance on some of the points, given by their numbers."""
+        """Return the subset of these point numbers, with this distance."""
 
     @abstractmethod
     def squared(self, other: Any) -> Tensor:
-        """Return squared distances [a b] to other points of the same space."""
+        """Return squared distances [a b] to another subset of the same set."""
+
+    def radial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        """Return coordinates [N k] and a stationary kernel of their distance, or None.
+
+        Its metric bounds this one: ``d(x, z)^2 <= 2 g(0) - 2 g(|c(x) - c(z)|)``, with g decreasing.
+        """
+        return None
 
     def limit(self, radius: float) -> float:
-        """Return the largest squared distance that counts as within ``radius``: a point at exactly that distance is."""
+        """Return the largest squared distance that is within ``radius``, rounding included."""
         return radius * radius + self.slack
 
     def within(self, other: Any, radius: float) -> Tensor:
-        """Whether the distances [a b] are at most ``radius``."""
+        """Return a mask [a b] of the pairs whose distance is at most ``radius``."""
         return self.squared(other) <= self.limit(radius)
 
     def ranks(self, radii: Sequence[float]) -> Tensor:
-        """Return the number of radii, at most 255, that each distance is within, [N N] bytes; on the diagonal all."""
+        """Return the number of radii that each distance is within, [N N] bytes.
+
+        All of them on the diagonal.
+
+        Args:
+            radii: At most 255 radii.
+        """
         assert len(radii) < 256
         ranks = torch.empty(len(self), len(self), dtype=torch.uint8, device=self.device)
-        parts = list(self.blocks(int(_BLOCK.get(self.device.type, 2**17) ** 0.5)))
-        for i, (rows, some) in enumerate(parts):
-            for columns, others in parts[i:]:
-                squared = some.squared(others)
+        blocks = list(self.blocks(int(self._distances_at_once() ** 0.5)))
+        for i, (rows, row_points) in enumerate(blocks):
+            for columns, column_points in blocks[i:]:
+                squared = row_points.squared(column_points)
                 rank = torch.zeros_like(squared, dtype=torch.uint8)
                 for radius in radii:
                     rank += squared <= self.limit(radius)
-                ranks[rows, columns], ranks[columns, rows] = rank, rank.mT
+                ranks[rows, columns] = rank
+                ranks[columns, rows] = rank.mT
         return ranks.fill_diagonal_(len(radii))
 
-    def radial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
-        """Return coordinates of the points and a kernel as for ``Posterior.radial``, whose metric bounds this one."""
-        return None
-
     def blocks(self, columns: int) -> Iterator[tuple[slice, Any]]:
-        """Yield the points in blocks whose distances to that many others are formed at once."""
-        size = max(16, _BLOCK.get(self.device.type, 2**17) // max(1, columns))
+        """Yield slices of point numbers and their points.
+
+        Distances to ``columns`` others fit a block.
+        """
+        size = max(16, self._distances_at_once() // max(1, columns))
         for start in range(0, len(self), size):
             rows = slice(start, min(start + size, len(self)))
             yield rows, self[rows]
 
+    def _distances_at_once(self) -> int:
+        return BLOCK.get(self.device.type, BLOCK["cpu"])
+
 
 class DistanceMatrix(Metric):
-    """A space given by all its distances.
+    """A set given by all its distances.
 
     Args:
         distances: Symmetric, not negative, zero on the diagonal, up to rounding, [N N].
@@ -109,36 +128,37 @@ class DistanceMatrix(Metric):
             )
         D = distances if distances.is_floating_point() else distances.double()
         finite = D[D.isfinite()]
-        rounding = _SELF * float(finite.max()) if len(finite) else 0.0
+        rounding = DIAGONAL_ROUNDING * float(finite.max()) if len(finite) else 0.0
         if not torch.allclose(D, D.mT, rtol=0, atol=rounding):
             raise InvalidInput("distances must be a symmetric tensor [N N] without NaN.")
         if bool((D < 0).any()) or bool((D.diagonal() > rounding).any()):
             raise InvalidInput(
-                "distances must not be negative, and zero from every point to itself; here they are down to "
-                f"{float(D.min()):.3g} and up to {float(D.diagonal().max()):.3g}. If that is rounding (torch.cdist in "
-                "float32, for example) use double, or distances.fill_diagonal_(0)."
+                "distances must not be negative, and zero from every point to itself; here they are"
+                f" down to {float(D.min()):.3g} and up to {float(D.diagonal().max()):.3g}. If that "
+                "is rounding (torch.cdist in float32, for example) use double, or "
+                "distances.fill_diagonal_(0)."
             )
         self.distances: Tensor = torch.maximum(D, D.mT).fill_diagonal_(0)
         self.device: torch.device = D.device
-        self._points = torch.arange(len(D), device=D.device)
+        self._numbers = torch.arange(len(D), device=D.device)
 
     def __len__(self) -> int:
-        return len(self._points)
+        return len(self._numbers)
 
     def __repr__(self) -> str:
         return f"DistanceMatrix({len(self)} points)"
 
     def __getitem__(self, points: Tensor | slice) -> DistanceMatrix:
         part = copy.copy(self)
-        part._points = self._points[points]
+        part._numbers = self._numbers[points]
         return part
 
     def squared(self, other: DistanceMatrix) -> Tensor:
-        return self.distances[self._points.unsqueeze(-1), other._points].square()
+        return self.distances[self._numbers.unsqueeze(-1), other._numbers].square()
 
 
 class PosteriorMetric(Metric):
-    """Points with the distance of a posterior; the factors of the distances are kept, r numbers a point.
+    """Points with the distance of a posterior. The factors U and V of its covariance are kept.
 
     Args:
         state: The posterior, taken as it is now.
@@ -152,47 +172,56 @@ class PosteriorMetric(Metric):
     """
 
     def __init__(self, state: Posterior, points: Tensor) -> None:
-        checks.instance("state", state, Posterior, "; that of a model is model.state").check(
-            points, "points"
-        )
+        checks.instance("state", state, Posterior, "; that of a model is model.state")
+        state.check(points, "points")
         if points.ndim != 2 or not len(points):
             raise InvalidInput(
                 f"points must have shape [N d] with N > 0, got {tuple(points.shape)}."
             )
         with torch.no_grad():
             points = points.clone()  # the caller may change theirs
-            self.state = state
-            self.points = points
-            self.device: torch.device = points.device
-            prior = state.prior_variance(points)
-            _, left, right = state.at().factored(points)
-            self._left = left.mT.contiguous()
-            self._right = self._left if right is left else right.mT.contiguous()
-            self._variance = (prior - (self._left * self._right).sum(1)).clamp_min(0)
-            self.std: Tensor = self._variance.sqrt()
-            self.slack: float = _ROUNDING * torch.finfo(points.dtype).eps * float(prior.max())
+            prior_variance = state.prior_variance(points)
+            _, U, V = state.at().factored(points)  # [r N] each
+            left = U.mT.contiguous()
+            right = left if V is U else V.mT.contiguous()
+            variance = (prior_variance - (left * right).sum(1)).clamp_min(0)
+        unit = torch.finfo(points.dtype).eps * float(prior_variance.max())
+        self.state = state
+        self.points = points
+        self.device: torch.device = points.device
+        self.slack: float = SQUARED_ROUNDING * unit
+        self.std: Tensor = variance.sqrt()
+        self._variance = variance
+        self._left = left
+        self._right = right
 
     def __len__(self) -> int:
         return len(self.points)
 
     def __getitem__(self, points: Tensor | slice) -> PosteriorMetric:
         part = copy.copy(self)
-        part.points, part.std, part._variance = (
-            self.points[points],
-            self.std[points],
-            self._variance[points],
-        )
+        part.points = self.points[points]
+        part.std = self.std[points]
+        part._variance = self._variance[points]
         part._left = self._left[points]
-        part._right = part._left if self._right is self._left else self._right[points]
+        part._right = part._left
+        if self._right is not self._left:
+            part._right = self._right[points]
         return part
 
     def radial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
         kernel = self.state.kernel
-        return None if kernel is None else freeze(kernel, self.points).radial(self.points)
+        if kernel is None:
+            return None
+        # Data only bring points together: the prior distance bounds the posterior one.
+        return freeze(kernel, self.points).radial(self.points)
 
     @torch.no_grad()
     def squared(self, other: PosteriorMetric) -> Tensor:
-        """Return squared distances [a b]; rounding may leave those of equal points a little below or above zero."""
+        """Return squared distances [a b].
+
+        Rounding may leave a small value of either sign between equal points.
+        """
         prior = self.state.prior(self.points, other.points)
         covariance = torch.addmm(prior, self._left, other._right.mT, alpha=-1)
         return covariance.mul_(-2).add_(self._variance.unsqueeze(-1)).add_(other._variance)

@@ -1,14 +1,15 @@
-"""A confidence sequence for the median of repeated evaluations: it holds for every number of values at once.
+"""A confidence sequence for the median of repeated evaluations.
 
-On paper, for independent values x_1 .. x_n and a number m with P(x_i <= m) >= 1/2, of which s are at most m:
+It holds for every number of values at once. On paper, for independent values x_1 .. x_n and a
+number m with P(x_i <= m) >= 1/2, of which s are at most m:
 
     M(s, n) = 2 int_0^(1/2) (2 p)^s (2 (1 - p))^(n - s) dp = 2^(n + 1) P(B > s) / ((n + 1) C(n, s))
 
-with B binomial of n + 1 fair coins. Each (2 p)^s (2 (1 - p))^(n - s) is a supermartingale of expectation at most 1, and
-so is its average M, which by Ville's inequality stays below 1/alpha with probability 1 - alpha. M falls in s. So with
-the largest s for which it reaches 1/alpha, the (s + 1)-th smallest value is at most the median, for all n at once, and
-likewise from above. Nothing is assumed of the distribution: it may be skewed, discrete, or without a mean.
-
+with B binomial of n + 1 fair coins. Each (2 p)^s (2 (1 - p))^(n - s) is a supermartingale of
+expectation at most 1, and so is its average M, which by Ville's inequality stays below 1/alpha with
+probability 1 - alpha. M falls in s. So with the largest s for which it reaches 1/alpha, the
+(s + 1)-th smallest value is at most the median, for all n at once, and likewise from above. Nothing
+is assumed of the distribution: it may be skewed, discrete, or without a mean.
 docs/theory/confirm.md has the proof.
 """
 

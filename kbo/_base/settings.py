@@ -1,0 +1,85 @@
+"""Settings of PyTorch and NumPy in a program, for the threads and processes that work for it.
+
+Worker processes import this module first: it imports a library only to change a setting of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any
+
+USUAL_ERRORS: dict[str, Any] = {
+    "divide": "warn",
+    "over": "warn",
+    "under": "ignore",
+    "invalid": "warn",
+}
+"""Reaction of NumPy to errors, unless a program has set another."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a program; the defaults are those of a fresh one.
+
+    Attributes:
+        device: The default device, as text.
+        gradients: Whether gradients are recorded.
+        inference: Whether it is inference mode.
+        errors: The reaction of NumPy to errors.
+        dtype: The default dtype, as text.
+        deterministic: Whether PyTorch refuses (1) or reports (2) algorithms that are not
+            deterministic.
+    """
+
+    device: str = "cpu"
+    gradients: bool = True
+    inference: bool = False
+    errors: dict[str, Any] = field(default_factory=USUAL_ERRORS.copy)
+    dtype: str = "float32"
+    deterministic: int = 0
+
+    def of_thread(self) -> Settings:
+        """Return the settings that every thread has for itself."""
+        return Settings(self.device, self.gradients, self.inference, self.errors)
+
+    def of_process(self) -> Settings:
+        """Return the settings without the number of the device: a process may see other devices."""
+        return replace(self, device=self.device.partition(":")[0])
+
+    def obstacle(self) -> str:
+        """Return the reason why this process cannot have the settings, or an empty text."""
+        try:
+            with self.applied():
+                if self.device != "cpu":
+                    import_module("torch").empty(0)
+            return ""
+        except Exception as error:  # of many kinds, one for each library of a device
+            shown = f"{type(error).__name__}: {error}".splitlines()[0]
+            return f"the worker process cannot have the settings of the program ({self}): {shown}"
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Make the settings those of a block."""
+        with ExitStack() as stack:
+            if self.errors != USUAL_ERRORS:
+                stack.enter_context(import_module("numpy").errstate(**self.errors))
+            if replace(self, errors=USUAL_ERRORS) != Settings():
+                self._apply_to_torch(stack)
+            yield
+
+    def _apply_to_torch(self, stack: ExitStack) -> None:
+        torch = import_module("torch")
+        if self.device != "cpu":
+            stack.enter_context(torch.device(self.device))
+        if self.inference:
+            stack.enter_context(torch.inference_mode())
+        stack.enter_context(torch.set_grad_enabled(self.gradients))
+        if self.dtype != "float32":
+            stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+            torch.set_default_dtype(getattr(torch, self.dtype))
+        if self.deterministic:
+            stack.callback(torch.use_deterministic_algorithms, False)
+            torch.use_deterministic_algorithms(True, warn_only=self.deterministic == 2)

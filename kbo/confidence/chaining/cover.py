@@ -1,0 +1,194 @@
+"""Covers: point numbers such that every point of a set is within a radius of one of them.
+
+On paper                                            | in code
+greedy cover: Contal et al. (2015), Algorithm 2     | ``greedy_cover``, ``dominating_set``
+net: a cover of points further apart than the radius | ``first_fit_net``
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kbo._base import checks
+from kbo.confidence.chaining.metric import DistanceMatrix, Metric
+from kbo.errors import InvalidInput
+
+AT_ONCE = 10_000
+"""Most points of which all pairs are compared at once, one byte a pair."""
+
+NET_BLOCK = 512
+"""Points among which the next ones of a net are found together."""
+
+CENTRE_BLOCK = 512
+"""Centres that are compared with other points at once."""
+
+
+def greedy_cover(distance: Metric | Tensor, radius: float, among: Tensor | None = None) -> Tensor:
+    """Return a small cover, in the order of choice: Contal, Malherbe & Vayatis (2015), Algorithm 2.
+
+    The next centre is the point that covers most of the uncovered points, the first of several.
+    More than ``AT_ONCE`` points are covered in rounds: a cover of evenly spread points, then of the
+    points that it leaves, and so on.
+
+    Args:
+        distance: The set, or all its distances [N N].
+        radius: At least 0, in units of the distance.
+        among: Numbers, or a mask, of the points to be covered, by points of their own; all if
+            omitted.
+
+    Raises:
+        InvalidInput: A radius below zero, or a matrix that is not one of distances.
+    """
+    metric = as_metric(distance)
+    left = point_numbers(metric, among, "among")
+    checks.non_negative("radius", radius)
+    centres = left[:0]
+    while len(left):
+        step = -(-len(left) // AT_ONCE)
+        spread = left[::step]
+        ranks = metric[spread].ranks([radius]).cpu()
+        everything = torch.arange(len(spread), device="cpu")
+        added = spread[dominating_set(ranks, 0, everything).to(spread.device)]
+        centres = torch.cat([centres, added])
+        if step == 1:
+            break
+        left = left[~torch.isin(left, added)]  # rounding may hide that a centre covers itself
+        left = left[uncovered(metric[left], metric[added], radius)]
+    return centres
+
+
+def dominating_set(ranks: Tensor, level: int, among: Tensor) -> Tensor:
+    """Return point numbers of a greedy dominating set of some points of a graph.
+
+    All tensors are on the host, where a choice takes a fifth of the time.
+
+    Args:
+        ranks: Bytes [N N]; points of a rank above ``level`` are neighbours, every point one of its
+            own.
+        level: At least 0.
+        among: The numbers of the points to be covered, by points of their own.
+    """
+    table = ranks.numpy()
+    is_left = np.zeros(len(table), bool)
+    is_left[among.numpy()] = True
+    gains = (
+        _neighbour_counts(table, level, among.numpy()) * is_left
+    )  # uncovered points that each covers
+    centres: list[int] = []
+    while len(table):
+        best = int(gains.argmax())
+        newly_covered = ((table[best] > level) & is_left).nonzero()[0]
+        if len(newly_covered) < 2:
+            break  # every point that is left covers only itself
+        centres.append(best)
+        is_left[newly_covered] = False
+        gains -= _neighbour_counts(table, level, newly_covered)
+        gains[newly_covered] = 0  # points that were covered before are below zero
+    alone = is_left.nonzero()[0].tolist()
+    return torch.tensor(centres + alone, dtype=torch.long, device="cpu")
+
+
+def _neighbour_counts(
+    table: NDArray[np.uint8], level: int, rows: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Return the number [N] of neighbours that each point has among some rows of the table."""
+    counts = np.zeros(len(table), np.int32)
+    # A byte counts up to 255, and sums of bytes take a fifth of the time of longer integers.
+    for start in range(0, len(rows), 255):
+        near = table[rows[start : start + 255]] > level
+        counts += near.view(np.uint8).sum(0, dtype=np.uint8)
+    return counts
+
+
+def first_fit_net(distance: Metric | Tensor, radius: float, among: Tensor | None = None) -> Tensor:
+    """Return the net of the points that no earlier centre covers, in the order of the points.
+
+    Args:
+        distance: The set, or all its distances [N N]; at most N times the size of the net of them
+            are formed.
+        radius: At least 0, in units of the distance.
+        among: Numbers, or a mask, of the points to be covered, in the order in which they are
+            visited; all if omitted.
+
+    Raises:
+        InvalidInput: A radius below zero, or a matrix that is not one of distances.
+    """
+    metric = as_metric(distance)
+    left = point_numbers(metric, among, "among")
+    checks.non_negative("radius", radius)
+    centres = left[:0]
+    while len(left):
+        block = left[:NET_BLOCK]
+        added = block[_independent_set(metric[block].ranks([radius]))]
+        left = left[NET_BLOCK:]
+        left = left[uncovered(metric[left], metric[added], radius)]
+        centres = torch.cat([centres, added])
+    return centres
+
+
+def _independent_set(near: Tensor) -> Tensor:
+    """Return the points of a graph [N N] that are no neighbour of an earlier one that was taken."""
+    table = near.cpu().numpy()
+    covered = np.zeros(len(table), bool)
+    taken: list[int] = []
+    for i, row in enumerate(table):
+        if not covered[i]:
+            taken.append(i)
+            covered |= row > 0
+    return torch.tensor(taken, device=near.device)
+
+
+def uncovered(points: Metric, centres: Metric, radius: float) -> Tensor:
+    """Return the positions of the points that are within ``radius`` of no centre."""
+    left = torch.arange(len(points), device=points.device)
+    for _, some_centres in centres.blocks(CENTRE_BLOCK):
+        is_covered = [
+            some_points.within(some_centres, radius).any(1)
+            for _, some_points in points[left].blocks(len(some_centres))
+        ]
+        if is_covered:
+            left = left[~torch.cat(is_covered)]
+    return left
+
+
+def covers(distance: Metric | Tensor, centres: Tensor, radius: float) -> bool:
+    """Return whether every point is within ``radius`` of a centre; centres are point numbers."""
+    metric = as_metric(distance)
+    checks.non_negative("radius", radius)
+    numbers = point_numbers(metric, centres, "centres")
+    return len(uncovered(metric, metric[numbers], radius)) == 0
+
+
+def as_metric(distance: Metric | Tensor) -> Metric:
+    """Return the set of a matrix of distances, or the set itself."""
+    if isinstance(distance, Metric):
+        return distance
+    with checks.inside("distance"):
+        return DistanceMatrix(distance)
+
+
+def point_numbers(metric: Metric, points: Tensor | None, name: str) -> Tensor:
+    """Return the numbers of points that are given by numbers or by a mask; of all points for None.
+
+    Raises:
+        InvalidInput: Numbers out of range, or a mask of another length. The message calls them
+            ``name``.
+    """
+    size = len(metric)
+    numbers = torch.arange(size, device=metric.device)
+    if points is None:
+        return numbers
+    is_mask = checks.tensor(name, points).dtype == torch.bool
+    is_real = points.is_floating_point() or points.is_complex()
+    if points.ndim != 1 or is_real or (is_mask and len(points) != size):
+        raise InvalidInput(
+            f"{name} must be numbers of points, or a mask [{size}], got {tuple(points.shape)}."
+        )
+    if is_mask or not len(points):
+        return numbers[points]
+    if not -size <= int(points.min()) <= int(points.max()) < size:
+        raise InvalidInput(f"{name} must be numbers below {size}, got up to {int(points.max())}.")
+    return numbers[points]

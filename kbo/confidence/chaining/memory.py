@@ -1,0 +1,137 @@
+"""A chain that is kept while data arrive: covers of earlier data are covers of more data.
+
+Distances only shrink as observations are added, so a chain stays one; its covers may have more
+points than they need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo._base import checks
+from kbo._base.linalg import ill_conditioned_ratio
+from kbo.confidence.chaining.chain import Chain
+from kbo.confidence.chaining.metric import PosteriorMetric
+from kbo.regression import Posterior
+
+_PROBES = 16
+"""Number of points at which kernels are compared."""
+
+
+class ChainMemory:
+    """The chain of a finite set under a posterior, new only when the data have grown by a factor.
+
+    Another posterior, or a change other than additional data (of ridge, kernel, points or inducing
+    points), also means a new chain.
+
+    Args:
+        refresh: The factor, at least 1.
+    """
+
+    def __init__(self, refresh: float) -> None:
+        self.refresh: float = checks.at_least("refresh", refresh, 1)
+        self._kept: _KeptChain | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"refresh": self.refresh, "_kept": None}  # covers of large sets are large
+
+    def chain(self, state: Posterior, points: Tensor, least: float) -> tuple[Chain, int]:
+        """Return a chain of the points [N d], and its last level of a radius >= ``least``."""
+        kept = self._kept
+        if kept is None or state.n > self.refresh * kept.n or not kept.is_valid(state, points):
+            kappa = math.sqrt(float(state.prior_variance(points).max()))
+            depth = _depth(kappa, least, points.dtype)
+            chain = Chain(PosteriorMetric(state, points), kappa, depth)
+            self._kept = _KeptChain(chain, state.n, state, points)
+            return chain, depth
+        depth = _depth(kept.chain.scale, least, points.dtype)
+        if depth > len(kept.chain):
+            kept.chain.extend(PosteriorMetric(state, points), depth)
+            # The new levels are covers from these data on. The others were new at the former n.
+            self._kept = _KeptChain(kept.chain, kept.n, state, points)
+        return kept.chain, depth
+
+
+def _depth(kappa: float, least: float, dtype: torch.dtype) -> int:
+    """Return the number of the radii ``kappa``, ``kappa / 2``, ..
+
+    That are at least ``least``, at least 1.
+    """
+    # Finer levels would be made of rounding errors.
+    finest = max(least, math.sqrt(ill_conditioned_ratio(dtype)) * kappa)
+    depth = 1
+    while kappa * 2.0**-depth >= finest > 0:
+        depth += 1
+    return depth
+
+
+class _KeptChain:
+    """A chain with copies of everything that its distances depend on.
+
+    Args:
+        chain: The chain.
+        n: Number of observations when it was computed.
+        state: The posterior under which all its levels are covers.
+        points: The points [N d].
+    """
+
+    def __init__(self, chain: Chain, n: int, state: Posterior, points: Tensor) -> None:
+        self.chain = chain
+        self.n = n
+        self._ridge = state.ridge
+        self._constants = _copies(_constants(state, points))
+        self._locations = _copies(state.locations or ())
+
+    def is_valid(self, state: Posterior, points: Tensor) -> bool:
+        """Return whether points and posterior are the kept ones, additional data aside."""
+        return (
+            state.ridge == self._ridge
+            and _equal(_constants(state, points), self._constants)
+            and _contains(state.locations or (), self._locations)
+        )
+
+
+def _constants(state: Posterior, points: Tensor) -> list[Tensor]:
+    """Return points, inducing points, and parameters and some values of the kernel."""
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(points), generator=generator, device="cpu")
+    probes = points[order[:_PROBES].to(points.device)]
+    constants = [points, state.prior(probes, probes)]
+    if state.anchors is not None:
+        constants.append(state.anchors)
+    if state.kernel is not None:
+        constants += [*state.kernel.parameters(), *state.kernel.buffers()]
+    return constants
+
+
+def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+def _equal(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
+    if len(now) != len(before):
+        return False
+    for a, b in zip(now, before, strict=True):
+        if a.dtype != b.dtype or a.device != b.device or not torch.equal(a, b):
+            return False
+    return True
+
+
+def _contains(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
+    """Return whether observed locations [m d] and counts [m] include earlier ones.
+
+    False if a posterior keeps no locations.
+    """
+    if not now or not before:
+        return False
+    locations, counts = now
+    old_locations, old_counts = before
+    m = len(old_locations)
+    if len(locations) < m or not torch.equal(locations[:m], old_locations):
+        return False
+    return bool((counts[:m] >= old_counts).all())

@@ -1,0 +1,73 @@
+"""The proved bonus over a chain of covers (docs/papers.md, "Chaining, proved").
+
+On paper                                                             | in code
+``(std(x) + 2 eps_c - eps_m) v_c + sum of eps_(i-1) w_i over i > c`` | a line of ``proved_cuts``
+``std(x) v``, the set itself                                         | its last line
+``w_i``, ``v_c``: widths of differences and of centres               | ``exact_tail(contal(...))``
+``v``, the width of the set                                          | ``exact_tail(srinivas(...))``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from kbo.confidence.chaining.bonus import Bonus, contal
+from kbo.confidence.gaussian import exact_tail, srinivas
+
+
+@dataclass(frozen=True)
+class Cuts(Bonus):
+    """The least of straight lines ``intercept + slope * std``.
+
+    Args:
+        intercepts: Not negative.
+        slopes: Not negative.
+    """
+
+    intercepts: Sequence[float]
+    slopes: Sequence[float]
+
+    def __call__(self, std: Tensor) -> Tensor:
+        slopes = std.new_tensor(self.slopes)
+        lines = std.new_tensor(self.intercepts) + slopes * std.unsqueeze(-1)  # [... m + 1]
+        return lines.amin(-1)
+
+
+def proved_cuts(
+    sizes: Sequence[int], radii: Sequence[float], n_points: int, t: int, delta: float
+) -> Cuts:
+    """Return one line for every level c = 1 ..
+
+    M at which a chain may be cut, and one for the set itself.
+
+    Args:
+        sizes: Number of centres ``|T_i|`` of each level.
+        radii: Radius ``eps_i`` of each level, rounding included.
+        n_points: Number of points of the set.
+        t: The round, at least 1.
+        delta: Probability that the bounds may fail: nine tenths of it for the set itself, a tenth
+            for the chain.
+    """
+    set_delta = 0.9 * delta
+    chain_delta = 0.1 * delta
+    n_levels = len(sizes)
+
+    # A point of level i + 1 has a parent within the radius of level i; the last level is the set.
+    differences = [
+        radii[i - 1] * exact_tail(contal(size, i + 1, t, chain_delta))
+        for i, size in enumerate([*sizes[1:], n_points], start=1)
+    ]
+    intercepts: list[float] = []
+    slopes: list[float] = []
+    for c, size in enumerate(sizes):
+        # Level 1 has no differences: its share of delta is divided among the cuts.
+        width = exact_tail(contal(size - 1, 1, t, chain_delta / n_levels))
+        distance = sum(radii[c:])  # of a point to its centre of this level, 2 eps_c - eps_m
+        intercepts.append(width * distance + sum(differences[c:]))
+        slopes.append(width)
+    intercepts.append(0.0)
+    slopes.append(exact_tail(srinivas(n_points, t, set_delta)))
+    return Cuts(intercepts, slopes)

@@ -1,0 +1,161 @@
+"""Bounds of the noise level from the residuals of one fit: Durand et al. (2018), Theorem 3.
+
+Notation: sigma is the noise level, xi the t noises, C = norm_bound, ``lam`` the ridge, E the error
+of a sketch (zero if exact), ``rss = |y - f_lam(x_1..t)|^2``, and D is at least
+``|Phi xi|^2 / sigma^2`` in the norm of ``(G + lam)^-1``.
+
+On paper                                            | in code
+``D = 2 ln(1/delta) + ln det(I + K / lam)``         | ``NoiseBounds.deviation`` (Theorem 2)
+``sqrt(rss) <= |xi| + C sqrt(max(lam / 2, |E|))``   | ``at_least``
+``|xi|^2 - 2 sigma^2 D - 2 sigma X <= rss``         | ``at_most`` (Theorem 3)
+``X = C sqrt(lam D)``, more on a sketch             | ``Fit.cross``
+energy ``|xi|^2`` against ``t sigma^2``             | ``energy.stitched``
+
+All hold for all t at once; docs/papers.md and docs/theory/noise.md have the proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from kbo.confidence.energy import stitched
+from kbo.confidence.noise.level import NoiseLevel
+from kbo.regression import Posterior
+
+
+class Fit(NamedTuple):
+    """The numbers of a fit.
+
+    Attributes:
+        t: Observations.
+        rss: Residual sum of squares.
+        ridge: Of the fit.
+        norm_bound: Bound of the norm of the function.
+        error: Operator norm of the error of a sketch; 0 if the posterior is exact.
+        most: Upper bound of ``|xi|^2 / sigma^2`` from ``energy.py``.
+    """
+
+    t: int
+    rss: float
+    ridge: float
+    norm_bound: float
+    error: float
+    most: float
+
+    def cross(self, D: float) -> float:
+        """Return X, the cross term of noise and function in the residuals, in units of sigma."""
+        missed = 0.0
+        if self.error > 0:
+            fitted = math.sqrt(self.ridge + self.error) + math.sqrt(32 / 27 * self.error)
+            missed = min(D * fitted**2, self.most * self.error)
+        return self.norm_bound * math.sqrt(self.ridge * D + missed)
+
+
+def at_least(fit: Fit) -> float:
+    """Return a lower bound of the noise level (Theorem 3).
+
+    It is negative where the norm bound explains all residuals.
+    """
+    explained = fit.norm_bound * math.sqrt(max(fit.ridge / 2, fit.error) / fit.t)
+    return (math.sqrt(fit.rss / fit.t) - explained) / math.sqrt(fit.most / fit.t)
+
+
+def at_most(fit: Fit, D: float, least: float) -> float:
+    """Return an upper bound of the noise level (Theorem 3); inf if there is none.
+
+    It is the root sigma of ``least sigma^2 - 2 sigma^2 D - 2 sigma X = rss``.
+
+    Args:
+        fit: The fit.
+        D: The deviation.
+        least: Lower bound of ``|xi|^2 / sigma^2``.
+    """
+    a = (least - 2 * D) / fit.t
+    if a <= 0:
+        return math.inf
+    b = 2 * fit.cross(D) / fit.t
+    return (b + math.sqrt(b * b + 4 * a * fit.rss / fit.t)) / (2 * a)
+
+
+class NoiseBounds(NoiseLevel):
+    """``NoiseLevel`` from the residuals of one fit: Durand et al. (2018), Theorem 3, without slack.
+
+    The ridge is the least ``largest_ridge / 2^j`` above ``upper^2 / C^2``; by default
+    ``largest_ridge`` is that of the given upper bound, or 1. It needs no bounds to begin with. Its
+    first finite upper bound needs some 150 observations of a smooth function on a line, and many
+    hundreds in two dimensions, since it pays twice the information gain; ``MixtureNoiseBounds``
+    pays it once. The printed form, which is wider, is in the experiment of the paper.
+
+    Args:
+        norm_bound, delta, upper, lower, largest_ridge: As for ``NoiseLevel``.
+
+    Raises:
+        InvalidInput: A number out of its range.
+    """
+
+    def _default_largest_ridge(self) -> float:
+        if math.isfinite(self.upper):
+            return self.upper**2 / self.norm_bound**2
+        return 1.0
+
+    def deviation(self, state: Posterior) -> float:
+        """Return ``D``, at least ``|Phi xi|^2 / sigma^2`` in the norm of ``(G + lam)^-1``.
+
+        Durand et al. (2018), Theorem 2, at a ridge of the grid, each with a share of the
+        probability.
+        """
+        ridge, delta = self._deviation_ridge_and_delta()
+        log_det = 0.0
+        if state.n:
+            # At most that of the sketch plus the part that the sketch leaves out.
+            log_det = self._log_det(state, ridge) + state.error.log_det(ridge)
+        return 2 * math.log(1 / delta) + log_det
+
+    def _log_det(self, state: Posterior, ridge: float) -> float:
+        return float(state.at(ridge).log_det())
+
+    def _rss(self, state: Posterior, ridge: float) -> float:
+        return float(state.at(ridge).rss())
+
+    def _learn(self, state: Posterior) -> None:
+        """Update lower bound, upper bound and ridge, in this order (Durand et al. 2018, Sec.
+
+        6.3).
+        """
+        least, most = stitched(state.n, self.event_delta)
+        fit = self._raise_lower(state, most)
+        self._upper = min(self.upper, at_most(fit, self.deviation(state), least))
+        self.ridge: float = self._ridge()
+
+    def _raise_lower(self, state: Posterior, most: float) -> Fit:
+        """Raise the lower bound, and return the fit with its residuals rounded up.
+
+        Args:
+            state: The posterior.
+            most: Upper bound of ``|xi|^2 / sigma^2``.
+        """
+        rss = self._rss(state, self.ridge)
+        rounded = state.error.of_quad
+        numbers = self.ridge, self.norm_bound, state.error.norm(), most
+        low = Fit(state.n, max(rss - rounded, 0), *numbers)
+        self._lower = max(self.lower, at_least(low))
+        return Fit(state.n, rss + rounded, *numbers)
+
+    def _ridge(self) -> float:
+        """Return the ridge of the grid that is next above the one of the upper bound."""
+        # A larger ridge stays valid, so precision may limit it from below.
+        wanted = max((self.upper / self.norm_bound) ** 2, self._floor)
+        ridge = self.largest_ridge
+        while ridge / 2 >= wanted > 0:
+            ridge /= 2
+        return ridge
+
+    def _deviation_ridge_and_delta(self) -> tuple[float, float]:
+        """Return the ridge at which D is taken and the probability that D may fail there."""
+        j = round(math.log2(self.largest_ridge / self.ridge))
+        return self.ridge, 6 * self.event_delta / (math.pi * (j + 1)) ** 2
+
+    @property
+    def least_ridge_used(self) -> float:
+        return self._deviation_ridge_and_delta()[0]

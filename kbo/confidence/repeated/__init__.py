@@ -1,0 +1,1 @@
+"""Confidence sequences for repeated evaluations of one point: of the mean and of the median."""
