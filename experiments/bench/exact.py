@@ -19,6 +19,7 @@ from experiments.bench.race import (
     Goal,
     Result,
     agree,
+    device_megabytes,
     megabytes,
     race,
     seconds,
