@@ -300,7 +300,7 @@ def subclasses(kind: type) -> Iterator[type]:
 BEGUN: dict[str, Callable[[], Dictionary]] = {
     "FixedDictionary": lambda: FixedDictionary(unit_square(5, 3)),
     "GreedyDictionary": lambda: GreedyDictionary(1e-3, most=9),
-    "_FewOrGreedy": lambda: (
+    "DefaultDictionary": lambda: (
         NystromGP(unit_square(5, 1), unit_square(5, 1)[:, :1], matern(1.5), RIDGE).dictionary
     ),
     "FocusedDictionary": lambda: FocusedDictionary(1e-3, 9, 6),

@@ -25,6 +25,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 import kbo
+from experiments.bandits.methods import PAPER_METHODS
 from kbo import acquisition, confidence, regression
 from kbo.bandit import methods
 from kbo.models import KernelRidgeGP
@@ -32,6 +33,7 @@ from kbo.models import KernelRidgeGP
 ROOT = Path(__file__).parent.parent
 ROLE = re.compile(r"\{(?:class|func|meth|mod)\}`([\w.]+)`")
 CODE = re.compile(r"`([^`]+)`")
+NAMES = {*methods.names(), *(row.name for row in PAPER_METHODS)}
 NUMBERS = 0.3, 8.0, 0.1  # noise_std, norm_bound, delta
 X = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
 Y = torch.sin(4 * X[:, 0])
@@ -150,6 +152,8 @@ def test_every_name_in_the_table_of_papers_exists(cell):
             assert (ROOT / text).exists(), text
         elif text.endswith("-..."):
             assert any(name.startswith(text.removesuffix("...")) for name in methods.names()), text
+        elif text in NAMES:
+            assert "method" in cell, text
         elif "(" in text:
             owner, *attributes = text.split("(")[0].split(".")
             found = getattr(confidence, owner, None) or getattr(regression, owner, None)

@@ -5,8 +5,8 @@ update has the law of the posterior, less its mean.
 
 On paper                                             | in code
 ``h(x) = phi(x)'e``, phi random features              | ``draw_prior``
-``h(x) - k(x, X) (K + ridge C^-1)^-1 (h(X) + eps)``  | ``ExactAt._draw_function``
-``z(x)'w + h(x) - z(x)'L^-1 h(Z)``                   | ``NystromAt._draw_function``
+``h(x) - k(x, X) (K + ridge C^-1)^-1 (h(X) + eps)``  | ``exact.ExactAt``
+``z(x)'w + h(x) - z(x)'L^-1 h(Z)``                   | ``sketch.nystrom.NystromAt``
 
 There eps_i ~ N(0, ridge / c_i) and w ~ N(0, ridge M^-1). The second line is Matheron's rule (Wilson
 et al. 2020, Sec. 3). Every draw has random features of its own, and the update is linear in h, so
