@@ -11,6 +11,8 @@
 | ``fixed_width.py`` | multiples of the standard deviation, without a guarantee |
 | ``gap.py``, ``limit.py`` | optimality gaps and limits, from any bound |
 | ``unexplained.py`` | values that no function of the norm explains |
+| ``energy.py`` | bounds of the sum of squares of the noise |
+| ``repeated/`` | means and medians of repeated evaluations |
 | ``delegated.py`` | bounds of another confidence, which the data choose |
 | ``rounding.py`` | what rounding may do to bounds |
 """

@@ -284,7 +284,7 @@ class SpectralRidges(AllRidges):
 
     def grid(self, ridges: Sequence[float]) -> Moments:
         shifted = self.resolvent.grid(ridges)
-        if self.p.shape[-1] == 1:
+        if self.p.shape[-1] == 1:  # groups of one point: all ridges in one product
             mean, covariance = self._single(shifted)
         else:
             means = []

@@ -29,7 +29,7 @@ from kbo._base.linalg import GrowingCholesky, ill_conditioned_ratio
 from kbo.kernels import DenseKernel, freeze
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.eigenbasis import Eigenbasis
-from kbo.regression.fixed_points import ExactColumns
+from kbo.regression.exact_columns import ExactColumns
 from kbo.regression.numerics import (
     block_of,
     clamped,

@@ -65,7 +65,7 @@ class MartingaleMixture(SubGaussian):
 
     On an exact state AMM is tighter than ``SelfNormalized`` at equal ridge (Thm 6.3).
 
-    "cmm" is the exact maximum over F (Thm 4.4), the tightest bound that the set of functions
+    "cmm" is the exact maximum over F (Theorem 4.4), the tightest bound that the set of functions
     allows, at about the cost of "dmm".
 
     Args:

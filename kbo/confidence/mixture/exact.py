@@ -1,4 +1,4 @@
-"""The exact maximum over the confidence set, CMM: Flynn & Reeb (2024), Thm 4.4 and Thm 4.5.
+"""The exact maximum over the confidence set, CMM: Flynn & Reeb (2024), Theorem 4.4 and Theorem 4.5.
 
 Every ridge a gives an upper bound ``h(a; x)`` of f(x) over F (eq. 13, ``confidence_set.py``), and
 the least of them is the maximum (strong duality). h has a single valley in a: the Lagrange dual

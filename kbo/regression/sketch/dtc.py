@@ -12,7 +12,9 @@ follows from ``B (B'B + ridge I)^-1 B' = I - ridge M^-1``. It is not an upper bo
 variance.
 
 ``dtc_variance`` is (2), for one ridge. ``across()`` evaluates (1), for every ridge, in the
-eigenbasis of B'B (``NystromSpectrum``): there it is the formula of the exact posterior.
+eigenbasis of B'B: there it is the formula of the exact posterior, in ``SpectralRidges``
+(eigenbasis.py). ``NystromAt.predict`` takes that way as well where there are very many points.
+``numerics.clamped`` then raises a variance that rounding made smaller than it can be.
 """
 
 from __future__ import annotations

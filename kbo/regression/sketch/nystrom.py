@@ -44,7 +44,7 @@ from kbo.regression.sketch.dictionary import Dictionary
 from kbo.regression.sketch.dtc import dtc_factors, dtc_variance, residual_noise
 from kbo.regression.sketch.error import NystromError
 from kbo.regression.sketch.features import kept_for
-from kbo.regression.sketch.fixed_points import SketchColumns
+from kbo.regression.sketch.sketch_columns import SketchColumns
 from kbo.regression.sketch.inverse_root import InverseRoot
 
 _BLOCK = 2**19
