@@ -44,8 +44,8 @@ from kbo.regression.sketch.dictionary import Dictionary
 from kbo.regression.sketch.dtc import dtc_factors, dtc_variance, residual_noise
 from kbo.regression.sketch.error import NystromError
 from kbo.regression.sketch.features import kept_for
-from kbo.regression.sketch.sketch_columns import SketchColumns
 from kbo.regression.sketch.inverse_root import InverseRoot
+from kbo.regression.sketch.sketch_columns import SketchColumns
 
 _BLOCK = 2**19
 """Entries of k(Z, x) that are evaluated at once."""
