@@ -1,20 +1,18 @@
 """Confidence bounds of an unknown function, from the numbers of a posterior.
 
-| file | bounds |
-|---|---|
-| ``base.py`` | what a bound is: ``Confidence``, ``WidthConfidence``, ``SubGaussian`` |
-| ``self_normalized.py`` | AY-GP-UCB and IGP-UCB, for a known norm |
-| ``mixture/`` | AMM, DMM, CMM; of unknown norm; the least norm; certificates |
-| ``noise/`` | the noise level, and bounds while it is unknown |
-| ``chaining/``, ``gaussian.py`` | under a Gaussian-process prior, over finite sets |
-| ``bkb.py`` | the widths of BKB and EK-UCB, for sketches |
-| ``fixed_width.py`` | multiples of the standard deviation, without a guarantee |
-| ``gap.py``, ``limit.py`` | optimality gaps and limits, from any bound |
-| ``unexplained.py`` | values that no function of the norm explains |
-| ``energy.py`` | bounds of the sum of squares of the noise |
-| ``repeated/`` | means and medians of repeated evaluations |
-| ``delegated.py`` | bounds of another confidence, which the data choose |
-| ``rounding.py`` | what rounding may do to bounds |
+* ``base.py``: what a bound is: ``Confidence``, ``WidthConfidence``, ``SubGaussian``
+* ``self_normalized.py``: AY-GP-UCB and IGP-UCB, for a known norm
+* ``mixture/``: AMM, DMM, CMM; of unknown norm; the least norm; certificates
+* ``noise/``: the noise level, and bounds while it is unknown
+* ``chaining/``, ``gaussian.py``: under a Gaussian-process prior, over finite sets
+* ``bkb.py``: the widths of BKB and EK-UCB, for sketches
+* ``fixed_width.py``: multiples of the standard deviation, without a guarantee
+* ``gap.py``, ``limit.py``: optimality gaps and limits, from any bound
+* ``unexplained.py``: values that no function of the norm explains
+* ``energy.py``: bounds of the sum of squares of the noise
+* ``repeated/``: means and medians of repeated evaluations
+* ``delegated.py``: bounds of another confidence, which the data choose
+* ``rounding.py``: what rounding may do to bounds
 """
 
 from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence

@@ -1,6 +1,6 @@
 """The variance of a sketched posterior: the deterministic training conditional (DTC).
 
-With features z = z(x) of the dictionary, B = [z(x_1) .. z(x_n)] and M = B B' + ridge I,
+With features z = z(x) of the dictionary, B = [z(x_1) .. z(x_n)] and M = B B' + ridge I::
 
     variance(x) = k(x, x) - (B'z)'(B'B + ridge I)^-1 B'z                                        (1)
                 = k(x, x) - |z|^2 + ridge z'M^-1 z                                              (2)
