@@ -325,7 +325,7 @@ for _ in range(10 if QUICK else 40):
     stand.tell(params, float(profit(U)) + 0.1 * float(torch.randn(())))
 
 belief = stand.belief()
-confidence, state = belief.confidence, belief.posterior
+confidence, state = belief.reported, belief.posterior
 print(confidence.guarantee_on(state))
 for temperature in (0.2, 0.5, 0.9):
     params = stand.best(context={"temperature": temperature})

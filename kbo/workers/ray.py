@@ -240,7 +240,7 @@ class _Mailbox:
     async def take(self) -> Any:
         return await self._messages.get()
 
-    async def _at(self, box: int, stop: bool) -> None:
+    async def answer(self, box: int, stop: bool) -> None:
         await self._answers[box].put(stop)
 
     async def decision(self, box: int) -> bool:
