@@ -21,7 +21,7 @@ from kbo.acquisition.ucb import ChainingUCB
 from kbo.confidence import Chaining, FiniteSet, NoiseBounds
 from kbo.confidence.chaining import PosteriorMetric, chain, cover
 from kbo.confidence.chaining.bonus import contal
-from kbo.confidence.chaining.proved import Cuts
+from kbo.confidence.chaining.proved import Cuts, proved_cuts
 from kbo.confidence.gaussian import exact_tail, srinivas
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.regression import (
@@ -228,6 +228,19 @@ def test_interior_cuts_are_those_of_the_dense_formulas_where_points_are_alike():
     assert bonus(std).numpy() == pytest.approx(covers.rigorous(std.numpy(), DELTA), rel=1e-10)
     union = exact_tail(srinivas(len(Z), 41, DELTA))
     assert float(bonus(torch.ones(1).double())) < 0.97 * union
+
+
+def test_every_cut_is_a_line_of_the_table():
+    sizes, radii, delta, t = [2, 5, 9], [1.0, 0.5, 0.25], 0.1, 4
+    found = proved_cuts(sizes, radii, 20, t, delta)
+    steps = [
+        eps * exact_tail(contal(size, level, t, delta / 10))
+        for eps, size, level in zip(radii, [5, 9, 20], [2, 3, 4], strict=True)
+    ]
+    for c, size in enumerate(sizes):
+        slope = exact_tail(contal(size - 1, 1, t, delta / 30))
+        intercept = (2 * radii[c] - radii[-1]) * slope + sum(steps[c:])
+        assert (found.slopes[c], found.intercepts[c]) == pytest.approx((slope, intercept))
 
 
 def test_where_the_prior_knows_everything_nothing_is_explored():

@@ -191,6 +191,14 @@ def test_greedy_covers_and_chains_of_a_matrix_are_those_of_brute_force(case, ran
     )
 
 
+def test_a_covered_point_is_no_centre():
+    """Point 0 covers 1 and 4 .. 7; then 1 would cover 2 and 3, but is covered."""
+    D = 2 * (1 - torch.eye(8, dtype=torch.float64))
+    for a, b in [(0, 1), (0, 4), (0, 5), (0, 6), (0, 7), (1, 2), (1, 3)]:
+        D[a, b] = D[b, a] = 1.0
+    assert greedy_cover(D, 1.0).tolist() == [0, 2, 3]
+
+
 @given(matrices(), st.integers(1, 4))
 def test_every_cover_of_a_matrix_covers_and_nets_are_separated(case, at_once):
     D, radius = case

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from kbo.errors import InvalidInput
-from kbo.kernels import PrecomputedKernel, freeze
+from kbo.kernels import PrecomputedKernel, freeze, measured_error
 from tests.dense import close, gram
 
 
@@ -216,3 +216,21 @@ def test_a_precomputed_kernel_refuses_what_is_no_gram_matrix(monkeypatch):
     large[17, 423] = large[423, 17] = 3.0
     with pytest.raises(InvalidInput, match="positive semi-definite"):
         PrecomputedKernel(large)
+
+
+class Expanded(Kernel):
+    """``exp(-|x - z|)`` with the distance from ``|x|^2 - 2xz + |z|^2``."""
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params) -> Tensor:
+        if diag:
+            return x1.new_ones(x1.shape[:-1])
+        squares = x1.square().sum(-1).unsqueeze(-1) + x2.square().sum(-1).unsqueeze(-2)
+        return torch.exp(-(squares - 2 * x1 @ x2.mT).clamp_min(0).sqrt())
+
+
+def test_the_error_of_an_unknown_formula_is_about_that_of_its_distances():
+    X = 10 + points(51, 2)  # of an odd number, one is compared with itself
+    exact = torch.exp(-torch.linalg.vector_norm(X.unsqueeze(-2) - X, dim=-1))
+    error = float((Expanded().forward(X, X) - exact).abs().max())
+    assert error > 1e-8
+    assert error / 10 < measured_error(Expanded(), X) < 100 * error

@@ -32,6 +32,7 @@ from kbo.confidence import (
     SelfNormalized,
     energy,
 )
+from kbo.confidence.noise.residuals import Fit
 from kbo.errors import IllConditionedWarning, InvalidInput, RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.regression import Error, FixedDictionary, LeverageResampling, NystromRidge, View
@@ -427,6 +428,25 @@ def test_rounding_widens_noise_bounds_on_both_sides(variant):
     rounded.update(Rounded(state))
     assert rounded.lower < plain.lower
     assert rounded.upper > plain.upper or plain.upper == 0.5
+
+
+@pytest.mark.parametrize("error", [0.0, 1e-3, 0.2])
+def test_the_cross_term_counts_what_a_sketch_misses(error):
+    fit, D = Fit(t=50, rss=2.0, ridge=0.1, norm_bound=3.0, error=error, most=80.0), 7.0
+    expected = 3 * math.sqrt(0.1 * D + dense_noise.missed(0.1, D, error, 80.0))
+    assert fit.cross(D) == pytest.approx(expected)
+
+
+def test_ridges_of_a_mixture_that_rounding_does_not_allow_keep_their_share_of_delta():
+    case = Case(arms=0, largest_ridge=1e-8)
+    bounds = case.bounds("mixture")
+    assert bounds.mixture_delta == pytest.approx(bounds.event_delta)
+    state = KernelRidge(case.make_kernel(), bounds.ridge)
+    state.update(*case.data(5))
+    bounds.update(state)
+    kept = len(bounds.mixture_ridges)
+    assert 1 < kept < 12
+    assert bounds.mixture_delta == pytest.approx(bounds.event_delta * kept / 12)
 
 
 @pytest.mark.parametrize("variant", ["paper", "tight"])

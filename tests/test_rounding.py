@@ -22,8 +22,10 @@ from kbo.confidence import (
     MartingaleMixture,
     SelfNormalized,
     norm_lower_bound,
+    rounding,
 )
 from kbo.confidence.gaussian import srinivas
+from kbo.confidence.mixture.confidence_set import confidence_set
 from kbo.errors import IllConditionedWarning, NotPositiveDefinite, RefutedAssumptions
 from kbo.regression import FixedDictionary, FixedPoints
 from tests.exact_arithmetic import Exact, real
@@ -177,6 +179,21 @@ def test_the_lower_bound_of_the_norm_is_at_most_the_exact_one_and_no_norm_above_
         least = exact.norm_lower_bound(ridges, level, DELTA)
         assert 0.8 * least <= float(norm_lower_bound(state, level, DELTA, ridges=ridges)) <= least
         MartingaleMixture(level, float(least) or 1.0, DELTA, "dmm", ridges=ridges).upper(state, Z)
+
+
+def test_the_radius_of_a_confidence_set_is_rounded_up():
+    state, _, _ = fitted(0, 1e-2)
+    e = rounding.accounted(state.error.rounding, 1e-4)
+    assert e > 1e-14
+    assert confidence_set(state, 3.0, B, DELTA, 1e-4).squared_radius >= 3 * (1 + 2 * e)
+
+
+@pytest.mark.filterwarnings("ignore::kbo.errors.IllConditionedWarning")
+def test_ridges_that_rounding_does_not_allow_raise_the_radius():
+    """Each is read at the least one that is allowed, at the price of its own log-determinant."""
+    state, _, _ = fitted(1, 1e-2)
+    found = [norm_lower_bound(state, 1e-2, DELTA, scale) for scale in (1e20, 1e60, 1e100)]
+    assert found[0] > found[1] > found[2] > 0
 
 
 def single(seed: int) -> list[str]:

@@ -377,6 +377,10 @@ def test_the_largest_bound_of_the_exact_mixture_is_found_among_many_arms(device,
         upper, (row, value) = confidence.upper(state, Z), confidence.argmax_upper(state, Z)
         assert value == pytest.approx(float(upper.max()), rel=1e-7)
         assert float(upper[row]) == pytest.approx(float(upper.max()), rel=1e-7)
+        lower, (row, value) = confidence.lower(state, Z), confidence.argmax_lower(state, Z)
+        assert value == pytest.approx(float(lower[row]), rel=1e-5)
+        spread = float(lower.max() - lower.min())
+        assert value >= float(lower.max()) - 1e-3 * spread
 
 
 def largest_value(k: Kernel, X: Tensor, y: Tensor, z: Tensor, radius: float, norm: float) -> float:
