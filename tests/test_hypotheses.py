@@ -8,14 +8,20 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
 from kbo.acquisition import KernelUCB
-from kbo.confidence import FixedWidth, MartingaleMixture, SelfNormalized
+from kbo.confidence import (
+    AdaptiveSelfNormalized,
+    FixedWidth,
+    MartingaleMixture,
+    NoiseBounds,
+    SelfNormalized,
+)
 from kbo.confidence.energy import averaged as averaged_energy
 from kbo.confidence.unexplained import norm_by_energy, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import KernelRidgeGP
 from kbo.optimize.belief import Bound
 from kbo.optimize.union import union
-from kbo.regression import KernelRidge
+from kbo.regression import AdaptiveRidge, KernelRidge
 
 BOUNDS = {"x": (0.0, 1.0)}
 
@@ -70,6 +76,18 @@ def test_the_bounds_are_the_union_of_those_of_the_hypotheses(kind):
     assert "or if kernel and numbers of another one of 3 hypotheses are right instead" in statement
     with pytest.raises(InvalidInput, match="given another one"):
         found.confidence.interval(parts[1].posterior, GRID)
+
+
+def test_the_probability_to_fail_is_that_of_the_worst_hypothesis_also_where_the_noise_is_learned():
+    X, y = data()
+    parts = []
+    for share in (0.05, 0.08):
+        noise = NoiseBounds(5.0, share, upper=1.0)
+        state = AdaptiveRidge(KernelRidge(MaternKernel(nu=2.5).double(), 1.0), noise)
+        state.update(X, y)
+        parts.append(Bound(AdaptiveSelfNormalized(), state))
+    found = union(parts, 2)
+    assert found.confidence.delta_on(found.posterior) == 0.08
 
 
 def test_each_hypothesis_is_searched_with_the_hypothetical_observations():

@@ -56,6 +56,10 @@ class Union(Confidence):
         self._check(state)
         return all(bound.confidence.finite_on(bound.posterior) for bound in self._bounds)
 
+    def delta_on(self, state: Posterior) -> float:
+        self._check(state)
+        return max(bound.confidence.delta_on(bound.posterior) for bound in self._bounds)
+
     def guarantee_on(self, state: Posterior) -> str | None:
         if self.objections(state):
             return None

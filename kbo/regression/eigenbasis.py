@@ -152,9 +152,11 @@ class Resolvent(Stateful, ABC):
     def grid(self, ridges: Sequence[float]) -> Shifted:
         """Return ``H(a)`` at ridges; the latest is kept, as several numbers are read in turn."""
         key = tuple(ridges)
-        if self._latest is None or self._latest[0] != key:
-            self._latest = key, self.shifted(self.values.new_tensor(key))
-        return self._latest[1]
+        latest = self._latest  # read once: another thread may replace it
+        if latest is None or latest[0] != key:
+            latest = (key, self.shifted(self.values.new_tensor(key)))
+            self._latest = latest
+        return latest[1]
 
     def log_det(self, shifted: Shifted) -> Tensor:
         """Return ``ln det(I + K / a)``, [r]."""

@@ -57,15 +57,17 @@ class Neighbours:
         """
         reach = self.reach(radius)
         points = self._tree.data
-        is_covered = np.zeros(len(points), dtype=bool)
-        if len(centres):
-            tree = KDTree(points[centres.cpu().numpy()])
-            within = np.nextafter(reach, np.inf)
-            workers = torch.get_num_threads()
-            distances, _ = tree.query(points, distance_upper_bound=within, workers=workers)
-            is_small = metric.std <= radius - metric.std[centres].min()
-            is_covered = (distances <= reach) | is_small.cpu().numpy()
         added: list[int] = []
+        if not len(centres):  # the point of the least standard deviation covers most for its part
+            added.append(int(metric.std.argmin()))
+            centres = metric.std.argmin().reshape(1)
+        tree = KDTree(points[centres.cpu().numpy()])
+        within = np.nextafter(reach, np.inf)
+        workers = torch.get_num_threads()
+        distances, _ = tree.query(points, distance_upper_bound=within, workers=workers)
+        # d(x, c) <= std(x) + std(c)
+        is_small = metric.std <= radius - metric.std[centres].min()
+        is_covered = (distances <= reach) | is_small.cpu().numpy()
         for point in np.flatnonzero(~is_covered).tolist():
             if not is_covered[point]:
                 added.append(point)
