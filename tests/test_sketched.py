@@ -22,7 +22,7 @@ from kbo.regression import (
     OnlineRowSampling,
     View,
 )
-from kbo.regression.sketch.error import BLOCK
+from kbo.regression.sketch.error import BLOCK, rounding
 from tests import dense
 from tests.dense import Sketched, close, gram
 from tests.laws.states import matern, rbf, seeded, unit_square
@@ -168,6 +168,30 @@ def test_the_residual_follows_repeats_and_weights_at_every_moment_of_a_stream(de
             for a in ridges:
                 close(state.error.log_det(a), (each / a).log1p().sum(), 1e-8)
             assert float(torch.linalg.eigvalsh(E)[-1]) <= bound * (1 + 1e-12) + 1e-12
+
+
+def test_the_error_of_one_more_observation_is_read_without_a_look_at_the_others(monkeypatch):
+    state = NystromRidge(matern(2.5), 0.1, FixedDictionary(unit_square(20, 1)))
+    X = unit_square(300, 2)
+    state.update(X, X.sum(-1))
+    read = state.error.trace, state.error.log_det(0.1), state.error.log_det(2.0)
+    looked_at = []
+
+    def counted(m, prior, spread):
+        looked_at.append(len(prior))
+        return rounding(m, prior, spread)
+
+    monkeypatch.setattr("kbo.regression.sketch.error.rounding", counted)
+    for x in (unit_square(1, 3), X[:1]):  # a new location, and a known one
+        state.update(x, x.sum(-1))
+        now = state.error.trace, state.error.log_det(0.1), state.error.log_det(2.0)
+        assert all(after > before for after, before in zip(now, read, strict=True))
+        read = now
+    assert looked_at == [1, 1]
+    monkeypatch.undo()
+    state.sketch.residual_sums.restart()
+    again = state.error.trace, state.error.log_det(0.1), state.error.log_det(2.0)
+    assert again == pytest.approx(read, rel=1e-12)
 
 
 def test_the_residual_does_not_depend_on_how_the_data_came_and_a_fork_has_its_own(device):

@@ -266,17 +266,11 @@ ENTRIES: dict[str, Callable[[], Any]] = {
 }
 
 
-DRAWN = "ask and tell", "importance"
-"""Entries whose results hold all digits of statistics of drawn functions."""
-
-
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_no_setting_of_the_program_changes_a_result_and_the_objective_sees_all(entry, caplog):
     caplog.set_level(logging.WARNING, logger="optuna")
     expected = ENTRIES[entry]()
     for name, state in STATES.items():
-        if name == "float64" and entry in DRAWN:
-            continue  # BoTorch rounds one of the random frequencies of drawn functions to the default dtype
         SIGHTINGS.clear()
         with state():
             before = seen()

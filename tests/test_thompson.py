@@ -548,3 +548,18 @@ def test_a_multiplier_keeps_the_rule():
     assert isinstance(spread.rule, ThompsonSampling)
     assert spread.confidence.guarantee is None
     assert float(spread.confidence.width(spread.state())) == pytest.approx(0.3 / math.sqrt(RIDGE))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_drawn_functions_do_not_depend_on_the_default_dtype(dtype):
+    def drawn() -> list[float]:
+        path = KernelRidge(rbf(), 0.1).draw_prior(unit_square(5, 1), seeded(0))
+        return path(unit_square(5, 1)).tolist()
+
+    expected = drawn()
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        assert drawn() == expected
+    finally:
+        torch.set_default_dtype(before)

@@ -10,8 +10,8 @@ from typing import Any
 class Lazy:
     """A module that is imported when one of its attributes is read.
 
-    Unlike a module of ``lazy_loader.load`` it is not in ``sys.modules`` before, where other libraries
-    look for those that a program uses.
+    Unlike a module of ``lazy_loader.load`` it is not in ``sys.modules`` before, where other
+    libraries look for those that a program uses.
 
     Args:
         name: The full name of the module.

@@ -7,8 +7,7 @@ mode, and the reaction of NumPy to errors.
 Settings of a whole process are left alone, since other threads of the program need them at the same
 time: the default dtype, deterministic algorithms, detection of anomalies, warnings as errors, print
 options, locale, the states of the global random generators, and the number of threads. No result of
-kbo depends on them, except for drawn functions, of which BoTorch rounds one random frequency to the
-default dtype.
+kbo depends on them.
 """
 
 from __future__ import annotations

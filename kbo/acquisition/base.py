@@ -23,7 +23,8 @@ class CheckedAcquisition(AcquisitionFunction):
     def __call__(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d].
 
-        For fantasies, a model of batch shape f, these are the values [b'] to which b and f broadcast.
+        For fantasies, a model of batch shape f, these are the values [b'] to which b and f
+        broadcast.
         """
         if checks.shaped("X", X).ndim < 2 or not X.shape[-2]:
             raise InvalidInput(
@@ -45,8 +46,8 @@ class ConfidenceAcquisition(CheckedAcquisition):
     Args:
         model: A model of kbo.
         confidence: The bound.
-        posterior_transform: None, or a ``ScalarizedPosteriorTransform`` with one weight; with weight
-            -1 f is minimised.
+        posterior_transform: None, or a ``ScalarizedPosteriorTransform`` with one weight; with
+            weight -1 f is minimised.
         X_pending: Points [p d] that are being evaluated.
 
     Raises:

@@ -28,12 +28,12 @@ Interval = tuple[float | None, float | None]
 class ConstrainedKernelUCB(CheckedAcquisition):
     """The upper confidence bound of one function over the points that possibly keep limits on others.
 
-    The rule of CONFIG (Xu et al. 2023): at points that the bounds of the constraints do not exclude,
-    the value is the upper bound of the objective, ``KernelUCB``, clamped from below by the least
-    possible posterior mean (exactly that for kernels with the same prior variance everywhere). At
-    excluded points it is lower, by how far they break a limit at least. If the largest value is at
-    an excluded point (``slack`` is negative), no point keeps the limits. Pending points are
-    hallucinated for the objective alone.
+    The rule of CONFIG (Xu et al. 2023): at points that the bounds of the constraints do not
+    exclude, the value is the upper bound of the objective, ``KernelUCB``, clamped from below by the
+    least possible posterior mean (exactly that for kernels with the same prior variance
+    everywhere). At excluded points it is lower, by how far they break a limit at least. If the
+    largest value is at an excluded point (``slack`` is negative), no point keeps the limits.
+    Pending points are hallucinated for the objective alone.
 
     The value jumps at the border of the possible points, where gradient search often ends a little
     too early, with a warning. As ``nonlinear_inequality_constraints``, which need feasible initial

@@ -1,8 +1,8 @@
 """Entries of the acquisition functions in BoTorch's table of input constructors, for BoTorch and Ax.
 
-Ax states that a metric is minimised only by a posterior transform with weight -1, and which trials are
-running by ``X_pending``: both are passed on. Constraints on outcomes are for ``ConstrainedKernelUCB``;
-the others refuse them, and all refuse objectives of several outcomes.
+Ax states that a metric is minimised only by a posterior transform with weight -1, and which trials
+are running by ``X_pending``: both are passed on. Constraints on outcomes are for
+``ConstrainedKernelUCB``; the others refuse them, and all refuse objectives of several outcomes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Kind = TypeVar("Kind", bound=type[AcquisitionFunction])
 def register(kind: Kind) -> Kind:
     """Enter a ``ConfidenceAcquisition`` in BoTorch's table; its options are those of its constructor.
 
-    A ``seed`` is combined with the number of data: draws differ as soon as there are other data, and
-    are the same after a restart. The entry raises InvalidInput if there are several outcomes,
+    A ``seed`` is combined with the number of data: draws differ as soon as there are other data,
+    and are the same after a restart. The entry raises InvalidInput if there are several outcomes,
     constraints on outcomes, or an objective other than the outcome.
 
     Returns:

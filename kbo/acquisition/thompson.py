@@ -24,8 +24,8 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
     The value of a batch of q > 1 points is the mean of their values, each under a function of its
     own. Functions are drawn when they are first needed, from the posterior as it is then and from
     the seed: the same seed gives the same values. Draws are independent, so pending points need no
-    hallucination: they only take the first functions, so that sequential and joint optimisation of a
-    batch agree. Draws are in the units of the model's (transformed) targets.
+    hallucination: they only take the first functions, so that sequential and joint optimisation of
+    a batch agree. Draws are in the units of the model's (transformed) targets.
 
     Args:
         model: A model of kbo, with an RBF or Matern kernel, a multiple of one or a sum of them.

@@ -33,8 +33,9 @@ class KernelUCB(ConfidenceAcquisition):
     Args:
         model: A model of kbo.
         confidence: The bound.
-        posterior_transform: None, or a ``ScalarizedPosteriorTransform`` with one weight: with weight
-            -1 the upper bound of ``-f`` (minus the lower bound of f) is maximised, which minimises f.
+        posterior_transform: None, or a ``ScalarizedPosteriorTransform`` with one weight: with
+            weight -1 the upper bound of ``-f`` (minus the lower bound of f) is maximised, which
+            minimises f.
         X_pending: Points [p d] that are being evaluated.
 
     Raises:
@@ -90,7 +91,8 @@ class AMMUCB(KernelUCB):
 
     Args:
         model: A model of kbo.
-        noise_std: Sub-Gaussian constant of the noise, in units of the model's (transformed) targets.
+        noise_std: Sub-Gaussian constant of the noise, in units of the model's (transformed)
+            targets.
         norm_bound: Bound of the RKHS norm of the function, in units of these targets over
             sqrt(kernel).
         delta: Probability that the bounds may fail.
@@ -160,7 +162,8 @@ class ChainingUCB(KernelUCB):
     set, not about those in between.
 
     Args:
-        model: A model of kbo; its ridge is the noise variance, its kernel the prior of the function.
+        model: A model of kbo; its ridge is the noise variance, its kernel the prior of the
+            function.
         points: The finite set [N d], in the units of ``train_X``: the choices of
             ``optimize_acqf_discrete``, or, for ``optimize_acqf``, a design that fills the box.
         delta: Probability that the bounds may fail.

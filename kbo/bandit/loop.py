@@ -50,7 +50,8 @@ def play(
             protocols do.
         initial: Number of uncounted rounds before the first in which arms are chosen uniformly at
             random, the same ones for all methods that are played with this seed.
-        device: Device of the method, for example "cuda"; by default the CPU, where the problems are.
+        device: Device of the method, for example "cuda"; by default the CPU, where the problems
+            are.
 
     Yields:
         ``round`` (from 1), ``arm``, the index of the choice, ``regret`` of the round against the
@@ -61,8 +62,8 @@ def play(
         gap whenever the bounds hold.
 
     Raises:
-        InvalidInput: A gap is requested where there is none, ``first`` is no arm, or a number is out
-            of range.
+        InvalidInput: A gap is requested where there is none, ``first`` is no arm, or a number is
+            out of range.
         RefutedAssumptions: No function satisfies the method's assumptions and fits the data.
     """
     rows = _rows(method, problem, rounds, seed, gap_every, first, initial, device)

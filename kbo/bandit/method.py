@@ -86,8 +86,8 @@ class UpperBound(Rule):
 class ThompsonSampling(Rule):
     """The point at which a draw of the function, as wide as the confidence, is largest.
 
-    ``FixedWidth(1.0)`` makes it plain Thompson sampling. The points of a batch are independent; some
-    may be equal.
+    ``FixedWidth(1.0)`` makes it plain Thompson sampling. The points of a batch are independent;
+    some may be equal.
     """
 
     draws = True
@@ -189,8 +189,8 @@ class Method:
         """Return up to ``size`` indices of next points among ``points`` [A d], observed together.
 
         Raises:
-            InvalidInput: ``size`` is not a positive whole number, or the rule chooses one point at a
-                time.
+            InvalidInput: ``size`` is not a positive whole number, or the rule chooses one point at
+                a time.
         """
         checks.instance("state", state, Posterior).check(points, "points")
         if points.ndim != 2:

@@ -2,8 +2,8 @@
 
     make(name, kernel, noise_std, ...) --> Facts --> NamedMethod.build --> Method
 
-A row names the posterior, the confidence and the rule of its method, and says what they need. ``register``
-adds a row to ``METHODS``, where every front end finds it.
+A row names the posterior, the confidence and the rule of its method, and says what they need.
+``register`` adds a row to ``METHODS``, where every front end finds it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from kbo.regression import (
 
 PRACTICAL_WIDTHS = (1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 4.0, 1.0)
 """Standard deviations above the mean at which "ucb" searches in turn; chosen by measurement
-(docs/comparisons.md). The largest has an even number, since without noise the trials of odd numbers are
-searched for near the best one."""
+(docs/comparisons.md). The largest has an even number, since without noise the trials of odd numbers
+are searched for near the best one."""
 
 _UNKNOWN: Any = None
 
@@ -61,9 +61,10 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What is known about a problem, and the options of a method.
+    """Facts about a problem, and the options of a method.
 
-    A fact that is not known is None. ``NamedMethod.needs`` lists those that a method cannot do without.
+    A fact that is not known is None. ``NamedMethod.needs`` lists those that a method cannot do
+    without.
 
     Attributes:
         kernel: An unbatched GPyTorch kernel.
@@ -121,15 +122,15 @@ class NamedMethod:
         confidence: Makes the bound; None if the rule needs none.
         rule: The choice of the next point.
         needs: Facts without which the method cannot be made.
-        options: Options that it takes, from ``Facts.options``. "multiplier", for methods with bounds
-            at a fixed ridge, replaces the bound by ``mean + multiplier sqrt(leverage)``.
+        options: Options that it takes, from ``Facts.options``. "multiplier", for methods with
+            bounds at a fixed ridge, replaces the bound by ``mean + multiplier sqrt(leverage)``.
         noise: Source of the noise level: "given" (``noise_std``), "upper bound" (``noise_upper`` is
             needed), or "online", that is bounds of it, which the ridge follows (``noise_upper`` is
             optional).
         norm: Source of the norm bound: "given" (``norm_bound``), "estimated" from the data, or
             "unused".
-        fixed_kernel: Whether the bound rests on the ``points`` themselves, not on their number, under
-            a kernel that must not be refitted; to search a space it needs all points of it.
+        fixed_kernel: Whether the bound rests on the ``points`` themselves, not on their number,
+            under a kernel that must not be refitted; to search a space it needs all points of it.
     """
 
     name: str
@@ -275,8 +276,8 @@ def make(
     Args:
         name: One of ``names()``.
         kernel: An unbatched GPyTorch kernel.
-        noise_std: Sub-Gaussian constant of the noise, in units of the targets; None for methods that
-            do not use it.
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets; None for methods
+            that do not use it.
         norm_bound: Bound of the RKHS norm of the function; None for methods that do not use it.
         delta: Probability that the bounds may fail; Thompson sampling takes its radius at a smaller
             one.
@@ -285,8 +286,8 @@ def make(
 
             * ``scale``: covariance scale c of the mixtures, or several that are averaged; the ridge
               is ``noise_std^2 / c``, with the middle one, unless the method fixes it.
-            * ``horizon``: number of rounds T. That of "igp-ucb" only sets the ridge: its bound holds
-              in later rounds too, and is wider there than with a larger horizon.
+            * ``horizon``: number of rounds T. That of "igp-ucb" only sets the ridge: its bound
+              holds in later rounds too, and is wider there than with a larger horizon.
             * ``n_points``: size of the finite set for "gp-ucb".
             * ``points``: the finite set [N d], instead of its size; for "chaining-ucb...", None
               means the arms that are offered together.
@@ -299,8 +300,8 @@ def make(
             * ``ridge``: the ridge, instead of ``noise_std^2 / c``; also the mu of "ek-ucb".
             * ``ridges``: the grid of "dmm-ucb", instead of the paper's.
             * ``dictionary``: that of a sketched posterior, instead of the method's own.
-            * ``strict_noise``: whether "dmm-ucb-adaptive" and "cmm-ucb-adaptive" assume only strictly
-              sub-Gaussian noise.
+            * ``strict_noise``: whether "dmm-ucb-adaptive" and "cmm-ucb-adaptive" assume only
+              strictly sub-Gaussian noise.
             * ``multiplier``: replace the bound by ``mean + multiplier sqrt(leverage)``, as
               experiments do; this removes the guarantee.
 

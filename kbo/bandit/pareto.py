@@ -1,22 +1,23 @@
 """A certified Pareto set of several objectives on a finite set, epsilon-PAL (Zuluaga, Krause & Pueschel 2016).
 
-All objectives are to be maximised. In every round the intervals [lower, upper] of all objectives and
-points give
+All objectives are to be maximised. In every round the intervals [lower, upper] of all objectives
+and points give
 
-* the pessimistic front: points to whose lower bounds no others are equal or better, and better in some
-  objective;
+* the pessimistic front: points to whose lower bounds no others are equal or better, and better in
+  some objective;
 * discarded points: those x outside that front for which a point z of it has
   ``lower(z) + epsilon >= upper(x)`` in every objective;
-* accepted points: those x, not discarded, for which no other z has ``upper(z) >= lower(x) + epsilon`` in
-  every objective.
+* accepted points: those x, not discarded, for which no other z has ``upper(z) >= lower(x) +
+  epsilon`` in every objective.
 
-Where the intervals hold, and once every point is discarded or accepted, every point has an accepted one
-that is at most epsilon worse in every objective, because the front is not discarded; and no point is
-better than an accepted one by epsilon in every objective. That is so at the latest when the intervals of
-all points that are not discarded are narrower than epsilon: one of them that is not accepted has lower
-bounds below those of another, so it is not in the front, and is discarded. The next point is the widest of
-them relative to epsilon, as in the paper. There, points stay discarded when the point that replaces them
-is discarded too; here the sets of a round rest on its intervals alone.
+Where the intervals hold, and once every point is discarded or accepted, every point has an accepted
+one that is at most epsilon worse in every objective, because the front is not discarded; and no
+point is better than an accepted one by epsilon in every objective. That is so at the latest when
+the intervals of all points that are not discarded are narrower than epsilon: one of them that is
+not accepted has lower bounds below those of another, so it is not in the front, and is discarded.
+The next point is the widest of them relative to epsilon, as in the paper. There, points stay
+discarded when the point that replaces them is discarded too; here the sets of a round rest on its
+intervals alone.
 """
 
 from __future__ import annotations

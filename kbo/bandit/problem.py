@@ -12,18 +12,20 @@ from torch import Tensor
 class Bandit(ABC):
     """A problem that offers arms every round and answers a choice with a noisy reward.
 
-    A subclass defines ``mean``, and either sets ``fixed_arms`` or defines ``arms``; for Gaussian noise it sets
-    ``noise_rng``, for any other it defines ``standard_noise`` or ``observe``.
+    A subclass defines ``mean``, and either sets ``fixed_arms`` or defines ``arms``; for Gaussian
+    noise it sets ``noise_rng``, for any other it defines ``standard_noise`` or ``observe``.
 
     Attributes:
-        kernel: A kernel whose RKHS contains the mean reward, or a sensible one where none is known to.
+        kernel: A kernel whose RKHS contains the mean reward, or a sensible one where none is known
+            to.
         noise_std: Sub-Gaussian constant of the noise; the standard deviation of Gaussian noise.
-        norm_bound: Bound of the RKHS norm of the mean reward; nominal where no kernel is known to contain it.
+        norm_bound: Bound of the RKHS norm of the mean reward; nominal where no kernel is known to
+            contain it.
         norm_is_known: Whether the mean reward is known to have at most that norm.
         n_arms: Arms per round.
         fixed_arms: The arms, if every round offers the same ones; else None.
-        noise_rng: Generator of the noise. It is used for nothing else, so the noise of a round does not depend on
-            earlier choices.
+        noise_rng: Generator of the noise. It is used for nothing else, so the noise of a round does
+            not depend on earlier choices.
     """
 
     kernel: Kernel

@@ -1,22 +1,23 @@
 """Safe exploration of a finite set: every point that is chosen keeps all limits, whenever the bounds hold.
 
-The slack of a limit is at least 0 where it is kept. Bounds of the slacks and of the objective give three
-sets:
+The slack of a limit is at least 0 where it is kept. Bounds of the slacks and of the objective give
+three sets:
 
 * S, safe: points whose limits were each certain in some round, and points that were given as safe.
-* M, maximisers: points of S whose upper bound of the objective is at least the largest lower bound in S.
-* G, expanders: points x of S at which an observation, of the largest possible slack of every limit, would
-  make a point z outside S certain. With mean m, variance v and covariance c of the slack, the ridge a, and
-  the multiplier ``w(z) = (m(z) - certain(z)) / sqrt(v(z))`` of the bound at z, the slack that would be
-  certain there is that of the posterior with the hypothetical observation,
+* M, maximisers: points of S whose upper bound of the objective is at least the largest lower bound
+  in S.
+* G, expanders: points x of S at which an observation, of the largest possible slack of every limit,
+  would make a point z outside S certain. With mean m, variance v and covariance c of the slack, the
+  ridge a, and the multiplier ``w(z) = (m(z) - certain(z)) / sqrt(v(z))`` of the bound at z, the
+  slack that would be certain there is that of the posterior with the hypothetical observation,
 
       m(z) + c (possible(x) - m(x)) / (v(x) + a) - w(z) sqrt(v(z) - c^2 / (v(x) + a)).
 
-The next point is the widest of M and G: SafeOpt (Sui et al. 2015) for several limits, with expanders by
-hypothetical observations in place of a Lipschitz constant (Berkenkamp et al. 2021). Safety rests on S
-alone. It needs bounds that hold, which a chosen multiplier of the standard deviation does not give
-(Fiedler et al. 2024). So S is that of the tightest bounds, while M and G are those of bounds that take less
-time and are a little wider.
+The next point is the widest of M and G: SafeOpt (Sui et al. 2015) for several limits, with
+expanders by hypothetical observations in place of a Lipschitz constant (Berkenkamp et al. 2021).
+Safety rests on S alone. It needs bounds that hold, which a chosen multiplier of the standard
+deviation does not give (Fiedler et al. 2024). So S is that of the tightest bounds, while M and G
+are those of bounds that take less time and are a little wider.
 """
 
 from __future__ import annotations
@@ -108,7 +109,8 @@ class SafeSet:
     ) -> int:
         """Return the row of the point of M and G with the widest bounds.
 
-        The width is the standard deviation relative to that of the prior, the largest of all outputs.
+        The width is the standard deviation relative to that of the prior, the largest of all
+        outputs.
 
         Args:
             objective: The posterior of the objective, which is to be maximised.

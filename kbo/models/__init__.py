@@ -1,7 +1,7 @@
 """BoTorch models whose posterior is a posterior of kbo.
 
-``StreamingGP`` builds the posterior from data, kernel and ridge; its subclasses say which one. Names are imported when
-they are first used, because BoTorch takes a second to import.
+``StreamingGP`` builds the posterior from data, kernel and ridge; its subclasses say which one.
+Names are imported when they are first used, because BoTorch takes a second to import.
 """
 
 import lazy_loader

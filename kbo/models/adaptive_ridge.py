@@ -19,8 +19,8 @@ class AdaptiveRidgeGP(StreamingGP):
     """A Gaussian process with fixed kernel and a noise level that is bounded online.
 
     ``model.state.schedule`` has the bounds. The data enter in the order of train_X, and ridge and
-    bounds are a function of data and order alone: a model that is conditioned on new data equals one
-    that is built from all of them. Building costs what n updates cost, conditioning one.
+    bounds are a function of data and order alone: a model that is conditioned on new data equals
+    one that is built from all of them. Building costs what n updates cost, conditioning one.
 
     Args:
         train_X, train_Y, kernel, input_transform, outcome_transform: As for ``KernelRidgeGP``.

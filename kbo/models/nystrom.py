@@ -59,16 +59,17 @@ class NystromGP(StreamingGP):
 
     Martingale-mixture bounds on it are valid with every dictionary
     (``kbo.confidence.MartingaleMixture``), but only as tight as the dictionary is good:
-    ``model.state.error.trace`` is the part of the kernel that it misses. Models that are conditioned
-    on new data update the dictionary. Differentiable fantasies leave it as it is, and condition the
-    DTC posterior as if it were a prior, which is not the DTC posterior of all data (law of total
-    variance off by up to a tenth).
+    ``model.state.error.trace`` is the part of the kernel that it misses. Models that are
+    conditioned on new data update the dictionary. Differentiable fantasies leave it as it is, and
+    condition the DTC posterior as if it were a prior, which is not the DTC posterior of all data
+    (law of total variance off by up to a tenth).
 
-    A fit by ``ExactMarginalLogLikelihood`` maximises the marginal likelihood of the exact model over
-    kernel and ridge while there are at most 500 observations and no dictionary is given. Otherwise
-    it maximises the collapsed bound of Titsias (2009), which is at most that; the inducing points
-    stay until its end, and are then chosen again. A step costs O(n m^2) within
-    ``gpytorch.settings.fast_computations(log_prob=True)``, which BoTorch turns off, otherwise O(n^3).
+    A fit by ``ExactMarginalLogLikelihood`` maximises the marginal likelihood of the exact model
+    over kernel and ridge while there are at most 500 observations and no dictionary is given.
+    Otherwise it maximises the collapsed bound of Titsias (2009), which is at most that; the
+    inducing points stay until its end, and are then chosen again. A step costs O(n m^2) within
+    ``gpytorch.settings.fast_computations(log_prob=True)``, which BoTorch turns off, otherwise
+    O(n^3).
 
     Args:
         train_X, train_Y, kernel, ridge: As for ``KernelRidgeGP``.

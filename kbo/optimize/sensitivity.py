@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kbo._base.quasirandom import sobol
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import Belief
-from kbo.optimize.quasirandom import sobol
 from kbo.space import Space
 
 DRAWS = 32

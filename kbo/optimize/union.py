@@ -2,9 +2,9 @@
 
     {f(x)} is in  U_j [lower_j(x), upper_j(x)],   j not refuted
 
-If hypothesis j* is true, its confidence set contains f at all times with probability 1 - delta. Then
-it is never refuted, and its interval is a part of the union. Nothing is asked of the others, so delta
-is not divided among them (docs/theory/hypotheses.md).
+If hypothesis j* is true, its confidence set contains f at all times with probability 1 - delta.
+Then it is never refuted, and its interval is a part of the union. Nothing is asked of the others,
+so delta is not divided among them (docs/theory/hypotheses.md).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Interval = tuple[Tensor, Tensor]
 class Union(Confidence):
     """The union of the intervals of several bounds, each on a posterior of its own.
 
-    A bound that the data refute is left out. The statement is that of the first one, with the numbers of
-    whichever is true, so all must be bounds of one kind.
+    A bound that the data refute is left out. The statement is that of the first one, with the
+    numbers of whichever is true, so all must be bounds of one kind.
 
     Args:
         bounds: The bounds of the hypotheses that are left, at least one.

@@ -21,14 +21,15 @@ views/.
 
 What happens when a row is added: ``update(X, y)`` checks the row (``check_data``), appends it to
 what the class keeps of the data, and calls ``changed()``, which replaces ``version`` and forgets
-the numbers at all ridges. Whatever follows a posterior (views, bounds, models) compares ``version``.
+the numbers at all ridges. Whatever follows a posterior (views, bounds, models) compares
+``version``.
 
 * ``KernelRidge`` (exact.py) computes nothing more until ``at(ridge)`` is called: then ``factor``
   appends the row to the Cholesky factor, O(n^2). Once many rows repeat others they are merged, and
-  the factor is computed anew, O(n^3).
+  the factor is computed again, O(n^3).
 * ``NystromRidge`` (sketch/data.py lists the five steps) updates the square root of M^-1, B B' and
-  B y at once, O(m^2); more where the row becomes an inducing point, O(n m + m^2), or all of them
-  are chosen anew, O(n m^2 + m^3).
+  B y at once, O(m^2). It costs O(n m + m^2) if the row becomes an inducing point, and
+  O(n m^2 + m^3) if all inducing points are chosen again.
 
 A new posterior subclasses ``Posterior`` and ``PosteriorAt``; tests/third_party_posterior.py is one
 in full, docs/extending.md explains it, and tests/laws has the laws that both must obey.

@@ -37,8 +37,8 @@ import torch
 from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 from torch.distributions import Gamma
-from torch.quasirandom import SobolEngine
 
+from kbo._base.quasirandom import sobol
 from kbo.errors import InvalidInput
 from kbo.regression.numerics import block_of
 
@@ -156,8 +156,8 @@ class _FourierSeries:
 def _draw_stationary(kernel: Any, like: Tensor, generator: torch.Generator | None) -> Function:
     """Return a draw from the prior of an RBF or Matern kernel on all columns.
 
-    By random Fourier features.
-    The frequencies have the spectral density of the kernel, which is normal for an RBF kernel and
+    The features are random Fourier features. Their frequencies have the spectral density of the
+    kernel, which is normal for an RBF kernel and
     Student's t with 2 nu degrees of freedom for a Matern kernel (Rahimi & Recht 2007); sines and
     cosines in pairs (Sutherland & Schneider 2015); normal numbers from a scrambled Sobol sequence.
     """
@@ -167,9 +167,7 @@ def _draw_stationary(kernel: Any, like: Tensor, generator: torch.Generator | Non
     # Scrambling and gamma variables take torch's global generator of the CPU, which stays as it is.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        uniform = SobolEngine(like.shape[-1], scramble=True).draw(
-            n_frequencies, dtype=torch.float64
-        )
+        uniform = sobol(n_frequencies, like.shape[-1], seed=None)
         inside = (1 - torch.finfo(torch.float64).eps) * (2 * uniform - 1)
         frequencies = torch.erfinv(inside) * math.sqrt(2)
         if isinstance(kernel, MaternKernel):

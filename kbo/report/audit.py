@@ -39,7 +39,7 @@ FOREIGN = (*_STORAGES, *_TABLES, ".json")
 
 @dataclass(frozen=True)
 class Audit:
-    """What a history says of its objective; by the model of the practical setting, no guarantee.
+    """Estimates from a history of trials, by the model of the practical setting, without guarantee.
 
     Attributes:
         source: Where the trials are from.

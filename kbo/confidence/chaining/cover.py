@@ -74,9 +74,8 @@ def dominating_set(ranks: Tensor, level: int, among: Tensor) -> Tensor:
     table = ranks.numpy()
     is_left = np.zeros(len(table), bool)
     is_left[among.numpy()] = True
-    gains = (
-        _neighbour_counts(table, level, among.numpy()) * is_left
-    )  # uncovered points that each covers
+    gains = _neighbour_counts(table, level, among.numpy())  # uncovered points that each covers
+    gains = gains * is_left
     centres: list[int] = []
     while len(table):
         best = int(gains.argmax())

@@ -58,10 +58,7 @@ class ChainMemory:
 
 
 def _depth(kappa: float, least: float, dtype: torch.dtype) -> int:
-    """Return the number of the radii ``kappa``, ``kappa / 2``, ..
-
-    That are at least ``least``, at least 1.
-    """
+    """Return the number of levels: the radii ``kappa 2^-j`` that are at least ``least``, or 1."""
     # Finer levels would be made of rounding errors.
     finest = max(least, math.sqrt(ill_conditioned_ratio(dtype)) * kappa)
     depth = 1

@@ -3,8 +3,8 @@
 The distance under a Gaussian-process posterior is the standard deviation of a difference (Contal et
 al. 2015, Sec. 2),
 
-    d(x, z)^2 = var(f(x) - f(z)) = cov(x, x) - 2 cov(x, z) + cov(z, z),      cov(x, z) = k(x, z) -
-    U(x)'V(z).
+    d(x, z)^2 = var(f(x) - f(z)) = cov(x, x) - 2 cov(x, z) + cov(z, z),
+    cov(x, z) = k(x, z) - U(x)'V(z).
 
 It never grows when observations are added at the same ridge.
 """

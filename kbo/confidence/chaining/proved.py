@@ -39,9 +39,9 @@ class Cuts(Bonus):
 def proved_cuts(
     sizes: Sequence[int], radii: Sequence[float], n_points: int, t: int, delta: float
 ) -> Cuts:
-    """Return one line for every level c = 1 ..
+    """Return the proved bonus: a line for every level at which a chain may be cut, and one more.
 
-    M at which a chain may be cut, and one for the set itself.
+    The last line is that of the set itself, without a chain.
 
     Args:
         sizes: Number of centres ``|T_i|`` of each level.

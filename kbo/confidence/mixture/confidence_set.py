@@ -58,8 +58,12 @@ class ConfidenceSet:
 def h(mean: Any, deviation: Any, squared_width: Any) -> Any:
     """Return ``mean + sqrt(R^2(a) / a) sqrt(variance)``, an upper bound of f over F, [...].
 
-    Of tensors or arrays.
     That of -f, from the mean ``-mean``, is minus a lower bound of f.
+
+    Args:
+        mean: Mean at the ridge a, [...]; a number or a tensor, as the others.
+        deviation: Square root of the variance, [...].
+        squared_width: ``R^2(a) / a``, at least 0.
     """
     return mean + squared_width**0.5 * deviation
 

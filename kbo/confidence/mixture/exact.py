@@ -125,11 +125,11 @@ class ExactBound:
 
     @torch.no_grad()
     def argmax_lower(self) -> tuple[int, float]:
-        """Return a point with nearly the smallest minimum, and that minimum.
+        """Return a point with nearly the smallest minimum, and that minimum, for lower bounds (sign -1).
 
-        It is the best of the few points with the smallest h at the start.
-        For lower bounds (sign -1). The very smallest minimum would need a search at every point;
-        the value is a valid bound of the point that is returned.
+        It is the best of the few points with the smallest h at the start. The very smallest minimum
+        would need a search at every point; the value is a valid bound of the point that is
+        returned.
         """
         lowest = self.at_start.amin(0)
         smallest = lowest.topk(min(_REFINED, len(lowest)), largest=False).indices

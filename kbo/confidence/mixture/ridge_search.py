@@ -42,7 +42,7 @@ def dmm_ridges(mixture_ridges: Sequence[float]) -> list[float]:
 def ridge_range(state: Posterior, a0: float) -> tuple[float, float]:
     """Return the least and the largest ridge of a search around a0.
 
-    From the precision of ``K + a I`` to where only the prior is left.
+    Below the least one ``K + a I`` has no digits left, above the largest one only the prior counts.
     """
     precision = 10 * max(state.n, 1) * state.error.least_ridge
     low = min(precision, 0.1 * a0)

@@ -119,10 +119,7 @@ class NoiseBounds(NoiseLevel):
         return float(state.at(ridge).rss())
 
     def _learn(self, state: Posterior) -> None:
-        """Update lower bound, upper bound and ridge, in this order (Durand et al. 2018, Sec.
-
-        6.3).
-        """
+        """Update lower bound, upper bound and ridge, in the order of Durand et al. (2018), Sec. 6.3."""
         least, most = stitched(state.n, self.event_delta)
         fit = self._raise_lower(state, most)
         self._upper = min(self.upper, at_most(fit, self.deviation(state), least))

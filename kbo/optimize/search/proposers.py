@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kbo._base.quasirandom import sobol
 from kbo.confidence import FixedWidth, Limit
 from kbo.optimize.belief import Belief, Bound, Problem
-from kbo.optimize.quasirandom import sobol
 from kbo.optimize.search.bounds import argmax_upper, quick_upper
 from kbo.optimize.search.exploration import Exploration
 from kbo.optimize.search.region import Region

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kbo.optimize.quasirandom import sobol
+from kbo._base.quasirandom import sobol
 from kbo.optimize.settings.fitting import NOISELESS, Array, Loss, mode, on_one_thread
 
 NOISE = -3.0, 2.0

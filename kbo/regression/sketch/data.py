@@ -29,7 +29,7 @@ from kbo._base.stateful import Stateful, fresh_version, passed_on
 from kbo.kernels import DenseKernel, freeze
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
 from kbo.regression.sketch.dtc import dtc_variance
-from kbo.regression.sketch.error import BLOCK, SMALL_BLOCK, ErrorNorm, rounding
+from kbo.regression.sketch.error import BLOCK, SMALL_BLOCK, ErrorNorm, ResidualSums, rounding
 from kbo.regression.sketch.features import DEPENDENT, Features, Place
 from kbo.regression.sketch.inverse_root import REFRESH, InverseRoot
 from kbo.regression.sketch.rows import Rows
@@ -83,6 +83,7 @@ class Sketch(Stateful):
         rows: The distinct observed locations, with their features and counts.
         root: ``M^-1`` as a square root.
         error_norm: The bound of ``|K - B'B|``.
+        residual_sums: Sums over the diagonal of ``K - B'B``.
         n: Number of observations, repeats included.
         weighted: Whether one of them has another weight than 1. With weights, B has columns
             ``sqrt(w) z(x)``, K and E are ``W^1/2 K W^1/2`` and ``W^1/2 E W^1/2``, and y is
@@ -116,7 +117,7 @@ class Sketch(Stateful):
         self.trace: float = 0.0
         self.kappa: float = 0.0
         self.yy: float = 0.0
-        self._residuals: Tensor | None = None  # of the present data, when they are first read
+        self.residual_sums: ResidualSums = ResidualSums()
         self._project()
 
     m: int = passed_on("features.m")
@@ -126,7 +127,6 @@ class Sketch(Stateful):
     @torch.no_grad()
     def update(self, new: Batch) -> None:
         """Add observations, one after the other unless the dictionary takes blocks."""
-        self._residuals = None
         n_new = len(new.X)
         if self.dictionary.stays or (self.dictionary.in_blocks and n_new > 1):
             self._observe_block(new)
@@ -182,6 +182,7 @@ class Sketch(Stateful):
         if len(self.rows.order) > _MOST_REPEATS * (self.rows.n + BLOCK):
             self.rows.merge()  # the memory of the order would grow with the repeats
             self.error_norm.restart(merged=self.rows.n)
+            self.residual_sums.restart()
         self.kernel_error = max(self.kernel_error, self.k.error(new.X))
         self.n += len(new.X)
         for weight, variance, target in zip(new.host_weights, prior, new.targets, strict=True):
@@ -214,6 +215,7 @@ class Sketch(Stateful):
         self.features.append(x, point.features, point.coefficients, pivot, point.place)
         coordinate = self.features.next_coordinate(self.m - 1, X, features.mT)  # [rows]
         self.rows.add_feature(coordinate, self.features.row_norms[-1])
+        self.residual_sums.restart()
         border = (self.rows.counts * coordinate) @ self.rows.features
         self._G.grow(1, 1)
         self.G[-1] = border
@@ -270,6 +272,7 @@ class Sketch(Stateful):
         """Compute ``B B'``, ``B y`` and ``M^-1`` under new inducing points."""
         self._sum()
         self.root: InverseRoot = InverseRoot(self.G, self.ridge)
+        self.residual_sums.restart()
         self.layout: int = fresh_version()
 
     def _sum(self) -> None:
@@ -291,12 +294,6 @@ class Sketch(Stateful):
     def residual_rounding(self) -> Tensor:
         """Return the rounding errors of the residuals of all rows, [rows]."""
         return rounding(self.m, self.rows.prior, self.rows.spread)
-
-    def residuals(self) -> Tensor:
-        """Return the diagonal of E over the rows, times their counts, rounded up, [rows]."""
-        if self._residuals is None:
-            self._residuals = self.rows.counts * (self.rows.residual + self.residual_rounding())
-        return self._residuals
 
     def unexplained_share(self) -> float | None:
         """Return the largest share of a prior variance that an observation is left with.

@@ -42,6 +42,9 @@ SMALL_BLOCK = 64
 _LEAST = 32
 """Observations of the smallest block whose norm is computed; fewer count with their trace."""
 
+_MOST_RIDGES = 32
+"""Ridges whose log-determinant of E is kept."""
+
 _EPS = torch.finfo(torch.float64).eps
 
 _ROUNDING_OF_QUAD = 1e-13
@@ -58,7 +61,7 @@ class NystromError(Error):
     @property
     def trace(self) -> float:
         """``Tr E``, rounded up by its rounding error."""
-        return float(self.sketch.residuals().sum())
+        return self.sketch.residual_sums.trace(self.sketch.rows)
 
     def norm(self) -> float:
         if self.sketch.n == 0:
@@ -66,7 +69,7 @@ class NystromError(Error):
         return min(self.sketch.error_norm.bound(self.sketch.k, self.sketch.rows), self.trace)
 
     def log_det(self, ridge: float) -> float:
-        return float((self.sketch.residuals() / ridge).log1p().sum())
+        return self.sketch.residual_sums.log_det(self.sketch.rows, ridge)
 
     @property
     def least_ridge(self) -> float:
@@ -86,10 +89,77 @@ class NystromError(Error):
         """The error of the algebra, and of rounding in the dictionary on norms and features."""
         sketch = self.sketch
         algebra = Rounding.of_algebra(self.terms, sketch.trace, sketch.kernel_error)
-        of_features = float((sketch.rows.counts * sketch.residual_rounding()).sum())
+        of_features = sketch.residual_sums.rounding(sketch.rows)
         return Rounding(
             algebra.flat + stretching(sketch.features, sketch.k), algebra.steep + of_features
         )
+
+
+class ResidualSums(Stateful):
+    """Sums over the diagonal of E, rounded up, which follow the observations.
+
+    While the inducing points stay, so do the residuals of earlier observations: reading a sum costs
+    O(r) for r observations since the last time, whatever n is.
+    """
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin again, since the residuals or the order of the observations have changed."""
+        self._done = 0  # entries of Rows.order that are in the sums
+        self._trace = 0.0
+        self._rounding = 0.0
+        self._log_dets: dict[float, float] = {}  # by the ridge
+
+    def trace(self, rows: Rows) -> float:
+        """Return ``Tr E``, rounded up."""
+        self._follow(rows)
+        return self._trace
+
+    def rounding(self, rows: Rows) -> float:
+        """Return the sum of the rounding errors of the residuals."""
+        self._follow(rows)
+        return self._rounding
+
+    def log_det(self, rows: Rows, ridge: float) -> float:
+        """Return ``sum_i ln(1 + E_ii / ridge)``, rounded up, with repeats of a location as one i."""
+        self._follow(rows)
+        if ridge not in self._log_dets:
+            if len(self._log_dets) == _MOST_RIDGES:
+                oldest = next(iter(self._log_dets))
+                del self._log_dets[oldest]
+            lost = rounding(rows.m, rows.prior, rows.spread)
+            diagonal = rows.counts * (rows.residual + lost)
+            self._log_dets[ridge] = float((diagonal / ridge).log1p().sum())
+        return self._log_dets[ridge]
+
+    @torch.no_grad()
+    def _follow(self, rows: Rows) -> None:
+        """Add the observations since the last time to all sums."""
+        if self._done == len(rows.order):
+            return
+        which: Tensor | slice = slice(None)
+        added = rows.counts  # weight that the observations add to each of these rows
+        if self._done:
+            entries = torch.tensor(rows.order[self._done :], device=rows.residual.device)
+            which, position = entries.unique(return_inverse=True)
+            weights = rows.residual.new_tensor(rows.weights[self._done :])
+            added = weights.new_zeros(len(which)).index_add_(0, position, weights)
+        lost = rounding(rows.m, rows.prior[which], rows.spread[which])
+        residual = rows.residual[which] + lost
+        after = rows.counts[which]
+        before = after - added
+        sums = [(added * residual).sum(), (added * lost).sum()]
+        for ridge in self._log_dets:
+            gain = (after * residual / ridge).log1p() - (before * residual / ridge).log1p()
+            sums.append(gain.sum())
+        trace, rounded, *gains = torch.stack(sums).tolist()
+        self._trace += trace
+        self._rounding += rounded
+        for ridge, gain in zip(list(self._log_dets), gains, strict=True):
+            self._log_dets[ridge] += gain
+        self._done = len(rows.order)
 
 
 class ErrorNorm(Stateful):

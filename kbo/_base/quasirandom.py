@@ -7,19 +7,20 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 
-def sobol(n: int, columns: int, seed: int, first: int = 0) -> Tensor:
+def sobol(n: int, columns: int, seed: int | None, first: int = 0) -> Tensor:
     """Return n points [n columns] of the unit cube from a scrambled Sobol sequence, in float64.
 
     Args:
         n: The number of points, at least 1.
         columns: The number of columns.
-        seed: The seed of the scrambling.
+        seed: The seed of the scrambling; None for numbers of torch's global generator.
         first: The position of the first of them in the sequence.
     """
     engine = SobolEngine(columns, scramble=True, seed=seed)
     if first:
         return engine.fast_forward(first).draw(n, dtype=torch.float64)
-    # PyTorch rounds the first point of a sequence, and it alone, to the default dtype: usually to float32.
+    # PyTorch rounds the first point of a sequence, and it alone, to the default dtype: usually to
+    # float32.
     start = (engine.quasi.double() / 2**engine.MAXBIT).float()
     points = engine.draw(n, dtype=torch.float64)
     points[0] = start.double()
