@@ -207,7 +207,19 @@ def test_delta_is_shared_among_the_ways_in_which_a_statement_can_be_wrong(maximi
     run = _Confirming(
         {"a": {"x": 0.1}, "b": {"x": 0.2}, "c": {"x": 0.3}}, maximize, 0.1, None, None
     )
-    values = [1.0, 2.0, 1.5, 0.7, 1.2, 1.9, 1.1, 1.3, 1.4]
+    values = [
+        1.0,
+        2.0,
+        1.5,
+        0.7,
+        1.2,
+        1.9,
+        1.1,
+        1.3,
+        1.4,
+        1.6,
+        0.9,
+    ]  # so many that the levels matter
     for value in values:
         trial = run.expect({"candidate": "b"})
         run.tell(trial, value)

@@ -139,13 +139,14 @@ class ResidualSums(Stateful):
         """Add the observations since the last time to all sums."""
         if self._done == len(rows.order):
             return
-        which: Tensor | slice = slice(None)
-        added = rows.counts  # weight that the observations add to each of these rows
-        if self._done:
+        if self._done == 0:
+            which = slice(None)
+            added = rows.counts  # weight that the observations add to each of these rows
+        else:
             entries = torch.tensor(rows.order[self._done :], device=rows.residual.device)
-            which, position = entries.unique(return_inverse=True)
+            which, position = torch.unique(entries, return_inverse=True)
             weights = rows.residual.new_tensor(rows.weights[self._done :])
-            added = weights.new_zeros(len(which)).index_add_(0, position, weights)
+            added = torch.zeros_like(which, dtype=weights.dtype).index_add_(0, position, weights)
         lost = rounding(rows.m, rows.prior[which], rows.spread[which])
         residual = rows.residual[which] + lost
         after = rows.counts[which]
