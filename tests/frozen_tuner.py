@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from gpytorch.kernels import MaternKernel
 
@@ -317,7 +318,11 @@ CASES: dict[str, Callable[[], Iterator[tuple[str, Any]]]] = {
         "mixed", 0.1, try_first=[{"layers": 2}, {"lr": 0.01, "layers": 1, "act": "tanh"}]
     ),
     "evaluated": tuned(
-        "line", 0.1, evaluated=[({"x": i / 10}, (i / 10 - 0.4) ** 2) for i in range(8)]
+        "line",
+        0.1,
+        evaluated=pd.DataFrame(
+            {"x": [i / 10 for i in range(8)], "value": [(i / 10 - 0.4) ** 2 for i in range(8)]}
+        ),
     ),
     "pruned": tuned("five", 0.1, reports=True, pruner="curves"),
     "median": tuned("mixed", 0.1, reports=True, pruner="median"),

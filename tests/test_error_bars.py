@@ -149,10 +149,11 @@ def test_runs_with_error_bars_continue_from_their_journal(tmp_path):
     rows = [{"x": t.params["x"], "value": t.value, "sem": t.measured["sem"]} for t in one.trials]
     for row in rows:
         frame.add({"x": row["x"]}, (row["value"], {"sem": row["sem"]}))
-    known = kbo.minimize(objective, {"x": (0.0, 1.0)}, 1, evaluated=rows).trials[:12]
-    assert [trial.measured for trial in known] == [trial.measured for trial in frame.trials]
     pandas = pytest.importorskip("pandas")
-    assert kbo.audit(pandas.DataFrame(rows)).result.trials[3].measured == {"sem": rows[3]["sem"]}
+    table = pandas.DataFrame(rows)
+    known = kbo.minimize(objective, {"x": (0.0, 1.0)}, 1, evaluated=table).trials[:12]
+    assert [trial.measured for trial in known] == [trial.measured for trial in frame.trials]
+    assert kbo.audit(table).result.trials[3].measured == {"sem": rows[3]["sem"]}
 
 
 def test_error_bars_of_optuna_and_ax_count_for_each_trial():

@@ -7,6 +7,7 @@ import math
 import random
 import re
 
+import pandas as pd
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, PolynomialKernel
@@ -157,7 +158,8 @@ def test_runs_with_reports_and_parallel_trials_have_curves_and_a_timeline(tmp_pa
 
 def test_the_page_has_figures_for_dark_pages_and_the_trials_as_csv_known_ones_too(tmp_path):
     space = {name: SPACE[name] for name in ("x", "lr")}
-    run = kbo.minimize(additive, space, 8, evaluated=[({"x": 0.25, "lr": 0.1}, 0.25)])
+    known = pd.DataFrame({"x": [0.25], "lr": [0.1], "value": [0.25]})
+    run = kbo.minimize(additive, space, 8, evaluated=known)
     page = report.write(run, tmp_path / "run.html").read_text()
     assert page.count("known result") == 1
     assert "the budget of 8 trials is used." in page

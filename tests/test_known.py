@@ -18,6 +18,14 @@ CERTIFIED = kbo.Certified(MaternKernel(nu=2.5).double(), noise_std=0.1, norm_bou
 KNOWN = [(A, 1.5), (B, -2.0)]
 
 
+def frame(results):
+    """Return a DataFrame of pairs (params, value)."""
+    return pd.DataFrame([{**params, "value": value} for params, value in results])
+
+
+TABLE = frame(KNOWN)
+
+
 def loss(params):
     return params["x"] + params["layers"] + (params["act"] == "tanh")
 
@@ -31,22 +39,20 @@ def journal(path, bounds, results, **options):
 
 
 def as_csv(path):
-    pd.DataFrame([{**params, "value": value} for params, value in KNOWN]).to_csv(path, index=False)
+    TABLE.to_csv(path, index=False)
     return path
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        lambda path: KNOWN,
-        lambda path: [{"value": value, **params} for params, value in KNOWN],
-        lambda path: pd.DataFrame([{**params, "value": value} for params, value in KNOWN]),
+        lambda path: TABLE,
         lambda path: as_csv(path / "known.csv"),
         lambda path: journal(path / "old.jsonl", SPACE, KNOWN),
-        lambda path: kbo.minimize(loss, SPACE, 1, evaluated=KNOWN).to_frame().iloc[:2],
+        lambda path: kbo.minimize(loss, SPACE, 1, evaluated=TABLE).to_frame().iloc[:2],
     ],
 )
-def test_known_results_have_six_forms(tmp_path, given):
+def test_known_results_are_a_table_or_a_journal(tmp_path, given):
     assert known_results(given(tmp_path), SPACE, maximize=False).results == KNOWN
 
 
@@ -58,19 +64,20 @@ def test_results_that_do_not_fit_the_space_are_left_out_and_named(tmp_path, capl
     assert known_results(path, SPACE, maximize=False).results == KNOWN
     assert "left out 2 of 4 known results. trial 0: parameter 'x'" in caplog.text
     assert "trial 2: parameter 'act'" in caplog.text
-    assert known_results([(A, math.nan), (A, None), (A, 1.5)], SPACE, maximize=False).results == [
-        (A, 1.5)
-    ]
-    assert "row 0: value must be a finite number, got nan" in caplog.text
+    table = frame([(A, math.inf), (A, None), (A, 1.5)])
+    assert known_results(table, SPACE, maximize=False).results == [(A, 1.5)]
+    assert "row 0: value must be a finite number, got inf" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         (3, "evaluated must be a DataFrame"),
+        (KNOWN, r"got \[.*pandas.DataFrame\(\[\{\*\*params, 'value': value\}"),
+        ([{**A, "value": 1.0}], r"got \[.*pandas.DataFrame\(rows\)"),
         (
-            [{**A, "dropout": 0.1, "value": 1.0}],
-            "none of the 1 results can be used. row 0: .*dropout",
+            frame([({**A, "layers": 7}, 1.0)]),
+            "none of the 1 results can be used. row 0: .*layers",
         ),
         (
             pd.DataFrame([{**A, "loss": 1.0}]),
@@ -126,7 +133,7 @@ def test_a_run_begins_with_known_results_and_points_to_try_and_repeats_neither(t
 
     for n_trials in (2, 2, 7):
         result = kbo.minimize(
-            counted, SPACE, n_trials, evaluated=KNOWN, try_first=first, journal=path
+            counted, SPACE, n_trials, evaluated=TABLE, try_first=first, journal=path
         )
     assert [(t.params, t.value) for t in result.trials[:2]] == KNOWN
     assert [t.asked for t in result.trials] == [False] * 2 + [True] * 7
@@ -135,7 +142,7 @@ def test_a_run_begins_with_known_results_and_points_to_try_and_repeats_neither(t
     assert first[0].items() <= calls[0].items()
     assert calls[1] == B
     assert calls[2]["x"] == 0.125
-    added = kbo.minimize(counted, SPACE, 8, evaluated=KNOWN, try_first=[*first, A], journal=path)
+    added = kbo.minimize(counted, SPACE, 8, evaluated=TABLE, try_first=[*first, A], journal=path)
     assert added.trials[-1].params == A
 
 
@@ -143,7 +150,7 @@ def test_a_known_result_is_not_the_value_of_a_trial_that_was_ended_at_the_same_p
     def interrupted(params):
         raise KeyboardInterrupt
 
-    run = {"try_first": [A], "evaluated": [(A, 7.0)], "journal": tmp_path / "run.jsonl"}
+    run = {"try_first": [A], "evaluated": frame([(A, 7.0)]), "journal": tmp_path / "run.jsonl"}
     kbo.minimize(interrupted, SPACE, 1, **(run | {"evaluated": None}))
     for _ in range(2):
         result = kbo.minimize(loss, SPACE, 1, **run)
@@ -158,17 +165,19 @@ def test_the_time_between_two_runs_is_not_that_of_known_results(tmp_path, monkey
     kbo.minimize(loss, SPACE, 1, **run)
     later = time.time() + 86_400
     monkeypatch.setattr(time, "time", lambda: later)
-    assert kbo.minimize(loss, SPACE, 2, evaluated=KNOWN, **run).stopped.startswith(
+    assert kbo.minimize(loss, SPACE, 2, evaluated=TABLE, **run).stopped.startswith(
         "the budget of 2"
     )
 
 
 def test_known_results_inform_the_first_point_and_are_recommended():
     known = [({**A, "x": i / 8}, i / 8) for i in range(9)]
-    result = kbo.minimize(loss, SPACE, 1, evaluated=known, setting=kbo.Practical(noise_std=0.0))
+    result = kbo.minimize(
+        loss, SPACE, 1, evaluated=frame(known), setting=kbo.Practical(noise_std=0.0)
+    )
     assert result.trials[-1].params not in [params for params, _ in known[1:]]
     assert result.params["x"] == 0.0
-    guarantee = kbo.minimize(loss, SPACE, 2, evaluated=known, setting=CERTIFIED).guarantee
+    guarantee = kbo.minimize(loss, SPACE, 2, evaluated=frame(known), setting=CERTIFIED).guarantee
     assert guarantee.startswith(
         "not certified: trials with a value at parameters that ask did not return: 9"
     )

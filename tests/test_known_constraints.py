@@ -241,13 +241,13 @@ def test_contexts_choices_and_first_points_must_leave_something_that_satisfies_t
 
 
 def test_values_outside_are_data_but_never_recommended():
-    known = [({"a": 0.8, "b": 0.8}, 0.0), ({"a": 0.1, "b": 0.2}, 1.0)]
+    known = pd.DataFrame({"a": [0.8, 0.1], "b": [0.8, 0.2], "value": [0.0, 1.0]})
     result = kbo.minimize(to_the_edge, SQUARE, 8, constraints=[SUM], evaluated=known)
     assert len(result.trials) == 10
     assert result.best_observed > 0.1
     assert not result.optimizer.space.violated(result.params)
     optimizer = kbo.Optimizer(SQUARE, constraints=[SUM])
-    optimizer.tell(*known[0])
+    optimizer.tell({"a": 0.8, "b": 0.8}, 0.0)
     assert optimizer.recommended() is None
     assert optimizer.ask()["a"] < 1
 
@@ -308,9 +308,8 @@ def test_a_page_shows_limits_and_where_no_trial_may_be_and_which_known_results_v
         return to_the_edge(params), {"memory": params["a"]}
 
     options = {"constraints": [SUM, kbo.Constraint("memory", upper=0.9)]}
-    result = kbo.minimize(
-        measured, SQUARE, 6, evaluated=[({"a": 0.8, "b": 0.8}, (0.0, {"memory": 0.8}))], **options
-    )
+    known = pd.DataFrame({"a": [0.8], "b": [0.8], "value": [0.0], "memory": [0.8]})
+    result = kbo.minimize(measured, SQUARE, 6, evaluated=known, **options)
     assert slice_of(result, "a").outside == [(pytest.approx(1 - result.params["b"], abs=0.01), 1.0)]
     figure = blank(8, 4)
     for draw, names in ((draw_band, ["a"]), (draw_contour, ["a", "b"])):

@@ -4,6 +4,7 @@ import math
 import random
 import re
 
+import pandas as pd
 import pytest
 from gpytorch.kernels import MaternKernel
 
@@ -106,15 +107,15 @@ def audited(folder):
     return kbo.audit(path)
 
 
+KNOWN = pd.DataFrame([{"lr": 0.01, "width": 8, "act": "relu", "value": 0.2}])
+
 RUNS = {
     "minimised": lambda folder: tuned(folder, "minimised", 0.02),
     "maximised": lambda folder: tuned(folder, "maximised", 0.02, maximize=True),
     "minimised without noise": lambda folder: tuned(folder, "exact", 0.0),
     "maximised without noise": lambda folder: tuned(folder, "exact-max", 0.0, maximize=True),
     "in a range": lambda folder: tuned(folder, "range", 0.02, value_range=(0.0, 1.0)),
-    "known results": lambda folder: tuned(
-        folder, "known", 0.02, evaluated=[({"lr": 0.01, "width": 8, "act": "relu"}, 0.2)]
-    ),
+    "known results": lambda folder: tuned(folder, "known", 0.02, evaluated=KNOWN),
     "stopped early": pruned_run,
     "limits and failures": limited,
     "certified": certified,

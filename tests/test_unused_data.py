@@ -202,17 +202,16 @@ def test_a_parameter_that_is_called_value_has_a_prefix_or_is_refused(tmp_path):
     rows = [{"params.value": 0.5, "params.y": 0.25, "value": 3.0}]
     expected = [({"value": 0.5, "y": 0.25}, 3.0)]
     pd.DataFrame(rows).to_csv(tmp_path / "known.csv", index=False)
-    for form in (rows, pd.DataFrame(rows), tmp_path / "known.csv", expected):
+    for form in (pd.DataFrame(rows), tmp_path / "known.csv"):
         assert known_results(form, Space(bounds), maximize=False).results == expected
     plain = [{"value": 3.0, "y": 0.25}]
     pd.DataFrame(plain).to_csv(tmp_path / "plain.csv", index=False)
-    for form in (plain, pd.DataFrame(plain), tmp_path / "plain.csv"):
-        with pytest.raises(
-            kbo.InvalidInput, match=r"'value' is a parameter.*'params\.value', or give pairs"
-        ):
+    for form in (pd.DataFrame(plain), tmp_path / "plain.csv"):
+        with pytest.raises(kbo.InvalidInput, match=r"'value' is a parameter.*'params\.value'"):
             known_results(form, Space(bounds), maximize=False)
     fixed = Space({"value": 7, "y": (0.0, 1.0)})
-    assert known_results(plain, fixed, maximize=False).results == [({"value": 7, "y": 0.25}, 3.0)]
+    known = known_results(pd.DataFrame(plain), fixed, maximize=False)
+    assert known.results == [({"value": 7, "y": 0.25}, 3.0)]
 
 
 def test_a_failure_and_a_measurement_that_is_not_kept_are_said_once_where_values_are_told(caplog):

@@ -12,7 +12,6 @@ import sys
 import sysconfig
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -318,15 +317,14 @@ def tune(
             sys.stdin.isatty() and typer.confirm(f"{error}\nDo that now?")
         ):
             raise
-        known = _taken_over(path, evaluated, bounds, constraints, maximize, defaults)
+        known = _taken_over(path, evaluated, bounds, constraints, maximize, value_range, defaults)
         aside = _aside(path)
         path.replace(aside)
         typer.echo(
             f"took over {len(known.results)} results of {aside}; --trials does not count them",
             err=True,
         )
-        result = run(evaluated=known.results)
-        result = replace(result, left_out=(*known.left_out, *result.left_out))
+        result = run(evaluated=known)
     if result.stopped.startswith("interrupted"):
         typer.echo(f"{result}\nThe same command continues from here.")
         raise typer.Exit(130)
@@ -356,6 +354,7 @@ def _taken_over(
     bounds: Any,
     constraints: Sequence[Any],
     maximize: bool,
+    value_range: tuple[float, float] | None,
     defaults: Mapping[str, Any],
 ) -> Known:
     """Return the results of a journal that are points of another space, with defaults for parameters that they lack.
@@ -366,22 +365,24 @@ def _taken_over(
         InvalidInput: None is.
     """
     measured, others = constraint_module.measured_only(constraints)
+    needed = [constraint.name for constraint in measured]
+    space = kbo.Space(bounds, others)
     left_out: list[str] = []
-    found = [
-        (params if isinstance(params, list) else {**defaults, **params}, returned)
-        for _, params, returned in known_module.completed(path, maximize, left_out)
-    ]
-    given = kbo.Space(bounds, others), maximize, [one.name for one in measured]
+    rows = []
+    for place, params, returned in known_module.completed(path, maximize, left_out):
+        if not isinstance(params, list):
+            params = {**defaults, **params}
+        rows.append((place, params, returned))
     try:
-        known = known_module.known_results(found, *given)
+        earlier = known_module.usable(rows, left_out, space, needed, value_range)
     except InvalidInput as error:
         raise InvalidInput(
             f"{path}: {error} The script can define defaults = {{...}}, values of parameters that earlier trials lack; "
             "--fresh starts without them."
         ) from error
-    others = known_module.known_results(evaluated, *given)
-    results = [*known.results, *(one for one in others.results if one not in known.results)]
-    return known_module.Known(results, [*left_out, *known.left_out, *others.left_out])
+    given = known_module.known_results(evaluated, space, maximize, needed, value_range)
+    added = [result for result in given.results if result not in earlier.results]
+    return known_module.Known([*earlier.results, *added], [*earlier.left_out, *given.left_out])
 
 
 def _json(option: str, path: Path) -> Any:

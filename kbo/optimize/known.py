@@ -31,9 +31,18 @@ _GOT = "value must be a finite number, got"
 _VALUE, _OWN, _OTHER = "value", "params.", "measured."
 _TABLE = "Give a table with a column for each parameter and a column 'value'."
 _EXPECTED = (
-    "evaluated must be a DataFrame with a column 'value', a list of dicts with an entry 'value', a list of pairs "
-    "(params, value), or the path of a journal (.jsonl) or table (.csv)"
+    "evaluated must be a DataFrame with a column for each parameter and a column 'value', or the path of such a table "
+    "(.csv) or of a journal (.jsonl)"
 )
+_CONVERSION = (
+    "A list of dicts becomes a table by pandas.DataFrame(rows), a list of pairs by "
+    "pandas.DataFrame([{**params, 'value': value} for params, value in pairs]), and a study of Optuna by "
+    "study.trials_dataframe(), with its columns renamed"
+)
+
+
+Row = tuple[str, Any, Any]
+"""Place of a result in its source, its parameters, and the value that the objective would return."""
 
 
 class Known(NamedTuple):
@@ -63,9 +72,9 @@ def known_results(
     Args:
         evaluated: None; a DataFrame with a column for each parameter ("x0", "x1", ... where the bounds are a list) and
             "value", one for each measurement, and "sem" for standard errors, if there are any, or as by
-            ``Result.to_frame``; a list of dicts with such entries; a list of pairs (params, value), where value is what
-            an objective returns; or the path of a journal or of a CSV table. A parameter that is called "value" is
-            "params.value" in a table and in dicts, and so are all others then. Other columns of a table are left out.
+            ``Result.to_frame``; the path of such a table as CSV; the path of a journal; or ``Known`` results of an
+            earlier call. A parameter that is called "value" has the column "params.value", and so have all others
+            then. Other columns are left out.
         space: The search space.
         maximize: Whether larger values are better, which a journal must agree with.
         needed: Names of the measurements that constraints are about.
@@ -74,14 +83,43 @@ def known_results(
     Raises:
         InvalidInput: None of these, a file that cannot be read, or none of the results can be used.
     """
-    results: list[tuple[Params, Returned]] = []
-    left_out: list[str] = []
     if evaluated is None:
-        return Known(results, left_out)
+        return Known([], [])
+    if isinstance(evaluated, Known):
+        return evaluated
+    left_out: list[str] = []
+    rows = list(_rows(evaluated, space, maximize, needed, left_out))
+    source = f" of {evaluated}" if isinstance(evaluated, (str, os.PathLike)) else ""
+    return usable(rows, left_out, space, needed, value_range, source)
+
+
+def usable(
+    rows: Sequence[Row],
+    left_out: Sequence[str],
+    space: Space,
+    needed: Sequence[str],
+    value_range: tuple[float, float] | None,
+    source: str = "",
+) -> Known:
+    """Return the results among rows that are points of a space and have the measurements that constraints need.
+
+    Args:
+        rows: The rows.
+        left_out: Sentences about what was left out before; a warning names each of them as well.
+        space: The search space.
+        needed: Names of the measurements that constraints are about.
+        value_range: The least and the largest possible value, if they are declared.
+        source: The origin of the rows, for the error message.
+
+    Raises:
+        InvalidInput: None of the rows can be used.
+    """
+    results: list[tuple[Params, Returned]] = []
+    left_out = list(left_out)
     others = [name for name in needed if name != OBJECTIVE]
     unusable: list[str] = []
     violating: list[str] = []
-    for place, params, returned in _rows(evaluated, space, maximize, needed, left_out):
+    for place, params, returned in rows:
         try:
             outcome = outcome_of(returned, others, value_range, _GOT)
             if outcome.failure:
@@ -95,7 +133,6 @@ def known_results(
             violating.append(f"{place}: {', '.join(violated)}.")
     n_rows = len(results) + len(unusable)
     if unusable and not results:
-        source = f" of {evaluated}" if isinstance(evaluated, (str, os.PathLike)) else ""
         raise InvalidInput(
             f"evaluated: none of the {n_rows} results{source} can be used. {_examples(unusable)}"
         )
@@ -121,11 +158,8 @@ def _examples(entries: Sequence[str]) -> str:
 
 def _rows(
     evaluated: Any, space: Space, maximize: bool, needed: Sequence[str], left_out: list[str]
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the place of each result, its parameters, and what the objective would return.
-
-    What is no result is added to ``left_out``.
-    """
+) -> Iterator[Row]:
+    """Yield the rows of a table or journal; sentences about trials without a value are added to ``left_out``."""
     if isinstance(evaluated, (str, os.PathLike)):
         path = checks.path("evaluated", evaluated)
         if path.suffix != ".csv":
@@ -133,29 +167,18 @@ def _rows(
             return
         yield from _of_table(*_csv(path, space), space, needed, left_out, f"the table {path}")
         return
-    if hasattr(evaluated, "columns") and hasattr(
-        evaluated, "to_dict"
-    ):  # a DataFrame, of a library that is optional
-        columns = list(evaluated.columns)
-        if len(set(columns)) < len(columns):
-            raise InvalidInput(
-                f"evaluated: the table has several columns of one name: {checks.shown(columns)}."
-            )
-        rows = [
-            (f"row {number}", {key: entry for key, entry in row.items() if not _missing(entry)})
-            for number, row in enumerate(evaluated.to_dict("records"))
-        ]
-        yield from _of_table(columns, rows, space, needed, left_out)
-        return
-    if isinstance(evaluated, Mapping) or not isinstance(evaluated, Sequence):
-        raise InvalidInput(f"{_EXPECTED}, got {checks.shown(evaluated)}.")
-    for number, row in enumerate(evaluated):
-        if isinstance(row, Mapping):
-            yield f"row {number}", *_of_dict(row, space, needed)
-        elif isinstance(row, (tuple, list)) and len(row) == 2:
-            yield f"row {number}", *row
-        else:
-            raise InvalidInput(f"{_EXPECTED}; row {number} is {checks.shown(row)}.")
+    if not hasattr(evaluated, "to_dict") or not hasattr(evaluated, "columns"):
+        raise InvalidInput(f"{_EXPECTED}, got {checks.shown(evaluated)}. {_CONVERSION}.")
+    columns = list(evaluated.columns)
+    if len(set(columns)) < len(columns):
+        raise InvalidInput(
+            f"evaluated: the table has several columns of one name: {checks.shown(columns)}."
+        )
+    rows = [
+        (f"row {number}", {key: entry for key, entry in row.items() if not _missing(entry)})
+        for number, row in enumerate(evaluated.to_dict("records"))
+    ]
+    yield from _of_table(columns, rows, space, needed, left_out)
 
 
 def _measurement(key: Any, space: Space, needed: Sequence[str]) -> str | None:
@@ -170,35 +193,19 @@ def _measurement(key: Any, space: Space, needed: Sequence[str]) -> str | None:
 
 
 def _prefixed(keys: Iterable[Any], space: Space) -> bool:
-    """Return whether the parameters of a table or dict are its entries "params.<name>", as by ``Result.to_frame``.
+    """Return whether the columns of the parameters are called "params.<name>", as by ``Result.to_frame``.
 
     Raises:
-        InvalidInput: They are not, and a parameter has the name of the entry of the values.
+        InvalidInput: They are not, and a parameter has the name of the column of the values.
     """
     if any(str(key).startswith(_OWN) and key not in space.parameters for key in keys):
         return True
     if _VALUE in space.parameters and _VALUE not in space.constants:
         raise InvalidInput(
             f"evaluated: {_VALUE!r} is a parameter, and the name of the values of the objective: write all parameters "
-            f"as '{_OWN}<name>', such as '{_OWN}{_VALUE}', or give pairs (params, value)."
+            f"as '{_OWN}<name>', such as '{_OWN}{_VALUE}'."
         )
     return False
-
-
-def _of_dict(row: Mapping[Any, Any], space: Space, needed: Sequence[str]) -> tuple[Any, Any]:
-    """Return the parameters in an entry of a list of dicts, and what the objective would return."""
-    prefixed = _prefixed(row, space)
-    measured: dict[str, Any] = {}
-    params: Any = {}
-    for key, entry in row.items():
-        name = _measurement(key, space, needed)
-        if name is not None:
-            measured[name] = entry
-        elif key != _VALUE:
-            params[str(key).removeprefix(_OWN) if prefixed else key] = entry
-    if not space.named and set(params) == set(space.parameters):
-        params = [params[name] for name in space.parameters]
-    return params, (row.get(_VALUE), measured)
 
 
 def _of_table(
@@ -208,8 +215,8 @@ def _of_table(
     needed: Sequence[str],
     left_out: list[str],
     source: str = "the table",
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the place of each result in a table, its parameters, and what the objective would return.
+) -> Iterator[Row]:
+    """Yield the rows of a table that have a value.
 
     Args:
         columns: The names of the columns. If some are "params.<name>", the other ones are no parameters.
@@ -325,7 +332,7 @@ def _csv(path: Path, space: Space) -> tuple[list[str], list[tuple[str, dict[str,
     return columns, rows
 
 
-def completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[tuple[str, Any, Any]]:
+def completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]:
     """Yield the completed trials of a journal, of whatever space; others are counted in a text in ``left_out``."""
     try:
         header, events = read(path)

@@ -117,9 +117,8 @@ def minimize(
         pruner: Stops trials early by what they report with ``trial.report(value, step=step)``: "curves" or
             ``kbo.Curves(...)``; with Optuna installed "median", "hyperband", "wilcoxon", or one of its pruners.
         evaluated: Results that are known, which do not count in ``n_trials``: a DataFrame with a column for each
-            parameter and "value", a list of dicts with these entries or of pairs (params, value), or the path of a CSV
-            table or of another run's journal. Those that are no points of the space are left out, with a warning
-            and a line of the result.
+            parameter and "value", or the path of such a table as CSV or of another run's journal. Those that are no
+            points of the space are left out, with a warning and a line of the result.
         try_first: Parameters of the first trials; those that are missing are chosen.
         progress: Show a progress bar with the best value so far.
         on_trial: A function, or a list of them, called in this process after every trial with the trial and the result

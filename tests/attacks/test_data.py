@@ -117,9 +117,8 @@ def test_the_values_of_its_own_journal_count_once(tmp_path, source):
     def objective(params):
         return params["x"] ** 2
 
-    first = kbo.minimize(
-        objective, UNIT, 4, method="random", journal=path, evaluated=[({"x": 0.5}, 0.1)]
-    )
+    known = pd.DataFrame({"x": [0.5], "value": [0.1]})
+    first = kbo.minimize(objective, UNIT, 4, method="random", journal=path, evaluated=known)
     first.to_csv(other) if source == "csv" else other.write_bytes(path.read_bytes())
     for n_trials in (4, 5, 5):
         known = path if source == "journal" else other
@@ -365,7 +364,8 @@ def test_a_run_of_nothing_but_failures_is_an_error(tmp_path):
             kbo.TooManyFailures, match=r"all 3 trials failed.*ValueError: no data set"
         ):
             kbo.minimize(objective, UNIT, 3, method="random", journal=tmp_path / "run.jsonl")
-    known = kbo.minimize(objective, UNIT, 3, evaluated=[({"x": 0.5}, 1.0)], method="random")
+    table = pd.DataFrame({"x": [0.5], "value": [1.0]})
+    known = kbo.minimize(objective, UNIT, 3, evaluated=table, method="random")
     assert known.params == {"x": 0.5}
 
 

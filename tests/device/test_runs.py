@@ -4,6 +4,7 @@ import copy
 import math
 
 import optuna
+import pandas as pd
 import pytest
 import torch
 from ax.api.client import Client
@@ -100,7 +101,8 @@ def test_a_sketch_of_many_trials_is_on_the_device(device, monkeypatch):
     points = torch.rand(
         45, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     ).tolist()
-    known = [(x, noisy(x)) for x in points]
+    known = pd.DataFrame(points, columns=["x0", "x1"])
+    known["value"] = [noisy(x) for x in points]
     runs = [kbo.minimize(noisy, SQUARE, 2, evaluated=known, device=d) for d in (None, device)]
     posterior = runs[1].optimizer.belief().posterior
     assert posterior.like.device == device
