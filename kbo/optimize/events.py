@@ -2,7 +2,7 @@
 
 A line is a JSON object whose last entry, ``sum``, is the CRC-32 of all objects up to this one, without these entries.
 So changed, removed, repeated and exchanged lines are noticed. The first line describes the problem. Journals of
-kbo 0.8 and before (``UNCHECKED``) have no checksums.
+kbo 0.8 and before (``WITHDRAWN``) are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from msgspec import Meta, Struct
 
 from kbo.errors import InvalidInput
 
-FORMAT, UNCHECKED = "kbo-journal-2", "kbo-journal-1"
+FORMAT = "kbo-journal-2"
+WITHDRAWN = "kbo-journal-1"
 
 LONGEST_LINE = 1_000_000
 """Bytes of a line at most."""
@@ -143,10 +144,10 @@ def shortened(text: str, most: int = _SHOWN) -> str:
     return shown.encode("utf-8", "backslashreplace").decode()
 
 
-def line(entry: Mapping[str, Any] | Event, before: int | None) -> tuple[bytes, int | None]:
+def line(entry: Mapping[str, Any] | Event, before: int) -> tuple[bytes, int]:
     """Return the line of a header or an event, and its checksum; ``before`` is that of the line before it.
 
-    The checksum before the first line is 0, and None in journals without checksums.
+    The checksum before the first line is 0.
 
     Raises:
         InvalidInput: It is longer than a line may be, or holds what is no text.
@@ -178,9 +179,7 @@ def unfit(measured: Mapping[str, float]) -> str:
     )
 
 
-def _sealed(text: bytes, before: int | None) -> tuple[bytes, int | None]:
-    if before is None:
-        return text + b"\n", None
+def _sealed(text: bytes, before: int) -> tuple[bytes, int]:
     checksum = zlib.crc32(text, before)
     return b'%b,"sum":"%08x"}\n' % (text[:-1], checksum), checksum
 
@@ -196,17 +195,19 @@ class Contents:
         header: The first line; empty if not even that is valid.
         events: The events, in the lines from the second on.
         size: Bytes of these lines.
-        checksum: That of the last of them; None in a journal without checksums.
+        checksum: Checksum of the last of them.
         damage: Number of the line that is not valid and why, in words; empty if all are.
         unfinished: Whether a last line follows that was not completely written.
+        withdrawn: Whether the first line has the format of kbo 0.8 and before.
     """
 
     header: Header = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     size: int = 0
-    checksum: int | None = 0
+    checksum: int = 0
     damage: str = ""
     unfinished: bool = False
+    withdrawn: bool = False
 
 
 def parse(text: bytes) -> Contents:
@@ -232,17 +233,15 @@ def parse(text: bytes) -> Contents:
 def _take(found: Contents, text: bytes) -> None:
     """Add a whole line."""
     header = {} if found.header else _header(text)
-    if not found.header:
-        if (form := header.get("format")) not in (FORMAT, UNCHECKED):
-            raise ValueError(f"no format {FORMAT!r}")
-        found.checksum = None if form == UNCHECKED else 0
-    if found.checksum is not None:
-        body = text[:-_SUM] + b"}"
-        sealed, checksum = _sealed(body, found.checksum)
-        if sealed != text:
-            raise ValueError("its checksum does not fit")
-        text, found.checksum = body, checksum
+    if not found.header and header.get("format") != FORMAT:
+        found.withdrawn = header.get("format") == WITHDRAWN
+        raise ValueError(f"no format {FORMAT!r}")
+    body = text[:-_SUM] + b"}"
+    sealed, checksum = _sealed(body, found.checksum)
+    if sealed != text:
+        raise ValueError("its checksum does not fit")
+    found.checksum = checksum
     if found.header:
-        found.events.append(_event(text))
+        found.events.append(_event(body))
     else:
         found.header = {name: value for name, value in header.items() if name != "sum"}

@@ -246,7 +246,7 @@ def write(
     target = Path(path)
     try:
         with replacing(target) as file:
-            checksum: int | None = 0
+            checksum = 0
             for entry in ({**description, "format": FORMAT}, *events):
                 text, checksum = line(entry, checksum)
                 file.write(text)
@@ -296,6 +296,11 @@ def _by_name(value: Any) -> Mapping[str, Any] | None:
 
 
 def _check_header(found: Contents, path: str | os.PathLike[str]) -> None:
+    if found.withdrawn:
+        raise JournalError(
+            f"{path} is a journal of kbo 0.8 or before, which kbo 0.22 is the last version to read: its command "
+            f"`kbo journal repair {path} NEW` writes a journal that this version continues."
+        )
     if not found.header:
         raise JournalError(
             f"{path} is not a kbo journal ({found.damage or 'no line'}): choose another path."
