@@ -15,7 +15,6 @@ from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import Search
 from kbo.optimize.settings.fitting import unit_kernel
 from kbo.report.figures import draw_band, slice_of
-from kbo.report.resume import resume
 from kbo.space import Space
 
 PLANE = {"x": (0.0, 1.0), "c": (0.0, 1.0)}
@@ -273,7 +272,6 @@ def test_a_run_over_branches_is_recorded_resumed_and_reported(tmp_path):
     assert [t.params for t in result.trials] == [t.params for t in once.trials]
     assert result.params["model"] == "forest"
     record = report.Record.of(path)
-    assert "kbo.Space.from_dict" in resume(record)["code"]
     draw_band(blank(4, 3).add_subplot(), record, "share")
     with pytest.raises(kbo.InvalidInput, match="'C' is not active at"):
         slice_of(record.optimizer, "C")

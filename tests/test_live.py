@@ -18,7 +18,7 @@ from kbo import report
 from kbo.errors import InvalidInput
 from kbo.optimize.result import result_of
 from kbo.report import live
-from kbo.report.page import render
+from kbo.report.rendering import render
 from tests.commands import kbo as kbo_command
 from tests.processes import PATIENCE, wait_until
 

@@ -11,8 +11,9 @@ from gpytorch.kernels import MaternKernel
 import kbo
 from kbo.optimize import sensitivity
 from kbo.optimize.result import result_of
-from kbo.report import replay, tuning
-from kbo.report.page import Picture
+from kbo.report import page as pages
+from kbo.report import replay
+from kbo.report.rendering import Picture
 from tests.test_report import checked
 
 pytest.importorskip("matplotlib")
@@ -140,7 +141,7 @@ def quick_pages(monkeypatch):
     monkeypatch.setattr(replay, "_LEAST_MOMENTS", 2)
     monkeypatch.setattr(sensitivity, "_MOST", 256)
     monkeypatch.setattr(
-        tuning, "_embedded", lambda group: dict.fromkeys(group, Picture("data:,", 1, 1))
+        pages, "_pictures", lambda group: dict.fromkeys(group, Picture("data:,", 1, 1))
     )
 
 

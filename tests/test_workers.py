@@ -24,8 +24,8 @@ import torch
 
 import kbo
 from experiments import problems
-from kbo.cli import tuning
 from kbo.cli.app import app
+from kbo.cli.script import load
 from kbo.optimize import loop, run
 from kbo.workers import processes
 from kbo.workers.call import Outcome
@@ -627,7 +627,7 @@ def test_a_script_with_the_name_of_a_module_that_kbo_needs_is_refused(name, scri
     with pytest.raises(
         kbo.InvalidInput, match=rf"{name}\.py has the name of a module of .*: rename it"
     ):
-        tuning.load(str(script))
+        load(str(script))
     assert getattr(sys.modules.get(name), "__file__", None) != str(script)
 
 
@@ -637,7 +637,7 @@ def test_a_script_is_loaded_again_from_another_folder(script):
         (script.parent / folder / script.name).write_text(
             f"bounds, folder = [], {folder!r}\ndef objective(x): return x[0]\n"
         )
-        tuning.load(str(script.parent / folder / script.name))
+        load(str(script.parent / folder / script.name))
         assert sys.modules[script.stem].folder == folder
 
 

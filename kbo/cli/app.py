@@ -11,9 +11,10 @@ require("the command line", "cli", "typer", "rich")
 
 import typer
 
-from kbo.cli.journals import journal
+from kbo.cli.confirm import confirm
+from kbo.cli.journal import journal
 from kbo.cli.options import CommandWithNames
-from kbo.cli.tuning import confirm, tune
+from kbo.cli.tune import tune
 from kbo.cli.views import audit, report
 
 app: typer.Typer = typer.Typer(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 from typer.core import TyperCommand
 
 import kbo
@@ -27,23 +29,17 @@ else:
 TARGETS = "An example ({examples}), or your script: a .py file that defines `bounds` and `objective(params)`."
 BOX_METHODS = "{box_methods}."
 PRUNERS = "Stop bad trials early by what they report: {pruners}."
-ENGINES = ("processes", "ray")
 ADDRESS = "With --engine ray: HOST:PORT of a cluster's head, auto to find it, or local to start Ray on this machine."
-JOURNAL = "A journal (.jsonl) of `kbo tune` or `kbo.minimize`."
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for journals, tables and pictures.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, results only.")]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Also a line for every trial or run.")
-]
-Engine = Annotated[
-    str, typer.Option("--engine", help=f"How the work is run: {' or '.join(ENGINES)}.")
-]
+Out = Annotated[Path, Option("--out", "-o", help="Folder for journals, tables and pictures.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress bar, results only.")]
+Verbose = Annotated[bool, Option("--verbose", "-v", help="Also a line for every trial or run.")]
+Engine = Annotated[str, Option("--engine", help="How the work is run: processes or ray.")]
 Address = Annotated[
-    str | None, typer.Option("--address", help=ADDRESS, show_default="RAY_ADDRESS, or local")
+    str | None, Option("--address", help=ADDRESS, show_default="RAY_ADDRESS, or local")
 ]
 Device = Annotated[
-    str, typer.Option(help="Where the computing is done: cpu, or an accelerator such as cuda.")
+    str, Option(help="Where the computing is done: cpu, or an accelerator such as cuda.")
 ]
 
 
@@ -51,43 +47,60 @@ def engine_of(
     name: str, address: str | None, workers: int | None, resources: str | None = None
 ) -> Any:
     """Return the ``workers`` that --engine, --address, --workers and --resources mean."""
-    if name not in ENGINES:
-        raise InvalidInput(f"--engine must be {' or '.join(ENGINES)}, got {name!r}.")
-    if name == "processes":
-        for option, value in {"--address": address, "--resources": resources}.items():
-            if value is not None:
-                raise InvalidInput(f"{option} {value} is for a Ray cluster: add --engine ray.")
-        return kbo.Processes() if workers == 0 else workers
-    given = {} if resources is None else {"resources": _amounts(resources)}
-    return ray.Ray(address, workers or None, **given)
+    if name == "ray":
+        if resources is None:
+            return ray.Ray(address, workers or None)
+        return ray.Ray(address, workers or None, resources=_amounts(resources))
+    if name != "processes":
+        raise InvalidInput(f"--engine must be processes or ray, got {name!r}.")
+    for option, value in {"--address": address, "--resources": resources}.items():
+        if value is not None:
+            raise InvalidInput(f"{option} {value} is for a Ray cluster: add --engine ray.")
+    if workers == 0:
+        return kbo.Processes()
+    return workers
 
 
 def _amounts(text: str) -> dict[str, float]:
     """Return the amounts in "cpu=2,gpu=0.5" by name."""
+    amounts = {}
     try:
-        return {
-            name.strip(): float(amount)
-            for name, amount in (part.split("=") for part in text.split(","))
-        }
+        for part in text.split(","):
+            name, amount = part.split("=")
+            amounts[name.strip()] = float(amount)
     except ValueError as error:
         raise InvalidInput(f"--resources must look like cpu=2,gpu=0.5, got {text!r}.") from error
+    return amounts
 
 
 def constraint(text: str) -> kbo.Constraint:
     """Return the constraint that --constraint means."""
-    sign = ">=" if ">=" in text else "<="
-    name, found, limit = map(str.strip, text.partition(sign))
+    sign = "<="
+    if ">=" in text:
+        sign = ">="
+    name, _, limit = text.partition(sign)
     try:
-        number = float(limit) if found and name else None
-    except ValueError:
-        number = None
-    if number is None:
+        number = float(limit)
+        if not name.strip():
+            raise ValueError("a constraint without a name")
+    except ValueError as error:
         raise InvalidInput(
             f'--constraint must look like "memory<=8" or "accuracy>=0.9", got {text!r}.'
-        )
+        ) from error
     if sign == "<=":
-        return kbo.Constraint(name, upper=number)
-    return kbo.Constraint(name, lower=number)
+        return kbo.Constraint(name.strip(), upper=number)
+    return kbo.Constraint(name.strip(), lower=number)
+
+
+def unused_path(path: Path) -> Path:
+    """Return a path beside a file that does not exist, with the time in its name."""
+    name = f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    unused = path.with_name(f"{name}{path.suffix}")
+    for number in itertools.count(2):
+        if not unused.exists():
+            break
+        unused = path.with_name(f"{name}-{number}{path.suffix}")
+    return unused
 
 
 class CommandWithNames(TyperCommand):
@@ -98,14 +111,12 @@ class CommandWithNames(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with the names in it."""
-        lists = {
-            "box_methods": [
-                name for name in methods.names() if not methods.get(name).needs_finite_set
-            ],
-            "examples": examples.EXAMPLES,
-            "pruners": pruning.NAMES,
+        box_methods = [name for name in methods.names() if not methods.get(name).needs_finite_set]
+        names = {
+            "box_methods": ", ".join(box_methods),
+            "examples": ", ".join(examples.EXAMPLES),
+            "pruners": ", ".join(pruning.NAMES),
         }
-        names = {placeholder: ", ".join(listed) for placeholder, listed in lists.items()}
         for parameter in self.params:
             text = getattr(parameter, "help", None)
             if text:
@@ -115,6 +126,10 @@ class CommandWithNames(TyperCommand):
 
 def apply_verbosity(quiet: bool, verbose: bool) -> None:
     """Set the level of kbo's log from --quiet and --verbose."""
-    level = logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING
+    level = logging.WARNING
+    if quiet:
+        level = logging.ERROR
+    elif verbose:
+        level = logging.INFO
     logging.basicConfig(format="%(message)s")
     logging.getLogger("kbo").setLevel(level)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 import kbo
 from kbo._base.lazy import Lazy
-from kbo.cli.options import JOURNAL
-from kbo.cli.tuning import load
+from kbo.cli.script import load
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -20,65 +20,54 @@ else:
     constraint = Lazy("kbo.optimize.constraint")
     audits = Lazy("kbo.report.audit")
 
+_SCRIPT = "Script of a certified run, with its `setting`: the journal lacks the kernels."
+_VALUES = "Column of the values of a table."
+
 
 def report(
-    run: Annotated[Path, typer.Argument(help=JOURNAL)],
+    run: Annotated[
+        Path, typer.Argument(help="A journal (.jsonl) of `kbo tune` or `kbo.minimize`.")
+    ],
     page: Annotated[
-        Path | None, typer.Option("--to", help="The .html file; by default beside the input.")
+        Path | None, Option("--to", help="The .html file; by default beside the input.")
     ] = None,
-    script: Annotated[
-        str | None,
-        typer.Option(
-            help="Script of a certified run, with its `setting`: the journal lacks the kernels."
-        ),
-    ] = None,
+    script: Annotated[str | None, Option(help=_SCRIPT)] = None,
 ) -> None:
     """Write the results of a run and the assumptions of its bounds as one HTML page.
 
     Example:  kbo report kbo-runs/tune-train.jsonl --script train.py
     """
-    if run.suffix in audits.FOREIGN:
+    if run.suffix in audits.TABLES:
         raise InvalidInput(
             f"{run} is no journal of kbo: see `kbo audit {run} --to {run.with_suffix('.html')}`."
         )
-    given: dict[str, Any] = {}
+    certified: dict[str, Any] = {}
     if script is not None:
         target = load(script)
         kernel = getattr(target.setting, "kernel", None)
         if kernel is not None:
-            given["kernel"] = kernel
-            given["constraints"], _ = constraint.measured_only(target.constraints)
-    typer.echo(f"page     {kbo.report.write(run, page, **given)}")
+            measured, _ = constraint.measured_only(target.constraints)
+            certified = {"kernel": kernel, "constraints": measured}
+    typer.echo(f"page     {kbo.report.write(run, page, **certified)}")
 
 
 def audit(
-    history: Annotated[
-        str,
-        typer.Argument(
-            help="Storage of Optuna (URL or .db), JSON of Ax, table (.csv), or journal of kbo (.jsonl)."
-        ),
-    ],
-    study: Annotated[
-        str | None, typer.Option(help="Study in a storage, if there are several.")
-    ] = None,
+    history: Annotated[str, typer.Argument(help="A table (.csv), or a journal of kbo (.jsonl).")],
     target: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of the values of a table.", show_default="value, objective, loss ..."
-        ),
+        str | None, Option(help=_VALUES, show_default="value, objective, loss ...")
     ] = None,
     maximize: Annotated[
-        bool, typer.Option("--maximize", help="Larger values of a table are better.")
+        bool, Option("--maximize", help="Larger values of a table are better.")
     ] = False,
     page: Annotated[
-        Path | None, typer.Option("--to", help="An .html file to write a page to as well.")
+        Path | None, Option("--to", help="An .html file to write a page to as well.")
     ] = None,
 ) -> None:
     """Say which trial of a history is likely the best, how sure that is, and whether more trials are worth it.
 
-    Example:  kbo audit sqlite:///studies.db --study resnet
+    Example:  kbo audit trials.csv --target loss
     """
-    found = kbo.audit(history, study=study, target=target, maximize=maximize)
+    found = kbo.audit(history, target=target, maximize=maximize)
     typer.echo(found)
     if page is not None:
         typer.echo(f"page           {found.write(page)}")

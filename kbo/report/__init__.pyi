@@ -6,15 +6,15 @@ from .figures import draw_contour as draw_contour
 from .figures import draw_curves as draw_curves
 from .figures import draw_history as draw_history
 from .figures import draw_importance as draw_importance
+from .figures import draw_limit as draw_limit
 from .figures import draw_miscoverage as draw_miscoverage
-from .figures import draw_parallel as draw_parallel
-from .figures import draw_quantity as draw_quantity
 from .figures import draw_timeline as draw_timeline
 from .figures import draw_width as draw_width
 from .figures import finish as finish
 from .figures import picture as picture
 from .figures import slice_of as slice_of
 from .live import Live as Live
+from .page import write as write
 from .plots import plot as plot
 from .record import History as History
 from .record import Record as Record
@@ -23,4 +23,3 @@ from .replay import history as history
 from .replay import miscoverage as miscoverage
 from .sensitivity import Importance as Importance
 from .sensitivity import importance as importance
-from .writing import write as write

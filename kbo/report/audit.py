@@ -1,9 +1,8 @@
-"""``kbo.audit``: what the trials of another tool, or of kbo, say of their objective."""
+"""``kbo.audit``: estimates from the trials in a table of another tool, or in a journal of kbo."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,27 +13,31 @@ from kbo._base.files import check_file
 from kbo._base.lazy import Lazy
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.optimize import Result
+from kbo.optimize import Optimizer, Result
 from kbo.optimize.answers import Comparison
 from kbo.optimize.result import result_of
-from kbo.optimize.table import format_params
-from kbo.report import histories
+from kbo.report import summary
 from kbo.report.record import History, Record
 
 if TYPE_CHECKING:
-    from kbo.report import writing
+    from kbo.report import page as pages
+    from kbo.report import table
 else:
-    writing = Lazy("kbo.report.writing")  # which needs the extra for pages
+    pages = Lazy("kbo.report.page")  # both need an extra
+    table = Lazy("kbo.report.table")
 
-_ADVICE = (
-    "Give a storage of Optuna (.db), a client of Ax (.json), a table (.csv), or a journal of kbo "
-    "(.jsonl)."
+TABLES = (".csv", ".txt", ".tsv")
+"""File name suffixes of tables."""
+
+_ADVICE = "Give a table (.csv) with a column for each parameter and one of values, or a journal of kbo (.jsonl)."
+_OPTUNA = (
+    "A study of Optuna becomes a table by study.trials_dataframe(): "
+    "kbo.audit(study.trials_dataframe()), with maximize=True if larger values are better."
 )
-
-_STORAGES = (".db", ".sqlite", ".sqlite3")
-_TABLES = (".csv", ".txt", ".tsv")
-FOREIGN = (*_STORAGES, *_TABLES, ".json")
-"""File name suffixes of other tools."""
+_AX = (
+    "A client of Ax becomes a table by client.summarize(): "
+    'kbo.audit(client.summarize()[["x", "y", "loss"]], target="loss") with the names of its parameters and metric.'
+)
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class Audit:
     """Estimates from a history of trials, by the model of the practical setting, without guarantee.
 
     Attributes:
-        source: Where the trials are from.
-        tool: What made them.
+        source: The table or the file.
+        tool: The origin of the trials: "the table" or "the journal".
         reported: The name of the trial with the best observed value, and this value.
         likely: The name of the trial that is likely to be the best.
         result: The outcome of the trials as a run of kbo: ``params``, ``value``, ``lower``, ``upper``, ``answers`` and
@@ -51,8 +54,8 @@ class Audit:
         estimated: Lower bound, mean and upper bound at the trial with the best observed value; None without a bound.
         margin: By how much the likely best trial is better than that one; None without a model.
         names: The names of the trials, in the order of ``result.trials``.
-        remark: What else is to be said of the history, for example how many rows are left out.
-        inferred: Whether the space is not known, but has the ranges of the trials.
+        remark: The rows and columns that are not used.
+        inferred: Whether the space is unknown, and its ranges are those of the trials.
     """
 
     source: str
@@ -67,46 +70,39 @@ class Audit:
     inferred: bool
 
     def __str__(self) -> str:
-        answers = self._answers()
-        printed = [("", self._summary()), *self._best().items()]
-        known = {} if self.result.answers is None else self.result.answers.entries()
-        left_out = {"recommended", "best observed", "details"} | (known.keys() - answers.keys())
-        printed += [line for line in self.result.entries()[1:] if line[0] not in left_out]
-        return "\n".join(f"{name:14} {text}".lstrip() for name, text in printed)
+        sentences = self._answers()
+        hidden = {"recommended", "best observed", "details"}
+        if self.result.answers is not None:
+            hidden |= self.result.answers.entries().keys() - sentences.keys()
+        lines = [("", self._source()), *self._best_trials().items()]
+        for label, text in self.result.entries()[1:]:
+            if label not in hidden:
+                lines.append((label, text))
+        return "\n".join(f"{label:14} {text}".lstrip() for label, text in lines)
 
-    def _summary(self) -> str:
-        """Return the source, the number of trials and what was left out, in words."""
-        counts = Counter(trial.status for trial in self.result.trials)
-        text = f"{self.source}: {len(self.result.trials)} trials"
-        for status in ("failed", "pruned", "pending"):
-            if counts[status]:
-                text += f", {counts[status]} {status}"
-        return text + self.remark
+    def __repr__(self) -> str:
+        return str(self)
 
-    def _answers(self) -> dict[str, str]:
-        """Return all answers by label; ranges of trials have no edges."""
-        if self.result.answers is None:
-            return self._best()
-        answers = self._best() | self.result.answers.entries()
-        if self.inferred:
-            answers.pop("at an edge", None)
-        return answers
+    def _source(self) -> str:
+        return summary.audited(self.source, self.result.trials, self.remark)
 
-    def _best(self) -> dict[str, str]:
+    def _best_trials(self) -> dict[str, str]:
         """Return sentences on the best trials by label."""
         trial, value = self.reported
-        reported = f"{self.tool} has {value:.4g} as the best value, of trial {trial}"
-        if self.estimated is not None:
-            lower, mean, upper = self.estimated
-            reported += f"; without noise {mean:.4g}  [{lower:.4g}, {upper:.4g}]"
-        params = format_params(self.result.params or {})
-        if trial == self.likely:
-            likely = f"the same trial: {params}"
-        else:
-            likely = f"trial {self.likely}: {params}"
-            if self.margin is not None:
-                likely += f"; better than trial {trial} with {self.margin.probability:.0%}"
-        return {"reported best": reported, "likely best": likely}
+        params = self.result.params or {}
+        return {
+            "reported best": summary.reported_best(self.tool, trial, value, self.estimated),
+            "likely best": summary.likely_best(self.likely, params, trial, self.margin),
+        }
+
+    def _answers(self) -> dict[str, str]:
+        """Return all answers by label; ranges that are those of the trials have no edges."""
+        sentences = self._best_trials()
+        if self.result.answers is not None:
+            sentences |= self.result.answers.entries()
+        if self.inferred:
+            sentences.pop("at an edge", None)
+        return sentences
 
     @fixed
     def write(self, page: str | os.PathLike[str]) -> Path:
@@ -116,103 +112,102 @@ class Audit:
             InvalidInput: The page cannot be written.
             MissingExtra: The extra "cli" is not installed.
         """
-        history = History(self.tool, self.names, self._answers(), self._summary())
+        history = History(self.tool, self.names, self._answers(), self._source())
         record = replace(Record.of(self.result), history=history)
-        return writing.write(record, page, title=self.source)
-
-    def __repr__(self) -> str:
-        return str(self)
+        return pages.write(record, page, title=self.source)
 
 
 @fixed
 def audit(
-    history: Any,
-    *,
-    study: str | None = None,
-    target: str | None = None,
-    maximize: bool = False,
-    bounds: Any = None,
+    history: Any, *, target: str | None = None, maximize: bool = False, bounds: Any = None
 ) -> Audit:
     """Say which trial of a history is likely the best, what more trials would bring, and which parameters matter.
 
     Args:
-        history: A study of Optuna, or the URL or the SQLite file of its storage; a client of Ax, or the JSON file that
-            it was saved to; a DataFrame or CSV file with a column for each parameter and one of values; a journal of
-            kbo (.jsonl). A column "sem" of a table, or user attribute of a trial, has standard errors of the values.
-        study: The name of the study in a storage; needed if there are several.
+        history: A DataFrame or CSV file with a column for each parameter and one of values, such as
+            ``study.trials_dataframe()`` of Optuna; or a journal of kbo (.jsonl). A column "sem" has standard errors
+            of the values.
         target: The column of values of a table; by default "value", "objective", "target", "loss" or "score".
-        maximize: Whether larger values of a table are better; the others know it.
+        maximize: Whether larger values of a table are better; a journal has its own direction.
         bounds: The search space of a table; see ``kbo.space.Space``. By default the ranges of the trials, on a
             logarithmic scale where positive numbers differ by a factor of a hundred and half of them are in the first
             fifth.
 
     Raises:
-        InvalidInput: None of these, or none of its trials can be used.
-        MissingExtra: The library that made it is not installed.
+        InvalidInput: Neither of these, or none of its trials can be used.
+        MissingExtra: pandas is not installed.
 
     Example:
-        >>> print(kbo.audit("sqlite:///studies.db", study="resnet"))
+        >>> print(kbo.audit(study.trials_dataframe()))
     """
-    known = _history(history, study, target, checks.flag("maximize", maximize), bounds)
-    optimizer, pick = known.optimizer, max if known.optimizer.maximize else min
-    complete = [trial for trial in optimizer.within_limits() if trial.value is not None]
-    best = optimizer.recommended()
-    if not complete or best is None:
-        raise InvalidInput(
-            f"{known.source}: no trial has a value, so there is nothing to say of it{known.remark}."
+    checks.flag("maximize", maximize)
+    if hasattr(history, "columns"):
+        trials = table.trials_of(history, "table", target, maximize, bounds)
+        return _audited("table", "the table", trials.optimizer, trials.names, trials.remark, bounds)
+    path = _file(history)
+    if path.suffix in TABLES:
+        rows = table.read(path)
+        trials = table.trials_of(rows, path.name, target, maximize, bounds)
+        return _audited(
+            path.name, "the table", trials.optimizer, trials.names, trials.remark, bounds
         )
-    reported = pick(complete, key=lambda trial: trial.value or 0.0)
-    result = result_of(optimizer, known.source, None)
-    assert reported.value is not None
-    named = known.names[reported.number], reported.value
-    estimated = optimizer.interval(reported.params)
-    return Audit(
-        source=known.source,
-        tool=known.tool,
-        reported=named,
-        likely=known.names[best.number],
-        result=result,
-        estimated=estimated,
-        margin=optimizer.compare(reported.params),
-        names=known.names,
-        remark=known.remark,
-        inferred=known.inferred,
-    )
+    optimizer = Record.of(path).reopened()
+    names = range(len(optimizer.trials))
+    return _audited(path.name, "the journal", optimizer, names, "", optimizer.space)
 
 
-def _history(
-    history: Any, study: str | None, target: str | None, maximize: bool, bounds: Any
-) -> histories.History:
-    """Return the trials of a history; arguments as for ``audit``."""
+def _file(history: Any) -> Path:
+    """Return the path of a table or a journal.
+
+    Raises:
+        InvalidInput: It is something else, or there is no such file.
+    """
     library = type(history).__module__.partition(".")[0]
     if library == "optuna":
-        return histories.of_study(history)
+        raise InvalidInput(f"history must be a table, got {checks.shown(history)}. {_OPTUNA}")
     if library == "ax":
-        return histories.of_client(history)
-    if hasattr(history, "columns"):
-        return histories.of_table(history, "table", target, maximize, bounds)
+        raise InvalidInput(f"history must be a table, got {checks.shown(history)}. {_AX}")
     if not isinstance(history, (str, os.PathLike)):
-        raise InvalidInput(
-            "history must be a study of Optuna, a client of Ax, a DataFrame, or the path or storage "
-            f"URL of one, got {checks.shown(history)}."
-        )
+        raise InvalidInput(f"history must be a table, got {checks.shown(history)}. {_ADVICE}")
     path = checks.path("history", history)
-    if "://" in str(history) or path.suffix in _STORAGES:
-        return histories.of_storage(str(history), study)
-    check_file(path, _ADVICE)
-    if path.suffix == ".jsonl":
-        return _of_journal(path)
+    if "://" in str(history) or path.suffix in (".db", ".sqlite", ".sqlite3"):
+        raise InvalidInput(f"{history} is no table. {_OPTUNA}")
     if path.suffix == ".json":
-        return histories.of_client_file(path)
-    if path.suffix in _TABLES:
-        return histories.of_table_file(path, target, maximize, bounds)
-    raise InvalidInput(
-        f"{path} is no history: give .db (Optuna), .json (Ax), .csv, or .jsonl (kbo)."
+        raise InvalidInput(f"{path} is no table. {_AX}")
+    check_file(path, _ADVICE)
+    if path.suffix not in (*TABLES, ".jsonl"):
+        raise InvalidInput(f"{path} is no history. {_ADVICE}")
+    return path
+
+
+def _audited(
+    source: str,
+    tool: str,
+    optimizer: Optimizer,
+    names: Sequence[Any],
+    remark: str,
+    bounds: Any,
+) -> Audit:
+    """Return the audit of the trials of an optimiser; ``bounds`` are None if they are inferred from the trials."""
+    complete = [trial for trial in optimizer.within_limits() if trial.value is not None]
+    recommended = optimizer.recommended()
+    if not complete or recommended is None:
+        raise InvalidInput(
+            f"{source}: no trial has a value, so there is nothing to say of it{remark}."
+        )
+    pick = min
+    if optimizer.maximize:
+        pick = max
+    best = pick(complete, key=lambda trial: trial.value or 0.0)
+    return Audit(
+        source=source,
+        tool=tool,
+        reported=(names[best.number], best.value or 0.0),
+        likely=names[recommended.number],
+        result=result_of(optimizer, source, None),
+        estimated=optimizer.interval(best.params),
+        margin=optimizer.compare(best.params),
+        names=names,
+        remark=remark,
+        inferred=bounds is None,
     )
-
-
-def _of_journal(path: Path) -> histories.History:
-    """Return the trials of a journal of kbo."""
-    optimizer = Record.of(path).reopened()
-    numbers = range(len(optimizer.trials))
-    return histories.History(path.name, "the journal", optimizer, numbers)

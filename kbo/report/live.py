@@ -20,9 +20,9 @@ import cloudpickle
 from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.optimize import Result, Trial
-from kbo.report import tuning
-from kbo.report.page import POLL, render
+from kbo.report import page as pages
 from kbo.report.record import Record
+from kbo.report.rendering import POLL, render
 from kbo.workers.call import described
 from kbo.workers.engine import Session
 from kbo.workers.processes import Processes
@@ -59,29 +59,24 @@ class Live:
 
     def __init__(self, port: int = 0, *, title: str = "A run of kbo", quiet: bool = False) -> None:
         self._port = checks.whole("port", port, 0, 65535)
-        self._title, self._quiet = checks.text("title", title), checks.flag("quiet", quiet)
+        self._title = checks.text("title", title)
+        self._quiet = checks.flag("quiet", quiet)
         self.address: str = ""
 
     def __enter__(self) -> Self:
-        self._page = self._without(
+        self._page = self._waiting(
             "The page follows a few seconds after the first trial has ended."
         )
-        try:
-            self._server = _Server(("127.0.0.1", self._port), partial(_Handler, self.page))
-        except OSError as error:
-            hint = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
-            raise InvalidInput(
-                f"port = {self._port} cannot be used: {hint}. Choose another, or 0 for a free one."
-            ) from error
+        self._server = self._started_server()
         self.address = f"http://127.0.0.1:{self._server.server_port}/"
-        self._seen, self._ended = -math.inf, threading.Event()
+        self._seen = -math.inf  # when a browser last asked for the page
+        self._ended = threading.Event()
         self._result: Result | None = None
-        self._news: tuple[Result, str] | None = None  # of which there is no page yet
+        self._news: tuple[Result, str] | None = None  # the result and the state of the next page
         self._maker = threading.Thread(target=self._make_pages, name="kbo live page", daemon=True)
         self._maker.start()
-        threading.Thread(
-            target=self._server.serve_forever, name="kbo live server", daemon=True
-        ).start()
+        serve = self._server.serve_forever
+        threading.Thread(target=serve, name="kbo live server", daemon=True).start()
         if not self._quiet:
             print(f"live page      {self.address}", file=sys.stderr)
         return self
@@ -92,10 +87,12 @@ class Live:
         self._news = result, f"The run goes on; as of {_clock()}, after trial {trial.number}."
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        interrupted = kind is KeyboardInterrupt  # who ends a run does not wait for its last page
+        interrupted = kind is KeyboardInterrupt  # Ctrl-C does not wait for the last page
         if self._result is not None and not interrupted:
-            how = "" if kind is None else f" with {kind.__name__}"
-            self._news = self._result, f"The run ended at {_clock()}{how}."
+            state = f"The run ended at {_clock()}."
+            if kind is not None:
+                state = f"The run ended at {_clock()} with {kind.__name__}."
+            self._news = self._result, state
         with contextlib.suppress(KeyboardInterrupt):
             self._ended.set()
             if not interrupted:
@@ -110,43 +107,67 @@ class Live:
         self._seen = time.monotonic()
         return self._page.encode()
 
+    def _started_server(self) -> _Server:
+        """Return a server on the port.
+
+        Raises:
+            InvalidInput: The port is taken or not allowed.
+        """
+        try:
+            return _Server(("127.0.0.1", self._port), partial(_Handler, self.page))
+        except OSError as error:
+            hint = error.strerror
+            if error.errno == errno.EADDRINUSE:
+                hint = "another program uses it"
+            raise InvalidInput(
+                f"port = {self._port} cannot be used: {hint}. Choose another, or 0 for a free one."
+            ) from error
+
     def _watched(self) -> bool:
+        """Return whether a browser shows the page."""
         return time.monotonic() < self._seen + 3 * POLL
 
     def _make_pages(self) -> None:
         """Make pages until the run has ended and the last one is made."""
-        engine, after, ended = Processes(1) if os.name == "posix" else Threads(1), 0.0, False
+        engine = Threads(1)
+        if os.name == "posix":
+            engine = Processes(1)
+        earliest = 0.0  # the time of the next page
+        ended = False
         with engine.session(_made, None, lambda number, value, step: False) as session:
             while not ended:
                 ended = self._ended.wait(_PAUSE)
-                if (
-                    self._news is None
-                    or not self._watched()
-                    or (time.monotonic() < after and not ended)
-                ):
+                if self._news is None or not self._watched():
                     continue
-                news, self._news, begin = self._news, None, time.monotonic()
-                self._page = self._page_of(session, *news)
-                after = time.monotonic() + max(POLL, (time.monotonic() - begin) / _SHARE)
+                if time.monotonic() < earliest and not ended:
+                    continue
+                result, state = self._news
+                self._news = None
+                begin = time.monotonic()
+                self._page = self._page_of(session, result, state)
+                end = time.monotonic()
+                earliest = end + max(POLL, (end - begin) / _SHARE)
 
     def _page_of(self, session: Session, result: Result, state: str) -> str:
+        """Return the page of a result, or a page with the reason why there is none."""
         try:
             session.start(0, (cloudpickle.dumps(result), self._title, state))
             (outcome,) = session.wait()
-        except (
-            Exception
-        ) as error:  # of what the caller's own functions in the run do when they are copied
-            return self._without(f"{state} The page cannot be made: {described(error)}")
-        return outcome.value or self._without(f"{state} The page cannot be made: {outcome.failure}")
+        except Exception as error:  # of the caller's own functions, when they are copied
+            return self._waiting(f"{state} The page cannot be made: {described(error)}")
+        if outcome.value:
+            return outcome.value
+        return self._waiting(f"{state} The page cannot be made: {outcome.failure}")
 
-    def _without(self, state: str) -> str:
+    def _waiting(self, state: str) -> str:
+        """Return a page that has only the state of the run."""
         return render("waiting.html", title=self._title, live=state)
 
 
 def _made(job: tuple[bytes, str, str]) -> str:
     """Return a page, in a process of its own."""
     result, title, state = job
-    return tuning.page(Record.of(pickle.loads(result)), title, live=state)
+    return pages.content_of(Record.of(pickle.loads(result)), title, live=state)
 
 
 def _clock() -> str:
@@ -154,7 +175,7 @@ def _clock() -> str:
 
 
 class _Server(ThreadingHTTPServer):
-    """A server that says nothing of clients that leave before they have their page."""
+    """A server that prints nothing about clients that leave before they have their page."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), ConnectionError):
@@ -170,16 +191,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         host = self.headers.get("Host", "").partition(":")[0]
-        page = (
-            self._latest() if host in ("127.0.0.1", "localhost") else b""
-        )  # not for pages of other hosts (rebinding)
-        self.send_response(200 if page else 403)
-        for name, value in {
-            "Content-Type": "text/html; charset=utf-8",
-            "Content-Length": str(len(page)),
-            "Cache-Control": "no-store",
-        }.items():
-            self.send_header(name, value)
+        status = 403  # for pages of other hosts (rebinding)
+        page = b""
+        if host in ("127.0.0.1", "localhost"):
+            status = 200
+            page = self._latest()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(page)))
+        self.send_header("Cache-Control", "no-store")
         self.end_headers()
         self.wfile.write(page)
 

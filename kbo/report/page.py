@@ -1,123 +1,288 @@
-"""Pages from the templates of this folder: every value is escaped, and pictures are part of the page."""
+"""The page of a tuning run. ``summary`` has its sentences, the template its captions."""
 
 from __future__ import annotations
 
 import base64
-import io
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from kbo._base.extras import require
+from gpytorch.kernels import Kernel
 
-require("kbo.report", "cli", "jinja2", "matplotlib")
+from kbo._base import checks
+from kbo._base.files import replacing
+from kbo._base.surroundings import fixed
+from kbo._base.terminal import rounded_up
+from kbo.errors import InvalidInput, KboError, RefutedAssumptions
+from kbo.optimize import Constraint, Hypothesis, Optimizer, Result, Trial
+from kbo.optimize.answers import MORE
+from kbo.optimize.result import PROOF, result_of
+from kbo.optimize.sensitivity import LEVEL
+from kbo.optimize.table import by_name, format_params, shown, text
+from kbo.optimize.trials import repetitions
+from kbo.report import figures, summary
+from kbo.report.plots import GROUPS, Group, Plots
+from kbo.report.record import Record, Run
+from kbo.report.rendering import Picture, embed, render
+from kbo.report.replay import NOISE_MARGIN, miscoverage
 
-import jinja2
-import matplotlib
-
-from kbo._base.drawing import BLUE, GREEN, GREY, ORANGE, RED
-from kbo._base.terminal import printable
-
-POLL = 3.0
-"""Seconds after which an open page of a run that goes on asks for the next one."""
-
-_MANY_POINTS = (
-    300  # scattered points, or lines, from which an image of them is smaller than their outlines
-)
-
-_DARK = {
-    "#000000": "#e6e9ed",
-    "#ffffff": "#14171b",
-    "#b0b0b0": "#4b535e",
-    BLUE: "#56b4e9",
-    RED: "#ff8a45",
-    GREEN: "#2cc79b",
-    GREY: "#9aa1a9",
-    ORANGE: "#f0c04a",
-}
-"""Colours of figures on a dark page, by those on a light one; others stay as they are."""
+_MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
 
 
-def _variables(colours: Mapping[str, str]) -> str:
-    return (
-        "svg{"
-        + "".join(f"--{name[1:]}:{colour};" for name, colour in colours.items())
-        + "fill:var(--000000)}"
-    )
+@fixed
+def write(
+    run: Run,
+    page: str | os.PathLike[str] | None = None,
+    *,
+    kernel: Kernel | Sequence[Hypothesis] | None = None,
+    constraints: Sequence[Constraint] = (),
+    title: str | None = None,
+) -> Path:
+    """Write the results of a run and the assumptions of its bounds as one HTML page that needs no other file.
 
+    Args:
+        run: A result, an optimiser, or a journal (.jsonl).
+        page: Path of the page, a .html file; by default beside the run.
+        kernel: The kernel or the hypotheses of a journal in the certified setting, of which the journal holds
+            fingerprints only. Without them the page shows what the journal holds and says that bounds are missing.
+        constraints: Limits of such a journal that have kernels of their own, with these.
+        title: Title of the page; by default from the name of the file.
 
-_STYLE = f"{_variables({c: c for c in _DARK})} @media (prefers-color-scheme: dark) {{{_variables(_DARK)}}}"
+    Returns:
+        Path of the page.
 
+    Raises:
+        InvalidInput: There is no such run, or the page cannot be written.
+        JournalError: The journal cannot be read, is damaged, or was made with another kernel.
 
-@dataclass(frozen=True)
-class Picture:
-    """Picture as a data address, with its size in pixels."""
-
-    source: str
-    width: int
-    height: int
-
-
-def render(template: str, **values: Any) -> str:
-    """Return the page of a template of this folder."""
-    return _environment().get_template(template).render(**values)
-
-
-def embed(figure: Any) -> Picture:
-    """Return a matplotlib figure as SVG, with the colours of the light or the dark page around it.
-
-    Its text is outlines, so that it looks the same everywhere, and it holds no date, so that equal runs give equal
-    pages.
+    Example:
+        >>> result = kbo.minimize(objective, {"x": (0.0, 1.0)}, 20)
+        >>> kbo.report.write(result, "run.html")
     """
-    figure.set_facecolor("none")
-    for axes in figure.axes:
-        axes.set_facecolor("none")
-        for collection in axes.collections:
-            if max(len(collection.get_offsets()), len(collection.get_paths())) > _MANY_POINTS:
-                collection.set_rasterized(True)
-    file = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "kbo", "svg.fonttype": "path"}):
-        figure.savefig(file, format="svg", dpi=200, metadata={"Date": None, "Creator": None})
-    text = file.getvalue().decode()
-    for color in _DARK:
-        text = text.replace(color, f"var(--{color[1:]})")
-    text = text.replace("<defs>", f"<style>{_STYLE}</style>\n <defs>", 1)
-    width, height = (round(96 * inches) for inches in figure.get_size_inches())
-    return Picture(
-        f"data:image/svg+xml;base64,{base64.b64encode(text.encode()).decode()}", width, height
+    record = Record.of(run, kernel, constraints)
+    target = _target(record.path, page)
+    if title is None:
+        title = "A run of kbo"
+        if record.path is not None:
+            title = record.path.stem.removeprefix("tune-")
+    content = content_of(record, title)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(target) as file:
+            file.write(content.encode())
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot write the page {target}: {error.strerror}. Choose another place (--to)."
+        ) from error
+    return target
+
+
+def _target(journal: Path | None, page: str | os.PathLike[str] | None) -> Path:
+    """Return the path of the page of a run, by default beside its journal."""
+    if page is not None:
+        target = checks.path("page", page)
+        if target.suffix not in (".html", ".htm"):
+            raise InvalidInput(f"page must be a .html file, got {checks.shown(page)}.")
+        return target
+    if journal is None:
+        raise InvalidInput(
+            "a run without a journal has no file beside which the page could go: pass its path, "
+            "write(run, 'run.html')."
+        )
+    return journal.with_suffix(".html")
+
+
+def content_of(record: Record, title: str, *, live: str | None = None) -> str:
+    """Return the page of a run.
+
+    Args:
+        record: The run.
+        title: Its title.
+        live: State of a run whose page is made while it goes on; such a page has no bounds of earlier times.
+    """
+    result, obstacle, refuted = _result(record, is_live=live is not None)
+    plots = Plots(record, replay=live is None)
+    recommended = None
+    if result is not None:
+        trial = record.recommended()
+        if trial is not None:
+            recommended = record.name(trial)
+    pictures = {name: _pictures(plots.group(name)) for name in GROUPS if name != "overview"}
+    outside, expected = miscoverage(plots.moments)
+    return render(
+        "tuning.html",
+        answers=_answers(record, result),
+        columns=_columns(record),
+        csv=base64.b64encode(text(record.trials).encode()).decode(),
+        expected=expected,
+        format_params=format_params,
+        importances=_importances(plots),
+        level=LEVEL,
+        limits=_limits(result),
+        live=live,
+        moments=plots.moments,
+        more=MORE,
+        noise_margin=NOISE_MARGIN,
+        numbers=_numbers(record.optimizer, result),
+        outside=outside,
+        pictures=pictures,
+        reasons=_reasons(record),
+        recommended=recommended,
+        record=record,
+        refuted=refuted,
+        result=result,
+        rounded_up=rounded_up,
+        shown=shown,
+        summary=summary,
+        tables=_tables(record, recommended),
+        title=title,
+        to_json=json.dumps,
+        trouble=obstacle,
+        undrawn=_undrawn(record, pictures["slices"]),
     )
 
 
-def number(value: Any) -> str:
-    """Return a value as text: floats with five digits, None and NaN as a dash."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "-"
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+def _result(record: Record, is_live: bool) -> tuple[Result | None, str, bool]:
+    """Return the result, or None with the reason why there are no bounds, and whether the assumptions are refuted."""
+    if record.optimizer is None:
+        return None, record.obstacle, False
+    n_proof = PROOF
+    if is_live:
+        n_proof = 0
+    try:
+        return result_of(record.optimizer, "", None, n_proof), "", False
+    except KboError as error:
+        return None, str(error), isinstance(error, RefutedAssumptions)
 
 
-@cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("kbo.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_visible,
-    )
-    environment.filters["number"] = number
-    environment.tests["numeric"] = _numeric
-    environment.globals["poll"] = POLL
-    return environment
+def _answers(record: Record, result: Result | None) -> Mapping[str, str]:
+    """Return the printed answers by label."""
+    if record.history is not None:
+        return record.history.answers
+    if result is None or result.answers is None:
+        return {}
+    return result.answers.entries()
 
 
-def _visible(value: Any) -> Any:
-    """Return text with its control characters as escape sequences; pages of others are passed on."""
-    return printable(value) if type(value) is str else value
+def _numbers(optimizer: Optimizer | None, result: Result | None) -> dict[str, Any]:
+    """Return the numbers in the bounds by their labels."""
+    if optimizer is None or result is None or not result.assumptions:
+        return {}
+    assumptions = result.assumptions
+    numbers = {
+        "kernel": assumptions["kernel"],
+        "noise level (units of the objective)": assumptions["noise_std"],
+    }
+    if "norm_bound" in assumptions:
+        numbers["norm bound (units of the objective)"] = assumptions["norm_bound"]
+    delta = assumptions["delta"]
+    if not result.certified:
+        delta = f"{delta:g}, nominal"
+    numbers["probability that bounds may fail"] = delta
+    numbers["where they come from"] = assumptions["from"]
+    surrogate = optimizer.description()
+    if surrogate is None:
+        return numbers
+    posterior = surrogate.posterior
+    numbers["ridge (units of the kernel)"] = posterior.ridge
+    numbers["observations"] = posterior.n
+    lengthscales = getattr(getattr(posterior, "kernel", None), "lengthscale", None)
+    if lengthscales is not None and lengthscales.numel() == optimizer.space.columns:
+        labels = optimizer.space.labels
+        for label, lengthscale in zip(labels, lengthscales.flatten().tolist(), strict=True):
+            numbers[f"lengthscale of {label}"] = lengthscale
+    return numbers
 
 
-def _numeric(value: Any) -> bool:
-    """Whether a value is aligned to the right of its column."""
-    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+def _pictures(group: Group) -> dict[str, Picture]:
+    """Return the figures of a group as pictures, by name."""
+    pictures = {}
+    for name, drawing in group.items():
+        figure, axes = figures.picture(height=drawing.height)
+        drawing.draw(axes)
+        pictures[name] = embed(figures.finish(figure))
+    return pictures
+
+
+def _importances(plots: Plots) -> list[tuple[str, str, str, str]]:
+    """Return the rows of the table of Sobol indices."""
+    rows = []
+    for entry in plots.indices:
+        lower, total, upper = entry.total
+        rows.append(
+            (entry.name, f"{entry.first[1]:.2f}", f"{total:.2f}", f"{lower:.2f} to {upper:.2f}")
+        )
+    return rows
+
+
+def _undrawn(record: Record, slices: Mapping[str, Picture]) -> list[str]:
+    """Return the parameters that vary and have no slice."""
+    names = []
+    for name, parameter in record.space.parameters.items():
+        if parameter.columns and name not in slices:
+            names.append(name)
+    return names
+
+
+def _reasons(record: Record) -> list[tuple[int, int, str]]:
+    """Return the reasons of failures, most frequent first, each after its number of trials and its last trial."""
+    failed = record.with_status("failed")
+    last = {summary.reason(trial): trial.number for trial in failed}
+    counts = Counter(summary.reason(trial) for trial in failed)
+    return [(count, last[reason], reason) for reason, count in counts.most_common()]
+
+
+def _tables(record: Record, recommended: Any) -> dict[str, list[tuple]]:
+    """Return rows of all trials by a caption, or of the best and of the last ones of a long run."""
+    trials = record.trials
+    chosen = {"All trials in the order of their numbers.": trials}
+    if len(trials) > 2 * _MOST_TRIALS:
+        best = sorted(record.with_status("complete"), key=record.rank)[:_MOST_TRIALS]
+        last = trials[-_MOST_TRIALS:]
+        chosen = {
+            f"The {len(best)} best observed values.": best,
+            f"The last {len(last)} trials.": last,
+        }
+    first = repetitions(trials)
+    tables = {}
+    for caption, rows in chosen.items():
+        tables[caption] = [_row(record, trial, recommended, first) for trial in rows]
+    return tables
+
+
+def _columns(record: Record) -> list[str]:
+    """Return the header of the tables of trials: a name for each entry of a row."""
+    return ["trial", "value", *_measured(record), *record.space.parameters, "seconds", "note"]
+
+
+def _row(record: Record, trial: Trial, recommended: Any, first: Mapping[int, int]) -> tuple:
+    """Return the row of a trial; the arguments are those of ``summary.notes``."""
+    params = by_name(trial.params)
+    measured = [trial.measured.get(name) for name in _measured(record)]
+    values = [params.get(name) for name in record.space.parameters]
+    note = summary.notes(record, trial, recommended, first)
+    return (record.name(trial), trial.value, *measured, *values, trial.seconds, note)
+
+
+def _measured(record: Record) -> list[str]:
+    """Return the names of the measurements of the trials besides the value."""
+    return list(dict.fromkeys(name for trial in record.trials for name in trial.measured))
+
+
+def _limits(result: Result | None) -> list[tuple[str, float, str]]:
+    """Return each limit, and at the recommended setting the mean of its quantity and its bounds."""
+    if result is None or result.feasibility is None:
+        return []
+    rows = []
+    for constraint in result.feasibility.constraints:
+        if constraint.name not in result.feasibility.bounds:
+            continue
+        lower, mean, upper = result.feasibility.bounds[constraint.name]
+        bounds = f"{lower:.4g} to {upper:.4g}"
+        if lower == upper:
+            bounds = "as measured"
+        rows.append((str(constraint), mean, bounds))
+    return rows

@@ -1,10 +1,9 @@
-"""The figures of a run, by groups: those of its page, and of ``plot``."""
+"""The figures of a run, by groups: for its page, and for ``plot``."""
 
 from __future__ import annotations
 
 import io
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,10 +21,24 @@ from kbo.report.record import Record, Run
 from kbo.report.replay import Moment, history, miscoverage
 from kbo.report.sensitivity import Importance, importance
 
-MOST_SLICES, MOST_PAIRED = 12, 3
-"""Parameters with a slice, and those of which each pair has a contour: the most important ones."""
+MOST_SLICES = 12
+"""Number of parameters with a slice: the most important ones."""
 
-_ROW = 0.42  # inches
+MOST_PAIRED = 3
+"""Number of parameters of which each pair has a contour: the most important ones."""
+
+GROUPS = (
+    "history",
+    "limits",
+    "slices",
+    "importance",
+    "contours",
+    "timeline",
+    "curves",
+    "bounds",
+    "overview",
+)
+"""Kinds of figures; each is a method of ``Plots``."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +59,7 @@ Group = dict[str, Drawing]
 
 
 class Plots:
-    """The figures of a run; each group is a property.
+    """The figures of a run.
 
     Args:
         record: The run.
@@ -57,140 +70,108 @@ class Plots:
         self.record = record
         self._replay = replay
 
+    def group(self, name: str) -> Group:
+        """Return the figures of one of ``GROUPS``."""
+        return getattr(self, name)()
+
     @cached_property
     def moments(self) -> list[Moment]:
         """The states of the run after its trials."""
-        return history(self.record) if self._replay and self.record.optimizer is not None else []
+        if not self._replay or self.record.optimizer is None:
+            return []
+        return history(self.record)
 
     @cached_property
     def indices(self) -> list[Importance]:
         """The importance of the parameters; empty while there is no bound."""
-        optimizer, best = self.record.optimizer, self.record.recommended()
+        optimizer = self.record.optimizer
+        best = self.record.recommended()
+        if optimizer is None or best is None:
+            return []
         try:
-            known = (
-                optimizer is not None
-                and best is not None
-                and optimizer.interval(best.params) is not None
-            )
-            return importance(self.record) if known else []
-        except KboError:  # of refuted assumptions
+            if optimizer.interval(best.params) is None:
+                return []
+            return importance(self.record)
+        except KboError:  # refuted assumptions
             return []
 
-    @property
-    def ranked(self) -> list[str]:
-        """The parameters that the recommended setting has, the most important first, if there are bounds."""
+    def _ranked(self) -> list[str]:
+        """Return the active parameters of the recommended setting, the most important first, if there are bounds."""
         best = self.record.recommended()
-        space = self.record.space
-        return [i.name for i in self.indices if best and (not space.named or i.name in best.params)]
+        if best is None:
+            return []
+        named = self.record.space.named
+        return [entry.name for entry in self.indices if not named or entry.name in best.params]
 
-    @property
     def history(self) -> Group:
         """Values in the order of trials."""
         if not self.record.with_status("complete"):
             return {}
-        return {
-            "history": Drawing(partial(figures.draw_history, run=self.record, moments=self.moments))
-        }
+        draw = partial(figures.draw_history, run=self.record, moments=self.moments)
+        return {"history": Drawing(draw)}
 
-    @property
     def limits(self) -> Group:
         """Measured quantities with their limits, in the order of trials."""
-        return {
-            str(c): Drawing(partial(figures.draw_limit, run=self.record, constraint=c))
-            for c in self.record.constraints
-            if any(quantity(trial, c) is not None for trial in self.record.trials)
-        }
+        group = {}
+        for constraint in self.record.constraints:
+            if any(quantity(trial, constraint) is not None for trial in self.record.trials):
+                draw = partial(figures.draw_limit, run=self.record, constraint=constraint)
+                group[str(constraint)] = Drawing(draw)
+        return group
 
-    @property
     def slices(self) -> Group:
         """The objective along each parameter."""
-        names = self.ranked[:MOST_SLICES]
-        return {
-            name: Drawing(partial(figures.draw_band, run=self.record, parameter=name))
-            for name in names
-        }
+        group = {}
+        for name in self._ranked()[:MOST_SLICES]:
+            group[name] = Drawing(partial(figures.draw_band, run=self.record, parameter=name))
+        return group
 
-    @property
     def importance(self) -> Group:
         """Sobol indices, of two parameters or more."""
-        if len(self.indices) < 2:
-            return {}
         entries = self.indices[:MOST_SLICES]
-        draw = partial(figures.draw_importance, entries=entries)
-        return {"importance": Drawing(draw, 1.3 + _ROW * len(entries))}
-
-    @property
-    def parallel(self) -> Group:
-        """Parallel coordinates, of two parameters or more."""
-        rows = self.record.space.dimension
-        if not 2 <= rows <= 2 * MOST_SLICES or len(self.record.with_status("complete")) < 2:
+        if len(entries) < 2:
             return {}
-        return {
-            "parallel": Drawing(
-                partial(figures.draw_parallel, run=self.record), 1.3 + _ROW * (rows + 1)
-            )
-        }
+        draw = partial(figures.draw_importance, entries=entries)
+        return {"importance": Drawing(draw, height=1.3 + 0.42 * len(entries))}
 
-    @property
     def contours(self) -> Group:
         """The objective over pairs of parameters."""
-        pairs = itertools.combinations(self.ranked[:MOST_PAIRED], 2)
-        return {
-            f"{first} and {second}": Drawing(
-                partial(figures.draw_contour, run=self.record, first=first, second=second), 3.6
-            )
-            for first, second in pairs
-        }
+        group = {}
+        for first, second in itertools.combinations(self._ranked()[:MOST_PAIRED], 2):
+            draw = partial(figures.draw_contour, run=self.record, first=first, second=second)
+            group[f"{first} and {second}"] = Drawing(draw, height=3.6)
+        return group
 
-    @property
     def timeline(self) -> Group:
         """Trials in time, if some ran at the same time."""
-        rows = 1 + max((piece.lane for piece in figures.lanes(self.record.trials)), default=0)
+        n_rows = figures.row_count(figures.lanes(self.record.trials))
+        if n_rows < 2:
+            return {}
         draw = partial(figures.draw_timeline, run=self.record)
-        return {"timeline": Drawing(draw, 1.4 + 0.25 * rows)} if rows > 1 else {}
+        return {"timeline": Drawing(draw, height=1.4 + 0.25 * n_rows)}
 
-    @property
     def curves(self) -> Group:
         """Learning curves, if trials reported any."""
-        draw = partial(figures.draw_curves, run=self.record)
-        return (
-            {"curves": Drawing(draw)} if any(trial.reports for trial in self.record.trials) else {}
-        )
+        if not any(trial.reports for trial in self.record.trials):
+            return {}
+        return {"curves": Drawing(partial(figures.draw_curves, run=self.record))}
 
-    @property
     def bounds(self) -> Group:
-        """Quantities in the bounds, over the run, of those that changed; bounds of the noise level always."""
-        known = [m for m in self.moments if m.width is not None]
-        found: Group = {}
-        if len(known) > 1:
-            values = {
-                name: {getattr(m, name) for m in known} - {None}
-                for name in ("noise_std", "norm_bound", "ridge")
-            }
-            quantities = [
-                name for name, each in values.items() if sum(map(math.isfinite, each)) > 1
-            ]
-            if known[-1].noise_upper is not None:
-                quantities = ["noise_bounds", *(name for name in quantities if name != "noise_std")]
-            quantities += ["anchors"] * (known[-1].anchors is not None)
-            found["width"] = Drawing(partial(figures.draw_width, moments=self.moments))
-            found |= {
-                name: Drawing(partial(figures.draw_quantity, moments=known, quantity=name))
-                for name in quantities
-            }
-        if miscoverage(self.moments)[1]:
-            found["miscoverage"] = Drawing(partial(figures.draw_miscoverage, moments=self.moments))
-        return found
+        """The uncertainty over the run, and the values outside their expected range."""
+        group = {}
+        if sum(moment.width is not None for moment in self.moments) > 1:
+            draw = partial(figures.draw_width, moments=self.moments)
+            group["width"] = Drawing(draw)
+        _, n_expected = miscoverage(self.moments)
+        if n_expected > 0:
+            draw = partial(figures.draw_miscoverage, moments=self.moments)
+            group["miscoverage"] = Drawing(draw)
+        return group
 
-    @property
     def overview(self) -> Group:
         """History, importance, and slices of the two most important parameters."""
-        return self.history | self.importance | dict(list(self.slices.items())[:2])
-
-
-GROUPS = tuple(
-    name for name, value in vars(Plots).items() if isinstance(value, property) and name != "ranked"
-)
+        slices = list(self.slices().items())
+        return self.history() | self.importance() | dict(slices[:2])
 
 
 @fixed
@@ -201,8 +182,8 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
         run: The run: a result, an optimiser, or the path of a journal.
         what: "overview", or one of "history" (values and intervals), "limits" (measured
             quantities and their limits), "slices" (the effect of each parameter),
-            "importance" (Sobol indices), "parallel" (coordinates), "contours" (pairs of parameters), "timeline" (trials
-            that ran at the same time), "curves" (what trials reported) and "bounds".
+            "importance" (Sobol indices), "contours" (pairs of parameters), "timeline" (trials that ran at the same
+            time), "curves" (reports of trials) and "bounds".
         kernel: The kernel of a journal in the certified setting.
 
     Raises:
@@ -211,22 +192,24 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
     Example:
         >>> kbo.report.plot(result, "slices").savefig("slices.png")
     """
-    group: Group = getattr(Plots(Record.of(run, kernel)), checks.one_of("what", what, GROUPS))
-    if not group:
+    checks.one_of("what", what, GROUPS)
+    drawings = list(Plots(Record.of(run, kernel)).group(what).values())
+    if not drawings:
         raise InvalidInput(
             f"there is nothing to draw for {what!r}: the run has no such data (yet)."
         )
-    across = min(2, len(group))
-    rows = [list(group.values())[i : i + across] for i in range(0, len(group), across)]
-    heights = [max(drawing.height for drawing in row) for row in rows]
-    figure = blank(4.6 * across, sum(heights))
-    grid = figure.subfigures(len(rows), across, squeeze=False, height_ratios=heights)
-    for part, drawing in itertools.zip_longest(grid.flat, group.values()):
-        if drawing is not None:
-            axes = part.add_subplot()
-            dress(axes, "", "", "")
-            drawing.draw(axes)
-            figures.finish(part)
+    n_columns = min(2, len(drawings))
+    heights = []
+    for start in range(0, len(drawings), n_columns):
+        row = drawings[start : start + n_columns]
+        heights.append(max(drawing.height for drawing in row))
+    figure = blank(4.6 * n_columns, sum(heights))
+    grid = figure.subfigures(len(heights), n_columns, squeeze=False, height_ratios=heights)
+    for part, drawing in zip(grid.flat, drawings, strict=False):
+        axes = part.add_subplot()
+        dress(axes, "", "", "")
+        drawing.draw(axes)
+        figures.finish(part)
     setattr(figure, "_repr_png_", partial(_png, figure))  # noqa: B010  (notebooks show it, also without pyplot)
     return figure
 

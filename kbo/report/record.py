@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -29,18 +30,67 @@ from kbo.optimize.events import Event, Header
 from kbo.optimize.trials import Trials, violations
 from kbo.space import Rule, Space
 
-_OWN = ("class", "model", "search", "recommend")
-"""Entries of a journal that name a setting of the caller's own; all but the first before kbo 0.18."""
+
+class JournalFile(NamedTuple):
+    """The contents of a journal.
+
+    Attributes:
+        path: The file.
+        header: The description of the problem: the first line.
+        events: The events that fit those before them, oldest first.
+        trials: The trials that these events describe.
+        damage: The first line that is damaged or does not fit, and the reason; empty if there is none.
+        unfinished: Whether a last line follows that a killed run has not completely written.
+    """
+
+    path: Path
+    header: Header
+    events: list[Event]
+    trials: list[Trial]
+    damage: str
+    unfinished: bool
+
+    def whole(self) -> JournalFile:
+        """Return the contents of a journal without damage.
+
+        Raises:
+            JournalError: A line is damaged or does not fit.
+        """
+        if self.damage:
+            raise JournalError(
+                f"{self.path} is damaged: {self.damage}. Save the lines before it with "
+                f"`kbo journal repair {self.path} NEW`."
+            )
+        return self
+
+
+def read_journal(path: Path) -> JournalFile:
+    """Read a journal up to the first line that is damaged or does not fit the lines before it.
+
+    Nothing is locked, repaired or executed. Every report and command reads journals by this function.
+
+    Raises:
+        JournalError: The file cannot be read, is no journal of kbo, or is one of kbo 0.8 or before.
+    """
+    contents = journal.examine(path)
+    with _named(path):
+        trials = Trials(space_of(contents.header))
+    damage = contents.damage
+    misfit = trials.add_all(contents.events)
+    if misfit:
+        damage = f"{misfit}, which does not fit the lines before"
+    events = contents.events[: trials.n_events]
+    return JournalFile(path, contents.header, events, trials.all, damage, contents.unfinished)
 
 
 class History(NamedTuple):
-    """Facts about trials that another tool made.
+    """Facts about trials of another tool, for their page.
 
     Attributes:
         tool: The tool.
-        names: The names of the trials there, in their order here.
+        names: The name of each trial in the tool.
         answers: Sentences on its best trials and on the objective, by label.
-        summary: The first line of the audit: what was read.
+        summary: The first line of the audit: the source and the number of trials.
     """
 
     tool: str
@@ -58,10 +108,10 @@ class Record:
         events: The events, oldest first.
         trials: The trials with their values or failures.
         optimizer: The optimiser after the last event; None if it cannot be rebuilt from the journal.
-        obstacle: Why it cannot, in words; empty if it can.
+        obstacle: The reason why it cannot; empty if it can.
         path: The journal, if there is one.
         stopped: The reason why the run ended, if it is known.
-        history: What else is known if another tool made the trials.
+        history: Further facts if another tool made the trials.
     """
 
     header: Header
@@ -101,44 +151,18 @@ class Record:
                 )
             if isinstance(run, Optimizer):
                 return cls(run.header, run.events, list(run.trials), run)
-            path = None if run.journal is None else Path(run.journal)
+            path = None
+            if run.journal is not None:
+                path = Path(run.journal)
             return replace(cls.of(run.optimizer), path=path, stopped=run.stopped)
         path = checks.path("run", run)
-        with naming(path):
-            return cls._of_journal(path, kernel, constraints)
-
-    @classmethod
-    def _of_journal(
-        cls,
-        path: Path,
-        kernel: Kernel | Sequence[Hypothesis] | None,
-        constraints: Sequence[Constraint],
-    ) -> Record:
-        """Return the record of a journal; arguments and errors as for ``of``."""
-        header, events = journal.read(path)
-        if header.get("setting") == "confirm":
-            raise JournalError(
-                f"{path} has the evaluations of a confirmation: see `kbo journal show {path}`."
+        contents = read_journal(path).whole()
+        if contents.unfinished:
+            warnings.warn(
+                f"left out an unfinished last line of {path}, of a run that was killed or is writing it now."
             )
-        trials = Trials.of(space_of(header), events, path).all
-        if header.get("setting") == "certified" and kernel is None:
-            return cls(header, events, trials, obstacle=_NEEDS_KERNEL, path=path)
-        if own := [f"{part} = {header[part]}" for part in _OWN if part in header]:
-            why = f"The journal only names what is of your own in the setting ({', '.join(own)}): pass its optimiser."
-            return cls(header, events, trials, obstacle=why, path=path)
-        if header.get("setting") != "certified" and kernel is not None:
-            raise InvalidInput(
-                f"{path} is a run of the practical setting, which fits its kernel: do not pass kernel."
-            )
-        optimizer = optimizer_of(header, kernel, constraints)
-        try:
-            optimizer.load(path)
-        except KboError as error:
-            if kernel is not None:
-                raise
-            why = f"This version of kbo cannot resume the run: {error}"
-            return cls(header, events, trials, obstacle=why, path=path)
-        return cls(header, events, list(optimizer.trials), optimizer, path=path)
+        with _named(path):
+            return _of_journal(contents, kernel, constraints)
 
     @property
     def maximize(self) -> bool:
@@ -148,41 +172,48 @@ class Record:
     @property
     def space(self) -> Space:
         """The search space."""
-        return self.optimizer.space if self.optimizer is not None else space_of(self.header)
+        if self.optimizer is not None:
+            return self.optimizer.space
+        return space_of(self.header)
+
+    @property
+    def constraints(self) -> list[Constraint]:
+        """The limits on measured quantities, with the kernels that are known."""
+        if self.optimizer is not None:
+            return list(self.optimizer.constraints)
+        return constraints_of(self.header)
 
     def name(self, trial: Trial) -> Any:
         """Return the name of a trial."""
-        return trial.number if self.history is None else self.history.names[trial.number]
+        if self.history is None:
+            return trial.number
+        return self.history.names[trial.number]
 
     def with_status(self, status: str) -> list[Trial]:
         """Return the trials that are "pending", "complete", "failed" or "pruned"."""
         return [trial for trial in self.trials if trial.status == status]
 
-    @property
-    def constraints(self) -> list[Constraint]:
-        """The limits on measured quantities, with the kernels that are known."""
-        return (
-            list(self.optimizer.constraints)
-            if self.optimizer is not None
-            else constraints_of(self.header)
-        )
-
     def rank(self, trial: Trial) -> tuple[int, float]:
-        """Return what is least for the best trial: the number of limits that it breaks as measured, and its value."""
-        broken = violations(trial, self.constraints) + len(self.space.violated(trial.params))
-        return broken, (-1 if self.maximize else 1) * (trial.value or 0.0)
+        """Return the sort key of a trial, smallest for the best: the number of limits that it breaks, and its value."""
+        n_broken = violations(trial, self.constraints) + len(self.space.violated(trial.params))
+        value = trial.value or 0.0
+        if self.maximize:
+            value = -value
+        return n_broken, value
 
     def best(self) -> Trial | None:
         """Return the trial with the best observed value, which is optimistically biased if the objective is noisy.
 
-        With constraints it is one of those that keep most limits as measured.
+        With constraints it is one of the trials that keep most limits as measured.
         """
         return min(self.with_status("complete"), key=self.rank, default=None)
 
     def recommended(self) -> Trial | None:
         """Return the recommended trial; None if there is none, or it is not known."""
+        if self.optimizer is None:
+            return None
         with contextlib.suppress(KboError):
-            return None if self.optimizer is None else self.optimizer.recommended()
+            return self.optimizer.recommended()
 
     def reopened(self) -> Optimizer:
         """Return the optimiser.
@@ -212,8 +243,41 @@ _NEEDS_KERNEL = (
 )
 
 
+def _of_journal(
+    contents: JournalFile,
+    kernel: Kernel | Sequence[Hypothesis] | None,
+    constraints: Sequence[Constraint],
+) -> Record:
+    """Return the record of a journal; arguments and errors as for ``Record.of``."""
+    path = contents.path
+    header = contents.header
+    setting = header.get("setting")
+    record = Record(header, contents.events, contents.trials, path=path)
+    if setting == "confirm":
+        raise JournalError(
+            f"{path} has the evaluations of a confirmation: see `kbo journal show {path}`."
+        )
+    if setting == "certified" and kernel is None:
+        return replace(record, obstacle=_NEEDS_KERNEL)
+    if "class" in header:
+        obstacle = f"The journal only names the setting, {header['class']}, which is of your own: pass its optimiser."
+        return replace(record, obstacle=obstacle)
+    if setting != "certified" and kernel is not None:
+        raise InvalidInput(
+            f"{path} is a run of the practical setting, which fits its kernel: do not pass kernel."
+        )
+    optimizer = optimizer_of(header, kernel, constraints)
+    try:
+        optimizer.load(path)
+    except KboError as error:
+        if kernel is not None:
+            raise
+        return replace(record, obstacle=f"This version of kbo cannot resume the run: {error}")
+    return replace(record, trials=list(optimizer.trials), optimizer=optimizer)
+
+
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
+def _named(path: Path) -> Iterator[None]:
     """Put the path of a journal before the messages about its contents that lack it."""
     try:
         yield
@@ -224,14 +288,14 @@ def naming(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _reading(what: str, passed_on: tuple[type[KboError], ...] = ()) -> Iterator[None]:
-    """Raise JournalError where a header was not written by kbo."""
+def _usable(complaint: str, passed_on: tuple[type[KboError], ...] = ()) -> Iterator[None]:
+    """Raise JournalError, with a complaint, where a header was not written by kbo."""
     try:
         yield
     except passed_on:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise JournalError(f"{what} ({type(error).__name__}: {error}).") from error
+        raise JournalError(f"{complaint} ({type(error).__name__}: {error}).") from error
 
 
 def optimizer_of(
@@ -239,47 +303,55 @@ def optimizer_of(
     kernel: Kernel | Sequence[Hypothesis] | None = None,
     constraints: Sequence[Constraint] = (),
 ) -> Optimizer:
-    """Return an optimiser without trials for the problem that the header of a journal describes; see ``Record.of``."""
-    given = {name: value for name, value in header.items() if value is not None}
+    """Return an optimiser without trials for the problem that a header describes; arguments as for ``Record.of``."""
+    with _usable("the header of the journal cannot be used", passed_on=(KboError,)):
+        setting = _setting_of(header, kernel)
+        own = {constraint.name: constraint for constraint in constraints}
+        for entry in header.get("constraints", ()):
+            if _KERNELS & set(entry) and entry["name"] not in own:
+                raise InvalidInput(
+                    "a constraint of the run has a kernel of its own, of which the journal has a fingerprint only."
+                )
+        limits = [own.get(limit.name, limit) for limit in constraints_of(header)]
+        return _begin(header, space_of(header), setting, limits)
+
+
+def _setting_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis] | None) -> Setting:
+    """Return the setting that a header describes, with the kernel that it lacks."""
+    entries = {name: value for name, value in header.items() if value is not None}
     kind: type[Practical | Certified] = Practical
     if header.get("setting") == "certified":
         if kernel is None:
             raise InvalidInput(f"{_NEEDS_KERNEL} Pass kernel=...")
-        kind, given = (
-            Safe if "start" in header else Certified,
-            {"noise_std": None, **given, "kernel": kernel},
-        )
-    with _reading("the header of the journal cannot be used", passed_on=(KboError,)):
-        setting = kind(
-            **{entry.name: given[entry.name] for entry in fields(kind) if entry.name in given}
-        )
-        own, entries = {one.name: one for one in constraints}, header.get("constraints", ())
-        if any(_KERNELS & set(entry) and entry["name"] not in own for entry in entries):
-            raise InvalidInput(
-                "a constraint of the run has a kernel of its own, of which the journal has a fingerprint only."
-            )
-        limits = [own.get(one.name, one) for one in constraints_of(header)]
-        return _begin(header, space_of(header), setting, limits)
+        kind = Certified
+        if "start" in header:
+            kind = Safe
+        entries = {"noise_std": None, **entries, "kernel": kernel}
+    arguments = {}
+    for field in fields(kind):
+        if field.name in entries:
+            arguments[field.name] = entries[field.name]
+    return kind(**arguments)
 
 
 def space_of(header: Mapping[str, Any]) -> Space:
-    """Return the space that the header of a journal describes; constraints that are functions permit everything."""
-    with _reading("the header of the journal describes no space"):
-        entries = {
-            entry["name"]: {k: v for k, v in entry.items() if k != "name"}
-            for entry in header["space"]
-        }
-        rules = [
-            _stand_in(name) for name, entry in entries.items() if entry.get("kind") == "function"
-        ]
-        space = Space.from_dict(
-            {name: entry for name, entry in entries.items() if entry.get("kind") != "function"}
-        )
-        return Space(space if header["named"] else Space(space.pairs(), space.linear), rules)
+    """Return the space that a header describes; constraints that are functions permit everything."""
+    with _usable("the header of the journal describes no space"):
+        parameters = {}
+        rules = []
+        for entry in header["space"]:
+            if entry.get("kind") == "function":
+                rules.append(_stand_in(entry["name"]))
+                continue
+            parameters[entry["name"]] = {k: v for k, v in entry.items() if k != "name"}
+        space = Space.from_dict(parameters)
+        if header["named"]:
+            return Space(space, rules)
+        return Space(Space(space.pairs(), space.linear), rules)
 
 
 def _stand_in(name: str) -> Rule:
-    """Return a function of the name of one that a journal only names."""
+    """Return a function with the name of a constraint that a journal only names."""
 
     def permits(params: Any) -> bool:
         return True
@@ -289,18 +361,25 @@ def _stand_in(name: str) -> Rule:
 
 
 def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
-    """Return the limits on measured quantities that the header of a journal describes, without their kernels."""
-    with _reading("the header of the journal describes constraints that cannot be used"):
-        entries = header.get("constraints", ())
-        return [
-            Constraint(**{name: entry[name] for name in entry if name not in _KERNELS})
-            for entry in entries
-        ]
+    """Return the limits on measured quantities that a header describes, without their kernels."""
+    with _usable("the header of the journal describes constraints that cannot be used"):
+        constraints = []
+        for entry in header.get("constraints", ()):
+            arguments = {name: value for name, value in entry.items() if name not in _KERNELS}
+            constraints.append(Constraint(**arguments))
+        return constraints
 
 
 def _begin(
     header: Mapping[str, Any], space: Space, setting: Setting, constraints: Sequence[Constraint]
 ) -> Optimizer:
-    given = {name: header[name] for name in ("method", "maximize", "seed")}
-    given |= {name: header.get(name) for name in ("n_trials", "value_range")}
-    return Optimizer(space, setting=setting, constraints=constraints, **given)
+    return Optimizer(
+        space,
+        setting=setting,
+        constraints=constraints,
+        method=header["method"],
+        maximize=header["maximize"],
+        seed=header["seed"],
+        n_trials=header.get("n_trials"),
+        value_range=header.get("value_range"),
+    )

@@ -9,24 +9,29 @@ from typing import Any
 from gpytorch.kernels import Kernel
 
 from kbo._base.surroundings import fixed
-from kbo.confidence import NoiseLevel
 from kbo.errors import KboError
 from kbo.optimize import Optimizer
-from kbo.optimize.events import Event, Fail, Prune, Tell
+from kbo.optimize.events import Fail, Prune, Tell
 from kbo.report.record import Record, Run
 from kbo.space import Params
 
-MOST_MOMENTS, MOST_GAPS = 120, 16
-"""Moments of a longer run, and those with the optimality gap, which takes a search over the space."""
+MOST_MOMENTS = 120
+"""Number of moments of a longer run."""
 
-# Values from which a run has fewer moments, since one costs the cube of their number, and the least number then.
-_SHORT, _LEAST_MOMENTS = 600, 20
+MOST_GAPS = 16
+"""Number of moments with the optimality gap, which takes a search over the space."""
 
 MOST_FITTED = 500
 """Values up to which a run of the practical setting is replayed: each of its fits costs the cube of their number."""
 
 NOISE_MARGIN = 2.0
 """Noise levels by which a value may miss the interval of the function and still be in its expected range."""
+
+_SHORT = 600
+"""Number of values from which a run has fewer moments, since one costs the cube of their number."""
+
+_LEAST_MOMENTS = 20
+"""Least number of moments of such a run."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +48,7 @@ class Moment:
         recommended: Number of the trial that was recommended.
         lower, mean, upper: The interval of the function at the recommended trial; None while there is no bound.
         gap: The optimality gap where it was computed; see ``Optimizer.gap``.
-        noise_std, norm_bound: The noise level and the norm bound, if the setting or the method has one.
-        ridge: The regulariser of the posterior, in units of the kernel.
-        anchors: Size of the dictionary of a sketched posterior.
-        noise_lower, noise_upper: Bounds of the noise level, for methods that bound it online.
-        trouble: Why there are no bounds although there were data enough, in words; for example a contradiction.
+        trouble: The reason why there are no bounds although there were data enough, for example a contradiction.
     """
 
     finished: int
@@ -60,27 +61,22 @@ class Moment:
     mean: float | None = None
     upper: float | None = None
     gap: float | None = None
-    noise_std: float | None = None
-    norm_bound: float | None = None
-    ridge: float | None = None
-    anchors: int | None = None
-    noise_lower: float | None = None
-    noise_upper: float | None = None
     trouble: str = ""
 
     @property
     def width(self) -> float | None:
         """Width of the interval of the recommended trial."""
-        return None if self.lower is None or self.upper is None else self.upper - self.lower
+        if self.lower is None or self.upper is None:
+            return None
+        return self.upper - self.lower
 
     @property
     def missed(self) -> bool | None:
         """Whether the value was outside its expected range; None if there was none."""
-        return (
-            None
-            if self.expected is None
-            else not self.expected[0] <= self.value <= self.expected[1]
-        )
+        if self.expected is None:
+            return None
+        lower, upper = self.expected
+        return not lower <= self.value <= upper
 
 
 @fixed
@@ -96,8 +92,8 @@ def history(
     Args:
         run: The run.
         kernel: The kernel of a journal in the certified setting.
-        most: Of more completed trials, so many have a moment, evenly spaced, the last among them; by default
-            ``MOST_MOMENTS``, and fewer of very long runs.
+        most: Number of completed trials that have a moment in a longer run, evenly spaced, the last among them; by
+            default ``MOST_MOMENTS``, and fewer of very long runs.
         most_gaps: Moments for which the optimality gap is computed; by default at most ``MOST_GAPS``.
 
     Returns:
@@ -109,125 +105,136 @@ def history(
         InvalidInput: The run cannot be replayed; the message says why.
     """
     record = Record.of(run, kernel)
-    optimizer, better = record.blank(), max if record.maximize else min
     observed = [event.number for event in record.events if isinstance(event, Tell)]
-    replayed = observed if optimizer.setting.certified else observed[:MOST_FITTED]
+    replayed = observed
+    if not record.reopened().setting.certified:
+        replayed = observed[:MOST_FITTED]
     if most is None:
-        most = max(
-            _LEAST_MOMENTS, round(MOST_MOMENTS * min(1.0, (_SHORT / max(len(replayed), 1)) ** 2))
-        )
+        share = min(1.0, (_SHORT / max(len(replayed), 1)) ** 2)
+        most = max(_LEAST_MOMENTS, round(MOST_MOMENTS * share))
+    if most_gaps is None:
+        most_gaps = max(1, min(MOST_GAPS, most // 3))
     watched = _spaced(replayed, most)
-    with_gap = _spaced(
-        watched, max(1, min(MOST_GAPS, most // 3)) if most_gaps is None else most_gaps
-    )
-    moments: list[Moment] = []
-    finished, best, trouble = 0, None, ""
-    for event in record.events:
-        if len(moments) == len(watched):
-            break
-        if isinstance(event, Fail | Prune):
-            finished += 1
-        if not isinstance(event, Tell):
-            optimizer.follow(event)
-            continue
-        number, value = event.number, event.value
-        finished += 1
-        expected, bounds = None, {}
-        if number in watched and not trouble:
-            expected, trouble = _expected(optimizer, record.trials[number].params)
-        optimizer.follow(event)
-        best = value if best is None else better(best, value)
-        if number not in watched:
-            continue
-        if not trouble:
-            bounds, trouble = _bounds(optimizer, number in with_gap)
-        moments.append(Moment(finished, number, value, expected, best, **bounds, trouble=trouble))
-    if len(replayed) == len(observed) and moments and not trouble:
-        moments[-1] = _at_the_end(record, moments[-1])
-    if len(replayed) < len(
-        observed
-    ):  # the moment after the last value, from the optimiser of the run itself
-        last, known = record.trials[observed[-1]], record.best()
-        assert record.optimizer is not None
-        assert known is not None
-        bounds, trouble = _bounds(record.optimizer, with_gap=True)
-        finished = sum(trial.status != "pending" for trial in record.trials)
-        values = (last.value or 0.0, None, known.value or 0.0)
-        moments.append(Moment(finished, last.number, *values, **bounds, trouble=trouble))
+    moments = _replay(record, watched, _spaced(watched, most_gaps))
+    if len(replayed) < len(observed):
+        moments.append(_end_of_long_run(record, observed[-1]))
+    elif moments and not moments[-1].trouble:
+        moments[-1] = _at_end(record, moments[-1])
     return moments
 
 
-def _at_the_end(record: Record, last: Moment) -> Moment:
-    """Return the moment after the last value with what trials without a value have changed after it."""
-    later = any(isinstance(event, Fail | Prune) for event in _after_values(record.events))
-    if not later or record.optimizer is None:
-        return last
-    finished = sum(trial.status != "pending" for trial in record.trials)
-    bounds, trouble = _bounds(record.optimizer, last.gap is not None)
-    return replace(last, finished=finished, **bounds, trouble=trouble)
+def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> list[Moment]:
+    """Return the moments after the values of some trials.
+
+    Args:
+        record: The run.
+        watched: The numbers of the trials, in the order of their values.
+        with_gap: The numbers of the trials after which the optimality gap is computed.
+    """
+    optimizer = record.blank()
+    moments: list[Moment] = []
+    values: list[float] = []
+    n_without_value = 0
+    trouble = ""
+    for event in record.events:
+        if len(moments) == len(watched):
+            break
+        n_without_value += isinstance(event, Fail | Prune)
+        if not isinstance(event, Tell):
+            optimizer.follow(event)
+            continue
+        is_watched = event.number in watched
+        expected = None
+        if is_watched and not trouble:
+            expected, trouble = _expected(optimizer, record.trials[event.number].params)
+        optimizer.follow(event)
+        values.append(event.value)
+        if not is_watched:
+            continue
+        bounds = {}
+        if not trouble:
+            bounds, trouble = _bounds(optimizer, event.number in with_gap)
+        best = min(values)
+        if record.maximize:
+            best = max(values)
+        finished = len(values) + n_without_value
+        moments.append(
+            Moment(finished, event.number, event.value, expected, best, **bounds, trouble=trouble)
+        )
+    return moments
 
 
-def _after_values(events: Sequence[Event]) -> list[Event]:
-    """Return the events after the last value."""
-    position = max(i for i, event in enumerate(events) if isinstance(event, Tell))
-    return list(events[position + 1 :])
+def _at_end(record: Record, moment: Moment) -> Moment:
+    """Return the moment after the last value with the bounds after the trials without a value that followed it."""
+    last_kind = None
+    for event in record.events:
+        if isinstance(event, Tell | Fail | Prune):
+            last_kind = type(event)
+    if last_kind is Tell or record.optimizer is None:
+        return moment
+    bounds, trouble = _bounds(record.optimizer, moment.gap is not None)
+    return replace(moment, finished=_finished(record), **bounds, trouble=trouble)
+
+
+def _end_of_long_run(record: Record, last: int) -> Moment:
+    """Return the moment after the last value of a run that is not replayed to its end."""
+    bounds, trouble = _bounds(record.reopened(), with_gap=True)
+    value = record.trials[last].value or 0.0
+    best = value
+    best_trial = record.best()
+    if best_trial is not None:
+        best = best_trial.value or 0.0
+    return Moment(_finished(record), last, value, None, best, **bounds, trouble=trouble)
+
+
+def _finished(record: Record) -> int:
+    """Return the number of trials that have ended."""
+    return len(record.trials) - len(record.with_status("pending"))
 
 
 def miscoverage(moments: Sequence[Moment]) -> tuple[int, int]:
-    """Return how many values were outside their expected range, and how many had one."""
-    found = [moment.missed for moment in moments if moment.missed is not None]
-    return sum(found), len(found)
+    """Return the number of values outside their expected range, and the number of values that had one."""
+    missed = [moment.missed for moment in moments if moment.missed is not None]
+    return sum(missed), len(missed)
 
 
 def _expected(optimizer: Optimizer, params: Params) -> tuple[tuple[float, float] | None, str]:
-    """Return the range of the next value, and why there is none although there should be, in words."""
+    """Return the range of the next value, and the reason why there is none although there should be."""
     try:
         interval = optimizer.interval(params)
     except KboError as error:
         return None, str(error)
-    belief = optimizer.description()
-    if interval is None or belief is None:
+    surrogate = optimizer.description()
+    if interval is None or surrogate is None:
         return None, ""
-    margin = NOISE_MARGIN * belief.assumptions()["noise_std"]
-    return (interval[0] - margin, interval[2] + margin), ""
+    lower, _, upper = interval
+    margin = NOISE_MARGIN * surrogate.assumptions()["noise_std"]
+    return (lower - margin, upper + margin), ""
 
 
 def _bounds(optimizer: Optimizer, with_gap: bool) -> tuple[dict[str, Any], str]:
-    """Return the recommended trial, its bounds and the numbers in them, and why there are none, in words."""
+    """Return the recommended trial and its bounds as arguments of ``Moment``, and the reason why there are none."""
     try:
         best = optimizer.recommended()
         if best is None:
             return {}, ""
-        found: dict[str, Any] = {"recommended": best.number}
+        bounds: dict[str, Any] = {"recommended": best.number}
         interval = optimizer.interval(best.params)
         if interval is None:
-            return found, ""
-        found |= zip(("lower", "mean", "upper"), interval, strict=True)
-        if with_gap and (gap := optimizer.gap()) is not None:
-            found["gap"] = gap.value
-        return found | _numbers(optimizer), ""
+            return bounds, ""
+        bounds["lower"], bounds["mean"], bounds["upper"] = interval
+        if with_gap:
+            gap = optimizer.gap()
+            if gap is not None:
+                bounds["gap"] = gap.value
+        return bounds, ""
     except KboError as error:
         return {}, str(error)
 
 
-def _numbers(optimizer: Optimizer) -> dict[str, Any]:
-    """Return the numbers in the bounds, which are those of the description."""
-    belief = optimizer.description()
-    if belief is None:
-        return {}
-    numbers, state = belief.assumptions(), belief.posterior
-    found = {name: numbers.get(name) for name in ("noise_std", "norm_bound")}
-    found |= {
-        "ridge": state.ridge,
-        "anchors": None if state.anchors is None else len(state.anchors),
-    }
-    if isinstance(state.schedule, NoiseLevel):
-        found |= {"noise_lower": state.schedule.lower, "noise_upper": state.schedule.upper}
-    return found
-
-
-def _spaced(items: list[int], most: int) -> list[int]:
-    """Return at most so many of the items, evenly spaced, the last among them."""
-    if len(items) <= most:
-        return items
-    return [items[round((i + 1) * len(items) / most) - 1] for i in range(most)]
+def _spaced(numbers: Sequence[int], most: int) -> Sequence[int]:
+    """Return at most so many of the numbers, evenly spaced, the last among them."""
+    if len(numbers) <= most:
+        return numbers
+    spacing = len(numbers) / most
+    return [numbers[round((i + 1) * spacing) - 1] for i in range(most)]

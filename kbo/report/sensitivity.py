@@ -24,6 +24,7 @@ def importance(run: Run, kernel: Kernel | None = None) -> list[Importance]:
         RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
     """
     optimizer = Record.of(run, kernel).reopened()
-    if (belief := optimizer.description()) is None:
+    surrogate = optimizer.description()
+    if surrogate is None:
         raise InvalidInput("there is no importance: too few evaluations for a model.")
-    return sensitivity.importance(optimizer.space, belief)
+    return sensitivity.importance(optimizer.space, surrogate)

@@ -680,7 +680,7 @@ def _optimize() -> Iterator[Call]:
     yield Call("confirm", kbo.confirm, "delta value_range journal timeout", **both)
     yield Call("Curves", kbo.Curves, "delta", n_startup=10, n_warmup=2)
     table = lambda: pd.DataFrame({"x": [0.1, 0.5, 0.9], "value": [3.0, 1.0, 2.0]})  # noqa: E731
-    yield Call("audit", kbo.audit, "study target bounds", str, history=table, maximize=False)
+    yield Call("audit", kbo.audit, "target bounds", str, history=table, maximize=False)
     limit = {"name": "g", "upper": 0.5, "lower": None}
     yield Call("Constraint", kbo.Constraint, "noise_std norm_bound kernel", **limit)
     yield Call("Processes", kbo.Processes, count=1, trials_each=None)

@@ -8,7 +8,7 @@ import pytest
 
 import kbo
 from kbo.errors import InvalidInput, JournalError
-from kbo.report.figures.history import trace
+from kbo.report.figures.trials import trace
 
 ESCAPE = "\x1b[31m"
 

@@ -11,10 +11,9 @@ from ax.core.experiment import Experiment
 from kbo._base import checks
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.history import left_out, note, selected
+from kbo.integrations.ax.history import note, selected
 from kbo.integrations.ax.node import KBONode
 from kbo.integrations.replay import Replay
-from kbo.optimize import Practical
 from kbo.optimize.belief import NO_BOUND
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.constraint import OBJECTIVE
@@ -97,22 +96,6 @@ def guarantee(client: Client) -> str:
         said += "; and if no value was replaced by another one before the next trial was proposed"
     noise = belief.account().get("noise")
     return said if noise is None else f"{said} (noise: {noise})"
-
-
-@fixed
-def replayed(client: Client) -> Replay:
-    """Return the optimiser of kbo after the trials of a client, whatever strategy proposed them.
-
-    Raises:
-        InvalidInput: The optimisation is not one that kbo can do.
-    """
-    node = KBONode("ucb", Practical(), None, [], 0, "cpu")
-    return node.learned(checks.instance("client", client, Client)._experiment)
-
-
-def unused(client: Client, known: Replay) -> list[int]:
-    """Return the indices of ended trials of a client that an optimiser does not have."""
-    return left_out(client._experiment, known.trials)
 
 
 def _known(client: Client) -> tuple[KBONode, Experiment, Replay]:

@@ -373,7 +373,7 @@ class KBOSampler(BaseSampler):
     def _space_of(self, study: Study, ranges: Ranges) -> SearchSpace:
         """The space of the model, with the conditions that the trials show; in the certified setting there are none."""
         known = {} if self._setting.certified else conditions_of(finished(study), ranges.whole)
-        return SearchSpace(ranges.whole, known, ranges.left_out)
+        return SearchSpace(ranges.whole, known)
 
     def _model_of(self, study: Study, search_space: SearchSpace) -> Replay:
         """The model of the finished trials: the last one with new trials added, or another if they do not follow it."""

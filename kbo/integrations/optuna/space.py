@@ -98,23 +98,19 @@ class SearchSpace:
     Args:
         distributions: At least one, none of a single value.
         conditions: Conditions on some of the parameters, whose values are indices; see ``conditions_of``.
-        left_out: Parameters of the study that the space does not have, with the reason.
 
     Attributes:
         distributions: The same, sorted by name.
         space: The space of kbo.
         defaults: The values of parameters that a trial does not have: the middle of the range (on the logarithmic scale
             if it has one), or the first choice.
-        left_out: The same.
     """
 
     def __init__(
         self,
         distributions: Mapping[str, BaseDistribution],
         conditions: Mapping[str, Condition] | None = None,
-        left_out: Mapping[str, str] | None = None,
     ) -> None:
-        self.left_out: dict[str, str] = dict(left_out or {})
         self.distributions: dict[str, BaseDistribution] = {
             name: distributions[name] for name in sorted(distributions)
         }
@@ -171,29 +167,6 @@ class SearchSpace:
             return None
         found = {**self.defaults, **found}
         return {name: found[name] for name in self.space.active_names(found)}
-
-    def decoded(self) -> Space:
-        """Return the space with choices in place of their indices, for reports."""
-        parts: list[Mapping[str, Any] | When] = []
-        for name, d in self.distributions.items():
-            part = {
-                name: Choice(_plain(d)) if isinstance(d, CategoricalDistribution) else _range(d)
-            }
-            if (condition := self.space.conditions.get(name)) is not None:
-                options = _plain(self.distributions[condition.parent])
-                part = When(condition.parent, [options[value] for value in condition.values], part)
-            parts.append(part)
-        return Space(parts)
-
-    def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters of ``decoded`` for values in the space of kbo."""
-        distributions = self.distributions
-        return {
-            name: _plain(d)[value]
-            if isinstance(d := distributions[name], CategoricalDistribution)
-            else value
-            for name, value in values.items()
-        }
 
     def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of Optuna for values in the space of kbo."""

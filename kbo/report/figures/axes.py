@@ -1,4 +1,4 @@
-"""Figures, and the looks of their axes."""
+"""Empty figures, and limits and labels of their axes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from typing import Any
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
-from kbo._base.drawing import GREY, LARGEST, blank, dress, legend_below, logarithmic, plain_numbers
-from kbo.errors import InvalidInput
-from kbo.report.replay import Moment
+from kbo._base.drawing import GREY, LARGEST, blank, dress, legend_below
 
 VALUE = "value of the objective"
 NO_BOUND = "there is no bound to draw: too few evaluations, or a method without one."
 
-STEPS = {"drawstyle": "steps-post", "lw": 1.6}
-"""Style of quantities that change with trials."""
-
-_FAR = (
-    10  # interquartile ranges from the quartiles beyond which values are left outside of a figure
-)
-_WIDE = 20  # largest over smallest value from which a logarithmic scale shows more
+_FAR = 10
+"""Interquartile ranges from the quartiles beyond which values are left outside of a figure."""
 
 
 def picture(xlabel: str = "", ylabel: str = "", height: float = 3.2) -> tuple[Any, Any]:
@@ -35,8 +28,10 @@ def picture(xlabel: str = "", ylabel: str = "", height: float = 3.2) -> tuple[An
 
 def finish(figure: Any) -> Any:
     """Return the figure with a legend below, if anything in it has a label, and all text as it is written."""
-    if any(axes.get_legend_handles_labels()[0] for axes in figure.axes):
-        legend_below(figure, columns=2)
+    for axes in figure.axes:
+        if axes.get_legend_handles_labels()[0]:
+            legend_below(figure, columns=2)
+            break
     for text in figure.findobj(Text):
         text.set_parse_math(False)  # names come from the run: a dollar is a dollar
     return figure
@@ -44,37 +39,9 @@ def finish(figure: Any) -> Any:
 
 def shortened(text: str, most: int) -> str:
     """Return a text with at most so many characters."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def line(
-    axes: Any, moments: Sequence[Moment], name: str, above: float | None = None, **style: Any
-) -> list[float]:
-    """Draw a quantity where it is known, and finite and above that if so wanted; return its values."""
-    points = [(m.finished, y) for m in moments if (y := getattr(m, name)) is not None]
-    if above is not None:
-        points = [(x, y) for x, y in points if above < y < math.inf]
-    if points:
-        axes.plot(*zip(*points, strict=True), **style)
-    return [y for _, y in points]
-
-
-def bounded(moments: Sequence[Moment]) -> list[Moment]:
-    """Return the moments with bounds, at least one."""
-    found = [m for m in moments if m.width is not None]
-    if not found:
-        raise InvalidInput(NO_BOUND)
-    return found
-
-
-def scale(axes: Any, values: Sequence[float]) -> None:
-    """Set a logarithmic scale where values are positive and far apart, else a scale from zero."""
-    if values and min(values) > 0 and max(values) > _WIDE * min(values):
-        logarithmic(axes)
-        plain_numbers(axes.yaxis)
-    elif values and min(values) >= 0:
-        axes.set_ylim(bottom=0)
-    whole_numbers(axes.xaxis)
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 1]}…"
 
 
 def whole_numbers(axis: Any) -> None:
@@ -83,38 +50,53 @@ def whole_numbers(axis: Any) -> None:
 
 
 def frame(
-    axes: Any, values: Sequence[float], needed: Sequence[float], wide: Sequence[float] = ()
+    axes: Any,
+    values: Sequence[float],
+    needed: Sequence[float],
+    interval_ends: Sequence[float] = (),
 ) -> None:
-    """Set limits that include what is needed and all values but those far from most, whose number is written.
+    """Set vertical limits that leave out values far from most others, and write the number of these.
 
     Args:
         axes: Where to draw.
         values: Values of trials.
         needed: Heights that are inside in any case.
-        wide: Ends of intervals, which are inside as far as the rest then keeps a third of the axis.
+        interval_ends: Ends of intervals, which are inside as far as the rest then keeps a third of the axis.
     """
-    ordered = sorted(values)
-    low, high = (
-        (ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]) if ordered else (0.0, 0.0)
-    )
-    reach = _FAR * (high - low)
-    near = [v for v in ordered if low - reach <= v <= high + reach]
-    shown = [v for v in (*near, *needed) if abs(v) <= LARGEST]
-    if not shown or max(shown) == min(shown) == max(wide, default=min(shown)):
+    inside = [*_without_outliers(values), *needed]
+    inside = [height for height in inside if abs(height) <= LARGEST]
+    if not inside:
         return
-    low, high = min(shown), max(shown)
-    span = high - low or math.inf
-    bottom, top = (
-        min(low, max(low - span, min(wide, default=low))),
-        max(high, min(high + span, max(wide, default=high))),
-    )
+    low = min(inside)
+    high = max(inside)
+    lowest = min([low, *interval_ends])
+    highest = max([high, *interval_ends])
+    if lowest == highest:
+        return
+    span = high - low
+    if span == 0:
+        span = math.inf
+    bottom = max(low - span, lowest)
+    top = min(high + span, highest)
     margin = 0.06 * (top - bottom)
-    axes.set_ylim(bottom - margin, top + margin)
-    outside = sum(not bottom - margin <= v <= top + margin for v in ordered)
-    if outside:
-        axes.set_title(
-            f"{outside} trial{'s' * (outside > 1)} outside the frame",
-            loc="right",
-            fontsize=8,
-            color=GREY,
-        )
+    bottom -= margin
+    top += margin
+    axes.set_ylim(bottom, top)
+    n_outside = sum(not bottom <= value <= top for value in values)
+    if n_outside == 0:
+        return
+    title = f"{n_outside} trials outside the frame"
+    if n_outside == 1:
+        title = "1 trial outside the frame"
+    axes.set_title(title, loc="right", fontsize=8, color=GREY)
+
+
+def _without_outliers(values: Sequence[float]) -> list[float]:
+    """Return the values that are near the quartiles."""
+    if not values:
+        return []
+    ordered = sorted(values)
+    lower_quartile = ordered[len(ordered) // 4]
+    upper_quartile = ordered[3 * len(ordered) // 4]
+    reach = _FAR * (upper_quartile - lower_quartile)
+    return [value for value in values if lower_quartile - reach <= value <= upper_quartile + reach]

@@ -1,105 +1,98 @@
-"""Quantities in the bounds, over the run."""
+"""Bounds over the run: their width, and the values that they did not expect."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from kbo._base.drawing import BLUE, GREEN, RED
+from kbo._base.drawing import BLUE, RED, logarithmic, plain_numbers
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.report.figures.axes import STEPS, VALUE, bounded, frame, line, scale, whole_numbers
+from kbo.report.figures.axes import NO_BOUND, VALUE, frame, whole_numbers
 from kbo.report.replay import Moment
 
-FINISHED = "trials finished"
+_FINISHED = "trials finished"
+
+_WIDE = 20
+"""Ratio of the largest to the smallest value from which on a scale is logarithmic."""
 
 
 @fixed
 def draw_width(axes: Any, moments: Sequence[Moment]) -> None:
-    """Draw the width of the interval of the recommended setting, and the optimality gap where it was computed."""
-    widths = line(
-        axes, bounded(moments), "width", color=BLUE, lw=1.6, label="width of the interval"
-    )
-    gaps = line(axes, moments, "gap", color=RED, lw=1.2, marker="o", ms=3.5, label="optimality gap")
-    scale(axes, widths + gaps)
-    axes.set(xlabel=FINISHED, ylabel="in units of the objective")
-
-
-@fixed
-def draw_quantity(axes: Any, moments: Sequence[Moment], quantity: str) -> None:
-    """Draw a number in the bounds against the trials finished.
+    """Draw the width of the interval of the recommended setting, and the optimality gap where it was computed.
 
     Args:
         axes: Where to draw.
         moments: From ``history``.
-        quantity: "noise_std", the noise level; "noise_bounds", its bounds where a method bounds it online;
-            "norm_bound"; "ridge"; "anchors", the number of points of a dictionary.
 
     Raises:
-        InvalidInput: There is no such quantity.
+        InvalidInput: There was no bound.
     """
-    if quantity not in _QUANTITIES:
-        raise InvalidInput(f"unknown quantity {quantity!r}; use one of {', '.join(_QUANTITIES)}.")
-    label, lines = _QUANTITIES[quantity]
-    values = [
-        y
-        for name, style in lines.items()
-        for y in line(axes, moments, name, above=0, **STEPS, **style)
-    ]
-    scale(
-        axes, [0.0, *values] if quantity == "anchors" else values
-    )  # the scale of a count starts at zero
-    axes.set(xlabel=FINISHED, ylabel=label)
-
-
-_NOISE = "noise level, units of the objective"
-# Quantity -> label of the axis, and the style of the line of each attribute of ``Moment``.
-_QUANTITIES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
-    "noise_std": (_NOISE, {"noise_std": {"color": BLUE}}),
-    "noise_bounds": (
-        _NOISE,
-        {
-            "noise_upper": {"color": RED, "label": "upper bound (used)"},
-            "noise_lower": {"color": GREEN, "ls": "--", "label": "lower bound"},
-        },
-    ),
-    "norm_bound": ("norm bound, units of the objective", {"norm_bound": {"color": BLUE}}),
-    "ridge": ("ridge, units of the kernel", {"ridge": {"color": BLUE}}),
-    "anchors": ("points of the dictionary", {"anchors": {"color": BLUE}}),
-}
+    widths = {moment.finished: moment.width for moment in moments if moment.width is not None}
+    gaps = {moment.finished: moment.gap for moment in moments if moment.gap is not None}
+    if not widths:
+        raise InvalidInput(NO_BOUND)
+    axes.plot(
+        list(widths), list(widths.values()), color=BLUE, lw=1.6, label="width of the interval"
+    )
+    if gaps:
+        style = {"color": RED, "lw": 1.2, "marker": "o", "ms": 3.5}
+        axes.plot(list(gaps), list(gaps.values()), label="optimality gap", **style)
+    heights = [*widths.values(), *gaps.values()]
+    if min(heights) > 0 and max(heights) > _WIDE * min(heights):
+        logarithmic(axes)
+        plain_numbers(axes.yaxis)
+    elif min(heights) >= 0:
+        axes.set_ylim(bottom=0)
+    whole_numbers(axes.xaxis)
+    axes.set(xlabel=_FINISHED, ylabel="in units of the objective")
 
 
 @fixed
 def draw_miscoverage(axes: Any, moments: Sequence[Moment]) -> None:
     """Draw the range expected of every value before it was observed, and the value.
 
+    Args:
+        axes: Where to draw.
+        moments: From ``history``.
+
     Raises:
         InvalidInput: There was no bound before any value.
     """
-    awaited = [m for m in moments if m.expected is not None]
-    if not awaited:
+    finished = []
+    lower_ends = []
+    upper_ends = []
+    values = []
+    inside: list[Moment] = []
+    outside: list[Moment] = []
+    for moment in moments:
+        if moment.expected is None:
+            continue
+        lower, upper = moment.expected
+        finished.append(moment.finished)
+        lower_ends.append(lower)
+        upper_ends.append(upper)
+        values.append(moment.value)
+        if moment.missed:
+            outside.append(moment)
+        else:
+            inside.append(moment)
+    if not finished:
         raise InvalidInput(
             "there is no range to draw: no value had a bound before it was observed."
         )
-    lower, upper = zip(*(m.expected for m in awaited if m.expected), strict=True)
-    x = [m.finished for m in awaited]
-    width = max(0.6, min(4.0, 160 / len(x)))
-    axes.vlines(x, lower, upper, color=BLUE, alpha=0.35, lw=width, label="expected before")
-    inside, outside = (
-        [(m.finished, m.value) for m in awaited if m.missed is missed] for missed in (False, True)
-    )
-    if inside:
-        axes.scatter(*zip(*inside, strict=True), color="black", s=9, label="observed", zorder=3)
-    if outside:
-        axes.scatter(
-            *zip(*outside, strict=True),
-            color=RED,
-            marker="x",
-            s=36,
-            label="observed, outside",
-            zorder=3,
-        )
-    late = len(awaited) // 4
-    frame(axes, [], [*(m.value for m in awaited[late:]), *lower[late:], *upper[late:]])
+    bars = {"color": BLUE, "alpha": 0.35, "lw": max(0.6, min(4.0, 160 / len(finished)))}
+    axes.vlines(finished, lower_ends, upper_ends, label="expected before", **bars)
+    _draw_values(axes, inside, label="observed", color="black", s=9)
+    _draw_values(axes, outside, label="observed, outside", color=RED, marker="x", s=36)
+    late = len(finished) // 4  # the first bounds are wide
+    frame(axes, [], [*values[late:], *lower_ends[late:], *upper_ends[late:]])
     whole_numbers(axes.xaxis)
-    axes.set(xlabel=FINISHED, ylabel=VALUE)
+    axes.set(xlabel=_FINISHED, ylabel=VALUE)
+
+
+def _draw_values(axes: Any, moments: Sequence[Moment], **style: Any) -> None:
+    if moments:
+        finished = [moment.finished for moment in moments]
+        values = [moment.value for moment in moments]
+        axes.scatter(finished, values, zorder=3, **style)

@@ -19,20 +19,23 @@ def draw_importance(axes: Any, entries: Sequence[Importance]) -> None:
         axes: Where to draw.
         entries: From ``importance``.
     """
-    rows = range(len(entries))
-    for name, shift, color, label in (
-        ("total", -0.18, GREY, "total"),
-        ("first", 0.18, BLUE, f"alone; lines: {LEVEL:.0%} of draws"),
-    ):
-        lower, value, upper = zip(*(getattr(entry, name) for entry in entries), strict=True)
-        ends = [
-            [v - low for v, low in zip(value, lower, strict=True)],
-            [u - v for u, v in zip(upper, value, strict=True)],
-        ]
-        place = [row + shift for row in rows]
-        axes.barh(place, value, 0.34, color=color, alpha=0.75, label=label)
+    totals = [entry.total for entry in entries]
+    firsts = [entry.first for entry in entries]
+    _draw_bars(axes, totals, shift=-0.18, color=GREY, label="total")
+    label = f"alone; lines: {LEVEL:.0%} of draws"
+    _draw_bars(axes, firsts, shift=0.18, color=BLUE, label=label)
+    names = [shortened(entry.name, 24) for entry in entries]
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlim=(0, 1), ylim=(len(names) - 0.5, -0.5), xlabel="part of the variance of the model")
+
+
+def _draw_bars(
+    axes: Any, intervals: Sequence[tuple[float, float, float]], shift: float, **style: Any
+) -> None:
+    """Draw a bar for each lower bound, value and upper bound, beside its row."""
+    for row, (lower, value, upper) in enumerate(intervals):
+        place = row + shift
+        axes.barh(place, value, 0.34, alpha=0.75, **style)
+        style.pop("label", None)  # one entry in the legend
+        ends = [[value - lower], [upper - value]]
         axes.errorbar(value, place, xerr=ends, fmt="none", ecolor="black", elinewidth=1, capsize=2)
-    axes.set_yticks(rows, [shortened(entry.name, 24) for entry in entries])
-    axes.set(
-        xlim=(0, 1), ylim=(len(entries) - 0.5, -0.5), xlabel="part of the variance of the model"
-    )

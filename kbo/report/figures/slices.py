@@ -21,8 +21,14 @@ from kbo.space import Float, Int, Params
 
 OUTSIDE = "violates a constraint"
 
-_POINTS, _GRID = 161, 41
-"""Points along a number, and along each of two; fewer where there are fewer whole numbers."""
+_POINTS = 161
+"""Number of points along a number; fewer where there are fewer whole numbers."""
+
+_GRID = 41
+"""Number of points along each of two numbers."""
+
+_LEAST_CURVE = 12
+"""Number of values from which on intervals are drawn as a band."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +50,18 @@ class Along:
     @property
     def places(self) -> list[Any]:
         """The coordinates of the values in a figure."""
-        return list(range(len(self.values))) if self.options else self.values
+        if self.options:
+            return list(range(len(self.values)))
+        return self.values
 
     def place_of(self, trial: Trial) -> Any:
         """Return the coordinate of a trial; None if it has no value of the parameter."""
         params = by_name(trial.params)
         if self.name not in params:
             return None
-        return self.values.index(params[self.name]) if self.options else params[self.name]
+        if self.options:
+            return self.values.index(params[self.name])
+        return params[self.name]
 
 
 @dataclass(frozen=True)
@@ -74,14 +84,22 @@ class Slice(Along):
     def outside(self) -> list[tuple[float, float]]:
         """The intervals of the coordinates around values that violate a constraint."""
         places = self.places
-        between = [(a + b) / 2 for a, b in itertools.pairwise(places)]
-        edges = [places[0] - 0.5 * self.options, *between, places[-1] + 0.5 * self.options]
-        runs = [
-            list(run)
-            for allowed, run in itertools.groupby(range(len(places)), self.allowed.__getitem__)
-            if not allowed
-        ]
-        return [(edges[run[0]], edges[run[-1] + 1]) for run in runs]
+        margin = 0.0
+        if self.options:
+            margin = 0.5
+        edges = [places[0] - margin]
+        for left, right in itertools.pairwise(places):
+            edges.append((left + right) / 2)
+        edges.append(places[-1] + margin)
+        intervals: list[tuple[float, float]] = []
+        for i, allowed in enumerate(self.allowed):
+            if allowed:
+                continue
+            start = edges[i]
+            if intervals and intervals[-1][1] == start:
+                start, _ = intervals.pop()
+            intervals.append((start, edges[i + 1]))
+        return intervals
 
 
 @fixed
@@ -98,12 +116,22 @@ def slice_of(run: Run, parameter: str, at: Params | None = None) -> Slice:
         RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
     """
     optimizer = Record.of(run).reopened()
+    space = optimizer.space
     along, units = _along(optimizer, parameter, _POINTS)
     points = _centre(optimizer, at, parameter).repeat(len(units), 1)
-    points[:, list(optimizer.space.parameters).index(parameter)] = units
-    bounds = (bound.tolist() for bound in _interval(optimizer, points))
-    allowed = optimizer.space.satisfies(points).tolist()
-    return Slice(*vars(along).values(), *bounds, allowed, whole=optimizer.space.dimension == 1)
+    points[:, list(space.parameters).index(parameter)] = units
+    lower, mean, upper = _interval(optimizer, points)
+    return Slice(
+        name=along.name,
+        values=along.values,
+        options=along.options,
+        log=along.log,
+        lower=lower.tolist(),
+        mean=mean.tolist(),
+        upper=upper.tolist(),
+        allowed=space.satisfies(points).tolist(),
+        whole=space.dimension == 1,
+    )
 
 
 @fixed
@@ -120,44 +148,46 @@ def draw_band(axes: Any, run: Run, parameter: str, at: Params | None = None) -> 
         InvalidInput: There is no such parameter, it is not active there, or there is no bound yet.
     """
     record = Record.of(run)
-    found, chosen, complete = (
-        slice_of(record, parameter, at),
-        record.recommended(),
-        record.with_status("complete"),
-    )
-    assert chosen is not None
-    if found.options or len(found.values) < 12:
-        below = [m - low for m, low in zip(found.mean, found.lower, strict=True)]
-        above = [high - m for m, high in zip(found.mean, found.upper, strict=True)]
-        style = {"fmt": "s", "ms": 5, "color": BLUE, "capsize": 5, "lw": 1.6}
-        axes.errorbar(found.places, found.mean, [below, above], label="mean, interval", **style)
-    else:
-        axes.fill_between(
-            found.places, found.lower, found.upper, color=BLUE, alpha=0.2, lw=0, label="interval"
-        )
-        axes.plot(found.places, found.mean, color=BLUE, lw=1.6, label="posterior mean")
-    dots = [
-        (x, trial.value or 0.0) for trial in complete if (x := found.place_of(trial)) is not None
-    ]
-    label = "trials (noisy)" if found.whole else "trials, others differ"
-    axes.scatter(
-        *zip(*dots, strict=True),
-        s=dot_size(len(dots)),
-        color=GREY,
-        alpha=0.8,
-        lw=0,
-        label=label,
-        zorder=2.5,
-    )
-    axes.scatter(found.place_of(chosen), chosen.value, label="recommended", **RING)
-    for number, (start, end) in enumerate(found.outside):
-        axes.axvspan(
-            start, end, color=GREY, alpha=0.25, lw=0, zorder=0, label=None if number else OUTSIDE
-        )
-    values = [value for _, value in dots]
-    frame(axes, values, [*found.mean, chosen.value or 0.0], [*found.lower, *found.upper])
+    band = slice_of(record, parameter, at)
+    _draw_bounds(axes, band)
+    places = []
+    values = []
+    for trial in record.with_status("complete"):
+        place = band.place_of(trial)
+        if place is not None:
+            places.append(place)
+            values.append(trial.value)
+    label = "trials, others differ"
+    if band.whole:
+        label = "trials (noisy)"
+    style = {"color": GREY, "alpha": 0.8, "lw": 0, "zorder": 2.5}
+    axes.scatter(places, values, s=dot_size(len(places)), label=label, **style)
+    needed = list(band.mean)
+    recommended = record.recommended()
+    if recommended is not None and recommended.value is not None:
+        place = band.place_of(recommended)
+        axes.scatter([place], [recommended.value], label="recommended", **RING)
+        needed.append(recommended.value)
+    label = OUTSIDE
+    for start, end in band.outside:
+        axes.axvspan(start, end, color=GREY, alpha=0.25, lw=0, zorder=0, label=label)
+        label = ""  # one entry in the legend
+    frame(axes, values, needed, [*band.lower, *band.upper])
     axes.set_ylabel(VALUE)
-    _label(axes, axes.xaxis, found)
+    _label(axes, axes.xaxis, band)
+
+
+def _draw_bounds(axes: Any, band: Slice) -> None:
+    """Draw mean and interval, for options and a few numbers as bars."""
+    if band.options or len(band.values) < _LEAST_CURVE:
+        mean = torch.tensor(band.mean)
+        ends = [mean - torch.tensor(band.lower), torch.tensor(band.upper) - mean]
+        style = {"fmt": "s", "ms": 5, "color": BLUE, "capsize": 5, "lw": 1.6}
+        axes.errorbar(band.places, band.mean, ends, label="mean, interval", **style)
+        return
+    style = {"color": BLUE, "alpha": 0.2, "lw": 0}
+    axes.fill_between(band.places, band.lower, band.upper, label="interval", **style)
+    axes.plot(band.places, band.mean, color=BLUE, lw=1.6, label="posterior mean")
 
 
 @fixed
@@ -175,91 +205,110 @@ def draw_contour(axes: Any, run: Run, first: str, second: str, at: Params | None
         InvalidInput: There is no such parameter, it is not active there, or there is no bound yet.
     """
     record = Record.of(run)
-    optimizer, names = record.reopened(), list(record.space.parameters)
+    optimizer = record.reopened()
+    space = optimizer.space
     if first == second:
         raise InvalidInput(f"a contour needs two different parameters, got {first!r} twice.")
-    (x, u), (y, v) = (_along(optimizer, name, _GRID) for name in (first, second))
-    points = _centre(optimizer, at, first, second).repeat(len(u) * len(v), 1)
-    points[:, names.index(first)], points[:, names.index(second)] = (
-        u.repeat(len(v)),
-        v.repeat_interleave(len(u)),
-    )
-    mean = _interval(optimizer, points)[1].reshape(len(v), len(u))
-    mesh = axes.pcolormesh(
-        x.places, y.places, mean, shading="nearest", cmap="viridis", rasterized=True
-    )
-    outside = ~optimizer.space.satisfies(points).reshape(mean.shape)
+    x, x_units = _along(optimizer, first, _GRID)
+    y, y_units = _along(optimizer, second, _GRID)
+    names = list(space.parameters)
+    points = _centre(optimizer, at, first, second).repeat(len(y_units), len(x_units), 1)
+    points[:, :, names.index(first)] = x_units
+    points[:, :, names.index(second)] = y_units.unsqueeze(-1)
+    points = points.flatten(0, 1)
+    shape = (len(y_units), len(x_units))
+
+    style: dict[str, Any] = {"shading": "nearest", "rasterized": True}
+    _, mean, _ = _interval(optimizer, points)
+    mesh = axes.pcolormesh(x.places, y.places, mean.reshape(shape), cmap="viridis", **style)
+    outside = ~space.satisfies(points).reshape(shape)
     if bool(outside.any()):
         grey = torch.where(outside, 1.0, torch.nan)
-        axes.pcolormesh(
-            x.places,
-            y.places,
-            grey,
-            shading="nearest",
-            cmap="Greys",
-            vmin=0,
-            vmax=2,
-            rasterized=True,
-        )
+        axes.pcolormesh(x.places, y.places, grey, cmap="Greys", vmin=0, vmax=2, **style)
         axes.scatter([], [], marker="s", color="0.6", label=OUTSIDE)
     axes.grid(visible=False)
     bar = axes.figure.colorbar(mesh, ax=axes, label="posterior mean")
     bar.outline.set_visible(False)
-    complete, chosen = record.with_status("complete"), record.recommended()
-    assert chosen is not None
-    places = [[along.place_of(trial) for along in (x, y)] for trial in complete]
-    dots = zip(*(place for place in places if None not in place), strict=True)
-    axes.scatter(*dots, s=dot_size(len(places)), color="black", ec="white", lw=0.5, label="trials")
-    axes.scatter(*(along.place_of(chosen) for along in (x, y)), label="recommended", **RING)
+    _draw_trials(axes, record, x, y)
     _label(axes, axes.xaxis, x)
     _label(axes, axes.yaxis, y)
 
 
-def _along(optimizer: Optimizer, parameter: str, most: int) -> tuple[Along, Tensor]:
+def _draw_trials(axes: Any, record: Record, x: Along, y: Along) -> None:
+    """Draw the complete trials that have values of two parameters, and the recommended one."""
+    complete = record.with_status("complete")
+    recommended = record.recommended()
+    x_places = []
+    y_places = []
+    for trial in complete:
+        x_place = x.place_of(trial)
+        y_place = y.place_of(trial)
+        if x_place is None or y_place is None:
+            continue
+        x_places.append(x_place)
+        y_places.append(y_place)
+        if trial == recommended:
+            axes.scatter([x_place], [y_place], label="recommended", **RING)
+    style = {"color": "black", "ec": "white", "lw": 0.5}
+    axes.scatter(x_places, y_places, s=dot_size(len(complete)), label="trials", **style)
+
+
+def _along(optimizer: Optimizer, name: str, most: int) -> tuple[Along, Tensor]:
     """Return points along a parameter, and their unit coordinates."""
     parameters = optimizer.space.parameters
-    described = parameters[checks.one_of("the parameter", parameter, parameters)]
-    known, unordered = described.options, not isinstance(described, (Float, Int))
-    if not known or (len(known) > most and not unordered):
+    parameter = parameters[checks.one_of("the parameter", name, parameters)]
+    is_number = isinstance(parameter, (Float, Int))
+    n_options = len(parameter.options or ())
+    if n_options == 0 or (is_number and n_options > most):
         units = torch.linspace(0, 1, most, dtype=torch.float64)
     else:
-        units = described.middles(torch.arange(len(known)))
-    return Along(
-        parameter, [described.value(u) for u in units.tolist()], unordered, described.log
-    ), units
+        units = parameter.middles(torch.arange(n_options))
+    values = [parameter.value(unit) for unit in units.tolist()]
+    return Along(name, values, not is_number, parameter.log), units
 
 
-def _centre(optimizer: Optimizer, at: Params | None, *parameters: str) -> Tensor:
+def _centre(optimizer: Optimizer, at: Params | None, *names: str) -> Tensor:
     """Return the point [P] of the unit cube through which slices along some parameters go."""
     best = optimizer.recommended()
     if best is None or optimizer.interval(best.params) is None:
         raise InvalidInput(NO_BOUND)
-    params = optimizer.space.canonical(best.params if at is None else at)
-    for parameter in set(parameters) - set(by_name(params)):
-        raise InvalidInput(
-            f"{parameter!r} is not active at {checks.shown(params)}: pass at=, the params of a trial with it."
-        )
+    if at is None:
+        at = best.params
+    params = optimizer.space.canonical(at)
+    for name in names:
+        if name not in by_name(params):
+            raise InvalidInput(
+                f"{name!r} is not active at {checks.shown(params)}: pass at=, the params of a trial with it."
+            )
     return optimizer.space.unit(params)
 
 
-def _interval(optimizer: Optimizer, points: Tensor) -> tuple[Tensor, ...]:
+def _interval(optimizer: Optimizer, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return lower bound, mean and upper bound [n] of the objective at points [n P] of the unit cube."""
-    found = optimizer.intervals(points)
-    assert found is not None
-    return tuple(bound.cpu() for bound in found)
+    interval = optimizer.intervals(points)
+    assert interval is not None
+    lower, mean, upper = interval
+    return lower.cpu(), mean.cpu(), upper.cpu()
 
 
 def _label(axes: Any, axis: Any, along: Along) -> None:
     """Write the name of a parameter and its scale beside an axis."""
-    horizontal = axis is axes.xaxis
+    name = shortened(along.name, 40)
+    set_scale = axes.set_yscale
+    set_limits = axes.set_ylim
+    if axis is axes.xaxis:
+        set_scale = axes.set_xscale
+        set_limits = axes.set_xlim
     if along.options:
-        names = [shortened(str(value), 14) for value in along.values]
-        turned = horizontal and sum(map(len, names)) >= 30
-        axis.set_ticks(along.places, names, **({"rotation": 30, "ha": "right"} if turned else {}))
-        (axes.set_xlim if horizontal else axes.set_ylim)(-0.6, len(names) - 0.4)
+        options = [shortened(str(value), 14) for value in along.values]
+        axis.set_ticks(along.places, options)
+        if axis is axes.xaxis and sum(map(len, options)) >= 30:
+            axis.set_ticks(along.places, options, rotation=30, ha="right")
+        set_limits(-0.6, len(options) - 0.4)
     elif along.log:
-        (axes.set_xscale if horizontal else axes.set_yscale)("log")
+        set_scale("log")
         plain_numbers(axis)
+        name = f"{name} (logarithmic)"
     elif all(isinstance(value, int) for value in along.values):
         whole_numbers(axis)
-    axis.set_label_text(shortened(along.name, 40) + " (logarithmic)" * along.log)
+    axis.set_label_text(name)

@@ -34,21 +34,31 @@ def lanes(trials: Sequence[Trial]) -> list[Piece]:
 
     Which worker ran a trial is not recorded: a trial takes the first row that is free.
     """
-    known = [
-        (trial.started, trial.finished, trial)
-        for trial in trials
-        if trial.started is not None
-        and trial.finished is not None
-        and trial.finished >= trial.started
-    ]
-    free: list[float] = []
-    found, idle, until = [], 0.0, 0.0
-    for start, end, trial in sorted(known, key=lambda entry: entry[:2]):
-        idle, until = idle + max(0.0, start - until), max(until, end)
-        lane = next((i for i, moment in enumerate(free) if moment <= start), len(free))
-        free[lane : lane + 1] = [end]
-        found.append(Piece(lane, start - idle, end - start, trial))
-    return found
+    spans = []
+    for trial in trials:
+        if trial.started is None or trial.finished is None:
+            continue
+        if trial.finished >= trial.started:
+            spans.append((trial.started, trial.finished, trial))
+    spans.sort(key=lambda span: span[:2])
+    ends: list[float] = []  # of the last trial of each row
+    pieces = []
+    idle = 0.0
+    latest_end = 0.0
+    for start, end, trial in spans:
+        idle += max(0.0, start - latest_end)
+        latest_end = max(latest_end, end)
+        lane = 0
+        while lane < len(ends) and ends[lane] > start:
+            lane += 1
+        ends[lane : lane + 1] = [end]
+        pieces.append(Piece(lane, start - idle, end - start, trial))
+    return pieces
+
+
+def row_count(pieces: Sequence[Piece]) -> int:
+    """Return the number of rows of a timeline, at least 1."""
+    return 1 + max((piece.lane for piece in pieces), default=0)
 
 
 @fixed
@@ -61,17 +71,21 @@ def draw_timeline(axes: Any, run: Run) -> None:
     """
     pieces = lanes(Record.of(run).trials)
     end = max((piece.start + piece.seconds for piece in pieces), default=0.0)
-    unit = next((name for name, seconds in _UNITS.items() if end >= 2 * seconds), "seconds")
+    unit = "seconds"
+    for name, seconds in _UNITS.items():
+        if end >= 2 * seconds:
+            unit = name
+            break
     for status, color in _COLOURS.items():
         bars = [piece for piece in pieces if piece.trial.status == status]
-        if bars:
-            starts, widths = (
-                [getattr(p, name) / _UNITS[unit] for p in bars] for name in ("start", "seconds")
-            )
-            style = {"color": color, "ec": "white", "lw": 0.6, "label": status}
-            axes.barh([piece.lane for piece in bars], widths, 0.8, starts, **style)
-    rows = 1 + max((piece.lane for piece in pieces), default=0)
-    axes.set_yticks(range(rows), range(1, rows + 1))
+        if not bars:
+            continue
+        rows = [piece.lane for piece in bars]
+        starts = [piece.start / _UNITS[unit] for piece in bars]
+        widths = [piece.seconds / _UNITS[unit] for piece in bars]
+        axes.barh(rows, widths, 0.8, starts, color=color, ec="white", lw=0.6, label=status)
+    n_rows = row_count(pieces)
+    axes.set_yticks(range(n_rows), range(1, n_rows + 1))
     axes.set(
-        xlabel=f"{unit} with a running trial", ylabel="trials at a time", ylim=(rows - 0.4, -0.6)
+        xlabel=f"{unit} with a running trial", ylabel="trials at a time", ylim=(n_rows - 0.4, -0.6)
     )

@@ -13,19 +13,15 @@ from rich.text import Text
 
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
-from kbo.errors import InvalidInput, JournalError
+from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
     from kbo.optimize import journal as journals
     from kbo.optimize import table
-    from kbo.optimize import trials as run_trials
-    from kbo.optimize.events import Contents
-    from kbo.optimize.trials import Trials
     from kbo.report import record
 else:
     journals = Lazy("kbo.optimize.journal")
     table = Lazy("kbo.optimize.table")
-    run_trials = Lazy("kbo.optimize.trials")
     record = Lazy("kbo.report.record")
 
 journal: typer.Typer = typer.Typer(
@@ -35,49 +31,31 @@ journal: typer.Typer = typer.Typer(
 File = Annotated[Path, typer.Argument(help="A journal (.jsonl).")]
 
 
-def _read(path: Path) -> tuple[Contents, Trials, str]:
-    """Return what a journal holds, its trials up to the first line that is damaged or does not fit, and that line."""
-    found = journals.examine(path)
-    with record.naming(path):
-        trials = run_trials.Trials(record.space_of(found.header))
-    return found, trials, trials.add_all(found.events) or found.damage
-
-
-def _whole(path: Path) -> tuple[Contents, Trials]:
-    found, trials, damage = _read(path)
-    if damage:
-        raise JournalError(
-            f"{path} is damaged: {damage}. Save what comes before with `kbo journal repair {path} NEW`."
-        )
-    return found, trials
-
-
 @journal.command()
 def check(path: File) -> None:
     """Say whether a journal is whole; the exit code is 1 if it is not."""
-    found, trials = _whole(path)
-    counts = Counter(trial.status for trial in trials.all)
-    shown = ", ".join(
-        f"{counts[status]} {status}" for status in ("complete", "failed", "pruned", "pending")
-    )
-    typer.echo(f"{path} is whole: {len(trials.all)} trials, {shown}")
-    if found.unfinished:
+    contents = record.read_journal(path).whole()
+    counts = Counter(trial.status for trial in contents.trials)
+    statuses = ("complete", "failed", "pruned", "pending")
+    shown = ", ".join(f"{counts[status]} {status}" for status in statuses)
+    typer.echo(f"{path} is whole: {len(contents.trials)} trials, {shown}")
+    if contents.unfinished:
         typer.echo("An unfinished last line follows, of a run that was killed; it will be removed.")
 
 
 @journal.command()
 def show(path: File) -> None:
     """Show the trials of a journal as a table."""
-    trials = _whole(path)[1].all
-    measured = any(trial.measured for trial in trials)
+    trials = record.read_journal(path).whole().trials
+    has_measurements = any(trial.measured for trial in trials)
     columns = ["trial", "status", "value", "seconds", "parameters"]
-    if measured:
+    if has_measurements:
         columns.append("measured")
     shown = Table(*columns, "failure")
     for trial in trials:
         cells = [str(trial.number), trial.status, _number(trial.value), _number(trial.seconds)]
         cells.append(table.format_params(trial.params))
-        if measured:
+        if has_measurements:
             cells.append(table.format_params(trial.measured))
         cells.append(trial.failure or "")
         shown.add_row(*(Text(printable(cell), overflow="fold") for cell in cells))
@@ -85,7 +63,9 @@ def show(path: File) -> None:
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"
+    if value is None:
+        return ""
+    return f"{value:.6g}"
 
 
 @journal.command()
@@ -93,12 +73,15 @@ def repair(
     path: File, new: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")]
 ) -> None:
     """Write the lines before the first damaged one to a new journal."""
-    found, trials, damage = _read(path)
+    contents = record.read_journal(path)
     if new.exists():
         raise InvalidInput(f"{new} exists, and repair overwrites nothing: choose another file.")
-    journals.write(new, found.header, found.events[: trials.n_events])
-    typer.echo(f"{new} has {len(trials.all)} trials ({trials.n_events} events)")
-    typer.echo(f"left out: all from {damage}" if damage else "nothing was damaged")
+    journals.write(new, contents.header, contents.events)
+    typer.echo(f"{new} has {len(contents.trials)} trials ({len(contents.events)} events)")
+    if contents.damage:
+        typer.echo(f"left out: all from {contents.damage}")
+    else:
+        typer.echo("nothing was damaged")
 
 
 @journal.command()
@@ -110,7 +93,7 @@ def export(
     ] = None,
 ) -> None:
     """Write the trials of a journal as a table."""
-    trials = _whole(path)[1].all
+    trials = record.read_journal(path).whole().trials
     if to is None:
         typer.echo(table.text(trials), nl=False)
     else:

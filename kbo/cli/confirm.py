@@ -1,0 +1,90 @@
+"""``kbo confirm``."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Option
+
+import kbo
+from kbo._base.lazy import Lazy
+from kbo.cli import options
+from kbo.cli.options import Out, Quiet
+from kbo.cli.script import load
+from kbo.errors import AnotherProblem
+
+if TYPE_CHECKING:
+    from kbo.optimize import Result, constraint, table
+    from kbo.optimize import result as results
+else:
+    constraint = Lazy("kbo.optimize.constraint")
+    table = Lazy("kbo.optimize.table")
+    results = Lazy("kbo.optimize.result")
+
+
+def confirm(
+    target: Annotated[str, typer.Argument(help=options.TARGETS)],
+    budget: Annotated[
+        int, Option("--budget", "-n", help="New evaluations at most, earlier ones included.")
+    ] = 80,
+    tolerance: Annotated[
+        float | None,
+        Option(help="Loss that counts as none.", show_default="5% of what was gained"),
+    ] = None,
+    workers: Annotated[
+        int | None, Option("--workers", "-j", min=1, help="Evaluations at a time.")
+    ] = None,
+    timeout: Annotated[
+        float | None, Option(help="Seconds after which an evaluation has failed.")
+    ] = None,
+    journal: Annotated[
+        Path | None, Option(help="Journal of `kbo tune`; by default OUT/tune-TARGET.jsonl.")
+    ] = None,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+) -> None:
+    """Evaluate the best trials of a finished `kbo tune` again, until it is known which is the best, or nearly so.
+
+    Only the new evaluations count, and no model is assumed: that the noise of a trial was favourable does no harm.
+    Without a range of values the statement is about medians. It takes eight to ten evaluations of each of up to five
+    trials, or more.
+
+    Then:  kbo confirm script.py --budget 80
+    """
+    options.apply_verbosity(quiet, verbose=False)
+    script = load(target)
+    path = journal or out / f"tune-{script.name}.jsonl"
+    kernel = getattr(script.setting, "kernel", None)
+    measured, _ = constraint.measured_only(script.constraints)
+    optimizer = kbo.report.Record.of(path, kernel, measured).reopened()
+    result = results.result_of(optimizer, "", str(path))
+    how = {"tolerance": tolerance, "workers": workers, "timeout": timeout, "progress": not quiet}
+    run(result, script.objective, path, budget, **how)
+
+
+def run(result: Result, objective: Any, path: Path, budget: int, **how: Any) -> None:
+    """Evaluate the best trials of a run again, into a journal beside its own, and print the statement about them.
+
+    Args:
+        result: The run.
+        objective: Its objective.
+        path: Its journal.
+        budget: The largest number of evaluations.
+        how: Further arguments of ``Result.confirm``.
+    """
+    beside = path.with_name(f"{path.stem}-confirm.jsonl")
+    try:
+        confirmed = result.confirm(objective, budget, journal=beside, **how)
+    except AnotherProblem:
+        aside = options.unused_path(beside)
+        beside.replace(aside)
+        typer.echo(f"other trials are to be confirmed now: renamed {beside} to {aside}", err=True)
+        confirmed = result.confirm(objective, budget, journal=beside, **how)
+    typer.echo(f"confirmation   {confirmed}")
+    best = confirmed.best
+    if best is not None and math.isfinite(confirmed.within) and best.params != result.params:
+        typer.echo(f"now the best   {best.name}: {table.format_params(best.params)}")
+    typer.echo(f"journal        {beside}")

@@ -1,0 +1,121 @@
+"""The target of a command: an example of kbo, or a script that defines ``bounds`` and ``objective(params)``."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbo._base.lazy import Lazy
+from kbo.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from kbo.cli import examples
+    from kbo.optimize import belief
+    from kbo.workers import call
+else:
+    examples = Lazy("kbo.cli.examples")
+    belief = Lazy("kbo.optimize.belief")
+    call = Lazy("kbo.workers.call")
+
+
+class Script(NamedTuple):
+    """The names that a script defines.
+
+    Attributes:
+        name: The name of the script, without its folder and ending.
+        objective: The function that is tuned.
+        bounds: The search space.
+        constraints: Constraints on parameters and limits on measured quantities.
+        defaults: Values of parameters that earlier trials lack.
+        setting: The setting of the run; None for the practical one.
+    """
+
+    name: str
+    objective: Any
+    bounds: Any
+    constraints: Sequence[Any] = ()
+    defaults: Mapping[str, Any] = {}
+    setting: Any = None
+
+
+def load(target: str) -> Script:
+    """Return an example of kbo, or the names that a script defines.
+
+    Raises:
+        InvalidInput: There is neither, or the script cannot be loaded or used.
+    """
+    if target in examples.EXAMPLES:
+        objective, bounds = examples.EXAMPLES[target]
+        return Script(target, objective, bounds)
+    path = Path(target)
+    if path.suffix != ".py" or not path.is_file():
+        known = ", ".join(examples.EXAMPLES)
+        raise InvalidInput(
+            f"{target!r} is neither an example ({known}) nor a Python file that exists."
+        )
+    module = _executed(path)
+    names = {}
+    for name in ("objective", "bounds", "constraints", "defaults", "setting"):
+        if hasattr(module, name):
+            names[name] = getattr(module, name)
+    missing = [name for name in ("bounds", "objective") if name not in names]
+    if missing:
+        raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
+    script = Script(path.stem, **names)
+    if script.setting is not None and not isinstance(script.setting, belief.Setting):
+        raise InvalidInput(
+            f"{path}: setting is to be kbo.Certified(...), kbo.Safe(...) or kbo.Practical(...); rename it."
+        )
+    if not isinstance(script.defaults, Mapping):
+        raise InvalidInput(f"{path}: defaults must be a dict of values by the names of parameters.")
+    if not isinstance(script.constraints, (list, tuple)):
+        raise InvalidInput(
+            f'{path}: constraints must be a list, for example [kbo.Constraint("memory", upper=8)].'
+        )
+    return script
+
+
+def _executed(path: Path) -> Any:
+    """Return the module of a script, under its own name, so that workers can import it."""
+    owner = _owner_of_module(path.stem)
+    if owner:
+        raise InvalidInput(
+            f"{path} has the name of a module of {owner}, which kbo and its workers need: rename it."
+        )
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    sys.path.insert(_after_standard_library(), str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise InvalidInput(
+            f"{path} failed while it was loaded: {type(error).__name__}: {error}{call.place(error)}"
+        ) from error
+    return module
+
+
+def _owner_of_module(name: str) -> str:
+    """Return the origin of a module of Python or of an installed package; empty if there is no such module."""
+    if name == "kbo" or name in sys.stdlib_module_names:
+        return "kbo or Python"
+    installed = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    spec = importlib.machinery.PathFinder.find_spec(name, installed)
+    if spec is None or spec.origin is None:
+        return ""
+    return spec.origin
+
+
+def _after_standard_library() -> int:
+    """Return the position in ``sys.path`` after the standard library, and before installed packages."""
+    library = sysconfig.get_path("stdlib")
+    folders = (library, os.path.join(library, "lib-dynload"))
+    return max((i + 1 for i, path in enumerate(sys.path) if path in folders), default=0)

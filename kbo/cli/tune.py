@@ -1,0 +1,275 @@
+"""``kbo tune``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from tqdm import tqdm
+from typer import Option
+
+import kbo
+from kbo._base.files import check_file, reading
+from kbo._base.lazy import Lazy
+from kbo.cli import confirm as confirmation
+from kbo.cli import options
+from kbo.cli.options import Address, Device, Engine, Out, Quiet, Verbose
+from kbo.cli.script import load
+from kbo.errors import AnotherProblem, InvalidInput
+
+if TYPE_CHECKING:
+    from kbo.optimize import Result, Trial, known, table
+    from kbo.optimize import constraint as constraint_module
+    from kbo.report.figures import trials as figures
+else:
+    constraint_module = Lazy("kbo.optimize.constraint")
+    known = Lazy("kbo.optimize.known")
+    table = Lazy("kbo.optimize.table")
+    figures = Lazy("kbo.report.figures.trials")
+
+_TRIALS = "Trials in all, those in the journal included."
+_RANGE = "Least and largest possible value, such as 0 1 for an error rate."
+_NOISE = "Standard deviation of the noise, if it is known; 0 for none."
+_WORKERS = (
+    "Trials at a time, each in a process; 0 for one per CPU. 1 is in this process, where --timeout cannot interrupt "
+    "compiled code."
+)
+_BUDGET = "Seconds after which no trial begins; --trials is optional then."
+_END = "End the trials that run at the end of the time budget."
+_LIMIT = 'Limit on a quantity that the objective measures, such as "memory<=8"; repeatable.'
+_STOP = "Stop when 20 more trials are expected to improve the value by no more than this."
+_KNOWN = "Known results: a table (.csv) with a column for each parameter and value, or a journal."
+_FIRST = "Parameters of the first trials, all or some of them: a list of dicts (.json)."
+_CONFIRM = "New evaluations at the end, at most, that find the best of a few trials; 0 for none."
+_CHANGE = "After a change of bounds or options: like --fresh, with the earlier results as far as they fit."
+_LIVE = "Serve the page of the run, on this machine only, while it goes on."
+
+
+def tune(
+    target: Annotated[str, typer.Argument(help=options.TARGETS)] = "digits",
+    trials: Annotated[int | None, Option("--trials", "-n", help=_TRIALS, show_default="40")] = None,
+    method: Annotated[
+        str | None, Option("--method", "-m", help=options.BOX_METHODS, show_default="ucb")
+    ] = None,
+    maximize: Annotated[bool, Option("--maximize", help="Larger values are better.")] = False,
+    value_range: Annotated[
+        tuple[float, float] | None, Option(help=_RANGE, show_default="any")
+    ] = None,
+    seed: Annotated[int, Option(help="Seed of the choices of kbo.")] = 0,
+    noise_std: Annotated[float | None, Option(help=_NOISE, show_default="estimated")] = None,
+    workers: Annotated[
+        int | None,
+        Option(
+            "--workers", "-j", min=0, help=_WORKERS, show_default="1; with --timeout one process"
+        ),
+    ] = None,
+    timeout: Annotated[
+        float | None, Option(help="Seconds after which a trial is ended and has failed.")
+    ] = None,
+    time_budget: Annotated[float | None, Option(help=_BUDGET)] = None,
+    end_running: Annotated[bool, Option("--end-running", help=_END)] = False,
+    constraint: Annotated[list[str] | None, Option(help=_LIMIT)] = None,
+    stop_when: Annotated[float | None, Option(help=_STOP)] = None,
+    prune: Annotated[
+        str | None, Option(help=options.PRUNERS, show_default="none is stopped")
+    ] = None,
+    evaluated: Annotated[Path | None, Option(help=_KNOWN)] = None,
+    try_first: Annotated[Path | None, Option(help=_FIRST)] = None,
+    confirm: Annotated[int, Option(help=_CONFIRM)] = 0,
+    journal: Annotated[
+        Path | None, Option(help="Path of the journal; by default OUT/tune-TARGET.jsonl.")
+    ] = None,
+    fresh: Annotated[
+        bool, Option("--fresh", help="Rename an existing journal and start a new one.")
+    ] = False,
+    allow_change: Annotated[bool, Option("--allow-change", help=_CHANGE)] = False,
+    engine: Engine = "processes",
+    address: Address = None,
+    resources: Annotated[
+        str | None, Option(help="With --engine ray: those of a trial, for example cpu=2,gpu=0.5.")
+    ] = None,
+    device: Device = "cpu",
+    live: Annotated[bool, Option("--live", help=_LIVE)] = False,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Tune a noisy objective, trial by trial, into a journal that survives a crash.
+
+    Your script needs two names:
+
+        bounds = {"lr": kbo.Float(1e-4, 1e-1, log=True), "layers": kbo.Int(1, 3), "act": ["relu", "tanh"]}
+
+        def objective(params): ...; return validation_error
+
+    For constraints it returns (validation_error, {"memory": 7.2}) or {"objective": ..., "memory": ...}; see
+    --constraint, or define `constraints = [kbo.Constraint("memory", upper=8)]` beside bounds.
+
+    After a change of bounds, --allow-change takes over earlier results; `defaults = {"dropout": 0.0}` beside bounds has
+    the values of new parameters in them.
+
+    `setting = kbo.Certified(...)` beside bounds gives what certified bounds assume, or a list of hypotheses; by default
+    everything is estimated.
+
+    A second argument, objective(params, trial), can trial.report(value, step=step) and ask trial.should_stop(), for
+    --prune.
+
+    Then:  kbo tune script.py --trials 60
+    """
+    options.apply_verbosity(quiet, verbose)
+    script = load(target)
+    setting = script.setting
+    if setting is None:
+        setting = kbo.Practical(noise_std=noise_std)
+    elif noise_std is not None:
+        raise InvalidInput(
+            f"--noise-std is for scripts without a setting of their own, and {target} defines one."
+        )
+    constraints = [*script.constraints, *map(options.constraint, constraint or ())]
+    if trials is None and time_budget is None:
+        trials = 40
+    path = journal or out / f"tune-{script.name}.jsonl"
+    if fresh and path.exists():
+        path.replace(options.unused_path(path))
+    elif path.exists() and not quiet:
+        typer.echo(f"continuing {path}; --fresh starts a new one", err=True)
+    callbacks: list[Any] = []
+    if verbose:
+        callbacks.append(_print_trial)
+    if live:
+        callbacks.append(kbo.report.Live(title=script.name))
+    first_points: Any = ()
+    if try_first is not None:
+        first_points = parameters_in(try_first)
+    optimize = kbo.minimize
+    if maximize:
+        optimize = kbo.maximize
+    chosen_engine = options.engine_of(engine, address, workers, resources)
+    run = partial(
+        optimize,
+        script.objective,
+        script.bounds,
+        trials,
+        setting=setting,
+        method=method,
+        constraints=constraints,
+        value_range=value_range,
+        seed=seed,
+        journal=path,
+        workers=chosen_engine,
+        timeout=timeout,
+        time_budget=time_budget,
+        end_running=end_running,
+        stop_when=stop_when,
+        pruner=prune,
+        try_first=first_points,
+        progress=not quiet,
+        on_trial=callbacks,
+        device=device,
+    )
+    try:
+        result = run(evaluated=evaluated)
+    except AnotherProblem as error:
+        if not allow_change and not _is_agreed(error):
+            raise
+        measured, others = constraint_module.measured_only(constraints)
+        space = kbo.Space(script.bounds, others)
+        needed = [limit.name for limit in measured]
+        given = known.known_results(evaluated, space, maximize, needed, value_range)
+        results = _earlier(path, space, maximize, needed, value_range, script.defaults)
+        added = [result for result in given.results if result not in results.results]
+        aside = options.unused_path(path)
+        path.replace(aside)
+        typer.echo(
+            f"took over {len(results.results) + len(added)} results of {aside}; --trials does not count them",
+            err=True,
+        )
+        left_out = [*results.left_out, *given.left_out]
+        result = run(evaluated=known.Known([*results.results, *added], left_out))
+    if result.stopped.startswith("interrupted"):
+        typer.echo(f"{result}\nThe same command continues from here.")
+        raise typer.Exit(130)
+    typer.echo(result)
+    _draw(result, path, script.name)
+    if confirm and result.exact:
+        typer.echo("confirmation   there is nothing to confirm: the objective has no noise")
+    elif confirm:
+        how = {"workers": chosen_engine, "timeout": timeout, "progress": not quiet}
+        confirmation.run(result, script.objective, path, confirm, **how)
+
+
+def _draw(result: Result, path: Path, name: str) -> None:
+    """Draw the trials of a run into a picture beside its journal."""
+    recommended = result.optimizer.recommended()
+    number = None
+    if recommended is not None:
+        number = recommended.number
+    picture = path.with_suffix(".png")
+    figures.trace(
+        result.trials,
+        picture,
+        title=f"kbo tune {name}",
+        constraints=result.optimizer.constraints,
+        maximize=result.optimizer.maximize,
+        recommended=number,
+    )
+    typer.echo(f"picture        {picture}")
+
+
+def _is_agreed(error: AnotherProblem) -> bool:
+    """Ask in a terminal whether the earlier results are taken over, and return the answer."""
+    return sys.stdin.isatty() and typer.confirm(f"{error}\nDo that now?")
+
+
+def _earlier(
+    path: Path,
+    space: Any,
+    maximize: bool,
+    needed: Sequence[str],
+    value_range: tuple[float, float] | None,
+    defaults: Mapping[str, Any],
+) -> Any:
+    """Return the results in a journal of another space, with default values of parameters that they lack.
+
+    Raises:
+        InvalidInput: None of them is a point of the new space.
+    """
+    left_out: list[str] = []
+    rows = []
+    for place, params, returned in known.completed(path, maximize, left_out):
+        if not isinstance(params, list):
+            params = {**defaults, **params}
+        rows.append((place, params, returned))
+    try:
+        return known.usable(rows, left_out, space, needed, value_range)
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"{path}: {error} The script can define defaults = {{...}}, values of parameters that earlier trials lack; "
+            "--fresh starts without them."
+        ) from error
+
+
+def parameters_in(path: Path) -> Any:
+    """Return the content of the JSON file of --try-first."""
+    advice = '--try-first takes a file such as [{"lr": 0.01}].'
+    check_file(path, advice)
+    with reading(path, "a list of parameters in JSON", advice):
+        return json.loads(path.read_bytes())
+
+
+def _print_trial(trial: Trial, result: Result) -> None:
+    """Print a trial that has ended."""
+    outcome = "stopped early"
+    if trial.failure:
+        outcome = f"failed: {trial.failure}"
+    elif trial.value is not None:
+        outcome = f"{trial.value:.5g}"
+    line = f"{trial.number:4d}  {outcome:12s}  {table.format_params(trial.params)}"
+    if trial.measured:
+        line += f"  ({table.format_params(trial.measured)})"
+    tqdm.write(line)

@@ -1,0 +1,232 @@
+"""Trials in the order of their numbers: values, measurements, and reports while they ran."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from kbo._base.drawing import (
+    BLUE,
+    GREY,
+    LARGEST,
+    ORANGE,
+    RED,
+    RING,
+    dot_size,
+    legend_below,
+    logarithmic,
+    panels,
+    plain_numbers,
+)
+from kbo._base.surroundings import fixed
+from kbo.optimize import Constraint, Trial
+from kbo.optimize.trials import quantity, violations
+from kbo.report.figures.axes import VALUE, frame, whole_numbers
+from kbo.report.record import Record, Run
+from kbo.report.replay import Moment
+
+_WIDE = 20
+"""Ratio of the largest to the smallest value from which on a scale is logarithmic."""
+
+
+@fixed
+def draw_history(axes: Any, run: Run, moments: Sequence[Moment] = ()) -> None:
+    """Draw values, the best so far, trials without a value, and the interval of the setting recommended at the time.
+
+    Values far from all others are left outside the frame, as far as the best and the recommended one allow.
+
+    Args:
+        axes: Where to draw.
+        run: The run.
+        moments: From ``history``; without them there are no intervals.
+    """
+    record = Record.of(run)
+    best = record.best()
+    recommended = record.recommended()
+    number = None
+    if recommended is not None:
+        number = recommended.number
+    draw_trace(
+        axes,
+        record.trials,
+        maximize=record.maximize,
+        recommended=number,
+        constraints=record.constraints,
+    )
+    bounded = [m for m in moments if m.lower is not None and m.upper is not None]
+    lower: Any = [moment.lower for moment in bounded]
+    upper: Any = [moment.upper for moment in bounded]
+    if bounded:
+        places = [moment.finished - 1 for moment in bounded]  # trials are numbered from 0
+        style = {"color": BLUE, "alpha": 0.2, "lw": 0, "step": "post"}
+        axes.fill_between(places, lower, upper, label="interval, recommended", **style)
+    values = [trial.value for trial in record.trials if trial.value is not None]
+    if axes.get_yscale() == "log":
+        axes.set_ylim(min(values) / 1.3, 1.3 * min(max(values), LARGEST))
+        plain_numbers(axes.yaxis)
+    elif values:
+        needed = []
+        if best is not None:
+            needed.append(best.value or 0.0)
+        if recommended is not None:
+            needed.append(recommended.value or 0.0)
+        late = len(bounded) // 4  # the first intervals are wide
+        frame(axes, values, needed, [*lower[late:], *upper[late:]])
+    whole_numbers(axes.xaxis)
+    axes.set(xlabel="trial", ylabel=VALUE)
+
+
+@fixed
+def trace(
+    trials: Sequence[Trial], path: str | os.PathLike[str], *, title: str, **options: Any
+) -> None:
+    """Draw the PNG of a run; ``options`` are the other arguments of ``draw_trace``."""
+    figure, (axes,) = panels([title], "trial", VALUE)
+    draw_trace(axes, trials, **options)
+    if axes.get_legend_handles_labels()[0]:
+        legend_below(figure)
+    figure.savefig(path, dpi=150)
+
+
+def draw_trace(
+    axes: Any,
+    trials: Sequence[Trial],
+    *,
+    maximize: bool = False,
+    recommended: int | None = None,
+    constraints: Sequence[Constraint] = (),
+) -> None:
+    """Draw values against trials, the best so far, the failures, and the recommended trial.
+
+    With constraints the best so far is that of the trials that keep all limits as measured.
+
+    Args:
+        axes: Where to draw; labels and legend are left to the caller.
+        trials: The trials of a run.
+        maximize: Whether larger is better.
+        recommended: Number of the recommended trial.
+        constraints: Limits on measured quantities.
+    """
+    kept: dict[int, float] = {}
+    broken: dict[int, float] = {}
+    for trial in trials:
+        if trial.value is None:
+            continue
+        value = min(max(trial.value, -LARGEST), LARGEST)
+        if violations(trial, constraints):
+            broken[trial.number] = value
+        else:
+            kept[trial.number] = value
+    values = kept | broken
+    size = dot_size(len(values))
+    _draw_dots(axes, kept, s=size, color=GREY, label="observed (noisy)")
+    if kept:
+        last = max(trial.number for trial in trials if trial.status != "pending")
+        _draw_best_so_far(axes, kept, last, maximize)
+    _draw_dots(axes, broken, s=size, color=ORANGE, label="breaks a limit")
+    if values and min(values.values()) > 0 and max(values.values()) / min(values.values()) > _WIDE:
+        logarithmic(axes)
+    for status, color in (("failed", RED), ("pruned", ORANGE)):
+        numbers = [trial.number for trial in trials if trial.status == status]
+        if numbers:
+            _draw_crosses(axes, numbers, color=color, label=status)
+    if recommended in values:
+        axes.scatter([recommended], [values[recommended]], label="recommended", **RING)
+
+
+def _draw_dots(axes: Any, values: dict[int, float], **style: Any) -> None:
+    """Draw values by the numbers of their trials."""
+    if values:
+        axes.scatter(list(values), list(values.values()), lw=0, zorder=2, **style)
+
+
+def _draw_best_so_far(axes: Any, values: dict[int, float], last: int, maximize: bool) -> None:
+    """Draw the best value so far, up to the last trial."""
+    pick = min
+    if maximize:
+        pick = max
+    best = list(itertools.accumulate(values.values(), pick))
+    style = {"where": "post", "color": BLUE, "lw": 1.6, "zorder": 3}
+    axes.step([*values, last], [*best, best[-1]], label="best observed", **style)
+
+
+def _draw_crosses(axes: Any, numbers: Sequence[int], **style: Any) -> None:
+    """Draw trials without a value at the upper edge, whatever limits the axes are given."""
+    axes.update_datalim([(number, 0.0) for number in numbers], updatey=False)
+    upper_edge = [1.0] * len(numbers)
+    transform = axes.get_xaxis_transform()
+    axes.scatter(numbers, upper_edge, marker="x", s=24, clip_on=False, transform=transform, **style)
+
+
+@fixed
+def draw_limit(axes: Any, run: Run, constraint: Constraint) -> None:
+    """Draw the measurements of a quantity, its limit, and which measurements are beyond it.
+
+    Args:
+        axes: Where to draw.
+        run: The run.
+        constraint: The constraint.
+    """
+    record = Record.of(run)
+    limit = constraint.sign * constraint.limit
+    kept: dict[int, float] = {}
+    broken: dict[int, float] = {}
+    for trial in record.trials:
+        value = quantity(trial, constraint)
+        if value is None:
+            continue
+        if constraint.kept_by(value):
+            kept[trial.number] = value
+        else:
+            broken[trial.number] = value
+    values = kept | broken
+    size = dot_size(len(values))
+    _draw_dots(axes, kept, s=size, color=GREY, label="within the limit")
+    _draw_dots(axes, broken, s=size, color=ORANGE, label="beyond it")
+    recommended = record.recommended()
+    if recommended is not None and recommended.number in values:
+        number = recommended.number
+        axes.scatter([number], [values[number]], label="recommended", **RING)
+    axes.axhline(limit, color=RED, lw=1.2, label=f"limit {limit:g}")
+    frame(axes, list(values.values()), [limit])
+    whole_numbers(axes.xaxis)
+    axes.set(xlabel="trial", ylabel=constraint.name)
+
+
+@fixed
+def draw_curves(axes: Any, run: Run) -> None:
+    """Draw the reports of trials against steps, with a cross at the end of trials that were stopped early.
+
+    Args:
+        axes: Where to draw.
+        run: The run.
+    """
+    record = Record.of(run)
+    recommended = record.recommended()
+    values: list[float] = []
+    labels: set[str] = set()
+    for trial in record.trials:
+        if not trial.reports:
+            continue
+        reports = sorted(trial.reports)
+        steps = [step for step, _ in reports]
+        reported = [value for _, value in reports]
+        label = "other trials"
+        style: dict[str, Any] = {"color": BLUE, "lw": 0.9, "alpha": 0.6}
+        if trial == recommended:
+            label = "recommended"
+            style = {"color": RED, "lw": 2.0, "zorder": 3}
+        elif trial.status == "pruned":
+            label = "stopped early"
+            style = {"color": ORANGE, "lw": 0.9, "alpha": 0.7}
+            style |= {"marker": "x", "markevery": [-1], "ms": 4}
+        if label not in labels:
+            style["label"] = label
+        axes.plot(steps, reported, **style)
+        labels.add(label)
+        values += reported
+    frame(axes, values, [])
+    whole_numbers(axes.xaxis)
+    axes.set(xlabel="step", ylabel=f"reported {VALUE}")

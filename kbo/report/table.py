@@ -1,0 +1,258 @@
+"""Trials in a table with a row for each trial: a DataFrame or a CSV file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from kbo._base import checks
+from kbo._base.extras import require
+from kbo._base.files import reading
+from kbo.errors import InvalidInput
+from kbo.optimize import Optimizer
+from kbo.optimize.constraint import SEM
+from kbo.optimize.table import COLUMNS
+from kbo.report import summary
+from kbo.space import Float, Int, Space
+from kbo.space.table import columns_of, parameter_of
+
+require("a history in a table", "cli", "pandas")
+
+import pandas as pd
+
+_VALUES = ("value", "objective", "target", "loss", "score")
+"""Names of the column of values, if none is given."""
+
+_ERRORS = ("measured.sem", "user_attrs_sem", SEM)
+"""Names of the column of standard errors."""
+
+_PREFIXES = ("params.", "params_")
+"""Prefixes of parameter columns in tables of kbo and of Optuna; in others all columns are parameters."""
+
+_COMPLETE = ("complete", "completed", "finished", "success", "succeeded")
+"""States of rows with a value, in a column "status" or "state"."""
+
+_COURSE = {*COLUMNS, "state", "datetime_start", "datetime_complete", "duration"}
+"""Columns of tables of kbo and Optuna that are neither parameters nor measurements."""
+
+_LEAST_COUNTED = 5
+"""Number of rows from which on a column that counts them is no parameter."""
+
+_LOGARITHMIC = 100.0
+"""Ratio of the largest to the least positive number from which on a scale may be logarithmic."""
+
+_SKEWED = 0.2
+"""Part of the range in which half of the numbers of a logarithmic scale are."""
+
+
+class _Columns(NamedTuple):
+    """The columns of a table.
+
+    Attributes:
+        values: The column of values.
+        errors: The column of standard errors; None if there is none.
+        parameters: The name of the parameter in each column of parameters.
+        counters: Columns that count the rows.
+        unused: Columns that are neither parameters nor measurements.
+    """
+
+    values: str
+    errors: str | None
+    parameters: dict[str, str]
+    counters: list[str]
+    unused: list[str]
+
+
+class TableTrials(NamedTuple):
+    """The trials in a table.
+
+    Attributes:
+        optimizer: An optimiser with these trials.
+        names: The name of each trial: its entry in the column "number", or its row.
+        remark: The rows and columns that are not used.
+    """
+
+    optimizer: Optimizer
+    names: Sequence[Any]
+    remark: str
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Return the table in a CSV file, with the separator that is most frequent in its first line."""
+    advice = "Give a table with a column for each parameter and one of values."
+    with reading(path, "a table (CSV), text in UTF-8", advice):
+        with open(path, encoding="utf-8-sig") as file:
+            first_line = file.readline()
+        separator = max(",;\t", key=first_line.count)
+        return pd.read_csv(path, sep=separator, engine="python")
+
+
+def trials_of(
+    table: Any, source: str, target: str | None, maximize: bool, bounds: Any
+) -> TableTrials:
+    """Return the trials in the rows of a DataFrame that have a value and all parameters.
+
+    Args:
+        table: The DataFrame.
+        source: Its name.
+        target: The column of values; None for one of the usual names.
+        maximize: Whether larger values are better.
+        bounds: The search space; None for the ranges of the rows.
+    """
+    table = table.rename(columns=str).reset_index(drop=True)
+    space = None
+    if bounds is not None:
+        space = Space(bounds)
+    columns = _columns_of(table, source, target, space)
+    rows = table[list(columns.parameters)].rename(columns=columns.parameters)
+    left_out = _incomplete(table, rows, columns.values)
+    rows = rows.drop(index=list(left_out))
+    if space is None:
+        space = Space(_ranges(rows, source))
+    missing = [name for name in space.parameters if name not in rows]
+    if missing:
+        raise InvalidInput(f"{source} has no column {', '.join(missing)}.")
+
+    optimizer = Optimizer(space, maximize=maximize)
+    names = []
+    for index, row in zip(rows.index, rows.to_dict("records"), strict=True):
+        error = math.nan
+        if columns.errors is not None:
+            error = table[columns.errors][index]
+        params: Any = {name: row[name] for name in space.parameters}
+        if not space.named:
+            params = list(params.values())
+        try:
+            optimizer.add(params, (table[columns.values][index], {SEM: error}))
+        except InvalidInput as refusal:
+            left_out[index] = str(refusal)
+            continue
+        name = index
+        if "number" in table:
+            name = table["number"][index]
+        names.append(name)
+
+    constant = [name for name in rows if name not in space.parameters]
+    remark = summary.rows_left_out(left_out)
+    remark += summary.columns_left_out(columns.counters, constant, columns.unused)
+    if columns.errors is not None:
+        remark += f"; standard errors are in the column {columns.errors}"
+    if bounds is None:
+        remark += summary.inferred_ranges(space)
+    return TableTrials(optimizer, names, remark)
+
+
+def _columns_of(table: Any, source: str, target: str | None, space: Space | None) -> _Columns:
+    """Return the columns of a table; without a search space all may be parameters, except those that count the rows."""
+    names = list(table.columns)
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"{source} has several columns of one name: {checks.shown(names)}.")
+    values = target
+    if values is None:
+        values = _value_column(names, source)
+    checks.one_of("target", values, names)
+    errors = None
+    for name in _ERRORS:
+        if errors is None and name in names and (space is None or name not in space.parameters):
+            errors = name
+    roles = (values, errors, "number", "status", "state")
+    others = [name for name in names if name not in roles]
+
+    parameters = _prefixed(names)
+    counters = []
+    if not parameters:
+        if space is None:
+            counters = [name for name in others if _counts(table[name].tolist())]
+        parameters = {name: name for name in others if name not in counters}
+    if space is not None:
+        parameters = {
+            column: name for column, name in parameters.items() if name in space.parameters
+        }
+    used = {*parameters, *counters}
+    unused = [name for name in others if name not in used and not _is_bookkeeping(name)]
+    return _Columns(values, errors, parameters, counters, unused)
+
+
+def _value_column(names: Sequence[str], source: str) -> str:
+    """Return the column of values, by the usual names."""
+    for name in _VALUES:
+        if name in names:
+            return name
+    raise InvalidInput(
+        f"{source} has the columns {checks.shown(names)}: name that of the values (target=, --target)."
+    )
+
+
+def _prefixed(names: Sequence[str]) -> dict[str, str]:
+    """Return the parameters of columns with a prefix for parameters, by the columns."""
+    parameters = {}
+    for name in names:
+        for prefix in _PREFIXES:
+            if name.startswith(prefix):
+                parameters[name] = name.removeprefix(prefix)
+    return parameters
+
+
+def _incomplete(table: Any, parameters: Any, values: str) -> dict[int, str]:
+    """Return the reasons why rows have no value or not all parameters, by their positions.
+
+    Args:
+        table: The table.
+        parameters: Its columns of parameters.
+        values: The name of its column of values.
+    """
+    reasons: dict[int, str] = {}
+    for name in ("status", "state"):
+        if name in table:
+            for index, state in table[name].items():
+                if str(state).lower() not in _COMPLETE:
+                    reasons.setdefault(index, f"its {name} is {state}")
+    for index in table.index[table[values].isna()]:
+        reasons.setdefault(index, "it has no value")
+    for name in parameters:
+        for index in table.index[parameters[name].isna()]:
+            reasons.setdefault(index, f"it has no {name}")
+    return reasons
+
+
+def _is_bookkeeping(column: str) -> bool:
+    """Return whether a column of a table of kbo or Optuna describes the course of its trials."""
+    return column in _COURSE or column.startswith("system_attrs_")
+
+
+def _counts(values: Sequence[Any]) -> bool:
+    """Return whether the values of a column count the rows of a table."""
+    if len(values) < _LEAST_COUNTED or any(type(value) is not int for value in values):
+        return False
+    return list(values) == list(range(values[0], values[0] + len(values)))
+
+
+def _ranges(rows: Any, source: str) -> Mapping[str, Any]:
+    """Return the parameters of the columns of a table, constant ones left out."""
+    if rows.empty:
+        raise InvalidInput(f"{source}: no row has a value and all of {', '.join(rows.columns)}.")
+    parameters = {}
+    for name, values in columns_of(rows).items():
+        if len(set(values)) < 2:
+            continue
+        parameter = parameter_of(name, values)
+        if isinstance(parameter, (Float, Int)):
+            log = _is_logarithmic(values)
+            parameter = type(parameter)(min(values), max(values), log=log)
+        parameters[name] = parameter
+    if not parameters:
+        raise InvalidInput(f"{source}: no column has two values, so there are no parameters.")
+    return parameters
+
+
+def _is_logarithmic(values: Sequence[Any]) -> bool:
+    """Return whether numbers are on a logarithmic scale: positive, far apart, and skewed."""
+    low = float(min(values))
+    middle = float(median(values))
+    high = float(max(values))
+    if low <= 0 or high < _LOGARITHMIC * low:
+        return False
+    return middle - low < _SKEWED * (high - low)
