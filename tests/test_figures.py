@@ -15,8 +15,6 @@ from gpytorch.kernels import MaternKernel, PolynomialKernel
 import kbo
 from kbo import report
 from kbo.errors import InvalidInput
-from kbo.optimize import Trial
-from kbo.report import figures
 from kbo.report.plots import GROUPS
 
 pytest.importorskip("matplotlib")
@@ -72,25 +70,6 @@ def test_importance_without_random_features_has_no_interval_and_is_the_same_in_e
     assert report.importance(optimizer) == report.importance(optimizer)
 
 
-def trial(number, started, finished, **fields):
-    return Trial(number, {}, started=started, finished=finished, **({"value": 1.0} | fields))
-
-
-def test_lanes_hold_trials_that_do_not_overlap_and_idle_times_are_left_out():
-    trials = [
-        trial(0, 100, 104),
-        trial(1, 101, 103),
-        trial(2, 103, 106),
-        trial(3, 104, 105),
-        trial(4, 900, 902),
-    ]
-    found = figures.lanes([*trials, Trial(5, {}, started=901.0)])
-    assert [(piece.lane, piece.start, piece.seconds) for piece in found] == [
-        *((0, 0, 4), (1, 1, 2), (1, 3, 3), (0, 4, 1)),
-        (0, 6, 2),
-    ]
-
-
 def test_trials_without_a_value_keep_their_crosses_when_an_outlier_is_cut():
     optimizer = kbo.Optimizer([(-1.0, 1.0)], method="random")
     for i in range(20):
@@ -122,7 +101,7 @@ COSTLY = ("slices", "importance", "contours", "bounds")
     "what", [pytest.param(g, marks=[pytest.mark.thorough] * (g in COSTLY)) for g in GROUPS]
 )
 def test_every_kind_of_figure_is_drawn_or_refused(result, what):
-    if what in ("limits", "timeline", "curves"):
+    if what in ("limits", "curves"):
         with pytest.raises(InvalidInput, match=f"nothing to draw for '{what}'"):
             result.plot(what)
     else:
@@ -136,21 +115,17 @@ def test_an_unknown_kind_is_refused(result):
         result.plot("slice")
 
 
-def test_runs_with_reports_and_parallel_trials_have_curves_and_a_timeline(tmp_path):
+def test_runs_with_reports_have_curves(tmp_path):
     optimizer = kbo.Optimizer([(0.0, 1.0)], method="random")
     trials = [optimizer.begin() for _ in range(3)]
     for step in range(5):
         for begun in trials:
             optimizer.report(begun, 1 / (1 + step), step=step)
-    for begun in trials[:2]:
-        begun.started, begun.finished = 0.0, 1.0
     optimizer.tell(trials[0], 0.2)
     optimizer.tell(trials[1], 0.3)
     optimizer.prune(trials[2])
-    for i, begun in enumerate(trials):
-        begun.started, begun.finished = 10.0 + i, 20.0 + i
     page = report.write(optimizer, tmp_path / "run.html").read_text()
-    assert all(text in page for text in ("Learning curves", "Trials in time", "1 pruned"))
+    assert all(text in page for text in ("Learning curves", "1 pruned"))
     _, axes = report.picture()
     report.draw_curves(axes, optimizer)
     assert {line.get_label() for line in axes.lines} >= {"recommended", "stopped early"}

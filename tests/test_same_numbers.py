@@ -183,4 +183,3 @@ def test_the_replay_of_a_run_ends_with_its_own_bounds(tmp_path):
         assert (last.lower, last.mean, last.upper) == pytest.approx(
             (result.lower, result.value, result.upper)
         )
-        assert last.noise_std == pytest.approx(result.assumptions["noise_std"])

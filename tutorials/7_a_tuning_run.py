@@ -118,9 +118,6 @@ result.plot()
 result.plot("contours")
 
 # %%
-result.plot("timeline")
-
-# %%
 result.plot("curves")
 
 # %% [markdown]

@@ -33,7 +33,6 @@ GROUPS = (
     "slices",
     "importance",
     "contours",
-    "timeline",
     "curves",
     "bounds",
     "overview",
@@ -142,14 +141,6 @@ class Plots:
             group[f"{first} and {second}"] = Drawing(draw, height=3.6)
         return group
 
-    def timeline(self) -> Group:
-        """Trials in time, if some ran at the same time."""
-        n_rows = figures.row_count(figures.lanes(self.record.trials))
-        if n_rows < 2:
-            return {}
-        draw = partial(figures.draw_timeline, run=self.record)
-        return {"timeline": Drawing(draw, height=1.4 + 0.25 * n_rows)}
-
     def curves(self) -> Group:
         """Learning curves, if trials reported any."""
         if not any(trial.reports for trial in self.record.trials):
@@ -182,8 +173,7 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
         run: The run: a result, an optimiser, or the path of a journal.
         what: "overview", or one of "history" (values and intervals), "limits" (measured
             quantities and their limits), "slices" (the effect of each parameter),
-            "importance" (Sobol indices), "contours" (pairs of parameters), "timeline" (trials that ran at the same
-            time), "curves" (reports of trials) and "bounds".
+            "importance" (Sobol indices), "contours" (pairs of parameters), "curves" (reports of trials) and "bounds".
         kernel: The kernel of a journal in the certified setting.
 
     Raises:

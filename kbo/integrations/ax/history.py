@@ -142,6 +142,16 @@ def all_parameters(experiment: Experiment) -> list[dict[str, Any]]:
     ]
 
 
+def left_out(experiment: Experiment, known: Sequence[Ended]) -> list[int]:
+    """Return the indices of trials that have ended and are not among the known ones."""
+    indices = {one.key[0] for one in known}
+    return [
+        trial.index
+        for trial in _in_order(experiment, TrialStatus.COMPLETED, *_LOST)
+        if trial.index not in indices
+    ]
+
+
 def _in_order(experiment: Experiment, *status: TrialStatus) -> list[BaseTrial]:
     """Trials of some kinds in the order of their ends."""
     trials = [trial for trial in experiment.trials.values() if trial.status in status]

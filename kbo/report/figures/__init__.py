@@ -8,7 +8,6 @@ from kbo.report.figures.axes import finish, picture
 from kbo.report.figures.bounds import draw_miscoverage, draw_width
 from kbo.report.figures.importance import draw_importance
 from kbo.report.figures.slices import Slice, draw_band, draw_contour, slice_of
-from kbo.report.figures.timeline import draw_timeline, lanes, row_count
 from kbo.report.figures.trials import draw_curves, draw_history, draw_limit
 
 __all__ = [
@@ -20,11 +19,8 @@ __all__ = [
     "draw_importance",
     "draw_limit",
     "draw_miscoverage",
-    "draw_timeline",
     "draw_width",
     "finish",
-    "lanes",
     "picture",
-    "row_count",
     "slice_of",
 ]
