@@ -193,7 +193,7 @@ def test_a_certified_page_has_bounds_with_the_kernel_and_says_that_they_are_miss
 
 
 def test_the_page_says_how_to_resume_the_run(proved, certified_page):
-    assert f"kbo.minimize(..., n_trials=32, journal='{proved}')" in certified_page.text
+    assert f"kbo.maximize(..., n_trials=32, journal='{proved}')" in certified_page.text
 
 
 def test_the_replay_has_the_bounds_of_every_moment(proved):

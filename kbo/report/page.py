@@ -31,6 +31,18 @@ from kbo.report.replay import NOISE_MARGIN, miscoverage
 
 _MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
 
+_VOCABULARY = {
+    "format_params": format_params,
+    "level": LEVEL,
+    "more": MORE,
+    "noise_margin": NOISE_MARGIN,
+    "rounded_up": rounded_up,
+    "shown": shown,
+    "summary": summary,
+    "to_json": json.dumps,
+}
+"""Functions and constants that the template uses for every run."""
+
 
 @fixed
 def write(
@@ -114,18 +126,15 @@ def content_of(record: Record, title: str, *, live: str | None = None) -> str:
     outside, expected = miscoverage(plots.moments)
     return render(
         "tuning.html",
+        **_VOCABULARY,
         answers=_answers(record, result),
         columns=_columns(record),
         csv=base64.b64encode(text(record.trials).encode()).decode(),
         expected=expected,
-        format_params=format_params,
-        importances=_importances(plots),
-        level=LEVEL,
+        indices=plots.indices,
         limits=_limits(result),
         live=live,
         moments=plots.moments,
-        more=MORE,
-        noise_margin=NOISE_MARGIN,
         numbers=_numbers(record.optimizer, result),
         outside=outside,
         pictures=pictures,
@@ -134,12 +143,8 @@ def content_of(record: Record, title: str, *, live: str | None = None) -> str:
         record=record,
         refuted=refuted,
         result=result,
-        rounded_up=rounded_up,
-        shown=shown,
-        summary=summary,
         tables=_tables(record, recommended),
         title=title,
-        to_json=json.dumps,
         trouble=obstacle,
         undrawn=_undrawn(record, pictures["slices"]),
     )
@@ -205,17 +210,6 @@ def _pictures(group: Group) -> dict[str, Picture]:
         drawing.draw(axes)
         pictures[name] = embed(figures.finish(figure))
     return pictures
-
-
-def _importances(plots: Plots) -> list[tuple[str, str, str, str]]:
-    """Return the rows of the table of Sobol indices."""
-    rows = []
-    for entry in plots.indices:
-        lower, total, upper = entry.total
-        rows.append(
-            (entry.name, f"{entry.first[1]:.2f}", f"{total:.2f}", f"{lower:.2f} to {upper:.2f}")
-        )
-    return rows
 
 
 def _undrawn(record: Record, slices: Mapping[str, Picture]) -> list[str]:

@@ -182,14 +182,17 @@ def model_check(outside: int, expected: int) -> str:
 
 def resume(record: Record) -> tuple[str, str]:
     """Return a sentence on how to resume a run, and the command or the call."""
+    call = "kbo.minimize"
+    if record.maximize:
+        call = "kbo.maximize"
     n_trials = record.header.get("n_trials") or len(record.trials) + _MORE
     if record.path is None:
         text = "Save the run with optimizer.save(path); the same call then continues it:"
-        return text, f'kbo.minimize(..., n_trials={n_trials}, journal="run.jsonl")'
+        return text, f"{call}(..., n_trials={n_trials}, journal=path)"
     name = record.path.stem.removeprefix("tune-")
     if name == record.path.stem:
         text = "The same call with the same journal continues the run; only the number of trials may differ:"
-        return text, f"kbo.minimize(..., n_trials={n_trials}, journal={str(record.path)!r})"
+        return text, f"{call}(..., n_trials={n_trials}, journal={str(record.path)!r})"
     text = f"This command, with the other options of the run, adds {_MORE} trials"
     script = name
     if name not in _EXAMPLES:

@@ -117,6 +117,22 @@ def trials_of(
         raise InvalidInput(f"{source} has no column {', '.join(missing)}.")
 
     optimizer = Optimizer(space, maximize=maximize)
+    names = _add_rows(optimizer, table, rows, columns, left_out)
+    constant = [name for name in rows if name not in space.parameters]
+    remark = summary.rows_left_out(left_out)
+    remark += summary.columns_left_out(columns.counters, constant, columns.unused)
+    if columns.errors is not None:
+        remark += f"; standard errors are in the column {columns.errors}"
+    if bounds is None:
+        remark += summary.inferred_ranges(space)
+    return TableTrials(optimizer, names, remark)
+
+
+def _add_rows(
+    optimizer: Optimizer, table: Any, rows: Any, columns: _Columns, left_out: dict[int, str]
+) -> list[Any]:
+    """Add rows to an optimiser as trials, and return the names of these; refusals are added to ``left_out``."""
+    space = optimizer.space
     names = []
     for index, row in zip(rows.index, rows.to_dict("records"), strict=True):
         error = math.nan
@@ -134,15 +150,7 @@ def trials_of(
         if "number" in table:
             name = table["number"][index]
         names.append(name)
-
-    constant = [name for name in rows if name not in space.parameters]
-    remark = summary.rows_left_out(left_out)
-    remark += summary.columns_left_out(columns.counters, constant, columns.unused)
-    if columns.errors is not None:
-        remark += f"; standard errors are in the column {columns.errors}"
-    if bounds is None:
-        remark += summary.inferred_ranges(space)
-    return TableTrials(optimizer, names, remark)
+    return names
 
 
 def _columns_of(table: Any, source: str, target: str | None, space: Space | None) -> _Columns:
