@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,12 +19,13 @@ from kbo._base.lazy import Lazy
 from kbo.cli import confirm as confirmation
 from kbo.cli import options
 from kbo.cli.options import Address, Device, Engine, Out, Quiet, Verbose
-from kbo.cli.script import load
+from kbo.cli.script import Script, load
 from kbo.errors import AnotherProblem, InvalidInput
 
 if TYPE_CHECKING:
     from kbo.optimize import Result, Trial, known, table
     from kbo.optimize import constraint as constraint_module
+    from kbo.optimize.known import Known
     from kbo.report.figures import trials as figures
 else:
     constraint_module = Lazy("kbo.optimize.constraint")
@@ -134,10 +135,6 @@ def tune(
     if trials is None and time_budget is None:
         trials = 40
     path = journal or out / f"tune-{script.name}.jsonl"
-    if fresh and path.exists():
-        path.replace(options.unused_path(path))
-    elif path.exists() and not quiet:
-        typer.echo(f"continuing {path}; --fresh starts a new one", err=True)
     callbacks: list[Any] = []
     if verbose:
         callbacks.append(_print_trial)
@@ -150,6 +147,10 @@ def tune(
     if maximize:
         optimize = kbo.maximize
     chosen_engine = options.engine_of(engine, address, workers, resources)
+    if fresh and path.exists():
+        path.replace(options.unused_path(path))
+    elif path.exists() and not quiet:
+        typer.echo(f"continuing {path}; --fresh starts a new one", err=True)
     run = partial(
         optimize,
         script.objective,
@@ -177,20 +178,9 @@ def tune(
     except AnotherProblem as error:
         if not allow_change and not _is_agreed(error):
             raise
-        measured, others = constraint_module.measured_only(constraints)
-        space = kbo.Space(script.bounds, others)
-        needed = [limit.name for limit in measured]
-        given = known.known_results(evaluated, space, maximize, needed, value_range)
-        results = _earlier(path, space, maximize, needed, value_range, script.defaults)
-        added = [result for result in given.results if result not in results.results]
-        aside = options.unused_path(path)
-        path.replace(aside)
-        typer.echo(
-            f"took over {len(results.results) + len(added)} results of {aside}; --trials does not count them",
-            err=True,
+        result = run(
+            evaluated=_taken_over(path, script, constraints, maximize, value_range, evaluated)
         )
-        left_out = [*results.left_out, *given.left_out]
-        result = run(evaluated=known.Known([*results.results, *added], left_out))
     if result.stopped.startswith("interrupted"):
         typer.echo(f"{result}\nThe same command continues from here.")
         raise typer.Exit(130)
@@ -226,32 +216,46 @@ def _is_agreed(error: AnotherProblem) -> bool:
     return sys.stdin.isatty() and typer.confirm(f"{error}\nDo that now?")
 
 
-def _earlier(
+def _taken_over(
     path: Path,
-    space: Any,
+    script: Script,
+    constraints: Sequence[Any],
     maximize: bool,
-    needed: Sequence[str],
     value_range: tuple[float, float] | None,
-    defaults: Mapping[str, Any],
-) -> Any:
-    """Return the results in a journal of another space, with default values of parameters that they lack.
+    evaluated: Path | None,
+) -> Known:
+    """Rename the journal of another space, and return its results that are points of the new one.
+
+    Parameters that earlier trials lack have the default values of the script. Results in ``evaluated`` follow.
 
     Raises:
-        InvalidInput: None of them is a point of the new space.
+        InvalidInput: None of the earlier results is a point of the new space; nothing was renamed.
     """
+    measured, others = constraint_module.measured_only(constraints)
+    needed = [limit.name for limit in measured]
+    space = kbo.Space(script.bounds, others)
     left_out: list[str] = []
     rows = []
     for place, params, returned in known.completed(path, maximize, left_out):
         if not isinstance(params, list):
-            params = {**defaults, **params}
+            params = {**script.defaults, **params}
         rows.append((place, params, returned))
     try:
-        return known.usable(rows, left_out, space, needed, value_range)
+        earlier = known.usable(rows, left_out, space, needed, value_range)
     except InvalidInput as error:
         raise InvalidInput(
             f"{path}: {error} The script can define defaults = {{...}}, values of parameters that earlier trials lack; "
             "--fresh starts without them."
         ) from error
+    given = known.known_results(evaluated, space, maximize, needed, value_range)
+    added = [result for result in given.results if result not in earlier.results]
+    results = [*earlier.results, *added]
+    aside = options.unused_path(path)
+    path.replace(aside)
+    typer.echo(
+        f"took over {len(results)} results of {aside}; --trials does not count them", err=True
+    )
+    return known.Known(results, [*earlier.left_out, *given.left_out])
 
 
 def parameters_in(path: Path) -> Any:
