@@ -1,4 +1,4 @@
-"""Answers of a run in the units of its objective, and audits of the histories of other tools."""
+"""Answers of a run in the units of its objective, and audits of the tables of other tools."""
 
 import csv
 import math
