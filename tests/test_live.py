@@ -76,6 +76,24 @@ def test_the_page_follows_the_run_and_ends_with_it(run, capsys, monkeypatch):
         text(page)
 
 
+def test_a_trial_that_ends_while_a_page_is_begun_has_the_next_page(run, monkeypatch):
+    trial, result = run
+    looks = []
+
+    def monotonic():
+        if threading.current_thread().name == "kbo live page" and page._news is not None:
+            looks.append(page)
+            if len(looks) == 2:  # the page of the first state is begun
+                page._news = result, "The second state."
+        return time.monotonic()
+
+    monkeypatch.setattr(report.Live, "_watched", lambda self: True)
+    monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=monotonic, sleep=time.sleep))
+    with report.Live(quiet=True) as page:
+        page(trial, result)
+        soon(page, "The second state.")
+
+
 def test_without_a_browser_no_page_is_made(run):
     with report.Live(quiet=True) as page:
         page(*run)

@@ -134,15 +134,17 @@ class Live:
             engine = Processes(1)
         earliest = 0.0  # the time of the next page
         ended = False
+        shown = None  # the result and the state of the last page
         with engine.session(_made, None, lambda number, value, step: False) as session:
             while not ended:
                 ended = self._ended.wait(_PAUSE)
-                if self._news is None or not self._watched():
+                news = self._news
+                if news is None or news is shown or not self._watched():
                     continue
                 if time.monotonic() < earliest and not ended:
                     continue
-                result, state = self._news
-                self._news = None
+                shown = news
+                result, state = news
                 begin = time.monotonic()
                 self._page = self._page_of(session, result, state)
                 end = time.monotonic()
