@@ -54,7 +54,7 @@ def load(target: str) -> Script:
         objective, bounds = examples.EXAMPLES[target]
         return Script(target, objective, bounds)
     path = Path(target)
-    if path.suffix != ".py" or not path.is_file():
+    if path.suffix != ".py" or not os.path.isfile(path):  # Path.is_file raises in a closed folder
         known = ", ".join(examples.EXAMPLES)
         raise InvalidInput(
             f"{target!r} is neither an example ({known}) nor a Python file that exists."
