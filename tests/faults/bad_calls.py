@@ -250,7 +250,7 @@ def method(
 
 
 NO_VALUE = """weights ridges train_Yvar input_transform outcome_transform posterior_transform X_pending setting method
-stop_when value_range study target tolerance
+stop_when value_range target tolerance
 device context choices noise_upper client journal timeout stop_at_gap pruner evaluated on_trial among"""
 LEVELS = {
     "noise_std": 0.3,
