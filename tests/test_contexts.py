@@ -10,10 +10,10 @@ from gpytorch.kernels import MaternKernel
 import kbo
 from kbo import report
 from kbo._base.drawing import blank
-from kbo.optimize.search.proposers import log_improvement
-from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import Search
-from kbo.optimize.settings.fitting import unit_kernel
+from kbo.optimize.search.subspace import Subspace
+from kbo.optimize.strategies.proposers import log_improvement
+from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.report.figures import draw_band, slice_of
 from kbo.report.resume import resume
 from kbo.space import Space
@@ -122,7 +122,7 @@ def test_the_search_reaches_the_best_of_the_free_coordinates_and_leaves_the_othe
         return -(U - peak).square().sum(-1)
 
     space, starts = Space([(0.0, 1.0)] * 4), torch.rand(3, 4).double()
-    search = Search(space, Region(space, {1: 0.5}), starts, 0, torch.Generator().manual_seed(0))
+    search = Search(space, Subspace(space, {1: 0.5}), starts, 0, torch.Generator().manual_seed(0))
     expected = torch.where(search.region.fixed.isnan(), peak, search.region.fixed)
     torch.testing.assert_close(search.argmax(score), expected, rtol=0, atol=5e-3)
     assert bool((torch.cat(scored)[:, 1] == 0.5).all())

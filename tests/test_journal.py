@@ -13,8 +13,8 @@ from gpytorch.kernels import MaternKernel
 
 import kbo
 from kbo.cli.app import app
-from kbo.optimize.events import LONGEST_LINE, parse
-from kbo.optimize.journal import Journal
+from kbo.optimize.run.events import LONGEST_LINE, parse
+from kbo.optimize.run.journal import Journal
 from tests.commands import CliRunner
 
 SPACE = {"x": (0.0, 1.0), "k": kbo.Int(0, 3)}

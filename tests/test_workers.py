@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import importlib
 import io
 import itertools
 import json
@@ -26,7 +27,6 @@ import kbo
 from experiments import problems
 from kbo.cli import tuning
 from kbo.cli.app import app
-from kbo.optimize import loop, run
 from kbo.workers import processes
 from kbo.workers.call import Outcome
 from kbo.workers.choice import engine_of
@@ -82,8 +82,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    for module in (loop, run):
-        monkeypatch.setattr(module, "time", clock)
+    for module in ("kbo.optimize.minimize", "kbo.optimize.run.run"):
+        monkeypatch.setattr(importlib.import_module(module), "time", clock)
     return clock
 
 

@@ -16,16 +16,16 @@ from kbo._base.terminal import printable
 from kbo.errors import InvalidInput, JournalError
 
 if TYPE_CHECKING:
-    from kbo.optimize import journal as journals
     from kbo.optimize import table
-    from kbo.optimize import trials as run_trials
-    from kbo.optimize.events import Contents
-    from kbo.optimize.trials import Trials
+    from kbo.optimize.run import journal as journals
+    from kbo.optimize.run import trials as run_trials
+    from kbo.optimize.run.events import Contents
+    from kbo.optimize.run.trials import Trials
     from kbo.report import record
 else:
-    journals = Lazy("kbo.optimize.journal")
+    journals = Lazy("kbo.optimize.run.journal")
     table = Lazy("kbo.optimize.table")
-    run_trials = Lazy("kbo.optimize.trials")
+    run_trials = Lazy("kbo.optimize.run.trials")
     record = Lazy("kbo.report.record")
 
 journal: typer.Typer = typer.Typer(

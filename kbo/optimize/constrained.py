@@ -23,10 +23,10 @@ from torch import Tensor
 from kbo.confidence import Limit
 from kbo.confidence.base import decided
 from kbo.errors import RefutedAssumptions
-from kbo.optimize.belief import ANY, Belief, Evaluation, Problem, Setting
 from kbo.optimize.constraint import OBJECTIVE, Constraint
+from kbo.optimize.run.trials import Trial, quantity, violations
 from kbo.optimize.slacks import feasible_first, unit
-from kbo.optimize.trials import Trial, quantity, violations
+from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Setting, Surrogate
 
 
 class ConstraintBelief(NamedTuple):
@@ -38,7 +38,7 @@ class ConstraintBelief(NamedTuple):
     """
 
     constraint: Constraint
-    belief: Belief
+    belief: Surrogate
 
     @property
     def level(self) -> float:
@@ -100,11 +100,11 @@ class Quantity:
 
     def __init__(self, setting: Setting, problem: Problem, named: str = "") -> None:
         self.evaluations: list[Evaluation] = []
-        self._description: tuple[int, Belief | None] = 0, None
+        self._description: tuple[int, Surrogate | None] = 0, None
         self._setting, self._problem, self._named, self._fitted_to = setting, problem, named, 0
         self._belief = setting.fit(problem, [])
 
-    def belief(self) -> Belief | None:
+    def belief(self) -> Surrogate | None:
         """Return the belief after all evaluations; None while there are too few.
 
         Raises:
@@ -130,7 +130,7 @@ class Quantity:
             return None
         return described.interval(features)
 
-    def description(self) -> Belief | None:
+    def description(self) -> Surrogate | None:
         """Return the belief for reports, in which bad values are not cut; None while there are too few.
 
         Raises:

@@ -20,11 +20,12 @@ from kbo._base.terminal import Bar
 from kbo.bandit import methods
 from kbo.confidence import Confidence, Limit
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import Belief, Bound
 from kbo.optimize.constrained import ConstraintBelief, limits
-from kbo.optimize.events import Event
-from kbo.optimize.guarded import guarded
 from kbo.optimize.inference import Inference
+from kbo.optimize.insight.branch import Ceiling, kept_everywhere, largest_proved, obstacle, slacks
+from kbo.optimize.run.events import Event
+from kbo.optimize.run.guarded import guarded
+from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.bounds import (
     NOT_ASKED,
     SpaceGap,
@@ -32,12 +33,11 @@ from kbo.optimize.search.bounds import (
     largest_upper,
     whichever_holds,
 )
-from kbo.optimize.search.branch import Ceiling, kept_everywhere, largest_proved, obstacle, slacks
-from kbo.optimize.search.exploration import Exploration
-from kbo.optimize.search.proposers import Step
-from kbo.optimize.search.region import Context, Region
 from kbo.optimize.search.search import KEPT, MOST_POINTS, Search
-from kbo.optimize.trials import Trial
+from kbo.optimize.search.subspace import Context, Subspace
+from kbo.optimize.strategies.exploration import Exploration
+from kbo.optimize.strategies.proposers import Step
+from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 from kbo.space import Params
 
 MANY = 500
@@ -139,7 +139,7 @@ class Optimizer(Inference):
             InvalidInput: A context or choices that do not fit the space, or leave nothing to choose.
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        region, running = Region(self.space, context, choices), self._running.copy()
+        region, running = Subspace(self.space, context, choices), self._running.copy()
         self._fail_lost()
         count = 1 if n is None else checks.whole("n", n, 0)
         # Copies, which the caller may change.
@@ -152,11 +152,11 @@ class Optimizer(Inference):
         self, *, context: Context | None = None, choices: Sequence[Any] | None = None
     ) -> Trial:
         """Begin the next trial and return it: ``ask`` for callers that report by trial; arguments as there."""
-        region = Region(self.space, context, choices)
+        region = Subspace(self.space, context, choices)
         self._fail_lost()
         return self._begin(region, self._running)
 
-    def _begin(self, region: Region, running: set[int]) -> Trial:
+    def _begin(self, region: Subspace, running: set[int]) -> Trial:
         """Begin a trial, first those that nobody evaluates, and add it to those that are running."""
         idle = (trial for trial in self._idle(running) if region.accepts(trial.params))
         if (trial := next(idle, None)) is None:
@@ -187,7 +187,7 @@ class Optimizer(Inference):
             among: Points [A P] of the unit cube to choose from, moved to where they agree with the context and the
                 ranges; by default all.
         """
-        region = Region(self.space, context, within=within)
+        region = Subspace(self.space, context, within=within)
         if among is not None:
             region = region.among(region.place(among), partial=True)
         number = len(self._trials.all) if number is None else checks.whole("number", number, 0)
@@ -207,7 +207,7 @@ class Optimizer(Inference):
             context: As in ``ask``; without one the context is optimised too.
             choices: As in ``ask``.
         """
-        region, known = Region(self.space, context, choices), self._bounded()
+        region, known = Subspace(self.space, context, choices), self._bounded()
         if known is None:
             return None
         latest = known[0].latest
@@ -252,7 +252,7 @@ class Optimizer(Inference):
             return None
         belief, limited, every = known[0], self._limited(), "over the whole space"
         here, reason = self._features([best]), self._uncertified(belief, limited)
-        search = self._search(Region(self.space), len(self._trials.finished))
+        search = self._search(Subspace(self.space), len(self._trials.finished))
         searches = len(belief.bounds) + len(limited) * (self._exploration is not None)
         with Bar(
             total=evaluations * searches, desc="proof of the gap", disable=not progress
@@ -281,7 +281,7 @@ class Optimizer(Inference):
     def _gap_of_bound(
         self,
         bound: Bound,
-        belief: Belief,
+        belief: Surrogate,
         limited: Sequence[ConstraintBelief],
         here: Tensor,
         search: Search,
@@ -322,7 +322,7 @@ class Optimizer(Inference):
             value, False, "", proved=True, found=found, reason=proof.reason if value < found else ""
         )
 
-    def _uncertified(self, belief: Belief, limited: Sequence[ConstraintBelief]) -> str:
+    def _uncertified(self, belief: Surrogate, limited: Sequence[ConstraintBelief]) -> str:
         """Return the reason why the bounds of the objective or of a limit have no guarantee; empty if all have one."""
         beliefs = {"": belief} | {f"{one.constraint.name}: ": one.belief for one in limited}
         for name, one in beliefs.items():
@@ -338,7 +338,7 @@ class Optimizer(Inference):
         return ""
 
     def _gap_of_safe(
-        self, belief: Belief, reported: Confidence, search: Search, lower: float
+        self, belief: Surrogate, reported: Confidence, search: Search, lower: float
     ) -> SpaceGap:
         """Return the gap over the points that are known to be safe, given the lower bound of the recommendation."""
         assert self._exploration is not None
@@ -370,7 +370,7 @@ class Optimizer(Inference):
                 f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}."
             )
         self._learn()
-        search = self._search(Region(self.space), len(self._trials.finished))
+        search = self._search(Subspace(self.space), len(self._trials.finished))
         return [
             self.space.params(unit)
             for unit in self._exploration.safe(search, self._units_of(self._trials.all))[0]
@@ -386,7 +386,7 @@ class Optimizer(Inference):
             map(tuple, points.tolist())
         )
 
-    def _next(self, number: int, region: Region, pending: Sequence[Params] = ()) -> Params:
+    def _next(self, number: int, region: Subspace, pending: Sequence[Params] = ()) -> Params:
         """Return the parameters of trial ``number``; ``pending`` ones are being evaluated besides the trials."""
         step = self._step(number, region, pending)
         params = self._proposed(step)
@@ -415,7 +415,7 @@ class Optimizer(Inference):
             f"[{names}]: end the list with one that always does, as by_upper_bound after initial_design."
         )
 
-    def _step(self, number: int, region: Region, pending: Sequence[Params]) -> Step:
+    def _step(self, number: int, region: Subspace, pending: Sequence[Params]) -> Step:
         """Return what the parameters of trial ``number`` depend on."""
         many = len(self._trials.complete) >= MANY and not self.setting.certified
         units, recipe = self.space.units(pending), methods.get(self.method)
@@ -448,7 +448,7 @@ class Optimizer(Inference):
             recommend=self._recommended,
         )
 
-    def _search(self, region: Region, number: int, effort: float = 1.0) -> Search:
+    def _search(self, region: Subspace, number: int, effort: float = 1.0) -> Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""
         starts, generator = self._starts(region), self._generator(number)
         if self.space.constraints:
@@ -459,7 +459,7 @@ class Optimizer(Inference):
             starts = starts if len(starts) else region.sample(generator).unsqueeze(0)
         return Search(self.space, region, starts, number, generator, effort)
 
-    def _starts(self, region: Region) -> Tensor:
+    def _starts(self, region: Subspace) -> Tensor:
         """Return the best points [s P] so far; where a region has a box, those in the box, if there are any."""
         if region.boxed:
             complete = self._trials.complete
@@ -483,7 +483,7 @@ class Optimizer(Inference):
         """Return the sort key of a completed trial: ``_rank``, then the earlier trial first."""
         return self._rank(trial), -trial.number
 
-    def _with_failed(self, bound: Bound, belief: Belief) -> Bound:
+    def _with_failed(self, bound: Bound, belief: Surrogate) -> Bound:
         """Return a bound of the objective to search with, with failed trials observed at the worst value so far.
 
         Otherwise the search would return to them: the data say nothing against them. Pruned trials of whose value

@@ -22,11 +22,11 @@ from kbo.optimize import (
     Result,
     Safe,
     Trial,
-    journal,
 )
-from kbo.optimize.belief import Setting
-from kbo.optimize.events import Event, Header
-from kbo.optimize.trials import Trials, violations
+from kbo.optimize.run import journal
+from kbo.optimize.run.events import Event, Header
+from kbo.optimize.run.trials import Trials, violations
+from kbo.optimize.surrogates.surrogate import Setting
 from kbo.space import Rule, Space
 
 _OWN = ("class", "model", "search", "recommend")

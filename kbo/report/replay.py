@@ -12,7 +12,7 @@ from kbo._base.surroundings import fixed
 from kbo.confidence import NoiseLevel
 from kbo.errors import KboError
 from kbo.optimize import Optimizer
-from kbo.optimize.events import Event, Fail, Prune, Tell
+from kbo.optimize.run.events import Event, Fail, Prune, Tell
 from kbo.report.record import Record, Run
 from kbo.space import Params
 

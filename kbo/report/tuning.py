@@ -12,11 +12,11 @@ from typing import Any
 from kbo._base.terminal import rounded_up
 from kbo.errors import KboError, RefutedAssumptions
 from kbo.optimize import Optimizer, Result, Trial
-from kbo.optimize.answers import MORE
+from kbo.optimize.insight.answers import MORE
+from kbo.optimize.insight.sensitivity import LEVEL
 from kbo.optimize.result import PROOF, result_of
-from kbo.optimize.sensitivity import LEVEL
+from kbo.optimize.run.trials import repetitions, violations
 from kbo.optimize.table import by_name, format_params, shown, text
-from kbo.optimize.trials import repetitions, violations
 from kbo.report import figures
 from kbo.report.page import Picture, embed, render
 from kbo.report.plots import GROUPS, Group, Plots

@@ -15,7 +15,7 @@ from kbo import report
 from kbo.cli.app import app
 from kbo.integrations.ax import generation_strategy
 from kbo.integrations.optuna import KBOSampler
-from kbo.optimize.settings import practical
+from kbo.optimize.surrogates import practical
 from tests.commands import CliRunner
 
 SQUARE = [(0.0, 1.0), (0.0, 1.0)]

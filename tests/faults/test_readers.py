@@ -25,8 +25,8 @@ from kbo.cli import tuning
 from kbo.cli.app import app
 from kbo.errors import InvalidInput, KboError
 from kbo.integrations.ax import generation_strategy
-from kbo.optimize import journal
-from kbo.optimize.known import known_results
+from kbo.optimize.evaluated import known_results
+from kbo.optimize.run import journal
 from kbo.space import Space
 from kbo.workers.call import described
 from kbo.workers.time_limit import call_with_limit

@@ -20,7 +20,7 @@ from kbo.integrations.optuna.space import SearchSpace
 from kbo.integrations.replay import Ended, Replay
 from kbo.optimize import Constraint
 from kbo.optimize.constraint import OBJECTIVE, SEM
-from kbo.optimize.trials import in_words, out_of_order
+from kbo.optimize.run.trials import in_words, out_of_order
 
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 # Points to choose from where ranges are not known, and the width of the cube around a trial in which half of them are.
@@ -142,7 +142,7 @@ def finished(study: Study) -> list[FrozenTrial]:
 
 
 def selected(study: Study) -> list[str]:
-    """The ways in which the noise may have decided which values there are, in words; see ``kbo.optimize.trials``."""
+    """Return the ways in which the noise may have decided which values there are (``kbo.optimize.run.trials``)."""
     ended, running = finished(study), study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     names = _names(study)
     ways = {

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.search.region import Region
+from kbo.optimize.search.subspace import Subspace
 from kbo.space import Space
 
 KEPT = 8
@@ -43,7 +43,7 @@ class Search:
     """
 
     space: Space
-    region: Region
+    region: Subspace
     starts: Tensor
     number: int
     generator: torch.Generator

@@ -7,7 +7,7 @@ from typing import Any
 from kbo._base.drawing import GREY, ORANGE, RED, RING, dot_size
 from kbo._base.surroundings import fixed
 from kbo.optimize import Constraint
-from kbo.optimize.trials import quantity
+from kbo.optimize.run.trials import quantity
 from kbo.report.figures.axes import frame, whole_numbers
 from kbo.report.record import Record, Run
 

@@ -23,9 +23,9 @@ from kbo.confidence.repeated.mean import bounded_mean
 from kbo.confidence.repeated.median import median, median_bounds
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.constraint import OBJECTIVE
-from kbo.optimize.run import Run, recorded
+from kbo.optimize.run.run import Run, recorded
+from kbo.optimize.run.trials import Trial
 from kbo.optimize.table import by_name, format_params
-from kbo.optimize.trials import Trial
 from kbo.space import Choice, Params, Space
 from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import Session

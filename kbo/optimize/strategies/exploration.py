@@ -12,10 +12,10 @@ from kbo._base import checks
 from kbo.bandit.safe import SafeSet
 from kbo.confidence import Limit
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.optimize.belief import Belief
 from kbo.optimize.constrained import ConstraintBelief, limits
-from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import Search
+from kbo.optimize.search.subspace import Subspace
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.regression import Posterior
 from kbo.space import Space
 
@@ -98,7 +98,7 @@ class Exploration:
                 )
 
     def propose(
-        self, belief: Belief | None, states: Sequence[Posterior], search: Search, tried: Tensor
+        self, belief: Surrogate | None, states: Sequence[Posterior], search: Search, tried: Tensor
     ) -> Tensor:
         """Return the next point [P] of the unit cube: first the starts, and these again while nothing is known.
 
@@ -199,7 +199,7 @@ def _among(units: Tensor, known: Tensor) -> Tensor:
     return torch.tensor([tuple(row) in rows for row in units.tolist()], dtype=torch.bool)
 
 
-def _within(units: Tensor, region: Region) -> Tensor:
+def _within(units: Tensor, region: Subspace) -> Tensor:
     """Return whether points [n P] belong to a part of the space."""
     if not region.partial and not region.boxed:
         return torch.ones(len(units), dtype=torch.bool)

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import Proposer
-from kbo.optimize.search.proposers import safe_exploration
-from kbo.optimize.settings.certified import Certified
+from kbo.optimize.strategies.proposers import safe_exploration
+from kbo.optimize.surrogates.certified import Certified
+from kbo.optimize.surrogates.surrogate import Proposer
 from kbo.space import Space
 
 

@@ -1,16 +1,12 @@
-"""The settings: certified or safe, where everything a bound needs is given, and practical, where it is estimated."""
+"""The setting and the method of a run, with their defaults."""
 
 from __future__ import annotations
 
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import Setting
-from kbo.optimize.settings.certified import Certified
-from kbo.optimize.settings.practical import Practical
-from kbo.optimize.settings.safe import Safe
-
-__all__ = ["Certified", "Practical", "Safe", "resolve"]
+from kbo.optimize.surrogates.practical import Practical
+from kbo.optimize.surrogates.surrogate import Setting
 
 
 def resolve(

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from kbo._base.quasirandom import sobol
 from kbo.confidence import FixedWidth, Limit
-from kbo.optimize.belief import Belief, Bound, Problem
+from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.bounds import argmax_upper, quick_upper
-from kbo.optimize.search.exploration import Exploration
-from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import RANDOM_POINTS, Search
-from kbo.optimize.search.trust_region import trust_radius
+from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.slacks import LEAST_STD, log_probability
-from kbo.optimize.trials import Trial
+from kbo.optimize.strategies.exploration import Exploration
+from kbo.optimize.strategies.trust_region import trust_radius
+from kbo.optimize.surrogates.surrogate import Bound, Problem, Surrogate
 from kbo.regression import Posterior
 from kbo.space import Params
 
@@ -62,13 +62,13 @@ class Step:
     seed: int
     search: Search
     tried: Tensor
-    belief: Belief | None
+    belief: Surrogate | None
     bound: Bound | None
     limits: Sequence[Limit]
     exploration: Exploration | None
     recommend: Callable[[], Trial | None]
 
-    def known(self) -> tuple[Belief, Bound]:
+    def known(self) -> tuple[Surrogate, Bound]:
         """Return the belief and the bound of this trial, after the initial design."""
         assert self.belief is not None
         assert self.bound is not None
@@ -121,7 +121,7 @@ def initial_design(step: Step) -> Params | None:
     )
 
 
-def _design_point(region: Region, number: int, seed: int, generator: torch.Generator) -> Tensor:
+def _design_point(region: Subspace, number: int, seed: int, generator: torch.Generator) -> Tensor:
     """Return point [P] of a space-filling design, the centre for -1; a random one of the choices."""
     if region.choices is not None:
         return region.sample(generator)

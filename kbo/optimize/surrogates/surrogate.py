@@ -19,12 +19,12 @@ from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint
-from kbo.optimize.targets import Targets
+from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.regression import Hypothetical, Posterior
 from kbo.space import Params, Space
 
 Proposer = Callable[[Any], Params | None]
-"""Returns parameters for a ``kbo.optimize.search.proposers.Step``, or None where it does not apply."""
+"""Returns parameters for a ``kbo.optimize.strategies.proposers.Step``, or None where it does not apply."""
 
 NO_BOUND = "none: the method has no bounds, or there are too few trials to compute them"
 
@@ -36,7 +36,7 @@ class Evaluation(NamedTuple):
         number: Position of the trial in the order of the starts.
         features: Its features [D].
         value: The value of the quantity; None if it has none.
-        selected: Those of ``kbo.optimize.trials.WAYS`` in which its noise may have decided which values there are.
+        selected: Those of ``kbo.optimize.run.trials.WAYS`` in which its noise may have decided which values there are.
         error: The standard error that came with the value, or that of a prediction; None without one.
         predicted: Whether the value is predicted, because the trial was stopped early.
     """
@@ -99,7 +99,7 @@ class Bound:
         return Bound(self.confidence, Hypothetical(self.posterior, X, targets), self.norm_bound)
 
 
-class Belief(ABC):
+class Surrogate(ABC):
     """A posterior over features, in units of its own, and the bounds on it; it does not change.
 
     Attributes:
@@ -113,7 +113,7 @@ class Belief(ABC):
 
     posterior: Posterior
     values: Sequence[Evaluation]
-    targets: Targets = Targets()
+    targets: OutcomeTransform = OutcomeTransform()
     span: tuple[float, float] = ANY
     exact: bool | None = False
 
@@ -238,7 +238,7 @@ class Setting(ABC):
         default_method: The method if none is given.
         certified: Whether the bounds can be proved.
         about_limits: The part that limits have in the recommendation, in words.
-        proposers: Functions of ``kbo.optimize.search.proposers``: the first that returns parameters decides.
+        proposers: Functions of ``kbo.optimize.strategies.proposers``: the first that returns parameters decides.
         delta: Probability that the bounds may fail.
         start: Parameters of the first trials.
     """
@@ -257,7 +257,7 @@ class Setting(ABC):
     @abstractmethod
     def fit(
         self, problem: Problem, evaluations: Sequence[Evaluation], before: Any = None
-    ) -> Belief | None:
+    ) -> Surrogate | None:
         """Return the belief after all evaluations of a quantity; None, or one without values, while there are too few.
 
         Args:

@@ -18,7 +18,7 @@ from kbo._base import checks
 from kbo._base.files import replacing, sync_folder
 from kbo._base.locks import after_fork_in_child
 from kbo.errors import AnotherProblem, JournalError
-from kbo.optimize.events import FORMAT, Contents, Event, Header, header_of, line, parse
+from kbo.optimize.run.events import FORMAT, Contents, Event, Header, header_of, line, parse
 
 try:
     import fcntl

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kbo.optimize.constrained import ConstraintBelief, limits
 from kbo.optimize.constraint import Constraint
-from kbo.optimize.search.branch import largest_proved, slacks
+from kbo.optimize.insight.branch import largest_proved, slacks
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.slacks import least_possible
 from kbo.space import Params, Space

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kbo._base.quasirandom import sobol
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import Belief
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
 DRAWS = 32
@@ -51,7 +51,7 @@ class Importance:
 
 
 @torch.no_grad()
-def importance(space: Space, belief: Belief, draws: int = DRAWS) -> list[Importance]:
+def importance(space: Space, belief: Surrogate, draws: int = DRAWS) -> list[Importance]:
     """Return the importance of the parameters by a model, the largest total index first.
 
     The intervals hold the uncertainty of the posterior about the objective and that of the sample of points, which each
@@ -83,7 +83,7 @@ def importance(space: Space, belief: Belief, draws: int = DRAWS) -> list[Importa
 
 
 def _drawn(
-    belief: Belief, features: Tensor, mean: Tensor, draws: int, generator: torch.Generator
+    belief: Surrogate, features: Tensor, mean: Tensor, draws: int, generator: torch.Generator
 ) -> Tensor | None:
     """Return draws [s P+2 n] of the objective at a part of the points, which each draw takes with replacement.
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kbo.optimize.belief import Belief
-from kbo.optimize.search.region import Region
-from kbo.optimize.sensitivity import DRAWS, importance
+from kbo.optimize.insight.sensitivity import DRAWS, importance
+from kbo.optimize.run.trials import Trial
+from kbo.optimize.search.subspace import Subspace
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.optimize.table import by_name
-from kbo.optimize.trials import Trial
 from kbo.space import Choice, Params, Space
 from kbo.space.parameters import Parameter
 
@@ -209,7 +209,7 @@ def _duration(seconds: float) -> str:
 
 def answers(
     space: Space,
-    belief: Belief,
+    belief: Surrogate,
     trials: Sequence[Trial],
     best: Trial,
     generator: torch.Generator,
@@ -271,7 +271,7 @@ def answers(
     )
 
 
-def compared(belief: Belief, features: Tensor, generator: torch.Generator) -> Comparison | None:
+def compared(belief: Surrogate, features: Tensor, generator: torch.Generator) -> Comparison | None:
     """Return by how much the first of two points with features [2 D] is better; None where there is no prior."""
     values = belief.draws(features, MORE * _DRAWS, generator)
     if values is None:
@@ -281,7 +281,7 @@ def compared(belief: Belief, features: Tensor, generator: torch.Generator) -> Co
     return Comparison(*_estimate(better), probability)
 
 
-def rivals(belief: Belief, features: Tensor, generator: torch.Generator) -> list[int]:
+def rivals(belief: Surrogate, features: Tensor, generator: torch.Generator) -> list[int]:
     """Return which points with features [n D] may be better than the first one with 5%, the likeliest first.
 
     Where there is no prior, those whose upper bound reaches the lower bound of the first one.
@@ -328,7 +328,7 @@ def _gain(
 
 def _candidates(space: Space, best: Tensor, generator: torch.Generator) -> Tensor:
     """Return points [n P] where the optimum may be."""
-    region = Region(space)
+    region = Subspace(space)
     if region.choices is not None:
         return region.choices[
             torch.randperm(len(region.choices), generator=generator)[: _ANYWHERE + _NEAR]
@@ -341,7 +341,7 @@ def _candidates(space: Space, best: Tensor, generator: torch.Generator) -> Tenso
 
 def _effects(
     space: Space,
-    belief: Belief,
+    belief: Surrogate,
     best: Params,
     likely: Callable[[Tensor], Tensor],
     tolerance: float,

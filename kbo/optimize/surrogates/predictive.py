@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from kbo._base.quasirandom import sobol
-from kbo.optimize.settings.fitting import NOISELESS, Array, Loss, mode, on_one_thread
+from kbo.optimize.surrogates.fitting import NOISELESS, Array, Loss, mode, on_one_thread
 
 NOISE = -3.0, 2.0
 """Mean and variance of the logarithm of the noise variance: wider than that of the search, which loses less by taking

@@ -12,7 +12,7 @@ from typing import Any
 from kbo._base.terminal import printable
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.constraint import OBJECTIVE, SEM, Constraint
-from kbo.optimize.events import (
+from kbo.optimize.run.events import (
     Again,
     Ask,
     Event,

@@ -14,7 +14,7 @@ from kbo._base import checks
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.constraint import OBJECTIVE, Constraint, Outcome, outcome_of
-from kbo.optimize.events import (
+from kbo.optimize.run.events import (
     LONGEST_REASON,
     Again,
     Ask,
@@ -31,9 +31,9 @@ from kbo.optimize.events import (
     shortened,
     unfit,
 )
-from kbo.optimize.guarded import Guarded, guarded
-from kbo.optimize.journal import Journal, differences, read, write
-from kbo.optimize.trials import Trial, Trials, violations
+from kbo.optimize.run.guarded import Guarded, guarded
+from kbo.optimize.run.journal import Journal, differences, read, write
+from kbo.optimize.run.trials import Trial, Trials, violations
 from kbo.space import Params, Space
 from kbo.workers import call
 from kbo.workers.call import check_step_by_name

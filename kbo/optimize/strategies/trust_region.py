@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from operator import sub
 
-from kbo.optimize.belief import Evaluation
+from kbo.optimize.surrogates.surrogate import Evaluation
 
 START, LARGEST, LEAST = 0.2, 0.5, 1e-6
 """Half widths of the box, in units of the features: at first, at most, and at least, below which it starts again."""

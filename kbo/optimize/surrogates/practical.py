@@ -18,19 +18,10 @@ from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, UnknownNorm
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import (
-    NO_BOUND,
-    Belief,
-    Bound,
-    Evaluation,
-    Problem,
-    Proposer,
-    Setting,
-    data,
-)
 from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.search.bounds import argmax_upper
-from kbo.optimize.search.proposers import (
+from kbo.optimize.search.search import Search
+from kbo.optimize.strategies.proposers import (
     at_random,
     by_draw,
     by_own_search,
@@ -42,13 +33,22 @@ from kbo.optimize.search.proposers import (
     repetition,
     searches_near,
 )
-from kbo.optimize.search.search import Search
-from kbo.optimize.search.trust_region import trust_radius
-from kbo.optimize.settings.fitting import MOST, unit_kernel
-from kbo.optimize.settings.model import Fitted, FocusedDictionary, Trend, fit_limited, fit_values
-from kbo.optimize.settings.predictive import Predictive
-from kbo.optimize.settings.schedule import Schedule, cut
-from kbo.optimize.targets import Targets
+from kbo.optimize.strategies.trust_region import trust_radius
+from kbo.optimize.surrogates.fitting import MOST, unit_kernel
+from kbo.optimize.surrogates.model import Fitted, FocusedDictionary, Trend, fit_limited, fit_values
+from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
+from kbo.optimize.surrogates.predictive import Predictive
+from kbo.optimize.surrogates.schedule import Schedule, cut
+from kbo.optimize.surrogates.surrogate import (
+    NO_BOUND,
+    Bound,
+    Evaluation,
+    Problem,
+    Proposer,
+    Setting,
+    Surrogate,
+    data,
+)
 from kbo.regression import KernelRidge, NystromRidge, Posterior, PriorMean
 from kbo.space import Space
 
@@ -211,8 +211,8 @@ class Practical(Setting):
         self,
         problem: Problem,
         evaluations: Sequence[Evaluation],
-        before: PracticalBelief | None = None,
-    ) -> PracticalBelief | None:
+        before: PracticalSurrogate | None = None,
+    ) -> PracticalSurrogate | None:
         space = problem.space
         if not methods.get(problem.method).has_bounds:
             return None
@@ -239,7 +239,7 @@ class Practical(Setting):
         else:
             noise_std = 0.0 if schedule.fitted_exactly else self.noise_std
             fitted, posterior = self._fitted(values[:n], noise_std), None
-        belief = PracticalBelief(
+        belief = PracticalSurrogate(
             self, problem, fitted, posterior, schedule, values, len(evaluations)
         )
         if posterior is None:
@@ -366,7 +366,7 @@ def ratios(
     return torch.tensor(found, dtype=torch.float64)
 
 
-class PracticalBelief(Belief):
+class PracticalSurrogate(Surrogate):
     """A posterior with the fitted kernel and noise level, and bounds with an estimated norm.
 
     Args:
@@ -395,7 +395,7 @@ class PracticalBelief(Belief):
         self.schedule: Schedule = schedule
         self.values: Sequence[Evaluation] = values
         self.n_evaluations: int = n_evaluations
-        self.targets: Targets = fitted.targets
+        self.targets: OutcomeTransform = fitted.targets
         self.span: tuple[float, float] = problem.span
         self.exact: bool | None = schedule.exact
         self.posterior: Posterior = self._empty() if posterior is None else posterior

@@ -14,11 +14,11 @@ from kbo._base import checks
 from kbo._base.files import check_file, reading
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.constraint import OBJECTIVE, SEM, Outcome, Returned, outcome_of
-from kbo.optimize.events import Ask, Fail, Prune, Tell
-from kbo.optimize.journal import read
-from kbo.optimize.search.region import Region
+from kbo.optimize.run.events import Ask, Fail, Prune, Tell
+from kbo.optimize.run.journal import read
+from kbo.optimize.run.trials import Trial
+from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.table import COLUMNS, option, parsed
-from kbo.optimize.trials import Trial
 from kbo.space import Params, Space
 from kbo.space.parameters import Parameter
 
@@ -404,7 +404,7 @@ def _point(params: Any, space: Space) -> dict[str, Any]:
         if not isinstance(params, Mapping):
             raise
         point = {"context": params}
-    Region(space, **point)  # raises unless it fits
+    Subspace(space, **point)  # raises unless it fits
     return point
 
 
@@ -414,7 +414,7 @@ def remaining(
     """Return those of ``first_points`` that no trial has begun with."""
     begun, left = [trial.params for trial in trials if trial.asked], []
     for point in points:
-        fits = Region(space, **point).accepts
+        fits = Subspace(space, **point).accepts
         found = next((number for number, params in enumerate(begun) if fits(params)), None)
         if found is None:
             left.append(point)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.optimize.belief import Bound
+from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import Posterior
 
 Interval = tuple[Tensor, Tensor]
@@ -107,7 +107,7 @@ class Union(Confidence):
         if state is not self._bounds[0].posterior:
             raise InvalidInput(
                 "a union of bounds is about the posteriors of its hypotheses, and was given another "
-                "one: use the pair of confidence and posterior that kbo.optimize.union.union returns."
+                "one: use the pair of confidence and posterior that kbo.optimize.surrogates.union.union returns."
             )
 
 

@@ -19,17 +19,17 @@ from kbo._base.surroundings import fixed
 from kbo._base.terminal import Bar
 from kbo.bandit import methods
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
-from kbo.optimize.answers import MORE
-from kbo.optimize.belief import Setting
 from kbo.optimize.callbacks import Callbacks, OnTrial
 from kbo.optimize.constraint import measured_only
-from kbo.optimize.known import first_points, known_results, remaining, unrecorded
+from kbo.optimize.evaluated import first_points, known_results, remaining, unrecorded
+from kbo.optimize.insight.answers import MORE
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Pruner, Pruning, resolve
 from kbo.optimize.result import PROOF, Result, result_of
-from kbo.optimize.run import recorded
+from kbo.optimize.run.run import recorded
+from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.optimize.trials import Trial
+from kbo.optimize.surrogates.surrogate import Setting
 from kbo.space import Bounds, Params, Space
 from kbo.workers.call import takes_trial
 from kbo.workers.choice import Workers, engine_of

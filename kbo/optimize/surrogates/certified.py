@@ -21,24 +21,24 @@ from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.confidence.unexplained import ENERGY, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
-from kbo.optimize.belief import (
+from kbo.optimize.constraint import OBJECTIVE, Constraint
+from kbo.optimize.run.trials import WAYS, in_words
+from kbo.optimize.strategies.proposers import at_random, by_draw, by_upper_bound, initial_design
+from kbo.optimize.surrogates.fingerprint import fingerprint
+from kbo.optimize.surrogates.fitting import unit_kernel
+from kbo.optimize.surrogates.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
+from kbo.optimize.surrogates.surrogate import (
     ANY,
     NO_BOUND,
-    Belief,
     Bound,
     Evaluation,
     Problem,
     Proposer,
     Setting,
+    Surrogate,
     data,
 )
-from kbo.optimize.constraint import OBJECTIVE, Constraint
-from kbo.optimize.fingerprint import fingerprint
-from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
-from kbo.optimize.search.proposers import at_random, by_draw, by_upper_bound, initial_design
-from kbo.optimize.settings.fitting import unit_kernel
-from kbo.optimize.trials import WAYS, in_words
-from kbo.optimize.union import union
+from kbo.optimize.surrogates.union import union
 from kbo.regression import Hypothetical, KernelRidge, Posterior
 from kbo.space import Space
 
@@ -137,8 +137,8 @@ class Certified(Setting):
         self,
         problem: Problem,
         evaluations: Sequence[Evaluation],
-        before: CertifiedBelief | None = None,
-    ) -> CertifiedBelief:
+        before: CertifiedSurrogate | None = None,
+    ) -> CertifiedSurrogate:
         known = self.prior(problem) if before is None else before
         found = known.after(evaluations[known.n_evaluations :])
         if found is not known and found.unexplained:
@@ -151,18 +151,18 @@ class Certified(Setting):
             )
         return found
 
-    def prior(self, problem: Problem) -> CertifiedBelief:
+    def prior(self, problem: Problem) -> CertifiedSurrogate:
         """Return the belief before the first evaluation."""
         method, n_trials, space, span = problem
         kernel = self.kernel
         if not isinstance(kernel, Kernel):
             self.check(method, n_trials)
             parts = {i: one.prior(problem) for i, one in enumerate(self.hypotheses)}
-            return _any_belief(self, parts, {})
+            return _any_surrogate(self, parts, {})
         fingerprint(kernel, space.columns)
         points = _finite(space, method) if methods.get(method).fixed_kernel else None
         made = self._method(method, n_trials, kernel, points)
-        return CertifiedBelief(self, made, space.device, made.state(), span=span)
+        return CertifiedSurrogate(self, made, space.device, made.state(), span=span)
 
     def _method(
         self, method: str, n_trials: int | None, kernel: Kernel, points: Tensor | None
@@ -376,7 +376,7 @@ class Order(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CertifiedBelief(Belief):
+class CertifiedSurrogate(Surrogate):
     """The posterior of a method, with the bounds of the given assumptions.
 
     Args:
@@ -401,7 +401,7 @@ class CertifiedBelief(Belief):
     n_evaluations: int = 0
     span: tuple[float, float] = ANY
 
-    def after(self, evaluations: Sequence[Evaluation]) -> CertifiedBelief:
+    def after(self, evaluations: Sequence[Evaluation]) -> CertifiedSurrogate:
         """Return the belief after some evaluations more.
 
         Raises:
@@ -594,7 +594,7 @@ class CertifiedBelief(Belief):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AnyBelief(CertifiedBelief):
+class AnySurrogate(CertifiedSurrogate):
     """The posteriors of several hypotheses, with the union of the bounds of those that are not refuted.
 
     Args:
@@ -602,16 +602,16 @@ class AnyBelief(CertifiedBelief):
         refuted: The numbers of values after which the others were refuted, by their positions.
     """
 
-    parts: Mapping[int, CertifiedBelief] = field(default_factory=dict)
+    parts: Mapping[int, CertifiedSurrogate] = field(default_factory=dict)
     refuted: Mapping[int, int] = field(default_factory=dict)
 
-    def after(self, evaluations: Sequence[Evaluation]) -> AnyBelief:
+    def after(self, evaluations: Sequence[Evaluation]) -> AnySurrogate:
         found = self
         for one in evaluations:
             found = found._after(one)
         return found
 
-    def _after(self, evaluation: Evaluation) -> AnyBelief:
+    def _after(self, evaluation: Evaluation) -> AnySurrogate:
         left, refuted = {}, dict(self.refuted)
         for position, part in self.parts.items():
             try:
@@ -626,7 +626,7 @@ class AnyBelief(CertifiedBelief):
                 hypotheses=len(refuted),
                 n=max(refuted.values()),
             )
-        return _any_belief(self.setting, left, refuted)
+        return _any_surrogate(self.setting, left, refuted)
 
     @property
     def n_hypotheses(self) -> int:
@@ -687,12 +687,12 @@ _MOST_SHOWN = 3
 """Hypotheses that are shown."""
 
 
-def _any_belief(
-    setting: Certified, parts: Mapping[int, CertifiedBelief], refuted: Mapping[int, int]
-) -> AnyBelief:
+def _any_surrogate(
+    setting: Certified, parts: Mapping[int, CertifiedSurrogate], refuted: Mapping[int, int]
+) -> AnySurrogate:
     """Return the belief in one of several hypotheses, of which these are left."""
     first = next(iter(parts.values()))
-    return AnyBelief(
+    return AnySurrogate(
         setting=setting,
         method=first.method,
         device=first.device,

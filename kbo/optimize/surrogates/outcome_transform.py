@@ -1,4 +1,4 @@
-"""Targets of the practical model: values of the objective that are cut, standardised and made less skewed.
+"""OutcomeTransform of the practical model: values of the objective that are cut, standardised and made less skewed.
 
     t = (w(z) - location) / unit,   z = (max(y, floor) - centre) / spread
 
@@ -32,7 +32,7 @@ _POWERS = tuple(i / 8 for i in range(17))
 
 
 @dataclass(frozen=True)
-class Targets:
+class OutcomeTransform:
     """A monotone map from values of the objective, of which larger ones are better, to targets, and its inverse.
 
     Attributes:
@@ -99,16 +99,16 @@ class Targets:
     def _powers(self) -> tuple[float, float]:
         return self.power, 2 - self.power if self.below is None else self.below
 
-    def above(self, constant: float) -> Targets:
+    def above(self, constant: float) -> OutcomeTransform:
         """Return the map to targets less a constant."""
         return replace(self, location=self.location + self.unit * constant)
 
 
-def linear(y: Tensor, cut: bool = True) -> Targets:
+def linear(y: Tensor, cut: bool = True) -> OutcomeTransform:
     """Return the cut, or compression, and standardisation of values [n]; where all are equal, the unit is 1."""
     low, high = y.quantile(0.25), y.quantile(0.75)
     floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
-    floored = Targets(floor=floor, compression=0.0 if cut else float(high - low))
+    floored = OutcomeTransform(floor=floor, compression=0.0 if cut else float(high - low))
     y = floored._above_floor(y)
     peak = float(y.abs().max()) or 1.0  # squares of very large values would overflow
     spread = float((y / peak).std()) * peak
@@ -116,7 +116,7 @@ def linear(y: Tensor, cut: bool = True) -> Targets:
     return replace(floored, centre=centre, spread=spread if spread > 0 else 1.0)
 
 
-def least_skewed(y: Tensor, cut: bool = True) -> Targets:
+def least_skewed(y: Tensor, cut: bool = True) -> OutcomeTransform:
     """Return the map with the power under which values [n] are most likely as draws of a normal distribution."""
     plain = linear(y, cut)
     return max(
@@ -125,16 +125,16 @@ def least_skewed(y: Tensor, cut: bool = True) -> Targets:
     )
 
 
-def around(limit: float, y: Tensor, power: float) -> Targets:
+def around(limit: float, y: Tensor, power: float) -> OutcomeTransform:
     """Return the map of values [n] with this power on both sides of a limit: at 0 it is most accurate there."""
     distance = (y - limit).abs()
     spread = float(distance.median()) or float(distance.amax()) or 1.0
-    plain = Targets(limit, spread, power=power, below=power)
+    plain = OutcomeTransform(limit, spread, power=power, below=power)
     transformed = plain(y)
     return replace(plain, location=float(transformed.mean()), unit=float(transformed.std()) or 1.0)
 
 
-def _standardised(plain: Targets, y: Tensor, power: float) -> Targets:
+def _standardised(plain: OutcomeTransform, y: Tensor, power: float) -> OutcomeTransform:
     transformed = replace(plain, power=power)(y)
     if power == 1.0 or not float(transformed.std()) > 0:
         return plain

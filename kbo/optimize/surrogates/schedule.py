@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kbo.optimize.belief import Evaluation
-from kbo.optimize.targets import Targets, linear
+from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, linear
+from kbo.optimize.surrogates.surrogate import Evaluation
 
 REFIT_GROWTH = 1.3
 """The data grow by this factor between fits, so fits stay rare; waiting for a doubling found clearly worse optima."""
@@ -48,7 +48,7 @@ class Schedule(NamedTuple):
     n_fitted: int = 0
     fitted_exactly: bool = False
     repetition: tuple[int, int] | None = None
-    plain: Targets = Targets()
+    plain: OutcomeTransform = OutcomeTransform()
     lowest: float = math.inf
     highest: float = -math.inf
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.settings.fitting import LEAST_NOISE, MOST, Fit, bowl, fit
-from kbo.optimize.settings.predictive import Predictive
-from kbo.optimize.targets import Targets, around, least_skewed, linear
+from kbo.optimize.surrogates.fitting import LEAST_NOISE, MOST, Fit, bowl, fit
+from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, around, least_skewed, linear
+from kbo.optimize.surrogates.predictive import Predictive
 from kbo.regression import GreedyDictionary
 from kbo.regression.sketch.dictionary import Observed, pivots
 
@@ -36,7 +36,7 @@ class Fitted:
 
     kernel: Kernel
     noise_std: float
-    targets: Targets
+    targets: OutcomeTransform
     height: float = 0.0
     gain: float = math.inf
     predictive: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Predictive] | None = None
@@ -44,7 +44,7 @@ class Fitted:
     def __post_init__(self) -> None:
         checks.kernel(self.kernel, "Fitted")
         checks.positive("noise_std of Fitted", self.noise_std)
-        checks.instance("targets of Fitted", self.targets, Targets)
+        checks.instance("targets of Fitted", self.targets, OutcomeTransform)
         checks.number("height of Fitted", self.height)
 
 
@@ -118,7 +118,7 @@ def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = No
 
 
 def _fitted(
-    candidates: Sequence[Targets],
+    candidates: Sequence[OutcomeTransform],
     X: Tensor,
     y: Tensor,
     noise_std: float | None,
@@ -130,13 +130,13 @@ def _fitted(
     """Fit a model for each of several targets, and return the one under which the values are likeliest."""
     exact = noise_std == 0
 
-    def level(targets: Targets) -> float | None:
+    def level(targets: OutcomeTransform) -> float | None:
         given = noise_std and min(
             max(noise_std / targets.spread / targets.unit, LEAST_NOISE), _MOST_NOISE
         )
         return given or None
 
-    def fit_of(targets: Targets) -> Fit:
+    def fit_of(targets: OutcomeTransform) -> Fit:
         extra = None if errors is None else targets.errors(y, errors)
         return fit(X, targets(y), level(targets), extra, ratios, exact=exact, with_bowl=with_bowl)
 

@@ -24,9 +24,9 @@ from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import Contradiction
 from kbo.kernels import DenseKernel, freeze
-from kbo.optimize.belief import Bound
 from kbo.optimize.constrained import ConstraintBelief
 from kbo.optimize.slacks import unit
+from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import Posterior
 from kbo.space import Choice, Space
 

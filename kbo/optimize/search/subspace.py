@@ -21,7 +21,7 @@ Context = Mapping[Any, Any]
 """Values of some parameters: by name, or by index where the bounds are a list."""
 
 
-class Region:
+class Subspace:
     """The part of a space that agrees with a context and, if choices are given, is among them.
 
     Args:
@@ -109,7 +109,7 @@ class Region:
                 self.low[positions[name]] = low
                 self.high[positions[name]] = high
 
-    def knowing(self, points: Tensor) -> Region:
+    def knowing(self, points: Tensor) -> Subspace:
         """Return the same part of the space with points [n P] to start from where those that satisfy it are rare."""
         part = copy.copy(self)
         part._known = points
@@ -121,7 +121,7 @@ class Region:
         """The points that satisfy the constraints of the space."""
         return Feasible(self._space, self.fixed, self._known)
 
-    def among(self, points: Tensor, partial: bool = False) -> Region:
+    def among(self, points: Tensor, partial: bool = False) -> Subspace:
         """Return the same part of the space with points [A P] as the only choices, which may make it a partial one."""
         part = copy.copy(self)
         part.choices = points
