@@ -35,7 +35,7 @@ from kbo.integrations.replay import Ended, Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.constraint import SEM, measured_only
-from kbo.optimize.surrogates.surrogate import Setting
+from kbo.optimize.surrogates.setting import Setting
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -303,6 +303,10 @@ def generation_strategy(
         >>> client.set_generation_strategy(kbo.integrations.ax.generation_strategy(seed=0))
     """
     setting, method = resolved(setting, method, n_trials)
+    if isinstance(setting, Practical) and setting.strategies is not None:
+        raise InvalidInput(
+            "Ax searches with an acquisition function of its own: leave strategies out of kbo.Practical."
+        )
     if type(setting) not in (Practical, Certified):
         raise InvalidInput(
             f"Ax cannot store a {type(setting).__name__}: pass kbo.Practical or kbo.Certified."

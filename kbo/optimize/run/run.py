@@ -194,11 +194,14 @@ class Run(Guarded):
         self._running.add(trial.number)
         return trial
 
-    def _expect(self, params: Params, asked: bool = True) -> Trial:
+    def _expect(
+        self, params: Params, asked: bool = True, proposal: Mapping[str, str | float] | None = None
+    ) -> Trial:
         event = Ask(
             number=len(self._trials.all),
             params=self.space.canonical(params),
             asked=asked,
+            proposal=dict(proposal or {}),
             time=self._now(),
         )
         return self._record(event)
