@@ -178,7 +178,20 @@ class Optimizer(Inference):
         within: Mapping[str, tuple[float, float]] | None = None,
         among: Tensor | None = None,
     ) -> Params:
-        """Return the next parameters without recording them.
+        """Return the next parameters without recording them; arguments as for ``proposal``."""
+        return self._proposal(number, context, pending, within, among)[0]
+
+    @guarded
+    def proposal(
+        self,
+        number: int | None = None,
+        *,
+        context: Context | None = None,
+        pending: Iterable[Params] = (),
+        within: Mapping[str, tuple[float, float]] | None = None,
+        among: Tensor | None = None,
+    ) -> tuple[Params, Explanation]:
+        """Return the next parameters without recording them, and why they were chosen.
 
         Args:
             number: The number of the trial, which decides its random choices; by default the next one.
@@ -189,11 +202,21 @@ class Optimizer(Inference):
             among: Points [A P] of the unit cube to choose from, moved to where they agree with the context and the
                 ranges; by default all.
         """
+        return self._proposal(number, context, pending, within, among)
+
+    def _proposal(
+        self,
+        number: int | None,
+        context: Context | None,
+        pending: Iterable[Params],
+        within: Mapping[str, tuple[float, float]] | None,
+        among: Tensor | None,
+    ) -> tuple[Params, Explanation]:
         region = Subspace(self.space, context, within=within)
         if among is not None:
             region = region.among(region.place(among), partial=True)
         number = len(self._trials.all) if number is None else checks.whole("number", number, 0)
-        return self._next(number, region, list(pending))[0]
+        return self._next(number, region, list(pending))
 
     @guarded
     def best(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ax.adapter.registry import Generators
 from ax.core.data import Data
@@ -190,8 +190,10 @@ class KBONode(ExternalGenerationNode):
         **others: Any,
     ) -> GeneratorRun:
         self._fixed = {} if fixed_features is None else dict(fixed_features.parameters)
+        self._explanations: list[str] = []
         run = super()._gen(experiment, data, n, pending_observations, **others)
-        run._gen_metadata = {**(run.gen_metadata or {}), **seen(self.data)}
+        explained = {"kbo:explanation": self._explanations}
+        run._gen_metadata = {**(run.gen_metadata or {}), **seen(self.data), **explained}
         return run
 
     @fixed
@@ -201,11 +203,12 @@ class KBONode(ExternalGenerationNode):
         optimizer = self._known.optimizer
         others = pending(self.experiment, optimizer.space, pending_parameters, self._known.trials)
         context = {**self.fixed, **self._fixed}
-        found: Any = optimizer.suggest(
+        params, explanation = optimizer.proposal(
             self._next, context=context, pending=others, within=self._within_of(context)
         )
         self._next += 1
-        return found
+        self._explanations.append(str(explanation))
+        return cast(TParameterization, params)
 
 
 def _objective(config: Any) -> tuple[str, bool]:
@@ -305,7 +308,7 @@ def generation_strategy(
     setting, method = resolved(setting, method, n_trials)
     if isinstance(setting, Practical) and setting.strategies is not None:
         raise InvalidInput(
-            "Ax searches with an acquisition function of its own: leave strategies out of kbo.Practical."
+            "Ax cannot store strategies of your own: leave strategies out of kbo.Practical(...)."
         )
     if type(setting) not in (Practical, Certified):
         raise InvalidInput(
