@@ -270,7 +270,6 @@ APART = 1 - torch.eye(3).double()
         (lambda: greedy_cover(Matrix(torch.zeros(10_001, 0)), 1.0), "take first_fit_net"),
         (lambda: PosteriorMetric(KernelRidge(rbf(), 0.1), unit_square(3, 0)[0]), "points"),
         (lambda: Chain(Matrix(APART), 1.0, 3).centres(4), "level must be 1 to 3"),
-        (lambda: Chaining(0.1, refresh=0.99), "refresh"),
     ],
 )
 def test_mistakes_are_named(make, says):
@@ -407,8 +406,9 @@ def game(request) -> Game:
 
 
 @pytest.mark.parametrize("how", ["grown", "rebuilt", "forked", "tracked"])
-def test_a_chain_is_kept_while_data_arrive_and_still_covers(game, how):
-    confidence, state = Chaining(0.1, points=game.Z, refresh=3.0), game.state(20)
+def test_a_chain_is_kept_while_data_arrive_and_still_covers(monkeypatch, game, how):
+    monkeypatch.setattr("kbo.confidence.chaining.memory.GROWTH", 3.0)
+    confidence, state = Chaining(0.1, points=game.Z), game.state(20)
     first = confidence.chain(state)
     sizes = list(first.sizes)
     for n in (21, 60):
@@ -508,10 +508,11 @@ def test_a_kernel_that_differs_anywhere_is_another(first, second, Z):
 
 
 def test_deeper_levels_are_added_when_points_become_known_and_covers_shrink_when_they_are_refreshed(
-    game,
+    monkeypatch, game
 ):
+    monkeypatch.setattr("kbo.confidence.chaining.memory.GROWTH", 100.0)
     game.ridge = 1e-4
-    confidence = Chaining(0.1, points=game.Z, refresh=100.0)
+    confidence = Chaining(0.1, points=game.Z)
     first = confidence.chain(game.state(1))
     before, sizes = len(first), list(first.sizes)
     state = game.state(70)
@@ -533,8 +534,7 @@ def test_a_memory_is_left_behind_by_copies_and_pickles():
         assert other.guarantee == confidence.guarantee
         assert other.chain(state) is not confidence.chain(state)
         assert repr(other) == repr(confidence)
-    memory = pickle.loads(pickle.dumps(ChainMemory(1.5)))
-    assert memory.refresh == 1.5
+    memory = pickle.loads(pickle.dumps(ChainMemory()))
     assert memory.chain(state, game.Z, 0.5)[1] == 2
 
 

@@ -410,7 +410,7 @@ def _confidence() -> Iterator[Call]:
         guess=None,
         multiple=None,
     )
-    yield Call("Chaining", c.Chaining, "delta rigorous points smooth", bounds, refresh=2.0)
+    yield Call("Chaining", c.Chaining, "delta rigorous points smooth", bounds)
     ready: dict[str, Callable[[], Any]] = {
         "MartingaleMixture": C,
         "SelfNormalized": lambda: c.SelfNormalized(0.3, 5.0, 0.1),

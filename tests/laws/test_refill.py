@@ -170,7 +170,7 @@ def test_confidences(bound: Bound):
 
 def test_covers_metrics_chains_and_memories_of_chains():
     def run(use: Buffers) -> list[Tensor]:
-        found, state, memory = [], learned(STATES[0], use), ChainMemory(2.0)
+        found, state, memory = [], learned(STATES[0], use), ChainMemory()
         confidence = Chaining(0.1, rigorous=True, points=use(unit_square(40, 6), "set"))
         use.spoil()
         for seed in (6, 7, 8):
