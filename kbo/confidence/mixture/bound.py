@@ -217,9 +217,8 @@ class MartingaleMixture(SubGaussian):
             RefutedAssumptions: ``R^2(a)`` is negative for one of the ridges, by more than rounding,
                 so F is empty.
         """
-        version = checked_state(state).version
-        if self._known is None or self._known[0] != version:
-            self._known = (version, self._read(state))
+        if self._known is None or self._known[0] != state.version:
+            self._known = (state.version, self._read(state))
         return self._known[1]
 
     def _read(self, state: Posterior) -> _Numbers:
