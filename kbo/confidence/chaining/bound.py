@@ -77,15 +77,6 @@ class Chaining(OverPoints):
                     f"{len(points)} points given", self.delta
                 )
 
-    def __repr__(self) -> str:
-        points = self.points
-        if points is not None:
-            points = tuple(points.shape)
-        return (
-            f"Chaining(delta={self.delta:g}, rigorous={self.rigorous}, points={points}, "
-            f"smooth={self.smooth})"
-        )
-
     def reported(self) -> Chaining:
         """Return the rigorous bound over the same set; the two share their covers."""
         if self.rigorous:
@@ -109,10 +100,6 @@ class Chaining(OverPoints):
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         mean, margin = self._mean_and_margin(state, X, self.smooth)
         return mean - margin, mean + margin
-
-    def upper(self, state: Posterior, X: Tensor) -> Tensor:
-        mean, margin = self._mean_and_margin(state, X, self.smooth)
-        return mean + margin
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the bounds [...] with the continuous majorant of the steps, at X [... d]."""
