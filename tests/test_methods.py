@@ -440,6 +440,9 @@ class OnDevice(RKHSBandit):
     def mean(self, X: torch.Tensor) -> torch.Tensor:
         return super().mean(X.cpu()).to(X.device)
 
+    def observe(self, X: torch.Tensor) -> torch.Tensor:
+        return super().observe(X.cpu()).to(X.device)
+
 
 @pytest.mark.parametrize("name", methods.names())
 def test_every_method_plays_and_chooses_alike_on_every_device(device, name):
