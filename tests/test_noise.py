@@ -53,7 +53,8 @@ Z = torch.linspace(-0.2, 1.2, 7, dtype=torch.float64).unsqueeze(-1)
 def diagonal_of_error(sketch):
     """Return the diagonal of E over the rows, times their counts, rounded up."""
     rows = sketch.rows
-    return (rows.counts * (rows.residual + sketch.residual_rounding())).numpy()
+    lost = rounding(rows.m, rows.prior, rows.spread)
+    return (rows.counts * (rows.residual + lost)).numpy()
 
 
 @dataclass(frozen=True)

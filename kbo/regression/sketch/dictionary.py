@@ -133,9 +133,6 @@ class Dictionary(Stateful):
     needs_refresh = False
     """Whether the dictionary would be drawn again if it were not frozen."""
 
-    advice = ""
-    """Advice in words, where observations are left with much variance."""
-
     threshold: float | None = None
 
     def __init__(self, most: int | None = None) -> None:
@@ -221,9 +218,6 @@ class FixedDictionary(Dictionary):
     """
 
     stays = True
-    advice = (
-        "its points were given: choose them where observations are, as FixedDictionary.pivoted does"
-    )
 
     def __init__(self, points: Tensor) -> None:
         super().__init__()
@@ -276,8 +270,7 @@ class GreedyDictionary(Dictionary):
     Args:
         threshold: Largest ``w (k(x, x) - |z(x)|^2)`` that may stay for weight w, in units of the
             kernel. Residuals below 1e-9 of the prior variance always count as explained.
-        most: Largest number of points; then observations may leave more, which ``provenance`` of
-            the state says.
+        most: Largest number of points; then observations may leave more, and ``capped`` is true.
     """
 
     in_blocks = True

@@ -75,8 +75,6 @@ class OnlineRowSampling(Dictionary):
         seed: Seed of the draws.
     """
 
-    advice = "its points are drawn at random: more of them enter with a larger gamma"
-
     _weights: list[float]
     """Sum of ``1 / p`` over the samples at each inducing point: together they are one with noise
     ``mu / weight``."""
@@ -189,8 +187,6 @@ class LeverageResampling(Dictionary):
             probability.
         seed: Seed of the draws.
     """
-
-    advice = "its points are drawn at random: more of them are drawn with a larger oversampling"
 
     _draws: Uniforms
 
