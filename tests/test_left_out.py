@@ -361,7 +361,9 @@ def table(n: int) -> None:
             mean, variance = exact.predict(Z)
             off = float(((mean - state.predict(Z)[0]).abs() / variance.sqrt()).max())
             ratio = width(bound, state, Z) / width(bound, exact, Z)
-            row = f"| {rule} | {shape} | {order} | {state.m} | {most:.1e} | {off:.2g} | {ratio:.3f} |"
+            row = (
+                f"| {rule} | {shape} | {order} | {state.m} | {most:.1e} | {off:.2g} | {ratio:.3f} |"
+            )
             print(row, flush=True)
 
 

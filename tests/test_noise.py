@@ -36,6 +36,7 @@ from kbo.confidence.noise.residuals import Fit
 from kbo.errors import IllConditionedWarning, InvalidInput, RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.regression import Error, FixedDictionary, LeverageResampling, NystromRidge, View
+from kbo.regression.sketch.error import rounding
 from tests import dense, dense_noise
 from tests.dense import Dense, Sketched, gram
 from tests.dense_noise import Step, noise_bounds

@@ -169,10 +169,6 @@ class NystromRidge(Posterior):
         self._adopt(X)
         return self.sketch.k.diagonal(X.double()).to(X.dtype)
 
-    def features(self, X: Tensor) -> Tensor:
-        """Return ``z(x)``, [m N] for X [N d], in float64."""
-        return self.sketch.features(X.double())
-
     def _new_at(self, ridge: float) -> PosteriorAt:
         """Return the posterior at a ridge, also without data: O(m^2) at the own one."""
         return self._at(ridge)
