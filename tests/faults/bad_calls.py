@@ -354,9 +354,7 @@ def _regression() -> Iterator[Call]:
     yield Call(
         "BatchedResampling", r.BatchedResampling, "oversampling most seed", sketch, growth=3.0
     )
-    yield Call("OnlineRowSampling", r.OnlineRowSampling, "mu eps most seed", sketch, gamma=10.0)
-    of_horizon = r.OnlineRowSampling.for_horizon
-    yield Call("OnlineRowSampling.for_horizon", of_horizon, "mu horizon delta most seed", sketch)
+    yield Call("OnlineRowSampling", r.OnlineRowSampling, "mu most seed", sketch, gamma=10.0)
     yield Call(
         "Hypothetical", r.Hypothetical, "state P targets", predicted, weights=lambda: y(3).exp()
     )
