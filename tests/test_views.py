@@ -18,6 +18,7 @@ from kbo.regression import (
 )
 from tests.dense import close
 from tests.laws.states import rbf, unit_square
+from tests.laws.test_states import Work
 
 Z = unit_square(40, 2)
 
@@ -61,16 +62,23 @@ def test_a_batch_keeps_earlier_hypothetical_points(device):
         close(BatchView(earlier, points).predict(points)[1], earlier.predict(points)[1])
 
 
-def test_hypothetical_moments_on_a_grid_of_ridges_are_those_at_each(device):
-    points = Z.to(device)
-    P = unit_square(20, 5).to(device)
-    many = Hypothetical(fed(device), P, P.sum(-1)).across(points.unsqueeze(-2))
-    ridges = [0.01, 0.1, 1.0]
-    moments = many.grid(ridges)
-    for i, ridge in enumerate(ridges):
-        each = many.at(points.new_full((len(points),), ridge))
-        close(moments.mean[i], each.mean)
-        close(moments.covariance[i], each.covariance)
+def test_predictions_at_several_ridges_are_linear_in_the_hypothetical_points(device):
+    work, points = [], Z.to(device)
+    for p in (80, 160):
+        P = unit_square(p, 5).to(device)
+        many, ridges = (
+            Hypothetical(fed(device), P, P.sum(-1)).across(points.unsqueeze(-2)),
+            [0.01, 0.1, 1.0],
+        )
+        many.grid(ridges)
+        with Work() as inside:
+            moments = many.grid(ridges)
+        work.append(inside.elements)
+        for i, ridge in enumerate(ridges):
+            each = many.at(points.new_full((len(points),), ridge))
+            close(moments.mean[i], each.mean)
+            close(moments.covariance[i], each.covariance)
+    assert work[1] < 3 * work[0]  # four times if it grew as the square
 
 
 def test_a_search_over_many_ridges_leaves_the_factors_of_the_state(device):

@@ -39,6 +39,9 @@ from kbo.regression.provenance import Provenance
 from kbo.regression.sampling import SamplePath
 from kbo.regression.views.view import View, ViewAt
 
+_MOST_FACTORED = 8
+"""Ridges at each of which the underlying posterior is asked for a factor of its own."""
+
 
 class Hypothetical(View):
     """``state`` with hypothetical observations at P, differentiable in P, targets and points.
@@ -329,8 +332,15 @@ class _HypotheticalRidges(AllRidges):
         return self._conditioned(self.joint.at(ridges), ridges)
 
     def grid(self, ridges: Sequence[float]) -> Moments:
-        column = self._groups.new_tensor(ridges).unsqueeze(-1)
-        return self._conditioned(self.joint.grid(ridges), column)
+        X = self._groups
+        if self.state.batch_shape or X.shape[-2] > 1 or len(ridges) > _MOST_FACTORED:
+            return self._conditioned(self.joint.grid(ridges), X.new_tensor(ridges).unsqueeze(-1))
+        # One P for all points is eliminated once at each ridge, not a copy of it for each group.
+        predictions = [self.state.at(ridge).predict(X.squeeze(-2)) for ridge in ridges]
+        means, variances = zip(*predictions, strict=True)
+        mean = torch.stack(means).unsqueeze(-1)
+        covariance = torch.stack(variances).unsqueeze(-1).unsqueeze(-1)
+        return Moments(mean, covariance, self.quad(ridges).unsqueeze(-1))
 
     def select(self, groups: Tensor) -> AllRidges:
         targets = None if self.targets is None else self.targets[groups]
