@@ -27,7 +27,7 @@ from experiments import problems
 from kbo.cli import tuning
 from kbo.cli.app import app
 from kbo.optimize import loop, run
-from kbo.workers import processes
+from kbo.workers import processes, remote
 from kbo.workers.call import Outcome
 from kbo.workers.choice import engine_of
 from kbo.workers.engine import Engine, Session
@@ -64,7 +64,7 @@ def outcome_of(
 @pytest.fixture(autouse=True)
 def _slow_starts(monkeypatch):
     """A worker that needs long to start, on a busy machine, fails no trial with a limit of time."""
-    monkeypatch.setattr(processes, "LOADING", PATIENCE)
+    monkeypatch.setattr(remote, "LOADING", PATIENCE)
 
 
 class Clock:
@@ -312,15 +312,14 @@ def test_a_trial_that_never_stops_reporting_is_ended():
 
 
 def test_a_value_that_came_in_time_counts_when_it_is_read_late(monkeypatch):
-    monkeypatch.setattr(processes, "time", clock := Clock())
+    monkeypatch.setattr(remote, "time", clock := Clock())
 
     def objective(x, trial):
         trial.report(0.0, step=0)
-        trial.report(0.0, step=1)
         return 7.0
 
     def late(number, value, step):
-        wait_until(session._busy[0].connection.poll)  # the next message has come
+        wait_until(session._workers[0].connection.poll)  # the value has come
         clock.now += 2.0
         return False
 
@@ -341,7 +340,7 @@ class Read:
 
 
 def test_a_limit_of_time_covers_the_loading_of_the_objective(monkeypatch):
-    monkeypatch.setattr(processes, "LOADING", 0.5)
+    monkeypatch.setattr(remote, "LOADING", 0.5)
     failure = outcome_of(kbo.Processes(1), Read(time.sleep, 600.0), 0.1).failure
     assert (
         failure == "TimeoutError: the objective was not loaded after 0.5 s; its process was ended"

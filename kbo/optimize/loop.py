@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kbo._base import checks
+from kbo._base.settings import preserved
 from kbo._base.surroundings import fixed
 from kbo._base.terminal import Bar
 from kbo.bandit import methods
@@ -34,7 +35,6 @@ from kbo.space import Bounds, Params, Space
 from kbo.workers.call import takes_trial
 from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import Engine, Session
-from kbo.workers.preserved import preserved
 from kbo.workers.time_limit import YEAR
 
 if TYPE_CHECKING:

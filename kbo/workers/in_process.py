@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from kbo._base.settings import preserved
 from kbo._base.surroundings import callers
-from kbo.workers.call import Outcome, RunningTrial, call
+from kbo.workers.call import Outcome, call, trial_of_this_process
 from kbo.workers.engine import Engine, OnReport, Session
-from kbo.workers.preserved import preserved
 from kbo.workers.time_limit import call_with_limit, check_time_limit
 
 
@@ -34,8 +34,10 @@ class _InProcess(Session):
     def __init__(
         self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
     ) -> None:
-        self._function, self._timeout, self._on_report = function, timeout, on_report
-        self._waiting: dict[int, Any] = {}
+        self._function = function
+        self._timeout = timeout
+        self._on_report = on_report
+        self._params: dict[int, Any] = {}
 
     @property
     def capacity(self) -> int:
@@ -43,33 +45,25 @@ class _InProcess(Session):
 
     @property
     def running(self) -> Collection[int]:
-        return self._waiting.keys()
+        return self._params.keys()
 
     def start(self, number: int, params: Any) -> None:
-        self._waiting[number] = params
+        self._params[number] = params
 
     def wait(self, seconds: float | None = None) -> list[Outcome]:
-        ((number, params),) = self._waiting.items()
-        stop = False
-
-        def report(value: float, step: int) -> None:
-            nonlocal stop
-            stop = self._on_report(number, value, step)
-
-        limit = min((s for s in (self._timeout, seconds) if s is not None), default=None)
+        ((number, params),) = self._params.items()
+        limits = [limit for limit in (self._timeout, seconds) if limit is not None]
+        limit = min(limits, default=None)
         start = time.perf_counter()
-        trial = RunningTrial(number, params, report, lambda: stop)
+        trial = trial_of_this_process(number, params, self._on_report)
         try:
             with callers(), preserved():
                 outcome = call_with_limit(lambda: call(self._function, trial), limit)
         except TimeoutError as error:
             trial.end()
-            if limit is not self._timeout:
+            if limit != self._timeout:
                 return []
-            outcome = Outcome(
-                number,
-                failure=f"TimeoutError: {error}",
-                seconds=round(time.perf_counter() - start, 4),
-            )
-        del self._waiting[number]
+            duration = round(time.perf_counter() - start, 4)
+            outcome = Outcome(number, failure=f"TimeoutError: {error}", seconds=duration)
+        del self._params[number]
         return [outcome]
