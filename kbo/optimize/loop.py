@@ -34,8 +34,7 @@ from kbo.optimize.trials import Trial
 from kbo.space import Bounds, Params, Space
 from kbo.workers.call import takes_trial
 from kbo.workers.choice import Workers, engine_of
-from kbo.workers.engine import Engine, Session
-from kbo.workers.time_limit import YEAR
+from kbo.workers.engine import YEAR, Engine, Session
 
 if TYPE_CHECKING:
     import optuna

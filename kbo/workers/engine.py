@@ -9,22 +9,23 @@ from typing import Any
 
 from kbo.workers.call import Outcome
 
+YEAR = 365 * 86_400.0
+"""The longest limit of time, in seconds."""
+
 OnReport = Callable[[int, float, int], bool]
 """Take number, value and step of a report by a running trial, and return whether the trial should stop."""
 
 
 class Session(ABC):
-    """Workers for one function."""
+    """Workers for one function.
 
-    @property
-    @abstractmethod
-    def capacity(self) -> int:
-        """The number of calls that may run at present, at least 1."""
+    Attributes:
+        capacity: The number of calls that may run at present, at least 1.
+        running: The numbers of the calls that have not ended.
+    """
 
-    @property
-    @abstractmethod
-    def running(self) -> Collection[int]:
-        """The numbers of the calls that have not ended."""
+    capacity: int
+    running: Collection[int]
 
     @abstractmethod
     def start(self, number: int, params: Any) -> None:

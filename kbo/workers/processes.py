@@ -19,19 +19,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Pipe, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from kbo._base import checks
-from kbo._base.lazy import Lazy
 from kbo.errors import InvalidInput
 from kbo.workers.call import Outcome, described
 from kbo.workers.engine import Engine, OnReport, Session
 from kbo.workers.remote import Message, RemoteSession, Worker, work_of
-
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = Lazy("torch")
 
 _PATIENCE = 1.0
 """Seconds between two looks whether silent workers have died."""
@@ -106,28 +102,24 @@ class _Processes(RemoteSession["_Process"]):
         super().__init__(timeout, on_report)
         self._first_message = first_message
         self._trials_each = engine.trials_each
-        self._count = engine.count or cpus()
-        self._free_places = list(reversed(range(self._count)))
+        self.capacity = engine.count or cpus()
+        self._free_places = list(reversed(range(self.capacity)))
         self._idle: list[_Process] = []
-
-    @property
-    def capacity(self) -> int:
-        return self._count
 
     def start(self, number: int, params: Any) -> None:
         while self._idle and self._idle[-1].is_dead:  # killed while it had nothing to do
             self._release(self._idle.pop())
         if not self._idle:
             place = self._free_places.pop()
-            environment = _environment(place, self._count)
+            environment = _environment(place, self.capacity)
             self._idle.append(_Process(place, self._first_message, environment))
         worker = self._idle.pop()
-        self._workers[number] = worker
+        self.running[number] = worker
         worker.begin(number, params)
         self._limit_loading(worker)
 
     def _wait_for_message(self, seconds: float) -> None:
-        connections = [worker.connection for worker in self._workers.values()]
+        connections = [worker.connection for worker in self.running.values()]
         wait(connections, min(seconds, _PATIENCE))
 
     def _release(self, worker: _Process) -> None:
@@ -138,7 +130,7 @@ class _Processes(RemoteSession["_Process"]):
             self._idle.append(worker)
 
     def close(self) -> None:
-        for worker in self._workers.values():
+        for worker in self.running.values():
             worker.close()
         _close(self._idle)
 

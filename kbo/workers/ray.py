@@ -133,10 +133,10 @@ class _Tasks(RemoteSession["_Task"]):
 
     def start(self, number: int, params: Any) -> None:
         task = self._remote_call.remote(self._work, number, params, self._mailbox, kbo.__version__)
-        self._workers[number] = _Task(task, self._mailbox)
+        self.running[number] = _Task(task, self._mailbox)
 
     def _wait_for_message(self, seconds: float) -> None:
-        tasks = {worker.task: worker for worker in self._workers.values()}
+        tasks = {worker.task: worker for worker in self.running.values()}
         timeout = None if seconds == math.inf else seconds
         ready, _ = ray.wait([*tasks, self._next_message], timeout=timeout)
         for reference in ready:
@@ -147,7 +147,7 @@ class _Tasks(RemoteSession["_Task"]):
                 self._next_message = self._mailbox.take.remote()
 
     def _sort_in(self, number: int, identity: str, message: Message) -> None:
-        worker = self._workers.get(number)
+        worker = self.running.get(number)
         if worker is not None and worker.identity == identity:  # not of an earlier attempt
             worker.messages.append(message)
 

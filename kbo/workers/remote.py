@@ -7,7 +7,7 @@ import marshal
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from types import CodeType
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -83,11 +83,7 @@ class RemoteSession(Session, Generic[W]):
     def __init__(self, timeout: float | None, on_report: OnReport) -> None:
         self._timeout = timeout
         self._on_report = on_report
-        self._workers: dict[int, W] = {}
-
-    @property
-    def running(self) -> Collection[int]:
-        return self._workers.keys()
+        self.running: dict[int, W] = {}
 
     @abstractmethod
     def _wait_for_message(self, seconds: float) -> None:
@@ -101,7 +97,7 @@ class RemoteSession(Session, Generic[W]):
         if seconds is not None:
             end = time.monotonic() + seconds
         while True:
-            deadlines = [worker.deadline for worker in self._workers.values()]
+            deadlines = [worker.deadline for worker in self.running.values()]
             self._wait_for_message(max(min([end, *deadlines]) - time.monotonic(), 0.0))
             outcomes = self._outcomes()
             if outcomes or time.monotonic() >= end:
@@ -109,12 +105,12 @@ class RemoteSession(Session, Generic[W]):
 
     def _outcomes(self) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        for number, worker in list(self._workers.items()):
+        for number, worker in list(self.running.items()):
             worker.end_if_overdue()
             # A value counts that came in time, while this process was busy or stopped.
             outcome = self._outcome(number, worker)
             if outcome is not None:
-                del self._workers[number]
+                del self.running[number]
                 self._release(worker)
                 outcomes.append(outcome)
         return outcomes
@@ -140,7 +136,7 @@ class RemoteSession(Session, Generic[W]):
 
     def close(self) -> None:
         """End the calls that are running."""
-        for worker in self._workers.values():
+        for worker in self.running.values():
             worker.end()
 
 

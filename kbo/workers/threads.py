@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -50,24 +50,16 @@ class _Threads(Session):
     """One thread for each call; daemons, since threads that still run must not keep the process from ending."""
 
     def __init__(self, count: int, function: Callable[..., Any], on_report: OnReport) -> None:
-        self._count = count
+        self.capacity = count
+        self.running: set[int] = set()
         self._function = function
         self._on_report = on_report
         self._settings = callers_settings().of_thread()
         self._reporting = threading.Lock()
-        self._running: set[int] = set()
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
 
-    @property
-    def capacity(self) -> int:
-        return self._count
-
-    @property
-    def running(self) -> Collection[int]:
-        return self._running
-
     def start(self, number: int, params: Any) -> None:
-        self._running.add(number)
+        self.running.add(number)
         name = f"kbo trial {number}"
         threading.Thread(target=self._call, args=(number, params), name=name, daemon=True).start()
 
@@ -89,5 +81,5 @@ class _Threads(Session):
             outcome = self._outcomes.get(timeout=seconds)
         except queue.Empty:
             return []
-        self._running.remove(outcome.number)
+        self.running.remove(outcome.number)
         return [outcome]
