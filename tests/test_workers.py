@@ -329,6 +329,16 @@ def test_a_value_that_came_in_time_counts_when_it_is_read_late(monkeypatch):
     assert (outcome.value, outcome.failure) == (7.0, None)
 
 
+def test_a_call_that_began_in_time_goes_on_when_that_is_read_late(monkeypatch):
+    monkeypatch.setattr(remote, "time", clock := Clock())
+    with kbo.Processes(1).session(lambda x: 7.0, 1.0, lambda *_: False) as session:
+        session.start(0, [])
+        wait_until(session.running[0].connection.poll)  # it has begun
+        clock.now += 2 * PATIENCE
+        (outcome,) = session.wait(PATIENCE)
+    assert (outcome.value, outcome.failure) == (7.0, None)
+
+
 class Read:
     """What calls a function of one argument where it is read."""
 

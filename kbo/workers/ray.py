@@ -174,9 +174,12 @@ class _Task(Worker):
         self.identity: str = task.task_id().hex()
         self.is_done: bool = False
         self.messages: deque[Message] = deque()
+        self._is_cancelled = False
         self._mailbox = mailbox
 
     def receive(self) -> Message | None:
+        if self._is_cancelled:
+            return "died", "it was cancelled"
         if self.messages:
             return self.messages.popleft()
         if self.is_done:
@@ -184,8 +187,6 @@ class _Task(Worker):
                 return "ended", ray.get(self.task)
             except (WorkerCrashedError, OutOfMemoryError, NodeDiedError, ObjectLostError) as error:
                 return "died", f"its worker of Ray died ({_reason(error)})"
-        if self.is_overdue:
-            return "died", "it was cancelled"
         return None
 
     def answer(self, stop: bool) -> None:
@@ -197,6 +198,7 @@ class _Task(Worker):
             self.is_done = True
         else:
             ray.cancel(self.task, force=True)
+            self._is_cancelled = True
 
 
 class _Mailbox:

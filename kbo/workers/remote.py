@@ -59,12 +59,11 @@ class Worker(ABC):
             self.deadline = self._began + seconds
             self._limit = f"{missing} after {seconds:g} s"
 
-    def end_if_overdue(self) -> None:
+    def end_overdue(self) -> None:
         """End a call that has taken too long."""
-        if time.monotonic() >= self.deadline:
-            self.deadline = math.inf
-            self.is_overdue = True
-            self.end()
+        self.deadline = math.inf
+        self.is_overdue = True
+        self.end()
 
     def failure(self, number: int, reason: str) -> Outcome:
         """Return the outcome of the call of a worker that died for a reason, or was ended."""
@@ -106,9 +105,11 @@ class RemoteSession(Session, Generic[W]):
     def _outcomes(self) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for number, worker in list(self.running.items()):
-            worker.end_if_overdue()
-            # A value counts that came in time, while this process was busy or stopped.
+            # Messages first: this process may have been too busy to read that the call has begun, or its value.
             outcome = self._outcome(number, worker)
+            if outcome is None and time.monotonic() >= worker.deadline:
+                worker.end_overdue()
+                outcome = self._outcome(number, worker)
             if outcome is not None:
                 del self.running[number]
                 self._release(worker)
