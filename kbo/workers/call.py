@@ -242,7 +242,7 @@ def takes_trial(function: Callable[..., Any]) -> bool:
 def described(error: BaseException) -> str:
     """Return type and text of an exception; the code that makes its text may raise anything."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return _encodable(f"{type(error).__name__}: {error}")
     except BaseException:  # it would end the worker without an outcome
         return f"{type(error).__name__} (its text cannot be shown)"
 
@@ -264,4 +264,9 @@ def place(error: BaseException) -> str:
         frame = f" ({os.path.basename(path)}, line {line})"
         if not path.startswith(_LIBRARIES):
             own_frame = frame
-    return own_frame or frame
+    return _encodable(own_frame or frame)
+
+
+def _encodable(text: str) -> str:
+    """Return a text that UTF-8 can encode: escapes take the place of bytes in names and messages that are not."""
+    return text.encode(errors="backslashreplace").decode()
