@@ -30,8 +30,8 @@ import kbo
 from kbo.confidence import MartingaleMixture, SelfNormalized
 from kbo.confidence.base import Confidence
 from kbo.kernels import DenseKernel, freeze
-from kbo.optimize.belief import Bound
-from kbo.optimize.search.branch import Ceiling, largest_proved
+from kbo.optimize.insight.branch import Ceiling, largest_proved
+from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import KernelRidge
 
 NORM = 2.0

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import kbo
-from kbo.optimize import sensitivity
-from kbo.optimize.answers import Answers, Effect, Estimate, _gain
+from kbo.optimize.insight import sensitivity
+from kbo.optimize.insight.answers import Answers, Effect, Estimate, _gain
 from tests.commands import kbo as command
 
 

@@ -17,7 +17,7 @@ from kbo._base.terminal import rounded_up
 from kbo.confidence.repeated.mean import bounded_mean
 from kbo.confidence.repeated.median import median, median_bounds
 from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailures
-from kbo.optimize.confirmation import _Confirming
+from kbo.optimize.insight.confirmation import _Confirming
 from tests import confirmation_figures
 from tests.commands import kbo as command
 

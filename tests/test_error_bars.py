@@ -9,7 +9,7 @@ from gpytorch.kernels import RBFKernel
 
 import kbo
 from kbo.errors import InvalidInput
-from kbo.optimize.settings.fitting import Loss
+from kbo.optimize.surrogates.fitting import Loss
 
 
 def kernel():

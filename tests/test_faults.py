@@ -12,8 +12,8 @@ from gpytorch.kernels import MaternKernel
 
 import kbo
 from kbo.errors import JournalError
-from kbo.optimize import journal
-from kbo.optimize.trials import Trials
+from kbo.optimize.run import journal
+from kbo.optimize.run.trials import Trials
 from kbo.space import Space
 from tests.faults import interrupted
 from tests.processes import PATIENCE, python

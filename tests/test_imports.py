@@ -137,7 +137,7 @@ def test_the_help_of_the_command_line_loads_no_pytorch():
 HIDDEN = """
 import os, sys, torch, gpytorch, botorch
 del os.register_at_fork  # a platform without fork
-import kbo, kbo.optimize.journal
+import kbo, kbo.optimize.run.journal
 from importlib import import_module
 sys.modules |= dict.fromkeys(
     "typer jinja2 matplotlib pandas pyarrow cvxpy ax optuna ray sklearn networkx mlflow wandb".split()

@@ -14,9 +14,9 @@ from gpytorch.kernels import MaternKernel
 
 import kbo
 from kbo.cli.app import app
-from kbo.optimize.events import LONGEST_LINE, parse
-from kbo.optimize.journal import Journal
-from kbo.optimize.known import known_results
+from kbo.optimize.evaluated import known_results
+from kbo.optimize.run.events import LONGEST_LINE, parse
+from kbo.optimize.run.journal import Journal
 from kbo.report.record import Record
 from tests.commands import CliRunner
 

@@ -8,8 +8,8 @@ import pytest
 from gpytorch.kernels import MaternKernel
 
 import kbo
-from kbo.optimize.known import first_points, known_results, remaining, unrecorded
-from kbo.optimize.trials import Trial
+from kbo.optimize.evaluated import first_points, known_results, remaining, unrecorded
+from kbo.optimize.run.trials import Trial
 from kbo.space import Space
 
 SPACE = Space({"x": (0.0, 1.0), "layers": kbo.Int(1, 3), "act": ["relu", "tanh"]})

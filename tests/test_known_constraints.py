@@ -9,8 +9,8 @@ import torch
 import kbo
 from kbo import Float, Int, InvalidInput, Linear, Ordinal, Space, When
 from kbo._base.drawing import blank
-from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import Search
+from kbo.optimize.search.subspace import Subspace
 from kbo.report.figures import draw_band, draw_contour
 from kbo.report.figures.slices import OUTSIDE, slice_of
 from kbo.report.page import content_of
@@ -137,7 +137,7 @@ def test_constraints_that_cannot_be_satisfied_or_used_are_refused_with_their_nam
     bounds, constraints, says
 ):
     with pytest.raises(InvalidInput, match=says):
-        Region(Space(bounds, constraints)).sample(rng())
+        Subspace(Space(bounds, constraints)).sample(rng())
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_functions_that_raise_or_do_not_decide_are_named_with_the_parameters():
 def test_points_are_uniform_also_in_a_millionth_of_the_cube():
     """The simplex in 9 dimensions, of volume 1/9!: its coordinates have mean 1/10 and variance 9/1100."""
     names = [f"x{i}" for i in range(9)]
-    restriction = Region(
+    restriction = Subspace(
         Space(dict.fromkeys(names, (0.0, 1.0)), [Linear(dict.fromkeys(names, 1), upper=1)])
     )
     X = torch.cat([restriction.draw(1024, rng(seed)) for seed in range(2)])
@@ -196,7 +196,7 @@ def test_points_are_uniform_also_in_a_millionth_of_the_cube():
 )
 def test_searches_and_designs_stay_inside_narrow_sets(bounds, constraints):
     space = Space(bounds, constraints)
-    restriction = Region(space)
+    restriction = Subspace(space)
     drawn = restriction.draw(100, rng())
     assert bool(space.satisfies(drawn).all())
     assert len({str(space.params(u)) for u in drawn}) > 75
@@ -205,7 +205,7 @@ def test_searches_and_designs_stay_inside_narrow_sets(bounds, constraints):
         return -(features - 0.4).square().sum(-1)
 
     search = Search(space, restriction, drawn[:3], 0, rng(), 0.2)
-    found = torch.stack([search.argmax(score), search.argmax_near(score, 0.2)])
+    found = torch.stack([search.argmax_point(score), search.argmax_point_near(score, 0.2)])
     assert bool(space.satisfies(found).all())
     assert score(space.features(found))[0] >= score(space.features(drawn)).max()
 

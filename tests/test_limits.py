@@ -3,7 +3,7 @@ import torch
 
 from kbo import InvalidInput, KernelRidge
 from kbo.confidence import Limit, MartingaleMixture
-from kbo.optimize.settings.fitting import unit_kernel
+from kbo.optimize.surrogates.fitting import unit_kernel
 
 
 def test_certain_and_possible_are_the_slacks_of_the_two_bounds(device):

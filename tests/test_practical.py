@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -14,17 +14,18 @@ import kbo
 from kbo.bandit import PRACTICAL_WIDTHS
 from kbo.confidence import AlternatingWidth
 from kbo.optimize import optimizer as optimizer_module
-from kbo.optimize.belief import Evaluation, Problem
 from kbo.optimize.result import result_of
-from kbo.optimize.search import bounds, proposers
-from kbo.optimize.search.region import Region
+from kbo.optimize.search import bounds
 from kbo.optimize.search.search import Search
-from kbo.optimize.search.trust_region import GROWTH, LEAST, SHRINKAGE, START, trust_radius
-from kbo.optimize.settings import fitting, practical, predictive
-from kbo.optimize.settings.fitting import Loss, bowl, fit
-from kbo.optimize.settings.model import FocusedDictionary, fit_values
-from kbo.optimize.settings.predictive import Predictive
-from kbo.optimize.targets import Targets, least_skewed, linear
+from kbo.optimize.search.subspace import Subspace
+from kbo.optimize.strategies import InitialDesign, Strategy, upper_bound
+from kbo.optimize.strategies.trust_region import GROWTH, LEAST, SHRINKAGE, START, trust_radius
+from kbo.optimize.surrogates import fitting, practical, predictive
+from kbo.optimize.surrogates.fitting import Loss, bowl, fit
+from kbo.optimize.surrogates.model import FocusedDictionary, fit_values
+from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, least_skewed, linear
+from kbo.optimize.surrogates.predictive import Predictive
+from kbo.optimize.surrogates.surrogate import Evaluation, Problem
 from kbo.regression import KernelRidge, NystromRidge
 from kbo.report.record import Record
 from kbo.space import Space
@@ -294,7 +295,7 @@ def test_replaying_a_long_run_costs_one_fit_and_leads_to_the_same_point(monkeypa
     assert late.interval({"x": 0.3}) == pytest.approx(step_by_step.interval({"x": 0.3}), rel=1e-9)
 
 
-# Targets
+# OutcomeTransform
 
 
 def test_the_transformation_is_that_of_yeo_and_johnson_and_has_an_inverse():
@@ -304,11 +305,11 @@ def test_the_transformation_is_that_of_yeo_and_johnson_and_has_an_inverse():
     )
     for power in (0.0, 0.5, 1.0, 1.75, 2.0):
         close(
-            Targets(power=power)(values),
+            OutcomeTransform(power=power)(values),
             torch.from_numpy(stats.yeojohnson(values.numpy(), power)),
             1e-12,
         )
-        moved = Targets(centre=2.0, spread=3.0, power=power, location=0.4, unit=1.7)
+        moved = OutcomeTransform(centre=2.0, spread=3.0, power=power, location=0.4, unit=1.7)
         close(moved.values(moved(values)), values, 1e-12)
         below, above = moved.values(step).tolist()
         assert moved.scale == pytest.approx((above - below) / 2e-6, rel=1e-6)
@@ -320,7 +321,7 @@ def test_values_below_the_floor_count_as_the_floor_and_equal_values_are_no_error
     assert plain.floor == pytest.approx(1 - 1.5 * 2)
     assert float(plain(y)[-1]) == pytest.approx((plain.floor - plain.centre) / plain.spread)
     assert abs(float(plain(y).mean())) < 1e-12
-    assert least_skewed(torch.full((5,), 7.0, dtype=torch.float64)) == Targets(7.0, 1.0)
+    assert least_skewed(torch.full((5,), 7.0, dtype=torch.float64)) == OutcomeTransform(7.0, 1.0)
 
 
 def test_the_power_is_the_most_likely_one():
@@ -335,7 +336,7 @@ def test_the_power_is_the_most_likely_one():
 
 def test_densities_of_the_same_values_can_be_compared():
     y, h = torch.tensor([0.3, -1.2, 2.5, 0.9], dtype=torch.float64), 1e-6
-    for targets in (Targets(power=1.5, location=0.2, unit=1.3), Targets()):
+    for targets in (OutcomeTransform(power=1.5, location=0.2, unit=1.3), OutcomeTransform()):
         slopes = (targets(y + h) - targets(y - h)) / (2 * h)
         assert targets.log_slope(y) == pytest.approx(float(slopes.log().mean()), abs=1e-8)
 
@@ -364,11 +365,11 @@ def test_a_search_starts_at_the_best_trials_and_scores_half_as_many_points_after
 
     def recording(confidence, posterior, search, *limits):
         points = []
-        search.argmax(lambda features: points.append(len(features)) or features[:, 0])
+        search.argmax_point(lambda features: points.append(len(features)) or features[:, 0])
         searches.append((search.starts.flatten().tolist(), sum(points)))
         return bounds.argmax_upper(confidence, posterior, search)
 
-    monkeypatch.setattr(proposers, "argmax_upper", recording)
+    monkeypatch.setattr(upper_bound, "argmax_upper", recording)
     monkeypatch.setattr(optimizer_module, "MANY", 12)
     optimizer = kbo.Optimizer([(0.0, 1.0)], setting=kbo.Practical(noise_std=0.1))
     for i in range(14):
@@ -400,9 +401,9 @@ def test_trials_of_a_batch_have_different_widths(monkeypatch):
 
     def anywhere(bound, posterior, search, limits=()):
         widths.append(bound.multiplier)
-        return search.region.sample(search.generator)
+        return search.subspace.sample(search.generator)
 
-    monkeypatch.setattr(proposers, "argmax_upper", anywhere)
+    monkeypatch.setattr(upper_bound, "argmax_upper", anywhere)
     optimizer.ask(8)
     assert sorted(widths) == sorted(PRACTICAL_WIDTHS)
 
@@ -436,8 +437,8 @@ def test_the_local_search_follows_a_narrow_oblique_valley_inside_the_box():
     )
 
     def found(radius):
-        search = Search(space, Region(space), centre, 1, seeded(0))
-        return search.argmax_near(
+        search = Search(space, Subspace(space), centre, 1, seeded(0))
+        return search.argmax_point_near(
             lambda U: -(((U - peak) @ turn).square() * curvature).sum(-1), radius
         )
 
@@ -604,31 +605,37 @@ class Latest(kbo.Practical):
         return torch.arange(len(values))
 
 
+@dataclass(frozen=True)
+class OfLargestMean(Strategy):
+    def propose(self, search):
+        if search.bound is None:
+            return None
+        return search.argmax(lambda features: search.bound.posterior.predict(features)[0])
+
+
 class LargestMean(Latest):
     def model(self, X, y, noise_std):
         return replace(super().model(X, y, noise_std), noise_std=0.5)
 
-    def search(self, confidence, posterior, search):
-        return search.argmax(lambda features: posterior.predict(features)[0])
-
 
 def test_a_subclass_replaces_parts_and_is_named_in_the_journal_and_the_account(tmp_path):
     path = tmp_path / "run.jsonl"
-    optimizer = run(7, journal=path, setting=LargestMean(delta=0.2))
+    optimizer = run(
+        7,
+        journal=path,
+        setting=LargestMean(delta=0.2, strategies=[InitialDesign(), OfLargestMean()]),
+    )
     assert optimizer.recommended().number == 6
     assert optimizer.belief().fitted.noise_std == 0.5
     assert optimizer.ask() != run(7).ask()
     account = optimizer.belief().account()
-    assert all("LargestMean" in account[part] for part in ("model", "search", "rule"))
+    assert all("LargestMean" in account[part] for part in ("model", "rule"))
+    assert optimizer.explain(6).strategy == "OfLargestMean"
     optimizer.close()
     with pytest.raises(
         kbo.JournalError, match=re.escape(f"class: '{__name__}.LargestMean' in the journal")
     ):
         run(0, journal=path, setting=Latest(delta=0.2))
-    with pytest.raises(
-        kbo.InvalidInput, match="the search of LargestMean chooses points without constraints"
-    ):
-        kbo.Optimizer(LINE, setting=LargestMean(), constraints=[kbo.Constraint("m", upper=1.0)])
     assert kbo.Optimizer(LINE, setting=Latest(), constraints=[kbo.Constraint("m", upper=1.0)]).ask()
     assert "pass its optimiser" in Record.of(path).obstacle
     assert "pass its optimiser" in Record.of(path).obstacle

@@ -21,9 +21,9 @@ import kbo
 from kbo.confidence import FixedWidth, MartingaleMixture, SelfNormalized
 from kbo.errors import Contradiction
 from kbo.kernels import freeze
-from kbo.optimize.belief import Bound
-from kbo.optimize.search import branch
-from kbo.optimize.search.branch import Ceiling, largest_proved
+from kbo.optimize.insight import branch
+from kbo.optimize.insight.branch import Ceiling, largest_proved
+from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import KernelRidge
 from tests.proofs import KINDS, Cone, faults, legal, main, random_space
 

@@ -12,8 +12,8 @@ from scipy import stats
 
 import kbo
 from kbo.optimize.pruning import Curves, Pruning, prediction, resolve
-from kbo.optimize.targets import linear
-from kbo.optimize.trials import Trial
+from kbo.optimize.run.trials import Trial
+from kbo.optimize.surrogates.outcome_transform import linear
 
 BOX = {"x": (0.0, 1.0)}
 

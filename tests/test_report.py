@@ -10,9 +10,9 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 import kbo
 from kbo import report
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize import journal
-from kbo.optimize.events import Tell
 from kbo.optimize.result import result_of
+from kbo.optimize.run import journal
+from kbo.optimize.run.events import Tell
 from kbo.report import replay
 from kbo.report.record import Record, optimizer_of
 

@@ -9,7 +9,7 @@ import pytest
 from gpytorch.kernels import MaternKernel
 
 import kbo
-from kbo.optimize import sensitivity
+from kbo.optimize.insight import sensitivity
 from kbo.optimize.result import result_of
 from kbo.report import page as pages
 from kbo.report import replay

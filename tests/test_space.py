@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbo import Choice, Fixed, Float, Int, InvalidInput, Linear, Ordinal, Space, When
-from kbo.optimize.settings.fitting import unit_kernel
+from kbo.optimize.surrogates.fitting import unit_kernel
 
 MIXED = {
     "lr": Float(1e-4, 1e-1, log=True),

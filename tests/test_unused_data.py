@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import kbo
 from kbo._base.streams import LastingStream
-from kbo.optimize.known import known_results
+from kbo.optimize.evaluated import known_results
 from kbo.space import Space
 
 PARAMETERS = {

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import kbo
 from kbo import confidence
-from kbo.optimize.trials import Trial
+from kbo.optimize.run.trials import Trial
 from kbo.regression import FixedDictionary, KernelRidge, NystromRidge
 from kbo.space import Params
 

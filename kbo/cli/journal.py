@@ -16,11 +16,11 @@ from kbo._base.terminal import printable
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from kbo.optimize import journal as journals
     from kbo.optimize import table
+    from kbo.optimize.run import journal as journals
     from kbo.report import record
 else:
-    journals = Lazy("kbo.optimize.journal")
+    journals = Lazy("kbo.optimize.run.journal")
     table = Lazy("kbo.optimize.table")
     record = Lazy("kbo.report.record")
 

@@ -16,11 +16,11 @@ from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
     from kbo.cli import examples
-    from kbo.optimize import belief
+    from kbo.optimize.surrogates import setting as settings
     from kbo.workers import call
 else:
     examples = Lazy("kbo.cli.examples")
-    belief = Lazy("kbo.optimize.belief")
+    settings = Lazy("kbo.optimize.surrogates.setting")
     call = Lazy("kbo.workers.call")
 
 
@@ -68,7 +68,7 @@ def load(target: str) -> Script:
     if missing:
         raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
     script = Script(path.stem, **names)
-    if script.setting is not None and not isinstance(script.setting, belief.Setting):
+    if script.setting is not None and not isinstance(script.setting, settings.Setting):
         raise InvalidInput(
             f"{path}: setting is to be kbo.Certified(...), kbo.Safe(...) or kbo.Practical(...); rename it."
         )

@@ -23,13 +23,14 @@ from kbo.cli.script import Script, load
 from kbo.errors import AnotherProblem, InvalidInput
 
 if TYPE_CHECKING:
-    from kbo.optimize import Result, Trial, known, table
+    from kbo.optimize import Result, Trial, table
     from kbo.optimize import constraint as constraint_module
-    from kbo.optimize.known import Known
+    from kbo.optimize import evaluated as known
+    from kbo.optimize.evaluated import Known
     from kbo.report.figures import trials as figures
 else:
     constraint_module = Lazy("kbo.optimize.constraint")
-    known = Lazy("kbo.optimize.known")
+    known = Lazy("kbo.optimize.evaluated")
     table = Lazy("kbo.optimize.table")
     figures = Lazy("kbo.report.figures.trials")
 

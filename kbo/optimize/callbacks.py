@@ -10,7 +10,7 @@ from kbo._base import checks
 from kbo._base.surroundings import callers
 from kbo.errors import Stop
 from kbo.optimize.result import Result
-from kbo.optimize.trials import Trial
+from kbo.optimize.run.trials import Trial
 
 OnTrial = Callable[[Trial, Result], Any]
 """Called after a trial with it and the result so far; returning True or raising ``kbo.Stop`` ends the run."""

@@ -22,11 +22,10 @@ from torch import Tensor
 
 from kbo.confidence import Limit
 from kbo.confidence.base import decided
-from kbo.errors import RefutedAssumptions
-from kbo.optimize.belief import ANY, Belief, Evaluation, Problem, Setting
-from kbo.optimize.constraint import OBJECTIVE, Constraint
+from kbo.optimize.constraint import Constraint
+from kbo.optimize.run.trials import Trial, quantity, violations
 from kbo.optimize.slacks import feasible_first, unit
-from kbo.optimize.trials import Trial, quantity, violations
+from kbo.optimize.surrogates.surrogate import Surrogate
 
 
 class ConstraintBelief(NamedTuple):
@@ -38,7 +37,7 @@ class ConstraintBelief(NamedTuple):
     """
 
     constraint: Constraint
-    belief: Belief
+    belief: Surrogate
 
     @property
     def level(self) -> float:
@@ -86,83 +85,6 @@ class Feasibility:
         return f"{constraint.name} {mean:.4g}, {bound} ({constraint})"
 
 
-class Quantity:
-    """A quantity that trials measure, with its evaluations.
-
-    Args:
-        setting: The setting for it.
-        problem: Method and space.
-        named: The beginning of the refutations of its assumptions.
-
-    Raises:
-        InvalidInput: The setting cannot be used with the method or the space.
-    """
-
-    def __init__(self, setting: Setting, problem: Problem, named: str = "") -> None:
-        self.evaluations: list[Evaluation] = []
-        self._description: tuple[int, Belief | None] = 0, None
-        self._setting, self._problem, self._named, self._fitted_to = setting, problem, named, 0
-        self._belief = setting.fit(problem, [])
-
-    def belief(self) -> Belief | None:
-        """Return the belief after all evaluations; None while there are too few.
-
-        Raises:
-            RefutedAssumptions: No function satisfies the given assumptions and fits the values.
-        """
-        if self._fitted_to != len(self.evaluations):
-            try:
-                belief = self._setting.fit(self._problem, self.evaluations, self._belief)
-            except RefutedAssumptions as error:
-                error.args = (self._named + error.args[0],)
-                raise
-            self._belief, self._fitted_to = belief, len(self.evaluations)
-        return self._belief if self._belief is not None and self._belief.values else None
-
-    def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Return lower bound, mean and upper bound [n] at features [n D]; None while there is no bound.
-
-        Raises:
-            RefutedAssumptions: As ``belief``.
-        """
-        described = self.description()
-        if described is None or not described.bounded:
-            return None
-        return described.interval(features)
-
-    def description(self) -> Belief | None:
-        """Return the belief for reports, in which bad values are not cut; None while there are too few.
-
-        Raises:
-            RefutedAssumptions: As ``belief``.
-        """
-        belief, n, described = self.belief(), len(self.evaluations), self._setting.described()
-        if belief is None or described is self._setting or not belief.cuts:
-            return belief
-        if self._description[0] != n:
-            self._description = n, described.fit(self._problem, self.evaluations)
-        return self._description[1]
-
-
-def quantities(
-    setting: Setting, problem: Problem, constraints: Sequence[Constraint]
-) -> tuple[Quantity, list[tuple[Constraint, Quantity]]]:
-    """Return the objective, and the constraints that are not decided in advance with their quantities.
-
-    Raises:
-        InvalidInput: The setting cannot be used with the method, the space or the constraints, or no function of the
-            given norm reaches a limit.
-    """
-    undecided = [c for c in constraints if not setting.decides(c, problem.method, problem.space)]
-    outputs = 1 + sum(c.name != OBJECTIVE for c in undecided)
-    without_range = problem._replace(span=ANY)  # which is that of the objective
-    limited = [
-        (c, Quantity(setting.of(c, outputs), without_range, f"constraint {c.name!r}: "))
-        for c in undecided
-    ]
-    return Quantity(setting.shared(outputs), problem), limited
-
-
 def limits(limited: Sequence[ConstraintBelief]) -> list[Limit]:
     """Return the limits with the bounds that are reported."""
     found = [(one, one.belief.reported) for one in limited]
@@ -202,7 +124,7 @@ def preferred(
 
 
 def feasibility(
-    setting: Setting,
+    delta: float | None,
     constraints: Sequence[Constraint],
     undecided: Sequence[Constraint],
     limited: Sequence[ConstraintBelief],
@@ -213,7 +135,7 @@ def feasibility(
     """Return what is known of the measured quantities at a completed trial with features [1 D].
 
     Args:
-        setting: The setting of the run.
+        delta: Probability that certified bounds may fail; None if no bound is certified.
         constraints: The constraints.
         undecided: Those that are not kept in any case.
         limited: Those of which there is a belief.
@@ -235,11 +157,11 @@ def feasibility(
         bounds[constraint.name] = min(low, high), mean, max(low, high)
         kept &= constraint.sign * low >= constraint.limit
         probability *= belief.probability(features, constraint.limit)
-    if not setting.certified:
+    if delta is None:
         return Feasibility(
             tuple(constraints), bounds, kept, probability if limited else None, False
         )
     certified = not measured and all(one.belief.proved(ways) is not None for one in noisy)
     return Feasibility(
-        tuple(constraints), bounds, kept, 1 - setting.delta if certified else None, certified
+        tuple(constraints), bounds, kept, 1 - delta if certified else None, certified
     )

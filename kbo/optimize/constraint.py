@@ -11,8 +11,8 @@ from gpytorch.kernels import Kernel
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.events import unfit
-from kbo.optimize.hypotheses import Hypothesis, checked_kernel, owns_kernel
+from kbo.optimize.run.events import unfit
+from kbo.optimize.surrogates.hypotheses import Hypothesis, checked_kernel, owns_kernel
 from kbo.space import Linear
 from kbo.space.parameters import onto_range
 

@@ -15,23 +15,24 @@ from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
-from kbo.optimize.answers import Answers, Comparison, answers, compared, rivals
-from kbo.optimize.belief import ANY, Belief, Evaluation, Problem, Setting
 from kbo.optimize.constrained import (
     ConstraintBelief,
     Feasibility,
     feasibility,
     preferred,
-    quantities,
 )
 from kbo.optimize.constraint import OBJECTIVE, Constraint, measured_only
-from kbo.optimize.guarded import guarded
-from kbo.optimize.hypotheses import described
-from kbo.optimize.infeasible import Infeasible, certificate
+from kbo.optimize.insight.answers import Answers, Comparison, answers, compared, rivals
+from kbo.optimize.insight.infeasible import Infeasible, certificate
 from kbo.optimize.pruning import prediction
-from kbo.optimize.run import Run
-from kbo.optimize.settings import resolve
-from kbo.optimize.trials import Trial, error_of, quantity, violations
+from kbo.optimize.quantities import quantities
+from kbo.optimize.run.guarded import guarded
+from kbo.optimize.run.run import Run
+from kbo.optimize.run.trials import Trial, error_of, quantity, violations
+from kbo.optimize.surrogates.choice import resolve
+from kbo.optimize.surrogates.hypotheses import described
+from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
 from kbo.space import Bounds, Params, Space
 
 _ANYWHERE = 64
@@ -72,7 +73,7 @@ class Inference(Run):
         super().__init__(space, journal, measured, value_range)
 
     @guarded
-    def belief(self) -> Belief | None:
+    def belief(self) -> Surrogate | None:
         """Compute the posterior and the bounds after all values; None while there are too few.
 
         Where larger values are worse, it is about the objective times -1.
@@ -83,7 +84,7 @@ class Inference(Run):
         return self._belief()
 
     @guarded
-    def description(self) -> Belief | None:
+    def description(self) -> Surrogate | None:
         """Compute a belief that describes bad values, too: in ``belief`` the practical setting cuts them.
 
         Raises:
@@ -97,7 +98,7 @@ class Inference(Run):
         """Return bounds and limits of the measured quantities at the recommended parameters; None without constraints.
 
         Args:
-            ways: More ways in which the noise may have decided which values there are, as for ``Belief.guarantee``.
+            ways: More ways in which the noise may have decided which values there are, as for ``Surrogate.guarantee``.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of a constraint.
@@ -313,11 +314,11 @@ class Inference(Run):
         own = {} if constraint.kernel is None else described(constraint.kernel, self.space.columns)
         return {**constraint.describe(), **own}
 
-    def _belief(self) -> Belief | None:
+    def _belief(self) -> Surrogate | None:
         self._learn()
         return self._objective.belief()
 
-    def _bounded(self) -> tuple[Belief, Confidence] | None:
+    def _bounded(self) -> tuple[Surrogate, Confidence] | None:
         """Return the belief and its reported bound; None while there is no bound."""
         belief = self._belief()
         reported = None if belief is None else belief.reported
@@ -382,7 +383,8 @@ class Inference(Run):
     def _feasibility(self, best: Trial, ways: Sequence[str] = ()) -> Feasibility:
         undecided = [constraint for constraint, _ in self._limited_by]
         limited, features = self._limited(), self._features([best])
-        return feasibility(self.setting, self.constraints, undecided, limited, best, features, ways)
+        delta = self.setting.delta if self.setting.certified else None
+        return feasibility(delta, self.constraints, undecided, limited, best, features, ways)
 
     def _recommended(self) -> Trial | None:
         complete, belief = self._trials.complete, self._belief()

@@ -20,11 +20,12 @@ from kbo._base.terminal import Bar
 from kbo.bandit import methods
 from kbo.confidence import Confidence, Limit
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import Belief, Bound
 from kbo.optimize.constrained import ConstraintBelief, limits
-from kbo.optimize.events import Event
-from kbo.optimize.guarded import guarded
 from kbo.optimize.inference import Inference
+from kbo.optimize.insight.branch import Ceiling, kept_everywhere, largest_proved, obstacle, slacks
+from kbo.optimize.run.events import Event
+from kbo.optimize.run.guarded import guarded
+from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.bounds import (
     NOT_ASKED,
     SpaceGap,
@@ -32,12 +33,12 @@ from kbo.optimize.search.bounds import (
     largest_upper,
     whichever_holds,
 )
-from kbo.optimize.search.branch import Ceiling, kept_everywhere, largest_proved, obstacle, slacks
-from kbo.optimize.search.exploration import Exploration
-from kbo.optimize.search.proposers import Step
-from kbo.optimize.search.region import Context, Region
-from kbo.optimize.search.search import KEPT, MOST_POINTS, Search
-from kbo.optimize.trials import Trial
+from kbo.optimize.search.search import MOST_POINTS, N_BEST, Search
+from kbo.optimize.search.subspace import Context, Subspace
+from kbo.optimize.strategies.explanation import Explanation, explained, explanation_of
+from kbo.optimize.strategies.safe_exploration import Exploration, SafeExploration
+from kbo.optimize.strategies.strategy import propose
+from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 from kbo.space import Params
 
 MANY = 500
@@ -139,7 +140,7 @@ class Optimizer(Inference):
             InvalidInput: A context or choices that do not fit the space, or leave nothing to choose.
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        region, running = Region(self.space, context, choices), self._running.copy()
+        region, running = Subspace(self.space, context, choices), self._running.copy()
         self._fail_lost()
         count = 1 if n is None else checks.whole("n", n, 0)
         # Copies, which the caller may change.
@@ -152,15 +153,16 @@ class Optimizer(Inference):
         self, *, context: Context | None = None, choices: Sequence[Any] | None = None
     ) -> Trial:
         """Begin the next trial and return it: ``ask`` for callers that report by trial; arguments as there."""
-        region = Region(self.space, context, choices)
+        region = Subspace(self.space, context, choices)
         self._fail_lost()
         return self._begin(region, self._running)
 
-    def _begin(self, region: Region, running: set[int]) -> Trial:
+    def _begin(self, region: Subspace, running: set[int]) -> Trial:
         """Begin a trial, first those that nobody evaluates, and add it to those that are running."""
         idle = (trial for trial in self._idle(running) if region.accepts(trial.params))
         if (trial := next(idle, None)) is None:
-            trial = self._expect(self._next(len(self._trials.all), region))
+            params, explanation = self._next(len(self._trials.all), region)
+            trial = self._expect(params, proposal=explanation.record())
         else:
             self._again(trial)
         running.add(trial.number)
@@ -176,7 +178,20 @@ class Optimizer(Inference):
         within: Mapping[str, tuple[float, float]] | None = None,
         among: Tensor | None = None,
     ) -> Params:
-        """Return the next parameters without recording them.
+        """Return the next parameters without recording them; arguments as for ``proposal``."""
+        return self._proposal(number, context, pending, within, among)[0]
+
+    @guarded
+    def proposal(
+        self,
+        number: int | None = None,
+        *,
+        context: Context | None = None,
+        pending: Iterable[Params] = (),
+        within: Mapping[str, tuple[float, float]] | None = None,
+        among: Tensor | None = None,
+    ) -> tuple[Params, Explanation]:
+        """Return the next parameters without recording them, and why they were chosen.
 
         Args:
             number: The number of the trial, which decides its random choices; by default the next one.
@@ -187,7 +202,17 @@ class Optimizer(Inference):
             among: Points [A P] of the unit cube to choose from, moved to where they agree with the context and the
                 ranges; by default all.
         """
-        region = Region(self.space, context, within=within)
+        return self._proposal(number, context, pending, within, among)
+
+    def _proposal(
+        self,
+        number: int | None,
+        context: Context | None,
+        pending: Iterable[Params],
+        within: Mapping[str, tuple[float, float]] | None,
+        among: Tensor | None,
+    ) -> tuple[Params, Explanation]:
+        region = Subspace(self.space, context, within=within)
         if among is not None:
             region = region.among(region.place(among), partial=True)
         number = len(self._trials.all) if number is None else checks.whole("number", number, 0)
@@ -207,7 +232,7 @@ class Optimizer(Inference):
             context: As in ``ask``; without one the context is optimised too.
             choices: As in ``ask``.
         """
-        region, known = Region(self.space, context, choices), self._bounded()
+        region, known = Subspace(self.space, context, choices), self._bounded()
         if known is None:
             return None
         latest = known[0].latest
@@ -215,7 +240,7 @@ class Optimizer(Inference):
         search = self._search(region, len(self._trials.finished))
         if self._exploration is not None:
             units = self._exploration.safe(search, self._units_of(self._trials.all))[0]
-            search = replace(search, region=region.among(units))
+            search = replace(search, subspace=region.among(units))
         return region.params(
             argmax_lower(latest.confidence, latest.posterior, search, limits(self._limited()))
         )
@@ -252,7 +277,7 @@ class Optimizer(Inference):
             return None
         belief, limited, every = known[0], self._limited(), "over the whole space"
         here, reason = self._features([best]), self._uncertified(belief, limited)
-        search = self._search(Region(self.space), len(self._trials.finished))
+        search = self._search(Subspace(self.space), len(self._trials.finished))
         searches = len(belief.bounds) + len(limited) * (self._exploration is not None)
         with Bar(
             total=evaluations * searches, desc="proof of the gap", disable=not progress
@@ -281,7 +306,7 @@ class Optimizer(Inference):
     def _gap_of_bound(
         self,
         bound: Bound,
-        belief: Belief,
+        belief: Surrogate,
         limited: Sequence[ConstraintBelief],
         here: Tensor,
         search: Search,
@@ -322,7 +347,7 @@ class Optimizer(Inference):
             value, False, "", proved=True, found=found, reason=proof.reason if value < found else ""
         )
 
-    def _uncertified(self, belief: Belief, limited: Sequence[ConstraintBelief]) -> str:
+    def _uncertified(self, belief: Surrogate, limited: Sequence[ConstraintBelief]) -> str:
         """Return the reason why the bounds of the objective or of a limit have no guarantee; empty if all have one."""
         beliefs = {"": belief} | {f"{one.constraint.name}: ": one.belief for one in limited}
         for name, one in beliefs.items():
@@ -338,7 +363,7 @@ class Optimizer(Inference):
         return ""
 
     def _gap_of_safe(
-        self, belief: Belief, reported: Confidence, search: Search, lower: float
+        self, belief: Surrogate, reported: Confidence, search: Search, lower: float
     ) -> SpaceGap:
         """Return the gap over the points that are known to be safe, given the lower bound of the recommendation."""
         assert self._exploration is not None
@@ -370,7 +395,7 @@ class Optimizer(Inference):
                 f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}."
             )
         self._learn()
-        search = self._search(Region(self.space), len(self._trials.finished))
+        search = self._search(Subspace(self.space), len(self._trials.finished))
         return [
             self.space.params(unit)
             for unit in self._exploration.safe(search, self._units_of(self._trials.all))[0]
@@ -386,69 +411,76 @@ class Optimizer(Inference):
             map(tuple, points.tolist())
         )
 
-    def _next(self, number: int, region: Region, pending: Sequence[Params] = ()) -> Params:
-        """Return the parameters of trial ``number``; ``pending`` ones are being evaluated besides the trials."""
-        step = self._step(number, region, pending)
-        params = self._proposed(step)
-        if step.belief is None or not step.belief.exact or region.partial:
-            return params
-        if params not in [*[trial.params for trial in self._trials.all], *pending]:
-            return params
-        search = self._search(region, number)  # without noise the value there is known, or will be
-        return search.region.params(search.region.sample(search.generator))
+    def _next(
+        self, number: int, region: Subspace, pending: Sequence[Params] = ()
+    ) -> tuple[Params, Explanation]:
+        """Return the parameters of trial ``number``, and why; ``pending`` ones are evaluated besides the trials."""
+        search = self._search_with_surrogates(number, region, pending)
+        proposal = propose(self._strategies, search)
+        values = [trial.value for trial in self._leading() if trial.value is not None]
+        best = values[0] if values else None
+        return proposal.params, explained(proposal, search, self._sign, best)
 
-    def _proposed(self, step: Step) -> Params:
-        """Return the parameters of the first proposer that returns some.
-
-        Raises:
-            InvalidInput: None of them does.
-        """
-        for proposer in self.setting.proposers:
-            params = proposer(step)
-            if params is not None:
-                return params
-        names = ", ".join(
-            getattr(proposer, "__name__", repr(proposer)) for proposer in self.setting.proposers
-        )
-        raise InvalidInput(
-            f"no proposer of {type(self.setting).__name__} returned parameters for trial {step.search.number}, of "
-            f"[{names}]: end the list with one that always does, as by_upper_bound after initial_design."
-        )
-
-    def _step(self, number: int, region: Region, pending: Sequence[Params]) -> Step:
-        """Return what the parameters of trial ``number`` depend on."""
+    def _search_with_surrogates(
+        self, number: int, region: Subspace, pending: Sequence[Params]
+    ) -> Search:
+        """Return the search for the parameters of trial ``number``, with everything that is known before it."""
+        pending_units = self.space.units(pending)
+        running = torch.cat([self._units_of(list(self._trials.pending.values())), pending_units])
+        tried = torch.cat([self._units_of(self._trials.all), pending_units])
+        has_bounds = methods.get(self.method).has_bounds
+        surrogate = self._belief() if has_bounds else None
         many = len(self._trials.complete) >= MANY and not self.setting.certified
-        units, recipe = self.space.units(pending), methods.get(self.method)
-        running = torch.cat([self._units_of(list(self._trials.pending.values())), units])
-        tried = torch.cat([self._units_of(self._trials.all), units])
-        belief = self._belief() if recipe.has_bounds else None
         search = self._search(region, number, 0.5 if many else 1.0)
-        if recipe.has_bounds and (self.space.table is not None if belief is None else belief.exact):
-            search = search.unvisited(tried)
         bound = None
-        if belief is not None:
-            bound = self._with_pending(self._with_failed(belief.for_trial(number), belief), running)
+        if surrogate is not None:
+            bound = self._with_failed(surrogate.for_trial(number), surrogate)
+            bound = self._with_pending(bound, running)
         limits = []
-        if belief is not None or self._exploration is not None:
-            for one in self._limited():
-                own = self._with_pending(one.belief.for_trial(number), running)
-                limits.append(Limit(own.posterior, own.confidence, lower=one.level))
-        return Step(
-            setting=self.setting,
-            problem=self._problem,
-            has_bounds=recipe.has_bounds,
-            draws=recipe.draws,
+        if surrogate is not None or self._exploration is not None:
+            for limited in self._limited():
+                own = self._with_pending(limited.belief.for_trial(number), running)
+                limits.append(Limit(own.posterior, own.confidence, lower=limited.level))
+        search = replace(
+            search,
             seed=self.seed,
-            search=search,
             tried=tried,
-            belief=belief,
+            surrogate=surrogate,
             bound=bound,
             limits=limits,
-            exploration=self._exploration,
-            recommend=self._recommended,
+            recommend=self._recommended_params,
         )
+        repeats_nothing = search.is_noiseless
+        if has_bounds and surrogate is None:
+            repeats_nothing = self.space.table is not None
+        if repeats_nothing:
+            return search.untried()
+        return search
 
-    def _search(self, region: Region, number: int, effort: float = 1.0) -> Search:
+    def _recommended_params(self) -> Params | None:
+        trial = self._recommended()
+        return None if trial is None else trial.params
+
+    @guarded
+    def explain(self, number: int) -> Explanation | None:
+        """Return why a trial has its parameters: the strategy that chose them, and the numbers that it compared.
+
+        None for trials whose parameters were given, and for those of journals that were written before version 0.25.
+
+        Args:
+            number: The number of the trial.
+
+        Raises:
+            InvalidInput: There is no such trial.
+        """
+        number = checks.whole("number", number, 0)
+        if number >= len(self._trials.all):
+            raise InvalidInput(
+                f"there is no trial {number}: the run has {len(self._trials.all)} trials, from 0."
+            )
+        return explanation_of(self._trials.all[number].proposal)
+
+    def _search(self, region: Subspace, number: int, effort: float = 1.0) -> Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""
         starts, generator = self._starts(region), self._generator(number)
         if self.space.constraints:
@@ -459,14 +491,14 @@ class Optimizer(Inference):
             starts = starts if len(starts) else region.sample(generator).unsqueeze(0)
         return Search(self.space, region, starts, number, generator, effort)
 
-    def _starts(self, region: Region) -> Tensor:
+    def _starts(self, region: Subspace) -> Tensor:
         """Return the best points [s P] so far; where a region has a box, those in the box, if there are any."""
         if region.boxed:
             complete = self._trials.complete
             inside = region.in_box(self._units_of(complete)).tolist()
             best = [trial for trial, is_inside in zip(complete, inside, strict=True) if is_inside]
             if best:
-                return self._units_of(heapq.nlargest(KEPT, best, self._precedence))
+                return self._units_of(heapq.nlargest(N_BEST, best, self._precedence))
         return self._units_of(self._leading())
 
     def _leading(self) -> list[Trial]:
@@ -475,7 +507,7 @@ class Optimizer(Inference):
             trial for trial in self._trials.finished[self._ranked :] if trial.status == "complete"
         ]
         ranked = self._best + self._allowed(fresh)
-        self._best = heapq.nlargest(KEPT, ranked, self._precedence)
+        self._best = heapq.nlargest(N_BEST, ranked, self._precedence)
         self._ranked = len(self._trials.finished)
         return self._best
 
@@ -483,7 +515,7 @@ class Optimizer(Inference):
         """Return the sort key of a completed trial: ``_rank``, then the earlier trial first."""
         return self._rank(trial), -trial.number
 
-    def _with_failed(self, bound: Bound, belief: Belief) -> Bound:
+    def _with_failed(self, bound: Bound, belief: Surrogate) -> Bound:
         """Return a bound of the objective to search with, with failed trials observed at the worst value so far.
 
         Otherwise the search would return to them: the data say nothing against them. Pruned trials of whose value
@@ -512,5 +544,9 @@ class Optimizer(Inference):
         super()._compute()
         start, n_limits = self.setting.start, len(self._limited_by)
         self._exploration = Exploration(self.space, start, n_limits) if start else None
+        if self._exploration is None:
+            self._strategies = self.setting.strategies_for(self.method)
+        else:
+            self._strategies = [SafeExploration(self._exploration)]
         self._best: list[Trial] = []
         self._ranked = 0

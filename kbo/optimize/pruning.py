@@ -22,8 +22,8 @@ from kbo._base import checks
 from kbo._base.extras import require
 from kbo._base.lazy import Lazy
 from kbo.errors import InvalidInput
-from kbo.optimize.events import Event, Report, Tell
-from kbo.optimize.trials import Trial, Trials
+from kbo.optimize.run.events import Event, Report, Tell
+from kbo.optimize.run.trials import Trial, Trials
 from kbo.space import Space
 
 if TYPE_CHECKING:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from kbo._base.terminal import printable, rounded_up
 from kbo.errors import InvalidInput
 from kbo.optimize import table
-from kbo.optimize.answers import Answers, Comparison
-from kbo.optimize.belief import NO_BOUND
-from kbo.optimize.confirmation import Confirmation, confirm
 from kbo.optimize.constrained import Feasibility
-from kbo.optimize.infeasible import Infeasible
+from kbo.optimize.insight.answers import Answers, Comparison
+from kbo.optimize.insight.confirmation import Confirmation, confirm
+from kbo.optimize.insight.infeasible import Infeasible
 from kbo.optimize.optimizer import Optimizer
-from kbo.optimize.trials import Trial
+from kbo.optimize.run.trials import Trial
+from kbo.optimize.strategies.explanation import Explanation
+from kbo.optimize.surrogates.surrogate import NO_BOUND
 from kbo.space import Params
 
 if TYPE_CHECKING:
@@ -191,6 +192,10 @@ class Result:
     def predict(self, params: Params) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of the objective at any parameters; see ``Optimizer.interval``."""
         return self.optimizer.interval(params)
+
+    def explain(self, number: int) -> Explanation | None:
+        """Return why a trial has its parameters; see ``Optimizer.explain``."""
+        return self.optimizer.explain(number)
 
     def compare(self, others: Params) -> Comparison | None:
         """Return by how much the recommended parameters are better than others; see ``Optimizer.compare``."""

@@ -15,7 +15,7 @@ from kbo._base.files import replacing
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.errors import InvalidInput
-from kbo.optimize.trials import Trial
+from kbo.optimize.run.trials import Trial
 from kbo.space import Float, Int, Params
 from kbo.space.parameters import Parameter
 

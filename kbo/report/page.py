@@ -18,11 +18,11 @@ from kbo._base.surroundings import fixed
 from kbo._base.terminal import rounded_up
 from kbo.errors import InvalidInput, KboError, RefutedAssumptions
 from kbo.optimize import Constraint, Hypothesis, Optimizer, Result, Trial
-from kbo.optimize.answers import MORE
+from kbo.optimize.insight.answers import MORE
+from kbo.optimize.insight.sensitivity import LEVEL
 from kbo.optimize.result import PROOF, result_of
-from kbo.optimize.sensitivity import LEVEL
+from kbo.optimize.run.trials import repetitions
 from kbo.optimize.table import by_name, format_params, shown, text
-from kbo.optimize.trials import repetitions
 from kbo.report import figures, summary
 from kbo.report.plots import GROUPS, Group, Plots
 from kbo.report.record import Record, Run

@@ -15,7 +15,7 @@ from kbo._base import checks
 from kbo._base.drawing import blank, dress
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput, KboError
-from kbo.optimize.trials import quantity
+from kbo.optimize.run.trials import quantity
 from kbo.report import figures
 from kbo.report.record import Record, Run
 from kbo.report.replay import Moment, history, miscoverage

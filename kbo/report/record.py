@@ -23,11 +23,11 @@ from kbo.optimize import (
     Result,
     Safe,
     Trial,
-    journal,
 )
-from kbo.optimize.belief import Setting
-from kbo.optimize.events import Event, Header
-from kbo.optimize.trials import Trials, violations
+from kbo.optimize.run import journal
+from kbo.optimize.run.events import Event, Header
+from kbo.optimize.run.trials import Trials, violations
+from kbo.optimize.surrogates.setting import Setting
 from kbo.space import Rule, Space
 
 
@@ -259,8 +259,12 @@ def _of_journal(
         )
     if setting == "certified" and kernel is None:
         return replace(record, obstacle=_NEEDS_KERNEL)
-    if "class" in header:
-        obstacle = f"The journal only names the setting, {header['class']}, which is of your own: pass its optimiser."
+    own = [f"{part} = {header[part]}" for part in ("class", "strategies") if part in header]
+    if own:
+        obstacle = (
+            f"The journal only names the parts of the setting that are of your own ({', '.join(own)}): pass its "
+            "optimiser."
+        )
         return replace(record, obstacle=obstacle)
     if setting != "certified" and kernel is not None:
         raise InvalidInput(

@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from kbo._base.surroundings import fixed
 from kbo.errors import KboError
 from kbo.optimize import Optimizer
-from kbo.optimize.events import Fail, Prune, Tell
+from kbo.optimize.run.events import Fail, Prune, Tell
 from kbo.report.record import Record, Run
 from kbo.space import Params
 

@@ -6,8 +6,8 @@ from gpytorch.kernels import Kernel
 
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.optimize import sensitivity
-from kbo.optimize.sensitivity import Importance
+from kbo.optimize.insight import sensitivity
+from kbo.optimize.insight.sensitivity import Importance
 from kbo.report.record import Record, Run
 
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kbo.optimize import Result, Trial
-from kbo.optimize.answers import Comparison
+from kbo.optimize.insight.answers import Comparison
+from kbo.optimize.run.trials import violations
 from kbo.optimize.table import format_params
-from kbo.optimize.trials import violations
 from kbo.report.record import Record
 from kbo.report.replay import NOISE_MARGIN
 from kbo.space import Params, Space

@@ -10,7 +10,7 @@ import torch
 
 import kbo
 from kbo.optimize import table, tracking
-from kbo.optimize.known import known_results
+from kbo.optimize.evaluated import known_results
 from kbo.optimize.tracking.tracker import Tracker
 from kbo.space import Space
 

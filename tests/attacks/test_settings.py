@@ -23,7 +23,7 @@ from kbo.confidence.gap import optimality_gap
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
 from kbo.optimize import slacks
-from kbo.optimize.journal import write
+from kbo.optimize.run.journal import write
 
 RBF = stationary_kernel("rbf", 0.5)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from experiments.sweep.cells import Cell, Folder, read_rows
 from kbo import minimize
 from kbo.errors import KboError
-from kbo.optimize import journal
+from kbo.optimize.run import journal
 
 
 def journal_file(folder: Path) -> tuple[Path, Callable[[Path], str]]:

@@ -14,7 +14,7 @@ import kbo
 from experiments.sweep.cells import Cell, read_rows
 from experiments.sweep.runner import sweep
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize import journal
+from kbo.optimize.run import journal
 
 pytestmark = [
     pytest.mark.faults,

@@ -24,11 +24,11 @@ from kbo.cli.app import app
 from kbo.cli.script import load
 from kbo.errors import KboError
 from kbo.integrations.ax import generation_strategy
-from kbo.optimize import journal
-from kbo.optimize.known import known_results
+from kbo.optimize.evaluated import known_results
+from kbo.optimize.run import journal
 from kbo.space import Space
 from kbo.workers.call import described
-from kbo.workers.time_limit import call_with_limit
+from kbo.workers.in_process import call_with_limit
 from tests.commands import CliRunner
 from tests.faults import REPEATS
 from tests.processes import PATIENCE

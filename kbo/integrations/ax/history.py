@@ -18,7 +18,7 @@ from kbo.errors import InvalidInput
 from kbo.integrations.replay import Ended
 from kbo.optimize import Constraint
 from kbo.optimize.constraint import SEM
-from kbo.optimize.trials import in_words, out_of_order
+from kbo.optimize.run.trials import in_words, out_of_order
 from kbo.space import Params, Space
 
 Row = tuple[int, str]
@@ -199,7 +199,7 @@ def pending(
 
 
 def selected(experiment: Experiment, data: Columns) -> list[str]:
-    """The ways in which the noise may have decided which values there are, in words; see ``kbo.optimize.trials``."""
+    """Return the ways in which the noise may have decided which values there are (``kbo.optimize.run.trials``)."""
     trials: list[BaseTrial] = list(experiment.trials.values())
     complete, running = (
         _in_order(experiment, kind) for kind in (TrialStatus.COMPLETED, TrialStatus.RUNNING)

@@ -14,9 +14,9 @@ from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import note, selected
 from kbo.integrations.ax.node import KBONode
 from kbo.integrations.replay import Replay
-from kbo.optimize.belief import NO_BOUND
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.constraint import OBJECTIVE
+from kbo.optimize.surrogates.surrogate import NO_BOUND
 
 
 @fixed

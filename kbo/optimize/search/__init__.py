@@ -1,1 +1,1 @@
-"""The next point: regions of a space, searches in them, and proposers."""
+"""The search for one point: a space or a part of it, and the maximisation of a score over it."""

@@ -114,8 +114,8 @@ def argmax_upper(
             upper = confidence.upper(posterior, features)
             return int(feasible_first(upper, least_possible(limits, features)).argmax())
 
-        return search.argmax(score, row)
-    return search.argmax(
+        return search.argmax_point(score, row)
+    return search.argmax_point(
         lambda features: quick_upper(confidence, posterior, features),
         lambda features: confidence.argmax_upper(posterior, features)[0],
     )
@@ -142,13 +142,13 @@ def argmax_lower(
         )
 
     if limits:
-        return search.argmax(score)
+        return search.argmax_point(score)
 
     def row(features: Tensor) -> int:
         return confidence.argmax_lower(posterior, features)[0]
 
-    listed = search.region.choices is not None
-    return search.argmax(
+    listed = search.subspace.choices is not None
+    return search.argmax_point(
         lambda features: confidence.lower(posterior, features), row if listed else None
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from kbo.optimize.result import Result
-from kbo.optimize.trials import Trial
+from kbo.optimize.run.trials import Trial
 
 log: logging.Logger = logging.getLogger("kbo")
 

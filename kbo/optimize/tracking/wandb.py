@@ -10,9 +10,9 @@ from typing import Any
 from kbo._base import checks
 from kbo._base.extras import require
 from kbo.optimize.result import Result
+from kbo.optimize.run.trials import Trial
 from kbo.optimize.table import by_name
 from kbo.optimize.tracking.tracker import Tracker
-from kbo.optimize.trials import Trial
 
 
 class WandB(Tracker):

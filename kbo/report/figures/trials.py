@@ -22,7 +22,7 @@ from kbo._base.drawing import (
 )
 from kbo._base.surroundings import fixed
 from kbo.optimize import Constraint, Trial
-from kbo.optimize.trials import quantity, violations
+from kbo.optimize.run.trials import quantity, violations
 from kbo.report.figures.axes import VALUE, frame, whole_numbers
 from kbo.report.record import Record, Run
 from kbo.report.replay import Moment

@@ -1,0 +1,1 @@
+"""Statistics about a run: functions of a surrogate and of trials, which return numbers."""

@@ -1,0 +1,322 @@
+"""A crash-safe journal: one event per line, on disk before the run goes on.
+
+A process that is killed while writing leaves at most a last line without its newline, which opening the journal
+removes. Nothing in a journal is ever executed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import warnings
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kbo._base import checks
+from kbo._base.files import replacing, sync_folder
+from kbo._base.locks import after_fork_in_child
+from kbo.errors import AnotherProblem, JournalError
+from kbo.optimize.run.events import FORMAT, Contents, Event, Header, header_of, line, parse
+
+try:
+    import fcntl
+except ImportError:  # a platform without advisory locks
+    fcntl = None
+
+_open: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for journal in list(_open):
+        journal.close(
+            "this process was forked from the one that writes it. Report values to that one"
+        )
+
+
+after_fork_in_child(_close_in_child)
+
+
+class Journal:
+    """An append-only event log, locked against other writers.
+
+    Args:
+        path: The file; created, with its folders, if it does not exist.
+        description: The problem; a journal of another one is refused.
+
+    Raises:
+        JournalError: The file cannot be written, or is in use.
+    """
+
+    def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
+        self.path = path
+        self._place = path.absolute()
+        self._header: Header = {"format": FORMAT, **header_of(description)}
+        self._closed = ""
+        try:
+            self._place.parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered: a write that failed must not come back with the next one.
+            self._file = open(self._place, "a+b", buffering=0)  # noqa: SIM115  (lives as long as the journal)
+        except OSError as error:
+            raise JournalError(
+                f"cannot write the journal {self.path}: {error.strerror}. Choose a writable place with journal=... "
+                "(or --journal)."
+            ) from error
+        _open.add(self)
+        try:
+            self._lock()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def recover(self) -> list[Event]:
+        """Return the events on disk, after removing an unfinished last line; a foreign file is left as it is.
+
+        Raises:
+            JournalError: The file is damaged, not a journal, or of another problem.
+        """
+        self._check_open()
+        self._file.seek(0)
+        text = self._file.read()
+        first, checksum = line(self._header, 0)
+        if first.startswith(text) and first != text:
+            self._file.truncate(0)
+            self._size, self._checksum = 0, checksum
+            self._write(first)
+            sync_folder(self._place)
+            return []
+        found = _valid(parse(text), self.path)
+        self._size, self._checksum = found.size, found.checksum
+        different = differences(found.header, self._header)
+        if different:
+            raise AnotherProblem(
+                f"the journal {self.path} belongs to another problem ({different}). Continue it with the same "
+                "arguments, or start a new one with another path. It can begin with the results of this one, as far "
+                f"as they fit: evaluated={str(self.path)!r}, or --evaluated {self.path}. `kbo tune --allow-change` "
+                "renames this one and does so."
+            )
+        if found.unfinished:
+            warnings.warn(
+                f"dropped an unfinished last line of {self.path}: the run was killed while writing it."
+            )
+            self._file.truncate(self._size)
+        return found.events
+
+    def continued(self, events: list[Event]) -> list[Event]:
+        """Return the events on disk after a write that may have been interrupted, if these are the first of them.
+
+        Otherwise the file is not what was written: then these are all that is known, and later writes are refused.
+        """
+        if self._closed:
+            return events
+        try:
+            found = self.recover()
+        except JournalError as error:
+            self.close(f"{error} {_SAVE}")
+            return events
+        if found[: len(events)] != events:
+            self.close(f"it was changed by another program. {_SAVE}")
+            return events
+        return found
+
+    def append(self, event: Event) -> None:
+        """Write an event; when this returns it survives a crash of the machine.
+
+        Raises:
+            InvalidInput: An event that is too long; nothing was written.
+            JournalError: It cannot be written, or the file is not the one that was opened, or was changed.
+        """
+        self._check_open()
+        self._check_place()
+        text, checksum = line(event, self._checksum)
+        self._write(text)
+        self._checksum = checksum
+
+    def close(self, reason: str = "open it again with Optimizer(..., journal=...)") -> None:
+        """Release the file; the reason is part of the error that later writes raise."""
+        self._closed = self._closed or reason
+        self._file.close()
+
+    def _lock(self) -> None:
+        if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+            raise JournalError(f"the journal {self.path} is not a file: choose another path.")
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise JournalError(
+                f"the journal {self.path} is in use, by another process or by an optimiser that is open here: wait for "
+                "it, close it, or choose another path. Several "
+                'processes share a study of Optuna: docs/howto.md, "Many machines, many writers".'
+            ) from error
+        except OSError as error:
+            raise JournalError(
+                f"cannot lock the journal {self.path}: {error.strerror}. Choose another place."
+            ) from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise JournalError(f"the journal {self.path} is closed: {self._closed}.")
+
+    def _check_place(self) -> None:
+        """Raise JournalError if the path leads elsewhere by now, or somebody else has written there."""
+        here = os.fstat(self._file.fileno())
+        try:
+            there = os.stat(self._place)
+        except OSError:
+            there = None
+        if there is None or not os.path.samestat(here, there):
+            raise JournalError(
+                f"the journal {self.path} was deleted or replaced while it was open, so nothing was written. Save what "
+                "is known with optimizer.save(path), and open that with Optimizer(..., journal=path)."
+            )
+        if here.st_size != self._size:
+            raise JournalError(
+                f"the journal {self.path} was changed by another program, so nothing was written. See `kbo journal "
+                "check`, or save what is known with optimizer.save(path)."
+            )
+
+    def _write(self, text: bytes) -> None:
+        rest = text
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            try:
+                self._file.truncate(self._size)
+            except OSError:
+                self.close("a line was left half written. Open it again, which removes that line")
+            raise JournalError(
+                f"cannot write to the journal {self.path}: {error.strerror}."
+            ) from error
+        self._size += len(text)
+
+
+_SAVE = "Save what is known with optimizer.save(path)"
+
+_DECLARED = "completion_independent_of_noise"
+"""Says how trials are read, not which problem they are of: a run may continue with another declaration."""
+
+
+def examine(path: str | os.PathLike[str]) -> Contents:
+    """Return what a journal holds, as far as it is valid, without locking or repairing it.
+
+    Raises:
+        JournalError: There is no such file, or it is not a journal.
+    """
+    found_at = checks.path("path", path)
+    try:
+        if found_at.exists() and not (found_at.is_file() or found_at.is_dir()):
+            raise JournalError(
+                f"the journal {path} is a pipe or a device, not a file: choose another path."
+            )
+        text = found_at.read_bytes()
+    except OSError as error:
+        raise JournalError(f"cannot read the journal {path}: {error.strerror}.") from error
+    found = parse(text)
+    _check_header(found, path)
+    return found
+
+
+def read(path: str | os.PathLike[str]) -> tuple[Header, list[Event]]:
+    """Return header and events of a journal, without locking or repairing it.
+
+    Raises:
+        JournalError: There is no such file, it is not a journal, or it is damaged.
+    """
+    found = _valid(examine(path), path)
+    if found.unfinished:
+        warnings.warn(
+            f"left out an unfinished last line of {path}, of a run that was killed or is writing it now."
+        )
+    return found.header, found.events
+
+
+def write(
+    path: str | os.PathLike[str], description: Mapping[str, Any], events: Sequence[Event]
+) -> None:
+    """Write a whole journal, replacing ``path`` in one step.
+
+    Raises:
+        JournalError: The place cannot be written; nothing was changed.
+    """
+    target = Path(path)
+    try:
+        with replacing(target) as file:
+            checksum = 0
+            for entry in ({**description, "format": FORMAT}, *events):
+                text, checksum = line(entry, checksum)
+                file.write(text)
+    except OSError as error:
+        raise JournalError(
+            f"cannot write {target}: {error.strerror}. Choose a writable place."
+        ) from error
+
+
+def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """Return in words where the header of a journal differs from the expected one; empty if it does not."""
+    same = {"format": FORMAT, _DECLARED: False}
+    return "; ".join(_differences("", {**found, **same}, {**expected, **same}))
+
+
+def _differences(name: str, found: Any, expected: Any) -> list[str]:
+    """Return one text for each entry that differs, with the parameters of a space compared by their names."""
+    if found == expected or (name.endswith("kernel") and str(expected).startswith(f"{found} ")):
+        return []  # fingerprints of kernels begin with all that kbo 0.14 and before wrote of them
+    here, there = _by_name(found), _by_name(expected)
+    if here is None or there is None:
+        return [
+            f"{name}: {checks.shown(found)} in the journal, {checks.shown(expected)} in this run"
+        ]
+    if here == there:
+        return [f"{name}: in the order {list(here)} in the journal, {list(there)} in this run"]
+    texts = []
+    for key in dict.fromkeys([*here, *there]):
+        label = f"{name} {key}".strip()
+        if key in here and key in there:
+            texts += _differences(label, here[key], there[key])
+        else:
+            only = f"the journal: {here[key]!r}" if key in here else f"this run: {there[key]!r}"
+            texts.append(f"{label}: only in {only}")
+    return texts
+
+
+def _by_name(value: Any) -> Mapping[str, Any] | None:
+    """Return the entries of a header or a parameter, or the parameters of a space, by name; None for other values."""
+    if isinstance(value, Mapping):
+        return value
+    if not isinstance(value, list) or not all(
+        isinstance(entry, Mapping) and "name" in entry for entry in value
+    ):
+        return None
+    return {str(entry["name"]): entry for entry in value}
+
+
+def _check_header(found: Contents, path: str | os.PathLike[str]) -> None:
+    if found.withdrawn:
+        raise JournalError(
+            f"{path} is a journal of kbo 0.8 or before, which kbo 0.22 is the last version to read: its command "
+            f"`kbo journal repair {path} NEW` writes a journal that this version continues."
+        )
+    if not found.header:
+        raise JournalError(
+            f"{path} is not a kbo journal ({found.damage or 'no line'}): choose another path."
+        )
+
+
+def _valid(found: Contents, path: str | os.PathLike[str]) -> Contents:
+    """Return the contents of a journal if all its lines are valid.
+
+    Raises:
+        JournalError: Not a journal, or damaged.
+    """
+    _check_header(found, path)
+    if found.damage:
+        raise JournalError(
+            f"the journal {path} was changed or damaged: {found.damage}. Restore it, or save what comes before that "
+            f"line with `kbo journal repair {path} NEW`."
+        )
+    return found

@@ -1,0 +1,276 @@
+"""Regions of a space: parameters given from outside, the points to choose from, and constraints."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo._base import checks
+from kbo.errors import InvalidInput
+from kbo.space import Params, Space
+from kbo.space.feasible import Feasible
+from kbo.space.parameters import Float, Int
+
+Context = Mapping[Any, Any]
+"""Values of some parameters: by name, or by index where the bounds are a list."""
+
+
+class Subspace:
+    """The part of a space that agrees with a context and, if choices are given, is among them.
+
+    Args:
+        space: The whole space.
+        context: Parameters whose values are given, wherever they are active.
+        choices: The parameters to choose from, complete or without those of the context.
+        within: The least and the largest value of some numbers, by name; for spaces without constraints and tables.
+
+    Attributes:
+        fixed: The context and the parameters of one value as a point [P] of the unit cube, NaN where one is free.
+        low, high: The corners [P] of the box of the unit cube that ``within`` leaves.
+        boxed: Whether that box is smaller than the cube.
+        choices: The choices, or the rows of a table, as points [A P] of the unit cube; None if there is no such list.
+        partial: Whether there is a context or a list of choices.
+        constrained: Whether the space has constraints.
+
+    Raises:
+        InvalidInput: A parameter that does not exist, a value outside its bounds, no parameter left to choose, or
+            choices that cannot be used; no choice that satisfies the constraints of the space; ``within`` for a space
+            with constraints.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        context: Context | None = None,
+        choices: Sequence[Any] | None = None,
+        within: Mapping[str, tuple[float, float]] | None = None,
+    ) -> None:
+        self._space, self._known = space, torch.empty(0, space.dimension, dtype=torch.float64)
+        self._keys: list[Any] = (
+            list(space.parameters) if space.named else list(range(space.dimension))
+        )
+        self._context = {} if context is None else self._canonical("context", context)
+        self.fixed: Tensor = torch.full((space.dimension,), torch.nan, dtype=torch.float64)
+        for i, (key, parameter) in enumerate(
+            zip(self._keys, space.parameters.values(), strict=True)
+        ):
+            if key in self._context:
+                self.fixed[i] = parameter.unit(self._context[key])
+            elif parameter.columns == 0:  # it has one value
+                self.fixed[i] = 0.5
+        if not bool(self.fixed.isnan().any()):
+            raise InvalidInput(
+                f"the context fixes all parameters {list(space.parameters)}: there is nothing to choose. Leave out at "
+                "least one, or report the value with tell(params, value)."
+            )
+        self._set_box(within or {})
+        self._listed = None if choices is None else self._allowed(self._complete(choices))
+        self.choices: Tensor | None = None if self._listed is None else space.units(self._listed)
+        self.constrained: bool = bool(space.constraints)
+        self.partial: bool = bool(self._context) or self.choices is not None
+        if space.table is not None and self.choices is None:
+            self.choices = space.table[(self.fixed.isnan() | (space.table == self.fixed)).all(-1)]
+            if not len(self.choices):
+                raise InvalidInput(
+                    f"no row of the table of candidates has the context {checks.shown(self._context)}."
+                )
+
+    def _set_box(self, within: Mapping[str, tuple[float, float]]) -> None:
+        """Set the corners of the box in which some numbers are between two values."""
+        self.boxed: bool = bool(within)
+        self.low: Tensor = torch.zeros(self._space.dimension, dtype=torch.float64)
+        self.high: Tensor = torch.ones(self._space.dimension, dtype=torch.float64)
+        if not within:
+            return
+        if self._space.constraints or self._space.table is not None:
+            raise InvalidInput(
+                "within is for spaces without constraints and tables: add a kbo.Linear to the space."
+            )
+        positions = {name: i for i, name in enumerate(self._space.parameters)}
+        for name, (lowest, highest) in within.items():
+            parameter = self._space.parameters[checks.one_of("within", name, positions)]
+            with checks.inside(f"within: parameter {name!r}"):
+                if not isinstance(parameter, (Float, Int)):
+                    raise InvalidInput(
+                        "only a Float or an Int has values between two; leave it out."
+                    )
+                low = parameter.unit(lowest)
+                high = parameter.unit(highest)
+                if low > high:
+                    raise InvalidInput(
+                        f"expected (least, largest), got {checks.shown((lowest, highest))}."
+                    )
+                self.low[positions[name]] = low
+                self.high[positions[name]] = high
+
+    def knowing(self, points: Tensor) -> Subspace:
+        """Return the same part of the space with points [n P] to start from where those that satisfy it are rare."""
+        part = copy.copy(self)
+        part._known = points
+        vars(part).pop("_feasible", None)
+        return part
+
+    @cached_property
+    def _feasible(self) -> Feasible:
+        """The points that satisfy the constraints of the space."""
+        return Feasible(self._space, self.fixed, self._known)
+
+    def among(self, points: Tensor, partial: bool = False) -> Subspace:
+        """Return the same part of the space with points [A P] as the only choices, which may make it a partial one."""
+        part = copy.copy(self)
+        part.choices = points
+        part.partial = self.partial or partial
+        return part
+
+    def accepts(self, params: Params) -> bool:
+        """Whether parameters agree with the context, are among the choices and in the box."""
+        if self._listed is not None and params not in self._listed:
+            return False
+        if self.boxed and not bool(self.in_box(self._space.unit(params))):
+            return False
+        return all(
+            value == self._context.get(key, value) for key, value in _entries(params).items()
+        )
+
+    def in_box(self, units: Tensor) -> Tensor:
+        """Return whether the free coordinates of points [n P] of the unit cube are in the box, [n]."""
+        inside = (self.low <= units) & (units <= self.high)
+        return (inside | ~self.fixed.isnan()).all(-1)
+
+    def place(self, unit: Tensor) -> Tensor:
+        """Return points [n P] moved into the box, with the coordinates of the context replaced."""
+        return torch.where(self.fixed.isnan(), unit.clamp(self.low, self.high), self.fixed)
+
+    def spread(self, unit: Tensor) -> Tensor:
+        """Return points [n P] of the unit cube mapped to the box, with the coordinates of the context replaced."""
+        return self.place(self.low + (self.high - self.low) * unit)
+
+    def params(self, unit: Tensor) -> Params:
+        """Return the parameters at a point [P] of this part of the cube; the values of the context exactly as given."""
+        if self.choices is not None and self._listed is not None:
+            return copy.copy(self._listed[int((self.choices == unit).all(-1).long().argmax())])
+        params: Any = self._space.params(unit)
+        for key in self._context.keys() & _entries(params).keys():
+            params[key] = self._context[key]
+        return params
+
+    def sample(self, generator: torch.Generator) -> Tensor:
+        """Draw a point [P] of the unit cube uniformly: one of the choices, or any that agrees with the context."""
+        if self.choices is not None:
+            return self.choices[int(torch.randint(len(self.choices), (), generator=generator))]
+        if self.constrained:
+            return self._feasible.draw(1, generator)[0]
+        return self.spread(
+            torch.rand(self._space.dimension, generator=generator, dtype=torch.float64)
+        )
+
+    def draw(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draw points [n P] of this part of the cube uniformly; for parts without choices.
+
+        Raises:
+            InvalidInput: No point that satisfies the constraints of the space was found.
+        """
+        if self.constrained:
+            return self._feasible.draw(n, generator)
+        free = self.fixed.isnan()
+        U = torch.rand(n, int(free.sum()), generator=generator, dtype=torch.float64)
+        return self.fixed.expand(n, -1).masked_scatter(
+            free, self.low[free] + (self.high - self.low)[free] * U
+        )
+
+    def satisfies(self, points: Tensor) -> Tensor:
+        """Return whether points [n P] satisfy the constraints of the space, [n]."""
+        return self._space.satisfies(points)
+
+    def projected(self, points: Tensor, others: Tensor) -> Tensor:
+        """Return ``others`` [n P], those that violate a constraint moved towards ``points`` [n P], which do not."""
+        return self._feasible.projected(points, others) if self.constrained else others
+
+    def _allowed(self, listed: list[Params]) -> list[Params]:
+        """Return the choices that satisfy the constraints of the space."""
+        if not (violated := [self._space.violated(params) for params in listed]) or not all(
+            violated
+        ):
+            return [params for params, names in zip(listed, violated, strict=True) if not names]
+        which = (
+            f"{checks.shown(listed[0])} violates"
+            if len(listed) == 1
+            else "each of the choices violates one of"
+        )
+        raise InvalidInput(
+            f"{which} the constraints {', '.join(map(repr, sorted({n for v in violated for n in v})))}."
+        )
+
+    def _complete(self, choices: Any) -> list[Params]:
+        """Return the choices with all parameters and plain values."""
+        if isinstance(choices, (str, Mapping)) or not isinstance(choices, Sequence) or not choices:
+            raise InvalidInput(
+                f"choices must be a list of at least one dict of parameters, got {checks.shown(choices)}."
+            )
+        return [self._with_context(choice) for choice in choices]
+
+    def _with_context(self, choice: Any) -> Params:
+        listed = (
+            isinstance(choice, (list, tuple))
+            and not self._space.named
+            and len(choice) == len(self._keys)
+        )
+        if not listed and not isinstance(choice, Mapping):
+            raise InvalidInput(
+                f"choices must be values of {list(self._space.parameters)}, one of them is {checks.shown(choice)}."
+            )
+        own = self._canonical("choices", _entries(choice))
+        entries = self._context | own
+        changed = [key for key, value in self._context.items() if entries[key] != value]
+        if changed:
+            raise InvalidInput(f"the choice {choice!r} contradicts the context at {changed}.")
+        needed = (
+            self._space.active_names(self._space.constants | entries)
+            if self._space.named
+            else self._keys
+        )
+        missing = [key for key in needed if key not in entries and key not in self._space.constants]
+        if missing:
+            raise InvalidInput(
+                f"the choice {choice!r} lacks {missing}: give them in the choice or in the context."
+            )
+        values = {
+            key: entries[key]
+            for key in self._keys
+            if key in entries and (key in needed or key in own)
+        }
+        return self._space.canonical(values if self._space.named else list(values.values()))
+
+    def _canonical(self, what: str, values: Any) -> dict[Any, Any]:
+        """Return some parameters by name (or index) with plain values, checked."""
+        if not isinstance(values, Mapping):
+            expected = "from name to value" if self._space.named else "from index to value"
+            raise InvalidInput(f"{what} must be a dict {expected}, got {checks.shown(values)}.")
+        names = dict(zip(self._keys, self._space.parameters, strict=True))
+        found = {}
+        for given, value in values.items():
+            key = given if self._space.named else _index(given)
+            if key not in names:
+                raise InvalidInput(
+                    f"{what}: there is no parameter {checks.shown(given)}; the parameters are {self._keys}."
+                )
+            with checks.inside(f"{what}: parameter {given!r}"):
+                found[key] = self._space.plain(names[key], value)
+        return found
+
+
+def _entries(params: Any) -> Mapping[Any, Any]:
+    return params if isinstance(params, Mapping) else dict(enumerate(params))
+
+
+def _index(key: Any) -> Any:
+    try:
+        return operator.index(key)
+    except TypeError:
+        return key

@@ -1,0 +1,1 @@
+"""Surrogates: what is believed about a quantity after some trials, and the settings that fit them."""

@@ -1,0 +1,182 @@
+"""Hypotheses about the objective: kernel, noise level and norm bound, of which a list can be given."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
+
+from kbo._base import checks
+from kbo._base.surroundings import on_host
+from kbo._base.terminal import rounded_up
+from kbo.errors import InvalidInput
+from kbo.optimize.surrogates.fingerprint import fingerprint
+from kbo.regression import KernelRidge
+
+T = TypeVar("T")
+
+_FACTOR = 2.0
+"""Norm bounds that are proposed, in norms of a cosine."""
+
+_GRID, _TINY = 256, 1e-10
+"""Points on which that norm is computed, and the ridge."""
+
+
+class _Copied:
+    """A kernel that is copied when it is set and when it is read."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else _copied(vars(instance)["kernel"])
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)["kernel"] = _copied(value)
+
+
+def _copied(value: Any) -> Any:
+    return copy.deepcopy(value) if isinstance(value, Kernel) else value  # others will be refused
+
+
+def owns_kernel(cls: type[T]) -> type[T]:
+    """Let a frozen dataclass have a kernel that nobody else can change, since copies and saved runs rest on it."""
+    owned: dict[str, Any] = {
+        "kernel": _Copied(),
+        "__eq__": lambda self, other: type(self) is type(other) and vars(self) == vars(other),
+        "__hash__": lambda self: hash(tuple(vars(self).values())),
+    }
+    for name, value in owned.items():
+        setattr(cls, name, value)
+    return cls
+
+
+@owns_kernel
+@dataclass(frozen=True, eq=False)
+class Hypothesis:
+    """The assumptions of a certified bound about the objective (docs/theory/hypotheses.md).
+
+    Args:
+        kernel: Kernel on the features of the space, as for ``kbo.Certified``; it is copied.
+        noise_std: Sub-Gaussian constant of the noise.
+        norm_bound: Bound of the RKHS norm.
+
+    Raises:
+        InvalidInput: No kernel, or a number that is not positive.
+
+    Example:
+        >>> setting = kbo.Certified([kbo.Hypothesis(RBFKernel(), 0.1, 2.0), kbo.Hypothesis(MaternKernel(), 0.1, 4.0)])
+    """
+
+    kernel: Kernel
+    noise_std: float
+    norm_bound: float
+
+    def __post_init__(self) -> None:
+        checks.kernel(self.kernel, "Hypothesis")
+        checks.positive("noise_std", self.noise_std)
+        checks.positive("norm_bound", self.norm_bound)
+
+    def __str__(self) -> str:
+        kernel, variance = self.kernel, 1.0
+        while isinstance(kernel, ScaleKernel):
+            kernel, variance = kernel.base_kernel, variance * float(kernel.outputscale)
+        found: Any = getattr(kernel, "lengthscale", None)
+        lengths = (
+            ""
+            if found is None
+            else f", lengthscale {', '.join(f'{x:.3g}' for x in found.flatten().tolist())}"
+        )
+        times = "" if variance == 1 else f", variance {variance:.4g}"
+        return f"{type(kernel).__name__}{lengths}{times}, noise {self.noise_std:g}, norm {self.norm_bound:g}"
+
+
+def checked_kernel(
+    given: Any, owner: str, numbers: Mapping[str, Any]
+) -> Kernel | tuple[Hypothesis, ...]:
+    """Return a kernel, or a list of hypotheses as a tuple.
+
+    Args:
+        given: The kernel or the list.
+        owner: The class whose argument it is.
+        numbers: Those of its other arguments that a hypothesis has instead.
+
+    Raises:
+        InvalidInput: It is neither, or a number is given besides the list.
+    """
+    if not isinstance(given, (list, tuple)):
+        return checks.kernel(given, owner)
+    if not given or not all(isinstance(one, Hypothesis) for one in given):
+        expected = "a kernel, or a list of kbo.Hypothesis(kernel, noise_std, norm_bound)"
+        raise InvalidInput(f"kernel must be {expected}, got {checks.shown(given)}.")
+    if any(value is not None for value in numbers.values()):
+        raise InvalidInput(f"{', '.join(numbers)} belong to the hypotheses: leave them out.")
+    return tuple(given)
+
+
+def described(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, Any]:
+    """Return a kernel, or hypotheses, as plain JSON values, with fingerprints of kernels on so many features."""
+    if isinstance(kernel, Kernel):
+        return {"kernel": fingerprint(kernel, columns)}
+    return {
+        "hypotheses": [{**vars(one), "kernel": fingerprint(one.kernel, columns)} for one in kernel]
+    }
+
+
+@on_host
+def hypotheses(
+    noise_std: float,
+    size: float,
+    turns: int = 1,
+    *,
+    lengthscales: Sequence[float] = (0.4, 0.8),
+    norms: Sequence[float] | None = None,
+) -> list[Hypothesis]:
+    """Return hypotheses for a smooth objective: Matern 5/2 kernels of some lengthscales, each with a norm bound.
+
+    The norm bound of a lengthscale is twice the norm of a cosine with so many turning points. The kernels have the
+    variance ``size ** 2``, so the bounds follow the units of the objective. How to choose size and turns, and what they
+    assume: docs/choosing.md.
+
+    Args:
+        noise_std: Sub-Gaussian constant of the noise.
+        size: The largest absolute value that the objective has, about. It should be measured from a typical value,
+            which the objective can return less.
+        turns: How often the objective turns between rising and falling along a parameter, at most: 0 if it only rises
+            or falls, 1 for a valley or a hill.
+        lengthscales: Lengthscales, in units of the ranges of the parameters.
+        norms: Norm bounds in place of these, in units of ``size``, one for each lengthscale.
+
+    Raises:
+        InvalidInput: A number that is not positive, or lists that are empty or of different lengths.
+    """
+    checks.positive("size", size)
+    for name, values in {"lengthscales": lengthscales, "norms": norms}.items():
+        if values is not None and (
+            not isinstance(values, (list, tuple)) or len(values) != len(lengthscales)
+        ):
+            raise InvalidInput(
+                f"{name} must be a list of numbers, one for each hypothesis, got {checks.shown(values)}."
+            )
+    if not lengthscales:
+        raise InvalidInput("lengthscales must have one number at least.")
+    x = torch.linspace(0, 1, _GRID, dtype=torch.float64).unsqueeze(-1)
+    wave = torch.cos(math.pi * (checks.whole("turns", turns, 0, _GRID // 8) + 1) * x[:, 0])
+    found = []
+    for i, lengthscale in enumerate(lengthscales):
+        base = MaternKernel(nu=2.5).double()
+        # In float32 whatever the default dtype: journals hold fingerprints of these numbers.
+        length = torch.tensor(checks.positive("lengthscales", lengthscale), dtype=torch.float32)
+        base.initialize(lengthscale=length)
+        scale = torch.tensor(size**2, dtype=torch.float32)
+        kernel = ScaleKernel(base).double().initialize(outputscale=scale).requires_grad_(False)
+        if norms is None:
+            state = KernelRidge(base, _TINY)
+            state.update(x, wave)
+            norm = float(rounded_up(_FACTOR * float(state.at().quad() / _TINY) ** 0.5, 2))
+        else:
+            norm = checks.positive("norms", norms[i])
+        found.append(Hypothesis(kernel, noise_std, norm))
+    return found

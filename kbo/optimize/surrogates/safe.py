@@ -1,0 +1,87 @@
+"""The safe setting: a trial begins only at parameters that are certain to keep all limits."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from kbo._base import checks
+from kbo.bandit import methods
+from kbo.errors import InvalidInput
+from kbo.optimize.surrogates.certified import Certified
+from kbo.space import Space
+
+
+@dataclass(frozen=True, eq=False)
+class Safe(Certified):
+    """Bounds as with ``Certified``, and no trial outside the limits of ``constraints`` whenever they hold.
+
+    The first trials are at ``start``. Every later one is at parameters where the bounds of all quantities, by values
+    that were known before, are within their limits. So with probability ``1 - delta`` no trial of a run breaks a limit,
+    if the starts keep them and the given numbers are right; a refutation of either ends the run with
+    ``RefutedAssumptions``. After a failed trial, or a value at parameters that ``ask`` did not return, the set of these
+    parameters grows no more, unless ``completion_independent_of_noise``.
+
+    A space of up to 100 000 points is explored as a whole, and the gap is about the points that have become certain to
+    be safe. In a larger space, or with real parameters, random points near those known to be safe are examined: what is
+    evaluated is as safe, but neither the set nor the gap is proved to be complete (docs/theory/safe.md), unless every
+    point of the space is proved to be safe (docs/theory/boxes.md).
+
+    Args:
+        kernel, noise_std, norm_bound, delta, scale: As for ``Certified``; a constraint has its own ``noise_std`` and
+            ``norm_bound``.
+        start: Parameters that are known to keep all limits, at least one.
+        noise_upper, completion_independent_of_noise, strict_noise: As for ``Certified``.
+
+    Raises:
+        InvalidInput: No start, or as for ``Certified``.
+
+    Example:
+        >>> setting = kbo.Safe(kernel, noise_std=0.1, norm_bound=2.0, start=[{"gain": 0.1}])
+        >>> limit = kbo.Constraint("overshoot", upper=0.3, noise_std=0.02, norm_bound=1.0)
+        >>> kbo.minimize(error, {"gain": (0.0, 1.0)}, 40, setting=setting, constraints=[limit])
+    """
+
+    start: Sequence[Any] = ()
+
+    default_method: ClassVar[str] = "cmm-ucb"
+    about_limits: ClassVar[str] = (
+        "only points that are certain to keep them are evaluated, apart from start"
+    )
+    promise: ClassVar[str] = (
+        "; apart from start, every trial began at parameters that were certain to keep all limits, by bounds on trials "
+        "before any that failed, was stopped early, lost or not returned by ask, unless that is declared harmless"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (
+            isinstance(self.start, (str, Mapping))
+            or not isinstance(self.start, Sequence)
+            or not self.start
+        ):
+            raise InvalidInput(
+                "start must be a list of parameters that are known to keep all limits, at least one, got "
+                f"{checks.shown(self.start)}."
+            )
+        object.__setattr__(self, "start", tuple(map(copy.copy, self.start)))
+
+    def check(self, method: str, n_trials: int | None) -> None:
+        recipe = methods.get(method)
+        if not recipe.has_bounds or recipe.norm == "estimated":
+            lacks = (
+                "bounds that are proved: nothing is ever certain" if recipe.has_bounds else "bounds"
+            )
+            raise InvalidInput(
+                f"method {method!r} has no {lacks}, so it cannot explore safely: choose 'cmm-ucb'."
+            )
+        super().check(method, n_trials)
+
+    def describe(self, space: Space) -> dict[str, Any]:
+        """Return the setting as plain JSON values."""
+        return {
+            **super().describe(space),
+            "start": [space.canonical(params) for params in self.start],
+        }

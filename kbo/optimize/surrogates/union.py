@@ -1,0 +1,133 @@
+"""Bounds that hold if one of several hypotheses is true, whichever it is.
+
+    {f(x)} is in  U_j [lower_j(x), upper_j(x)],   j not refuted
+
+If hypothesis j* is true, its confidence set contains f at all times with probability 1 - delta.
+Then it is never refuted, and its interval is a part of the union. Nothing is asked of the others,
+so delta is not divided among them (docs/theory/hypotheses.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kbo.confidence import Confidence
+from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.optimize.surrogates.surrogate import Bound
+from kbo.regression import Posterior
+
+Interval = tuple[Tensor, Tensor]
+"""Lower and upper bound [...]."""
+
+
+class Union(Confidence):
+    """The union of the intervals of several bounds, each on a posterior of its own.
+
+    A bound that the data refute is left out. The statement is that of the first one, with the
+    numbers of whichever is true, so all must be bounds of one kind.
+
+    Args:
+        bounds: The bounds of the hypotheses that are left, at least one.
+        n_hypotheses: The number of hypotheses before the data.
+    """
+
+    def __init__(self, bounds: Sequence[Bound], n_hypotheses: int) -> None:
+        self._bounds: Sequence[Bound] = bounds
+        self._n_hypotheses: int = n_hypotheses
+        self.delta: float = max(bound.confidence.delta for bound in bounds)
+
+    def interval(self, state: Posterior, X: Tensor) -> Interval:
+        def interval(bound: Bound) -> Interval:
+            return bound.confidence.interval(bound.posterior, X)
+
+        return self._union(state, interval)
+
+    def quick_interval(self, state: Posterior, X: Tensor) -> Interval:
+        def quick_interval(bound: Bound) -> Interval:
+            return bound.confidence.quick_interval(bound.posterior, X)
+
+        return self._union(state, quick_interval)
+
+    def finite_on(self, state: Posterior) -> bool:
+        self._check(state)
+        return all(bound.confidence.finite_on(bound.posterior) for bound in self._bounds)
+
+    def delta_on(self, state: Posterior) -> float:
+        self._check(state)
+        return max(bound.confidence.delta_on(bound.posterior) for bound in self._bounds)
+
+    def guarantee_on(self, state: Posterior) -> str | None:
+        if self.objections(state):
+            return None
+        first = self._bounds[0]
+        statement = first.confidence.guarantee_on(first.posterior)
+        return (
+            f"{statement}; or if kernel and numbers of another one of {self._n_hypotheses} "
+            "hypotheses are right instead"
+        )
+
+    def objections(self, state: Posterior) -> list[str]:
+        """Return the reasons why the theorem of some bound does not cover its posterior."""
+        self._check(state)
+        reasons = []
+        kinds = {type(bound.confidence) for bound in self._bounds}
+        if len(kinds) > 1:
+            reasons.append("the hypotheses have bounds of several kinds")
+        for bound in self._bounds:
+            reasons += bound.confidence.objections(bound.posterior)
+        return list(dict.fromkeys(reasons))
+
+    def _union(self, state: Posterior, interval: Callable[[Bound], Interval]) -> Interval:
+        """Return the union of intervals [...] of the bounds that are not refuted.
+
+        Raises:
+            RefutedAssumptions: All of them are.
+        """
+        self._check(state)
+        lower, upper = [], []
+        refutation = None
+        for bound in self._bounds:
+            try:
+                own_lower, own_upper = interval(bound)
+            except RefutedAssumptions as error:
+                refutation = error
+            else:
+                lower.append(own_lower)
+                upper.append(own_upper)
+        if refutation is not None and not lower:
+            raise refutation
+        return torch.stack(lower).amin(0), torch.stack(upper).amax(0)
+
+    def _check(self, state: Posterior) -> None:
+        """Raise InvalidInput unless ``state`` is the posterior with which the union was made."""
+        if state is not self._bounds[0].posterior:
+            raise InvalidInput(
+                "a union of bounds is about the posteriors of its hypotheses, and was given another "
+                "one: use the pair of confidence and posterior that kbo.optimize.surrogates.union.union returns."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class UnionBound(Bound):
+    """A union of bounds, and the posterior of the first one, whose mean it reports.
+
+    Attributes:
+        parts: The bounds of the hypotheses that are left.
+        n_hypotheses: The number of hypotheses before the data.
+    """
+
+    parts: Sequence[Bound] = ()
+    n_hypotheses: int = 0
+
+    def given(self, X: Tensor, targets: Tensor | None = None) -> Bound:
+        return union([part.given(X, targets) for part in self.parts], self.n_hypotheses)
+
+
+def union(bounds: Sequence[Bound], n_hypotheses: int) -> Bound:
+    """Return the bound that holds if one of several does; arguments as for ``Union``."""
+    confidence = Union(bounds, n_hypotheses)
+    return UnionBound(confidence, bounds[0].posterior, None, bounds, n_hypotheses)
