@@ -1,8 +1,9 @@
-"""Answers of a run in the units of its objective, and audits of the tables of other tools."""
+"""Answers of a run in the units of its objective, and audits of the histories of other tools."""
 
 import csv
 import math
 import random
+import warnings
 
 import pytest
 import torch
@@ -330,6 +331,20 @@ def test_a_column_that_counts_the_rows_is_no_parameter():
         kbo.audit(table.assign(state="FAILED"))
 
 
+def test_options_that_are_no_plain_values_are_shown_as_text():
+    optuna = pytest.importorskip("optuna")
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+
+    def objective(trial):
+        with warnings.catch_warnings(action="ignore"):  # that a storage cannot keep them
+            return len(trial.suggest_categorical("layers", [(8, 8), (4,)])) + trial.suggest_float(
+                "x", 0, 1
+            )
+
+    study.optimize(objective, 20)
+    assert kbo.audit(study).result.params["layers"] == "(4,)"
+
+
 def test_two_points_are_compared():
     result = kbo.minimize(lambda p: (p["x"] - 0.3) ** 2, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, 12)
     worse = result.compare({"x": 0.9, "y": 0.5})
@@ -348,29 +363,40 @@ def test_a_journal_is_audited(tmp_path):
     assert (found.result.lower, found.result.upper) == (result.lower, result.upper)
 
 
-def test_the_table_of_a_study_of_optuna_is_audited(tmp_path):
+def test_a_study_of_optuna_is_audited_with_conditions_and_pruned_trials(tmp_path):
     optuna = pytest.importorskip("optuna")
     rng = random.Random(0)
 
     def objective(trial):
-        x = trial.suggest_float("x", 0, 1)
-        kind = trial.suggest_categorical("kind", ["a", "b"])
-        if x > 0.9:
+        if trial.suggest_categorical("optimizer", ["sgd", "adam"]) == "sgd":
+            value = (trial.suggest_float("momentum", 0, 1) - 0.9) ** 2 + 0.3
+        else:
+            value = (trial.suggest_float("beta", 0, 1) - 0.5) ** 2
+        trial.report(value, 1)
+        if value > 0.4:
             raise optuna.TrialPruned
-        return -((x - 0.3) ** 2) - (kind == "a") + 0.01 * rng.gauss(0, 1)
+        return value + 0.05 * rng.gauss(0, 1)
 
-    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=1))
-    study.optimize(objective, 30)
-    with pytest.raises(kbo.InvalidInput, match=r"kbo.audit\(study.trials_dataframe\(\)\)"):
-        kbo.audit(study)
-    found = kbo.audit(study.trials_dataframe(), maximize=True)
+    storage = f"sqlite:///{tmp_path}/studies.db"
+    for name in ("one", "two"):
+        study = optuna.create_study(
+            storage=storage, study_name=name, sampler=optuna.samplers.RandomSampler(seed=1)
+        )
+        study.optimize(objective, 30)
+    found = kbo.audit(tmp_path / "studies.db", study="two")
     assert found.reported == (study.best_trial.number, study.best_value)
-    assert found.result.params == study.trials[found.likely].params
-    assert "rows left out" in str(found)
-    assert "left out, since they are no parameters" not in str(found)
+    chosen = study.trials[found.likely]
+    assert found.result.params == chosen.params
+    assert found.result.params["optimizer"] == "adam"
+    assert " pruned" in str(found).splitlines()[0]
+    assert str(kbo.audit(study)) == str(found)
+    with pytest.raises(kbo.InvalidInput, match="has the studies one, two: name one"):
+        kbo.audit(storage)
+    with pytest.raises(kbo.InvalidInput, match="no trial that ended has parameters"):
+        kbo.audit(optuna.create_study())
 
 
-def test_the_table_of_an_experiment_of_ax_is_audited():
+def test_an_experiment_of_ax_is_audited(tmp_path):
     pytest.importorskip("ax")
     from ax.api.client import Client
     from ax.api.configs import RangeParameterConfig
@@ -383,20 +409,18 @@ def test_the_table_of_an_experiment_of_ax_is_audited():
     for i in range(12):
         index = client.attach_trial({"x": i / 11})
         client.complete_trial(index, {"loss": (i / 11 - 0.3) ** 2 + 0.01 * (-1) ** i})
-    with pytest.raises(kbo.InvalidInput, match=r"client.summarize\(\)"):
-        kbo.audit(client)
-    found = kbo.audit(client.summarize()[["x", "loss"]], target="loss")
+    client.save_to_json_file(str(tmp_path / "client.json"))
+    found = kbo.audit(tmp_path / "client.json")
     assert found.reported == (3, pytest.approx((3 / 11 - 0.3) ** 2 - 0.01))
+    assert str(kbo.audit(client)).splitlines()[1:] == str(found).splitlines()[1:]
 
 
 @pytest.mark.parametrize(
     ("history", "message"),
     [
-        (3, "history must be a table"),
+        (3, "history must be a study of Optuna"),
         ("nowhere.csv", "there is no file"),
-        ("nowhere.db", r"study\.trials_dataframe\(\)"),
-        ("sqlite:///studies.db", r"study\.trials_dataframe\(\)"),
-        ("client.json", r"client\.summarize\(\)"),
+        ("nowhere.db", "there is no file"),
         ("notes.md", "there is no file"),
         ("other.csv", "name that of the values"),
         ("constant.csv", "no column has two values"),

@@ -20,7 +20,7 @@ from gpytorch.kernels import (
     ScaleKernel,
 )
 
-from kbo import acquisition, space
+from kbo import acquisition, audit, space
 from kbo.confidence import FixedWidth, MartingaleMixture, NoiseBounds
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
@@ -456,6 +456,8 @@ def test_a_search_space_may_be_changed_between_trials(change, tmp_path):
     assert kbo_ax.interval(client, points[-1]) is not None
     index, _ = kbo_ax.recommended(client)
     assert index in range(11)
+    assert "11 trials" in str(audit(client))
+    assert "left out" not in str(audit(client))
 
 
 def test_ranges_that_are_narrowed_beside_constraints_on_parameters_are_kept():

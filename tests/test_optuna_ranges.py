@@ -1,4 +1,4 @@
-"""KBOSampler in studies whose ranges differ, and with parameters that are fixed from outside."""
+"""KBOSampler and kbo audit in studies whose ranges differ, and with parameters that are fixed from outside."""
 
 import logging
 import math
@@ -10,7 +10,7 @@ from gpytorch.kernels import MaternKernel
 optuna = pytest.importorskip("optuna")
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution  # noqa: E402
-from optuna.samplers import PartialFixedSampler  # noqa: E402
+from optuna.samplers import PartialFixedSampler, TPESampler  # noqa: E402
 from optuna.trial import TrialState, create_trial  # noqa: E402
 
 import kbo  # noqa: E402
@@ -250,11 +250,12 @@ def test_values_near_a_range_are_data_and_those_far_away_are_named_once(caplog):
             assert study.sampler.recommended(study).params == {"x": 1.2}
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 1
+    assert "2 left out (far outside the ranges of the others: 6, 7)" in str(kbo.audit(study))
     assert "trial 6 and others like it are left out of the model: x = 9.0 is far outside" in said[0]
     assert 0 <= study.ask({"x": FloatDistribution(0, 1)}).params["x"] <= 1
 
 
-def test_choices_that_changed_are_named_once_in_the_log(caplog):
+def test_choices_that_changed_are_named_once_in_the_log_and_by_the_audit(caplog):
     study = study_with()
     for i in range(8):
         choices = CategoricalDistribution(["a", "b"] if i < 4 else ["a", "b", "c"])
@@ -278,6 +279,7 @@ def test_choices_that_changed_are_named_once_in_the_log(caplog):
         )
         == 1
     )
+    assert "parameter 'c' is left out: its choices differ" in str(kbo.audit(study))
 
 
 @pytest.mark.parametrize(
@@ -332,6 +334,17 @@ def test_the_certified_setting_leaves_values_outside_its_ranges_out_and_says_so(
         study.optimize(bowl(), n_trials=1)
         assert study.sampler.interval(study, {"x": 0.5, "y": 0.5}) == before
     assert "trial 4 and others like it are left out" in caplog.text
+
+
+# What is said of a history
+
+
+def test_the_audit_has_a_parameter_whose_range_depends_on_another():
+    study = study_with(TPESampler(seed=0))
+    study.optimize(dependent, n_trials=25)
+    found = kbo.audit(study)
+    assert set(found.result.params) == {"top", "other"}
+    assert "other" in str(found)
 
 
 def test_two_objectives_are_refused_by_every_way_into_the_sampler():

@@ -21,6 +21,7 @@ else:
     audits = Lazy("kbo.report.audit")
 
 _SCRIPT = "Script of a certified run, with its `setting`: the journal lacks the kernels."
+_HISTORY = "Storage of Optuna (URL or .db), JSON of Ax, table (.csv), or journal of kbo (.jsonl)."
 _VALUES = "Column of the values of a table."
 
 
@@ -37,7 +38,7 @@ def report(
 
     Example:  kbo report kbo-runs/tune-train.jsonl --script train.py
     """
-    if run.suffix in audits.TABLES:
+    if run.suffix in audits.FOREIGN:
         raise InvalidInput(
             f"{run} is no journal of kbo: see `kbo audit {run} --to {run.with_suffix('.html')}`."
         )
@@ -52,7 +53,8 @@ def report(
 
 
 def audit(
-    history: Annotated[str, typer.Argument(help="A table (.csv), or a journal of kbo (.jsonl).")],
+    history: Annotated[str, typer.Argument(help=_HISTORY)],
+    study: Annotated[str | None, Option(help="Study in a storage, if there are several.")] = None,
     target: Annotated[
         str | None, Option(help=_VALUES, show_default="value, objective, loss ...")
     ] = None,
@@ -65,9 +67,9 @@ def audit(
 ) -> None:
     """Say which trial of a history is likely the best, how sure that is, and whether more trials are worth it.
 
-    Example:  kbo audit trials.csv --target loss
+    Example:  kbo audit sqlite:///studies.db --study resnet
     """
-    found = kbo.audit(history, target=target, maximize=maximize)
+    found = kbo.audit(history, study=study, target=target, maximize=maximize)
     typer.echo(found)
     if page is not None:
         typer.echo(f"page           {found.write(page)}")

@@ -1,4 +1,4 @@
-"""``kbo.audit``: estimates from the trials in a table of another tool, or in a journal of kbo."""
+"""``kbo.audit``: estimates from the trials of another tool, or in a journal of kbo."""
 
 from __future__ import annotations
 
@@ -13,31 +13,27 @@ from kbo._base.files import check_file
 from kbo._base.lazy import Lazy
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.optimize import Optimizer, Result
+from kbo.optimize import Result
 from kbo.optimize.insight.answers import Comparison
 from kbo.optimize.result import result_of
 from kbo.report import summary
-from kbo.report.record import History, Record
+from kbo.report.record import History, ImportedTrials, Record
 
 if TYPE_CHECKING:
+    from kbo.report import clients, studies, table
     from kbo.report import page as pages
-    from kbo.report import table
 else:
-    pages = Lazy("kbo.report.page")  # both need an extra
+    clients = Lazy("kbo.report.clients")  # each needs an extra
+    pages = Lazy("kbo.report.page")
+    studies = Lazy("kbo.report.studies")
     table = Lazy("kbo.report.table")
 
-TABLES = (".csv", ".txt", ".tsv")
-"""File name suffixes of tables."""
+_STORAGES = (".db", ".sqlite", ".sqlite3")
+_TABLES = (".csv", ".txt", ".tsv")
+FOREIGN = (*_STORAGES, *_TABLES, ".json")
+"""File name suffixes of other tools."""
 
-_ADVICE = "Give a table (.csv) with a column for each parameter and one of values, or a journal of kbo (.jsonl)."
-_OPTUNA = (
-    "A study of Optuna becomes a table by study.trials_dataframe(): "
-    "kbo.audit(study.trials_dataframe()), with maximize=True if larger values are better."
-)
-_AX = (
-    "A client of Ax becomes a table by client.summarize(): "
-    'kbo.audit(client.summarize()[["x", "y", "loss"]], target="loss") with the names of its parameters and metric.'
-)
+_ADVICE = "Give a storage of Optuna (.db), a client of Ax (.json), a table (.csv), or a journal of kbo (.jsonl)."
 
 
 @dataclass(frozen=True)
@@ -45,8 +41,8 @@ class Audit:
     """Estimates from a history of trials, by the model of the practical setting, without guarantee.
 
     Attributes:
-        source: The table or the file.
-        tool: The origin of the trials: "the table" or "the journal".
+        source: The study, experiment, table or file.
+        tool: The origin of the trials: "Optuna", "Ax", "the table" or "the journal".
         reported: The name of the trial with the best observed value, and this value.
         likely: The name of the trial that is likely to be the best.
         result: The outcome of the trials as a run of kbo: ``params``, ``value``, ``lower``, ``upper``, ``answers`` and
@@ -54,7 +50,7 @@ class Audit:
         estimated: Lower bound, mean and upper bound at the trial with the best observed value; None without a bound.
         margin: By how much the likely best trial is better than that one; None without a model.
         names: The names of the trials, in the order of ``result.trials``.
-        remark: The rows and columns that are not used.
+        remark: The trials, rows and columns that are not used.
         inferred: Whether the space is unknown, and its ranges are those of the trials.
     """
 
@@ -119,95 +115,86 @@ class Audit:
 
 @fixed
 def audit(
-    history: Any, *, target: str | None = None, maximize: bool = False, bounds: Any = None
+    history: Any,
+    *,
+    study: str | None = None,
+    target: str | None = None,
+    maximize: bool = False,
+    bounds: Any = None,
 ) -> Audit:
     """Say which trial of a history is likely the best, what more trials would bring, and which parameters matter.
 
     Args:
-        history: A DataFrame or CSV file with a column for each parameter and one of values, such as
-            ``study.trials_dataframe()`` of Optuna; or a journal of kbo (.jsonl). A column "sem" has standard errors
-            of the values.
+        history: A study of Optuna or its storage, the URL or the SQLite file of that; a client of Ax, or the JSON file
+            that it was saved to; a DataFrame or CSV file with a column for each parameter and one of values; or a
+            journal of kbo (.jsonl). A column "sem" of a table, or user attribute of a trial, has standard errors of the
+            values.
+        study: The name of the study in a storage; needed if there are several.
         target: The column of values of a table; by default "value", "objective", "target", "loss" or "score".
-        maximize: Whether larger values of a table are better; a journal has its own direction.
+        maximize: Whether larger values of a table are better; the others have their own direction.
         bounds: The search space of a table; see ``kbo.space.Space``. By default the ranges of the trials, on a
             logarithmic scale where positive numbers differ by a factor of a hundred and half of them are in the first
             fifth.
 
     Raises:
-        InvalidInput: Neither of these, or none of its trials can be used.
-        MissingExtra: pandas is not installed.
+        InvalidInput: None of these, or none of its trials can be used.
+        MissingExtra: The library that made it is not installed.
 
     Example:
-        >>> print(kbo.audit(study.trials_dataframe()))
+        >>> print(kbo.audit("sqlite:///studies.db", study="resnet"))
     """
     checks.flag("maximize", maximize)
-    if hasattr(history, "columns"):
-        trials = table.trials_of(history, "table", target, maximize, bounds)
-        return _audited("table", "the table", trials.optimizer, trials.names, trials.remark, bounds)
-    path = _file(history)
-    if path.suffix in TABLES:
-        rows = table.read(path)
-        trials = table.trials_of(rows, path.name, target, maximize, bounds)
-        return _audited(
-            path.name, "the table", trials.optimizer, trials.names, trials.remark, bounds
-        )
-    optimizer = Record.of(path).reopened()
-    names = range(len(optimizer.trials))
-    return _audited(path.name, "the journal", optimizer, names, "", optimizer.space)
-
-
-def _file(history: Any) -> Path:
-    """Return the path of a table or a journal.
-
-    Raises:
-        InvalidInput: It is something else, or there is no such file.
-    """
-    library = type(history).__module__.partition(".")[0]
-    if library == "optuna":
-        raise InvalidInput(f"history must be a table, got {checks.shown(history)}. {_OPTUNA}")
-    if library == "ax":
-        raise InvalidInput(f"history must be a table, got {checks.shown(history)}. {_AX}")
-    if not isinstance(history, (str, os.PathLike)):
-        raise InvalidInput(f"history must be a table, got {checks.shown(history)}. {_ADVICE}")
-    path = checks.path("history", history)
-    if "://" in str(history) or path.suffix in (".db", ".sqlite", ".sqlite3"):
-        raise InvalidInput(f"{history} is no table. {_OPTUNA}")
-    if path.suffix == ".json":
-        raise InvalidInput(f"{path} is no table. {_AX}")
-    check_file(path, _ADVICE)
-    if path.suffix not in (*TABLES, ".jsonl"):
-        raise InvalidInput(f"{path} is no history. {_ADVICE}")
-    return path
-
-
-def _audited(
-    source: str,
-    tool: str,
-    optimizer: Optimizer,
-    names: Sequence[Any],
-    remark: str,
-    bounds: Any,
-) -> Audit:
-    """Return the audit of the trials of an optimiser; ``bounds`` are None if they are inferred from the trials."""
+    trials = _trials_of(history, study, target, maximize, bounds)
+    optimizer = trials.optimizer
     complete = [trial for trial in optimizer.within_limits() if trial.value is not None]
     recommended = optimizer.recommended()
     if not complete or recommended is None:
         raise InvalidInput(
-            f"{source}: no trial has a value, so there is nothing to say of it{remark}."
+            f"{trials.source}: no trial has a value, so there is nothing to say of it{trials.remark}."
         )
     pick = min
     if optimizer.maximize:
         pick = max
     best = pick(complete, key=lambda trial: trial.value or 0.0)
     return Audit(
-        source=source,
-        tool=tool,
-        reported=(names[best.number], best.value or 0.0),
-        likely=names[recommended.number],
-        result=result_of(optimizer, source, None),
+        source=trials.source,
+        tool=trials.tool,
+        reported=(trials.names[best.number], best.value or 0.0),
+        likely=trials.names[recommended.number],
+        result=result_of(optimizer, trials.source, None),
         estimated=optimizer.interval(best.params),
         margin=optimizer.compare(best.params),
-        names=names,
-        remark=remark,
-        inferred=bounds is None,
+        names=trials.names,
+        remark=trials.remark,
+        inferred=trials.inferred,
     )
+
+
+def _trials_of(
+    history: Any, study: str | None, target: str | None, maximize: bool, bounds: Any
+) -> ImportedTrials:
+    """Return the trials of a history; arguments and errors as for ``audit``."""
+    library = type(history).__module__.partition(".")[0]
+    if library == "optuna":
+        return studies.trials_of(history, study)
+    if library == "ax":
+        return clients.trials_of(history)
+    if hasattr(history, "columns"):
+        return table.trials_of(history, "table", target, maximize, bounds)
+    if not isinstance(history, (str, os.PathLike)):
+        raise InvalidInput(
+            "history must be a study of Optuna, a client of Ax, a DataFrame, or the path or storage URL of one, "
+            f"got {checks.shown(history)}."
+        )
+    path = checks.path("history", history)
+    if "://" in str(history) or path.suffix in _STORAGES:
+        return studies.trials_of(str(history), study)
+    check_file(path, _ADVICE)
+    if path.suffix == ".json":
+        return clients.trials_of(path)
+    if path.suffix in _TABLES:
+        return table.trials_of(table.read(path), path.name, target, maximize, bounds)
+    if path.suffix == ".jsonl":
+        optimizer = Record.of(path).reopened()
+        return ImportedTrials(path.name, "the journal", optimizer, range(len(optimizer.trials)))
+    raise InvalidInput(f"{path} is no history. {_ADVICE}")

@@ -83,6 +83,26 @@ def read_journal(path: Path) -> JournalFile:
     return JournalFile(path, contents.header, events, trials.all, damage, contents.unfinished)
 
 
+class ImportedTrials(NamedTuple):
+    """Trials of another tool in an optimiser.
+
+    Attributes:
+        source: The study, table, file or experiment.
+        tool: The tool.
+        optimizer: An optimiser with the trials.
+        names: The name of each trial in the tool.
+        remark: The trials, rows and columns that are not used; empty if all are.
+        inferred: Whether the space is unknown, and its ranges are those of the trials.
+    """
+
+    source: str
+    tool: str
+    optimizer: Optimizer
+    names: Sequence[Any]
+    remark: str = ""
+    inferred: bool = False
+
+
 class History(NamedTuple):
     """Facts about trials of another tool, for their page.
 

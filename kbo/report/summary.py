@@ -18,6 +18,7 @@ from kbo.space import Params, Space
 
 _MORE = 20  # trials that the command to resume adds
 _LONGEST_REASON = 300  # characters of the reason of a failure
+_MOST_NAMED = 5  # trials left out whose names are shown
 
 _EXAMPLES = ("digits", "branin")
 """Problems that ``kbo tune`` tunes without a script (``kbo.cli.examples``)."""
@@ -238,6 +239,24 @@ def likely_best(trial: Any, params: Params, reported: Any, margin: Comparison | 
     if margin is None:
         return text
     return f"{text}; better than trial {reported} with {margin.probability:.0%}"
+
+
+def trials_left_out(names: Sequence[Any], reason: str) -> str:
+    """Return the number of trials of a tool that are left out, the reason, and the first names."""
+    if not names:
+        return ""
+    text = ", ".join(map(str, names[:_MOST_NAMED]))
+    if len(names) > _MOST_NAMED:
+        text += ", ..."
+    return f", {len(names)} left out ({reason}: {text})"
+
+
+def parameters_left_out(reasons: Mapping[str, str]) -> str:
+    """Return the parameters of a study that are left out, with the reason of each, by their names."""
+    text = ""
+    for name, reason in reasons.items():
+        text += f"; parameter {name!r} is left out: {reason.removesuffix('.')}"
+    return text
 
 
 def rows_left_out(reasons: Mapping[int, str]) -> str:

@@ -16,6 +16,7 @@ from kbo.optimize import Optimizer
 from kbo.optimize.constraint import SEM
 from kbo.optimize.table import COLUMNS
 from kbo.report import summary
+from kbo.report.record import ImportedTrials
 from kbo.space import Float, Int, Space
 from kbo.space.table import columns_of, parameter_of
 
@@ -66,20 +67,6 @@ class _Columns(NamedTuple):
     unused: list[str]
 
 
-class TableTrials(NamedTuple):
-    """The trials in a table.
-
-    Attributes:
-        optimizer: An optimiser with these trials.
-        names: The name of each trial: its entry in the column "number", or its row.
-        remark: The rows and columns that are not used.
-    """
-
-    optimizer: Optimizer
-    names: Sequence[Any]
-    remark: str
-
-
 def read(path: Path) -> pd.DataFrame:
     """Return the table in a CSV file, with the separator that is most frequent in its first line."""
     advice = "Give a table with a column for each parameter and one of values."
@@ -92,7 +79,7 @@ def read(path: Path) -> pd.DataFrame:
 
 def trials_of(
     table: Any, source: str, target: str | None, maximize: bool, bounds: Any
-) -> TableTrials:
+) -> ImportedTrials:
     """Return the trials in the rows of a DataFrame that have a value and all parameters.
 
     Args:
@@ -125,7 +112,7 @@ def trials_of(
         remark += f"; standard errors are in the column {columns.errors}"
     if bounds is None:
         remark += summary.inferred_ranges(space)
-    return TableTrials(optimizer, names, remark)
+    return ImportedTrials(source, "the table", optimizer, names, remark, inferred=bounds is None)
 
 
 def _add_rows(

@@ -250,7 +250,7 @@ def method(
 
 
 NO_VALUE = """weights ridges train_Yvar input_transform outcome_transform posterior_transform X_pending setting method
-stop_when value_range target tolerance
+stop_when value_range study target tolerance
 device context choices noise_upper client journal timeout stop_at_gap pruner evaluated on_trial among"""
 LEVELS = {
     "noise_std": 0.3,
@@ -676,7 +676,7 @@ def _optimize() -> Iterator[Call]:
     yield Call("confirm", kbo.confirm, "delta value_range journal timeout", **both)
     yield Call("Curves", kbo.Curves, "delta", n_startup=10, n_warmup=2)
     table = lambda: pd.DataFrame({"x": [0.1, 0.5, 0.9], "value": [3.0, 1.0, 2.0]})  # noqa: E731
-    yield Call("audit", kbo.audit, "target bounds", str, history=table, maximize=False)
+    yield Call("audit", kbo.audit, "study target bounds", str, history=table, maximize=False)
     limit = {"name": "g", "upper": 0.5, "lower": None}
     yield Call("Constraint", kbo.Constraint, "noise_std norm_bound kernel", **limit)
     yield Call("Processes", kbo.Processes, count=1, trials_each=None)

@@ -7,6 +7,8 @@ import logging
 import os
 import random
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +24,7 @@ from kbo import report
 from kbo.cli import tune
 from kbo.cli.app import app
 from kbo.cli.script import load
-from kbo.errors import KboError
+from kbo.errors import InvalidInput, KboError
 from kbo.integrations.ax import generation_strategy
 from kbo.optimize.evaluated import known_results
 from kbo.optimize.run import journal
@@ -49,6 +51,9 @@ class Reader(NamedTuple):
 
 
 READERS = {
+    "audit of Ax": Reader(".json", kbo.audit),
+    "audit of Optuna": Reader(".db", kbo.audit),
+    "audit of an address": Reader(".sqlite", lambda path: kbo.audit(f"sqlite:///{path}")),
     "audit of a table": Reader(".csv", kbo.audit),
     "audit of a journal": Reader(".jsonl", kbo.audit),
     "known results": Reader(".csv", lambda path: known_results(path, Space(BOX), False)),
@@ -68,6 +73,8 @@ READERS = {
 }
 
 COMMANDS = {
+    "audit of Ax": ["audit"],
+    "audit of Optuna": ["audit"],
     "audit of a table": ["audit"],
     "journal": ["journal", "check"],
     "page": ["report"],
@@ -203,6 +210,15 @@ def quiet(caplog, recwarn, monkeypatch, tmp_path):
     caplog.set_level(logging.CRITICAL)
 
 
+def test_a_client_of_ax_with_the_strategy_of_kbo_is_audited(tmp_path):
+    client().save_to_json_file(str(tmp_path / "client.json"))
+    text = "import kbo, sys; print(kbo.audit(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", text, "client.json"], capture_output=True, text=True
+    )
+    assert done.stdout.startswith("client.json: 3 trials"), done.stderr
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("name", READERS)
 def test_a_file_that_is_broken_is_refused_by_name(name, tmp_path):
@@ -256,3 +272,14 @@ def test_commands_end_with_a_message_and_no_traceback(name, kind, tmp_path):
     done = CliRunner().invoke(app, [*COMMANDS[name], str(path)])
     assert isinstance(done.exception, (KboError, SystemExit)), done.exception
     assert done.exit_code == 1 or name == "script"
+
+
+@pytest.mark.faults
+def test_a_database_of_another_program_stays_as_it_is(tmp_path, valid):
+    path = tmp_path / "other.db"
+    path.write_bytes(valid["other.db"])
+    with pytest.raises(
+        InvalidInput, match=r"other\.db is no storage of Optuna: it has the tables \['things'\]"
+    ):
+        kbo.audit(path)
+    assert path.read_bytes() == valid["other.db"]

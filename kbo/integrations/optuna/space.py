@@ -168,6 +168,31 @@ class SearchSpace:
         found = {**self.defaults, **found}
         return {name: found[name] for name in self.space.active_names(found)}
 
+    def space_with_options(self) -> Space:
+        """Return the space of reports, in which a choice has its options as values, not their indices."""
+        parts: list[Mapping[str, Any] | When] = []
+        for name, parameter in self.space.parameters.items():
+            d = self.distributions[name]
+            if isinstance(d, CategoricalDistribution):
+                parameter = Choice(_plain(d))
+            condition = self.space.conditions.get(name)
+            if condition is None:
+                parts.append({name: parameter})
+                continue
+            options = _plain(self.distributions[condition.parent])
+            values = [options[index] for index in condition.values]
+            parts.append(When(condition.parent, values, {name: parameter}))
+        return Space(parts)
+
+    def with_options(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters of ``space_with_options`` for values in the space of kbo."""
+        params = dict(values)
+        for name, value in values.items():
+            d = self.distributions[name]
+            if isinstance(d, CategoricalDistribution):
+                params[name] = _plain(d)[value]
+        return params
+
     def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of Optuna for values in the space of kbo."""
         distributions = self.distributions

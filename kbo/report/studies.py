@@ -1,0 +1,115 @@
+"""Trials in studies of Optuna and their storages."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from kbo._base import checks
+from kbo._base.extras import require
+from kbo._base.files import check_file, reading
+from kbo.errors import InvalidInput
+from kbo.report import summary
+from kbo.report.record import ImportedTrials
+
+require("an audit of Optuna", "optuna", "optuna")
+
+import optuna
+from optuna.storages import BaseStorage
+
+from kbo.integrations.optuna import KBOSampler
+from kbo.integrations.optuna.ranges import ranges_of
+from kbo.integrations.optuna.space import SearchSpace
+from kbo.integrations.optuna.study import begun
+from kbo.integrations.replay import replay
+
+_ADVICE = "Give the SQLite file of an Optuna storage, or its URL, such as sqlite:///studies.db."
+
+
+def trials_of(history: Any, name: str | None) -> ImportedTrials:
+    """Return the trials of a study that ended with parameters.
+
+    Args:
+        history: The study; or its storage, the URL of that, or the path of its SQLite file.
+        name: The name of the study in a storage; None if there is one.
+    """
+    study = history
+    if isinstance(history, str):
+        study = _study_in(_url(history), name)
+    elif isinstance(history, BaseStorage):
+        study = _study_in(history, name)
+    study = checks.instance("history", study, optuna.Study)
+    source = f"study {study.study_name!r}"
+    model = KBOSampler(seed=0).replayed(study)
+    if model is None:
+        raise InvalidInput(f"{source}: no trial that ended has parameters.")
+
+    # The model of the sampler has indices of choices. A report shows their options.
+    search_space: SearchSpace = model.problem[0]
+    trials = []
+    for trial in model.trials:
+        encoded: Any = trial.params
+        trials.append(trial._replace(params=search_space.with_options(encoded)))
+    options = {
+        "bounds": search_space.space_with_options(),
+        "maximize": model.optimizer.maximize,
+        "constraints": model.optimizer.constraints,
+    }
+    optimizer = replay(None, None, options, trials).optimizer
+
+    numbers = [trial.key for trial in trials]
+    ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
+    lost = [trial.number for trial in ended if trial.params and trial.number not in numbers]
+    remark = summary.trials_left_out(lost, "far outside the ranges of the others")
+    remark += summary.parameters_left_out(ranges_of(begun(study)).left_out)
+    return ImportedTrials(source, "Optuna", optimizer, numbers, remark)
+
+
+def _study_in(storage: str | BaseStorage, name: str | None) -> optuna.Study:
+    """Return the study of a name in a storage, or the only one."""
+    with reading(str(storage), "a storage of Optuna that can be opened", _ADVICE):
+        names = optuna.get_all_study_names(storage)
+        if name is None and len(names) != 1:
+            raise InvalidInput(
+                f"{storage} has the studies {', '.join(names) or 'none'}: name one (study=, --study)."
+            )
+        chosen = checks.one_of("study", name or names[0], names)
+        study = optuna.load_study(study_name=chosen, storage=storage)
+        study.get_trials(deepcopy=False)  # raises here if they are damaged
+    return study
+
+
+def _url(storage: str) -> str:
+    """Return the URL of a storage that is given by it or by the path of its SQLite file, which is checked."""
+    file = storage.removeprefix("sqlite:///")
+    if not file:
+        raise InvalidInput(f"there is no file in {storage}. {_ADVICE}")
+    if "://" in file:
+        return storage
+    _check_database(Path(file))
+    return f"sqlite:///{file}"
+
+
+def _check_database(path: Path) -> None:
+    """Check that a file is a storage of Optuna, which would add its tables to any other database.
+
+    Raises:
+        InvalidInput: It is something else.
+    """
+    check_file(path, _ADVICE)
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    with (
+        reading(path, "a database of SQLite", _ADVICE),
+        contextlib.closing(sqlite3.connect(address, uri=True)) as connection,
+    ):
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        tables = sorted(name for (name,) in connection.execute(query))
+    if "experiment_v2" in tables:
+        raise InvalidInput(
+            f"{path} is a storage of Ax: load the client with Ax, and give that, "
+            "kbo.audit(client), or its file by client.save_to_json_file(path)."
+        )
+    if "studies" not in tables:
+        raise InvalidInput(f"{path} is no storage of Optuna: it has the tables {tables}. {_ADVICE}")
