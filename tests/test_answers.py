@@ -396,6 +396,53 @@ def test_a_study_of_optuna_is_audited_with_conditions_and_pruned_trials(tmp_path
         kbo.audit(optuna.create_study())
 
 
+def test_direction_constraints_and_storages_of_optuna_are_kept():
+    optuna = pytest.importorskip("optuna")
+    storage = optuna.storages.InMemoryStorage()
+    study = optuna.create_study(storage=storage, study_name="one", direction="maximize")
+    distributions = {"x": optuna.distributions.FloatDistribution(0, 1)}
+    for i in range(20):
+        x = i / 19
+        trial = optuna.trial.create_trial(
+            value=-((x - 0.8) ** 2),
+            params={"x": x},
+            distributions=distributions,
+            constraints={"memory": x - 0.5},
+        )
+        study.add_trial(trial)
+    found = kbo.audit(storage)
+    assert str(found) == str(kbo.audit(study))
+    assert found.result.optimizer.maximize
+    assert [str(limit) for limit in found.result.optimizer.constraints] == ["memory <= 0"]
+    assert found.reported[0] == found.likely == 9
+    optuna.create_study(storage=storage, study_name="two")
+    assert str(kbo.audit(storage, study="one")) == str(found)
+    with pytest.raises(kbo.InvalidInput, match="has the studies one, two: name one"):
+        kbo.audit(storage)
+    with pytest.raises(kbo.InvalidInput, match=r"history must be a optuna.*Study, got"):
+        kbo.audit(study.trials[0])
+
+
+def test_the_table_of_a_study_of_optuna_is_audited():
+    optuna = pytest.importorskip("optuna")
+    rng = random.Random(0)
+
+    def objective(trial):
+        x = trial.suggest_float("x", 0, 1)
+        kind = trial.suggest_categorical("kind", ["a", "b"])
+        if x > 0.9:
+            raise optuna.TrialPruned
+        return -((x - 0.3) ** 2) - (kind == "a") + 0.01 * rng.gauss(0, 1)
+
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=1))
+    study.optimize(objective, 30)
+    found = kbo.audit(study.trials_dataframe(), maximize=True)
+    assert found.reported == (study.best_trial.number, study.best_value)
+    assert found.result.params == study.trials[found.likely].params
+    assert "rows left out" in str(found)
+    assert "left out, since they are no parameters" not in str(found)
+
+
 def test_an_experiment_of_ax_is_audited(tmp_path):
     pytest.importorskip("ax")
     from ax.api.client import Client
