@@ -364,3 +364,24 @@ def test_what_cannot_be_reported_is_an_error_in_words(proved, practical, folder)
         with pytest.raises((InvalidInput, JournalError), match=words):
             report.write(run, **{"page": folder / "nothing.html", **options})
     assert not (folder / "nothing.html").exists()
+
+
+def test_the_table_of_trials_says_which_strategy_chose_a_trial_and_why(tmp_path):
+    known = {"x": 0.2}
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=kbo.Practical(noise_std=0.1))
+    optimizer.add(known, 0.5)
+    for _ in range(9):
+        params = optimizer.ask()
+        optimizer.tell(params, (params["x"] - 0.3) ** 2)
+    page = checked(report.write(optimizer, tmp_path / "run.html"))
+    explanations = [optimizer.explain(number) for number in range(10)]
+    assert explanations[0] is None
+    titles = [value for name, value in page.attributes if name == "title"]
+    assert titles == [str(explanation) for explanation in explanations[1:]]
+    assert "expected value" in titles[-1]
+    assert "chosen by" in page.words
+    for explanation in explanations[1:]:
+        assert explanation.strategy in page.words
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)})
+    optimizer.add(known, 0.5)
+    assert "chosen by" not in checked(report.write(optimizer, tmp_path / "known.html")).words

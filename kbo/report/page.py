@@ -22,11 +22,12 @@ from kbo.optimize.insight.answers import MORE
 from kbo.optimize.insight.sensitivity import LEVEL
 from kbo.optimize.result import PROOF, result_of
 from kbo.optimize.run.trials import repetitions
+from kbo.optimize.strategies.explanation import explanation_of
 from kbo.optimize.table import by_name, format_params, shown, text
 from kbo.report import figures, summary
 from kbo.report.plots import GROUPS, Group, Plots
 from kbo.report.record import Record, Run
-from kbo.report.rendering import Picture, embed, render
+from kbo.report.rendering import Hint, Picture, embed, render
 from kbo.report.replay import NOISE_MARGIN, miscoverage
 
 _MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
@@ -249,7 +250,10 @@ def _tables(record: Record, recommended: Any) -> dict[str, list[tuple]]:
 
 def _columns(record: Record) -> list[str]:
     """Return the header of the tables of trials: a name for each entry of a row."""
-    return ["trial", "value", *_measured(record), *record.space.parameters, "seconds", "note"]
+    columns = ["trial", "value", *_measured(record), *record.space.parameters, "seconds"]
+    if _has_explanations(record):
+        columns.append("chosen by")
+    return [*columns, "note"]
 
 
 def _row(record: Record, trial: Trial, recommended: Any, first: Mapping[int, int]) -> tuple:
@@ -257,8 +261,23 @@ def _row(record: Record, trial: Trial, recommended: Any, first: Mapping[int, int
     params = by_name(trial.params)
     measured = [trial.measured.get(name) for name in _measured(record)]
     values = [params.get(name) for name in record.space.parameters]
-    note = summary.notes(record, trial, recommended, first)
-    return (record.name(trial), trial.value, *measured, *values, trial.seconds, note)
+    row = [record.name(trial), trial.value, *measured, *values, trial.seconds]
+    if _has_explanations(record):
+        row.append(_strategy(trial))
+    return (*row, summary.notes(record, trial, recommended, first))
+
+
+def _has_explanations(record: Record) -> bool:
+    """Return whether strategies of kbo chose trials of a run."""
+    return any(trial.proposal for trial in record.trials)
+
+
+def _strategy(trial: Trial) -> Hint | str:
+    """Return the strategy that chose a trial, with the numbers that it compared; empty if none did."""
+    explanation = explanation_of(trial.proposal)
+    if explanation is None:
+        return ""
+    return Hint(explanation.strategy, str(explanation))
 
 
 def _measured(record: Record) -> list[str]:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbo._base.extras import require
 
@@ -56,6 +56,13 @@ class Picture:
     source: str
     width: int
     height: int
+
+
+class Hint(NamedTuple):
+    """Text in a table, with details that are shown while the pointer is over it."""
+
+    text: str
+    details: str
 
 
 def render(template: str, **values: Any) -> str:
@@ -110,6 +117,7 @@ def _environment() -> jinja2.Environment:
         finalize=_visible,
     )
     environment.filters["number"] = number
+    environment.tests["hint"] = _is_hint
     environment.tests["numeric"] = _is_numeric
     environment.globals["poll"] = POLL
     return environment
@@ -120,6 +128,10 @@ def _visible(value: Any) -> Any:
     if type(value) is str:
         return printable(value)
     return value
+
+
+def _is_hint(value: Any) -> bool:
+    return isinstance(value, Hint)
 
 
 def _is_numeric(value: Any) -> bool:
