@@ -30,9 +30,9 @@ from kbo.errors import AnotherProblem, InvalidInput
 if TYPE_CHECKING:
     from kbo.cli import examples
     from kbo.optimize import Result, Trial, table
-    from kbo.optimize import constraint as constraint_module
     from kbo.optimize import known as known_module
     from kbo.optimize import result as results
+    from kbo.optimize.constraints import constraint as constraint_module
     from kbo.optimize.evaluated import Known
     from kbo.optimize.surrogates import surrogate
     from kbo.report.figures import history as figures
@@ -41,7 +41,7 @@ else:
     examples = Lazy("kbo.cli.examples")
     surrogate = Lazy("kbo.optimize.surrogates.surrogate")
     table = Lazy("kbo.optimize.table")
-    constraint_module = Lazy("kbo.optimize.constraint")
+    constraint_module = Lazy("kbo.optimize.constraints.constraint")
     known_module = Lazy("kbo.optimize.evaluated")
     results = Lazy("kbo.optimize.result")
     figures = Lazy("kbo.report.figures.history")

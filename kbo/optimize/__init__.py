@@ -1,6 +1,6 @@
 """Loops: ``minimize`` and ``maximize``, the ask-tell ``Optimizer`` they use, its settings and its journal."""
 
-from kbo.optimize.constraint import Constraint
+from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.insight.confirmation import Confirmation, confirm
 from kbo.optimize.minimize import maximize, minimize
 from kbo.optimize.optimizer import Optimizer

@@ -39,8 +39,9 @@ from kbo.integrations.optuna.study import (
 from kbo.integrations.replay import Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Constraint, Practical
-from kbo.optimize.constrained import Feasibility
-from kbo.optimize.constraint import OBJECTIVE, measured_only
+from kbo.optimize.constraints.constraint import measured_only
+from kbo.optimize.constraints.feasibility import Feasibility
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.surrogates.surrogate import NO_BOUND, Setting
 
 log: logging.Logger = logging.getLogger("kbo")

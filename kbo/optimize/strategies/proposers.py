@@ -16,11 +16,11 @@ from torch import Tensor
 
 from kbo._base.quasirandom import sobol
 from kbo.confidence import FixedWidth, Limit
+from kbo.optimize.constraints.feasibility import LEAST_STD, log_probability
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.bounds import argmax_upper, quick_upper
 from kbo.optimize.search.search import RANDOM_POINTS, Search
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.slacks import LEAST_STD, log_probability
 from kbo.optimize.strategies.exploration import Exploration
 from kbo.optimize.strategies.trust_region import trust_radius
 from kbo.optimize.surrogates.surrogate import Bound, Problem, Surrogate

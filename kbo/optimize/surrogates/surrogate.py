@@ -18,7 +18,7 @@ from kbo._base.surroundings import fixed
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
-from kbo.optimize.constraint import Constraint
+from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.regression import Hypothetical, Posterior
 from kbo.space import Params, Space

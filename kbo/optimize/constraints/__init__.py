@@ -1,0 +1,1 @@
+"""Constraints on measured quantities: as a user states them, and as the surrogates of their quantities see them."""

@@ -1,0 +1,153 @@
+"""Constraints on measured quantities, as a user states them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from gpytorch.kernels import Kernel
+
+from kbo._base import checks
+from kbo.errors import InvalidInput
+from kbo.optimize.run.outcome import OBJECTIVE, SEM
+from kbo.optimize.surrogates.hypotheses import Hypothesis, checked_kernel, owns_kernel
+from kbo.space import Linear
+
+_ADVICE = (
+    "give two constraints of different names, and let the objective return the quantity under both."
+)
+
+
+@owns_kernel
+@dataclass(frozen=True, eq=False)
+class Constraint:
+    """A limit on a quantity that every trial measures, or on the objective itself.
+
+    The objective returns ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``.
+
+    Args:
+        name: The name of the quantity; "objective" for the value of the objective.
+        upper: The quantity, without noise, is to be at most this.
+        lower: Or at least this.
+        noise_std: In the certified setting the sub-Gaussian constant of its noise, which is needed unless the method
+            bounds it online; in the practical setting its standard deviation, if it is known.
+        norm_bound: Bound of its RKHS norm, needed in the certified setting, and only there; its prior mean is 0.
+        kernel: Its kernel in the certified setting, which is copied; by default that of the objective. Or a list of
+            ``kbo.Hypothesis``, without the two numbers: the bounds hold if one of them is true.
+
+    Raises:
+        InvalidInput: Not exactly one limit, or a number out of its range.
+
+    Example:
+        >>> kbo.minimize(train, bounds, 50, constraints=[kbo.Constraint("memory", upper=8.0)])
+    """
+
+    name: str
+    _: KW_ONLY
+    upper: float | None = None
+    lower: float | None = None
+    noise_std: float | None = None
+    norm_bound: float | None = None
+    kernel: Kernel | Sequence[Hypothesis] | None = None
+
+    def __post_init__(self) -> None:
+        checks.text("name of Constraint", self.name)
+        with checks.inside(f"constraint {self.name!r}"):
+            self._check()
+
+    def _check(self) -> None:
+        if (self.upper is None) == (self.lower is None):
+            upper = checks.shown(self.upper)
+            lower = checks.shown(self.lower)
+            raise InvalidInput(
+                f"give either upper or lower, got upper={upper}, lower={lower}; for an interval {_ADVICE}"
+            )
+        checks.maybe(checks.number, "upper", self.upper)
+        checks.maybe(checks.number, "lower", self.lower)
+        checks.maybe(checks.non_negative, "noise_std", self.noise_std)
+        checks.maybe(checks.positive, "norm_bound", self.norm_bound)
+        if self.kernel is not None:
+            numbers = {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
+            object.__setattr__(self, "kernel", checked_kernel(self.kernel, "Constraint", numbers))
+        if self.name == SEM:
+            raise InvalidInput(
+                "that is the standard error of the value: call the quantity another way."
+            )
+        has_assumptions = (self.noise_std, self.norm_bound, self.kernel) != (None, None, None)
+        if self.name == OBJECTIVE and has_assumptions:
+            raise InvalidInput(
+                "noise_std, norm_bound and kernel of the objective belong to the setting."
+            )
+
+    def __repr__(self) -> str:
+        entries = self.describe()
+        if isinstance(self.kernel, tuple):
+            entries["kernel"] = f"{len(self.kernel)} hypotheses"
+        elif self.kernel is not None:
+            entries["kernel"] = type(self.kernel).__name__
+        arguments = ", ".join(f"{name}={value!r}" for name, value in entries.items())
+        return f"Constraint({arguments})"
+
+    def __str__(self) -> str:
+        if self.upper is not None:
+            return f"{self.name} <= {self.upper:g}"
+        return f"{self.name} >= {self.lower:g}"
+
+    @property
+    def sign(self) -> int:
+        """1 for a lower limit and -1 for an upper one: ``sign`` times the quantity is to be large."""
+        return -1 if self.upper is not None else 1
+
+    @property
+    def limit(self) -> float:
+        """The limit that ``sign`` times the quantity must reach."""
+        if self.upper is not None:
+            return -self.upper
+        assert self.lower is not None
+        return self.lower
+
+    def kept_by(self, value: float) -> bool:
+        """Return whether a value is within the limit."""
+        return self.sign * value >= self.limit
+
+    def describe(self) -> dict[str, Any]:
+        """Return the numbers as plain JSON values, without the kernel."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None and name != "kernel"
+        }
+
+
+def measured_only(constraints: Any) -> tuple[list[Constraint], list[Any]]:
+    """Return the constraints on measured quantities, and those on parameters, of an argument ``constraints``.
+
+    Raises:
+        InvalidInput: Not a list, an entry of another kind, or two constraints of one name.
+    """
+    if isinstance(constraints, (str, Mapping)) or not isinstance(constraints, Sequence):
+        raise InvalidInput(
+            "constraints must be a list of kbo.Constraint, kbo.Linear and functions of the parameters, got "
+            f"{checks.shown(constraints)}."
+        )
+    measured: list[Constraint] = []
+    on_parameters: list[Any] = []
+    for position, constraint in enumerate(constraints):
+        if isinstance(constraint, Constraint):
+            measured.append(constraint)
+        elif isinstance(constraint, Linear) or callable(constraint):
+            on_parameters.append(constraint)
+        else:
+            raise InvalidInput(
+                f"constraints[{position}] must be a kbo.Constraint, a kbo.Linear or a function of the parameters, got "
+                f"{checks.shown(constraint)}."
+            )
+    names = Counter(constraint.name for constraint in measured)
+    for name in sorted(names):
+        if names[name] > 1:
+            raise InvalidInput(
+                f"constraints: there are several with the name {name!r}. For an interval {_ADVICE}"
+            )
+    return measured, on_parameters
