@@ -14,10 +14,10 @@ from kbo.cli.tuning import load
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from kbo.optimize.constraints import constraint
+    from kbo.optimize import constraint
     from kbo.report import audit as audits
 else:
-    constraint = Lazy("kbo.optimize.constraints.constraint")
+    constraint = Lazy("kbo.optimize.constraint")
     audits = Lazy("kbo.report.audit")
 
 

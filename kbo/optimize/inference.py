@@ -15,26 +15,26 @@ from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
-from kbo.optimize.constraints.constraint import Constraint, measured_only
-from kbo.optimize.constraints.feasibility import (
+from kbo.optimize.constraint import OBJECTIVE, Constraint, measured_only
+from kbo.optimize.feasibility import (
     ConstraintSurrogate,
     Feasibility,
     feasibility,
     preferred,
-    quantities,
 )
+from kbo.optimize.hypotheses import described
 from kbo.optimize.insight.answers import Answers, answers
 from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
 from kbo.optimize.insight.finalists import distinct, finalists
 from kbo.optimize.insight.infeasibility import Infeasible, certificate
 from kbo.optimize.pruning import prediction
+from kbo.optimize.quantities import quantities
 from kbo.optimize.run.guarded import guarded
-from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial, error_of, quantity, violations
 from kbo.optimize.surrogates.choice import resolve
-from kbo.optimize.surrogates.hypotheses import described
-from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Setting, Surrogate
+from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
 from kbo.space import Bounds, Params, Space
 
 _N_RANDOM = 64
@@ -359,7 +359,8 @@ class Inference(Run):
     def _feasibility(self, best: Trial, ways: Sequence[str] = ()) -> Feasibility:
         undecided = [constraint for constraint, _ in self._limited_by]
         limited, features = self._limited(), self._features([best])
-        return feasibility(self.setting, self.constraints, undecided, limited, best, features, ways)
+        delta = self.setting.delta if self.setting.certified else None
+        return feasibility(delta, self.constraints, undecided, limited, best, features, ways)
 
     def _recommended(self) -> Trial | None:
         complete, belief = self._trials.complete, self._belief()

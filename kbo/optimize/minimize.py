@@ -20,7 +20,7 @@ from kbo._base.terminal import Bar
 from kbo.bandit import methods
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.callbacks import Callbacks, OnTrial
-from kbo.optimize.constraints.constraint import measured_only
+from kbo.optimize.constraint import measured_only
 from kbo.optimize.evaluated import first_points, known_results, remaining, unrecorded
 from kbo.optimize.insight.expected_gain import N_MORE
 from kbo.optimize.optimizer import Optimizer
@@ -29,7 +29,7 @@ from kbo.optimize.result import PROOF, Result, result_of
 from kbo.optimize.run.run import recorded
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.optimize.surrogates.surrogate import Setting
+from kbo.optimize.surrogates.setting import Setting
 from kbo.space import Bounds, Params, Space
 from kbo.workers.call import takes_trial
 from kbo.workers.choice import Workers, engine_of

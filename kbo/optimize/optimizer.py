@@ -18,17 +18,18 @@ from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.confidence import Limit
 from kbo.errors import InvalidInput
-from kbo.optimize.constraints.feasibility import limits
+from kbo.optimize.feasibility import limits
 from kbo.optimize.inference import Inference
 from kbo.optimize.insight.gap import Gap, optimality_gap
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.guarded import guarded
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.bounds import argmax_lower
-from kbo.optimize.search.search import KEPT, MOST_POINTS, Search
+from kbo.optimize.search.search import MOST_POINTS, N_BEST, Search
 from kbo.optimize.search.subspace import Context, Subspace
-from kbo.optimize.strategies.exploration import Exploration
-from kbo.optimize.strategies.proposers import Step
+from kbo.optimize.strategies.explanation import Explanation, explained, explanation_of
+from kbo.optimize.strategies.safe_exploration import Exploration, SafeExploration
+from kbo.optimize.strategies.strategy import propose
 from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 from kbo.space import Params
 
@@ -152,7 +153,8 @@ class Optimizer(Inference):
         """Begin a trial, first those that nobody evaluates, and add it to those that are running."""
         idle = (trial for trial in self._idle(running) if region.accepts(trial.params))
         if (trial := next(idle, None)) is None:
-            trial = self._expect(self._next(len(self._trials.all), region))
+            params, explanation = self._next(len(self._trials.all), region)
+            trial = self._expect(params, proposal=explanation.record())
         else:
             self._again(trial)
         running.add(trial.number)
@@ -168,7 +170,20 @@ class Optimizer(Inference):
         within: Mapping[str, tuple[float, float]] | None = None,
         among: Tensor | None = None,
     ) -> Params:
-        """Return the next parameters without recording them.
+        """Return the next parameters without recording them; arguments as for ``proposal``."""
+        return self._proposal(number, context, pending, within, among)[0]
+
+    @guarded
+    def proposal(
+        self,
+        number: int | None = None,
+        *,
+        context: Context | None = None,
+        pending: Iterable[Params] = (),
+        within: Mapping[str, tuple[float, float]] | None = None,
+        among: Tensor | None = None,
+    ) -> tuple[Params, Explanation]:
+        """Return the next parameters without recording them, and why they were chosen.
 
         Args:
             number: The number of the trial, which decides its random choices; by default the next one.
@@ -179,6 +194,16 @@ class Optimizer(Inference):
             among: Points [A P] of the unit cube to choose from, moved to where they agree with the context and the
                 ranges; by default all.
         """
+        return self._proposal(number, context, pending, within, among)
+
+    def _proposal(
+        self,
+        number: int | None,
+        context: Context | None,
+        pending: Iterable[Params],
+        within: Mapping[str, tuple[float, float]] | None,
+        among: Tensor | None,
+    ) -> tuple[Params, Explanation]:
         region = Subspace(self.space, context, within=within)
         if among is not None:
             region = region.among(region.place(among), partial=True)
@@ -207,7 +232,7 @@ class Optimizer(Inference):
         search = self._search(region, len(self._trials.finished))
         if self._exploration is not None:
             units = self._exploration.safe(search, self._units_of(self._trials.all))[0]
-            search = replace(search, region=region.among(units))
+            search = replace(search, subspace=region.among(units))
         return region.params(
             argmax_lower(latest.confidence, latest.posterior, search, limits(self._limited()))
         )
@@ -284,67 +309,74 @@ class Optimizer(Inference):
             map(tuple, points.tolist())
         )
 
-    def _next(self, number: int, region: Subspace, pending: Sequence[Params] = ()) -> Params:
-        """Return the parameters of trial ``number``; ``pending`` ones are being evaluated besides the trials."""
-        step = self._step(number, region, pending)
-        params = self._proposed(step)
-        if step.belief is None or not step.belief.exact or region.partial:
-            return params
-        if params not in [*[trial.params for trial in self._trials.all], *pending]:
-            return params
-        search = self._search(region, number)  # without noise the value there is known, or will be
-        return search.region.params(search.region.sample(search.generator))
+    def _next(
+        self, number: int, region: Subspace, pending: Sequence[Params] = ()
+    ) -> tuple[Params, Explanation]:
+        """Return the parameters of trial ``number``, and why; ``pending`` ones are evaluated besides the trials."""
+        search = self._search_with_surrogates(number, region, pending)
+        proposal = propose(self._strategies, search)
+        values = [trial.value for trial in self._leading() if trial.value is not None]
+        best = values[0] if values else None
+        return proposal.params, explained(proposal, search, self._sign, best)
 
-    def _proposed(self, step: Step) -> Params:
-        """Return the parameters of the first proposer that returns some.
-
-        Raises:
-            InvalidInput: None of them does.
-        """
-        for proposer in self.setting.proposers:
-            params = proposer(step)
-            if params is not None:
-                return params
-        names = ", ".join(
-            getattr(proposer, "__name__", repr(proposer)) for proposer in self.setting.proposers
-        )
-        raise InvalidInput(
-            f"no proposer of {type(self.setting).__name__} returned parameters for trial {step.search.number}, of "
-            f"[{names}]: end the list with one that always does, as by_upper_bound after initial_design."
-        )
-
-    def _step(self, number: int, region: Subspace, pending: Sequence[Params]) -> Step:
-        """Return what the parameters of trial ``number`` depend on."""
+    def _search_with_surrogates(
+        self, number: int, region: Subspace, pending: Sequence[Params]
+    ) -> Search:
+        """Return the search for the parameters of trial ``number``, with everything that is known before it."""
+        pending_units = self.space.units(pending)
+        running = torch.cat([self._units_of(list(self._trials.pending.values())), pending_units])
+        tried = torch.cat([self._units_of(self._trials.all), pending_units])
+        has_bounds = methods.get(self.method).has_bounds
+        surrogate = self._belief() if has_bounds else None
         many = len(self._trials.complete) >= MANY and not self.setting.certified
-        units, recipe = self.space.units(pending), methods.get(self.method)
-        running = torch.cat([self._units_of(list(self._trials.pending.values())), units])
-        tried = torch.cat([self._units_of(self._trials.all), units])
-        belief = self._belief() if recipe.has_bounds else None
         search = self._search(region, number, 0.5 if many else 1.0)
-        if recipe.has_bounds and (self.space.table is not None if belief is None else belief.exact):
-            search = search.unvisited(tried)
         bound = None
-        if belief is not None:
-            bound = self._with_pending(self._with_failed(belief.for_trial(number), belief), running)
+        if surrogate is not None:
+            bound = self._with_failed(surrogate.for_trial(number), surrogate)
+            bound = self._with_pending(bound, running)
         limits = []
-        if belief is not None or self._exploration is not None:
-            for one in self._limited():
-                own = self._with_pending(one.surrogate.for_trial(number), running)
-                limits.append(Limit(own.posterior, own.confidence, lower=one.level))
-        return Step(
-            setting=self.setting,
-            problem=self._problem,
-            has_bounds=recipe.has_bounds,
-            draws=recipe.draws,
+        if surrogate is not None or self._exploration is not None:
+            for limited in self._limited():
+                own = self._with_pending(limited.surrogate.for_trial(number), running)
+                limits.append(Limit(own.posterior, own.confidence, lower=limited.level))
+        search = replace(
+            search,
             seed=self.seed,
-            search=search,
             tried=tried,
-            belief=belief,
+            surrogate=surrogate,
             bound=bound,
             limits=limits,
-            exploration=self._exploration,
-            recommend=self._recommended,
+            recommend=self._recommended_params,
         )
+        repeats_nothing = search.is_noiseless
+        if has_bounds and surrogate is None:
+            repeats_nothing = self.space.table is not None
+        if repeats_nothing:
+            return search.untried()
+        return search
+
+    def _recommended_params(self) -> Params | None:
+        trial = self._recommended()
+        return None if trial is None else trial.params
+
+    @guarded
+    def explain(self, number: int) -> Explanation | None:
+        """Return why a trial has its parameters: the strategy that chose them, and the numbers that it compared.
+
+        None for trials whose parameters were given, and for those of journals that were written before version 0.25.
+
+        Args:
+            number: The number of the trial.
+
+        Raises:
+            InvalidInput: There is no such trial.
+        """
+        number = checks.whole("number", number, 0)
+        if number >= len(self._trials.all):
+            raise InvalidInput(
+                f"there is no trial {number}: the run has {len(self._trials.all)} trials, from 0."
+            )
+        return explanation_of(self._trials.all[number].proposal)
 
     def _search(self, region: Subspace, number: int, effort: float = 1.0) -> Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""
@@ -364,7 +396,7 @@ class Optimizer(Inference):
             inside = region.in_box(self._units_of(complete)).tolist()
             best = [trial for trial, is_inside in zip(complete, inside, strict=True) if is_inside]
             if best:
-                return self._units_of(heapq.nlargest(KEPT, best, self._precedence))
+                return self._units_of(heapq.nlargest(N_BEST, best, self._precedence))
         return self._units_of(self._leading())
 
     def _leading(self) -> list[Trial]:
@@ -373,7 +405,7 @@ class Optimizer(Inference):
             trial for trial in self._trials.finished[self._ranked :] if trial.status == "complete"
         ]
         ranked = self._best + self._allowed(fresh)
-        self._best = heapq.nlargest(KEPT, ranked, self._precedence)
+        self._best = heapq.nlargest(N_BEST, ranked, self._precedence)
         self._ranked = len(self._trials.finished)
         return self._best
 
@@ -410,5 +442,9 @@ class Optimizer(Inference):
         super()._compute()
         start, n_limits = self.setting.start, len(self._limited_by)
         self._exploration = Exploration(self.space, start, n_limits) if start else None
+        if self._exploration is None:
+            self._strategies = self.setting.strategies_for(self.method)
+        else:
+            self._strategies = [SafeExploration(self._exploration)]
         self._best: list[Trial] = []
         self._ranked = 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kbo._base.terminal import printable, rounded_up
 from kbo.errors import InvalidInput
 from kbo.optimize import table
-from kbo.optimize.constraints.feasibility import Feasibility
+from kbo.optimize.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.insight.confirmation import Confirmation, confirm

@@ -22,7 +22,7 @@ from kbo.confidence import FixedWidth, Limit
 from kbo.confidence.gap import optimality_gap
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
-from kbo.optimize.constraints import feasibility
+from kbo.optimize import slacks
 from kbo.optimize.run.journal import write
 
 RBF = stationary_kernel("rbf", 0.5)
@@ -113,9 +113,9 @@ DECISIONS = {
     "elimination": lambda: (
         method := Method(partial(KernelRidge, RBF, 0.1), Broken(2), StagedElimination(20))
     ).choose(method.state(), POINTS),
-    "certain limit": lambda: feasibility.lower_slack([Limit(state(), Broken(2), lower=0.0)], POINTS),
-    "possible limit": lambda: feasibility.upper_slack([Limit(state(), Broken(2), upper=0.0)], POINTS),
-    "score": lambda: feasibility.feasible_first(torch.tensor([1.0, math.nan]), torch.ones(2)),
+    "certain limit": lambda: slacks.lower_slack([Limit(state(), Broken(2), lower=0.0)], POINTS),
+    "possible limit": lambda: slacks.upper_slack([Limit(state(), Broken(2), upper=0.0)], POINTS),
+    "score": lambda: slacks.feasible_first(torch.tensor([1.0, math.nan]), torch.ones(2)),
 }
 
 

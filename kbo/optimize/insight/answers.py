@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kbo.optimize.constraints.feasibility import ConstraintSurrogate
+from kbo.optimize.feasibility import ConstraintSurrogate
 from kbo.optimize.insight.comparison import Estimate, estimate
 from kbo.optimize.insight.credible_sets import Effect, effects
 from kbo.optimize.insight.expected_gain import N_MORE, Draws, expected_gain, joint_draws

@@ -24,7 +24,8 @@ from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import Contradiction
 from kbo.kernels import DenseKernel, freeze
-from kbo.optimize.constraints.feasibility import ConstraintSurrogate, slack_unit
+from kbo.optimize.feasibility import ConstraintSurrogate
+from kbo.optimize.slacks import slack_unit
 from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import Posterior
 from kbo.space import Choice, Space

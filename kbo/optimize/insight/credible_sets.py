@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo.optimize.constraints.feasibility import ConstraintSurrogate, probably_feasible
+from kbo.optimize.feasibility import ConstraintSurrogate, probably_feasible
 from kbo.optimize.insight import importance
 from kbo.optimize.insight.comparison import N_DRAWS
 from kbo.optimize.surrogates.surrogate import Surrogate

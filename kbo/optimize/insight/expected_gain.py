@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kbo.optimize.constraints.feasibility import ConstraintSurrogate, probably_feasible
+from kbo.optimize.feasibility import ConstraintSurrogate, probably_feasible
 from kbo.optimize.insight.comparison import N_DRAWS, Estimate, estimate
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.subspace import Subspace

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from kbo._base.terminal import Bar
-from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
+from kbo.optimize.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.insight.branch_and_bound import (
     CellBound,
     bound_maximum,
@@ -25,7 +25,7 @@ from kbo.optimize.insight.branch_and_bound import (
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.bounds import LargestUpper, largest_upper
 from kbo.optimize.search.search import MOST_POINTS, Search
-from kbo.optimize.strategies.exploration import Exploration
+from kbo.optimize.strategies.safe_exploration import Exploration
 from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 
 NOT_REQUESTED = "no proof was asked for: pass evaluations="

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from kbo._base.linalg import safe_sqrt
 from kbo.confidence import Confidence, Limit
-from kbo.optimize.constraints.feasibility import feasible_first, lower_slack, upper_slack
 from kbo.optimize.search.search import MOST_POINTS, Search
+from kbo.optimize.slacks import feasible_first, lower_slack, upper_slack
 from kbo.regression import Posterior
 
 
@@ -36,7 +36,7 @@ def argmax_upper(
     With ``limits``, of the points that possibly keep all of them; if there is none, the one that is nearest to it.
     """
     if not limits:
-        return search.argmax(
+        return search.argmax_point(
             lambda features: quick_upper(confidence, posterior, features),
             lambda features: confidence.argmax_upper(posterior, features)[0],
         )
@@ -49,7 +49,7 @@ def argmax_upper(
         upper = confidence.upper(posterior, features)
         return int(feasible_first(upper, upper_slack(limits, features)).argmax())
 
-    return search.argmax(score, row)
+    return search.argmax_point(score, row)
 
 
 def quick_upper(confidence: Confidence, posterior: Posterior, features: Tensor) -> Tensor:
@@ -71,12 +71,14 @@ def argmax_lower(
         return confidence.lower(posterior, features)
 
     if limits:
-        return search.argmax(
+        return search.argmax_point(
             lambda features: feasible_first(lower(features), lower_slack(limits, features))
         )
-    if search.region.choices is None:
-        return search.argmax(lower)
-    return search.argmax(lower, lambda features: confidence.argmax_lower(posterior, features)[0])
+    if search.subspace.choices is None:
+        return search.argmax_point(lower)
+    return search.argmax_point(
+        lower, lambda features: confidence.argmax_lower(posterior, features)[0]
+    )
 
 
 def largest_upper(

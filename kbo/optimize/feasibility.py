@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -24,19 +23,11 @@ from torch import Tensor
 
 from kbo.confidence import Limit
 from kbo.confidence.base import decided
-from kbo.errors import RefutedAssumptions
-from kbo.optimize.constraints.constraint import Constraint
-from kbo.optimize.run.outcome import OBJECTIVE
+from kbo.optimize.constraint import Constraint
 from kbo.optimize.run.trials import Trial, quantity, violations
-from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Setting, Surrogate
-from kbo.regression import Posterior
+from kbo.optimize.slacks import feasible_first, slack_unit
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
-
-_BROKEN = -1e300
-"""Score of points that break a limit: below that of any other, and in the order of their violation."""
-
-LEAST_STD = 1e-9
-"""Standard deviation of a quantity that is known."""
 
 
 class ConstraintSurrogate(NamedTuple):
@@ -75,98 +66,6 @@ class Feasibility:
         return _text(self)
 
 
-class Quantity:
-    """A quantity that trials measure, with its evaluations.
-
-    Args:
-        setting: The setting for it.
-        problem: Method and space.
-        prefix: The beginning of the refutations of its assumptions.
-
-    Attributes:
-        evaluations: The ends of the trials, in their order.
-
-    Raises:
-        InvalidInput: The setting cannot be used with the method or the space.
-    """
-
-    def __init__(self, setting: Setting, problem: Problem, prefix: str = "") -> None:
-        self.evaluations: list[Evaluation] = []
-        self._setting = setting
-        self._problem = problem
-        self._prefix = prefix
-        self._surrogate = setting.fit(problem, [])
-        self._n_fitted = 0
-        self._description: Surrogate | None = None
-        self._n_described = 0
-
-    def surrogate(self) -> Surrogate | None:
-        """Return the surrogate after all evaluations; None while there are too few.
-
-        Raises:
-            RefutedAssumptions: No function satisfies the given assumptions and fits the values.
-        """
-        n = len(self.evaluations)
-        if self._n_fitted != n:
-            try:
-                surrogate = self._setting.fit(self._problem, self.evaluations, self._surrogate)
-            except RefutedAssumptions as error:
-                error.args = (self._prefix + error.args[0],)
-                raise
-            self._surrogate = surrogate
-            self._n_fitted = n
-        if self._surrogate is None or not self._surrogate.values:
-            return None
-        return self._surrogate
-
-    def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Return lower bound, mean and upper bound [n] at features [n D]; None while there is no bound.
-
-        Raises:
-            RefutedAssumptions: As ``surrogate``.
-        """
-        surrogate = self.description()
-        if surrogate is None or not surrogate.bounded:
-            return None
-        return surrogate.interval(features)
-
-    def description(self) -> Surrogate | None:
-        """Return the surrogate for reports, in which bad values are not cut; None while there are too few.
-
-        Raises:
-            RefutedAssumptions: As ``surrogate``.
-        """
-        surrogate = self.surrogate()
-        setting = self._setting.described()
-        if surrogate is None or setting is self._setting or not surrogate.cuts:
-            return surrogate
-        n = len(self.evaluations)
-        if self._n_described != n:
-            self._description = setting.fit(self._problem, self.evaluations)
-            self._n_described = n
-        return self._description
-
-
-def quantities(
-    setting: Setting, problem: Problem, constraints: Sequence[Constraint]
-) -> tuple[Quantity, list[tuple[Constraint, Quantity]]]:
-    """Return the objective, and the constraints that are not decided in advance with their quantities.
-
-    Raises:
-        InvalidInput: The setting cannot be used with the method, the space or the constraints, or no function of the
-            given norm reaches a limit.
-    """
-    undecided = [c for c in constraints if not setting.decides(c, problem.method, problem.space)]
-    n_quantities = 1 + sum(constraint.name != OBJECTIVE for constraint in undecided)
-    without_range = problem._replace(span=ANY)  # the declared range is that of the objective
-    constrained = []
-    for constraint in undecided:
-        own_setting = setting.of(constraint, n_quantities)
-        prefix = f"constraint {constraint.name!r}: "
-        constrained.append((constraint, Quantity(own_setting, without_range, prefix)))
-    return Quantity(setting.shared(n_quantities), problem), constrained
-
-
 def limits(surrogates: Sequence[ConstraintSurrogate]) -> list[Limit]:
     """Return the limits with the bounds that are reported, of the constraints that have one."""
     found = []
@@ -175,60 +74,6 @@ def limits(surrogates: Sequence[ConstraintSurrogate]) -> list[Limit]:
         if reported is not None:
             found.append(Limit(entry.surrogate.posterior, reported, lower=entry.level))
     return found
-
-
-def upper_slack(limits: Sequence[Limit], X: Tensor) -> Tensor:
-    """Return the smallest upper bound [...] of a slack at features X [... D], each in its ``slack_unit``."""
-    return _smallest([limit.possible(X) for limit in limits], limits, X)
-
-
-def lower_slack(limits: Sequence[Limit], X: Tensor) -> Tensor:
-    """Return the smallest lower bound [...] of a slack at features X [... D], each in its ``slack_unit``."""
-    return _smallest([limit.certain(X) for limit in limits], limits, X)
-
-
-def _smallest(slacks: Sequence[Tensor], limits: Sequence[Limit], X: Tensor) -> Tensor:
-    scaled = []
-    for slack, limit in zip(slacks, limits, strict=True):
-        scaled.append(slack / slack_unit(limit.state, X))
-    return decided(torch.stack(scaled).amin(0), "slack of a limit")
-
-
-def slack_unit(posterior: Posterior, X: Tensor) -> Tensor:
-    """Return the unit [] in which slacks of a quantity are compared: the largest prior standard deviation found.
-
-    That of single points would not do: it is 0 where the kernel knows the value. 1 if it is 0 everywhere.
-
-    Args:
-        posterior: The posterior of the quantity.
-        X: Features [... D], of which the number D is used.
-    """
-    probes = _probes(X.shape[-1]).to(X)
-    largest = posterior.prior_variance(probes).amax().sqrt()
-    return largest.masked_fill(largest == 0, 1.0)
-
-
-@cache
-def _probes(columns: int) -> Tensor:
-    """Return some points [16 columns] of the unit cube."""
-    return torch.rand(16, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-
-
-def feasible_first(score: Tensor, slack: Tensor) -> Tensor:
-    """Return the scores [n], and where the slack [n] is negative scores below all others, in the order of the slack."""
-    decided(score, "score")
-    return torch.where(slack >= 0, score, _BROKEN * (1 - slack.clamp_max(0)))
-
-
-def log_probability(limits: Sequence[Limit], X: Tensor) -> Tensor:
-    """Return the log-probability [...] that all lower limits are kept at X [... D], by the posteriors."""
-    total = X.new_zeros(X.shape[:-1])
-    for limit in limits:
-        assert limit.lower is not None
-        mean, variance = limit.state.predict(X)
-        std = variance.sqrt().clamp_min(LEAST_STD)
-        total = total + torch.special.log_ndtr((mean - limit.lower) / std)
-    return total
 
 
 def probably_feasible(
@@ -275,7 +120,7 @@ def preferred(
 
 
 def feasibility(
-    setting: Setting,
+    delta: float | None,
     constraints: Sequence[Constraint],
     undecided: Sequence[Constraint],
     surrogates: Sequence[ConstraintSurrogate],
@@ -286,7 +131,7 @@ def feasibility(
     """Return the feasibility of a completed trial with features [1 D].
 
     Args:
-        setting: The setting of the run.
+        delta: Probability that certified bounds may fail; None if no bound is certified.
         constraints: The constraints.
         undecided: Those that are not kept in any case.
         surrogates: Those that have a surrogate.
@@ -312,13 +157,13 @@ def feasibility(
             bounds[constraint.name] = lower, mean, upper
         else:
             bounds[constraint.name] = -upper, -mean, -lower
-    if not setting.certified:
+    if delta is None:
         known = probability if surrogates else None
         return Feasibility(tuple(constraints), bounds, kept, known, False)
     certified = not by_measurement
     for _, surrogate in noisy:
         certified &= surrogate.proved(ways) is not None
-    known = 1 - setting.delta if certified else None
+    known = 1 - delta if certified else None
     return Feasibility(tuple(constraints), bounds, kept, known, certified)
 
 
