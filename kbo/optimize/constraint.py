@@ -12,13 +12,8 @@ from gpytorch.kernels import Kernel
 from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.optimize.hypotheses import Hypothesis, checked_kernel, owns_kernel
+from kbo.optimize.run.outcome import OBJECTIVE, SEM
 from kbo.space import Linear
-
-OBJECTIVE = "objective"
-"""The name of the value of the objective among measurements."""
-
-SEM = "sem"
-"""The name of the standard error of that value among measurements."""
 
 _ADVICE = (
     "give two constraints of different names, and let the objective return the quantity under both."

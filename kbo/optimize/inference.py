@@ -15,7 +15,7 @@ from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
-from kbo.optimize.constraint import OBJECTIVE, Constraint, measured_only
+from kbo.optimize.constraint import Constraint, measured_only
 from kbo.optimize.feasibility import (
     ConstraintSurrogate,
     Feasibility,
@@ -30,6 +30,7 @@ from kbo.optimize.insight.infeasibility import Infeasible, certificate
 from kbo.optimize.pruning import prediction
 from kbo.optimize.quantities import quantities
 from kbo.optimize.run.guarded import guarded
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial, error_of, quantity, violations
 from kbo.optimize.surrogates.choice import resolve

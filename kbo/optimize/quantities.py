@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from kbo.errors import RefutedAssumptions
-from kbo.optimize.constraint import OBJECTIVE, Constraint
+from kbo.optimize.constraint import Constraint
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.surrogates.setting import Setting
 from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
 

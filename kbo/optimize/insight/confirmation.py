@@ -22,7 +22,7 @@ from kbo._base.terminal import Bar, rounded_up
 from kbo.confidence.repeated.mean import bounded_mean
 from kbo.confidence.repeated.median import median, median_bounds
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
-from kbo.optimize.constraint import OBJECTIVE
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run, recorded
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.table import by_name, format_params

@@ -7,9 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kbo._base import checks
-from kbo.optimize.constraint import OBJECTIVE, SEM
 from kbo.optimize.run.events import unfit
 from kbo.space.parameters import onto_range
+
+OBJECTIVE = "objective"
+"""The name of the value of the objective among measurements."""
+
+SEM = "sem"
+"""The name of the standard error of that value among measurements."""
 
 _LARGEST_ERROR = 1e100
 """The largest standard error; squares of larger ones would overflow."""
@@ -90,8 +95,9 @@ def outcome_of(
         number = inside
     if reason := _missing(needed, others, measured):
         return Outcome(number, measured, reason)
-    kept = {SEM, *measured}
-    unusable = {name: entry for name, entry in others.items() if name not in kept}
+    unusable = {
+        name: entry for name, entry in others.items() if name not in measured and name != SEM
+    }
     return Outcome(number, measured, "", unusable)
 
 
