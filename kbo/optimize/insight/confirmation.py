@@ -86,17 +86,17 @@ class Confirmation:
 
     Attributes:
         best: The candidate with the best median, or with ``value_range`` the best mean; None before each has a value.
-        within: By how much the median (with ``value_range`` the mean) of another candidate can be better, at most, with
+        within: The largest lead that the median (with ``value_range`` the mean) of another candidate can have, with
             probability ``1 - delta``; infinite while that is not known, and if there is an objection.
         confirmed: Whether that is at most the tolerance.
-        objection: Why no statement can be made of these values, in words; empty if one can.
+        objection: The reason why no statement can be made of these values; empty if one can.
         finalists: The candidates, as given.
         tolerance, delta, maximize: As given.
         value_range: As given; with one the statement is about means, and else about medians.
         evaluations: The number of new evaluations.
-        selected: The number of evaluations whose noise may have decided that they have no value, or which one: failed
-            ones, and those that were lost and started again.
-        stopped: Why no more evaluations were made.
+        selected: The number of evaluations whose noise may have decided that they have no value, or their value: failed
+            ones, and lost ones that were started again.
+        stopped: The reason why no more evaluations were made.
     """
 
     best: Finalist | None
@@ -164,7 +164,7 @@ class _Race:
         return best, rival, within
 
     def worth_evaluating(self, finalists: Sequence[Finalist]) -> list[str]:
-        """Return the names of the candidates of which one is evaluated next."""
+        """Return the names of the candidates that need evaluations most."""
         best, rival, within = self.compared(finalists)
         if best is None or rival is None:
             return [finalist.name for finalist in finalists if not finalist.values]
@@ -415,7 +415,7 @@ def confirm(
 
 
 def _is_selected(trial: Trial) -> bool:
-    """Return whether the noise of an evaluation may have decided that it has no value, or which one."""
+    """Return True if the noise of an evaluation may have decided that it has no value, or its value."""
     return trial.failure is not None or trial.pruned or trial.starts > 1
 
 

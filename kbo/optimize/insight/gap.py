@@ -38,13 +38,13 @@ class Gap(NamedTuple):
     """The optimality gap over a space.
 
     Attributes:
-        value: The optimum is at most this much better than the recommendation, if the bounds hold.
+        value: The largest possible improvement on the recommendation, if the bounds hold.
         proved: Whether it is certified, and a bound of the whole space, not only the result of a search.
         scope: The points that were compared, in words.
         exact: Whether every point of the space was evaluated; False after a search from many starts.
         final: Whether these points stay the same: in the safe setting others may become certain to be safe.
         found: The gap that a search has found with the bounds of the method.
-        reason: Why nothing is proved; of a proved gap that is smaller than ``found``, the bound that excludes more than
+        reason: The reason why nothing is proved; of a proved gap that is smaller than ``found``, the bound that excludes more than
             the bounds of the method, and why (docs/theory/boxes.md). Otherwise empty.
     """
 
