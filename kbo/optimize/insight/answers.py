@@ -25,8 +25,8 @@ class Answers:
 
     Attributes:
         start: The gain of the recommended parameters over those of the first trial; None if these are the same.
-        more: The expected gain of 20 more trials over the recommended parameters: where draws of the objective are best,
-            each evaluated once, with noise.
+        more: The expected gain of 20 more trials over the recommended parameters, each evaluated once with noise where
+            draws of the objective are best.
         seconds: The duration of these, from the durations so far; None if they are not known.
         tolerance: The loss that counts as none: 5% of the difference between the recommended and random parameters, or
             as given.

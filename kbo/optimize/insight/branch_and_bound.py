@@ -144,7 +144,7 @@ def kept_everywhere(
     evaluations: int,
     counted: Callable[[int], object],
 ) -> bool:
-    """Return True if it is proved that every point of the space keeps all limits; arguments as for ``bound_maximum``."""
+    """Return True if it is proved that all points of the space keep all limits; arguments as for ``bound_maximum``."""
     for entry in surrogates:
         violation = CellBound(entry.surrogate.bounds, -entry.level, -1)
         proof = bound_maximum([violation], space, evaluations, until=0.0, counted=counted)

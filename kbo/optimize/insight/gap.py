@@ -44,8 +44,8 @@ class Gap(NamedTuple):
         exact: Whether every point of the space was evaluated; False after a search from many starts.
         final: Whether these points stay the same: in the safe setting others may become certain to be safe.
         found: The gap that a search has found with the bounds of the method.
-        reason: The reason why nothing is proved; of a proved gap that is smaller than ``found``, the bound that excludes more than
-            the bounds of the method, and why (docs/theory/boxes.md). Otherwise empty.
+        reason: The reason why nothing is proved; of a proved gap that is smaller than ``found``, the bound that
+            excludes more than the bounds of the method, and why (docs/theory/boxes.md). Otherwise empty.
     """
 
     value: float
