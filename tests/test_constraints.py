@@ -15,8 +15,8 @@ from experiments.tuning import infeasible
 from experiments.tuning.constrained import REPORTED, run, summary
 from experiments.tuning.tuners import BoTorchTuner, tuner
 from kbo.cli.app import app
-from kbo.optimize.constraint import outcome_of
 from kbo.optimize.run import journal
+from kbo.optimize.run.outcome import outcome_of
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.model import fit_limited
 from kbo.optimize.surrogates.outcome_transform import around

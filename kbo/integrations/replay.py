@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kbo.optimize import Optimizer, Trial
-from kbo.optimize.constraint import OBJECTIVE, outcome_of
+from kbo.optimize.run.outcome import OBJECTIVE, outcome_of
 from kbo.space import Params
 
 

@@ -15,31 +15,31 @@ from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
-from kbo.optimize.constrained import (
-    ConstraintBelief,
+from kbo.optimize.constraint import Constraint, measured_only
+from kbo.optimize.feasibility import (
+    ConstraintSurrogate,
     Feasibility,
     feasibility,
     preferred,
 )
-from kbo.optimize.constraint import OBJECTIVE, Constraint, measured_only
-from kbo.optimize.insight.answers import Answers, Comparison, answers, compared, rivals
-from kbo.optimize.insight.infeasible import Infeasible, certificate
+from kbo.optimize.hypotheses import described
+from kbo.optimize.insight.answers import Answers, answers
+from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
+from kbo.optimize.insight.finalists import distinct, finalists
+from kbo.optimize.insight.infeasibility import Infeasible, certificate
 from kbo.optimize.pruning import prediction
 from kbo.optimize.quantities import quantities
 from kbo.optimize.run.guarded import guarded
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial, error_of, quantity, violations
 from kbo.optimize.surrogates.choice import resolve
-from kbo.optimize.surrogates.hypotheses import described
 from kbo.optimize.surrogates.setting import Setting
 from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
 from kbo.space import Bounds, Params, Space
 
-_ANYWHERE = 64
+_N_RANDOM = 64
 """Random points with which the recommended one is compared."""
-
-_MOST_RIVALS = 64
-"""Trials that are compared with the recommended one, those with the best means."""
 
 
 class Inference(Run):
@@ -134,12 +134,8 @@ class Inference(Run):
             RefutedAssumptions: No function satisfies the assumptions of a constraint.
         """
         checks.whole("evaluations", evaluations, 0)
-        limited = self._limited()
-        if not limited or any(one.belief.proved() is None for one in limited):
-            return None
-        delta = sum(one.belief.assumptions()["delta"] for one in limited)
         tried = self._units_of(self._trials.complete)
-        return certificate(self.space, limited, self.constraints, tried, evaluations, delta)
+        return certificate(self.space, self._limited(), self.constraints, tried, evaluations)
 
     @guarded
     def answers(self, tolerance: float | None = None, intervals: bool = True) -> Answers | None:
@@ -155,17 +151,19 @@ class Inference(Run):
         """
         checks.flag("intervals", intervals)
         tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
-        best, known, described = self._recommended(), self._bounded(), self._objective.description()
-        if best is None or known is None or described is None:
+        best = self._recommended()
+        surrogate = self._objective.description()
+        if best is None or surrogate is None or self._bounded() is None:
             return None
-        trials = [
-            t
-            for t in self._allowed(self._trials.complete)
-            if t is best or not violations(t, self.constraints)
-        ]
-        generator = self._generator(len(self._trials.finished))
         return answers(
-            self.space, described, trials, best, generator, tolerance, self._likely, intervals
+            self.space,
+            surrogate,
+            self._limited(),
+            self._keeping_limits(best),
+            best,
+            self._generator(len(self._trials.finished)),
+            tolerance,
+            intervals,
         )
 
     @guarded
@@ -179,13 +177,13 @@ class Inference(Run):
             InvalidInput: Parameters outside the space.
         """
         second = self.space.unit(others)
-        best, described = self._recommended(), self._objective.description()
-        if best is None or self._bounded() is None or described is None:
+        best = self._recommended()
+        surrogate = self._objective.description()
+        if best is None or surrogate is None or self._bounded() is None:
             return None
-        units = torch.stack([self.space.unit(best.params if params is None else params), second])
-        return compared(
-            described, self.space.features(units), self._generator(len(self._trials.finished))
-        )
+        first = self.space.unit(best.params if params is None else params)
+        features = self.space.features(torch.stack([first, second]))
+        return comparison(surrogate, features, self._generator(len(self._trials.finished)))
 
     @guarded
     def usual_loss(self) -> float | None:
@@ -197,12 +195,9 @@ class Inference(Run):
         if best is None or known is None:
             return None
         generator = self._generator(len(self._trials.finished))
-        units = torch.rand(
-            _ANYWHERE, self.space.dimension, generator=generator, dtype=torch.float64
-        )
-        points = torch.cat([self._features([best]), self.space.features(units)])
-        means = known[0].raw(known[0].posterior.predict(points)[0])
-        return 0.05 * max(float(means[0] - means[1:].median()), 0.0) or None
+        shape = (_N_RANDOM, self.space.dimension)
+        units = torch.rand(shape, generator=generator, dtype=torch.float64)
+        return usual_loss(known[0], self._features([best]), self.space.features(units))
 
     @guarded
     def finalists(self, most: int = 5) -> dict[str, Params]:
@@ -215,42 +210,24 @@ class Inference(Run):
         Args:
             most: Their number at most.
         """
-        best, described = self._recommended(), self._objective.description()
+        most = checks.whole("most", most, 2)
+        best = self._recommended()
+        surrogate = self._objective.description()
         if best is None:
             return {}
-        others = [
-            t for t in self._allowed(self._trials.complete) if not violations(t, self.constraints)
-        ]
-        others = sorted(others, key=self._signed, reverse=True) if described is None else others
-        distinct = [
-            best,
-            *{repr(t.params): t for t in reversed(others) if t.params != best.params}.values(),
-        ]
-        if described is not None and self._bounded() is not None:
-            features = self._features(distinct)
-            order = (
-                described.posterior.predict(features)[0]
-                .cpu()
-                .argsort(descending=True)[:_MOST_RIVALS]
-                .tolist()
-            )
-            kept = [0, *(i for i in order if i)]
+        others = self._keeping_limits()
+        if surrogate is None:
+            others = sorted(others, key=self._signed, reverse=True)
+        trials = distinct(others, best)
+        if surrogate is not None and self._bounded() is not None:
             generator = self._generator(len(self._trials.finished))
-            found = rivals(described, features[kept], generator) or [1][: len(kept) - 1]
-            distinct = [best, *(distinct[kept[i]] for i in found)]
-        return {
-            f"trial {trial.number}": trial.params
-            for trial in distinct[: checks.whole("most", most, 2)]
-        }
+            trials = finalists(self.space, surrogate, trials, generator)
+        return {f"trial {trial.number}": trial.params for trial in trials[:most]}
 
-    def _likely(self, units: Tensor) -> Tensor:
-        """Return at which points [n P] of the unit cube all constraints are kept with a probability of a half, [n]."""
-        kept = self.space.satisfies(units)
-        for one in self._limited():
-            assert one.belief.latest is not None
-            mean = one.belief.latest.posterior.predict(self.space.features(units))[0]
-            kept &= (mean >= one.level).cpu()
-        return kept
+    def _keeping_limits(self, best: Trial | None = None) -> list[Trial]:
+        """Return the completed trials that keep all limits as measured, and the recommended one in any case."""
+        allowed = self._allowed(self._trials.complete)
+        return [t for t in allowed if t is best or not violations(t, self.constraints)]
 
     @guarded
     def interval(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:
@@ -316,7 +293,7 @@ class Inference(Run):
 
     def _belief(self) -> Surrogate | None:
         self._learn()
-        return self._objective.belief()
+        return self._objective.surrogate()
 
     def _bounded(self) -> tuple[Surrogate, Confidence] | None:
         """Return the belief and its reported bound; None while there is no bound."""
@@ -363,7 +340,7 @@ class Inference(Run):
     def _after_learning(self) -> None:
         """Take note that one more trial has been learned from."""
 
-    def _limited(self) -> list[ConstraintBelief]:
+    def _limited(self) -> list[ConstraintSurrogate]:
         """Return the constraints of which there is a belief.
 
         Raises:
@@ -372,12 +349,12 @@ class Inference(Run):
         self._learn()
         return self._known_limits()
 
-    def _known_limits(self) -> list[ConstraintBelief]:
+    def _known_limits(self) -> list[ConstraintSurrogate]:
         found = []
         for constraint, one in self._limited_by:
-            belief = one.belief()
-            if belief is not None and belief.bounded:
-                found.append(ConstraintBelief(constraint, belief))
+            surrogate = one.surrogate()
+            if surrogate is not None and surrogate.bounded:
+                found.append(ConstraintSurrogate(constraint, surrogate))
         return found
 
     def _feasibility(self, best: Trial, ways: Sequence[str] = ()) -> Feasibility:

@@ -23,7 +23,7 @@ from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.callbacks import Callbacks, OnTrial
 from kbo.optimize.constraint import measured_only
 from kbo.optimize.evaluated import first_points, known_results, remaining, unrecorded
-from kbo.optimize.insight.answers import MORE
+from kbo.optimize.insight.expected_gain import N_MORE
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Pruner, Pruning, resolve
 from kbo.optimize.result import PROOF, Result, result_of
@@ -458,7 +458,9 @@ class _Work:
             else None
         )
         if found is not None and least is not None and found.more.value <= least:
-            return f"{MORE} more trials are expected to improve the value by {found.more.value:.2g}"
+            return (
+                f"{N_MORE} more trials are expected to improve the value by {found.more.value:.2g}"
+            )
         if wanted is None or (gap := self._optimizer.gap()) is None or not gap.final:
             return ""
         if gap.value <= wanted or n % _ASKED == 0:

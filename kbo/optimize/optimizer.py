@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import heapq
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, overload
@@ -16,23 +15,16 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.surroundings import fixed
-from kbo._base.terminal import Bar
 from kbo.bandit import methods
-from kbo.confidence import Confidence, Limit
+from kbo.confidence import Limit
 from kbo.errors import InvalidInput
-from kbo.optimize.constrained import ConstraintBelief, limits
+from kbo.optimize.feasibility import limits
 from kbo.optimize.inference import Inference
-from kbo.optimize.insight.branch import Ceiling, kept_everywhere, largest_proved, obstacle, slacks
+from kbo.optimize.insight.gap import Gap, optimality_gap
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.guarded import guarded
 from kbo.optimize.run.trials import Trial
-from kbo.optimize.search.bounds import (
-    NOT_ASKED,
-    SpaceGap,
-    argmax_lower,
-    largest_upper,
-    whichever_holds,
-)
+from kbo.optimize.search.bounds import argmax_lower
 from kbo.optimize.search.search import MOST_POINTS, N_BEST, Search
 from kbo.optimize.search.subspace import Context, Subspace
 from kbo.optimize.strategies.explanation import Explanation, explained, explanation_of
@@ -246,9 +238,7 @@ class Optimizer(Inference):
         )
 
     @guarded
-    def gap(
-        self, evaluations: int = 0, goal: float = 0.0, progress: bool = False
-    ) -> SpaceGap | None:
+    def gap(self, evaluations: int = 0, goal: float = 0.0, progress: bool = False) -> Gap | None:
         """Return by how much the optimum can still be better than the recommendation, and whether that is proved.
 
         The largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units of
@@ -275,111 +265,19 @@ class Optimizer(Inference):
             return None
         if self.constraints and not self._feasibility(best).kept:
             return None
-        belief, limited, every = known[0], self._limited(), "over the whole space"
-        here, reason = self._features([best]), self._uncertified(belief, limited)
-        search = self._search(Subspace(self.space), len(self._trials.finished))
-        searches = len(belief.bounds) + len(limited) * (self._exploration is not None)
-        with Bar(
-            total=evaluations * searches, desc="proof of the gap", disable=not progress
-        ) as bar:
-            if self._exploration is not None:
-                safe = self._gap_of_safe(*known, search, float(belief.interval(here)[0]))
-                if safe.exact or reason or not evaluations:
-                    return safe if safe.proved else safe._replace(reason=reason or NOT_ASKED)
-                if not kept_everywhere(limited, self.space, evaluations, bar.update):
-                    return safe._replace(
-                        reason="it is not proved that every point of the space is safe"
-                    )
-                limited, every = [], f"{every}, every point of which is certain to be safe"
-            found = []
-            for bound in belief.bounds:  # of the hypothesis that is true, whichever it is
-                tried = 0 if reason else evaluations
-                found.append(
-                    self._gap_of_bound(
-                        bound, belief, limited, here, search, tried, goal, bar.update
-                    )
-                )
-        if found[0].exact and self.space.constraints:
-            every = "over all points that satisfy the constraints"
-        return whichever_holds(found, every, reason)
-
-    def _gap_of_bound(
-        self,
-        bound: Bound,
-        belief: Surrogate,
-        limited: Sequence[ConstraintBelief],
-        here: Tensor,
-        search: Search,
-        evaluations: int,
-        goal: float,
-        counted: Callable[[int], object],
-    ) -> SpaceGap:
-        """Return the gap by the bound of one hypothesis, without its scope; ``here`` are the recommended features."""
-        lower = bound.confidence.lower(bound.posterior, here)[0]
-        largest = largest_upper(bound.confidence, bound.posterior, search, limits(limited))
-        found = max(float(belief.raw(largest.value) - belief.raw(lower)), 0.0)
-        if largest.unit is None:
-            return SpaceGap(found, True, "", proved=True, found=found)
-        if not evaluations:
-            return SpaceGap(found, False, "", found=found, reason=NOT_ASKED)
-        least = float(lower)
-        proof = largest_proved(
-            [Ceiling([bound])],
-            self.space,
+        safe = None
+        if self._exploration is not None:
+            safe = self._exploration, self._units_of(self._trials.all)
+        return optimality_gap(
+            known[0],
+            self._limited(),
+            self._features([best]),
+            self._search(Subspace(self.space), len(self._trials.finished)),
+            self._trials.finished,
+            safe,
             evaluations,
-            lower=least,
-            goal=goal,
-            within=slacks(limited, self.space),
-            witnesses=largest.unit.unsqueeze(0),
-            counted=counted,
-        )
-        if proof is None:
-            return SpaceGap(
-                found, False, "", found=found, reason=obstacle([Ceiling([bound])], self.space)
-            )
-        value = max(proof.largest - least, 0.0)
-        if math.isfinite(proof.largest):
-            value = min(
-                value,
-                max(float(belief.raw(lower.new_tensor(proof.largest)) - belief.raw(lower)), 0.0),
-            )
-        return SpaceGap(
-            value, False, "", proved=True, found=found, reason=proof.reason if value < found else ""
-        )
-
-    def _uncertified(self, belief: Surrogate, limited: Sequence[ConstraintBelief]) -> str:
-        """Return the reason why the bounds of the objective or of a limit have no guarantee; empty if all have one."""
-        beliefs = {"": belief} | {f"{one.constraint.name}: ": one.belief for one in limited}
-        for name, one in beliefs.items():
-            if one.proved() is None:
-                guarantee = one.guarantee().removeprefix("not certified: ")
-                causes = [
-                    t.number
-                    for t in self._trials.finished
-                    if any(way in guarantee for way in t.selected)
-                ]
-                first = f" (first trial {causes[0]})" if causes else ""
-                return f"{name}{guarantee}{first}"
-        return ""
-
-    def _gap_of_safe(
-        self, belief: Surrogate, reported: Confidence, search: Search, lower: float
-    ) -> SpaceGap:
-        """Return the gap over the points that are known to be safe, given the lower bound of the recommendation."""
-        assert self._exploration is not None
-        units, grows = self._exploration.safe(search, self._units_of(self._trials.all))
-        largest = reported.argmax_upper(belief.posterior, self.space.features(units))[1]
-        upper = float(belief.raw(torch.tensor(largest, dtype=torch.float64)))
-        value = max(upper - lower, 0.0)
-        exact = self._exploration.whole
-        scope = f"over {len(units)} points that are certain to be safe{', to which others may be added' * grows}"
-        return SpaceGap(
-            value,
-            exact,
-            scope,
-            not grows,
-            belief.proved() is not None and exact and not grows,
-            value,
+            goal,
+            progress,
         )
 
     @guarded
@@ -439,7 +337,7 @@ class Optimizer(Inference):
         limits = []
         if surrogate is not None or self._exploration is not None:
             for limited in self._limited():
-                own = self._with_pending(limited.belief.for_trial(number), running)
+                own = self._with_pending(limited.surrogate.for_trial(number), running)
                 limits.append(Limit(own.posterior, own.confidence, lower=limited.level))
         search = replace(
             search,

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from kbo.errors import RefutedAssumptions
-from kbo.optimize.constraint import OBJECTIVE, Constraint
+from kbo.optimize.constraint import Constraint
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.surrogates.setting import Setting
 from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
 
@@ -18,56 +19,70 @@ class Quantity:
     Args:
         setting: The setting for it.
         problem: Method and space.
-        named: The beginning of the refutations of its assumptions.
+        prefix: The beginning of the refutations of its assumptions.
+
+    Attributes:
+        evaluations: The ends of the trials, in their order.
 
     Raises:
         InvalidInput: The setting cannot be used with the method or the space.
     """
 
-    def __init__(self, setting: Setting, problem: Problem, named: str = "") -> None:
+    def __init__(self, setting: Setting, problem: Problem, prefix: str = "") -> None:
         self.evaluations: list[Evaluation] = []
-        self._description: tuple[int, Surrogate | None] = 0, None
-        self._setting, self._problem, self._named, self._fitted_to = setting, problem, named, 0
-        self._belief = setting.fit(problem, [])
+        self._setting = setting
+        self._problem = problem
+        self._prefix = prefix
+        self._surrogate = setting.fit(problem, [])
+        self._n_fitted = 0
+        self._description: Surrogate | None = None
+        self._n_described = 0
 
-    def belief(self) -> Surrogate | None:
-        """Return the belief after all evaluations; None while there are too few.
+    def surrogate(self) -> Surrogate | None:
+        """Return the surrogate after all evaluations; None while there are too few.
 
         Raises:
             RefutedAssumptions: No function satisfies the given assumptions and fits the values.
         """
-        if self._fitted_to != len(self.evaluations):
+        n = len(self.evaluations)
+        if self._n_fitted != n:
             try:
-                belief = self._setting.fit(self._problem, self.evaluations, self._belief)
+                surrogate = self._setting.fit(self._problem, self.evaluations, self._surrogate)
             except RefutedAssumptions as error:
-                error.args = (self._named + error.args[0],)
+                error.args = (self._prefix + error.args[0],)
                 raise
-            self._belief, self._fitted_to = belief, len(self.evaluations)
-        return self._belief if self._belief is not None and self._belief.values else None
+            self._surrogate = surrogate
+            self._n_fitted = n
+        if self._surrogate is None or not self._surrogate.values:
+            return None
+        return self._surrogate
 
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """Return lower bound, mean and upper bound [n] at features [n D]; None while there is no bound.
 
         Raises:
-            RefutedAssumptions: As ``belief``.
+            RefutedAssumptions: As ``surrogate``.
         """
-        described = self.description()
-        if described is None or not described.bounded:
+        surrogate = self.description()
+        if surrogate is None or not surrogate.bounded:
             return None
-        return described.interval(features)
+        return surrogate.interval(features)
 
     def description(self) -> Surrogate | None:
-        """Return the belief for reports, in which bad values are not cut; None while there are too few.
+        """Return the surrogate for reports, in which bad values are not cut; None while there are too few.
 
         Raises:
-            RefutedAssumptions: As ``belief``.
+            RefutedAssumptions: As ``surrogate``.
         """
-        belief, n, described = self.belief(), len(self.evaluations), self._setting.described()
-        if belief is None or described is self._setting or not belief.cuts:
-            return belief
-        if self._description[0] != n:
-            self._description = n, described.fit(self._problem, self.evaluations)
-        return self._description[1]
+        surrogate = self.surrogate()
+        setting = self._setting.described()
+        if surrogate is None or setting is self._setting or not surrogate.cuts:
+            return surrogate
+        n = len(self.evaluations)
+        if self._n_described != n:
+            self._description = setting.fit(self._problem, self.evaluations)
+            self._n_described = n
+        return self._description
 
 
 def quantities(
@@ -80,10 +95,11 @@ def quantities(
             given norm reaches a limit.
     """
     undecided = [c for c in constraints if not setting.decides(c, problem.method, problem.space)]
-    outputs = 1 + sum(c.name != OBJECTIVE for c in undecided)
-    without_range = problem._replace(span=ANY)  # which is that of the objective
-    limited = [
-        (c, Quantity(setting.of(c, outputs), without_range, f"constraint {c.name!r}: "))
-        for c in undecided
-    ]
-    return Quantity(setting.shared(outputs), problem), limited
+    n_quantities = 1 + sum(constraint.name != OBJECTIVE for constraint in undecided)
+    without_range = problem._replace(span=ANY)  # the declared range is that of the objective
+    constrained = []
+    for constraint in undecided:
+        own_setting = setting.of(constraint, n_quantities)
+        prefix = f"constraint {constraint.name!r}: "
+        constrained.append((constraint, Quantity(own_setting, without_range, prefix)))
+    return Quantity(setting.shared(n_quantities), problem), constrained

@@ -14,7 +14,7 @@ from kbo._base.lazy import Lazy
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.optimize import Result
-from kbo.optimize.insight.answers import Comparison
+from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.result import result_of
 from kbo.report import summary
 from kbo.report.record import History, ImportedTrials, Record

@@ -18,8 +18,8 @@ from kbo._base.surroundings import fixed
 from kbo._base.terminal import rounded_up
 from kbo.errors import InvalidInput, KboError, RefutedAssumptions
 from kbo.optimize import Constraint, Hypothesis, Optimizer, Result, Trial
-from kbo.optimize.insight.answers import MORE
-from kbo.optimize.insight.sensitivity import LEVEL
+from kbo.optimize.insight.expected_gain import N_MORE
+from kbo.optimize.insight.importance import LEVEL
 from kbo.optimize.result import PROOF, result_of
 from kbo.optimize.run.trials import repetitions
 from kbo.optimize.strategies.explanation import explanation_of
@@ -35,7 +35,7 @@ _MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
 _VOCABULARY = {
     "format_params": format_params,
     "level": LEVEL,
-    "more": MORE,
+    "more": N_MORE,
     "noise_margin": NOISE_MARGIN,
     "rounded_up": rounded_up,
     "shown": shown,

@@ -6,8 +6,8 @@ from gpytorch.kernels import Kernel
 
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.optimize.insight import sensitivity
-from kbo.optimize.insight.sensitivity import Importance
+from kbo.optimize.insight.importance import Importance
+from kbo.optimize.insight.importance import importance as importance_of
 from kbo.report.record import Record, Run
 
 
@@ -27,4 +27,4 @@ def importance(run: Run, kernel: Kernel | None = None) -> list[Importance]:
     surrogate = optimizer.description()
     if surrogate is None:
         raise InvalidInput("there is no importance: too few evaluations for a model.")
-    return sensitivity.importance(optimizer.space, surrogate)
+    return importance_of(optimizer.space, surrogate)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kbo.optimize import Result, Trial
-from kbo.optimize.insight.answers import Comparison
+from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.run.trials import violations
 from kbo.optimize.table import format_params
 from kbo.report.record import Record

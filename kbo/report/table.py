@@ -13,7 +13,7 @@ from kbo._base.extras import require
 from kbo._base.files import reading
 from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer
-from kbo.optimize.constraint import SEM
+from kbo.optimize.run.outcome import SEM
 from kbo.optimize.table import COLUMNS
 from kbo.report import summary
 from kbo.report.record import ImportedTrials

@@ -14,8 +14,8 @@ from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import note, selected
 from kbo.integrations.ax.node import KBONode
 from kbo.integrations.replay import Replay
-from kbo.optimize.constrained import Feasibility
-from kbo.optimize.constraint import OBJECTIVE
+from kbo.optimize.feasibility import Feasibility
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.surrogates.surrogate import NO_BOUND
 
 

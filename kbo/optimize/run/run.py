@@ -13,7 +13,7 @@ from typing import Any, Never
 from kbo._base import checks
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.constraint import OBJECTIVE, Constraint, Outcome, outcome_of
+from kbo.optimize.constraint import Constraint
 from kbo.optimize.run.events import (
     LONGEST_REASON,
     Again,
@@ -33,6 +33,7 @@ from kbo.optimize.run.events import (
 )
 from kbo.optimize.run.guarded import Guarded, guarded
 from kbo.optimize.run.journal import Journal, differences, read, write
+from kbo.optimize.run.outcome import OBJECTIVE, Outcome, outcome_of
 from kbo.optimize.run.trials import Trial, Trials, violations
 from kbo.space import Params, Space
 from kbo.workers import call

@@ -11,7 +11,7 @@ from typing import Any
 
 from kbo._base.terminal import printable
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.constraint import OBJECTIVE, SEM, Constraint
+from kbo.optimize.constraint import Constraint
 from kbo.optimize.run.events import (
     Again,
     Ask,
@@ -24,6 +24,7 @@ from kbo.optimize.run.events import (
     Tell,
     shortened,
 )
+from kbo.optimize.run.outcome import OBJECTIVE, SEM
 from kbo.space import Params, Space
 
 WAYS = (

@@ -13,7 +13,7 @@ from kbo._base import checks
 from kbo.bandit.safe import SafeSet
 from kbo.confidence import Limit
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.optimize.constrained import ConstraintBelief, limits
+from kbo.optimize.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.strategies.strategy import Strategy
@@ -87,16 +87,16 @@ class Exploration:
         points = space.points(MOST_POINTS)
         self._whole = None if points is None else (points, self._safe_set(points))
 
-    def learn(self, limited: Sequence[ConstraintBelief]) -> None:
+    def learn(self, limited: Sequence[ConstraintSurrogate]) -> None:
         """Take the bounds after a trial, if they are proved.
 
         Args:
-            limited: The constraints with their beliefs.
+            limited: The constraints with their surrogates.
 
         Raises:
             RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
         """
-        known = [one for one in limited if one.belief.posterior.n and one.belief.proved()]
+        known = [one for one in limited if one.surrogate.posterior.n and one.surrogate.proved()]
         if len(known) < self._n_limits:
             return
         try:
@@ -105,12 +105,12 @@ class Exploration:
             self._refuted = error
             raise
 
-    def _take(self, limited: Sequence[ConstraintBelief]) -> None:
+    def _take(self, limited: Sequence[ConstraintSurrogate]) -> None:
         self._limits = limits(limited)
         if self._whole is not None:
             self._whole[1].update(self._limits)
-        for constraint, belief in limited:
-            high = belief.interval(self._space.features(self._start))[2]
+        for constraint, surrogate in limited:
+            high = surrogate.interval(self._space.features(self._start))[2]
             if bool((high < constraint.limit).any()):
                 params = self._space.params(self._start[int(high.argmin())])
                 side, bound = (

@@ -21,16 +21,17 @@ from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.confidence.unexplained import ENERGY, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
-from kbo.optimize.constraint import OBJECTIVE, Constraint
+from kbo.optimize.constraint import Constraint
+from kbo.optimize.fingerprint import fingerprint
+from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import WAYS, in_words
 from kbo.optimize.strategies.initial_design import InitialDesign
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.strategy import Strategy
 from kbo.optimize.strategies.thompson import ThompsonSampling
 from kbo.optimize.strategies.upper_bound import UpperBound
-from kbo.optimize.surrogates.fingerprint import fingerprint
 from kbo.optimize.surrogates.fitting import unit_kernel
-from kbo.optimize.surrogates.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
 from kbo.optimize.surrogates.setting import Setting
 from kbo.optimize.surrogates.surrogate import (
     ANY,

@@ -18,7 +18,8 @@ from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, UnknownNorm
 from kbo.errors import InvalidInput
-from kbo.optimize.constraint import OBJECTIVE, Constraint
+from kbo.optimize.constraint import Constraint
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
 from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
