@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kbo._base import checks
 from kbo._base.extras import require
 from kbo._base.files import reading
-from kbo.optimize import Practical
 from kbo.report import summary
 from kbo.report.record import ImportedTrials
 
@@ -16,8 +14,7 @@ require("an audit of Ax", "ax", "ax")
 
 from ax.api.client import Client
 
-from kbo.integrations.ax.history import left_out
-from kbo.integrations.ax.node import KBONode
+from kbo.integrations.ax.report import replayed
 
 _ADVICE = "Save it by client.save_to_json_file(path), with the version of Ax that reads it."
 
@@ -30,10 +27,7 @@ def trials_of(history: Any) -> ImportedTrials:
         source = history.name
         with reading(history, "a client of Ax in JSON", _ADVICE):
             client = Client.load_from_json_file(str(history))
-    experiment = checks.instance("history", client, Client)._experiment
-    node = KBONode("ucb", Practical(), None, [], 0, "cpu")
-    replay = node.learned(experiment)
-    lost = left_out(experiment, replay.trials)
+    replay, lost = replayed(client)
     remark = summary.trials_left_out(lost, "outside the search space")
     names = [trial.key[0] for trial in replay.trials]
     return ImportedTrials(source, "Ax", replay.optimizer, names, remark)

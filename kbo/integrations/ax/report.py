@@ -11,9 +11,10 @@ from ax.core.experiment import Experiment
 from kbo._base import checks
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.history import note, selected
+from kbo.integrations.ax.history import left_out, note, selected
 from kbo.integrations.ax.node import KBONode
 from kbo.integrations.replay import Replay
+from kbo.optimize import Practical
 from kbo.optimize.feasibility import Feasibility
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.surrogates.surrogate import NO_BOUND
@@ -96,6 +97,19 @@ def guarantee(client: Client) -> str:
         said += "; and if no value was replaced by another one before the next trial was proposed"
     noise = belief.account().get("noise")
     return said if noise is None else f"{said} (noise: {noise})"
+
+
+@fixed
+def replayed(client: Client) -> tuple[Replay, list[int]]:
+    """Return the optimiser after the trials of a client with any strategy, and the ended trials that it leaves out.
+
+    Raises:
+        InvalidInput: The optimisation is not one that kbo can do.
+    """
+    experiment = checks.instance("client", client, Client)._experiment
+    node = KBONode("ucb", Practical(), None, [], 0, "cpu")
+    replay = node.learned(experiment)
+    return replay, left_out(experiment, replay.trials)
 
 
 def _known(client: Client) -> tuple[KBONode, Experiment, Replay]:
