@@ -15,8 +15,8 @@ from experiments.tuning import infeasible
 from experiments.tuning.constrained import REPORTED, run, summary
 from experiments.tuning.tuners import BoTorchTuner, tuner
 from kbo.cli.app import app
-from kbo.optimize.constraint import outcome_of
 from kbo.optimize.run import journal
+from kbo.optimize.run.outcome import outcome_of
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.model import fit_limited
 from kbo.optimize.surrogates.outcome_transform import around
@@ -162,8 +162,8 @@ def test_what_a_failed_trial_has_measured_is_kept_and_used(tmp_path):
         params = optimizer.ask()
         loss, found = train(params)
         optimizer.tell(params, {"objective": None if found["memory"] > 8 else loss, **found})
-    assert optimizer.failed()
-    assert all(trial.measured["memory"] > 8 for trial in optimizer.failed())
+    assert optimizer.run.trials.failed
+    assert all(trial.measured["memory"] > 8 for trial in optimizer.run.trials.failed)
     assert train(optimizer.ask())[1]["memory"] < 9
     optimizer.close()
     assert sum(bool(getattr(event, "measured", {})) for event in journal.read(path)[1]) == 12

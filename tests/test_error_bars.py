@@ -148,7 +148,7 @@ def test_runs_with_error_bars_continue_from_their_journal(tmp_path):
     frame = kbo.Optimizer({"x": (0.0, 1.0)})
     rows = [{"x": t.params["x"], "value": t.value, "sem": t.measured["sem"]} for t in one.trials]
     for row in rows:
-        frame.add({"x": row["x"]}, (row["value"], {"sem": row["sem"]}))
+        frame.run.add({"x": row["x"]}, (row["value"], {"sem": row["sem"]}))
     known = kbo.minimize(objective, {"x": (0.0, 1.0)}, 1, evaluated=rows).trials[:12]
     assert [trial.measured for trial in known] == [trial.measured for trial in frame.trials]
     pandas = pytest.importorskip("pandas")

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import zlib
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from gpytorch.kernels import MaternKernel
 
 import kbo
 from kbo.cli.app import app
+from kbo.optimize.evaluated import known_results
 from kbo.optimize.run.events import LONGEST_LINE, parse
 from kbo.optimize.run.journal import Journal
+from kbo.report.record import Record
 from tests.commands import CliRunner
 
 SPACE = {"x": (0.0, 1.0), "k": kbo.Int(0, 3)}
@@ -72,6 +75,12 @@ def test_a_truncated_last_line_is_dropped_with_a_warning_and_its_trial_runs_agai
     ]
 
 
+def appended(text, body):
+    """Return a journal with one more line, whose checksum fits."""
+    checksum = zlib.crc32(body, parse(text).checksum)
+    return text + b'%b,"sum":"%08x"}\n' % (body[:-1], checksum)
+
+
 def unchecked(text):
     """Return a journal as kbo 0.8 wrote it, without checksums."""
     header, *events = [json.loads(line) for line in text.splitlines()]
@@ -81,13 +90,19 @@ def unchecked(text):
     return "".join(json.dumps(entry) + "\n" for entry in (header, *events)).encode()
 
 
-def test_a_journal_without_checksums_goes_on_without_them_and_the_same(tmp_path, text):
+def test_a_journal_of_kbo_0_8_is_refused_with_the_version_that_reads_it(tmp_path, text):
     path = tmp_path / "j"
     path.write_bytes(unchecked(text))
-    optimizer = begun(path)
-    optimizer.tell(optimizer.ask(), 5 / 7)
-    assert optimizer.trials == run(n=6).trials
-    assert b'"sum"' not in path.read_bytes()
+    for read in (
+        lambda: begun(path),
+        lambda: Record.of(path),
+        lambda: known_results(path, kbo.Space(SPACE), False),
+    ):
+        with pytest.raises(kbo.KboError, match=r"kbo 0\.22 is the last version"):
+            read()
+    said = command("check", path)
+    assert "kbo 0.22 is the last version to read" in str(said.exception)
+    assert path.read_bytes() == unchecked(text)
 
 
 @pytest.mark.parametrize(
@@ -111,21 +126,20 @@ def test_a_journal_without_checksums_goes_on_without_them_and_the_same(tmp_path,
         b'{"event":"ask","number":6,"params":{"x":5.0,"k":1}}',
         b'{"event":"ask","number":6,"params":' + b'{"x":' * 5000 + b"1" + b"}" * 5001,
         b'{"event":"dance","number":5}',
-        b"\xff\xfe",
+        b'{"\xff\xfe":1}',
     ],
 )
 def test_a_line_that_kbo_would_not_write_is_refused_with_its_number_and_little_of_it(
     tmp_path, text, event
 ):
-    path, whole = (
-        tmp_path / "j",
-        unchecked(text) + b'{"event":"ask","number":5,"params":{"x":0.5,"k":1}}\n',
-    )
-    path.write_bytes(whole + event + b"\n")
+    path = tmp_path / "j"
+    whole = appended(text, b'{"event":"ask","number":5,"params":{"x":0.5,"k":1}}')
+    refused = appended(whole, event)
+    path.write_bytes(refused)
     with pytest.raises(kbo.JournalError, match="line 13") as caught:
         begun(path)
     assert len(str(caught.value)) < 800
-    assert path.read_bytes() == whole + event + b"\n"
+    assert path.read_bytes() == refused
     path.write_bytes(whole)
     assert len(begun(path).trials) == 6  # the error, which still exists, keeps no lock
 
@@ -256,43 +270,19 @@ def test_nothing_is_written_about_a_trial_that_has_ended(tmp_path):
     assert begun(tmp_path / "j").trials == [trial]
 
 
-@pytest.mark.parametrize("name", ["practical", "certified"])
-def test_a_journal_of_version_0_6_continues(tmp_path, name):
-    """Journals written by kbo 0.6.0 with a pending trial at the end; in the certified setting as it did there."""
-    path = shutil.copy(Path(__file__).parent / "journals" / f"journal-0.6.0-{name}.jsonl", tmp_path)
-    kernel = MaternKernel(nu=2.5).double().initialize(lengthscale=0.5)
-    certified = kbo.Certified(kernel, noise_std=0.1, norm_bound=20.0)
-    setting = certified if name == "certified" else kbo.Practical(n_initial=4)
-    space = {"rate": kbo.Float(1e-4, 1e-1, log=True), "n": kbo.Int(1, 8), "kind": ["a", "b"]}
-    optimizer = kbo.Optimizer(space, setting=setting, seed=7, journal=path)
-    pending = {"rate": 0.1 if name == "certified" else 0.0001, "n": 1, "kind": "a"}
-    assert optimizer.ask() == pending
-    optimizer.tell(pending, 0.2)
-    if name == "certified":
-        assert optimizer.suggest() == {"rate": 0.1, "n": 8, "kind": "b"}
-        bounds = -0.695275217582751, 0.2050747259570198, 1.0963125540309795
-        assert optimizer.interval(pending) == pytest.approx(bounds, rel=1e-9)
-
-
-@pytest.mark.parametrize("version", ["0.8", "0.11", "0.14"])
-def test_journals_of_later_versions_continue_with_their_pending_trial(tmp_path, version):
-    """Values and a failure; from 0.11 conditions, reports and a pruned trial; in 0.14 measurements too."""
+@pytest.mark.parametrize("version", ["0.11", "0.14"])
+def test_journals_of_earlier_versions_continue_with_their_pending_trial(tmp_path, version):
+    """Values, a failure, conditions, reports and a pruned trial; in 0.14 measurements too."""
     path = shutil.copy(
         Path(__file__).parent / "journals" / f"journal-{version}.0-events.jsonl", tmp_path
     )
     space = [{"rate": kbo.Float(1e-4, 1e-1, log=True), "n": kbo.Int(1, 8), "kind": ["a", "b"]}]
-    space += [kbo.When("kind", "b", {"depth": kbo.Int(2, 6)})] * (version != "0.8")
+    space += [kbo.When("kind", "b", {"depth": kbo.Int(2, 6)})]
     limits = [kbo.Constraint("memory", upper=8.0)] * (version == "0.14")
-    space = space if version != "0.8" else space[0]
     optimizer = kbo.Optimizer(
         space, setting=kbo.Practical(n_initial=4), seed=7, journal=path, constraints=limits
     )
-    ends = (
-        ["complete"] * 3
-        + ["failed"]
-        + ["complete", "complete" if version == "0.8" else "pruned"]
-        + ["complete"] * 3
-    )
+    ends = ["complete"] * 3 + ["failed", "complete", "pruned"] + ["complete"] * 3
     assert [trial.status for trial in optimizer.trials] == [*ends, "pending"]
     assert optimizer.ask() == optimizer.trials[-1].params
 

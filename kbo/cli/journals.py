@@ -63,10 +63,6 @@ def check(path: File) -> None:
     typer.echo(f"{path} is whole: {len(trials.all)} trials, {shown}")
     if found.unfinished:
         typer.echo("An unfinished last line follows, of a run that was killed; it will be removed.")
-    if found.checksum is None:
-        typer.echo(
-            "It is of kbo 0.8 or before and has no checksums; `kbo journal repair` writes a copy that has."
-        )
 
 
 @journal.command()

@@ -23,7 +23,8 @@ from torch import Tensor
 from kbo.confidence import Limit
 from kbo.confidence.base import decided
 from kbo.errors import RefutedAssumptions
-from kbo.optimize.constraint import OBJECTIVE, Constraint
+from kbo.optimize.constraint import Constraint
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial, quantity, violations
 from kbo.optimize.slacks import feasible_first, unit
 from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Setting, Surrogate

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from kbo._base import checks
 from kbo._base.files import check_file, reading
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.constraint import OBJECTIVE, SEM, Outcome, Returned, outcome_of
 from kbo.optimize.run.events import Ask, Fail, Prune, Tell
 from kbo.optimize.run.journal import read
+from kbo.optimize.run.outcome import OBJECTIVE, SEM, Outcome, Returned, outcome_of
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.table import COLUMNS, option, parsed

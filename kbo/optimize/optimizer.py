@@ -5,27 +5,33 @@ from __future__ import annotations
 import copy
 import heapq
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, overload
+from typing import Any, Never, overload
 
 import torch
 from torch import Tensor
 
-from kbo._base import checks
+from kbo._base import checks, devices
 from kbo._base.surroundings import fixed
 from kbo._base.terminal import Bar
 from kbo.bandit import methods
 from kbo.confidence import Confidence, Limit
 from kbo.errors import InvalidInput
-from kbo.optimize.constrained import ConstraintBelief, limits
-from kbo.optimize.inference import Inference
+from kbo.optimize.constrained import ConstraintBelief, Feasibility, limits
+from kbo.optimize.constraint import Constraint, measured_only
+from kbo.optimize.insight.answers import Answers, Comparison, answers, compared, rivals
 from kbo.optimize.insight.branch import Ceiling, kept_everywhere, largest_proved, obstacle, slacks
-from kbo.optimize.run.events import Event
-from kbo.optimize.run.guarded import guarded
-from kbo.optimize.run.trials import Trial
+from kbo.optimize.insight.infeasible import Infeasible, certificate
+from kbo.optimize.quantities import Quantities
+from kbo.optimize.run.events import Event, Header
+from kbo.optimize.run.guard import guarded
+from kbo.optimize.run.outcome import OBJECTIVE
+from kbo.optimize.run.run import Run
+from kbo.optimize.run.trials import Trial, violations
 from kbo.optimize.search.bounds import (
     NOT_ASKED,
     SpaceGap,
@@ -35,17 +41,24 @@ from kbo.optimize.search.bounds import (
 )
 from kbo.optimize.search.search import KEPT, MOST_POINTS, Search
 from kbo.optimize.search.subspace import Context, Subspace
-from kbo.optimize.strategies.exploration import Exploration
 from kbo.optimize.strategies.proposers import Step
-from kbo.optimize.surrogates.surrogate import Bound, Surrogate
-from kbo.space import Params
+from kbo.optimize.surrogates.choice import resolve
+from kbo.optimize.surrogates.hypotheses import described
+from kbo.optimize.surrogates.surrogate import ANY, Bound, Problem, Setting, Surrogate
+from kbo.space import Bounds, Params, Space
 
 MANY = 500
 """Completed trials from which on the practical setting scores half as many points in the search for the next one: each
 is expensive, and the starts are good."""
 
+_ANYWHERE = 64
+"""Random points with which the recommended one is compared."""
 
-class Optimizer(Inference):
+_MOST_RIVALS = 64
+"""Trials that are compared with the recommended one, those with the best means."""
+
+
+class Optimizer:
     """Chooses parameters, learns from values, records everything in a journal.
 
     The next point is a function of the seed and of the events so far, so a run that was killed and is opened again
@@ -84,6 +97,84 @@ class Optimizer(Inference):
         >>> optimizer.tell(x, objective(x))
     """
 
+    @fixed
+    def __init__(
+        self,
+        bounds: Bounds | Space,
+        *,
+        setting: Setting | None = None,
+        method: str | None = None,
+        maximize: bool = False,
+        n_trials: int | None = None,
+        constraints: Sequence[Any] = (),
+        value_range: tuple[float, float] | None = None,
+        seed: int = 0,
+        journal: str | os.PathLike[str] | None = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        measured, of_parameters = measured_only(constraints)
+        self.space: Space = Space(bounds, of_parameters).on(devices.device("device", device))
+        self.constraints: tuple[Constraint, ...] = tuple(measured)
+        n_trials = checks.maybe(checks.whole, "n_trials", n_trials, 1)
+        self.setting: Setting
+        self.method: str
+        self.setting, self.method = resolve(setting, method, n_trials)
+        self.maximize: bool = checks.flag("maximize", maximize)
+        self.seed: int = checks.seed(seed)
+        self.value_range: tuple[float, float] | None = checks.maybe(
+            checks.interval, "value_range", value_range
+        )
+        span = _span(self.value_range, maximize)
+        self._problem = Problem(self.method, n_trials, self.space, span)
+        needed = [c.name for c in self.constraints if c.name != OBJECTIVE]
+        self.run: Run = Run(self.space, self._header(), journal, needed, self.value_range)
+        self.guard = self.run.guard
+        try:
+            self._forget()
+        except BaseException:
+            self.run.close()
+            raise
+
+    def _header(self) -> dict[str, Any]:
+        """Return the description of the problem."""
+        header = {
+            "space": self.space.describe(),
+            "named": self.space.named,
+            "maximize": self.maximize,
+            "method": self.method,
+            "seed": self.seed,
+        }
+        if self.value_range is not None:
+            header["value_range"] = list(self.value_range)
+        if methods.get(self.method).needs_horizon:
+            header["n_trials"] = self._problem.n_trials
+        header |= self.setting.describe(self.space)
+        if self.constraints:
+            header["constraints"] = [self._described(c) for c in self.constraints]
+        return header
+
+    def _described(self, constraint: Constraint) -> dict[str, Any]:
+        numbers = constraint.describe()
+        if constraint.kernel is None:
+            return numbers
+        return {**numbers, **described(constraint.kernel, self.space.columns)}
+
+    @property
+    def _quantities(self) -> Quantities:
+        """The quantities after the trials."""
+        # Not these after an interrupt, when the run was computed again, and after another run was loaded.
+        if self._known.trials is not self.run.trials:
+            self._forget()
+        return self._known
+
+    def _forget(self) -> None:
+        """Begin again with everything that is computed from the trials."""
+        self._known = Quantities(
+            self.run.trials, self.setting, self._problem, self.constraints, self.maximize
+        )
+        self._best: list[Trial] = []
+        self._ranked = 0
+
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the run in memory, on the CPU, and writes no journal."""
         options = {
@@ -91,18 +182,21 @@ class Optimizer(Inference):
             "method": self.method,
             "maximize": self.maximize,
             "seed": self.seed,
+            "n_trials": self._problem.n_trials,
+            "constraints": self.constraints,
+            "value_range": self.value_range,
         }
-        options |= {"n_trials": self._problem.n_trials, "constraints": self.constraints}
-        options |= {"value_range": self.value_range}
         return partial(Optimizer, self.space, **options), (), self.events
 
     @fixed
     def __setstate__(self, events: list[Event]) -> None:
-        self._open(events)
+        self.run.restore(events)
 
     def __repr__(self) -> str:
         trials = dict(Counter(trial.status for trial in self.trials))
         return f"Optimizer(method={self.method!r}, setting={self.setting}, trials={trials})"
+
+    # Ask
 
     @overload
     def ask(
@@ -139,13 +233,22 @@ class Optimizer(Inference):
             InvalidInput: A context or choices that do not fit the space, or leave nothing to choose.
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        region, running = Subspace(self.space, context, choices), self._running.copy()
-        self._fail_lost()
-        count = 1 if n is None else checks.whole("n", n, 0)
-        # Copies, which the caller may change.
-        params = [copy.copy(self._begin(region, running).params) for _ in range(count)]
-        self._running = running
-        return params[0] if n is None else params
+        region = Subspace(self.space, context, choices)
+        count = 1
+        if n is not None:
+            count = checks.whole("n", n, 0)
+        self.run.fail_lost()
+        trials: list[Trial] = []
+        try:
+            while len(trials) < count:
+                trials.append(self._begin(region))
+        except BaseException:
+            self.run.abandon(trials)  # the next call returns them
+            raise
+        params = [copy.copy(trial.params) for trial in trials]  # the caller may change them
+        if n is None:
+            return params[0]
+        return params
 
     @guarded
     def begin(
@@ -153,18 +256,15 @@ class Optimizer(Inference):
     ) -> Trial:
         """Begin the next trial and return it: ``ask`` for callers that report by trial; arguments as there."""
         region = Subspace(self.space, context, choices)
-        self._fail_lost()
-        return self._begin(region, self._running)
+        self.run.fail_lost()
+        return self._begin(region)
 
-    def _begin(self, region: Subspace, running: set[int]) -> Trial:
-        """Begin a trial, first those that nobody evaluates, and add it to those that are running."""
-        idle = (trial for trial in self._idle(running) if region.accepts(trial.params))
-        if (trial := next(idle, None)) is None:
-            trial = self._expect(self._next(len(self._trials.all), region))
-        else:
-            self._again(trial)
-        running.add(trial.number)
-        return trial
+    def _begin(self, region: Subspace) -> Trial:
+        """Begin a trial, first the ones that nobody evaluates."""
+        for trial in self.run.abandoned():
+            if region.accepts(trial.params):
+                return self.run.resume(trial)
+        return self.run.begin(self._next(len(self.run.trials.all), region))
 
     @guarded
     def suggest(
@@ -190,8 +290,200 @@ class Optimizer(Inference):
         region = Subspace(self.space, context, within=within)
         if among is not None:
             region = region.among(region.place(among), partial=True)
-        number = len(self._trials.all) if number is None else checks.whole("number", number, 0)
-        return self._next(number, region, list(pending))
+        if number is None:
+            number = len(self.run.trials.all)
+        return self._next(checks.whole("number", number, 0), region, list(pending))
+
+    # Tell
+
+    def tell(self, params: Trial | Params, value: Any, seconds: float | None = None) -> Trial:
+        """Report the value at parameters returned by ``ask`` or ``begin``, a trial itself, or at any other parameters.
+
+        With other measurements the value is ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``,
+        and with its standard error ``(value, {"sem": 0.02})``.
+        None, NaN, infinite values and what is no real number (text, booleans, complex numbers) are recorded as failures
+        and never reach the model, and so are values outside ``value_range`` and missing measurements of constraints;
+        those that came are kept. A warning on the log says why the trial failed, and which measurements were not kept.
+
+        Raises:
+            InvalidInput: A trial that has ended, parameters outside the space, or seconds that are no finite number of
+                at least 0.
+        """
+        return self.run.complete(params, value, seconds)
+
+    def fail(
+        self,
+        params: Trial | Params,
+        reason: str,
+        seconds: float | None = None,
+        measured: Mapping[str, float] | None = None,
+    ) -> Trial:
+        """Report that the evaluation of a trial, or at these parameters, failed, with the reason as text.
+
+        What was ``measured`` of the quantities of constraints before it failed counts.
+        """
+        return self.run.fail(params, reason, seconds, measured)
+
+    def prune(
+        self,
+        params: Trial | Params,
+        seconds: float | None = None,
+        measured: Mapping[str, float] | None = None,
+    ) -> Trial:
+        """Record that a trial was stopped early because of what it reported: it has no value.
+
+        What was ``measured`` of other quantities counts.
+        """
+        return self.run.prune(params, seconds, measured)
+
+    def report(
+        self, params: Trial | Params, value: float, *others: Never, step: int | None = None
+    ) -> Trial:
+        """Record what a running trial reports at a step, for example the validation error after an epoch.
+
+        Args:
+            params: The trial or its parameters.
+            value: The value, a finite number.
+            others: None: the step is given by name only.
+            step: The step, a whole number of at least 0; needed.
+
+        Raises:
+            InvalidInput: A trial that has ended, a step that is not given by name or no such number, or a value that is
+                not finite.
+        """
+        return self.run.report(params, value, *others, step=step)
+
+    def expect(self, params: Params) -> Trial:
+        """Record that parameters are being evaluated, whoever chose them: a new pending trial."""
+        return self.run.begin(params)
+
+    # The run
+
+    @property
+    def trials(self) -> list[Trial]:
+        """Every trial, in the order of their starts."""
+        return self.run.trials.all
+
+    @property
+    def events(self) -> list[Event]:
+        """The events so far, oldest first."""
+        return self.run.events
+
+    @property
+    def header(self) -> Header:
+        """The description of the problem, as in the first line of a journal."""
+        return self.run.header
+
+    def completed(self) -> list[Trial]:
+        """Return the trials with a value."""
+        return list(self.run.trials.complete)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole run as a journal, replacing ``path`` in one step."""
+        self.run.save(path)
+
+    def load(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Replace the run by a saved one of the same problem.
+
+        Raises:
+            InvalidInput: It is called on the class.
+            JournalError: Not a journal, damaged, or of another problem; the run is left as it was.
+        """
+        if not isinstance(self, Optimizer):
+            raise InvalidInput(
+                "load is a method of an optimiser, not of the class, since a journal has no kernels and no functions: "
+                "Optimizer(bounds, ...).load(path) with the arguments of the run, or Optimizer(bounds, ..., "
+                "journal=path), which continues the journal."
+            )
+        self.run.load(checks.path("path", path))
+
+    def close(self) -> None:
+        """Release the journal; what is known can still be read."""
+        self.run.close()
+
+    # What the trials show
+
+    @guarded
+    def belief(self) -> Surrogate | None:
+        """Compute the posterior and the bounds after all values; None while there are too few.
+
+        Where larger values are worse, it is about the objective times -1.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        return self._quantities.surrogate()
+
+    @guarded
+    def description(self) -> Surrogate | None:
+        """Compute a belief that describes bad values, too: in ``belief`` the practical setting cuts them.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        return self._quantities.description()
+
+    @guarded
+    def feasibility(self, ways: Sequence[str] = ()) -> Feasibility | None:
+        """Return bounds and limits of the measured quantities at the recommended parameters; None without constraints.
+
+        Args:
+            ways: More ways in which the noise may have decided which values there are, as for ``Surrogate.guarantee``.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions of a constraint.
+        """
+        best = self._quantities.recommended()
+        if best is None or not self.constraints:
+            return None
+        return self._quantities.feasibility(best, ways)
+
+    @guarded
+    def recommended(self) -> Trial | None:
+        """Return the completed trial with the best pessimistic bound, or value while there is no bound.
+
+        Its parameters satisfy the constraints of the space; None if those of no completed trial do. Trials that are
+        sure enough to keep the limits of measured quantities come first: certain to by the bounds, or in the practical
+        setting by two standard deviations.
+
+        In the practical setting the bound is one standard deviation from the mean, and the value itself where the
+        objective has no noise.
+        """
+        return self._quantities.recommended()
+
+    @guarded
+    def within_limits(self) -> list[Trial]:
+        """Return the trials with a value whose parameters and measurements keep all constraints."""
+        return self._quantities.within_limits()
+
+    @guarded
+    def interval(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:
+        """Return lower bound, mean and upper bound of a quantity (without noise); None while there is no bound.
+
+        Args:
+            params: The parameters.
+            name: "objective", or the name of a constraint that the assumptions alone do not decide.
+
+        Raises:
+            InvalidInput: Parameters outside the space, or no such quantity.
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        intervals = self._quantities.intervals(self.space.unit(params).unsqueeze(0), name)
+        if intervals is None:
+            return None
+        lower, mean, upper = intervals
+        return float(lower), float(mean), float(upper)
+
+    @guarded
+    def intervals(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Return lower bound, mean and upper bound [n] of the objective at points [n P] of the unit cube.
+
+        They are as by ``interval``; None while there is no bound.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        return self._quantities.intervals(units, OBJECTIVE)
 
     @guarded
     def best(
@@ -207,18 +499,57 @@ class Optimizer(Inference):
             context: As in ``ask``; without one the context is optimised too.
             choices: As in ``ask``.
         """
-        region, known = Subspace(self.space, context, choices), self._bounded()
-        if known is None:
+        region = Subspace(self.space, context, choices)
+        bounded = self._quantities.bounded()
+        if bounded is None:
             return None
-        latest = known[0].latest
+        surrogate, _ = bounded
+        latest = surrogate.latest
         assert latest is not None
-        search = self._search(region, len(self._trials.finished))
-        if self._exploration is not None:
-            units = self._exploration.safe(search, self._units_of(self._trials.all))[0]
-            search = replace(search, region=region.among(units))
-        return region.params(
-            argmax_lower(latest.confidence, latest.posterior, search, limits(self._limited()))
-        )
+        search = self._search(region, len(self.run.trials.finished))
+        if self._quantities.exploration is not None:
+            search = replace(search, region=region.among(self._safe_units(search)))
+        limited = limits(self._quantities.limits())
+        return region.params(argmax_lower(latest.confidence, latest.posterior, search, limited))
+
+    @guarded
+    def safe_points(self) -> list[Params]:
+        """Return the parameters that are certain to keep all limits: of up to 100 000 points all, else those found.
+
+        Raises:
+            InvalidInput: The setting is not ``kbo.Safe``.
+            RefutedAssumptions: No function satisfies the assumptions.
+        """
+        if self._quantities.exploration is None:
+            raise InvalidInput(
+                f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}."
+            )
+        self._quantities.learn()
+        search = self._search(Subspace(self.space), len(self.run.trials.finished))
+        return [self.space.params(unit) for unit in self._safe_units(search)]
+
+    def _safe_units(self, search: Search) -> Tensor:
+        """Return points [n P] of the unit cube that are certain to keep all limits."""
+        assert self._quantities.exploration is not None
+        tried = self._quantities.units_of(self.run.trials.all)
+        units, _ = self._quantities.exploration.safe(search, tried)
+        return units
+
+    @guarded
+    def exhausted(self) -> bool:
+        """Return whether the objective has no noise and every point of a small finite space has been evaluated."""
+        if not methods.get(self.method).has_bounds:
+            return False
+        surrogate = self._quantities.surrogate()
+        if surrogate is None or not surrogate.exact:
+            return False
+        points = self.space.points(MOST_POINTS)
+        if points is None:
+            return False
+        evaluated = self._quantities.units_of(self.run.trials.finished)
+        return set(map(tuple, evaluated.tolist())).issuperset(map(tuple, points.tolist()))
+
+    # Statistics
 
     @guarded
     def gap(
@@ -245,19 +576,19 @@ class Optimizer(Inference):
                 fault of kbo.
         """
         checks.whole("evaluations", evaluations, 0)
-        best, known = self._recommended(), self._bounded()
+        best, known = self._quantities.recommended(), self._quantities.bounded()
         if best is None or known is None:
             return None
-        if self.constraints and not self._feasibility(best).kept:
+        if self.constraints and not self._quantities.feasibility(best).kept:
             return None
-        belief, limited, every = known[0], self._limited(), "over the whole space"
-        here, reason = self._features([best]), self._uncertified(belief, limited)
-        search = self._search(Subspace(self.space), len(self._trials.finished))
-        searches = len(belief.bounds) + len(limited) * (self._exploration is not None)
+        belief, limited, every = known[0], self._quantities.limits(), "over the whole space"
+        here, reason = self._quantities.features([best]), self._uncertified(belief, limited)
+        search = self._search(Subspace(self.space), len(self.run.trials.finished))
+        searches = len(belief.bounds) + len(limited) * (self._quantities.exploration is not None)
         with Bar(
             total=evaluations * searches, desc="proof of the gap", disable=not progress
         ) as bar:
-            if self._exploration is not None:
+            if self._quantities.exploration is not None:
                 safe = self._gap_of_safe(*known, search, float(belief.interval(here)[0]))
                 if safe.exact or reason or not evaluations:
                     return safe if safe.proved else safe._replace(reason=reason or NOT_ASKED)
@@ -330,7 +661,7 @@ class Optimizer(Inference):
                 guarantee = one.guarantee().removeprefix("not certified: ")
                 causes = [
                     t.number
-                    for t in self._trials.finished
+                    for t in self.run.trials.finished
                     if any(way in guarantee for way in t.selected)
                 ]
                 first = f" (first trial {causes[0]})" if causes else ""
@@ -341,12 +672,14 @@ class Optimizer(Inference):
         self, belief: Surrogate, reported: Confidence, search: Search, lower: float
     ) -> SpaceGap:
         """Return the gap over the points that are known to be safe, given the lower bound of the recommendation."""
-        assert self._exploration is not None
-        units, grows = self._exploration.safe(search, self._units_of(self._trials.all))
+        assert self._quantities.exploration is not None
+        units, grows = self._quantities.exploration.safe(
+            search, self._quantities.units_of(self.run.trials.all)
+        )
         largest = reported.argmax_upper(belief.posterior, self.space.features(units))[1]
         upper = float(belief.raw(torch.tensor(largest, dtype=torch.float64)))
         value = max(upper - lower, 0.0)
-        exact = self._exploration.whole
+        exact = self._quantities.exploration.whole
         scope = f"over {len(units)} points that are certain to be safe{', to which others may be added' * grows}"
         return SpaceGap(
             value,
@@ -358,33 +691,147 @@ class Optimizer(Inference):
         )
 
     @guarded
-    def safe_points(self) -> list[Params]:
-        """Return the parameters that are certain to keep all limits: of up to 100 000 points all, else those found.
+    def infeasible(self, evaluations: int = 0) -> Infeasible | None:
+        """Return the certificate that no point keeps the limits of all constraints.
+
+        None if there is none, and where the bounds have no guarantee.
+
+        Args:
+            evaluations: As for ``Optimizer.gap``, where the space has more than 10 000 points or real parameters.
 
         Raises:
-            InvalidInput: The setting is not ``kbo.Safe``.
-            RefutedAssumptions: No function satisfies the assumptions.
+            RefutedAssumptions: No function satisfies the assumptions of a constraint.
         """
-        if self._exploration is None:
-            raise InvalidInput(
-                f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}."
-            )
-        self._learn()
-        search = self._search(Subspace(self.space), len(self._trials.finished))
-        return [
-            self.space.params(unit)
-            for unit in self._exploration.safe(search, self._units_of(self._trials.all))[0]
-        ]
+        checks.whole("evaluations", evaluations, 0)
+        limited = self._quantities.limits()
+        if not limited or any(one.belief.proved() is None for one in limited):
+            return None
+        delta = sum(one.belief.assumptions()["delta"] for one in limited)
+        tried = self._quantities.units_of(self.run.trials.complete)
+        return certificate(self.space, limited, self.constraints, tried, evaluations, delta)
 
     @guarded
-    def exhausted(self) -> bool:
-        """Return whether the objective has no noise and every point of a small finite space has been evaluated."""
-        points = self.space.points(MOST_POINTS) if self._exact() else None
-        if points is None:
-            return False
-        return set(map(tuple, self._units_of(self._trials.finished).tolist())).issuperset(
-            map(tuple, points.tolist())
+    def answers(self, tolerance: float | None = None, intervals: bool = True) -> Answers | None:
+        """Return what the run says of its objective, in its units: what more trials would bring, and what matters.
+
+        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
+        there is no model.
+
+        Args:
+            tolerance: The loss that counts as none, where values of parameters are as good as the recommended ones; by
+                default 5% of the difference to random parameters.
+            intervals: Whether the shares of the variance have intervals, which take most of the time.
+        """
+        checks.flag("intervals", intervals)
+        tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
+        best, known, described = (
+            self._quantities.recommended(),
+            self._quantities.bounded(),
+            self._quantities.description(),
         )
+        if best is None or known is None or described is None:
+            return None
+        trials = [
+            t
+            for t in self._quantities.allowed(self.run.trials.complete)
+            if t is best or not violations(t, self.constraints)
+        ]
+        generator = self._generator(len(self.run.trials.finished))
+        return answers(
+            self.space, described, trials, best, generator, tolerance, self._likely, intervals
+        )
+
+    @guarded
+    def compare(self, others: Params, params: Params | None = None) -> Comparison | None:
+        """Return by how much parameters, by default the recommended ones, are better than others, in positive numbers.
+
+        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
+        there is no model.
+
+        Raises:
+            InvalidInput: Parameters outside the space.
+        """
+        second = self.space.unit(others)
+        best, described = self._quantities.recommended(), self._quantities.description()
+        if best is None or self._quantities.bounded() is None or described is None:
+            return None
+        units = torch.stack([self.space.unit(best.params if params is None else params), second])
+        return compared(
+            described, self.space.features(units), self._generator(len(self.run.trials.finished))
+        )
+
+    @guarded
+    def usual_loss(self) -> float | None:
+        """Return 5% of the difference in the mean between random and the recommended parameters, in positive numbers.
+
+        None while there is no bound, and if they are no worse.
+        """
+        best, known = self._quantities.recommended(), self._quantities.bounded()
+        if best is None or known is None:
+            return None
+        generator = self._generator(len(self.run.trials.finished))
+        units = torch.rand(
+            _ANYWHERE, self.space.dimension, generator=generator, dtype=torch.float64
+        )
+        points = torch.cat([self._quantities.features([best]), self.space.features(units)])
+        means = known[0].raw(known[0].posterior.predict(points)[0])
+        return 0.05 * max(float(means[0] - means[1:].median()), 0.0) or None
+
+    @guarded
+    def finalists(self, most: int = 5) -> dict[str, Params]:
+        """Return the parameters that are worth new evaluations, by the names of their trials: see ``Result.confirm``.
+
+        The recommended ones, and those of other trials, which keep all limits as measured, that may be better: with a
+        probability of 5%, or in the certified setting by their bounds; the likeliest first. If there is none, the next
+        best one.
+
+        Args:
+            most: Their number at most.
+        """
+        best, described = self._quantities.recommended(), self._quantities.description()
+        if best is None:
+            return {}
+        others = [
+            t
+            for t in self._quantities.allowed(self.run.trials.complete)
+            if not violations(t, self.constraints)
+        ]
+        others = (
+            sorted(others, key=self._quantities.signed, reverse=True)
+            if described is None
+            else others
+        )
+        distinct = [
+            best,
+            *{repr(t.params): t for t in reversed(others) if t.params != best.params}.values(),
+        ]
+        if described is not None and self._quantities.bounded() is not None:
+            features = self._quantities.features(distinct)
+            order = (
+                described.posterior.predict(features)[0]
+                .cpu()
+                .argsort(descending=True)[:_MOST_RIVALS]
+                .tolist()
+            )
+            kept = [0, *(i for i in order if i)]
+            generator = self._generator(len(self.run.trials.finished))
+            found = rivals(described, features[kept], generator) or [1][: len(kept) - 1]
+            distinct = [best, *(distinct[kept[i]] for i in found)]
+        return {
+            f"trial {trial.number}": trial.params
+            for trial in distinct[: checks.whole("most", most, 2)]
+        }
+
+    def _likely(self, units: Tensor) -> Tensor:
+        """Return at which points [n P] of the unit cube all constraints are kept with a probability of a half, [n]."""
+        kept = self.space.satisfies(units)
+        for one in self._quantities.limits():
+            assert one.belief.latest is not None
+            mean = one.belief.latest.posterior.predict(self.space.features(units))[0]
+            kept &= (mean >= one.level).cpu()
+        return kept
+
+    # The search for the next parameters
 
     def _next(self, number: int, region: Subspace, pending: Sequence[Params] = ()) -> Params:
         """Return the parameters of trial ``number``; ``pending`` ones are being evaluated besides the trials."""
@@ -392,7 +839,7 @@ class Optimizer(Inference):
         params = self._proposed(step)
         if step.belief is None or not step.belief.exact or region.partial:
             return params
-        if params not in [*[trial.params for trial in self._trials.all], *pending]:
+        if params not in [*[trial.params for trial in self.run.trials.all], *pending]:
             return params
         search = self._search(region, number)  # without noise the value there is known, or will be
         return search.region.params(search.region.sample(search.generator))
@@ -417,11 +864,13 @@ class Optimizer(Inference):
 
     def _step(self, number: int, region: Subspace, pending: Sequence[Params]) -> Step:
         """Return what the parameters of trial ``number`` depend on."""
-        many = len(self._trials.complete) >= MANY and not self.setting.certified
+        many = len(self.run.trials.complete) >= MANY and not self.setting.certified
         units, recipe = self.space.units(pending), methods.get(self.method)
-        running = torch.cat([self._units_of(list(self._trials.pending.values())), units])
-        tried = torch.cat([self._units_of(self._trials.all), units])
-        belief = self._belief() if recipe.has_bounds else None
+        running = torch.cat(
+            [self._quantities.units_of(list(self.run.trials.pending.values())), units]
+        )
+        tried = torch.cat([self._quantities.units_of(self.run.trials.all), units])
+        belief = self._quantities.surrogate() if recipe.has_bounds else None
         search = self._search(region, number, 0.5 if many else 1.0)
         if recipe.has_bounds and (self.space.table is not None if belief is None else belief.exact):
             search = search.unvisited(tried)
@@ -429,8 +878,8 @@ class Optimizer(Inference):
         if belief is not None:
             bound = self._with_pending(self._with_failed(belief.for_trial(number), belief), running)
         limits = []
-        if belief is not None or self._exploration is not None:
-            for one in self._limited():
+        if belief is not None or self._quantities.exploration is not None:
+            for one in self._quantities.limits():
                 own = self._with_pending(one.belief.for_trial(number), running)
                 limits.append(Limit(own.posterior, own.confidence, lower=one.level))
         return Step(
@@ -444,15 +893,15 @@ class Optimizer(Inference):
             belief=belief,
             bound=bound,
             limits=limits,
-            exploration=self._exploration,
-            recommend=self._recommended,
+            exploration=self._quantities.exploration,
+            recommend=self._quantities.recommended,
         )
 
     def _search(self, region: Subspace, number: int, effort: float = 1.0) -> Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""
         starts, generator = self._starts(region), self._generator(number)
         if self.space.constraints:
-            region = region.knowing(self._units_of(self._trials.all))
+            region = region.knowing(self._quantities.units_of(self.run.trials.all))
             starts = starts[
                 self.space.satisfies(starts)
             ]  # not known results that exceed a limit by rounding
@@ -462,26 +911,28 @@ class Optimizer(Inference):
     def _starts(self, region: Subspace) -> Tensor:
         """Return the best points [s P] so far; where a region has a box, those in the box, if there are any."""
         if region.boxed:
-            complete = self._trials.complete
-            inside = region.in_box(self._units_of(complete)).tolist()
+            complete = self.run.trials.complete
+            inside = region.in_box(self._quantities.units_of(complete)).tolist()
             best = [trial for trial, is_inside in zip(complete, inside, strict=True) if is_inside]
             if best:
-                return self._units_of(heapq.nlargest(KEPT, best, self._precedence))
-        return self._units_of(self._leading())
+                return self._quantities.units_of(heapq.nlargest(KEPT, best, self._precedence))
+        return self._quantities.units_of(self._leading())
 
     def _leading(self) -> list[Trial]:
         """Return the trials with the best values, of equal ones those that were begun first."""
         fresh = [
-            trial for trial in self._trials.finished[self._ranked :] if trial.status == "complete"
+            trial
+            for trial in self.run.trials.finished[self._ranked :]
+            if trial.status == "complete"
         ]
-        ranked = self._best + self._allowed(fresh)
+        ranked = self._best + self._quantities.allowed(fresh)
         self._best = heapq.nlargest(KEPT, ranked, self._precedence)
-        self._ranked = len(self._trials.finished)
+        self._ranked = len(self.run.trials.finished)
         return self._best
 
     def _precedence(self, trial: Trial) -> tuple[tuple[int, float], int]:
         """Return the sort key of a completed trial: ``_rank``, then the earlier trial first."""
-        return self._rank(trial), -trial.number
+        return self._quantities.rank(trial), -trial.number
 
     def _with_failed(self, bound: Bound, belief: Surrogate) -> Bound:
         """Return a bound of the objective to search with, with failed trials observed at the worst value so far.
@@ -490,12 +941,12 @@ class Optimizer(Inference):
         nothing is predicted count as failed ones.
         """
         predicted = {one.number for one in belief.values if one.predicted}
-        unpredicted = [trial for trial in self._trials.pruned if trial.number not in predicted]
-        without_value = self._trials.failed + unpredicted
+        unpredicted = [trial for trial in self.run.trials.pruned if trial.number not in predicted]
+        without_value = self.run.trials.failed + unpredicted
         if not without_value:
             return bound
-        worst = belief.target(min(map(self._signed, self._trials.complete)))
-        X = self._features(without_value)
+        worst = belief.target(min(map(self._quantities.signed, self.run.trials.complete)))
+        X = self._quantities.features(without_value)
         return bound.given(X, X.new_full((len(X),), worst))
 
     def _with_pending(self, bound: Bound, pending: Tensor) -> Bound:
@@ -504,13 +955,16 @@ class Optimizer(Inference):
             return bound
         return bound.given(self.space.features(pending))
 
-    def _after_learning(self) -> None:
-        if self._exploration is not None:
-            self._exploration.learn(self._known_limits())
+    def _generator(self, number: int) -> torch.Generator:
+        """Return a source of randomness that depends on the seed and a number alone."""
+        return torch.Generator().manual_seed((1_000_003 * self.seed + number) % 2**63)
 
-    def _compute(self) -> None:
-        super()._compute()
-        start, n_limits = self.setting.start, len(self._limited_by)
-        self._exploration = Exploration(self.space, start, n_limits) if start else None
-        self._best: list[Trial] = []
-        self._ranked = 0
+
+def _span(value_range: tuple[float, float] | None, maximize: bool) -> tuple[float, float]:
+    """Return the declared range of the objective with larger values better, or the whole line."""
+    if value_range is None:
+        return ANY
+    low, high = value_range
+    if maximize:
+        return low, high
+    return -high, -low

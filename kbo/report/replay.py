@@ -128,14 +128,14 @@ def history(
         if isinstance(event, Fail | Prune):
             finished += 1
         if not isinstance(event, Tell):
-            optimizer.follow(event)
+            optimizer.run.follow(event)
             continue
         number, value = event.number, event.value
         finished += 1
         expected, bounds = None, {}
         if number in watched and not trouble:
             expected, trouble = _expected(optimizer, record.trials[number].params)
-        optimizer.follow(event)
+        optimizer.run.follow(event)
         best = value if best is None else better(best, value)
         if number not in watched:
             continue

@@ -17,7 +17,7 @@ from ax.core.types import ComparisonOp
 from kbo.errors import InvalidInput
 from kbo.integrations.replay import Ended
 from kbo.optimize import Constraint
-from kbo.optimize.constraint import SEM
+from kbo.optimize.run.outcome import SEM
 from kbo.optimize.run.trials import in_words, out_of_order
 from kbo.space import Params, Space
 

@@ -34,7 +34,8 @@ from kbo.integrations.ax.space import space_of_trials
 from kbo.integrations.replay import Ended, Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
-from kbo.optimize.constraint import SEM, measured_only
+from kbo.optimize.constraint import measured_only
+from kbo.optimize.run.outcome import SEM
 from kbo.optimize.surrogates.surrogate import Setting
 
 log: logging.Logger = logging.getLogger("kbo")

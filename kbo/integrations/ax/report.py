@@ -16,7 +16,7 @@ from kbo.integrations.ax.node import KBONode
 from kbo.integrations.replay import Replay
 from kbo.optimize import Practical
 from kbo.optimize.constrained import Feasibility
-from kbo.optimize.constraint import OBJECTIVE
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.surrogates.surrogate import NO_BOUND
 
 

@@ -40,7 +40,8 @@ from kbo.integrations.replay import Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Constraint, Practical
 from kbo.optimize.constrained import Feasibility
-from kbo.optimize.constraint import OBJECTIVE, measured_only
+from kbo.optimize.constraint import measured_only
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.surrogates.surrogate import NO_BOUND, Setting
 
 log: logging.Logger = logging.getLogger("kbo")

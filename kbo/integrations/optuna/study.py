@@ -19,7 +19,7 @@ from kbo.integrations.optuna.ranges import nearest
 from kbo.integrations.optuna.space import SearchSpace
 from kbo.integrations.replay import Ended, Replay
 from kbo.optimize import Constraint
-from kbo.optimize.constraint import OBJECTIVE, SEM
+from kbo.optimize.run.outcome import OBJECTIVE, SEM
 from kbo.optimize.run.trials import in_words, out_of_order
 
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)

@@ -22,8 +22,8 @@ from kbo._base.terminal import Bar, rounded_up
 from kbo.confidence.repeated.mean import bounded_mean
 from kbo.confidence.repeated.median import median, median_bounds
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
-from kbo.optimize.constraint import OBJECTIVE
-from kbo.optimize.run.run import Run, recorded
+from kbo.optimize.run.outcome import OBJECTIVE
+from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.table import by_name, format_params
 from kbo.space import Choice, Params, Space
@@ -177,8 +177,8 @@ class Confirmation:
         return f"{value}, {count}: {format_params(finalist.params)}"
 
 
-class _Confirming(Run):
-    """The evaluations of a confirmation: trials of which the only parameter is the position of the candidate."""
+class _Confirming:
+    """The evaluations of a confirmation: a run whose trials have one parameter, the name of the candidate."""
 
     def __init__(
         self,
@@ -188,33 +188,20 @@ class _Confirming(Run):
         value_range: tuple[float, float] | None,
         journal: str | os.PathLike[str] | None,
     ) -> None:
+        space = Space({"candidate": Choice(list(candidates))})
+        header = _header(space, candidates, maximize, value_range)
+        self.run: Run = Run(space, header, journal, value_range=value_range)
+        self.value_range: tuple[float, float] | None = self.run.value_range
         self._candidates: Mapping[str, Params] = candidates
         self._sign: int = 1 if maximize else -1
         self._delta: float = delta
         self._found: tuple[int, list[Finalist]] = -1, []
-        super().__init__(Space({"candidate": Choice(list(candidates))}), journal, (), value_range)
-
-    def _header(self) -> dict[str, Any]:
-        entries = [
-            {"name": name, "params": by_name(params)} for name, params in self._candidates.items()
-        ]
-        return {
-            "setting": "confirm",
-            "space": self.space.describe(),
-            "named": True,
-            "candidates": entries,
-            "maximize": self._sign > 0,
-            **({} if self.value_range is None else {"value_range": list(self.value_range)}),
-        }
 
     def begin(self) -> Trial:
-        """Begin an evaluation, first those that nobody makes any more."""
-        if (trial := next(iter(self._idle(self._running)), None)) is None:
-            trial = self._expect({"candidate": self._next()})
-        else:
-            self._again(trial)
-        self._running.add(trial.number)
-        return trial
+        """Begin an evaluation, first the abandoned ones."""
+        for trial in self.run.abandoned():
+            return self.run.resume(trial)
+        return self.run.begin({"candidate": self._next()})
 
     def params_of(self, trial: Trial) -> Params:
         """Return the parameters that a trial evaluates."""
@@ -223,7 +210,7 @@ class _Confirming(Run):
     def finalists(self) -> list[Finalist]:
         """Return the candidates with their values and bounds."""
         n_events, before = self._found
-        if n_events == self._trials.n_events:
+        if n_events == self.run.trials.n_events:
             return before
         unchanged = {finalist.name: finalist for finalist in before}
         found = []
@@ -233,7 +220,7 @@ class _Confirming(Run):
                 lower, upper = self._bounds(values)
                 finalist = Finalist(name, self._candidates[name], values, lower, upper)
             found.append(finalist)
-        self._found = self._trials.n_events, found
+        self._found = self.run.trials.n_events, found
         return found
 
     def _values(self) -> dict[str, list[float]]:
@@ -242,7 +229,7 @@ class _Confirming(Run):
         waiting = (
             set()
         )  # candidates of which a value of a later trial may have come first because of its noise
-        for trial in self._trials.all:
+        for trial in self.run.trials.all:
             if trial.status == "pending":
                 waiting.add(_name(trial))
             elif trial.value is not None and _name(trial) not in waiting:
@@ -266,7 +253,7 @@ class _Confirming(Run):
     def check_range(self) -> None:
         """Raise InvalidInput if a value was outside the declared range, on which the statement would rest."""
         outside = [
-            one.measured[OBJECTIVE] for one in self._trials.failed if OBJECTIVE in one.measured
+            one.measured[OBJECTIVE] for one in self.run.trials.failed if OBJECTIVE in one.measured
         ]
         if outside:
             raise InvalidInput(
@@ -316,7 +303,7 @@ class _Confirming(Run):
 
     def _next(self) -> str:
         """Return the name of the candidate that is evaluated next."""
-        started = Counter(map(_name, self._trials.all))
+        started = Counter(map(_name, self.run.trials.all))
         best, rival, within = self.compared()
         if best is None or rival is None:
             names = [finalist.name for finalist in self.finalists() if not finalist.values]
@@ -333,6 +320,26 @@ class _Confirming(Run):
         else:
             names = [best.name, rival.name]
         return min(names, key=started.__getitem__)
+
+
+def _header(
+    space: Space,
+    candidates: Mapping[str, Params],
+    maximize: bool,
+    value_range: tuple[float, float] | None,
+) -> dict[str, Any]:
+    """Return the description of a confirmation."""
+    entries = [{"name": name, "params": by_name(params)} for name, params in candidates.items()]
+    header = {
+        "setting": "confirm",
+        "space": space.describe(),
+        "named": True,
+        "candidates": entries,
+        "maximize": maximize,
+    }
+    if value_range is not None:
+        header["value_range"] = list(value_range)
+    return header
 
 
 def _name(trial: Trial) -> str:
@@ -401,7 +408,8 @@ def confirm(
             raise InvalidInput(
                 f"value_range must have a finite width, got {checks.shown(value_range)}."
             )
-    run = _Confirming(named, checks.flag("maximize", maximize), delta, value_range, journal)
+    confirming = _Confirming(named, checks.flag("maximize", maximize), delta, value_range, journal)
+    run = confirming.run
     stopped = "interrupted before its end"
     try:
         with (
@@ -411,7 +419,7 @@ def confirm(
             ) as session,
             Bar(
                 total=budget,
-                initial=run.n_finished,
+                initial=run.trials.n_finished,
                 desc="confirm",
                 unit="evaluation",
                 disable=not progress,
@@ -419,22 +427,22 @@ def confirm(
         ):
             run.open_session(n_trials=budget, timeout=timeout)
             run.fail_lost()
-            stopped = _evaluated(run, session, bar, budget, tolerance, journal)
+            stopped = _evaluated(confirming, session, bar, budget, tolerance, journal)
     finally:
         with contextlib.suppress(JournalError):
             run.release()
         run.close()
-    best, _, within = run.compared()
-    objection = run.objection() if math.isfinite(within) else ""
+    best, _, within = confirming.compared()
+    objection = confirming.objection() if math.isfinite(within) else ""
     if objection:
         within = math.inf
-    trials = run.trials
+    trials = run.trials.all
     return Confirmation(
         best=best,
         within=within,
         confirmed=within <= tolerance,
         objection=objection,
-        finalists=run.finalists(),
+        finalists=confirming.finalists(),
         tolerance=tolerance,
         delta=delta,
         maximize=maximize,
@@ -448,28 +456,28 @@ def confirm(
 
 
 def _evaluated(
-    run: _Confirming, session: Session, bar: Bar, budget: int, tolerance: float, journal: Any
+    confirming: _Confirming, session: Session, bar: Bar, budget: int, tolerance: float, journal: Any
 ) -> str:
     """Make evaluations until enough is known or the budget is used, and return which in words."""
     in_a_row = 0
     while True:
-        run.check_range()
-        within = run.compared()[-1]
-        if math.isfinite(within) and run.objection():
+        confirming.check_range()
+        within = confirming.compared()[-1]
+        if math.isfinite(within) and confirming.objection():
             return "it stops here, as values repeat"
         if within <= tolerance:
             return f"that is enough for the tolerance {tolerance:.2g}"
         while (
             len(session.running) < session.capacity
-            and run.n_finished + len(session.running) < budget
+            and confirming.run.trials.n_finished + len(session.running) < budget
         ):
-            trial = run.begin()
-            session.start(trial.number, run.params_of(trial))
+            trial = confirming.begin()
+            session.start(trial.number, confirming.params_of(trial))
         if not session.running:
             return f"the budget of {budget} evaluations is used, and the tolerance {tolerance:.2g} not reached"
         for outcome in session.wait():
-            trial = recorded(run, outcome)
-            run.check_range()
+            trial = confirming.run.end(outcome)
+            confirming.check_range()
             bar.update(trial.status != "pending")
             in_a_row = in_a_row + 1 if trial.status == "failed" else 0
             if in_a_row >= _MOST_FAILURES:

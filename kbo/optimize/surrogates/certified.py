@@ -21,7 +21,8 @@ from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.confidence.unexplained import ENERGY, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
-from kbo.optimize.constraint import OBJECTIVE, Constraint
+from kbo.optimize.constraint import Constraint
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import WAYS, in_words
 from kbo.optimize.strategies.proposers import at_random, by_draw, by_upper_bound, initial_design
 from kbo.optimize.surrogates.fingerprint import fingerprint

@@ -18,7 +18,8 @@ from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, UnknownNorm
 from kbo.errors import InvalidInput
-from kbo.optimize.constraint import OBJECTIVE, Constraint
+from kbo.optimize.constraint import Constraint
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.search.bounds import argmax_upper
 from kbo.optimize.search.search import Search
 from kbo.optimize.strategies.proposers import (

@@ -13,7 +13,7 @@ from kbo._base.extras import require
 from kbo._base.files import reading
 from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer
-from kbo.optimize.constraint import SEM
+from kbo.optimize.run.outcome import SEM
 from kbo.optimize.table import COLUMNS
 from kbo.report.histories.history import History
 from kbo.space import Float, Int, Space
@@ -113,7 +113,7 @@ def of_table(table: Any, source: str, target: str | None, maximize: bool, bounds
         params = {name: row[name] for name in space.parameters}
         error = math.nan if errors is None else table[errors][index]
         try:
-            optimizer.add(
+            optimizer.run.add(
                 params if space.named else list(params.values()),
                 (table[target][index], {SEM: error}),
             )

@@ -1,0 +1,178 @@
+"""Outcomes: the value and the other measurements that an objective returned, or the reason why the trial has failed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kbo._base import checks
+from kbo.optimize.run.events import unfit
+from kbo.space.parameters import onto_range
+
+OBJECTIVE = "objective"
+"""The name of the value of the objective among measurements."""
+
+SEM = "sem"
+"""The name of the standard error of that value among measurements."""
+
+_LARGEST_ERROR = 1e100
+"""The largest standard error; squares of larger ones would overflow."""
+
+Returned = float | tuple[float, dict[str, float]] | None
+"""A value, with other measurements by name if there are any."""
+
+
+class Outcome(NamedTuple):
+    """The value and the measurements of a trial.
+
+    Attributes:
+        value: The value of the objective; None without one.
+        measured: The other measurements that are finite numbers, by name.
+        failure: The reason why the trial has failed; empty if it has not.
+        unusable: The measurements of a trial that has not failed which are no finite numbers, by name.
+    """
+
+    value: float | None
+    measured: dict[str, float]
+    failure: str
+    unusable: Mapping[str, Any] = {}
+
+    @property
+    def returned(self) -> Returned:
+        """Value and measurements as an objective returns them."""
+        if self.value is None or not self.measured:
+            return self.value
+        return self.value, self.measured
+
+
+def outcome_of(
+    returned: Any,
+    needed: Iterable[str],
+    value_range: tuple[float, float] | None = None,
+    got: str = "the objective returned",
+) -> Outcome:
+    """Return the outcome of a trial whose objective has returned.
+
+    Args:
+        returned: A number, a pair of a number and a dict of measurements, or a dict of measurements with "objective".
+            The measurement "sem" is the standard error of the value.
+        needed: Names of the measurements without which the trial has failed. Others may come as well.
+        value_range: The least and the largest possible value, if they are declared. A value that is outside by no more
+            than rounding is set onto it.
+        got: The beginning of the reasons of failures.
+    """
+    others: dict[str, Any] = {}
+    value = returned
+    has_value = True
+    if isinstance(returned, Mapping):
+        others = {str(name): entry for name, entry in returned.items()}
+        has_value = OBJECTIVE in others
+        value = others.pop(OBJECTIVE, None)
+    elif _is_pair(returned):
+        value = returned[0]
+        others = {str(name): entry for name, entry in returned[1].items()}
+    number = _number(value)
+    measured = _numbers(others)
+    if measured and (reason := unfit(measured)):
+        recordable = {name: measured[name] for name in needed if name in measured}
+        return Outcome(number, recordable, f"the measurements cannot be recorded: {reason}")
+    if not has_value:
+        reason = f"{got} {checks.shown(returned)} without an entry {OBJECTIVE!r}"
+        return Outcome(None, measured, reason)
+    if number is None:
+        return Outcome(None, measured, f"{got} {_not_a_number(value)}")
+    if SEM in others and not _is_standard_error(others[SEM], measured.get(SEM)):
+        measured.pop(SEM, None)
+        shown = checks.shown(others[SEM])
+        reason = f"{got} the standard error {SEM!r} = {shown}: return a number of at least 0"
+        return Outcome(number, measured, reason)
+    if value_range is not None:
+        inside = onto_range(number, *value_range)
+        if inside is None:
+            reason = f"{got} {number:.6g}, which is outside the value_range {value_range}"
+            return Outcome(number, measured, reason)
+        number = inside
+    if reason := _missing(needed, others, measured):
+        return Outcome(number, measured, reason)
+    unusable = {
+        name: entry for name, entry in others.items() if name not in measured and name != SEM
+    }
+    return Outcome(number, measured, "", unusable)
+
+
+def _is_pair(returned: Any) -> bool:
+    """Return whether an objective has returned a value and a dict of measurements."""
+    if not isinstance(returned, (tuple, list)) or len(returned) != 2:
+        return False
+    return isinstance(returned[1], Mapping)
+
+
+def _is_standard_error(entry: Any, number: float | None) -> bool:
+    """Return whether an entry is a standard error, or stands for none: None, or NaN as of a single value."""
+    if entry is None or (isinstance(entry, float) and math.isnan(entry)):
+        return True
+    return number is not None and 0 <= number <= _LARGEST_ERROR
+
+
+def _missing(
+    needed: Iterable[str], others: Mapping[str, Any], measured: Mapping[str, float]
+) -> str:
+    """Return the reason why a trial lacks a needed measurement; an empty text if it has all."""
+    for name in needed:
+        if name in measured:
+            continue
+        if name in others:
+            return f"the measurement of {name!r} is {_not_a_number(others[name])}"
+        if others:
+            return f"there is no measurement of {name!r}; it came with {sorted(others)}"
+        return f"there is no measurement of {name!r}; return (value, {{{name!r}: measurement}})"
+    return ""
+
+
+def _numbers(others: Mapping[str, Any]) -> dict[str, float]:
+    """Return the entries that are finite numbers."""
+    numbers = {}
+    for name, entry in others.items():
+        number = _number(entry)
+        if number is not None:
+            numbers[name] = number
+    return numbers
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite number as a float, and None for anything else."""
+    if value is None:
+        return None
+    try:
+        number = checks.real(value)
+    except Exception:  # whatever a conversion of the caller's own raises
+        return None
+    if not math.isfinite(number):
+        return None
+    return number
+
+
+def _not_a_number(value: Any) -> str:
+    """Return the description of a value that is no finite number."""
+    shown = checks.shown(value)
+    if value is None:
+        return shown
+    try:
+        is_infinite = not math.isfinite(checks.real(value))
+    except Exception:  # as above
+        is_infinite = False
+    if is_infinite:
+        return shown
+    if _is_several_numbers(value):
+        return (
+            f"{shown} instead of a number: for several objectives use Optuna's NSGAIISampler or BoTorch's qLogNEHVI "
+            "with models of kbo"
+        )
+    return f"{shown} instead of a number"
+
+
+def _is_several_numbers(value: Any) -> bool:
+    if not isinstance(value, (tuple, list)) or len(value) < 2:
+        return False
+    return all(_number(entry) is not None for entry in value)
