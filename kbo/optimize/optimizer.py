@@ -28,10 +28,10 @@ from kbo.optimize.insight.branch import Ceiling, kept_everywhere, largest_proved
 from kbo.optimize.insight.infeasible import Infeasible, certificate
 from kbo.optimize.quantities import Quantities
 from kbo.optimize.run.events import Event, Header
-from kbo.optimize.run.guard import guarded
+from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
-from kbo.optimize.run.trials import Trial, violations
+from kbo.optimize.run.trials import Trial, Trials, violations
 from kbo.optimize.search.bounds import (
     NOT_ASKED,
     SpaceGap,
@@ -126,14 +126,12 @@ class Optimizer:
         )
         span = _span(self.value_range, maximize)
         self._problem = Problem(self.method, n_trials, self.space, span)
+        # Before a journal is opened, since this refuses settings that cannot be used.
+        self._learn_from(Trials(self.space))
         needed = [c.name for c in self.constraints if c.name != OBJECTIVE]
         self.run: Run = Run(self.space, self._header(), journal, needed, self.value_range)
-        self.guard = self.run.guard
-        try:
-            self._forget()
-        except BaseException:
-            self.run.close()
-            raise
+        self.guard: Guard = self.run.guard
+        self._known.trials = self.run.trials
 
     def _header(self) -> dict[str, Any]:
         """Return the description of the problem."""
@@ -164,13 +162,13 @@ class Optimizer:
         """The quantities after the trials."""
         # Not these after an interrupt, when the run was computed again, and after another run was loaded.
         if self._known.trials is not self.run.trials:
-            self._forget()
+            self._learn_from(self.run.trials)
         return self._known
 
-    def _forget(self) -> None:
-        """Begin again with everything that is computed from the trials."""
+    def _learn_from(self, trials: Trials) -> None:
+        """Begin with everything that is computed from trials."""
         self._known = Quantities(
-            self.run.trials, self.setting, self._problem, self.constraints, self.maximize
+            trials, self.setting, self._problem, self.constraints, self.maximize
         )
         self._best: list[Trial] = []
         self._ranked = 0
