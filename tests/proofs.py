@@ -30,7 +30,7 @@ import kbo
 from kbo.confidence import MartingaleMixture, SelfNormalized
 from kbo.confidence.base import Confidence
 from kbo.kernels import DenseKernel, freeze
-from kbo.optimize.insight.branch import Ceiling, largest_proved
+from kbo.optimize.insight.branch_and_bound import CellBound, bound_maximum
 from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import KernelRidge
 
@@ -282,17 +282,17 @@ def checked_proof(case: Case, seed: int) -> str:
     possible = kept
     if rng.random() < 0.4:
         level = float(case.slack.quantile(rng.uniform(0.3, 0.9)))
-        within = [Ceiling([case.slack_bound], level)]
+        within = [CellBound([case.slack_bound], level)]
         kept = case.slack >= level
         possible = case.slack_upper >= level + 1e-6
     lower = float(case.values.quantile(0.9))
     evaluations = rng.choice([1, 30, 300, 3000])
-    proof = largest_proved(
-        [Ceiling([case.bound])],
+    proof = bound_maximum(
+        [CellBound([case.bound])],
         case.space,
         evaluations,
         lower=lower,
-        within=within,
+        slacks=within,
         witnesses=case.units[:WITNESSES],
     )
     largest = proof.largest
@@ -315,8 +315,8 @@ def checked_certificate(case: Case, seed: int) -> str | None:
             NORM * float(case.slack_bound.posterior.prior_variance(case.features)[0]) ** 0.5,
         )
         level += rng.uniform(-0.5, 0.1)
-    proof = largest_proved(
-        [Ceiling([case.slack_bound], level)],
+    proof = bound_maximum(
+        [CellBound([case.slack_bound], level)],
         case.space,
         2000,
         until=0.0,

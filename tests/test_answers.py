@@ -9,8 +9,11 @@ import pytest
 import torch
 
 import kbo
-from kbo.optimize.insight import sensitivity
-from kbo.optimize.insight.answers import Answers, Effect, Estimate, _gain
+from kbo.optimize.insight import importance
+from kbo.optimize.insight.answers import Answers
+from kbo.optimize.insight.comparison import Estimate
+from kbo.optimize.insight.credible_sets import Effect
+from kbo.optimize.insight.expected_gain import knowledge_gradient
 from tests.commands import kbo as command
 
 
@@ -86,16 +89,18 @@ def test_the_gain_is_what_evaluations_can_find():
     rng = torch.Generator().manual_seed(0)
     values = torch.randn(20_000, 4, generator=rng, dtype=torch.float64)
     values[:, 0] = 0.0  # the recommended point, which is known
-    found = _gain(values, 1, torch.tensor([1, 2, 3]), 0.0, rng)
+    found = knowledge_gradient(values, 1, torch.tensor([1, 2, 3]), 0.0, rng)
     assert found.value == pytest.approx(float(values.amax(1).mean()), abs=0.02)  # the best is found
-    assert _gain(values, 1, torch.tensor([1, 2, 3]), 1e3, rng).value == pytest.approx(0, abs=0.02)
-    half = _gain(
+    assert knowledge_gradient(values, 1, torch.tensor([1, 2, 3]), 1e3, rng).value == pytest.approx(
+        0, abs=0.02
+    )
+    half = knowledge_gradient(
         values, 1, torch.tensor([1]), 1.0, rng
     ).value  # the mean after the value is N(0, 1/2)
     assert half == pytest.approx(math.sqrt(0.5 / (2 * math.pi)), abs=0.02)
     worse = torch.randn(200_000, 2, generator=rng, dtype=torch.float64) - 0.5
     worse[:, 0] = 0.0
-    found = _gain(
+    found = knowledge_gradient(
         worse, 1, torch.tensor([1]), 1.0, rng
     ).value  # the mean after the value is N(-1/2, 1/2)
     assert found == pytest.approx(0.0998, abs=0.005)
@@ -169,9 +174,9 @@ def test_all_numbers_of_a_report_are_inside_the_limits_of_the_intervals(
 ):
     """Importance, draws, comparisons and forecasts come from values that `predict` can return as well."""
     taken = []
-    indices = sensitivity._indices
+    indices = importance._indices
     monkeypatch.setattr(
-        sensitivity, "_indices", lambda values: taken.append(values) or indices(values)
+        importance, "_indices", lambda values: taken.append(values) or indices(values)
     )
     optimizer = diverging(value_range, maximize)
     values = [abs(trial.value) for trial in optimizer.trials]

@@ -12,7 +12,7 @@ from kbo import report
 from kbo._base.drawing import blank
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.strategies.proposers import log_improvement
+from kbo.optimize.strategies.expected_improvement import log_improvement
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.report.figures import draw_band, slice_of
 from kbo.report.resume import resume
@@ -123,13 +123,13 @@ def test_the_search_reaches_the_best_of_the_free_coordinates_and_leaves_the_othe
 
     space, starts = Space([(0.0, 1.0)] * 4), torch.rand(3, 4).double()
     search = Search(space, Subspace(space, {1: 0.5}), starts, 0, torch.Generator().manual_seed(0))
-    expected = torch.where(search.region.fixed.isnan(), peak, search.region.fixed)
-    torch.testing.assert_close(search.argmax(score), expected, rtol=0, atol=5e-3)
+    expected = torch.where(search.subspace.fixed.isnan(), peak, search.subspace.fixed)
+    torch.testing.assert_close(search.argmax_point(score), expected, rtol=0, atol=5e-3)
     assert bool((torch.cat(scored)[:, 1] == 0.5).all())
-    assert float(search.argmax(score, lambda U: 0)[1]) == 0.5
+    assert float(search.argmax_point(score, lambda U: 0)[1]) == 0.5
     for useless in (lambda U: U, lambda U: U.sum(-1) * torch.nan):
         with pytest.raises(kbo.InvalidInput, match=r"a score must be a tensor \[n\]"):
-            search.argmax(useless)
+            search.argmax_point(useless)
 
 
 def test_choices_that_change_are_chosen_from_exactly():
@@ -183,6 +183,7 @@ def test_same_seed_and_events_give_the_same_points_also_across_a_reopening(tmp_p
         "event",
         "number",
         "params",
+        "proposal",
         "value",
         "time",
         "sum",

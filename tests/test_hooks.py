@@ -15,7 +15,10 @@ import kbo
 from kbo.bandit import Facts, Method, NamedMethod, Rule
 from kbo.confidence import WidthConfidence
 from kbo.errors import InvalidInput
+from kbo.optimize.search.search import Search
+from kbo.optimize.strategies import Alternate, Strategy, UpperBound
 from kbo.regression import AdaptiveRidge, KernelRidge, PriorMean, RidgeSchedule
+from kbo.space import Params
 from tests.dense import close
 from tests.laws.states import rbf, unit_square
 
@@ -172,15 +175,36 @@ def test_functions_that_make_no_method_or_posterior_are_refused():
         NamedMethod("none", none, None, Choosing([0])).make(rbf(), 0.1, 1.0, 0.1).state()
 
 
-def test_proposers_of_which_none_applies_are_named():
-    def never(step: Any) -> None:
-        return None
-
-    class Silent(kbo.Practical):
-        proposers = (never,)
-
-    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=Silent())
+def test_strategies_of_which_none_applies_are_named():
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=kbo.Practical(strategies=[UpperBound()]))
     with pytest.raises(
-        InvalidInput, match=r"no proposer of Silent returned parameters for trial 0, of \[never\]"
+        InvalidInput,
+        match=r"no strategy returned parameters for trial 0, of \[upper confidence bound\]",
     ):
         optimizer.ask()
+
+
+@pytest.mark.parametrize("strategies", [(), UpperBound(), "ucb", [UpperBound]])
+def test_what_is_no_list_of_strategies_is_refused(strategies: Any):
+    with pytest.raises(InvalidInput, match="strategies must be a list"):
+        kbo.Practical(strategies=strategies)
+
+
+def test_strategies_take_turns():
+    class Named(Strategy):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def propose(self, search: Search) -> Params:
+            return search.random()
+
+        def describe(self) -> str:
+            return self.name
+
+    turns = kbo.Practical(strategies=[Alternate(Named("a"), Named("b"), Named("c"))])
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=turns)
+    for _ in range(5):
+        optimizer.tell(optimizer.ask(), 1.0)
+    assert [optimizer.explain(i).strategy for i in range(5)] == ["a", "b", "c", "a", "b"]
+    with pytest.raises(InvalidInput, match="at least one strategy"):
+        Alternate()

@@ -206,7 +206,7 @@ def test_searches_and_designs_stay_inside_narrow_sets(bounds, constraints):
         return -(features - 0.4).square().sum(-1)
 
     search = Search(space, restriction, drawn[:3], 0, rng(), 0.2)
-    found = torch.stack([search.argmax(score), search.argmax_near(score, 0.2)])
+    found = torch.stack([search.argmax_point(score), search.argmax_point_near(score, 0.2)])
     assert bool(space.satisfies(found).all())
     assert score(space.features(found))[0] >= score(space.features(drawn)).max()
 

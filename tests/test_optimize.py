@@ -249,11 +249,13 @@ def test_the_gap_of_a_finite_space_is_exact():
     for _ in range(9):
         x = optimizer.ask()
         optimizer.tell(x, (x["n"] - 3) ** 2 + (x["c"] == "a"))
-    gap, exact, *_ = optimizer.gap()
-    assert exact
+    gap = optimizer.gap()
+    assert gap.exact
     everywhere = [optimizer.interval({"n": n, "c": c}) for n in range(1, 10) for c in "ab"]
     recommended = optimizer.interval(optimizer.recommended().params)
-    assert gap == pytest.approx(recommended[2] - min(low for low, _, _ in everywhere), abs=1e-6)
+    assert gap.value == pytest.approx(
+        recommended[2] - min(low for low, _, _ in everywhere), abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("method", ["cmm-ucb-doubling", "cmm-ucb-practical"])

@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from kbo.optimize.result import result_of
 from kbo.optimize.search import bounds
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.strategies import proposers
+from kbo.optimize.strategies import InitialDesign, Strategy, upper_bound
 from kbo.optimize.strategies.trust_region import GROWTH, LEAST, SHRINKAGE, START, trust_radius
 from kbo.optimize.surrogates import fitting, practical, predictive
 from kbo.optimize.surrogates.fitting import Loss, bowl, fit
@@ -365,11 +365,11 @@ def test_a_search_starts_at_the_best_trials_and_scores_half_as_many_points_after
 
     def recording(confidence, posterior, search, *limits):
         points = []
-        search.argmax(lambda features: points.append(len(features)) or features[:, 0])
+        search.argmax_point(lambda features: points.append(len(features)) or features[:, 0])
         searches.append((search.starts.flatten().tolist(), sum(points)))
         return bounds.argmax_upper(confidence, posterior, search)
 
-    monkeypatch.setattr(proposers, "argmax_upper", recording)
+    monkeypatch.setattr(upper_bound, "argmax_upper", recording)
     monkeypatch.setattr(optimizer_module, "MANY", 12)
     optimizer = kbo.Optimizer([(0.0, 1.0)], setting=kbo.Practical(noise_std=0.1))
     for i in range(14):
@@ -401,9 +401,9 @@ def test_trials_of_a_batch_have_different_widths(monkeypatch):
 
     def anywhere(bound, posterior, search, limits=()):
         widths.append(bound.multiplier)
-        return search.region.sample(search.generator)
+        return search.subspace.sample(search.generator)
 
-    monkeypatch.setattr(proposers, "argmax_upper", anywhere)
+    monkeypatch.setattr(upper_bound, "argmax_upper", anywhere)
     optimizer.ask(8)
     assert sorted(widths) == sorted(PRACTICAL_WIDTHS)
 
@@ -438,7 +438,7 @@ def test_the_local_search_follows_a_narrow_oblique_valley_inside_the_box():
 
     def found(radius):
         search = Search(space, Subspace(space), centre, 1, seeded(0))
-        return search.argmax_near(
+        return search.argmax_point_near(
             lambda U: -(((U - peak) @ turn).square() * curvature).sum(-1), radius
         )
 
@@ -605,31 +605,37 @@ class Latest(kbo.Practical):
         return torch.arange(len(values))
 
 
+@dataclass(frozen=True)
+class OfLargestMean(Strategy):
+    def propose(self, search):
+        if search.bound is None:
+            return None
+        return search.argmax(lambda features: search.bound.posterior.predict(features)[0])
+
+
 class LargestMean(Latest):
     def model(self, X, y, noise_std):
         return replace(super().model(X, y, noise_std), noise_std=0.5)
 
-    def search(self, confidence, posterior, search):
-        return search.argmax(lambda features: posterior.predict(features)[0])
-
 
 def test_a_subclass_replaces_parts_and_is_named_in_the_journal_and_the_account(tmp_path):
     path = tmp_path / "run.jsonl"
-    optimizer = run(7, journal=path, setting=LargestMean(delta=0.2))
+    optimizer = run(
+        7,
+        journal=path,
+        setting=LargestMean(delta=0.2, strategies=[InitialDesign(), OfLargestMean()]),
+    )
     assert optimizer.recommended().number == 6
     assert optimizer.belief().fitted.noise_std == 0.5
     assert optimizer.ask() != run(7).ask()
     account = optimizer.belief().account()
-    assert all("LargestMean" in account[part] for part in ("model", "search", "rule"))
+    assert all("LargestMean" in account[part] for part in ("model", "rule"))
+    assert optimizer.explain(6).strategy == "OfLargestMean"
     optimizer.close()
     with pytest.raises(
         kbo.JournalError, match=re.escape(f"class: '{__name__}.LargestMean' in the journal")
     ):
         run(0, journal=path, setting=Latest(delta=0.2))
-    with pytest.raises(
-        kbo.InvalidInput, match="the search of LargestMean chooses points without constraints"
-    ):
-        kbo.Optimizer(LINE, setting=LargestMean(), constraints=[kbo.Constraint("m", upper=1.0)])
     assert kbo.Optimizer(LINE, setting=Latest(), constraints=[kbo.Constraint("m", upper=1.0)]).ask()
     assert "pass its optimiser" in Record.of(path).obstacle
     assert "pass its optimiser" in Record.of(path).obstacle

@@ -21,8 +21,8 @@ import kbo
 from kbo.confidence import FixedWidth, MartingaleMixture, SelfNormalized
 from kbo.errors import Contradiction
 from kbo.kernels import freeze
-from kbo.optimize.insight import branch
-from kbo.optimize.insight.branch import Ceiling, largest_proved
+from kbo.optimize.insight import branch_and_bound as branch
+from kbo.optimize.insight.branch_and_bound import CellBound, bound_maximum
 from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import KernelRidge
 from tests.proofs import KINDS, Cone, faults, legal, main, random_space
@@ -73,7 +73,7 @@ def case(space, seed, n=12, norm=2.0):
 
 
 def proof(bound, space, evaluations, **options):
-    return largest_proved([Ceiling([bound])], space, evaluations, **options).largest
+    return bound_maximum([CellBound([bound])], space, evaluations, **options).largest
 
 
 @pytest.mark.parametrize("name", SPACES)
@@ -104,20 +104,20 @@ def test_limits_and_several_hypotheses_keep_every_point_that_may_count(name):
         level = float(slack.quantile(0.7))
         bound = Bound(MartingaleMixture(0.1, 2.0, 0.01), state, 2.0)
         refuted = Bound(SelfNormalized(0.1, 0.01, 0.01), state, 0.01)
-        limit = Ceiling([Bound(SelfNormalized(0.1, 2.0, 0.01), other, 2.0)], level, unit=3.0)
-        found = largest_proved([Ceiling([refuted, bound])], space, 3000, within=[limit])
+        limit = CellBound([Bound(SelfNormalized(0.1, 2.0, 0.01), other, 2.0)], level, unit=3.0)
+        found = bound_maximum([CellBound([refuted, bound])], space, 3000, slacks=[limit])
         assert found.largest >= float(values[slack >= level].max())
-        both = largest_proved([Ceiling([bound]), limit], space, 3000, lower=-9.0)
+        both = bound_maximum([CellBound([bound]), limit], space, 3000, lower=-9.0)
         assert both.largest >= float(torch.minimum(values, (slack - level) / 3.0).max())
         alone = [
-            largest_proved([one], space, 3000, lower=-9.0) for one in (Ceiling([bound]), limit)
+            bound_maximum([one], space, 3000, lower=-9.0) for one in (CellBound([bound]), limit)
         ]
         assert both.largest <= min(one.largest for one in alone) + 0.1
-        least = largest_proved([Ceiling([bound], -1.0, -1)], space, 3000)
+        least = bound_maximum([CellBound([bound], -1.0, -1)], space, 3000)
         assert least.largest >= float((1.0 - values).max())
-        ended = largest_proved([Ceiling([bound])], space, 3000, until=-9.0)
+        ended = bound_maximum([CellBound([bound])], space, 3000, until=-9.0)
         assert ended.largest >= ended.found >= -9.0
-        assert 0 <= float(ended.unit.min()) <= float(ended.unit.max()) <= 1
+        assert 0 <= float(ended.point.min()) <= float(ended.point.max()) <= 1
 
 
 LISTED = [kind for kind in KINDS if 2 <= len(KINDS[kind](random.Random(0)).options) <= 100]
@@ -173,10 +173,7 @@ def test_every_point_of_a_space_is_in_a_cell_of_a_proof_at_every_division():
             torch.tensor(rows).double().unsqueeze(1),
             space.features(space.units(points)),
         )
-        cells = branch._first(
-            space,
-            [len(p.options) if isinstance(p, kbo.Choice) else 1 for p in space.parameters.values()],
-        )
+        cells = branch._first(space)
         for _ in range(10):
             inside = ((cells.low <= places) & (places <= cells.high)).all(2)
             assert bool(inside.any(1).all())
@@ -250,7 +247,7 @@ def test_where_nothing_is_proved_nothing_is_said(bounds, changed):
     state = KernelRidge(changed.get("kernel", RBFKernel().double()), 0.01)
     state.update(torch.zeros(1, space.columns).double(), torch.zeros(1).double())
     bound = Bound(SelfNormalized(0.1, 2.0, 0.1), state, changed.get("norm_bound", 2.0))
-    assert largest_proved([Ceiling([bound])], space, 100) is None
+    assert bound_maximum([CellBound([bound])], space, 100) is None
 
 
 def test_a_bound_that_is_not_a_number_is_refused():
@@ -336,8 +333,8 @@ def test_on_a_box_a_problem_without_a_solution_is_certified():
     solvable = kbo.minimize(measured, BOX, 15, setting=setting, constraints=[limit(0.5)])
     assert solvable.infeasible is None
     assert solvable.gap_proved
-    free = largest_proved(
-        [Ceiling(solvable.optimizer.belief().bounds)], solvable.optimizer.space, 20_000
+    free = bound_maximum(
+        [CellBound(solvable.optimizer.belief().bounds)], solvable.optimizer.space, 20_000
     )
     lower = -solvable.upper
     assert solvable.gap <= free.largest - lower + 1e-9

@@ -8,7 +8,7 @@ import pytest
 from gpytorch.kernels import MaternKernel
 
 import kbo
-from kbo.optimize.insight import sensitivity
+from kbo.optimize.insight import importance
 from kbo.optimize.result import result_of
 from kbo.report import replay, tuning
 from kbo.report.page import Picture
@@ -137,7 +137,7 @@ def quick_pages(monkeypatch):
     """Pages without their figures and with few bounds of earlier times, which take most of the time."""
     monkeypatch.setattr(replay, "MOST_MOMENTS", 2)
     monkeypatch.setattr(replay, "_LEAST_MOMENTS", 2)
-    monkeypatch.setattr(sensitivity, "_MOST", 256)
+    monkeypatch.setattr(importance, "_MOST_ROWS", 256)
     monkeypatch.setattr(
         tuning, "_embedded", lambda group: dict.fromkeys(group, Picture("data:,", 1, 1))
     )

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from kbo.optimize import known as known_module
     from kbo.optimize import result as results
     from kbo.optimize.evaluated import Known
-    from kbo.optimize.surrogates import surrogate
+    from kbo.optimize.surrogates import setting as settings
     from kbo.report.figures import history as figures
     from kbo.workers import call
 else:
     examples = Lazy("kbo.cli.examples")
-    surrogate = Lazy("kbo.optimize.surrogates.surrogate")
+    settings = Lazy("kbo.optimize.surrogates.setting")
     table = Lazy("kbo.optimize.table")
     constraint_module = Lazy("kbo.optimize.constraint")
     known_module = Lazy("kbo.optimize.evaluated")
@@ -98,7 +98,7 @@ def load(target: str) -> _Target:
         raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
     names = "objective", "bounds", "constraints", "defaults", "setting"
     given = {name: getattr(module, name) for name in names if hasattr(module, name)}
-    if not isinstance(given.get("setting", kbo.Practical()), surrogate.Setting):
+    if not isinstance(given.get("setting", kbo.Practical()), settings.Setting):
         raise InvalidInput(
             f"{path}: setting is to be kbo.Certified(...), kbo.Safe(...) or kbo.Practical(...); rename it."
         )

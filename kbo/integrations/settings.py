@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbo.errors import InvalidInput
 from kbo.optimize.surrogates.choice import resolve
-from kbo.optimize.surrogates.surrogate import Setting
+from kbo.optimize.surrogates.setting import Setting
 
 
 def resolved(

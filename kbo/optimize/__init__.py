@@ -1,6 +1,7 @@
 """Loops: ``minimize`` and ``maximize``, the ask-tell ``Optimizer`` they use, its settings and its journal."""
 
 from kbo.optimize.constraint import Constraint
+from kbo.optimize.hypotheses import Hypothesis, hypotheses
 from kbo.optimize.insight.confirmation import Confirmation, confirm
 from kbo.optimize.minimize import maximize, minimize
 from kbo.optimize.optimizer import Optimizer
@@ -8,7 +9,6 @@ from kbo.optimize.pruning import Curves, Pruning
 from kbo.optimize.result import Result
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.certified import Certified
-from kbo.optimize.surrogates.hypotheses import Hypothesis, hypotheses
 from kbo.optimize.surrogates.model import Fitted, fit_values
 from kbo.optimize.surrogates.practical import Practical
 from kbo.optimize.surrogates.safe import Safe

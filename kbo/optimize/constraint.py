@@ -1,7 +1,8 @@
-"""Limits on measured quantities."""
+"""Constraints on measured quantities, as a user states them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -10,9 +11,13 @@ from gpytorch.kernels import Kernel
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
+from kbo.optimize.hypotheses import Hypothesis, checked_kernel, owns_kernel
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
-from kbo.optimize.surrogates.hypotheses import Hypothesis, checked_kernel, owns_kernel
 from kbo.space import Linear
+
+_ADVICE = (
+    "give two constraints of different names, and let the objective return the quantity under both."
+)
 
 
 @owns_kernel
@@ -50,49 +55,45 @@ class Constraint:
     def __post_init__(self) -> None:
         checks.text("name of Constraint", self.name)
         with checks.inside(f"constraint {self.name!r}"):
-            if (self.upper is None) == (self.lower is None):
-                upper, lower = checks.shown(self.upper), checks.shown(self.lower)
-                raise InvalidInput(
-                    f"give either upper or lower, got upper={upper}, lower={lower}; for an interval "
-                    "give two constraints of different names, and let the objective return the quantity under both."
-                )
-            checks.maybe(checks.number, "upper", self.upper)
-            checks.maybe(checks.number, "lower", self.lower)
-            checks.maybe(checks.non_negative, "noise_std", self.noise_std)
-            checks.maybe(checks.positive, "norm_bound", self.norm_bound)
-            if self.kernel is not None:
-                numbers = {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
-                object.__setattr__(
-                    self, "kernel", checked_kernel(self.kernel, "Constraint", numbers)
-                )
-            if self.name == SEM:
-                raise InvalidInput(
-                    "that is the standard error of the value: call the quantity another way."
-                )
-            if self.name == OBJECTIVE and (self.noise_std, self.norm_bound, self.kernel) != (
-                None,
-                None,
-                None,
-            ):
-                raise InvalidInput(
-                    "noise_std, norm_bound and kernel of the objective belong to the setting."
-                )
+            self._check()
+
+    def _check(self) -> None:
+        if (self.upper is None) == (self.lower is None):
+            upper = checks.shown(self.upper)
+            lower = checks.shown(self.lower)
+            raise InvalidInput(
+                f"give either upper or lower, got upper={upper}, lower={lower}; for an interval {_ADVICE}"
+            )
+        checks.maybe(checks.number, "upper", self.upper)
+        checks.maybe(checks.number, "lower", self.lower)
+        checks.maybe(checks.non_negative, "noise_std", self.noise_std)
+        checks.maybe(checks.positive, "norm_bound", self.norm_bound)
+        if self.kernel is not None:
+            numbers = {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
+            object.__setattr__(self, "kernel", checked_kernel(self.kernel, "Constraint", numbers))
+        if self.name == SEM:
+            raise InvalidInput(
+                "that is the standard error of the value: call the quantity another way."
+            )
+        has_assumptions = (self.noise_std, self.norm_bound, self.kernel) != (None, None, None)
+        if self.name == OBJECTIVE and has_assumptions:
+            raise InvalidInput(
+                "noise_std, norm_bound and kernel of the objective belong to the setting."
+            )
 
     def __repr__(self) -> str:
-        given = (
-            f"{len(self.kernel)} hypotheses"
-            if isinstance(self.kernel, tuple)
-            else type(self.kernel).__name__
-        )
-        kernel = {} if self.kernel is None else {"kernel": given}
-        return f"Constraint({', '.join(f'{name}={value!r}' for name, value in (self.describe() | kernel).items())})"
+        entries = self.describe()
+        if isinstance(self.kernel, tuple):
+            entries["kernel"] = f"{len(self.kernel)} hypotheses"
+        elif self.kernel is not None:
+            entries["kernel"] = type(self.kernel).__name__
+        arguments = ", ".join(f"{name}={value!r}" for name, value in entries.items())
+        return f"Constraint({arguments})"
 
     def __str__(self) -> str:
-        return (
-            f"{self.name} <= {self.upper:g}"
-            if self.upper is not None
-            else f"{self.name} >= {self.lower:g}"
-        )
+        if self.upper is not None:
+            return f"{self.name} <= {self.upper:g}"
+        return f"{self.name} >= {self.lower:g}"
 
     @property
     def sign(self) -> int:
@@ -102,9 +103,10 @@ class Constraint:
     @property
     def limit(self) -> float:
         """The limit that ``sign`` times the quantity must reach."""
-        limit = self.lower if self.upper is None else -self.upper
-        assert limit is not None
-        return limit
+        if self.upper is not None:
+            return -self.upper
+        assert self.lower is not None
+        return self.lower
 
     def kept_by(self, value: float) -> bool:
         """Return whether a value is within the limit."""
@@ -130,17 +132,22 @@ def measured_only(constraints: Any) -> tuple[list[Constraint], list[Any]]:
             "constraints must be a list of kbo.Constraint, kbo.Linear and functions of the parameters, got "
             f"{checks.shown(constraints)}."
         )
+    measured: list[Constraint] = []
+    on_parameters: list[Any] = []
     for position, constraint in enumerate(constraints):
-        if not isinstance(constraint, (Constraint, Linear)) and not callable(constraint):
+        if isinstance(constraint, Constraint):
+            measured.append(constraint)
+        elif isinstance(constraint, Linear) or callable(constraint):
+            on_parameters.append(constraint)
+        else:
             raise InvalidInput(
                 f"constraints[{position}] must be a kbo.Constraint, a kbo.Linear or a function of the parameters, got "
                 f"{checks.shown(constraint)}."
             )
-    measured = [c for c in constraints if isinstance(c, Constraint)]
-    names = [c.name for c in measured]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidInput(
-            f"constraints: there are several with the name {twice[0]!r}. For an interval give two constraints of "
-            "different names, and let the objective return the quantity under both."
-        )
-    return measured, [c for c in constraints if not isinstance(c, Constraint)]
+    names = Counter(constraint.name for constraint in measured)
+    for name in sorted(names):
+        if names[name] > 1:
+            raise InvalidInput(
+                f"constraints: there are several with the name {name!r}. For an interval {_ADVICE}"
+            )
+    return measured, on_parameters

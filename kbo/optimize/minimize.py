@@ -22,13 +22,13 @@ from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.callbacks import Callbacks, OnTrial
 from kbo.optimize.constraint import measured_only
 from kbo.optimize.evaluated import first_points, known_results, remaining, unrecorded
-from kbo.optimize.insight.answers import MORE
+from kbo.optimize.insight.expected_gain import N_MORE
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Pruner, Pruning, resolve
 from kbo.optimize.result import PROOF, Result, result_of
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.optimize.surrogates.surrogate import Setting
+from kbo.optimize.surrogates.setting import Setting
 from kbo.space import Bounds, Params, Space
 from kbo.workers.call import takes_trial
 from kbo.workers.choice import Workers, engine_of
@@ -487,7 +487,7 @@ class _Work:
         answers = self._optimizer.answers(intervals=False)
         if answers is None or answers.more.value > self._budget.stop_when:
             return ""
-        return f"{MORE} more trials are expected to improve the value by {answers.more.value:.2g}"
+        return f"{N_MORE} more trials are expected to improve the value by {answers.more.value:.2g}"
 
     def _gap_reached(self, is_slow_allowed: bool) -> str:
         """Return a reason to stop if the optimality gap is at most ``stop_at_gap``, or an empty text."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import heapq
-import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Never, overload
@@ -17,45 +15,40 @@ from torch import Tensor
 
 from kbo._base import checks, devices
 from kbo._base.surroundings import fixed
-from kbo._base.terminal import Bar
 from kbo.bandit import methods
-from kbo.confidence import Confidence, Limit
+from kbo.confidence import Limit
 from kbo.errors import InvalidInput
-from kbo.optimize.constrained import ConstraintBelief, Feasibility, limits
 from kbo.optimize.constraint import Constraint, measured_only
-from kbo.optimize.insight.answers import Answers, Comparison, answers, compared, rivals
-from kbo.optimize.insight.branch import Ceiling, kept_everywhere, largest_proved, obstacle, slacks
-from kbo.optimize.insight.infeasible import Infeasible, certificate
+from kbo.optimize.feasibility import Feasibility, limits
+from kbo.optimize.hypotheses import described
+from kbo.optimize.insight.answers import Answers, answers
+from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
+from kbo.optimize.insight.finalists import distinct, finalists
+from kbo.optimize.insight.gap import Gap, optimality_gap
+from kbo.optimize.insight.infeasibility import Infeasible, certificate
 from kbo.optimize.quantities import Quantities
 from kbo.optimize.run.events import Event, Header
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
-from kbo.optimize.run.trials import Trial, Trials, violations
-from kbo.optimize.search.bounds import (
-    NOT_ASKED,
-    SpaceGap,
-    argmax_lower,
-    largest_upper,
-    whichever_holds,
-)
-from kbo.optimize.search.search import KEPT, MOST_POINTS, Search
+from kbo.optimize.run.trials import Trial, Trials
+from kbo.optimize.search.bounds import argmax_lower
+from kbo.optimize.search.search import MOST_POINTS, Search
 from kbo.optimize.search.subspace import Context, Subspace
-from kbo.optimize.strategies.proposers import Step
+from kbo.optimize.strategies.explanation import Explanation, explained, explanation_of
+from kbo.optimize.strategies.safe_exploration import SafeExploration
+from kbo.optimize.strategies.strategy import Strategy, propose
 from kbo.optimize.surrogates.choice import resolve
-from kbo.optimize.surrogates.hypotheses import described
-from kbo.optimize.surrogates.surrogate import ANY, Bound, Problem, Setting, Surrogate
+from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.surrogates.surrogate import ANY, Bound, Problem, Surrogate
 from kbo.space import Bounds, Params, Space
 
 MANY = 500
 """Completed trials from which on the practical setting scores half as many points in the search for the next one: each
 is expensive, and the starts are good."""
 
-_ANYWHERE = 64
+_N_RANDOM = 64
 """Random points with which the recommended one is compared."""
-
-_MOST_RIVALS = 64
-"""Trials that are compared with the recommended one, those with the best means."""
 
 
 class Optimizer:
@@ -170,8 +163,11 @@ class Optimizer:
         self._known = Quantities(
             trials, self.setting, self._problem, self.constraints, self.maximize
         )
-        self._best: list[Trial] = []
-        self._ranked = 0
+        self._strategies: Sequence[Strategy]
+        if self._known.exploration is None:
+            self._strategies = self.setting.strategies_for(self.method)
+        else:
+            self._strategies = [SafeExploration(self._known.exploration)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the run in memory, on the CPU, and writes no journal."""
@@ -262,7 +258,8 @@ class Optimizer:
         for trial in self.run.abandoned():
             if region.accepts(trial.params):
                 return self.run.resume(trial)
-        return self.run.begin(self._next(len(self.run.trials.all), region))
+        params, explanation = self._next(len(self.run.trials.all), region)
+        return self.run.begin(params, explanation.record())
 
     @guarded
     def suggest(
@@ -274,7 +271,23 @@ class Optimizer:
         within: Mapping[str, tuple[float, float]] | None = None,
         among: Tensor | None = None,
     ) -> Params:
-        """Return the next parameters without recording them.
+        """Return the next parameters without recording them; arguments as for ``proposal``."""
+        params, _ = self.proposal(
+            number, context=context, pending=pending, within=within, among=among
+        )
+        return params
+
+    @guarded
+    def proposal(
+        self,
+        number: int | None = None,
+        *,
+        context: Context | None = None,
+        pending: Iterable[Params] = (),
+        within: Mapping[str, tuple[float, float]] | None = None,
+        among: Tensor | None = None,
+    ) -> tuple[Params, Explanation]:
+        """Return the next parameters without recording them, and why they were chosen.
 
         Args:
             number: The number of the trial, which decides its random choices; by default the next one.
@@ -291,6 +304,25 @@ class Optimizer:
         if number is None:
             number = len(self.run.trials.all)
         return self._next(checks.whole("number", number, 0), region, list(pending))
+
+    @guarded
+    def explain(self, number: int) -> Explanation | None:
+        """Return why a trial has its parameters: the strategy that chose them, and the numbers that it compared.
+
+        None for trials whose parameters were given, and for those of journals that were written before version 0.25.
+
+        Args:
+            number: The number of the trial.
+
+        Raises:
+            InvalidInput: There is no such trial.
+        """
+        number = checks.whole("number", number, 0)
+        if number >= len(self.run.trials.all):
+            raise InvalidInput(
+                f"there is no trial {number}: the run has {len(self.run.trials.all)} trials, from 0."
+            )
+        return explanation_of(self.run.trials.all[number].proposal)
 
     # Tell
 
@@ -506,7 +538,7 @@ class Optimizer:
         assert latest is not None
         search = self._search(region, len(self.run.trials.finished))
         if self._quantities.exploration is not None:
-            search = replace(search, region=region.among(self._safe_units(search)))
+            search = replace(search, subspace=region.among(self._safe_units(search)))
         limited = limits(self._quantities.limits())
         return region.params(argmax_lower(latest.confidence, latest.posterior, search, limited))
 
@@ -550,9 +582,7 @@ class Optimizer:
     # Statistics
 
     @guarded
-    def gap(
-        self, evaluations: int = 0, goal: float = 0.0, progress: bool = False
-    ) -> SpaceGap | None:
+    def gap(self, evaluations: int = 0, goal: float = 0.0, progress: bool = False) -> Gap | None:
         """Return by how much the optimum can still be better than the recommendation, and whether that is proved.
 
         The largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units of
@@ -579,113 +609,19 @@ class Optimizer:
             return None
         if self.constraints and not self._quantities.feasibility(best).kept:
             return None
-        belief, limited, every = known[0], self._quantities.limits(), "over the whole space"
-        here, reason = self._quantities.features([best]), self._uncertified(belief, limited)
-        search = self._search(Subspace(self.space), len(self.run.trials.finished))
-        searches = len(belief.bounds) + len(limited) * (self._quantities.exploration is not None)
-        with Bar(
-            total=evaluations * searches, desc="proof of the gap", disable=not progress
-        ) as bar:
-            if self._quantities.exploration is not None:
-                safe = self._gap_of_safe(*known, search, float(belief.interval(here)[0]))
-                if safe.exact or reason or not evaluations:
-                    return safe if safe.proved else safe._replace(reason=reason or NOT_ASKED)
-                if not kept_everywhere(limited, self.space, evaluations, bar.update):
-                    return safe._replace(
-                        reason="it is not proved that every point of the space is safe"
-                    )
-                limited, every = [], f"{every}, every point of which is certain to be safe"
-            found = []
-            for bound in belief.bounds:  # of the hypothesis that is true, whichever it is
-                tried = 0 if reason else evaluations
-                found.append(
-                    self._gap_of_bound(
-                        bound, belief, limited, here, search, tried, goal, bar.update
-                    )
-                )
-        if found[0].exact and self.space.constraints:
-            every = "over all points that satisfy the constraints"
-        return whichever_holds(found, every, reason)
-
-    def _gap_of_bound(
-        self,
-        bound: Bound,
-        belief: Surrogate,
-        limited: Sequence[ConstraintBelief],
-        here: Tensor,
-        search: Search,
-        evaluations: int,
-        goal: float,
-        counted: Callable[[int], object],
-    ) -> SpaceGap:
-        """Return the gap by the bound of one hypothesis, without its scope; ``here`` are the recommended features."""
-        lower = bound.confidence.lower(bound.posterior, here)[0]
-        largest = largest_upper(bound.confidence, bound.posterior, search, limits(limited))
-        found = max(float(belief.raw(largest.value) - belief.raw(lower)), 0.0)
-        if largest.unit is None:
-            return SpaceGap(found, True, "", proved=True, found=found)
-        if not evaluations:
-            return SpaceGap(found, False, "", found=found, reason=NOT_ASKED)
-        least = float(lower)
-        proof = largest_proved(
-            [Ceiling([bound])],
-            self.space,
+        safe = None
+        if self._quantities.exploration is not None:
+            safe = self._quantities.exploration, self._quantities.units_of(self.run.trials.all)
+        return optimality_gap(
+            known[0],
+            self._quantities.limits(),
+            self._quantities.features([best]),
+            self._search(Subspace(self.space), len(self.run.trials.finished)),
+            self.run.trials.finished,
+            safe,
             evaluations,
-            lower=least,
-            goal=goal,
-            within=slacks(limited, self.space),
-            witnesses=largest.unit.unsqueeze(0),
-            counted=counted,
-        )
-        if proof is None:
-            return SpaceGap(
-                found, False, "", found=found, reason=obstacle([Ceiling([bound])], self.space)
-            )
-        value = max(proof.largest - least, 0.0)
-        if math.isfinite(proof.largest):
-            value = min(
-                value,
-                max(float(belief.raw(lower.new_tensor(proof.largest)) - belief.raw(lower)), 0.0),
-            )
-        return SpaceGap(
-            value, False, "", proved=True, found=found, reason=proof.reason if value < found else ""
-        )
-
-    def _uncertified(self, belief: Surrogate, limited: Sequence[ConstraintBelief]) -> str:
-        """Return the reason why the bounds of the objective or of a limit have no guarantee; empty if all have one."""
-        beliefs = {"": belief} | {f"{one.constraint.name}: ": one.belief for one in limited}
-        for name, one in beliefs.items():
-            if one.proved() is None:
-                guarantee = one.guarantee().removeprefix("not certified: ")
-                causes = [
-                    t.number
-                    for t in self.run.trials.finished
-                    if any(way in guarantee for way in t.selected)
-                ]
-                first = f" (first trial {causes[0]})" if causes else ""
-                return f"{name}{guarantee}{first}"
-        return ""
-
-    def _gap_of_safe(
-        self, belief: Surrogate, reported: Confidence, search: Search, lower: float
-    ) -> SpaceGap:
-        """Return the gap over the points that are known to be safe, given the lower bound of the recommendation."""
-        assert self._quantities.exploration is not None
-        units, grows = self._quantities.exploration.safe(
-            search, self._quantities.units_of(self.run.trials.all)
-        )
-        largest = reported.argmax_upper(belief.posterior, self.space.features(units))[1]
-        upper = float(belief.raw(torch.tensor(largest, dtype=torch.float64)))
-        value = max(upper - lower, 0.0)
-        exact = self._quantities.exploration.whole
-        scope = f"over {len(units)} points that are certain to be safe{', to which others may be added' * grows}"
-        return SpaceGap(
-            value,
-            exact,
-            scope,
-            not grows,
-            belief.proved() is not None and exact and not grows,
-            value,
+            goal,
+            progress,
         )
 
     @guarded
@@ -701,12 +637,10 @@ class Optimizer:
             RefutedAssumptions: No function satisfies the assumptions of a constraint.
         """
         checks.whole("evaluations", evaluations, 0)
-        limited = self._quantities.limits()
-        if not limited or any(one.belief.proved() is None for one in limited):
-            return None
-        delta = sum(one.belief.assumptions()["delta"] for one in limited)
         tried = self._quantities.units_of(self.run.trials.complete)
-        return certificate(self.space, limited, self.constraints, tried, evaluations, delta)
+        return certificate(
+            self.space, self._quantities.limits(), self.constraints, tried, evaluations
+        )
 
     @guarded
     def answers(self, tolerance: float | None = None, intervals: bool = True) -> Answers | None:
@@ -722,21 +656,19 @@ class Optimizer:
         """
         checks.flag("intervals", intervals)
         tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
-        best, known, described = (
-            self._quantities.recommended(),
-            self._quantities.bounded(),
-            self._quantities.description(),
-        )
-        if best is None or known is None or described is None:
+        best = self._quantities.recommended()
+        surrogate = self._quantities.description()
+        if best is None or surrogate is None or self._quantities.bounded() is None:
             return None
-        trials = [
-            t
-            for t in self._quantities.allowed(self.run.trials.complete)
-            if t is best or not violations(t, self.constraints)
-        ]
-        generator = self._generator(len(self.run.trials.finished))
         return answers(
-            self.space, described, trials, best, generator, tolerance, self._likely, intervals
+            self.space,
+            surrogate,
+            self._quantities.limits(),
+            self._quantities.keeping_limits(best),
+            best,
+            self._generator(len(self.run.trials.finished)),
+            tolerance,
+            intervals,
         )
 
     @guarded
@@ -750,13 +682,13 @@ class Optimizer:
             InvalidInput: Parameters outside the space.
         """
         second = self.space.unit(others)
-        best, described = self._quantities.recommended(), self._quantities.description()
-        if best is None or self._quantities.bounded() is None or described is None:
+        best = self._quantities.recommended()
+        surrogate = self._quantities.description()
+        if best is None or surrogate is None or self._quantities.bounded() is None:
             return None
-        units = torch.stack([self.space.unit(best.params if params is None else params), second])
-        return compared(
-            described, self.space.features(units), self._generator(len(self.run.trials.finished))
-        )
+        first = self.space.unit(best.params if params is None else params)
+        features = self.space.features(torch.stack([first, second]))
+        return comparison(surrogate, features, self._generator(len(self.run.trials.finished)))
 
     @guarded
     def usual_loss(self) -> float | None:
@@ -768,12 +700,9 @@ class Optimizer:
         if best is None or known is None:
             return None
         generator = self._generator(len(self.run.trials.finished))
-        units = torch.rand(
-            _ANYWHERE, self.space.dimension, generator=generator, dtype=torch.float64
-        )
-        points = torch.cat([self._quantities.features([best]), self.space.features(units)])
-        means = known[0].raw(known[0].posterior.predict(points)[0])
-        return 0.05 * max(float(means[0] - means[1:].median()), 0.0) or None
+        shape = (_N_RANDOM, self.space.dimension)
+        units = torch.rand(shape, generator=generator, dtype=torch.float64)
+        return usual_loss(known[0], self._quantities.features([best]), self.space.features(units))
 
     @guarded
     def finalists(self, most: int = 5) -> dict[str, Params]:
@@ -786,114 +715,73 @@ class Optimizer:
         Args:
             most: Their number at most.
         """
-        best, described = self._quantities.recommended(), self._quantities.description()
+        most = checks.whole("most", most, 2)
+        best = self._quantities.recommended()
+        surrogate = self._quantities.description()
         if best is None:
             return {}
-        others = [
-            t
-            for t in self._quantities.allowed(self.run.trials.complete)
-            if not violations(t, self.constraints)
-        ]
-        others = (
-            sorted(others, key=self._quantities.signed, reverse=True)
-            if described is None
-            else others
-        )
-        distinct = [
-            best,
-            *{repr(t.params): t for t in reversed(others) if t.params != best.params}.values(),
-        ]
-        if described is not None and self._quantities.bounded() is not None:
-            features = self._quantities.features(distinct)
-            order = (
-                described.posterior.predict(features)[0]
-                .cpu()
-                .argsort(descending=True)[:_MOST_RIVALS]
-                .tolist()
-            )
-            kept = [0, *(i for i in order if i)]
+        others = self._quantities.keeping_limits()
+        if surrogate is None:
+            others = sorted(others, key=self._quantities.signed, reverse=True)
+        trials = distinct(others, best)
+        if surrogate is not None and self._quantities.bounded() is not None:
             generator = self._generator(len(self.run.trials.finished))
-            found = rivals(described, features[kept], generator) or [1][: len(kept) - 1]
-            distinct = [best, *(distinct[kept[i]] for i in found)]
-        return {
-            f"trial {trial.number}": trial.params
-            for trial in distinct[: checks.whole("most", most, 2)]
-        }
-
-    def _likely(self, units: Tensor) -> Tensor:
-        """Return at which points [n P] of the unit cube all constraints are kept with a probability of a half, [n]."""
-        kept = self.space.satisfies(units)
-        for one in self._quantities.limits():
-            assert one.belief.latest is not None
-            mean = one.belief.latest.posterior.predict(self.space.features(units))[0]
-            kept &= (mean >= one.level).cpu()
-        return kept
+            trials = finalists(self.space, surrogate, trials, generator)
+        return {f"trial {trial.number}": trial.params for trial in trials[:most]}
 
     # The search for the next parameters
 
-    def _next(self, number: int, region: Subspace, pending: Sequence[Params] = ()) -> Params:
-        """Return the parameters of trial ``number``; ``pending`` ones are being evaluated besides the trials."""
-        step = self._step(number, region, pending)
-        params = self._proposed(step)
-        if step.belief is None or not step.belief.exact or region.partial:
-            return params
-        if params not in [*[trial.params for trial in self.run.trials.all], *pending]:
-            return params
-        search = self._search(region, number)  # without noise the value there is known, or will be
-        return search.region.params(search.region.sample(search.generator))
+    def _next(
+        self, number: int, region: Subspace, pending: Sequence[Params] = ()
+    ) -> tuple[Params, Explanation]:
+        """Return the parameters of trial ``number``, and why; ``pending`` ones are evaluated besides the trials."""
+        search = self._search_with_surrogates(number, region, pending)
+        proposal = propose(self._strategies, search)
+        values = [trial.value for trial in self._quantities.leading() if trial.value is not None]
+        best = values[0] if values else None
+        return proposal.params, explained(proposal, search, self._quantities.sign, best)
 
-    def _proposed(self, step: Step) -> Params:
-        """Return the parameters of the first proposer that returns some.
-
-        Raises:
-            InvalidInput: None of them does.
-        """
-        for proposer in self.setting.proposers:
-            params = proposer(step)
-            if params is not None:
-                return params
-        names = ", ".join(
-            getattr(proposer, "__name__", repr(proposer)) for proposer in self.setting.proposers
-        )
-        raise InvalidInput(
-            f"no proposer of {type(self.setting).__name__} returned parameters for trial {step.search.number}, of "
-            f"[{names}]: end the list with one that always does, as by_upper_bound after initial_design."
-        )
-
-    def _step(self, number: int, region: Subspace, pending: Sequence[Params]) -> Step:
-        """Return what the parameters of trial ``number`` depend on."""
-        many = len(self.run.trials.complete) >= MANY and not self.setting.certified
-        units, recipe = self.space.units(pending), methods.get(self.method)
+    def _search_with_surrogates(
+        self, number: int, region: Subspace, pending: Sequence[Params]
+    ) -> Search:
+        """Return the search for the parameters of trial ``number``, with everything that is known before it."""
+        pending_units = self.space.units(pending)
         running = torch.cat(
-            [self._quantities.units_of(list(self.run.trials.pending.values())), units]
+            [self._quantities.units_of(list(self.run.trials.pending.values())), pending_units]
         )
-        tried = torch.cat([self._quantities.units_of(self.run.trials.all), units])
-        belief = self._quantities.surrogate() if recipe.has_bounds else None
+        tried = torch.cat([self._quantities.units_of(self.run.trials.all), pending_units])
+        has_bounds = methods.get(self.method).has_bounds
+        surrogate = self._quantities.surrogate() if has_bounds else None
+        many = len(self.run.trials.complete) >= MANY and not self.setting.certified
         search = self._search(region, number, 0.5 if many else 1.0)
-        if recipe.has_bounds and (self.space.table is not None if belief is None else belief.exact):
-            search = search.unvisited(tried)
         bound = None
-        if belief is not None:
-            bound = self._with_pending(self._with_failed(belief.for_trial(number), belief), running)
+        if surrogate is not None:
+            bound = self._with_failed(surrogate.for_trial(number), surrogate)
+            bound = self._with_pending(bound, running)
         limits = []
-        if belief is not None or self._quantities.exploration is not None:
-            for one in self._quantities.limits():
-                own = self._with_pending(one.belief.for_trial(number), running)
-                limits.append(Limit(own.posterior, own.confidence, lower=one.level))
-        return Step(
-            setting=self.setting,
-            problem=self._problem,
-            has_bounds=recipe.has_bounds,
-            draws=recipe.draws,
+        if surrogate is not None or self._quantities.exploration is not None:
+            for limited in self._quantities.limits():
+                own = self._with_pending(limited.surrogate.for_trial(number), running)
+                limits.append(Limit(own.posterior, own.confidence, lower=limited.level))
+        search = replace(
+            search,
             seed=self.seed,
-            search=search,
             tried=tried,
-            belief=belief,
+            surrogate=surrogate,
             bound=bound,
             limits=limits,
-            exploration=self._quantities.exploration,
-            recommend=self._quantities.recommended,
+            recommend=self._recommended_params,
         )
+        repeats_nothing = search.is_noiseless
+        if has_bounds and surrogate is None:
+            repeats_nothing = self.space.table is not None
+        if repeats_nothing:
+            return search.untried()
+        return search
+
+    def _recommended_params(self) -> Params | None:
+        trial = self._quantities.recommended()
+        return None if trial is None else trial.params
 
     def _search(self, region: Subspace, number: int, effort: float = 1.0) -> Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""
@@ -913,24 +801,8 @@ class Optimizer:
             inside = region.in_box(self._quantities.units_of(complete)).tolist()
             best = [trial for trial, is_inside in zip(complete, inside, strict=True) if is_inside]
             if best:
-                return self._quantities.units_of(heapq.nlargest(KEPT, best, self._precedence))
-        return self._quantities.units_of(self._leading())
-
-    def _leading(self) -> list[Trial]:
-        """Return the trials with the best values, of equal ones those that were begun first."""
-        fresh = [
-            trial
-            for trial in self.run.trials.finished[self._ranked :]
-            if trial.status == "complete"
-        ]
-        ranked = self._best + self._quantities.allowed(fresh)
-        self._best = heapq.nlargest(KEPT, ranked, self._precedence)
-        self._ranked = len(self.run.trials.finished)
-        return self._best
-
-    def _precedence(self, trial: Trial) -> tuple[tuple[int, float], int]:
-        """Return the sort key of a completed trial: ``_rank``, then the earlier trial first."""
-        return self._quantities.rank(trial), -trial.number
+                return self._quantities.units_of(self._quantities.best_of(best))
+        return self._quantities.units_of(self._quantities.leading())
 
     def _with_failed(self, bound: Bound, belief: Surrogate) -> Bound:
         """Return a bound of the objective to search with, with failed trials observed at the worst value so far.

@@ -1,7 +1,8 @@
-"""The objective and the limited quantities of a run, as its trials show them, and the trial to recommend."""
+"""The objective and the limited quantities of a run: evaluations, surrogates, and the trial to recommend."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 
 import torch
@@ -11,20 +12,88 @@ from kbo._base import checks
 from kbo._base.linalg.buffers import GrowingTensor
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
-from kbo.optimize.constrained import (
-    ConstraintBelief,
-    Feasibility,
-    Quantity,
-    feasibility,
-    preferred,
-    quantities,
-)
+from kbo.errors import RefutedAssumptions
 from kbo.optimize.constraint import Constraint
+from kbo.optimize.feasibility import ConstraintSurrogate, Feasibility, feasibility, preferred
 from kbo.optimize.pruning import prediction
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial, Trials, error_of, quantity, violations
-from kbo.optimize.strategies.exploration import Exploration
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Setting, Surrogate
+from kbo.optimize.search.search import N_BEST
+from kbo.optimize.strategies.safe_exploration import Exploration
+from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
+
+
+class Quantity:
+    """A quantity that trials measure, with its evaluations.
+
+    Args:
+        setting: The setting for it.
+        problem: Method and space.
+        prefix: The beginning of the refutations of its assumptions.
+
+    Attributes:
+        evaluations: The ends of the trials, in their order.
+
+    Raises:
+        InvalidInput: The setting cannot be used with the method or the space.
+    """
+
+    def __init__(self, setting: Setting, problem: Problem, prefix: str = "") -> None:
+        self.evaluations: list[Evaluation] = []
+        self._setting = setting
+        self._problem = problem
+        self._prefix = prefix
+        self._surrogate = setting.fit(problem, [])
+        self._n_fitted = 0
+        self._description: Surrogate | None = None
+        self._n_described = 0
+
+    def surrogate(self) -> Surrogate | None:
+        """Return the surrogate after all evaluations; None while there are too few.
+
+        Raises:
+            RefutedAssumptions: No function satisfies the given assumptions and fits the values.
+        """
+        n = len(self.evaluations)
+        if self._n_fitted != n:
+            try:
+                surrogate = self._setting.fit(self._problem, self.evaluations, self._surrogate)
+            except RefutedAssumptions as error:
+                error.args = (self._prefix + error.args[0],)
+                raise
+            self._surrogate = surrogate
+            self._n_fitted = n
+        if self._surrogate is None or not self._surrogate.values:
+            return None
+        return self._surrogate
+
+    def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Return lower bound, mean and upper bound [n] at features [n D]; None while there is no bound.
+
+        Raises:
+            RefutedAssumptions: As ``surrogate``.
+        """
+        surrogate = self.description()
+        if surrogate is None or not surrogate.bounded:
+            return None
+        return surrogate.interval(features)
+
+    def description(self) -> Surrogate | None:
+        """Return the surrogate for reports, in which bad values are not cut; None while there are too few.
+
+        Raises:
+            RefutedAssumptions: As ``surrogate``.
+        """
+        surrogate = self.surrogate()
+        setting = self._setting.described()
+        if surrogate is None or setting is self._setting or not surrogate.cuts:
+            return surrogate
+        n = len(self.evaluations)
+        if self._n_described != n:
+            self._description = setting.fit(self._problem, self.evaluations)
+            self._n_described = n
+        return self._description
 
 
 class Quantities:
@@ -43,6 +112,7 @@ class Quantities:
         trials: As given.
         objective: The objective.
         limited: The constraints that the assumptions alone do not decide, with their quantities.
+        sign: 1, or -1 if the objective is minimised.
         exploration: The points that are certain to be safe; None unless the setting explores safely.
 
     Raises:
@@ -60,7 +130,7 @@ class Quantities:
         self.trials: Trials = trials
         self.objective: Quantity
         self.limited: list[tuple[Constraint, Quantity]]
-        self.objective, self.limited = quantities(setting, problem, constraints)
+        self.objective, self.limited = _quantities(setting, problem, constraints)
         self.exploration: Exploration | None = None
         if setting.start:
             self.exploration = Exploration(problem.space, setting.start, len(self.limited))
@@ -68,10 +138,12 @@ class Quantities:
         self._space = problem.space
         self._constraints = constraints
         self._maximize = maximize
-        self._sign = 1 if maximize else -1
+        self.sign: int = 1 if maximize else -1
         self._n_learned = 0
         self._units = GrowingTensor(torch.empty(0, self._space.dimension, dtype=torch.float64))
         self._permitted: list[bool] = []  # whether a trial satisfies the constraints of the space
+        self._best: list[Trial] = []  # those of the first ``_n_ranked`` trials that have ended
+        self._n_ranked = 0
 
     # Surrogates
 
@@ -82,7 +154,7 @@ class Quantities:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
         self.learn()
-        return self.objective.belief()
+        return self.objective.surrogate()
 
     def description(self) -> Surrogate | None:
         """Return the surrogate of the objective for reports, in which bad values are not cut; errors as above."""
@@ -96,7 +168,7 @@ class Quantities:
             return None
         return surrogate, surrogate.reported
 
-    def limits(self) -> list[ConstraintBelief]:
+    def limits(self) -> list[ConstraintSurrogate]:
         """Return the constraints of which there is a surrogate.
 
         Raises:
@@ -105,12 +177,12 @@ class Quantities:
         self.learn()
         return self._known_limits()
 
-    def _known_limits(self) -> list[ConstraintBelief]:
+    def _known_limits(self) -> list[ConstraintSurrogate]:
         limits = []
         for constraint, limited in self.limited:
-            surrogate = limited.belief()
+            surrogate = limited.surrogate()
             if surrogate is not None and surrogate.bounded:
-                limits.append(ConstraintBelief(constraint, surrogate))
+                limits.append(ConstraintSurrogate(constraint, surrogate))
         return limits
 
     def intervals(self, units: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -127,7 +199,7 @@ class Quantities:
         signed = {
             constraint.name: (constraint.sign, limited) for constraint, limited in self.limited
         }
-        signed[OBJECTIVE] = (self._sign, self.objective)
+        signed[OBJECTIVE] = (self.sign, self.objective)
         sign, one_quantity = signed[checks.one_of("name", name, signed)]
         self.learn()
         interval = one_quantity.interval(self._space.features(units))
@@ -161,7 +233,7 @@ class Quantities:
         """Add an ended trial to the evaluations of all quantities."""
         value, error = self._value_of(trial)
         if value is not None:
-            value = self._sign * value
+            value = self.sign * value
         self.objective.evaluations.append(
             Evaluation(trial.number, features, value, trial.selected, error, trial.pruned)
         )
@@ -205,14 +277,19 @@ class Quantities:
         """Return bounds and limits of the measured quantities at a completed trial: see ``Optimizer.feasibility``."""
         undecided = [constraint for constraint, _ in self.limited]
         features = self.features([best])
-        return feasibility(
-            self._setting, self._constraints, undecided, self.limits(), best, features, ways
-        )
+        delta = None
+        if self._setting.certified:
+            delta = self._setting.delta
+        return feasibility(delta, self._constraints, undecided, self.limits(), best, features, ways)
 
     def within_limits(self) -> list[Trial]:
         """Return the trials with a value whose parameters and measurements keep all constraints."""
+        return self.keeping_limits()
+
+    def keeping_limits(self, best: Trial | None = None) -> list[Trial]:
+        """Return the trials ``within_limits``, and the recommended one in any case."""
         allowed = self.allowed(self.trials.complete)
-        return [trial for trial in allowed if not violations(trial, self._constraints)]
+        return [t for t in allowed if t is best or not violations(t, self._constraints)]
 
     def allowed(self, trials: list[Trial]) -> list[Trial]:
         """Return the trials whose parameters satisfy the constraints of the space."""
@@ -222,9 +299,21 @@ class Quantities:
         self._permitted += [not self._space.violated(trial.params) for trial in fresh]
         return [trial for trial in trials if self._permitted[trial.number]]
 
+    def leading(self) -> list[Trial]:
+        """Return the ``N_BEST`` best completed trials whose parameters are allowed, the best one first."""
+        ended = self.trials.finished
+        complete = [trial for trial in ended[self._n_ranked :] if trial.status == "complete"]
+        self._best = self.best_of(self._best + self.allowed(complete))
+        self._n_ranked = len(ended)
+        return self._best
+
+    def best_of(self, trials: list[Trial]) -> list[Trial]:
+        """Return the ``N_BEST`` best of some completed trials; of equal ones the first that were begun."""
+        return heapq.nlargest(N_BEST, trials, lambda trial: (self.rank(trial), -trial.number))
+
     def signed(self, trial: Trial) -> float:
         """Return the value of a completed trial, larger if better."""
-        return self._sign * (trial.value or 0.0)
+        return self.sign * (trial.value or 0.0)
 
     def rank(self, trial: Trial) -> tuple[int, float]:
         """Return the order of completed trials while there is no bound: kept limits, then the value."""
@@ -240,3 +329,23 @@ class Quantities:
         if fresh:
             self._units.append(self._space.units([trial.params for trial in fresh]))
         return self._units.value[[trial.number for trial in trials]]
+
+
+def _quantities(
+    setting: Setting, problem: Problem, constraints: Sequence[Constraint]
+) -> tuple[Quantity, list[tuple[Constraint, Quantity]]]:
+    """Return the objective, and the constraints that are not decided in advance with their quantities.
+
+    Raises:
+        InvalidInput: The setting cannot be used with the method, the space or the constraints, or no function of the
+            given norm reaches a limit.
+    """
+    undecided = [c for c in constraints if not setting.decides(c, problem.method, problem.space)]
+    n_quantities = 1 + sum(constraint.name != OBJECTIVE for constraint in undecided)
+    without_range = problem._replace(span=ANY)  # the declared range is that of the objective
+    constrained = []
+    for constraint in undecided:
+        own_setting = setting.of(constraint, n_quantities)
+        prefix = f"constraint {constraint.name!r}: "
+        constrained.append((constraint, Quantity(own_setting, without_range, prefix)))
+    return Quantity(setting.shared(n_quantities), problem), constrained

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from kbo._base.terminal import printable, rounded_up
 from kbo.errors import InvalidInput
 from kbo.optimize import table
-from kbo.optimize.constrained import Feasibility
-from kbo.optimize.insight.answers import Answers, Comparison
+from kbo.optimize.feasibility import Feasibility
+from kbo.optimize.insight.answers import Answers
+from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.insight.confirmation import Confirmation, confirm
-from kbo.optimize.insight.infeasible import Infeasible
+from kbo.optimize.insight.infeasibility import Infeasible
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import NO_BOUND

@@ -15,7 +15,7 @@ from kbo._base.lazy import Lazy
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.optimize import Result
-from kbo.optimize.insight.answers import Comparison
+from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.result import result_of
 from kbo.optimize.table import format_params
 from kbo.report import histories

@@ -26,10 +26,10 @@ from kbo.optimize import (
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Event, Header
 from kbo.optimize.run.trials import Trials, violations
-from kbo.optimize.surrogates.surrogate import Setting
+from kbo.optimize.surrogates.setting import Setting
 from kbo.space import Rule, Space
 
-_OWN = ("class", "model", "search", "recommend")
+_OWN = ("class", "strategies")
 """Entries of a journal that name a setting of the caller's own; all but the first before kbo 0.18."""
 
 

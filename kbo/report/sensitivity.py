@@ -6,8 +6,8 @@ from gpytorch.kernels import Kernel
 
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.optimize.insight import sensitivity
-from kbo.optimize.insight.sensitivity import Importance
+from kbo.optimize.insight.importance import Importance
+from kbo.optimize.insight.importance import importance as importance_of
 from kbo.report.record import Record, Run
 
 
@@ -26,4 +26,4 @@ def importance(run: Run, kernel: Kernel | None = None) -> list[Importance]:
     optimizer = Record.of(run, kernel).reopened()
     if (belief := optimizer.description()) is None:
         raise InvalidInput("there is no importance: too few evaluations for a model.")
-    return sensitivity.importance(optimizer.space, belief)
+    return importance_of(optimizer.space, belief)

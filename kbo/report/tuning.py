@@ -12,8 +12,8 @@ from typing import Any
 from kbo._base.terminal import rounded_up
 from kbo.errors import KboError, RefutedAssumptions
 from kbo.optimize import Optimizer, Result, Trial
-from kbo.optimize.insight.answers import MORE
-from kbo.optimize.insight.sensitivity import LEVEL
+from kbo.optimize.insight.expected_gain import N_MORE
+from kbo.optimize.insight.importance import LEVEL
 from kbo.optimize.result import PROOF, result_of
 from kbo.optimize.run.trials import repetitions, violations
 from kbo.optimize.table import by_name, format_params, shown, text
@@ -56,7 +56,7 @@ def page(record: Record, title: str, *, live: str | None = None) -> str:
         sure="" if result is None else result.sure,
         gap=None if result is None or result.gap is None else rounded_up(result.gap, 4),
         best_params={} if best is None else shown(best.params),
-        more=MORE,
+        more=N_MORE,
         trouble=trouble,
         refuted=refuted,
         format_params=format_params,

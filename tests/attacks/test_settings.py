@@ -113,8 +113,8 @@ DECISIONS = {
     "elimination": lambda: (
         method := Method(partial(KernelRidge, RBF, 0.1), Broken(2), StagedElimination(20))
     ).choose(method.state(), POINTS),
-    "certain limit": lambda: slacks.least_certain([Limit(state(), Broken(2), lower=0.0)], POINTS),
-    "possible limit": lambda: slacks.least_possible([Limit(state(), Broken(2), upper=0.0)], POINTS),
+    "certain limit": lambda: slacks.lower_slack([Limit(state(), Broken(2), lower=0.0)], POINTS),
+    "possible limit": lambda: slacks.upper_slack([Limit(state(), Broken(2), upper=0.0)], POINTS),
     "score": lambda: slacks.feasible_first(torch.tensor([1.0, math.nan]), torch.ones(2)),
 }
 

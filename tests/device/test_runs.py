@@ -15,6 +15,7 @@ from kbo import report
 from kbo.cli.app import app
 from kbo.integrations.ax import generation_strategy
 from kbo.integrations.optuna import KBOSampler
+from kbo.optimize.strategies import InitialDesign, Strategy
 from kbo.optimize.surrogates import practical
 from tests.commands import CliRunner
 
@@ -125,23 +126,33 @@ def test_a_batch_is_chosen_and_a_journal_is_continued_on_another_device(device, 
 def test_a_setting_of_the_callers_own_works_on_the_device(device):
     seen = []
 
-    class Own(kbo.Practical):
-        def model(self, X, y, noise_std):
-            seen.append(X.device.type)
-            return super().model(X, y, noise_std)
+    class OwnSearch(Strategy):
+        def propose(self, search):
+            if search.bound is None:
+                return None
+            confidence, posterior = search.bound.confidence, search.bound.posterior
 
-        def search(self, confidence, posterior, search):
             def score(X):
                 seen.append(X.device.type)
                 return confidence.upper(posterior, X)
 
             return search.argmax(score)
 
+    class Own(kbo.Practical):
+        def model(self, X, y, noise_std):
+            seen.append(X.device.type)
+            return super().model(X, y, noise_std)
+
         def recommend(self, posterior, features, values):
             seen.append(features.device.type)
             return posterior.predict(features)[0]
 
-    assert kbo.minimize(noisy, SQUARE, 8, setting=Own(), device=device).params is not None
+    assert (
+        kbo.minimize(
+            noisy, SQUARE, 8, setting=Own(strategies=[InitialDesign(), OwnSearch()]), device=device
+        ).params
+        is not None
+    )
     assert {seen[0], seen[-1], seen[1]} == {"cpu", device.type}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ax.adapter.registry import Generators
 from ax.core.data import Data
@@ -36,7 +36,7 @@ from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.constraint import measured_only
 from kbo.optimize.run.outcome import SEM
-from kbo.optimize.surrogates.surrogate import Setting
+from kbo.optimize.surrogates.setting import Setting
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -191,8 +191,10 @@ class KBONode(ExternalGenerationNode):
         **others: Any,
     ) -> GeneratorRun:
         self._fixed = {} if fixed_features is None else dict(fixed_features.parameters)
+        self._explanations: list[str] = []
         run = super()._gen(experiment, data, n, pending_observations, **others)
-        run._gen_metadata = {**(run.gen_metadata or {}), **seen(self.data)}
+        explained = {"kbo:explanation": self._explanations}
+        run._gen_metadata = {**(run.gen_metadata or {}), **seen(self.data), **explained}
         return run
 
     @fixed
@@ -202,11 +204,12 @@ class KBONode(ExternalGenerationNode):
         optimizer = self._known.optimizer
         others = pending(self.experiment, optimizer.space, pending_parameters, self._known.trials)
         context = {**self.fixed, **self._fixed}
-        found: Any = optimizer.suggest(
+        params, explanation = optimizer.proposal(
             self._next, context=context, pending=others, within=self._within_of(context)
         )
         self._next += 1
-        return found
+        self._explanations.append(str(explanation))
+        return cast(TParameterization, params)
 
 
 def _objective(config: Any) -> tuple[str, bool]:
@@ -304,6 +307,10 @@ def generation_strategy(
         >>> client.set_generation_strategy(kbo.integrations.ax.generation_strategy(seed=0))
     """
     setting, method = resolved(setting, method, n_trials)
+    if isinstance(setting, Practical) and setting.strategies is not None:
+        raise InvalidInput(
+            "Ax cannot store strategies of your own: leave strategies out of kbo.Practical(...)."
+        )
     if type(setting) not in (Practical, Certified):
         raise InvalidInput(
             f"Ax cannot store a {type(setting).__name__}: pass kbo.Practical or kbo.Certified."

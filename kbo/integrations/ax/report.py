@@ -15,7 +15,7 @@ from kbo.integrations.ax.history import left_out, note, selected
 from kbo.integrations.ax.node import KBONode
 from kbo.integrations.replay import Replay
 from kbo.optimize import Practical
-from kbo.optimize.constrained import Feasibility
+from kbo.optimize.feasibility import Feasibility
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.surrogates.surrogate import NO_BOUND
 

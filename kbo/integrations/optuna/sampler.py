@@ -29,6 +29,7 @@ from kbo.integrations.optuna.study import (
     constraints_of,
     ended,
     enqueued,
+    explain,
     finished,
     mark,
     publish,
@@ -39,10 +40,11 @@ from kbo.integrations.optuna.study import (
 from kbo.integrations.replay import Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Constraint, Practical
-from kbo.optimize.constrained import Feasibility
 from kbo.optimize.constraint import measured_only
+from kbo.optimize.feasibility import Feasibility
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.surrogates.surrogate import NO_BOUND, Setting
+from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.surrogates.surrogate import NO_BOUND
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -250,9 +252,10 @@ class KBOSampler(BaseSampler):
             name for name in ranges.whole if name not in ranges.settled and name not in wanted
         ]
         params: dict[str, Any] = {}
+        explanation = ""
         pending = running(study, space, trial)
         for _ in range(_ATTEMPTS):
-            params = suggested(
+            params, explanation = suggested(
                 self._model_of(study, space), space, study, trial, given, today, unknown, pending
             )
             known_before, pending = pending, running(study, space, trial)
@@ -264,6 +267,8 @@ class KBOSampler(BaseSampler):
                 break
         else:
             publish(study, trial, space, params)
+        if explanation:
+            explain(study, trial, explanation)
         return {name: value for name, value in params.items() if name in wanted}
 
     def after_trial(

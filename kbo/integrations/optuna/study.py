@@ -27,6 +27,8 @@ _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 _POINTS, _NEAR = 1024, 0.2
 # The system attribute of a running trial with the point chosen for it, before the objective requests parameters.
 _CHOSEN = "kbo:chosen"
+# System attribute of a trial: the reason why it has its parameters, in words.
+_EXPLANATION = "kbo:explanation"
 # Begin of the system attributes of a study that name it, one for each sampler that found none; and the attribute of a
 # trial that was proposed there: such a name and the number of the trial. Copies in other studies keep the latter.
 _STUDY, _PROPOSED = "kbo:study:", "kbo:proposed"
@@ -41,8 +43,8 @@ def suggested(
     ranges: Mapping[str, Any],
     unknown: Sequence[str],
     pending: Mapping[int, Any],
-) -> dict[str, Any]:
-    """Return the next parameters of Optuna.
+) -> tuple[dict[str, Any], str]:
+    """Return the next parameters of Optuna, and why they were chosen; an empty text if others chose them.
 
     Args:
         model: The optimiser.
@@ -61,9 +63,8 @@ def suggested(
     }
     context = search_space.inside({**one_value, **given})
     if context.keys() >= set(search_space.space.active_names(context)):
-        return search_space.decode(
-            {name: context[name] for name in search_space.space.active_names(context)}
-        )
+        active = search_space.space.active_names(context)
+        return search_space.decode({name: context[name] for name in active}), ""
     within = {}
     for name, d in search_space.distributions.items():
         today = ranges.get(name, d)
@@ -75,11 +76,15 @@ def suggested(
     ]:
         among = _likely_points(search_space, finished(study), free, trial.number)
     others = [pending[number] for number in sorted(pending)]
-    values: Any = model.optimizer.suggest(
+    values: Any
+    values, explanation = model.optimizer.proposal(
         trial.number, context=context, pending=others, within=within, among=among
     )
     params = search_space.decode(values)
-    return params | {name: nearest(ranges[name], params[name]) for name in within if name in params}
+    for name in within:
+        if name in params:
+            params[name] = nearest(ranges[name], params[name])
+    return params, str(explanation)
 
 
 def _likely_points(
@@ -225,6 +230,11 @@ def publish(
     }
     # Optuna has no public way to write an attribute of a frozen trial.
     study._storage.set_trial_system_attr(trial._trial_id, _CHOSEN, internal)
+
+
+def explain(study: Study, trial: FrozenTrial, explanation: str) -> None:
+    """Record why a trial has its parameters."""
+    study._storage.set_trial_system_attr(trial._trial_id, _EXPLANATION, explanation)
 
 
 def mark(study: Study, trial: FrozenTrial) -> None:

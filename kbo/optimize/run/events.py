@@ -51,10 +51,11 @@ class _Event(
 
 
 class Ask(_Event, tag="ask"):
-    """A trial begins; ``asked`` is False if its value was known before it began."""
+    """A trial begins; ``asked`` is False if its value was known before, ``proposal`` says why it was chosen."""
 
     params: dict[str, Scalar] | list[float]
     asked: bool = True
+    proposal: dict[str, str | float] = {}
 
 
 class Again(_Event, tag="again"):

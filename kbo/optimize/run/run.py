@@ -130,13 +130,17 @@ class Run:
     # Trials begin
 
     @guarded
-    def begin(self, params: Params) -> Trial:
+    def begin(self, params: Params, proposal: Mapping[str, str | float] | None = None) -> Trial:
         """Begin a trial with parameters, whoever chose them, and return it: it is pending and running.
+
+        Args:
+            params: The parameters.
+            proposal: The reason why they were chosen, in plain JSON values.
 
         Raises:
             InvalidInput: Parameters outside the space.
         """
-        trial = self._begin(params)
+        trial = self._begin(params, proposal=proposal)
         self._running.add(trial.number)
         return trial
 
@@ -383,10 +387,22 @@ class Run:
         self._events.append(event)
         self._trials.add(event)
 
-    def _begin(self, params: Params, asked: bool = True) -> Trial:
+    def _begin(
+        self,
+        params: Params,
+        asked: bool = True,
+        proposal: Mapping[str, str | float] | None = None,
+    ) -> Trial:
         params = self.space.canonical(params)
-        number = len(self._trials.all)
-        return self._record(Ask(number=number, params=params, asked=asked, time=self._now()))
+        return self._record(
+            Ask(
+                number=len(self._trials.all),
+                params=params,
+                asked=asked,
+                proposal=dict(proposal or {}),
+                time=self._now(),
+            )
+        )
 
     def _fail(
         self, number: int, reason: str, seconds: float | None, measured: dict[str, float]

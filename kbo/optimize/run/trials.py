@@ -50,6 +50,7 @@ class Trial:
         asked: Whether it was started before its value was known.
         pruned: Whether it was stopped early; then it has no value.
         reports: Steps and the values reported at them, in the order of the reports of its last start.
+        proposal: The reason why it was chosen, as its event has it.
         started, finished: Times of its last start and its end in seconds since 1970, if known.
     """
 
@@ -64,6 +65,7 @@ class Trial:
     asked: bool = True
     pruned: bool = False
     reports: list[tuple[int, float]] = field(default_factory=list)
+    proposal: dict[str, str | float] = field(default_factory=dict, compare=False)
     started: float | None = field(default=None, compare=False)
     finished: float | None = field(default=None, compare=False)
 
@@ -196,7 +198,13 @@ class Trials:
                 f"the parameters {event.params} are not {params}, as they would have been written"
             )
         event.params = params  # so that memory holds them once
-        trial = Trial(event.number, params, asked=event.asked, started=event.time)
+        trial = Trial(
+            event.number,
+            params,
+            asked=event.asked,
+            proposal=event.proposal,
+            started=event.time,
+        )
         self.all.append(trial)
         self.pending[event.number] = trial
 

@@ -1,4 +1,4 @@
-"""Points with the largest bounds, and the optimality gap over a space."""
+"""Points of a search with the largest upper or lower bounds, with or without limits on other quantities."""
 
 from __future__ import annotations
 
@@ -12,88 +12,20 @@ from torch import Tensor
 from kbo._base.linalg import safe_sqrt
 from kbo.confidence import Confidence, Limit
 from kbo.optimize.search.search import MOST_POINTS, Search
-from kbo.optimize.slacks import feasible_first, least_certain, least_possible
+from kbo.optimize.slacks import feasible_first, lower_slack, upper_slack
 from kbo.regression import Posterior
 
 
-class SpaceGap(NamedTuple):
-    """The optimality gap over a space.
-
-    Attributes:
-        value: The optimum is at most this much better than the recommendation, if the bounds hold.
-        exact: Whether every point of the space was evaluated; False after a search from many starts.
-        proved: Whether it is certified, and a bound of the whole space, not only what a search has found.
-        found: The gap that a search has found with the bounds of the method.
-        scope: The points that were compared, in words.
-        final: Whether these points stay the same: in the safe setting others may become certain to be safe.
-        reason: Why nothing is proved; of a proved gap that is smaller than ``found``, the bound that excludes more than
-            the bounds of the method, and why (docs/theory/boxes.md). Otherwise empty.
-    """
-
-    value: float
-    exact: bool
-    scope: str
-    final: bool = True
-    proved: bool = False
-    found: float = 0.0
-    reason: str = ""
-
-
-class Largest(NamedTuple):
+class LargestUpper(NamedTuple):
     """The largest upper bound of a space.
 
     Attributes:
         value: The bound [].
-        exact: Whether every point was evaluated, not only a search made.
-        unit: The point [P] of the unit cube that a search has found; None if every point was evaluated.
+        point: The point [P] of the unit cube that a search has found; None if every point was evaluated.
     """
 
     value: Tensor
-    exact: bool
-    unit: Tensor | None
-
-
-NOT_ASKED = "no proof was asked for: pass evaluations="
-"""Reason why nothing is proved, where nobody asked for it."""
-
-
-def whichever_holds(gaps: Sequence[SpaceGap], scope: str, uncertified: str) -> SpaceGap:
-    """Return the largest of the gaps by the bounds of several hypotheses, of which one is true.
-
-    Args:
-        gaps: The gap by each, all exact or none.
-        scope: The points that they are about, in words.
-        uncertified: The reason why the bounds have no guarantee; empty if they have one.
-    """
-    widest = max(gaps, key=lambda gap: gap.found)
-    if widest.exact:
-        return SpaceGap(
-            widest.found,
-            True,
-            scope,
-            proved=not uncertified,
-            found=widest.found,
-            reason=uncertified,
-        )
-    unproved = uncertified or next((gap.reason for gap in gaps if not gap.proved), "")
-    if unproved:
-        shown = "" if unproved == NOT_ASKED else f"; not proved: {unproved}"
-        return SpaceGap(
-            widest.found,
-            False,
-            f"by a search from many starts{shown}",
-            found=widest.found,
-            reason=unproved,
-        )
-    value = max(gap.value for gap in gaps)
-    shown = f"; {widest.found:.4g} was found"
-    reason = ""
-    if value < widest.found:
-        reason = f"{widest.reason} (docs/theory/boxes.md)"
-        shown += f", but {reason}"
-    return SpaceGap(
-        value, False, f"{scope}, proved{shown}", proved=True, found=widest.found, reason=reason
-    )
+    point: Tensor | None
 
 
 def argmax_upper(
@@ -103,22 +35,21 @@ def argmax_upper(
 
     With ``limits``, of the points that possibly keep all of them; if there is none, the one that is nearest to it.
     """
-    if limits:
+    if not limits:
+        return search.argmax_point(
+            lambda features: quick_upper(confidence, posterior, features),
+            lambda features: confidence.argmax_upper(posterior, features)[0],
+        )
 
-        def score(features: Tensor) -> Tensor:
-            return feasible_first(
-                quick_upper(confidence, posterior, features), least_possible(limits, features)
-            )
+    def score(features: Tensor) -> Tensor:
+        upper = quick_upper(confidence, posterior, features)
+        return feasible_first(upper, upper_slack(limits, features))
 
-        def row(features: Tensor) -> int:
-            upper = confidence.upper(posterior, features)
-            return int(feasible_first(upper, least_possible(limits, features)).argmax())
+    def row(features: Tensor) -> int:
+        upper = confidence.upper(posterior, features)
+        return int(feasible_first(upper, upper_slack(limits, features)).argmax())
 
-        return search.argmax(score, row)
-    return search.argmax(
-        lambda features: quick_upper(confidence, posterior, features),
-        lambda features: confidence.argmax_upper(posterior, features)[0],
-    )
+    return search.argmax_point(score, row)
 
 
 def quick_upper(confidence: Confidence, posterior: Posterior, features: Tensor) -> Tensor:
@@ -136,34 +67,33 @@ def argmax_lower(
     With ``limits``, of the points that are certain to keep all of them; if there is none, the one nearest to that.
     """
 
-    def score(features: Tensor) -> Tensor:
-        return feasible_first(
-            confidence.lower(posterior, features), least_certain(limits, features)
-        )
+    def lower(features: Tensor) -> Tensor:
+        return confidence.lower(posterior, features)
 
     if limits:
-        return search.argmax(score)
-
-    def row(features: Tensor) -> int:
-        return confidence.argmax_lower(posterior, features)[0]
-
-    listed = search.region.choices is not None
-    return search.argmax(
-        lambda features: confidence.lower(posterior, features), row if listed else None
+        return search.argmax_point(
+            lambda features: feasible_first(lower(features), lower_slack(limits, features))
+        )
+    if search.subspace.choices is None:
+        return search.argmax_point(lower)
+    return search.argmax_point(
+        lower, lambda features: confidence.argmax_lower(posterior, features)[0]
     )
 
 
 def largest_upper(
     confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()
-) -> Largest:
+) -> LargestUpper:
     """Return the largest upper bound of the space; with ``limits`` that of the points which possibly keep them."""
     points = search.space.points(MOST_POINTS)
-    if points is not None:
-        features = search.space.features(points)
-        if limits:
-            features = features[least_possible(limits, features) >= 0]
-        largest = confidence.argmax_upper(posterior, features)[1] if len(features) else -math.inf
-        return Largest(torch.tensor(largest, dtype=torch.float64), True, None)
-    point = argmax_upper(confidence, posterior, search, limits)
-    upper = confidence.upper(posterior, search.space.features(point.unsqueeze(0)))[0]
-    return Largest(upper, False, point)
+    if points is None:
+        point = argmax_upper(confidence, posterior, search, limits)
+        upper = confidence.upper(posterior, search.space.features(point.unsqueeze(0)))[0]
+        return LargestUpper(upper, point)
+    features = search.space.features(points)
+    if limits:
+        features = features[upper_slack(limits, features) >= 0]
+    largest = -math.inf
+    if len(features):
+        largest = confidence.argmax_upper(posterior, features)[1]
+    return LargestUpper(torch.tensor(largest, dtype=torch.float64), None)

@@ -1,192 +1,264 @@
-"""A search over numbers and choices: every point that is scored is one that the objective can be given."""
+"""The search for the parameters of one trial: what is known before it, and the maximisation of a score."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from kbo._base import checks
+from kbo.confidence import Limit
 from kbo.errors import InvalidInput
 from kbo.optimize.search.subspace import Subspace
-from kbo.space import Space
+from kbo.space import Params, Space
 
-KEPT = 8
-"""Best points that a step of the local search goes on from."""
+if TYPE_CHECKING:
+    from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 
-RANDOM_POINTS, _CHILDREN = 1024, 32
-"""Points of a whole search: at random first, and in every round for each of those it goes on from."""
+Score = Callable[[Tensor], Tensor]
+"""Returns values [n] at features [n D], larger ones better."""
 
-_STEPS = (0.2, 0.1, 0.03, 0.01, 0.003, 0.001)
+N_BEST = 8
+"""Number of the best points from which a round of the local search goes on."""
 
-_ROUNDS, _CLOUD, _ELITE = 15, 128, 16
-"""Rounds of a local search, points of each, and the best of them, which shape the next round."""
+N_RANDOM = 1024
+"""Number of random points with which a search over the whole space begins."""
 
 MOST_POINTS = 10_000
-"""Points of a finite space that are all evaluated."""
+"""Largest number of points of a finite space that are all evaluated."""
+
+_N_CHILDREN = 32
+"""Number of points near each of the best ones, in every round."""
+
+_STEPS = (0.2, 0.1, 0.03, 0.01, 0.003, 0.001)
+"""Standard deviation of the steps in each round, in widths of the cube."""
+
+_JUMP_PROBABILITY = 0.1
+"""Probability with which a coordinate that moves is drawn from its whole range."""
+
+_N_ROUNDS = 15
+"""Number of rounds of a search in a box."""
+
+_N_CLOUD = 128
+"""Number of points of each of these rounds."""
+
+_N_ELITE = 16
+"""Number of the best of them, which shape the next round."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Search:
-    """A search over a part of a space.
+    """The search for the parameters of one trial.
 
     Attributes:
-        space: Maps points to features.
-        region: The part of the space that is searched.
-        starts: Promising points [s P], the best one first.
+        space: The search space, which maps points to features.
+        subspace: The part of it that is searched.
+        starts: The points [s P] of the best trials, the best one first.
         number: The number of the trial, from 0.
-        generator: Source of randomness.
+        generator: The random numbers of the trial.
         effort: Part of the points of a whole search that are scored.
+        seed: The seed of the run.
+        tried: The points [n P] of all trials so far, and of those that are being evaluated.
+        surrogate: The surrogate of the objective; None while there are too few trials.
+        bound: The confidence that the trial maximises, with the posterior: pending trials count as observed at the
+            mean, failed ones as observed at the worst value. None while there is no surrogate.
+        limits: The limits on measured quantities that have a surrogate, with such bounds.
+        recommend: Returns the parameters of the recommended trial; None if there is none.
     """
 
     space: Space
-    region: Subspace
+    subspace: Subspace
     starts: Tensor
     number: int
     generator: torch.Generator
     effort: float = 1.0
+    seed: int = 0
+    tried: Tensor = field(default_factory=lambda: torch.empty(0))
+    surrogate: Surrogate | None = None
+    bound: Bound | None = None
+    limits: Sequence[Limit] = ()
+    recommend: Callable[[], Params | None] = lambda: None
 
-    def unvisited(self, visited: Tensor) -> Search:
-        """Return the search over the points of a small finite space that are not among the ``visited`` ones [n P].
+    @property
+    def best(self) -> Params | None:
+        """The parameters of the recommended trial; None if there is none, or if they are outside the subspace."""
+        params = self.recommend()
+        if params is None or not self.subspace.accepts(params):
+            return None
+        return params
+
+    @property
+    def is_noiseless(self) -> bool:
+        """Whether it is known that the values of the objective have no noise."""
+        return self.surrogate is not None and bool(self.surrogate.exact)
+
+    def params(self, point: Tensor) -> Params:
+        """Return the parameters at a point [P] of the unit cube."""
+        return self.subspace.params(point)
+
+    def random(self) -> Params:
+        """Return random parameters."""
+        return self.params(self.subspace.sample(self.generator))
+
+    def untried(self) -> Search:
+        """Return the search over the points of a small finite space that have not been tried.
 
         The same search if the space is not small and finite, if a context or choices are given, or if no point is left.
         """
-        points = None if self.region.partial else self.space.points(MOST_POINTS)
+        if self.subspace.partial:
+            return self
+        points = self.space.points(MOST_POINTS)
         if points is None:
             return self
-        points = points[self.region.in_box(points)] if self.region.boxed else points
-        seen = set(map(tuple, visited.tolist()))
-        left = [point for point in points.tolist() if tuple(point) not in seen]
-        return replace(self, region=self.region.among(points.new_tensor(left))) if left else self
+        if self.subspace.boxed:
+            points = points[self.subspace.in_box(points)]
+        tried = set(map(tuple, self.tried.tolist()))
+        untried = [point for point in points.tolist() if tuple(point) not in tried]
+        if not untried:
+            return self
+        return replace(self, subspace=self.subspace.among(points.new_tensor(untried)))
+
+    def argmax(self, score: Score) -> Params:
+        """Return parameters that nearly maximise a score; see ``argmax_point``."""
+        return self.params(self.argmax_point(score))
 
     @torch.no_grad()
-    def argmax(
-        self, score: Callable[[Tensor], Tensor], row: Callable[[Tensor], int] | None = None
-    ) -> Tensor:
-        """Return a point [P] of the unit cube that nearly maximises ``score``; among choices, exactly.
+    def argmax_point(self, score: Score, row: Callable[[Tensor], int] | None = None) -> Tensor:
+        """Return a point [P] of the unit cube that nearly maximises a score; among choices, exactly.
 
         Random points first, then local search. Every point that is scored is one that the objective can be given, so
         integers and choices need no relaxation, and repeated steps at shrinking scales find continuous coordinates to
         about 1e-3.
 
         Args:
-            score: Values [n] at features [n D]; InvalidInput for anything else, or NaN.
+            score: The score.
             row: The best row of features [n D], by a more expensive rule; by default that of the largest score.
+
+        Raises:
+            InvalidInput: The score is no tensor [n], or has a NaN.
         """
-        features, choices, generator = self.space.features, self.region.choices, self.generator
+        choices = self.subspace.choices
         if choices is not None:
-            return choices[
-                row(features(choices)) if row else int(self._scores(score, choices).argmax())
-            ]
-        region = self.region
-        free = region.fixed.isnan()
-        low, high = region.low[free], region.high[free]
-        width = high - low
-        P = int(free.sum())
-        random = region.draw(int(self.effort * RANDOM_POINTS), generator)
-        starts = region.place(self.starts)
-        points = torch.cat([random, starts[region.satisfies(starts)]])
-        values = self._scores(score, points)
+            features = self.space.features(choices)
+            if row is not None:
+                return choices[row(features)]
+            return choices[int(self._scores(score, choices).argmax())]
+        random = self.subspace.draw(int(self.effort * N_RANDOM), self.generator)
+        starts = self.subspace.place(self.starts)
+        starts = starts[self.subspace.satisfies(starts)]
+        points = torch.cat([random, starts])
+        scores = self._scores(score, points)
         for step in _STEPS:
-            best = values.topk(min(KEPT, len(values))).indices
-            points, values = points[best], values[best]
-            parents = points.repeat_interleave(int(self.effort * _CHILDREN), 0)
-            children = parents[:, free]
-            # Each child moves in about two coordinates, one at least, and sometimes jumps in one of them.
-            moves = torch.rand(children.shape, generator=generator, dtype=torch.float64) < 2 / P
-            moves[
-                torch.arange(len(children)), torch.randint(P, (len(children),), generator=generator)
-            ] = True
-            noise = torch.randn(children.shape, generator=generator, dtype=torch.float64)
-            children = torch.where(
-                moves, (children + step * noise * width).clamp(low, high), children
-            )
-            jumps = moves & (
-                torch.rand(children.shape, generator=generator, dtype=torch.float64) < 0.1
-            )
-            elsewhere = low + width * torch.rand(
-                children.shape, generator=generator, dtype=torch.float64
-            )
-            children = parents.masked_scatter(free, torch.where(jumps, elsewhere, children))
-            if (
-                region.constrained
-            ):  # and half of them along a difference of two others, if that part is narrow
-                i, j = torch.randint(len(random), (2, len(children)), generator=generator)
-                along = (parents + 2 * step * (random[i] - random[j])).clamp(0, 1)
-                children[::2] = along[::2]
-                children = region.projected(parents, children)
+            best = scores.topk(min(N_BEST, len(scores))).indices
+            points = points[best]
+            scores = scores[best]
+            children = self._children(points, random, step)
             points = torch.cat([points, children])
-            values = torch.cat([values, self._scores(score, children)])
-        return points[row(features(points)) if row else int(values.argmax())]
+            scores = torch.cat([scores, self._scores(score, children)])
+        if row is not None:
+            return points[row(self.space.features(points))]
+        return points[int(scores.argmax())]
+
+    def _children(self, points: Tensor, random: Tensor, step: float) -> Tensor:
+        """Return points near the given ones [b P].
+
+        Each moves in about two coordinates, at least in one, and sometimes jumps in one of them. Under constraints on
+        parameters half of them move along a difference of two ``random`` points, as the allowed part may be narrow.
+        """
+        generator = self.generator
+        dtype = points.dtype
+        free = self.subspace.fixed.isnan()
+        n_free = int(free.sum())
+        low = self.subspace.low[free]
+        high = self.subspace.high[free]
+        width = high - low
+        parents = points.repeat_interleave(int(self.effort * _N_CHILDREN), 0)
+        origin = parents[:, free]
+        n, shape = len(origin), origin.shape
+        moves = torch.rand(shape, generator=generator, dtype=dtype) < 2 / n_free
+        always = torch.randint(n_free, (n,), generator=generator)
+        moves[torch.arange(n), always] = True
+        steps = step * torch.randn(shape, generator=generator, dtype=dtype) * width
+        moved = torch.where(moves, (origin + steps).clamp(low, high), origin)
+        jumps = moves & (torch.rand(shape, generator=generator, dtype=dtype) < _JUMP_PROBABILITY)
+        anywhere = low + width * torch.rand(shape, generator=generator, dtype=dtype)
+        children = parents.masked_scatter(free, torch.where(jumps, anywhere, moved))
+        if self.subspace.constrained:
+            first, second = torch.randint(len(random), (2, n), generator=generator)
+            along = (parents + 2 * step * (random[first] - random[second])).clamp(0, 1)
+            children[::2] = along[::2]
+            children = self.subspace.projected(parents, children)
+        return children
 
     @torch.no_grad()
-    def argmax_near(self, score: Callable[[Tensor], Tensor], radius: float) -> Tensor:
-        """Return a point [P] that nearly maximises ``score`` in the box of half width ``radius`` around the best start.
+    def argmax_point_near(self, score: Score, radius: float) -> Tensor:
+        """Return a point [P] that nearly maximises a score in the box of half width ``radius`` around the best trial.
 
         The cross-entropy method (Rubinstein 1999): each round is normal, with the covariance of the best steps of the
         round before, so it follows a narrow valley in any direction without a gradient.
-
-        Args:
-            score: Values [n] at features [n D].
-            radius: Half width of the box.
         """
-        x, generator = self.region.place(self.starts[0]), self.generator
-        P, dtype = len(x), x.dtype
-        low, high = (
-            (x - radius).clamp_min(self.region.low),
-            (x + radius).clamp_max(self.region.high),
-        )
-        place, projected = self.region.place, self.region.projected
+        subspace, generator = self.subspace, self.generator
+        centre = subspace.place(self.starts[0])
+        P = len(centre)
+        low = (centre - radius).clamp_min(subspace.low)
+        high = (centre + radius).clamp_max(subspace.high)
 
         def scores(points: Tensor) -> Tensor:
-            return self._scores(score, place(points))
+            return self._scores(score, subspace.place(points))
 
-        n, shape = int(self.effort * RANDOM_POINTS), torch.eye(P, dtype=dtype)
-        if self.region.constrained:
-            steps = self.region.draw(n, generator) - x
-            shape = steps.mT @ steps / steps.square().mean() / n + 1e-9 * shape
-            steps = steps * (radius / steps.abs().amax(-1, keepdim=True)).clamp_max(1)
-            random = projected(
-                x.expand(n, -1), x + steps * torch.rand(n, 1, generator=generator, dtype=dtype)
-            )
-        else:
-            random = low + (high - low) * torch.rand(n, P, generator=generator, dtype=dtype)
-        points = torch.cat([x.unsqueeze(0), random])
+        random, shape = self._in_box(centre, low, high, radius)
+        points = torch.cat([centre.unsqueeze(0), random])
         values = scores(points)
-        x, best = points[values.argmax()], values.max()
+        best = points[values.argmax()]
+        largest = values.max()
         root = radius / 3 * torch.linalg.cholesky(shape)
-        for _ in range(_ROUNDS):
-            cloud = (x + torch.randn(_CLOUD, P, generator=generator, dtype=dtype) @ root.mT).clamp(
-                low, high
-            )
-            cloud = projected(x.expand(_CLOUD, -1), cloud)
+        for _ in range(_N_ROUNDS):
+            steps = torch.randn(_N_CLOUD, P, generator=generator, dtype=centre.dtype) @ root.mT
+            cloud = (best + steps).clamp(low, high)
+            cloud = subspace.projected(best.expand(_N_CLOUD, -1), cloud)
             values = scores(cloud)
-            elite = cloud[values.topk(_ELITE).indices]
-            covariance = (elite - x).mT @ (elite - x) / _ELITE
-            spread = covariance.diagonal().mean()
-            root = torch.linalg.cholesky(covariance + (1e-3 * spread + 1e-18) * shape)
-            if values.max() > best:
-                x, best = elite[0], values.max()
-        return self.region.place(x)
+            elite = cloud[values.topk(_N_ELITE).indices]
+            covariance = (elite - best).mT @ (elite - best) / _N_ELITE
+            variance = covariance.diagonal().mean()
+            root = torch.linalg.cholesky(covariance + (1e-3 * variance + 1e-18) * shape)
+            if values.max() > largest:
+                best = elite[0]
+                largest = values.max()
+        return subspace.place(best)
 
-    def _scores(self, score: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
-        """Return the scores [n] of points [n P] of the unit cube."""
+    def _in_box(
+        self, centre: Tensor, low: Tensor, high: Tensor, radius: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return random points [n P] of a box, and the shape [P P] of the steps in it.
+
+        The shape is the identity, but under constraints on parameters the second moment of the allowed steps.
+        """
+        n = int(self.effort * N_RANDOM)
+        generator, dtype = self.generator, centre.dtype
+        identity = torch.eye(len(centre), dtype=dtype)
+        if not self.subspace.constrained:
+            uniform = torch.rand(n, len(centre), generator=generator, dtype=dtype)
+            return low + (high - low) * uniform, identity
+        steps = self.subspace.draw(n, generator) - centre
+        shape = steps.mT @ steps / steps.square().mean() / n + 1e-9 * identity
+        steps = steps * (radius / steps.abs().amax(-1, keepdim=True)).clamp_max(1)
+        fractions = torch.rand(n, 1, generator=generator, dtype=dtype)
+        points = self.subspace.projected(centre.expand(n, -1), centre + steps * fractions)
+        return points, shape
+
+    def _scores(self, score: Score, points: Tensor) -> Tensor:
+        """Return the scores [n] of points [n P] of the unit cube, on the CPU.
+
+        Raises:
+            InvalidInput: The score is no tensor [n], or has a NaN.
+        """
         values: Any = score(self.space.features(points))
-        values = values.cpu() if isinstance(values, Tensor) else values  # where the points are
-        if (
-            not isinstance(values, Tensor)
-            or values.shape != points.shape[:1]
-            or bool(values.isnan().any())
-        ):
-            shown = (
-                f"shape {tuple(values.shape)}"
-                if isinstance(values, Tensor)
-                else checks.shown(values)
-            )
-            raise InvalidInput(
-                f"a score must be a tensor [n] without NaN for features [n D], got {shown} for n = {len(points)}."
-            )
-        return values
+        expected = f"a score must be a tensor [n] without NaN for features [n D], n = {len(points)}"
+        if not isinstance(values, Tensor):
+            raise InvalidInput(f"{expected}, got {checks.shown(values)}.")
+        if values.shape != points.shape[:1] or bool(values.isnan().any()):
+            raise InvalidInput(f"{expected}, got one of shape {tuple(values.shape)}.")
+        return values.cpu()

@@ -1,1 +1,32 @@
-"""Strategies of search: each proposes the parameters of the next trial, or leaves it to the next one."""
+"""Strategies of search: each proposes the parameters of the next trial, or leaves the trial to the next strategy.
+
+One file holds one strategy. ``strategy.py`` has the interface and how they are tried, ``explanation.py`` the reason
+why a trial was chosen.
+"""
+
+from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
+from kbo.optimize.strategies.explanation import Explanation
+from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
+from kbo.optimize.strategies.initial_design import InitialDesign
+from kbo.optimize.strategies.random_point import RandomPoint
+from kbo.optimize.strategies.repeat_once import RepeatOnce
+from kbo.optimize.strategies.safe_exploration import SafeExploration
+from kbo.optimize.strategies.strategy import Alternate, Strategy
+from kbo.optimize.strategies.thompson import ThompsonSampling
+from kbo.optimize.strategies.trust_region import TrustRegion
+from kbo.optimize.strategies.upper_bound import UpperBound
+
+__all__ = [
+    "Alternate",
+    "ExpectedImprovement",
+    "Explanation",
+    "FeasibleUpperBound",
+    "InitialDesign",
+    "RandomPoint",
+    "RepeatOnce",
+    "SafeExploration",
+    "Strategy",
+    "ThompsonSampling",
+    "TrustRegion",
+    "UpperBound",
+]

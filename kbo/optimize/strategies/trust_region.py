@@ -1,18 +1,64 @@
-"""The box of the local search, around the best evaluation (as in TuRBO, Eriksson et al. 2019)."""
+"""Local search in a box around the best trial (as in TuRBO, Eriksson et al. 2019)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from operator import sub
+from dataclasses import dataclass
 
+from torch import Tensor
+
+from kbo.confidence import FixedWidth
+from kbo.optimize.search.search import Search
+from kbo.optimize.strategies.strategy import Strategy
 from kbo.optimize.surrogates.surrogate import Evaluation
+from kbo.space import Params
 
-START, LARGEST, LEAST = 0.2, 0.5, 1e-6
-"""Half widths of the box, in units of the features: at first, at most, and at least, below which it starts again."""
+START = 0.2
+"""Half width of the box at first, in units of the features."""
 
-GROWTH, SHRINKAGE = 1.5, 0.6
-"""Factors of the half width after a better evaluation in the box, and after a worse one."""
+LARGEST = 0.5
+"""Largest half width."""
+
+LEAST = 1e-6
+"""Least half width; a smaller box starts again."""
+
+GROWTH = 1.5
+"""Factor of the half width after a better evaluation in the box."""
+
+SHRINKAGE = 0.6
+"""Factor of the half width after a worse evaluation in the box."""
+
+
+@dataclass(frozen=True)
+class TrustRegion(Strategy):
+    """The largest bound in a box around the best trial.
+
+    The box grows after a better trial in it and shrinks after a worse one. Only without noise and with a real
+    parameter, and not where parameters are conditional, or a context or choices are given.
+
+    Args:
+        width: Standard deviations above the mean: nearly the mean, but lower near pending points.
+    """
+
+    width: float = 0.25
+
+    def propose(self, search: Search) -> Params | None:
+        if search.surrogate is None or search.bound is None or not search.is_noiseless:
+            return None
+        if not search.space.continuous or search.subspace.partial:
+            return None
+        posterior = search.bound.posterior
+        confidence = FixedWidth(self.width)
+
+        def upper(features: Tensor) -> Tensor:
+            return confidence.upper(posterior, features)
+
+        radius = trust_radius(search.surrogate.values)
+        return search.params(search.argmax_point_near(upper, radius))
+
+    def describe(self) -> str:
+        return f"mean plus {self.width:g} standard deviations, in a box around the best trial"
 
 
 def trust_radius(values: Iterable[Evaluation]) -> float:
@@ -20,17 +66,29 @@ def trust_radius(values: Iterable[Evaluation]) -> float:
 
     A better evaluation outside the box moves it there and restores its size.
     """
-    radius, centre, best = START, None, -math.inf
-    for _, features, y, _, _, predicted in values:
-        assert y is not None
-        if predicted:
+    radius = START
+    centre = None
+    best = -math.inf
+    for evaluation in values:
+        if evaluation.predicted:
             continue
-        inside = centre is not None and max(map(abs, map(sub, features, centre))) <= radius
+        features, y = evaluation.features, evaluation.value
+        assert y is not None
+        is_inside = centre is not None and _distance(features, centre) <= radius
         if y > best:
-            centre, best = features, y
-            radius = min(GROWTH * radius, LARGEST) if inside else max(radius, START)
-        elif inside:
+            best = y
+            centre = features
+            if is_inside:
+                radius = min(GROWTH * radius, LARGEST)
+            else:
+                radius = max(radius, START)
+        elif is_inside:
             radius *= SHRINKAGE
         if radius < LEAST:
             radius = START
     return radius
+
+
+def _distance(features: tuple[float, ...], centre: tuple[float, ...]) -> float:
+    """Return the largest difference of two rows of features in one coordinate."""
+    return max(abs(a - b) for a, b in zip(features, centre, strict=True))

@@ -22,20 +22,23 @@ from kbo.confidence.unexplained import ENERGY, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.constraint import Constraint
+from kbo.optimize.fingerprint import fingerprint
+from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import WAYS, in_words
-from kbo.optimize.strategies.proposers import at_random, by_draw, by_upper_bound, initial_design
-from kbo.optimize.surrogates.fingerprint import fingerprint
+from kbo.optimize.strategies.initial_design import InitialDesign
+from kbo.optimize.strategies.random_point import RandomPoint
+from kbo.optimize.strategies.strategy import Strategy
+from kbo.optimize.strategies.thompson import ThompsonSampling
+from kbo.optimize.strategies.upper_bound import UpperBound
 from kbo.optimize.surrogates.fitting import unit_kernel
-from kbo.optimize.surrogates.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
+from kbo.optimize.surrogates.setting import Setting
 from kbo.optimize.surrogates.surrogate import (
     ANY,
     NO_BOUND,
     Bound,
     Evaluation,
     Problem,
-    Proposer,
-    Setting,
     Surrogate,
     data,
 )
@@ -97,7 +100,6 @@ class Certified(Setting):
         "the search is among points that possibly keep them; the rule compares trials that are certain to, if "
         "there are any"
     )
-    proposers: ClassVar[Sequence[Proposer]] = (at_random, initial_design, by_draw, by_upper_bound)
 
     def __post_init__(self) -> None:
         numbers = {name: getattr(self, name) for name in ("noise_std", "norm_bound", "noise_upper")}
@@ -121,6 +123,15 @@ class Certified(Setting):
             return (self,)
         names = "kernel", "noise_std", "norm_bound"
         return tuple(replace(self, **{name: getattr(one, name) for name in names}) for one in given)
+
+    def strategies_for(self, method: str) -> Sequence[Strategy]:
+        recipe = methods.get(method)
+        if not recipe.has_bounds:
+            return [RandomPoint()]
+        first = InitialDesign(centre_first=False)
+        if recipe.draws:
+            return [first, ThompsonSampling(), UpperBound()]
+        return [first, UpperBound()]
 
     def check(self, method: str, n_trials: int | None) -> None:
         recipe = methods.get(method)

@@ -6,7 +6,7 @@ from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.surrogates.practical import Practical
-from kbo.optimize.surrogates.surrogate import Setting
+from kbo.optimize.surrogates.setting import Setting
 
 
 def resolve(

@@ -20,33 +20,26 @@ from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, UnknownNo
 from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.search.bounds import argmax_upper
-from kbo.optimize.search.search import Search
-from kbo.optimize.strategies.proposers import (
-    at_random,
-    by_draw,
-    by_own_search,
-    by_probability,
-    by_upper_bound,
-    improvement,
-    initial_design,
-    near_the_best,
-    repetition,
-    searches_near,
-)
-from kbo.optimize.strategies.trust_region import trust_radius
+from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
+from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
+from kbo.optimize.strategies.initial_design import InitialDesign
+from kbo.optimize.strategies.random_point import RandomPoint
+from kbo.optimize.strategies.repeat_once import RepeatOnce
+from kbo.optimize.strategies.strategy import Alternate, Strategy, checked
+from kbo.optimize.strategies.thompson import ThompsonSampling
+from kbo.optimize.strategies.trust_region import TrustRegion, trust_radius
+from kbo.optimize.strategies.upper_bound import UpperBound
 from kbo.optimize.surrogates.fitting import MOST, unit_kernel
 from kbo.optimize.surrogates.model import Fitted, FocusedDictionary, Trend, fit_limited, fit_values
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.optimize.surrogates.predictive import Predictive
 from kbo.optimize.surrogates.schedule import Schedule, cut
+from kbo.optimize.surrogates.setting import Setting
 from kbo.optimize.surrogates.surrogate import (
     NO_BOUND,
     Bound,
     Evaluation,
     Problem,
-    Proposer,
-    Setting,
     Surrogate,
     data,
 )
@@ -109,8 +102,9 @@ class Practical(Setting):
     mean of each quantity at the recommended trial is within its limit by two standard deviations, if there is such a
     trial (docs/theory/constrained.md).
 
-    For another model, search or recommendation subclass it and override ``model``, ``search`` or ``recommend``; a
-    journal names the class, so that a run is not continued with another one (docs/howto.md, "A setting of your own").
+    For another search give ``strategies``. For another model or recommendation subclass it and override ``model`` or
+    ``recommend``; a journal names the class, so that a run is not continued with another one (docs/howto.md, "A setting
+    of your own").
 
     Args:
         delta: Nominal failure probability of an interval.
@@ -121,6 +115,8 @@ class Practical(Setting):
             without noise. By default it is estimated. A value with an error bar, ``(value, {"sem": 0.02})``, has that
             noise in its place if it is given; else error bars say which values have more noise than others, and the
             level is estimated.
+        strategies: The strategies that choose the next point, tried in order (``kbo.optimize.strategies``); by default
+            ``default_strategies`` of the method.
     """
 
     delta: float = 0.1
@@ -128,6 +124,7 @@ class Practical(Setting):
     norm_factor: float = PRACTICAL_MULTIPLE
     n_initial: int | None = None
     noise_std: float | None = None
+    strategies: Sequence[Strategy] | None = None
 
     cuts: ClassVar[bool] = True
     default_method: ClassVar[str] = "ucb"
@@ -135,17 +132,6 @@ class Practical(Setting):
     about_limits: ClassVar[str] = (
         "the search adds the log-probability that they are kept; the rule compares trials within them by two standard "
         "deviations, if there are any"
-    )
-    proposers: ClassVar[Sequence[Proposer]] = (
-        repetition,
-        at_random,
-        initial_design,
-        by_probability,
-        by_own_search,
-        improvement,
-        near_the_best,
-        by_draw,
-        by_upper_bound,
     )
 
     def __post_init__(self) -> None:
@@ -157,6 +143,13 @@ class Practical(Setting):
             )
         checks.maybe(checks.whole, "n_initial", self.n_initial, 2)
         checks.maybe(checks.non_negative, "noise_std", self.noise_std)
+        if self.strategies is not None:
+            object.__setattr__(self, "strategies", checked(self.strategies))
+
+    def strategies_for(self, method: str) -> Sequence[Strategy]:
+        if self.strategies is not None:
+            return self.strategies
+        return default_strategies(method)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self._given().items())})"
@@ -164,14 +157,6 @@ class Practical(Setting):
     def model(self, X: Tensor, y: Tensor, noise_std: float | None) -> Fitted:
         """Return kernel, noise level and targets for values y [n], larger ones better, at features X [n D]."""
         return fit_values(X, y, noise_std)
-
-    def search(self, confidence: Confidence, posterior: Posterior, search: Search) -> Tensor:
-        """Return the next point [P] of the unit cube, for example ``search.argmax(score)`` of a score [n].
-
-        Without noise every second point is near the best trial, or has the largest expected improvement, unless this
-        method is overridden.
-        """
-        return argmax_upper(confidence, posterior, search)
 
     def recommend(self, posterior: Posterior, features: Tensor, values: Tensor) -> Tensor:
         """Return scores [n] of completed trials with features [n D] and values [n], larger is better.
@@ -184,7 +169,7 @@ class Practical(Setting):
         return mean - variance.sqrt()
 
     def overrides(self, part: str) -> bool:
-        """Return whether "model", "search" or "recommend" is that of a subclass."""
+        """Return whether "model" or "recommend" is that of a subclass."""
         return getattr(type(self), part) is not getattr(Practical, part)
 
     def check(self, method: str, n_trials: int | None) -> None:
@@ -273,14 +258,8 @@ class Practical(Setting):
         """Return the setting of the quantity of a constraint; arguments as for ``Certified.of``.
 
         Raises:
-            InvalidInput: The constraint has a norm bound or a kernel, which are estimated; or the search is your own,
-                which gets no constraints.
+            InvalidInput: The constraint has a norm bound or a kernel, which are estimated.
         """
-        if self.overrides("search"):
-            raise InvalidInput(
-                f"constraint {constraint.name!r}: the search of {type(self).__name__} chooses points without "
-                "constraints: leave it out, or return the penalised value as the objective."
-            )
         if constraint.norm_bound is not None or constraint.kernel is not None:
             raise InvalidInput(
                 f"constraint {constraint.name!r}: norm_bound and kernel are for kbo.Certified(...); the practical "
@@ -307,11 +286,31 @@ class Practical(Setting):
 
     def _given(self) -> dict[str, Any]:
         """Return the arguments; of those that were added after 0.9 only those that differ from the default."""
-        return {
+        given = {
             name: value
             for name, value in vars(self).items()
             if value is not None or name == "n_initial"
         }
+        if self.strategies is not None:
+            given["strategies"] = "; ".join(strategy.describe() for strategy in self.strategies)
+        return given
+
+
+def default_strategies(method: str = Practical.default_method) -> list[Strategy]:
+    """Return the strategies of the practical setting for a method, in the order in which they are tried.
+
+    Without noise the default method takes every second trial near the best one, or, where parameters are conditional,
+    the largest expected improvement.
+    """
+    recipe = methods.get(method)
+    if not recipe.has_bounds:
+        return [RandomPoint()]
+    first: list[Strategy] = [RepeatOnce(), InitialDesign(), FeasibleUpperBound()]
+    if recipe.draws:
+        return [*first, ThompsonSampling(), UpperBound()]
+    if method != Practical.default_method:
+        return [*first, UpperBound()]
+    return [*first, ExpectedImprovement(), Alternate(UpperBound(), TrustRegion()), UpperBound()]
 
 
 @dataclass(frozen=True)
@@ -472,13 +471,10 @@ class PracticalSurrogate(Surrogate):
         power = self.targets.power
         changed = "" if power == 1 else f", which are transformed (Yeo-Johnson, power {power:g})"
         own = f" by {type(setting).__name__}"
-        by = {part: own * setting.overrides(part) for part in ("model", "search", "recommend")}
+        by = {part: own * setting.overrides(part) for part in ("model", "recommend")}
         cautious = "best mean with a margin of one standard deviation"
         default = "best observed value, since there is no noise" if self.exact else cautious
-        search = self._recipe.name
-        if self.exact and searches_near(setting, self._problem) and not by["search"]:
-            near = f"{search}; every second trial near the best one, within {trust_radius(self.values):.2g} of a range"
-            search = "expected improvement" if self._problem.space.conditions else near
+        search = self._search()
         count = sum(one.predicted for one in self.values)
         stopped = f"{count} trial{'s' * (count > 1)} stopped early: final values predicted from the last report"
         return {
@@ -486,9 +482,22 @@ class PracticalSurrogate(Surrogate):
             **({"predicted": stopped} if count else {}),
             **({} if self.exact or self.fitted.gain > 0 else {"effects": NO_EFFECT}),
             "noise": self._noise(),
-            "search": f"{search}{by['search']}",
+            "search": search,
             "rule": f"the largest score{by['recommend']}" if by["recommend"] else f"the {default}",
         }
+
+    def _search(self) -> str:
+        """Return the strategies after the initial design, in words."""
+        given = self._setting.strategies
+        name, space = self._recipe.name, self._problem.space
+        if given is not None:
+            return "; ".join(strategy.describe() for strategy in given)
+        if not self.exact or name != Practical.default_method or not space.continuous:
+            return name
+        if space.conditions:
+            return "expected improvement"
+        radius = trust_radius(self.values)
+        return f"{name}; every second trial near the best one, within {radius:.2g} of a range"
 
     def _noise(self) -> str:
         """Return the noise level in words, and where it comes from."""

@@ -10,9 +10,7 @@ from typing import Any, ClassVar
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.strategies.proposers import safe_exploration
 from kbo.optimize.surrogates.certified import Certified
-from kbo.optimize.surrogates.surrogate import Proposer
 from kbo.space import Space
 
 
@@ -56,7 +54,6 @@ class Safe(Certified):
         "; apart from start, every trial began at parameters that were certain to keep all limits, by bounds on trials "
         "before any that failed, was stopped early, lost or not returned by ask, unless that is declared harmless"
     )
-    proposers: ClassVar[Sequence[Proposer]] = (safe_exploration,)
 
     def __post_init__(self) -> None:
         super().__post_init__()

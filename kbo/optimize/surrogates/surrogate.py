@@ -1,4 +1,4 @@
-"""Settings, and what they know of a quantity after some evaluations: a posterior and the bounds on it.
+"""The surrogate of a quantity after some evaluations: a posterior and the bounds on it.
 
 Values are to be maximised; signs are the optimiser's business.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,13 +18,9 @@ from kbo._base.surroundings import fixed
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
-from kbo.optimize.constraint import Constraint
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.regression import Hypothetical, Posterior
-from kbo.space import Params, Space
-
-Proposer = Callable[[Any], Params | None]
-"""Returns parameters for a ``kbo.optimize.strategies.proposers.Step``, or None where it does not apply."""
+from kbo.space import Space
 
 NO_BOUND = "none: the method has no bounds, or there are too few trials to compute them"
 
@@ -229,71 +225,3 @@ class Surrogate(ABC):
     def target(self, y: float) -> float:
         """Return a value of the objective in units of the posterior, cut if it is too low."""
         return float(self.targets(torch.tensor(y, dtype=torch.float64)))
-
-
-class Setting(ABC):
-    """Assumptions of a run, or the way in which it estimates them.
-
-    Attributes:
-        default_method: The method if none is given.
-        certified: Whether the bounds can be proved.
-        about_limits: The part that limits have in the recommendation, in words.
-        proposers: Functions of ``kbo.optimize.strategies.proposers``: the first that returns parameters decides.
-        delta: Probability that the bounds may fail.
-        start: Parameters of the first trials.
-    """
-
-    default_method: ClassVar[str]
-    certified: ClassVar[bool]
-    about_limits: ClassVar[str]
-    proposers: ClassVar[Sequence[Proposer]]
-    delta: float
-    start: Sequence[Any] = ()
-
-    @abstractmethod
-    def check(self, method: str, n_trials: int | None) -> None:
-        """Raise InvalidInput unless the setting can be used with a method, on some space."""
-
-    @abstractmethod
-    def fit(
-        self, problem: Problem, evaluations: Sequence[Evaluation], before: Any = None
-    ) -> Surrogate | None:
-        """Return the belief after all evaluations of a quantity; None, or one without values, while there are too few.
-
-        Args:
-            problem: The method and the space.
-            evaluations: In the order of their ends.
-            before: What this method returned for the first of them, which saves work and changes nothing.
-
-        Raises:
-            InvalidInput: The method does not fit the space, or the kernel does not.
-            RefutedAssumptions: No function satisfies the given assumptions and fits the values.
-        """
-
-    def described(self) -> Setting:
-        """Return the setting whose beliefs describe the objective in reports; by default the same."""
-        return self
-
-    @abstractmethod
-    def shared(self, outputs: int) -> Setting:
-        """Return the setting of one of so many quantities."""
-
-    @abstractmethod
-    def of(self, constraint: Constraint, outputs: int) -> Setting:
-        """Return the setting of the quantity of a constraint, one of so many quantities.
-
-        Raises:
-            InvalidInput: The constraint lacks what the setting assumes, or has what it estimates.
-        """
-
-    def decides(self, constraint: Constraint, method: str, space: Space) -> bool:
-        """Return whether the assumptions alone say that a constraint is kept everywhere.
-
-        Raises:
-            InvalidInput: They say that it is kept nowhere.
-        """
-        return False
-
-    @abstractmethod
-    def describe(self, space: Space) -> dict[str, Any]:
-        """Return the setting as plain JSON values."""

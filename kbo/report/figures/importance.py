@@ -7,7 +7,7 @@ from typing import Any
 
 from kbo._base.drawing import BLUE, GREY
 from kbo._base.surroundings import fixed
-from kbo.optimize.insight.sensitivity import LEVEL, Importance
+from kbo.optimize.insight.importance import LEVEL, Importance
 from kbo.report.figures.axes import shortened
 
 

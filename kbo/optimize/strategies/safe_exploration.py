@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,12 +13,13 @@ from kbo._base import checks
 from kbo.bandit.safe import SafeSet
 from kbo.confidence import Limit
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.optimize.constrained import ConstraintBelief, limits
+from kbo.optimize.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
+from kbo.optimize.strategies.strategy import Strategy
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.regression import Posterior
-from kbo.space import Space
+from kbo.space import Params, Space
 
 MOST_POINTS = 100_000
 """Points of a finite space that are all examined."""
@@ -27,6 +29,29 @@ _PARTICLES, _SCALES = 512, (0.3, 0.1, 0.03, 0.01)
 
 _JUMPS = 0.05
 """Part of the coordinates of a point that are drawn from their whole range, for options without an order."""
+
+
+@dataclass(frozen=True)
+class SafeExploration(Strategy):
+    """Among the points that are certain to keep all limits, the one about which least is known.
+
+    Args:
+        exploration: The points that are certain to be safe.
+    """
+
+    exploration: Exploration
+
+    def propose(self, search: Search) -> Params:
+        posteriors = [limit.state for limit in search.limits]
+        if search.bound is not None:
+            posteriors.append(search.bound.posterior)
+        point = self.exploration.propose(search.surrogate, posteriors, search, search.tried)
+        return search.params(point)
+
+    def describe(self) -> str:
+        return (
+            "safe exploration: the largest uncertainty among the points that are certain to be safe"
+        )
 
 
 class Exploration:
@@ -62,16 +87,16 @@ class Exploration:
         points = space.points(MOST_POINTS)
         self._whole = None if points is None else (points, self._safe_set(points))
 
-    def learn(self, limited: Sequence[ConstraintBelief]) -> None:
+    def learn(self, limited: Sequence[ConstraintSurrogate]) -> None:
         """Take the bounds after a trial, if they are proved.
 
         Args:
-            limited: The constraints with their beliefs.
+            limited: The constraints with their surrogates.
 
         Raises:
             RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
         """
-        known = [one for one in limited if one.belief.posterior.n and one.belief.proved()]
+        known = [one for one in limited if one.surrogate.posterior.n and one.surrogate.proved()]
         if len(known) < self._n_limits:
             return
         try:
@@ -80,12 +105,12 @@ class Exploration:
             self._refuted = error
             raise
 
-    def _take(self, limited: Sequence[ConstraintBelief]) -> None:
+    def _take(self, limited: Sequence[ConstraintSurrogate]) -> None:
         self._limits = limits(limited)
         if self._whole is not None:
             self._whole[1].update(self._limits)
-        for constraint, belief in limited:
-            high = belief.interval(self._space.features(self._start))[2]
+        for constraint, surrogate in limited:
+            high = surrogate.interval(self._space.features(self._start))[2]
             if bool((high < constraint.limit).any()):
                 params = self._space.params(self._start[int(high.argmin())])
                 side, bound = (
@@ -114,13 +139,13 @@ class Exploration:
         """
         if self._refuted is not None:
             raise self._refuted
-        starts = self._start[_within(self._start, search.region)]
+        starts = self._start[_within(self._start, search.subspace)]
         if len(fresh := starts[~_among(starts, tried)]):
             return fresh[0]
         if belief is None or not self._limits:
             return starts[len(tried) % len(starts)] if len(starts) else self._none()
         units, found = self._examined(search, tried)
-        among = _within(units, search.region).to(self._space.device)
+        among = _within(units, search.subspace).to(self._space.device)
         if not bool((found.safe & among).any()):
             self._none()
         objective = belief.for_trial(search.number)
@@ -129,7 +154,7 @@ class Exploration:
     def safe(self, search: Search, tried: Tensor) -> tuple[Tensor, bool]:
         """Return the points [n P] of a part of the space that are certain to be safe, and whether more may follow."""
         units, found = self._examined(search, tried)
-        among = found.safe.cpu() & _within(units, search.region)
+        among = found.safe.cpu() & _within(units, search.subspace)
         return (units[among] if bool(among.any()) else self._none()), found.grows()
 
     @property
@@ -147,7 +172,7 @@ class Exploration:
         """Return points [n P] and which of them are safe."""
         if self._whole is not None:
             return self._whole
-        choices = search.region.choices
+        choices = search.subspace.choices
         units = self._particles(search, tried) if choices is None else choices
         return units, self._safe_set(units)
 
@@ -163,8 +188,8 @@ class Exploration:
     def _particles(self, search: Search, tried: Tensor) -> Tensor:
         """Return points [n P] near those that are certain to be safe, and on lines through two of them."""
         generator, options = search.generator, {"generator": search.generator, "dtype": tried.dtype}
-        units = search.region.place(torch.cat([self._start, tried]))
-        units = units[search.region.satisfies(units)]
+        units = search.subspace.place(torch.cat([self._start, tried]))
+        units = units[search.subspace.satisfies(units)]
         if not len(units):
             return units
         safe = units[self._quickly_safe(units)]
@@ -175,10 +200,10 @@ class Exploration:
             along = first + (3 * torch.rand(len(first), 1, **options) - 1) * (second - first)
             moved = torch.where(torch.rand(len(first), 1, **options) < 0.5, near, along).clamp(0, 1)
             jumps = torch.rand(first.shape, **options) < _JUMPS
-            moved = search.region.place(
+            moved = search.subspace.place(
                 torch.where(jumps, torch.rand(first.shape, **options), moved)
             )
-            moved = moved[search.region.satisfies(moved)]
+            moved = moved[search.subspace.satisfies(moved)]
             units, safe = (
                 torch.cat([units, moved]),
                 torch.cat([safe, moved[self._quickly_safe(moved)]]),
@@ -199,9 +224,12 @@ def _among(units: Tensor, known: Tensor) -> Tensor:
     return torch.tensor([tuple(row) in rows for row in units.tolist()], dtype=torch.bool)
 
 
-def _within(units: Tensor, region: Subspace) -> Tensor:
+def _within(units: Tensor, subspace: Subspace) -> Tensor:
     """Return whether points [n P] belong to a part of the space."""
-    if not region.partial and not region.boxed:
+    if not subspace.partial and not subspace.boxed:
         return torch.ones(len(units), dtype=torch.bool)
-    within = (region.fixed.isnan() | (units == region.fixed)).all(-1) & region.in_box(units)
-    return within if region.choices is None else within & _among(units, region.choices)
+    within = (subspace.fixed.isnan() | (units == subspace.fixed)).all(-1)
+    within = within & subspace.in_box(units)
+    if subspace.choices is None:
+        return within
+    return within & _among(units, subspace.choices)

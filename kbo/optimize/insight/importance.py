@@ -19,13 +19,17 @@ from kbo.errors import InvalidInput
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
-DRAWS = 32
+N_DRAWS = 32
 """Draws from the posterior."""
 
-_LEAST, _MOST, _POINTS = 256, 1024, 8192
-"""Points of either sample, and of all samples together where these limits allow."""
+_MOST_ROWS = 1024
+_FEWEST_ROWS = 256
+"""Points of either sample."""
 
-_DRAWN = 4
+_N_POINTS = 8192
+"""Points of all samples together, where the limits of either sample allow."""
+
+_DRAWN_PART = 4
 """Draws take the first points of a sample, one in so many, since their random features take most of the time."""
 
 LEVEL = 0.9
@@ -51,7 +55,7 @@ class Importance:
 
 
 @torch.no_grad()
-def importance(space: Space, belief: Surrogate, draws: int = DRAWS) -> list[Importance]:
+def importance(space: Space, surrogate: Surrogate, n_draws: int = N_DRAWS) -> list[Importance]:
     """Return the importance of the parameters by a model, the largest total index first.
 
     The intervals hold the uncertainty of the posterior about the objective and that of the sample of points, which each
@@ -59,72 +63,80 @@ def importance(space: Space, belief: Surrogate, draws: int = DRAWS) -> list[Impo
 
     Args:
         space: The search space.
-        belief: The model.
-        draws: Draws of the posterior for the intervals.
+        surrogate: The model.
+        n_draws: Draws of the posterior for the intervals.
     """
-    P, generator = space.dimension, torch.Generator().manual_seed(0)
-    N = next(n for n in (_MOST, _MOST // 2, _LEAST) if n * (P + 2) <= _POINTS or n == _LEAST)
+    P = space.dimension
+    N = _MOST_ROWS
+    while N > _FEWEST_ROWS and N * (P + 2) > _N_POINTS:
+        N = N // 2
     A, B = sobol(N, 2 * P, seed=0).split(P, 1)
-    mixed = [A.index_copy(1, torch.tensor([i]), B[:, i : i + 1]) for i in range(P)]
-    features = space.features(torch.cat([A, B, *mixed]))
-    mean = belief.posterior.predict(features)[0]
-    first, total = _indices(belief.raw(mean).cpu().reshape(1, P + 2, N))
-    drawn = _drawn(
-        belief, features.unflatten(0, (P + 2, N)), mean.unflatten(0, (P + 2, N)), draws, generator
+    samples = [A, B]
+    for i in range(P):
+        column = torch.tensor([i])
+        samples.append(A.index_copy(1, column, B[:, column]))
+    features = space.features(torch.cat(samples))
+    mean = surrogate.posterior.predict(features)[0]
+    first, total = _indices(surrogate.raw(mean).cpu().reshape(1, P + 2, N))
+    draws = _draws(
+        surrogate, features.unflatten(0, (P + 2, N)), mean.unflatten(0, (P + 2, N)), n_draws
     )
-    if drawn is not None:
-        first_drawn, total_drawn = _indices(drawn)
-        first, total = torch.cat([first, first_drawn]), torch.cat([total, total_drawn])
-    found = []
-    for i, name in enumerate(space.parameters):
-        if space.parameters[name].columns:  # or it is fixed
-            found.append(Importance(name, _interval(first[:, i]), _interval(total[:, i])))
-    return sorted(found, key=lambda entry: -entry.total[1])
+    if draws is not None:
+        first_of_draws, total_of_draws = _indices(draws)
+        first = torch.cat([first, first_of_draws])
+        total = torch.cat([total, total_of_draws])
+    entries = []
+    for i, (name, parameter) in enumerate(space.parameters.items()):
+        if parameter.columns:  # or it is fixed
+            entries.append(Importance(name, _interval(first[:, i]), _interval(total[:, i])))
+    return sorted(entries, key=lambda entry: -entry.total[1])
 
 
-def _drawn(
-    belief: Surrogate, features: Tensor, mean: Tensor, draws: int, generator: torch.Generator
-) -> Tensor | None:
+def _draws(surrogate: Surrogate, features: Tensor, mean: Tensor, n_draws: int) -> Tensor | None:
     """Return draws [s P+2 n] of the objective at a part of the points, which each draw takes with replacement.
 
     Args:
-        belief: The model.
+        surrogate: The model.
         features: Features [P+2 N D] of the points.
         mean: The posterior mean [P+2 N] there.
-        draws: The number s of draws.
-        generator: Source of randomness.
+        n_draws: The number s of draws.
 
     Returns:
         The draws; None where there are none, since the kernel has no random features.
     """
-    n = mean.shape[1] // _DRAWN
-    features, mean = features[:, :n], mean[:, :n]
+    if not n_draws:
+        return None
+    generator = torch.Generator().manual_seed(0)
+    n = mean.shape[1] // _DRAWN_PART
+    features = features[:, :n]
+    posterior = surrogate.posterior.at()
     try:
-        functions = [belief.posterior.at().draw_function(features, generator) for _ in range(draws)]
+        functions = [posterior.draw_function(features, generator) for _ in range(n_draws)]
     except InvalidInput:  # of kernels without random features
         return None
-    if not functions:
-        return None
-    values = belief.raw(torch.stack([mean + function(features) for function in functions])).cpu()
-    rows = torch.randint(values.shape[2], (draws, values.shape[2]), generator=generator)
+    draws = torch.stack([mean[:, :n] + function(features) for function in functions])
+    values = surrogate.raw(draws).cpu()
+    rows = torch.randint(n, (n_draws, n), generator=generator)
     return values.gather(2, rows.unsqueeze(1).expand_as(values))
 
 
 def _indices(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return first-order and total indices [s P] of functions with values [s P+2 N] at A, B and their mixtures."""
     values = values - values[:, :2].mean((1, 2), keepdim=True)
-    a, b, mixed = values[:, :1], values[:, 1:2], values[:, 2:]
-    variance = (
-        values[:, :2].square().mean((1, 2)).clamp(min=torch.finfo(values.dtype).tiny).unsqueeze(-1)
-    )
-    first = (b * (mixed - a)).mean(-1) / variance
-    total = (a - mixed).square().mean(-1) / (2 * variance)
+    at_A = values[:, :1]
+    at_B = values[:, 1:2]
+    at_mixed = values[:, 2:]
+    variance = values[:, :2].square().mean((1, 2))
+    variance = variance.clamp(min=torch.finfo(values.dtype).tiny).unsqueeze(-1)
+    first = (at_B * (at_mixed - at_A)).mean(-1) / variance
+    total = (at_A - at_mixed).square().mean(-1) / (2 * variance)
     return first.clamp(0, 1), total.clamp(0, 1)
 
 
-def _interval(found: Tensor) -> Interval:
-    """Return the index of the mean, and an interval of draws [s] that contains it."""
-    value = float(found[0])
+def _interval(index: Tensor) -> Interval:
+    """Return an index of the mean, the first of [1 + s], in an interval of the draws that contains it."""
+    value = float(index[0])
     tail = (1 - LEVEL) / 2
-    lower, upper = (float(found.quantile(q)) for q in (tail, 1 - tail))
+    lower = float(index.quantile(tail))
+    upper = float(index.quantile(1 - tail))
     return min(lower, value), value, max(upper, value)

@@ -1,0 +1,193 @@
+"""Measured constraints in the search and in the recommendation.
+
+Every quantity with a limit has a surrogate of its own, like the objective. With sign s, limit l and bounds of s g(x)
+the slack s g(x) - l is at least 0 where the limit is kept, and
+
+    lower(x) - l    at least 0: the limit is kept, if the bounds hold
+    upper(x) - l    negative: it is broken, if the bounds hold
+
+In the certified setting the next point is the best by the rule of the objective among those where every constraint is
+possibly kept (optimism over the optimistic feasible set: CONFIG, Xu et al. 2023, Alg. 1); if there is none, the one
+that is least far from it. In the practical setting the log-probability that all are kept is added to the upper bound.
+Both rules, and the theorem about the first: docs/theory/constrained.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kbo.confidence import Limit
+from kbo.confidence.base import decided
+from kbo.optimize.constraint import Constraint
+from kbo.optimize.run.trials import Trial, quantity, violations
+from kbo.optimize.slacks import feasible_first, slack_unit
+from kbo.optimize.surrogates.surrogate import Surrogate
+from kbo.space import Space
+
+
+class ConstraintSurrogate(NamedTuple):
+    """A constraint, and the surrogate of ``constraint.sign`` times its quantity."""
+
+    constraint: Constraint
+    surrogate: Surrogate
+
+    @property
+    def level(self) -> float:
+        """The limit in units of the surrogate's posterior, which is to be reached."""
+        return self.surrogate.target(self.constraint.limit)
+
+
+@dataclass(frozen=True)
+class Feasibility:
+    """Bounds of the measured quantities at the recommended parameters, and whether these keep the limits.
+
+    Attributes:
+        constraints: The constraints.
+        bounds: Lower bound, mean and upper bound of each quantity, by name; the measured value three times where it has
+            no noise, and while there is no bound.
+        kept: Whether the pessimistic bounds of all quantities are within their limits.
+        probability: The probability that all limits are kept, by the fitted models, which is no guarantee; if
+            ``certified`` the probability with which all bounds hold; None if neither is known.
+        certified: Whether these bounds hold under given assumptions.
+    """
+
+    constraints: tuple[Constraint, ...]
+    bounds: Mapping[str, tuple[float, float, float]]
+    kept: bool
+    probability: float | None
+    certified: bool
+
+    def __str__(self) -> str:
+        return _text(self)
+
+
+def limits(surrogates: Sequence[ConstraintSurrogate]) -> list[Limit]:
+    """Return the limits with the bounds that are reported, of the constraints that have one."""
+    found = []
+    for entry in surrogates:
+        reported = entry.surrogate.reported
+        if reported is not None:
+            found.append(Limit(entry.surrogate.posterior, reported, lower=entry.level))
+    return found
+
+
+def probably_feasible(
+    space: Space, surrogates: Sequence[ConstraintSurrogate], units: Tensor
+) -> Tensor:
+    """Return at points [n P] of the unit cube whether each constraint is kept with a probability of a half, [n]."""
+    feasible = space.satisfies(units)
+    for entry in surrogates:
+        latest = entry.surrogate.latest
+        assert latest is not None
+        mean = latest.posterior.predict(space.features(units))[0]
+        feasible &= (mean >= entry.level).cpu()
+    return feasible
+
+
+def preferred(
+    score: Tensor,
+    surrogates: Sequence[ConstraintSurrogate],
+    features: Tensor,
+    trials: Sequence[Trial],
+) -> Tensor:
+    """Return the scores [n] of completed trials, lower ones where the lower bound of a slack is negative.
+
+    Args:
+        score: The scores without constraints [n].
+        surrogates: The constraints with their surrogates.
+        features: Features [n D] of the trials.
+        trials: The trials.
+    """
+    if not surrogates:
+        return score
+    slacks = []
+    for constraint, surrogate in surrogates:
+        values = []
+        for trial in trials:
+            value = quantity(trial, constraint)
+            if value is not None:
+                values.append(constraint.sign * value)
+        lower = surrogate.lower(features, score.new_tensor(values))
+        slack = lower - surrogate.target(constraint.limit)
+        slack = slack / slack_unit(surrogate.posterior, features)
+        slacks.append(decided(slack, f"bound of {constraint.name!r}"))
+    return feasible_first(score, torch.stack(slacks).amin(0))
+
+
+def feasibility(
+    delta: float | None,
+    constraints: Sequence[Constraint],
+    undecided: Sequence[Constraint],
+    surrogates: Sequence[ConstraintSurrogate],
+    best: Trial,
+    features: Tensor,
+    ways: Sequence[str],
+) -> Feasibility:
+    """Return the feasibility of a completed trial with features [1 D].
+
+    Args:
+        delta: Probability that certified bounds may fail; None if no bound is certified.
+        constraints: The constraints.
+        undecided: Those that are not kept in any case.
+        surrogates: Those that have a surrogate.
+        best: The trial.
+        features: Its features.
+        ways: Ways in which the noise may have decided which values there are, in words.
+    """
+    bounds = {}
+    for constraint in constraints:
+        value = quantity(best, constraint)
+        if value is not None:
+            bounds[constraint.name] = (value, value, value)
+    noisy = [entry for entry in surrogates if not entry.surrogate.exact]
+    by_bounds = [entry.constraint for entry in noisy]
+    by_measurement = [constraint for constraint in undecided if constraint not in by_bounds]
+    kept = violations(best, by_measurement) == 0
+    probability = float(kept)
+    for constraint, surrogate in noisy:
+        lower, mean, upper = (float(value) for value in surrogate.interval(features))
+        kept &= lower >= constraint.limit
+        probability *= surrogate.probability(features, constraint.limit)
+        if constraint.sign > 0:
+            bounds[constraint.name] = lower, mean, upper
+        else:
+            bounds[constraint.name] = -upper, -mean, -lower
+    if delta is None:
+        known = probability if surrogates else None
+        return Feasibility(tuple(constraints), bounds, kept, known, False)
+    certified = not by_measurement
+    for _, surrogate in noisy:
+        certified &= surrogate.proved(ways) is not None
+    known = 1 - delta if certified else None
+    return Feasibility(tuple(constraints), bounds, kept, known, certified)
+
+
+def _text(feasibility: Feasibility) -> str:
+    """Return the feasibility in words, with the mean or the bound of each quantity."""
+    probability = feasibility.probability
+    is_fitted = probability is not None and not feasibility.certified
+    entries = []
+    for constraint in feasibility.constraints:
+        lower, mean, upper = feasibility.bounds[constraint.name]
+        if lower == upper or is_fitted:
+            entries.append(f"{constraint.name} {mean:.4g} ({constraint})")
+        elif constraint.sign < 0:
+            entries.append(f"{constraint.name} {mean:.4g}, upper bound {upper:.4g} ({constraint})")
+        else:
+            entries.append(f"{constraint.name} {mean:.4g}, lower bound {lower:.4g} ({constraint})")
+    quantities = ", ".join(entries)
+    if probability is None:
+        return f"not certified: {quantities}"
+    if is_fitted:
+        shown = "more than 0.99" if probability > 0.99 else f"{probability:.2g}"
+        return f"with probability {shown} by the fitted models (not guaranteed): {quantities}"
+    if feasibility.kept:
+        return (
+            f"with probability at least {probability:g} for all constraints at once: {quantities}"
+        )
+    return f"not certified: {quantities}"

@@ -1,0 +1,73 @@
+"""Comparison of two points by joint draws of the objective without noise, from the model: no guarantee."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kbo.optimize.surrogates.surrogate import Surrogate
+
+N_DRAWS = 500
+"""Joint draws of the objective."""
+
+_N_COMPARED = 10_000
+"""Joint draws of two points."""
+
+
+class Estimate(NamedTuple):
+    """A number and its 90% interval by the model."""
+
+    value: float
+    lower: float
+    upper: float
+
+
+class Comparison(NamedTuple):
+    """The difference by which parameters are better, its 90% interval by the model, and the probability of "better"."""
+
+    value: float
+    lower: float
+    upper: float
+    probability: float
+
+
+def estimate(draws: Tensor) -> Estimate:
+    """Return mean and 90% interval of draws [s]."""
+    lower = float(draws.quantile(0.05))
+    upper = float(draws.quantile(0.95))
+    return Estimate(float(draws.mean()), lower, upper)
+
+
+def comparison(
+    surrogate: Surrogate, features: Tensor, generator: torch.Generator
+) -> Comparison | None:
+    """Return the comparison of the first of two points with features [2 D] to the second.
+
+    None where there is no prior to draw from.
+    """
+    draws = surrogate.draws(features, _N_COMPARED, generator)
+    if draws is None:
+        return None
+    gain = (draws[:, 0] - draws[:, 1]).cpu()
+    probability = (gain > 0).double().mean() + (gain == 0).double().mean() / 2
+    return Comparison(*estimate(gain), float(probability))
+
+
+def usual_loss(surrogate: Surrogate, recommended: Tensor, random: Tensor) -> float | None:
+    """Return 5% of the difference in the mean between random points and the recommended one, in positive numbers.
+
+    None if these are no worse.
+
+    Args:
+        surrogate: The surrogate of the objective.
+        recommended: Features [1 D].
+        random: Features [n D].
+    """
+    features = torch.cat([recommended, random])
+    means = surrogate.raw(surrogate.posterior.predict(features)[0])
+    loss = 0.05 * float(means[0] - means[1:].median())
+    if loss <= 0:
+        return None
+    return loss

@@ -1,0 +1,67 @@
+"""Finalists: the trials that may be better than the recommended one, worth new evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from kbo.optimize.insight.comparison import N_DRAWS
+from kbo.optimize.run.trials import Trial
+from kbo.optimize.surrogates.surrogate import Surrogate
+from kbo.space import Space
+
+_MOST_COMPARED = 64
+"""Trials that are compared with the recommended one, those with the best means."""
+
+_LEAST_PROBABILITY = 1 - 0.95
+"""Probability of being better below which a trial is no finalist."""
+
+
+def distinct(trials: Sequence[Trial], best: Trial) -> list[Trial]:
+    """Return the recommended trial, and of each other parameters the first trial, the last begun first."""
+    others = {}
+    for trial in reversed(trials):
+        if trial.params != best.params:
+            others[repr(trial.params)] = trial
+    return [best, *others.values()]
+
+
+def finalists(
+    space: Space, surrogate: Surrogate, trials: Sequence[Trial], generator: torch.Generator
+) -> list[Trial]:
+    """Return the recommended trial and those that may be better, the likeliest first; the next best one if none may.
+
+    Args:
+        space: The search space.
+        surrogate: The surrogate of the objective.
+        trials: Trials with different parameters, the recommended one first.
+        generator: Source of randomness.
+    """
+    features = space.features(space.units([trial.params for trial in trials]))
+    means = surrogate.posterior.predict(features)[0].cpu()
+    rows = means.argsort(descending=True)[:_MOST_COMPARED].tolist()
+    compared = [0, *(row for row in rows if row)]
+    rivals = _rivals(surrogate, features[compared], generator)
+    if not rivals and len(compared) > 1:
+        rivals = [1]
+    return [trials[0], *(trials[compared[row]] for row in rivals)]
+
+
+def _rivals(surrogate: Surrogate, features: Tensor, generator: torch.Generator) -> list[int]:
+    """Return the rows of features [n D] that may be better than the first with 5%, the likeliest first.
+
+    Where there is no prior, those whose upper bound reaches the lower bound of the first one.
+    """
+    draws = surrogate.draws(features, N_DRAWS, generator)
+    if draws is None:
+        lower, _, upper = surrogate.interval(features)
+        score = upper
+        least = lower[0]
+    else:
+        score = (draws > draws[:, :1]).double().mean(0)
+        least = _LEAST_PROBABILITY
+    rows = (score >= least).nonzero().flatten()
+    order = score[rows].argsort(descending=True, stable=True)
+    return [row for row in rows[order].tolist() if row]

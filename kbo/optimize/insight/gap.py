@@ -1,0 +1,281 @@
+"""Optimality gap: an upper bound of the improvement on the recommended parameters that is still possible.
+
+The largest upper bound of a set of points less the lower bound of the recommendation, for a maximum: on a finite set
+exactly, on the points that are certain to be safe, and on a box by a search or by branch and bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kbo._base.terminal import Bar
+from kbo.optimize.feasibility import ConstraintSurrogate, limits
+from kbo.optimize.insight.branch_and_bound import (
+    CellBound,
+    bound_maximum,
+    kept_everywhere,
+    obstacle,
+    slack_bounds,
+)
+from kbo.optimize.run.trials import Trial
+from kbo.optimize.search.bounds import LargestUpper, largest_upper
+from kbo.optimize.search.search import MOST_POINTS, Search
+from kbo.optimize.strategies.safe_exploration import Exploration
+from kbo.optimize.surrogates.surrogate import Bound, Surrogate
+
+NOT_REQUESTED = "no proof was asked for: pass evaluations="
+"""Reason why nothing is proved, where nobody asked for it."""
+
+_WHOLE = "over the whole space"
+
+
+class Gap(NamedTuple):
+    """The optimality gap over a space.
+
+    Attributes:
+        value: The optimum is at most this much better than the recommendation, if the bounds hold.
+        proved: Whether it is certified, and a bound of the whole space, not only the result of a search.
+        scope: The points that were compared, in words.
+        exact: Whether every point of the space was evaluated; False after a search from many starts.
+        final: Whether these points stay the same: in the safe setting others may become certain to be safe.
+        found: The gap that a search has found with the bounds of the method.
+        reason: Why nothing is proved; of a proved gap that is smaller than ``found``, the bound that excludes more than
+            the bounds of the method, and why (docs/theory/boxes.md). Otherwise empty.
+    """
+
+    value: float
+    proved: bool
+    scope: str
+    exact: bool
+    final: bool = True
+    found: float = 0.0
+    reason: str = ""
+
+
+class Proof(NamedTuple):
+    """The work that a proof of a gap may take.
+
+    Attributes:
+        evaluations: Points at which bounds may be computed, at most, for each hypothesis; 0 for no proof.
+        goal: The proof ends when the gap is at most this.
+        counted: Called with numbers of points as they are examined.
+    """
+
+    evaluations: int
+    goal: float
+    counted: Callable[[int], object]
+
+
+def optimality_gap(
+    surrogate: Surrogate,
+    constraints: Sequence[ConstraintSurrogate],
+    recommended: Tensor,
+    search: Search,
+    finished: Sequence[Trial],
+    safe: tuple[Exploration, Tensor] | None,
+    evaluations: int,
+    goal: float,
+    progress: bool,
+) -> Gap:
+    """Return the gap of a recommendation that keeps all constraints.
+
+    Args:
+        surrogate: The surrogate of the objective, with a bound.
+        constraints: The constraints with their surrogates.
+        recommended: Features [1 D] of the recommended parameters.
+        search: A search of the whole space.
+        finished: The trials that have ended.
+        safe: In the safe setting the points that are certain to be safe, and those of all trials [n P].
+        evaluations: Points at which bounds may be computed, at most, for each hypothesis; 0 for no proof.
+        goal: The proof ends when the gap is at most this.
+        progress: Whether a bar shows how much of the proof is done.
+    """
+    objection = objection_to_bounds(surrogate, constraints, finished)
+    n_proofs = len(surrogate.bounds)
+    if safe is not None:
+        n_proofs += len(constraints)
+    total = evaluations * n_proofs
+    with Bar(total=total, desc="proof of the gap", disable=not progress) as bar:
+        proof = Proof(evaluations, goal, bar.update)
+        if safe is not None:
+            return gap_on_safe_set(
+                surrogate, constraints, recommended, search, *safe, objection, proof
+            )
+        if search.space.points(MOST_POINTS) is not None:
+            return gap_on_finite_set(surrogate, constraints, recommended, search, objection)
+        return gap_on_box(surrogate, constraints, recommended, search, _WHOLE, objection, proof)
+
+
+def objection_to_bounds(
+    surrogate: Surrogate, constraints: Sequence[ConstraintSurrogate], finished: Sequence[Trial]
+) -> str:
+    """Return the reason why the bounds of the objective or of a constraint have no guarantee; empty if all have one."""
+    surrogates = {"": surrogate}
+    for entry in constraints:
+        surrogates[f"{entry.constraint.name}: "] = entry.surrogate
+    for name, of_quantity in surrogates.items():
+        if of_quantity.proved() is not None:
+            continue
+        objection = name + of_quantity.guarantee().removeprefix("not certified: ")
+        for trial in finished:
+            if any(way in objection for way in trial.selected):
+                return f"{objection} (first trial {trial.number})"
+        return objection
+    return ""
+
+
+def gap_on_finite_set(
+    surrogate: Surrogate,
+    constraints: Sequence[ConstraintSurrogate],
+    recommended: Tensor,
+    search: Search,
+    objection: str,
+) -> Gap:
+    """Return the gap over all points of a small finite space, exactly."""
+    found = _found(surrogate, constraints, recommended, search)
+    value = max(entry.gap for entry in found)
+    scope = _WHOLE
+    if search.space.constraints:
+        scope = "over all points that satisfy the constraints"
+    return Gap(value, not objection, scope, exact=True, found=value, reason=objection)
+
+
+def gap_on_safe_set(
+    surrogate: Surrogate,
+    constraints: Sequence[ConstraintSurrogate],
+    recommended: Tensor,
+    search: Search,
+    exploration: Exploration,
+    tried: Tensor,
+    objection: str,
+    proof: Proof,
+) -> Gap:
+    """Return the gap over the points that are certain to be safe; over the whole space if it is proved that all are."""
+    units, grows = exploration.safe(search, tried)
+    assert surrogate.reported is not None
+    features = search.space.features(units)
+    largest = surrogate.reported.argmax_upper(surrogate.posterior, features)[1]
+    upper = float(surrogate.raw(torch.tensor(largest, dtype=torch.float64)))
+    lower = float(surrogate.interval(recommended)[0])
+    value = max(upper - lower, 0.0)
+    exact = exploration.whole
+    proved = exact and not grows and surrogate.proved() is not None
+    scope = f"over {len(units)} points that are certain to be safe"
+    if grows:
+        scope += ", to which others may be added"
+    gap = Gap(value, proved, scope, exact, final=not grows, found=value)
+    if proved:
+        return gap
+    if objection:
+        return gap._replace(reason=objection)
+    if exact:
+        return gap._replace(reason="other points may become certain to be safe")
+    if not proof.evaluations:
+        return gap._replace(reason=NOT_REQUESTED)
+    if not kept_everywhere(constraints, search.space, proof.evaluations, proof.counted):
+        return gap._replace(reason="it is not proved that every point of the space is safe")
+    scope = f"{_WHOLE}, every point of which is certain to be safe"
+    return gap_on_box(surrogate, [], recommended, search, scope, "", proof)
+
+
+def gap_on_box(
+    surrogate: Surrogate,
+    constraints: Sequence[ConstraintSurrogate],
+    recommended: Tensor,
+    search: Search,
+    scope: str,
+    objection: str,
+    proof: Proof,
+) -> Gap:
+    """Return the gap over a space that is too large to evaluate every point: found by a search, or proved.
+
+    With several hypotheses it is the largest of their gaps, since one of them is true.
+    """
+    found = _found(surrogate, constraints, recommended, search)
+    widest = max(range(len(found)), key=lambda i: found[i].gap)
+    largest_found = found[widest].gap
+    reason = objection
+    if not reason and not proof.evaluations:
+        reason = NOT_REQUESTED
+    for entry in found:
+        reason = reason or obstacle([CellBound([entry.bound])], search.space)
+    if reason:
+        return _unproved(largest_found, reason)
+    slacks = slack_bounds(constraints, search.space)
+    proved = [_proved(surrogate, entry, search, slacks, proof) for entry in found]
+    value = max(gap for gap, _ in proved)
+    scope += f", proved; {largest_found:.4g} was found"
+    if value < largest_found:
+        reason = f"{proved[widest][1]} (docs/theory/boxes.md)"
+        scope += f", but {reason}"
+    return Gap(value, True, scope, exact=False, found=largest_found, reason=reason)
+
+
+def _unproved(found: float, reason: str) -> Gap:
+    scope = "by a search from many starts"
+    if reason != NOT_REQUESTED:
+        scope += f"; not proved: {reason}"
+    return Gap(found, False, scope, exact=False, found=found, reason=reason)
+
+
+class _Found(NamedTuple):
+    """The gap that was found with the bound of one hypothesis.
+
+    Attributes:
+        bound: The bound.
+        lower: Its lower bound [] at the recommendation.
+        largest: Its largest upper bound.
+        gap: The gap, in units of the objective.
+    """
+
+    bound: Bound
+    lower: Tensor
+    largest: LargestUpper
+    gap: float
+
+
+def _found(
+    surrogate: Surrogate,
+    constraints: Sequence[ConstraintSurrogate],
+    recommended: Tensor,
+    search: Search,
+) -> list[_Found]:
+    """Return the gaps that a search finds, or that are exact on a small finite space, one for each hypothesis."""
+    found = []
+    for bound in surrogate.bounds:
+        lower = bound.confidence.lower(bound.posterior, recommended)[0]
+        largest = largest_upper(bound.confidence, bound.posterior, search, limits(constraints))
+        gap = max(float(surrogate.raw(largest.value) - surrogate.raw(lower)), 0.0)
+        found.append(_Found(bound, lower, largest, gap))
+    return found
+
+
+def _proved(
+    surrogate: Surrogate, found: _Found, search: Search, slacks: Sequence[CellBound], proof: Proof
+) -> tuple[float, str]:
+    """Return the proved gap by the bound of one hypothesis, and if it is below the found one, the reason."""
+    assert found.largest.point is not None
+    lower = float(found.lower)
+    maximum = bound_maximum(
+        [CellBound([found.bound])],
+        search.space,
+        proof.evaluations,
+        lower=lower,
+        goal=proof.goal,
+        slacks=slacks,
+        witnesses=found.largest.point.unsqueeze(0),
+        counted=proof.counted,
+    )
+    assert maximum is not None  # there is no obstacle
+    gap = max(maximum.largest - lower, 0.0)
+    if math.isfinite(maximum.largest):  # values outside the declared range are impossible
+        upper = surrogate.raw(found.lower.new_tensor(maximum.largest))
+        gap = min(gap, max(float(upper - surrogate.raw(found.lower)), 0.0))
+    if gap < found.gap:
+        return gap, maximum.reason
+    return gap, ""

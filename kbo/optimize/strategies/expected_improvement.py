@@ -1,0 +1,55 @@
+"""Expected improvement, for objectives without noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kbo.optimize.search.search import Search
+from kbo.optimize.slacks import LEAST_STD
+from kbo.optimize.strategies.strategy import Strategy
+from kbo.regression import Posterior
+from kbo.space import Params
+
+_LEAST_IMPROVEMENT = 0.01
+"""Improvement that counts at least, in standard deviations of the targets: not that near a point that is known."""
+
+
+@dataclass(frozen=True)
+class ExpectedImprovement(Strategy):
+    """The largest expected improvement on the mean of the best trial: without noise, in spaces with conditions.
+
+    It leaves a branch of the space that is known for another one. Its logarithm is maximised (Ament et al. 2023), for
+    which points with next to no improvement differ too. Not where a context or choices are given.
+    """
+
+    @torch.no_grad()
+    def propose(self, search: Search) -> Params | None:
+        if search.bound is None or not search.is_noiseless:
+            return None
+        if not search.space.conditions or not search.space.continuous or search.subspace.partial:
+            return None
+        posterior = search.bound.posterior
+        mean, _ = posterior.predict(search.space.features(search.starts[:1]))
+        best = mean[0] + _LEAST_IMPROVEMENT
+        return search.argmax(lambda X: log_improvement(posterior, best, X))
+
+    def describe(self) -> str:
+        return "expected improvement"
+
+
+def log_improvement(posterior: Posterior, best: Tensor, X: Tensor) -> Tensor:
+    """Return the logarithm of the expected improvement [n] on a value at features X [n D], up to a constant.
+
+    With ``z = (mean - best) / std`` it is ``log(std (phi(z) + z Phi(z)))`` (Ament et al. 2023, Section 4.1).
+    """
+    mean, variance = posterior.predict(X)
+    std = variance.sqrt().clamp_min(LEAST_STD)
+    z = (mean - best) / std
+    over_density = 1 + z * math.sqrt(math.pi / 2) * torch.special.erfcx(-z / math.sqrt(2))
+    small_z = over_density.clamp_min(1e-30).log() - z.square() / 2
+    large_z = (math.sqrt(2 * math.pi) * z).log()  # the density is negligible
+    return torch.where(z < 5, small_z, large_z) + std.log()

@@ -1,0 +1,61 @@
+"""The first trials: a design that fills the space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kbo._base.quasirandom import sobol
+from kbo.optimize.search.search import N_RANDOM, Search
+from kbo.optimize.search.subspace import Subspace
+from kbo.optimize.strategies.strategy import Strategy
+from kbo.space import Params
+
+
+@dataclass(frozen=True)
+class InitialDesign(Strategy):
+    """A scrambled Sobol sequence, until there are enough trials for a surrogate; random ones of given choices.
+
+    Args:
+        centre_first: Whether the first point is the centre, which is nearest to all others. In many dimensions all
+            other points are close to the boundary.
+    """
+
+    centre_first: bool = True
+
+    def propose(self, search: Search) -> Params | None:
+        if search.surrogate is not None:
+            return None
+        if search.subspace.choices is not None:
+            return search.random()
+        if not self.centre_first:
+            return search.params(_sobol_point(search, search.number))
+        if search.number == 0:
+            return search.params(_centre(search.subspace, search.generator))
+        return search.params(_sobol_point(search, search.number - 1))
+
+    def describe(self) -> str:
+        return "initial design"
+
+
+def _centre(subspace: Subspace, generator: torch.Generator) -> Tensor:
+    """Return the centre [P] of a part of the cube; under constraints the random point that is nearest to their mean."""
+    if not subspace.constrained:
+        return subspace.spread(torch.full_like(subspace.fixed, 0.5))
+    points = subspace.draw(N_RANDOM, generator)
+    return points[(points - points.mean(0)).norm(dim=-1).argmin()]
+
+
+def _sobol_point(search: Search, number: int) -> Tensor:
+    """Return point ``number`` [P] of the Sobol sequence; under constraints of its points that satisfy them."""
+    subspace = search.subspace
+    P = len(subspace.fixed)
+    if not subspace.constrained:
+        return subspace.spread(sobol(1, P, search.seed, number)[0])
+    points = subspace.place(sobol(N_RANDOM, P, search.seed))
+    points = points[subspace.satisfies(points)]
+    if number < len(points):
+        return points[number]
+    return subspace.sample(search.generator)

@@ -1,0 +1,140 @@
+"""A strategy proposes the parameters of the next trial, or leaves the trial to the next strategy of the list.
+
+A setting holds a list of strategies (``kbo.Practical(strategies=[...])``). They are tried in order, and the first one
+that returns parameters decides (``propose``). ``Alternate`` lets several take turns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+
+from kbo._base import checks
+from kbo.errors import InvalidInput
+from kbo.optimize.search.search import Search
+from kbo.space import Params
+
+
+class Strategy(ABC):
+    """A way to choose the parameters of a trial.
+
+    Example:
+        >>> class RepeatTheBest(Strategy):
+        ...     def propose(self, search):
+        ...         return search.best if search.number % 10 == 9 else None
+    """
+
+    @abstractmethod
+    def propose(self, search: Search) -> Params | None:
+        """Return the parameters of the next trial; None where the strategy does not apply.
+
+        Args:
+            search: What is known before the trial, and ways to maximise a score.
+        """
+
+    def describe(self) -> str:
+        """Return the strategy in a few words, as reports and ``Optimizer.explain`` show it; by default its class."""
+        return type(self).__name__
+
+    def active(self, search: Search) -> Strategy:
+        """Return the strategy that decides about this trial: itself, unless it holds others."""
+        return self
+
+
+@dataclass(frozen=True)
+class Alternate(Strategy):
+    """Several strategies that take turns: trial ``number`` is left to strategy ``number % len(strategies)``.
+
+    Args:
+        strategies: The strategies, at least one.
+    """
+
+    strategies: tuple[Strategy, ...]
+
+    def __init__(self, *strategies: Strategy) -> None:
+        if not strategies:
+            raise InvalidInput("Alternate needs at least one strategy, got none.")
+        object.__setattr__(self, "strategies", checked(strategies))
+
+    def active(self, search: Search) -> Strategy:
+        """Return the strategy whose turn it is."""
+        turn = self.strategies[search.number % len(self.strategies)]
+        return turn.active(search)
+
+    def propose(self, search: Search) -> Params | None:
+        return self.active(search).propose(search)
+
+    def describe(self) -> str:
+        return "in turn: " + ", ".join(strategy.describe() for strategy in self.strategies)
+
+
+class Proposal(NamedTuple):
+    """The parameters of a trial, and the strategy that chose them.
+
+    Attributes:
+        params: The parameters.
+        strategy: The strategy, in words.
+        proposed: The parameters that the strategy returned.
+        replaced: The reason why random parameters took their place; empty if they are those of the trial.
+    """
+
+    params: Params
+    strategy: str
+    proposed: Params
+    replaced: str = ""
+
+
+def propose(strategies: Sequence[Strategy], search: Search) -> Proposal:
+    """Return the proposal of the first strategy that returns parameters.
+
+    Without noise the value of parameters that were tried is known, or will be. So they are replaced by random ones,
+    unless a context or choices are given.
+
+    Raises:
+        InvalidInput: No strategy returns parameters.
+    """
+    for strategy in strategies:
+        params = strategy.propose(search)
+        if params is None:
+            continue
+        name = strategy.active(search).describe()
+        if not _is_known(params, search):
+            return Proposal(params, name, params)
+        generator = torch.Generator().manual_seed(search.generator.initial_seed())
+        random = replace(search, generator=generator).random()
+        reason = "they had been tried, and the objective has no noise"
+        return Proposal(random, name, params, reason)
+    names = ", ".join(strategy.describe() for strategy in strategies)
+    raise InvalidInput(
+        f"no strategy returned parameters for trial {search.number}, of [{names}]: end the list with one that always "
+        "does, as InitialDesign() and after it UpperBound()."
+    )
+
+
+def _is_known(params: Params, search: Search) -> bool:
+    """Return whether the value at parameters is known without a trial, or will be: they were tried, without noise."""
+    if not search.is_noiseless or search.subspace.partial:
+        return False
+    point = search.space.unit(params)
+    return bool((search.tried == point).all(-1).any())
+
+
+def checked(strategies: object) -> tuple[Strategy, ...]:
+    """Return strategies as a tuple.
+
+    Raises:
+        InvalidInput: Not a list of at least one strategy.
+    """
+    expected = "strategies must be a list of kbo.strategies, at least one, as [InitialDesign(), UpperBound()]"
+    if isinstance(strategies, (str, Strategy)) or not isinstance(strategies, Sequence):
+        raise InvalidInput(f"{expected}, got {checks.shown(strategies)}.")
+    for strategy in strategies:
+        if not isinstance(strategy, Strategy):
+            raise InvalidInput(f"{expected}, one of them is {checks.shown(strategy)}.")
+    if not strategies:
+        raise InvalidInput(f"{expected}, got none.")
+    return tuple(strategies)

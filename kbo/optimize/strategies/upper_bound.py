@@ -1,0 +1,27 @@
+"""Optimism: the largest upper confidence bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kbo.optimize.search.bounds import argmax_upper
+from kbo.optimize.search.search import Search
+from kbo.optimize.strategies.strategy import Strategy
+from kbo.space import Params
+
+
+@dataclass(frozen=True)
+class UpperBound(Strategy):
+    """The largest upper confidence bound of the method, among the points that possibly keep all limits.
+
+    Under limits: CONFIG (Xu et al. 2023, Alg. 1).
+    """
+
+    def propose(self, search: Search) -> Params | None:
+        if search.bound is None:
+            return None
+        bound = search.bound
+        return search.params(argmax_upper(bound.confidence, bound.posterior, search, search.limits))
+
+    def describe(self) -> str:
+        return "upper confidence bound"

@@ -1,0 +1,82 @@
+"""Settings: the assumptions of a run. They fit a surrogate to its evaluations and name the strategies of the search."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from kbo.optimize.constraint import Constraint
+from kbo.optimize.strategies.strategy import Strategy
+from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate
+from kbo.space import Space
+
+
+class Setting(ABC):
+    """Assumptions of a run, or the way in which it estimates them.
+
+    Attributes:
+        default_method: The method if none is given.
+        certified: Whether the bounds can be proved.
+        about_limits: The part that limits have in the recommendation, in words.
+        delta: Probability that the bounds may fail.
+        start: Parameters of the first trials.
+    """
+
+    default_method: ClassVar[str]
+    certified: ClassVar[bool]
+    about_limits: ClassVar[str]
+    delta: float
+    start: Sequence[Any] = ()
+
+    @abstractmethod
+    def check(self, method: str, n_trials: int | None) -> None:
+        """Raise InvalidInput unless the setting can be used with a method, on some space."""
+
+    @abstractmethod
+    def fit(
+        self, problem: Problem, evaluations: Sequence[Evaluation], before: Any = None
+    ) -> Surrogate | None:
+        """Return the belief after all evaluations of a quantity; None, or one without values, while there are too few.
+
+        Args:
+            problem: The method and the space.
+            evaluations: In the order of their ends.
+            before: What this method returned for the first of them, which saves work and changes nothing.
+
+        Raises:
+            InvalidInput: The method does not fit the space, or the kernel does not.
+            RefutedAssumptions: No function satisfies the given assumptions and fits the values.
+        """
+
+    @abstractmethod
+    def strategies_for(self, method: str) -> Sequence[Strategy]:
+        """Return the strategies that choose the parameters of a trial, tried in order."""
+
+    def described(self) -> Setting:
+        """Return the setting whose beliefs describe the objective in reports; by default the same."""
+        return self
+
+    @abstractmethod
+    def shared(self, outputs: int) -> Setting:
+        """Return the setting of one of so many quantities."""
+
+    @abstractmethod
+    def of(self, constraint: Constraint, outputs: int) -> Setting:
+        """Return the setting of the quantity of a constraint, one of so many quantities.
+
+        Raises:
+            InvalidInput: The constraint lacks what the setting assumes, or has what it estimates.
+        """
+
+    def decides(self, constraint: Constraint, method: str, space: Space) -> bool:
+        """Return whether the assumptions alone say that a constraint is kept everywhere.
+
+        Raises:
+            InvalidInput: They say that it is kept nowhere.
+        """
+        return False
+
+    @abstractmethod
+    def describe(self, space: Space) -> dict[str, Any]:
+        """Return the setting as plain JSON values."""
