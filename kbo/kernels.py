@@ -189,26 +189,6 @@ class DenseKernel(ABC):
         """
         return None
 
-    def with_gradient(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return ``k(X, Z)`` for X [n d] and Z [m d], and the gradient of its sum in Z.
-
-        The gradient is a function of weights [n m]: the derivative [m d] of
-        ``sum(weights * k(X, Z))``. Neither keeps a graph of Z.
-        """
-        with torch.enable_grad():
-            Z = Z.detach().requires_grad_()
-            value = self(X, Z)
-
-        def gradient(weights: Tensor) -> Tensor:
-            if not value.requires_grad:
-                raise InvalidInput(
-                    "the kernel has no gradient in the coordinates of a point: choose among points,"
-                    " for example with optimize_acqf_discrete."
-                )
-            return torch.autograd.grad(value, Z, weights, retain_graph=True)[0]
-
-        return value.detach(), gradient
-
 
 def _dense(kernel: Any, scale: Tensor | float = 1.0) -> DenseKernel:
     """Return ``scale`` times a kernel, which may be changed."""

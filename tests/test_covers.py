@@ -29,7 +29,6 @@ from kbo import InvalidInput, KernelRidge
 from kbo.confidence import Chaining
 from kbo.confidence.chaining import (
     Chain,
-    DistanceMatrix,
     PosteriorMetric,
     cover,
     covers,
@@ -168,6 +167,27 @@ def test_a_point_at_exactly_the_radius_is_covered_by_the_first_that_covers_most(
 COVERS = (greedy_cover, first_fit_net)
 
 
+class Matrix(PosteriorMetric):
+    """A set given by all its distances [N N]."""
+
+    def __init__(self, distances: Tensor, numbers: Tensor | None = None) -> None:
+        self.distances, self.device = distances, distances.device
+        self.slack = 0.0
+        self.numbers = torch.arange(len(distances)) if numbers is None else numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, points: Tensor | slice) -> Matrix:
+        return Matrix(self.distances, self.numbers[points])
+
+    def squared(self, other: Matrix) -> Tensor:
+        return self.distances[self.numbers.unsqueeze(-1), other.numbers].square()
+
+    def radial(self) -> None:
+        return None
+
+
 @st.composite
 def matrices(draw) -> tuple[Tensor, float]:
     """Distances on a coarse grid, so that ties and points at exactly the radius abound."""
@@ -180,12 +200,11 @@ def matrices(draw) -> tuple[Tensor, float]:
 @given(matrices(), st.randoms(use_true_random=False))
 def test_greedy_covers_and_chains_of_a_matrix_are_those_of_brute_force(case, random):
     D, radius = case
-    mask = torch.tensor([random.random() < 0.7 for _ in D])
-    expected = dense_chaining.greedy(D.numpy(), radius, mask.numpy())
-    assert greedy_cover(D, radius, mask).tolist() == expected
-    assert greedy_cover(D, radius, mask.nonzero().squeeze(-1)).tolist() == expected
-    assert greedy_cover(D, radius).tolist() == dense_chaining.greedy(D.numpy(), radius)
-    found = Chain(DistanceMatrix(D), 2.0, 5)
+    part = Matrix(D)[torch.tensor([random.random() < 0.7 for _ in D])]
+    among = D.numpy()[np.ix_(part.numbers, part.numbers)]
+    assert greedy_cover(part, radius).tolist() == dense_chaining.greedy(among, radius)
+    assert greedy_cover(Matrix(D), radius).tolist() == dense_chaining.greedy(D.numpy(), radius)
+    found = Chain(Matrix(D), 2.0, 5)
     assert (found.centres(5).tolist(), found.sizes) == dense_chaining.hierarchy(
         D.numpy(), [2.0, 1.0, 0.5, 0.25, 0.125]
     )
@@ -196,32 +215,30 @@ def test_a_covered_point_is_no_centre():
     D = 2 * (1 - torch.eye(8, dtype=torch.float64))
     for a, b in [(0, 1), (0, 4), (0, 5), (0, 6), (0, 7), (1, 2), (1, 3)]:
         D[a, b] = D[b, a] = 1.0
-    assert greedy_cover(D, 1.0).tolist() == [0, 2, 3]
+    assert greedy_cover(Matrix(D), 1.0).tolist() == [0, 2, 3]
 
 
 @given(matrices(), st.integers(1, 4))
 def test_every_cover_of_a_matrix_covers_and_nets_are_separated(case, at_once):
     D, radius = case
-    table, net = D.numpy(), first_fit_net(D, radius).tolist()
+    whole, table = Matrix(D), D.numpy()
+    net = first_fit_net(whole, radius).tolist()
     assert is_covered(table, radius, net)
     assert is_separated(table, radius, net)
     order, expected = list(range(len(D)))[::-1], []
     for i in order:
         if all(float(D[i, j]) > radius for j in expected):
             expected.append(i)
-    assert first_fit_net(D, radius, torch.tensor(order)).tolist() == expected
+    assert cover.net_of(whole, radius, torch.tensor(order)).tolist() == expected
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cover, "AT_ONCE", at_once)
-        rounds = greedy_cover(D, radius).tolist()
         patch.setattr(cover, "NET_BLOCK", at_once)
         patch.setattr(cover, "CENTRE_BLOCK", at_once)
-        assert first_fit_net(D, radius, torch.tensor(order)).tolist() == expected
-    assert is_covered(table, radius, rounds)
-    assert len(set(rounds)) == len(rounds)
-    assert covers(D, torch.tensor(rounds), radius)
-    assert covers(D, torch.tensor(rounds[:-1], dtype=torch.long), radius) == is_covered(
-        table, radius, rounds[:-1]
-    )
+        assert cover.net_of(whole, radius, torch.tensor(order)).tolist() == expected
+    centres = greedy_cover(whole, radius)
+    assert is_covered(table, radius, centres.tolist())
+    assert len(set(centres.tolist())) == len(centres)
+    assert covers(whole, centres, radius)
+    assert covers(whole, centres[:-1], radius) == is_covered(table, radius, centres[:-1].tolist())
 
 
 def test_lone_points_equal_points_and_radii_at_exactly_the_distance():
@@ -229,29 +246,16 @@ def test_lone_points_equal_points_and_radii_at_exactly_the_distance():
     apart = 1 - torch.eye(7).double()
     for make in COVERS:
         for radius in (0.0, 0.5):
-            assert make(torch.zeros(1, 1).double(), radius).tolist() == [0]
-            assert make(torch.zeros(7, 7).double(), radius).tolist() == [0]
-            assert sorted(make(apart, radius).tolist()) == list(range(7))
+            assert make(Matrix(torch.zeros(1, 1).double()), radius).tolist() == [0]
+            assert make(Matrix(torch.zeros(7, 7).double()), radius).tolist() == [0]
+            assert sorted(make(Matrix(apart), radius).tolist()) == list(range(7))
         for radius in [r for r in (k / 9_991 for k in range(1, 9_991)) if r**2 != r * r] + [
             1e-3,
             1.0,
             1e200,
         ]:
-            assert make(radius * apart, radius).tolist() == [0]
-    assert greedy_cover(apart, 0.5, torch.zeros(0, dtype=torch.long)).tolist() == []
-
-
-def test_distances_are_symmetric_and_zero_on_the_diagonal_up_to_rounding():
-    X, noise = unit_square(30, 0), torch.rand(30, 30, generator=seeded(1), dtype=torch.float64)
-    D = torch.cdist(X, X) + 1e-9 * noise
-    exact = (D + D.mT) / 2
-    exact.fill_diagonal_(0)
-    for net in COVERS:
-        assert net(D, 0.3).tolist() == net(exact, 0.3).tolist()
-        assert sorted(net(D, 0.0).tolist()) == list(range(30))
-    D = torch.tensor([[0, 255, 3], [255, 0, 255], [3, 255, 0]], dtype=torch.uint8)  # counts of hops
-    assert greedy_cover(D, 3.0).tolist() == [0, 1]
-    assert not covers(D, torch.tensor([0]), 3.0)
+            assert make(Matrix(radius * apart), radius).tolist() == [0]
+    assert greedy_cover(Matrix(apart)[:0], 0.5).tolist() == []
 
 
 APART = 1 - torch.eye(3).double()
@@ -260,14 +264,12 @@ APART = 1 - torch.eye(3).double()
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: greedy_cover(APART, -1.0), "radius"),
-        (lambda: greedy_cover(APART, 0.2, torch.ones(2).bool()), "among"),
-        (lambda: DistanceMatrix(torch.zeros(3, 2)), "distances"),
-        (lambda: greedy_cover(torch.tensor([[0, 1e-9], [9e-9, 0]]), 1.0), "symmetric"),
-        (lambda: greedy_cover(APART + 1, 1.0), "zero from every point to itself"),
+        (lambda: greedy_cover(Matrix(APART), -1.0), "radius"),
+        (lambda: first_fit_net(Matrix(APART), -1.0), "radius"),
+        (lambda: greedy_cover(APART, 0.2), "metric"),
+        (lambda: greedy_cover(Matrix(torch.zeros(10_001, 0)), 1.0), "take first_fit_net"),
         (lambda: PosteriorMetric(KernelRidge(rbf(), 0.1), unit_square(3, 0)[0]), "points"),
-        (lambda: Chain(DistanceMatrix(APART), 1.0, 3).centres(4), "level must be 1 to 3"),
-        (lambda: Chaining(0.1, refresh=0.99), "refresh"),
+        (lambda: Chain(Matrix(APART), 1.0, 3).centres(4), "level must be 1 to 3"),
     ],
 )
 def test_mistakes_are_named(make, says):
@@ -404,8 +406,9 @@ def game(request) -> Game:
 
 
 @pytest.mark.parametrize("how", ["grown", "rebuilt", "forked", "tracked"])
-def test_a_chain_is_kept_while_data_arrive_and_still_covers(game, how):
-    confidence, state = Chaining(0.1, points=game.Z, refresh=3.0), game.state(20)
+def test_a_chain_is_kept_while_data_arrive_and_still_covers(monkeypatch, game, how):
+    monkeypatch.setattr("kbo.confidence.chaining.memory.GROWTH", 3.0)
+    confidence, state = Chaining(0.1, points=game.Z), game.state(20)
     first = confidence.chain(state)
     sizes = list(first.sizes)
     for n in (21, 60):
@@ -505,10 +508,11 @@ def test_a_kernel_that_differs_anywhere_is_another(first, second, Z):
 
 
 def test_deeper_levels_are_added_when_points_become_known_and_covers_shrink_when_they_are_refreshed(
-    game,
+    monkeypatch, game
 ):
+    monkeypatch.setattr("kbo.confidence.chaining.memory.GROWTH", 100.0)
     game.ridge = 1e-4
-    confidence = Chaining(0.1, points=game.Z, refresh=100.0)
+    confidence = Chaining(0.1, points=game.Z)
     first = confidence.chain(game.state(1))
     before, sizes = len(first), list(first.sizes)
     state = game.state(70)
@@ -530,8 +534,7 @@ def test_a_memory_is_left_behind_by_copies_and_pickles():
         assert other.guarantee == confidence.guarantee
         assert other.chain(state) is not confidence.chain(state)
         assert repr(other) == repr(confidence)
-    memory = pickle.loads(pickle.dumps(ChainMemory(1.5)))
-    assert memory.refresh == 1.5
+    memory = pickle.loads(pickle.dumps(ChainMemory()))
     assert memory.chain(state, game.Z, 0.5)[1] == 2
 
 

@@ -36,6 +36,7 @@ from kbo.confidence.noise.residuals import Fit
 from kbo.errors import IllConditionedWarning, InvalidInput, RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.regression import Error, FixedDictionary, LeverageResampling, NystromRidge, View
+from kbo.regression.sketch.error import rounding
 from tests import dense, dense_noise
 from tests.dense import Dense, Sketched, gram
 from tests.dense_noise import Step, noise_bounds
@@ -53,7 +54,8 @@ Z = torch.linspace(-0.2, 1.2, 7, dtype=torch.float64).unsqueeze(-1)
 def diagonal_of_error(sketch):
     """Return the diagonal of E over the rows, times their counts, rounded up."""
     rows = sketch.rows
-    return (rows.counts * (rows.residual + sketch.residual_rounding())).numpy()
+    lost = rounding(rows.m, rows.prior, rows.spread)
+    return (rows.counts * (rows.residual + lost)).numpy()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import pytest
 import torch
@@ -100,8 +101,8 @@ def test_finds_the_minima_of_many_valleys_at_once_within_the_limits(several, end
         torch.testing.assert_close(found[0], value[i], rtol=1e-7, atol=1e-7)
 
 
-@given(one=valley, ends=ends, begin=st.integers(0, 6), enough=st.floats(0, 1))
-def test_finds_the_minimum_of_one_valley_in_plain_numbers(one, ends, begin, enough):
+@given(one=valley, ends=ends, begin=st.integers(0, 6))
+def test_finds_the_minimum_of_one_valley_in_plain_numbers(one, ends, begin):
     f, grid, called = Valleys([one]), between(*ends).tolist(), []
 
     def value(t: float) -> float:
@@ -114,9 +115,19 @@ def test_finds_the_minimum_of_one_valley_in_plain_numbers(one, ends, begin, enou
     assert least - 1e-15 * max(1, abs(least)) <= found == value(t) <= allowed
     assert ends[0] <= min(called) <= max(called) <= ends[1]
     assert len(called) <= 75
-    enough += least
-    bracket = bracket_by_walk(value, grid, begin, enough)
-    assert minimise_one(value, bracket, enough=enough)[1] <= allowed + enough - least
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+def test_a_function_that_is_not_a_number_or_minus_infinity_ends_the_search(value):
+    called = []
+
+    def f(t: float) -> float:
+        called.append(t)
+        return value
+
+    found = minimise_one(f, bracket_by_walk(f, GRID.tolist(), 2))[1]
+    assert found == pytest.approx(value, nan_ok=True)
+    assert len(called) == 3
 
 
 @pytest.mark.parametrize("slopes", [(1.0, 1.0), (5.0, 0.1), (0.1, 5.0)])

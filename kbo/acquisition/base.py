@@ -85,7 +85,9 @@ class ConfidenceAcquisition(CheckedAcquisition):
 
         It is about functions and noise in the units of the model's (transformed) targets.
         """
-        return None if self.objections else self.confidence.guarantee_on(self.state())
+        if self.objections:
+            return None
+        return self.confidence.guarantee_on(self.state())
 
     @property
     def objections(self) -> list[str]:

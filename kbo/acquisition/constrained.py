@@ -91,14 +91,16 @@ class ConstrainedKernelUCB(CheckedAcquisition):
             )
         self.terms: dict[int, KernelUCB] = {}
         for i in sorted({number, *limits}):
-            transform = posterior_transform if i == number else None
+            transform = None
+            if i == number:
+                transform = posterior_transform
             self.terms[i] = KernelUCB(models[i], confidences[i], transform)
         self.objective_index: int = number
         self.constraints: dict[int, Interval] = limits
         self.set_X_pending(X_pending)
-        self._kept: dict[int, tuple[int, Tensor, list[Limit]]] = {}
+        self._on_targets: dict[int, Interval] = {}
         for i, interval in limits.items():
-            _limits_on_targets(models[i], interval)  # a transform of no use is an error now
+            self._on_targets[i] = _limits_on_targets(models[i], interval)
 
     @property
     def objective(self) -> KernelUCB:
@@ -113,7 +115,7 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         slack = self._slack(located)
         floor = X.new_zeros(())  # below all standard deviations, while the bounds are infinite
         if self.objective.confidence.finite_on(state):  # below all posterior means
-            size, _ = self._limits(self.objective_index, state)
+            size = _largest_mean(self.objective, state)
             floor = self.objective.offset - abs(self.objective.weight) * size
         bounds = torch.maximum(self.objective.bounds(state, P), floor)
         return torch.where(slack >= 0, bounds, floor + slack).mean(-1)
@@ -176,30 +178,30 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         slacks = [unlimited]
         for i in self.constraints:
             state, P = located[i]
-            if self.terms[i].confidence.finite_on(state):
-                size, limits = self._limits(i, state)
+            term = self.terms[i]
+            if term.confidence.finite_on(state):
+                size = _largest_mean(term, state)
                 unit = torch.where(size > 0, size, 1.0)
-                for limit in limits:
-                    value = limit.certain(P) if self.certain else limit.possible(P)
+                for limit in self._limits(i, state):
+                    if self.certain:
+                        value = limit.certain(P)
+                    else:
+                        value = limit.possible(P)
                     slacks.append(value / unit)
             elif self.certain:
                 slacks.append(-unlimited)
         return torch.stack(torch.broadcast_tensors(*slacks)).amin(0)
 
-    def _limits(self, i: int, state: Posterior) -> tuple[Tensor, list[Limit]]:
-        """Return the largest size [... 1] of a mean, and the limits on it; kept until it changes."""
-        if i not in self._kept or self._kept[i][0] != state.version:
-            term = self.terms[i]
-            interval = self.constraints.get(i, (None, None))
-            lower, upper = _limits_on_targets(term.model, interval)
-            limits = []
-            if lower is not None:
-                limits.append(Limit(state, term.confidence, lower=lower))
-            if upper is not None:
-                limits.append(Limit(state, term.confidence, upper=upper))
-            self._kept[i] = (state.version, _largest_mean(term, state), limits)
-        _, size, limits = self._kept[i]
-        return size, limits
+    def _limits(self, i: int, state: Posterior) -> list[Limit]:
+        """Return the limits on the targets of function i."""
+        confidence = self.terms[i].confidence
+        lower, upper = self._on_targets[i]
+        limits = []
+        if lower is not None:
+            limits.append(Limit(state, confidence, lower=lower))
+        if upper is not None:
+            limits.append(Limit(state, confidence, upper=upper))
+        return limits
 
 
 def _largest_mean(term: KernelUCB, state: Posterior) -> Tensor:
@@ -254,7 +256,7 @@ def _limits_on_targets(model: Any, limits: Interval) -> Interval:
     """
     transform = getattr(model.eval(), "outcome_transform", None)
     values = [value for value in limits if value is not None]
-    if transform is None or not values:
+    if transform is None:
         return limits
     steps = torch.logspace(-4, 4, 9, dtype=torch.float64, device=model.train_targets.device)
     steps = torch.cat([-steps.flip(0), steps.new_zeros(1), steps])  # relative to the limit
@@ -276,6 +278,11 @@ def _limits_on_targets(model: Any, limits: Interval) -> Interval:
             "and limits in its domain."
         )
     numbers = on_limits.tolist()
-    lower = None if limits[0] is None else numbers[0]
-    upper = None if limits[1] is None else numbers[-1]
-    return (lower, upper) if increases else (upper, lower)
+    lower, upper = limits
+    if lower is not None:
+        lower = numbers[0]
+    if upper is not None:
+        upper = numbers[-1]
+    if decreases:
+        lower, upper = upper, lower
+    return lower, upper

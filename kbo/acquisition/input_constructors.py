@@ -129,8 +129,9 @@ def _intervals(A: Tensor, b: Tensor) -> dict[int, tuple[float | None, float | No
         lower, upper = limits.get(i, (None, None))
         limit = bound / row[i]
         if row[i] > 0:
-            upper = limit if upper is None else min(upper, limit)
-        else:
-            lower = limit if lower is None else max(lower, limit)
+            if upper is None or limit < upper:
+                upper = limit
+        elif lower is None or limit > lower:
+            lower = limit
         limits[i] = (lower, upper)
     return limits

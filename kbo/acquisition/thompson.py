@@ -54,7 +54,9 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
     @t_batch_mode_transform(assert_output_shape=False)  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
-        n_pending = 0 if self.X_pending is None else len(self.X_pending)
+        n_pending = 0
+        if self.X_pending is not None:
+            n_pending = len(self.X_pending)
         state, P = self.model.state_and_points(X)
         deviations = []
         for j in range(P.shape[-2]):

@@ -81,8 +81,11 @@ class KernelUCB(ConfidenceAcquisition):
         """Return the upper bound of ``weight f + offset``, or the standard deviation while infinite."""
         if not self.confidence.finite_on(view):
             return safe_sqrt(view.predict(X)[1])
-        bound = self.confidence.upper if self.weight >= 0 else self.confidence.lower
-        return self.weight * bound(view, X) + self.offset
+        if self.weight >= 0:
+            bound = self.confidence.upper(view, X)
+        else:
+            bound = self.confidence.lower(view, X)
+        return self.weight * bound + self.offset
 
 
 @register

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo._base import checks, devices
+from kbo._base import checks
 from kbo._base.surroundings import fixed
 from kbo.bandit.method import Method
 from kbo.bandit.problem import Bandit
@@ -32,12 +32,11 @@ def play(
     gap_every: int = 0,
     first: int | None = None,
     initial: int = 0,
-    device: torch.device | str | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Play ``rounds`` rounds of a bandit problem; one tidy row per round.
 
     The function, arms and noise of the problem come from its own seed, so they are the same for
-    every method.
+    every method. The posterior is on the device of the arms.
 
     Args:
         method: From ``kbo.bandit.make``.
@@ -50,8 +49,6 @@ def play(
             protocols do.
         initial: Number of uncounted rounds before the first in which arms are chosen uniformly at
             random, the same ones for all methods that are played with this seed.
-        device: Device of the method, for example "cuda"; by default the CPU, where the problems
-            are.
 
     Yields:
         ``round`` (from 1), ``arm``, the index of the choice, ``regret`` of the round against the
@@ -66,7 +63,7 @@ def play(
             out of range.
         RefutedAssumptions: No function satisfies the method's assumptions and fits the data.
     """
-    rows = _rows(method, problem, rounds, seed, gap_every, first, initial, device)
+    rows = _rows(method, problem, rounds, seed, gap_every, first, initial)
     next_row = fixed(lambda: next(rows, None))  # in the settings of a fresh program
     while (row := next_row()) is not None:
         yield row
@@ -80,7 +77,6 @@ def _rows(
     gap_every: int,
     first: int | None,
     initial: int,
-    device: torch.device | str | None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of ``play``."""
     checks.instance("method", method, Method)
@@ -95,25 +91,19 @@ def _rows(
             "an optimality gap needs the same arms in every round, and a method with bounds."
         )
     generator = torch.Generator().manual_seed(_CHOICES + seed)
-    target = devices.device("device", device)
-    fixed_points = None  # the arms of all rounds, on the device of the method
-    if problem.fixed_arms is not None:
-        fixed_points = problem.fixed_arms.to(target)
-    state = method.state(fixed_points)
-    best = _pull_uncounted(state, problem, seed, first, initial, target)
+    state = method.state(problem.fixed_arms)
+    best = _pull_uncounted(state, problem, seed, first, initial)
     cumulative = 0.0
     seconds = 0.0
     for t in range(1, rounds + 1):
         arms, values = _offered(problem)
         start = time.process_time()
-        points = fixed_points
-        if points is None or arms is not problem.fixed_arms:
-            points = arms.to(target)
-        index = method.choose(state, points, generator)
+        index = method.choose(state, arms, generator)
         seconds += time.process_time() - start
-        reward = problem.observe(arms[index : index + 1])
+        arm = arms[index : index + 1]
+        reward = problem.observe(arm)
         start = time.process_time()
-        state.update(points[index : index + 1], reward.to(target))
+        state.update(arm, reward)
         seconds += time.process_time() - start
         regret = float(values.max() - values[index])
         cumulative += regret
@@ -129,7 +119,7 @@ def _rows(
         if state.anchors is not None:
             row["m"] = len(state.anchors)
         if gap_every and t % gap_every == 0:
-            gap = optimality_gap(method.bound, state, points)
+            gap = optimality_gap(method.bound, state, arms)
             row["gap"] = gap.value
             row["simple_regret"] = float(values.max() - values[gap.recommended])
         yield row
@@ -141,7 +131,6 @@ def _pull_uncounted(
     seed: int,
     first: int | None,
     initial: int,
-    device: torch.device,
 ) -> float:
     """Pull the arm ``first``, if any, and ``initial`` random ones.
 
@@ -155,13 +144,15 @@ def _pull_uncounted(
         pulls.insert(0, first)
     for given in pulls:
         arms, values = _offered(problem)
-        index = int(torch.randint(len(arms), (), generator=rng)) if given is None else given
+        index = given
+        if index is None:
+            index = int(torch.randint(len(arms), (), generator=rng))
         if not 0 <= index < len(arms):
             raise InvalidInput(
                 f"first must be the index of an arm, 0 to {len(arms) - 1}, got {index}."
             )
         arm = arms[index : index + 1]
-        state.update(arm.to(device), problem.observe(arm).to(device))
+        state.update(arm, problem.observe(arm))
         best = min(best, float(values.max() - values[index]))
     return best
 

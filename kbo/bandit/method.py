@@ -48,7 +48,9 @@ class Rule(ABC):
             posterior: Makes an empty posterior.
             points: The points [A d] of every choice, if they stay the same.
         """
-        return posterior() if points is None else FixedPoints(posterior(), points)
+        if points is None:
+            return posterior()
+        return FixedPoints(posterior(), points)
 
     @abstractmethod
     def choose(

@@ -107,10 +107,6 @@ class Facts:
         """The option ``dictionary``."""
         return self.options.get("dictionary")
 
-    def dictionary_or(self, default: Dictionary) -> Dictionary:
-        """Return the option ``dictionary``, or a default."""
-        return default if self.dictionary is None else self.dictionary
-
 
 @dataclass(frozen=True)
 class NamedMethod:
@@ -165,7 +161,9 @@ class NamedMethod:
 
     def build(self, facts: Facts) -> Method:
         """Return the method, given the facts that it needs."""
-        confidence = None if self.confidence is None else self.confidence(facts)
+        confidence = None
+        if self.confidence is not None:
+            confidence = self.confidence(facts)
         return Method(partial(self.posterior, facts), confidence, self.rule, self.name)
 
     def make(
@@ -347,29 +345,37 @@ def exact_or_sketched(facts: Facts) -> Posterior:
     return NystromRidge(facts.kernel, facts.ridge, facts.dictionary)
 
 
+def nystrom(facts: Facts, default: Dictionary) -> Posterior:
+    """Return a sketched posterior with the dictionary of the facts, or a default."""
+    dictionary = facts.dictionary
+    if dictionary is None:
+        dictionary = default
+    return NystromRidge(facts.kernel, facts.ridge, dictionary)
+
+
 def resampled(facts: Facts) -> Posterior:
     """Return a sketch whose dictionary is drawn again after every observation (BKB)."""
     default = LeverageResampling(most=MOST_ANCHORS, seed=facts.seed)
-    return NystromRidge(facts.kernel, facts.ridge, facts.dictionary_or(default))
+    return nystrom(facts, default)
 
 
 def resampled_in_batches(facts: Facts) -> Posterior:
     """Return a sketch whose dictionary is drawn again after a batch (BBKB)."""
     default = BatchedResampling(most=MOST_ANCHORS, seed=facts.seed)
-    return NystromRidge(facts.kernel, facts.ridge, facts.dictionary_or(default))
+    return nystrom(facts, default)
 
 
 def row_sampled(facts: Facts) -> Posterior:
     """Return a sketch whose dictionary grows by online row sampling, KORS (EK-UCB)."""
     default = OnlineRowSampling(facts.ridge, most=MOST_ANCHORS, seed=facts.seed)
-    return NystromRidge(facts.kernel, facts.ridge, facts.dictionary_or(default))
+    return nystrom(facts, default)
 
 
 def sketched(facts: Facts) -> Posterior:
     """Return a sketch so fine that the part outside it hardly widens a mixture bound."""
     residual = 0.01 * facts.noise_std**2 / facts.norm_bound**2
     default = GreedyDictionary(residual, most=MOST_ANCHORS)
-    return NystromRidge(facts.kernel, facts.ridge, facts.dictionary_or(default))
+    return nystrom(facts, default)
 
 
 def at_bounded_noise(facts: Facts, share: float) -> Posterior:

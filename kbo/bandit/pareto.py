@@ -102,8 +102,9 @@ def pareto_set(
     n_possibly_better = _count(lower + margin, upper) - counts_itself.long()
     accepted = ~discarded & (n_possibly_better == 0)
     relative_width = (width / margin).amax(-1).masked_fill(discarded, -1.0)
-    is_decided = (accepted | discarded).all()
-    widest = None if bool(is_decided) else int(relative_width.argmax())
+    widest = None
+    if not bool((accepted | discarded).all()):
+        widest = int(relative_width.argmax())
     return ParetoSet(accepted, discarded, widest, _guarantee(states, confidences))
 
 

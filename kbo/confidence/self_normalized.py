@@ -54,15 +54,16 @@ class SelfNormalized(SubGaussian, WidthConfidence):
             self.covers = self.covers | {"moved ridge"}
 
     def width(self, state: Posterior) -> Tensor:
+        ridge = state.ridge
         least_ridge = self._least_ridge(state)
-        if state.ridge < least_ridge:
+        if ridge < least_ridge:
             raise InvalidInput(
-                f"the state's ridge {state.ridge:g} is below least_ridge = {least_ridge:g}: no "
+                f"the state's ridge {ridge:g} is below least_ridge = {least_ridge:g}: no "
                 "theorem covers it."
             )
         gain = log_det_bound(state, least_ridge) + 2 * math.log(1 / self.delta)
-        noise = self.noise_std * torch.sqrt(gain / state.ridge)
-        return noise + self.norm_bound + sketch_bias(state, self.norm_bound, state.ridge)
+        noise = self.noise_std * torch.sqrt(gain / ridge)
+        return noise + self.norm_bound + sketch_bias(state, self.norm_bound, ridge)
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the objections of any confidence, and one if the ridge is too small."""

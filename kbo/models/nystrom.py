@@ -79,7 +79,7 @@ class NystromGP(StreamingGP):
             than a tenth of the noise variance, at most 500 in all. Data that come later, by
             conditioning, enter by the same rule, so a model that is conditioned may have other
             points than one that is built from all data; the law of what may be left is the same.
-            Where 500 are not enough, ``state.approximations`` says so. Tight bounds on many
+            Where 500 are not enough, ``state.dictionary.capped`` is true. Tight bounds on many
             observations need a smaller residual, for example
             ``GreedyDictionary(0.01 * noise_std**2 / norm_bound**2)``.
         input_transform, outcome_transform, train_Yvar: As for ``KernelRidgeGP``.

@@ -22,6 +22,7 @@ from kbo.optimize.insight.confirmation import Confirmation, confirm
 from kbo.optimize.insight.infeasibility import Infeasible
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.run.trials import Trial
+from kbo.optimize.strategies.explanation import Explanation
 from kbo.optimize.surrogates.surrogate import NO_BOUND
 from kbo.space import Params
 
@@ -192,6 +193,10 @@ class Result:
     def predict(self, params: Params) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of the objective at any parameters; see ``Optimizer.interval``."""
         return self.optimizer.interval(params)
+
+    def explain(self, number: int) -> Explanation | None:
+        """Return why a trial has its parameters; see ``Optimizer.explain``."""
+        return self.optimizer.explain(number)
 
     def compare(self, others: Params) -> Comparison | None:
         """Return by how much the recommended parameters are better than others; see ``Optimizer.compare``."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 import copy
 import operator
 from functools import partial
-from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel
@@ -33,8 +32,8 @@ from kbo.regression.exact_columns import ExactColumns
 from kbo.regression.numerics import (
     block_of,
     clamped,
-    differentiable_once,
     in_chunks,
+    kernel_columns,
     warn_below_precision,
 )
 from kbo.regression.observations import Observations
@@ -255,14 +254,9 @@ class ExactAt(LowRankPosteriorAt):
     def _mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``z'W`` and ``k(x, x) - |W|^2`` [N] at X [N d]."""
         prior = self.k.diagonal(X)
-        if X.requires_grad:
-            result: Any = _MeanAndExplained.apply(X, self)
-            mean, explained = result
-        else:
-            W = self.factor.solve(self.k(self.data.X, X))
-            mean = self.factor.z @ W
-            explained = (W * W).sum(0)
-        return mean, clamped(prior - explained, prior, self.ridge, self.state.trace)
+        W = self.factor.solve(kernel_columns(self.k, self.data.X, X))
+        variance = clamped(prior - (W * W).sum(0), prior, self.ridge, self.state.trace)
+        return self.factor.z @ W, variance
 
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mean [... q], and W twice [... m q]."""
@@ -300,22 +294,3 @@ class ExactAt(LowRankPosteriorAt):
         noise = normal * (self.ridge / self.data.counts).sqrt()
         weights = -self.factor.solve_transposed(self.factor.solve(prior(X) + noise))
         return SamplePath(prior, partial(self.k, X), weights)
-
-
-class _MeanAndExplained(torch.autograd.Function):
-    """``z'W`` and ``|W|^2`` [q] of points [q d]; the gradient of both takes one solve more."""
-
-    @staticmethod
-    def forward(ctx, X: Tensor, posterior: ExactAt) -> tuple[Tensor, Tensor]:
-        cross, ctx.gradient = posterior.k.with_gradient(posterior.data.X, X)
-        # Not saved tensors: z is a view of a buffer that grows behind it.
-        ctx.factor = posterior.factor
-        ctx.W = posterior.factor.solve(cross)
-        ctx.z = posterior.factor.z
-        return ctx.z @ ctx.W, (ctx.W * ctx.W).sum(0)
-
-    @staticmethod
-    @differentiable_once
-    def backward(ctx: Any, mean: Tensor, explained: Tensor):
-        weights = torch.outer(ctx.z, mean) + 2 * ctx.W * explained
-        return ctx.gradient(ctx.factor.solve_transposed(weights)), None

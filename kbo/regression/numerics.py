@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.errors import IllConditionedWarning, InvalidInput
+from kbo.kernels import DenseKernel
 
 
 @torch.no_grad()
@@ -72,23 +72,39 @@ def in_chunks(
     return mean, variance
 
 
-def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the ``backward`` of an autograd function that refuses second derivatives.
+class _DifferentiableOnce(torch.autograd.Function):
+    """The identity; its second derivative is refused."""
 
-    The decorator of torch refuses them only where the incoming gradient depends on the inputs;
-    elsewhere they would silently be zero.
-    """
+    @staticmethod
+    def forward(ctx, X: Tensor) -> Tensor:
+        return X.view_as(X)
 
-    @functools.wraps(backward)
-    def once(ctx: Any, *gradients: Tensor) -> Any:
+    @staticmethod
+    def backward(ctx, grad: Tensor):
         if torch.is_grad_enabled():
             raise InvalidInput(
                 "exact posteriors have no second derivatives in the points: differentiate once, "
                 "without create_graph=True."
             )
-        return backward(ctx, *gradients)
+        return grad
 
-    return once
+
+def kernel_columns(k: DenseKernel, rows: Tensor, X: Tensor) -> Tensor:
+    """Return ``k(rows, X)`` [m q] for rows [m d] and X [q d], differentiable once in X.
+
+    Raises:
+        InvalidInput: A gradient is wanted of a kernel that has none.
+    """
+    if not (X.requires_grad and torch.is_grad_enabled()):
+        return k(rows, X)
+    once: Any = _DifferentiableOnce.apply(X)
+    columns = k(rows, once)
+    if not columns.requires_grad:
+        raise InvalidInput(
+            "the kernel has no gradient in the coordinates of a point: choose among points, for "
+            "example with optimize_acqf_discrete."
+        )
+    return columns
 
 
 def clamped(

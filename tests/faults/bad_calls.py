@@ -293,7 +293,6 @@ SHARED: dict[str, Any] = {
     "P": lambda: X(3, 4),
     "targets": lambda: y(3),
     "points": lambda: X(9, 6),
-    "distance": lambda: torch.cdist(X(8), X(8)),
     "kernel": K,
     "state": S,
     "model": G,
@@ -355,9 +354,7 @@ def _regression() -> Iterator[Call]:
     yield Call(
         "BatchedResampling", r.BatchedResampling, "oversampling most seed", sketch, growth=3.0
     )
-    yield Call("OnlineRowSampling", r.OnlineRowSampling, "mu eps most seed", sketch, gamma=10.0)
-    of_horizon = r.OnlineRowSampling.for_horizon
-    yield Call("OnlineRowSampling.for_horizon", of_horizon, "mu horizon delta most seed", sketch)
+    yield Call("OnlineRowSampling", r.OnlineRowSampling, "mu most seed", sketch, gamma=10.0)
     yield Call(
         "Hypothetical", r.Hypothetical, "state P targets", predicted, weights=lambda: y(3).exp()
     )
@@ -411,7 +408,7 @@ def _confidence() -> Iterator[Call]:
         guess=None,
         multiple=None,
     )
-    yield Call("Chaining", c.Chaining, "delta rigorous points smooth", bounds, refresh=2.0)
+    yield Call("Chaining", c.Chaining, "delta rigorous points smooth", bounds)
     ready: dict[str, Callable[[], Any]] = {
         "MartingaleMixture": C,
         "SelfNormalized": lambda: c.SelfNormalized(0.3, 5.0, 0.1),
@@ -462,12 +459,11 @@ def _covers() -> Iterator[Call]:
     def covered(metric: Any) -> Any:
         return v.greedy_cover(metric, 0.5)
 
-    yield Call("DistanceMatrix", v.DistanceMatrix, "", covered, distances=SHARED["distance"])
-    yield Call("PosteriorMetric", v.PosteriorMetric, "state points", covered)
-    yield Call("greedy_cover", v.greedy_cover, "distance radius among")
-    yield Call("first_fit_net", v.first_fit_net, "distance radius among")
-    yield Call("covers", v.covers, "distance radius", centres=lambda: torch.tensor([0, 3]))
     metric = {"metric": lambda: v.PosteriorMetric(S(), X())}
+    yield Call("PosteriorMetric", v.PosteriorMetric, "state points", covered)
+    yield Call("greedy_cover", v.greedy_cover, "radius", **metric)
+    yield Call("first_fit_net", v.first_fit_net, "radius", **metric)
+    yield Call("covers", v.covers, "radius", centres=lambda: torch.tensor([0, 3]), **metric)
     yield Call("Chain", v.Chain, "scale", lambda chain: chain.centres(1), depth=2, **metric)
 
 

@@ -356,9 +356,6 @@ _CONFIDENCE = {
     "Gap": value(lambda: confidence.optimality_gap(FixedWidth(2.0), fed(), Z)),
     "Certificate": value(lambda: confidence.certify(MartingaleMixture(**NUMBERS), fed(), Z[0])),
     "Chain": Used(chain, lambda one: [one.sizes, one.centres(2)]),
-    "DistanceMatrix": Used(
-        lambda: covers.DistanceMatrix(1 - _SQUARE), lambda one: one.squared(one)
-    ),
     "PosteriorMetric": Used(lambda: covers.PosteriorMetric(fed(), Z), lambda one: one.squared(one)),
 }
 _BOTORCH = {

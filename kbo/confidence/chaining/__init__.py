@@ -5,12 +5,10 @@ A cover is a set of points such that every other one is within a radius of one o
 
 from kbo.confidence.chaining.chain import Chain
 from kbo.confidence.chaining.cover import covers, first_fit_net, greedy_cover
-from kbo.confidence.chaining.metric import DistanceMatrix, Metric, PosteriorMetric
+from kbo.confidence.chaining.metric import PosteriorMetric
 
 __all__ = [
     "Chain",
-    "DistanceMatrix",
-    "Metric",
     "PosteriorMetric",
     "covers",
     "first_fit_net",

@@ -36,7 +36,7 @@ class Chaining(OverPoints):
 
     For functions that are drawn from the Gaussian-process prior of the state, and Gaussian noise
     with its ridge as variance; the set may be anything that has a kernel. Covers are kept while
-    data arrive, as long as they stay valid, so use one object for all rounds.
+    data arrive, as long as they stay valid and until these have doubled, so use one object for all rounds.
 
     Args:
         delta: Probability that the bounds may fail.
@@ -48,7 +48,6 @@ class Chaining(OverPoints):
             ``guarantee``, since a bound on one set a round says nothing about several.
         smooth: A continuous majorant of Algorithm 1 instead of its steps, for searches that follow
             gradients; the default of ``ChainingUCB``. Rigorous bounds are continuous anyway.
-        refresh: The factor by which the data grow before smaller covers are computed.
 
     Raises:
         InvalidInput: A number out of its range.
@@ -62,15 +61,13 @@ class Chaining(OverPoints):
         rigorous: bool = False,
         points: Tensor | None = None,
         smooth: bool = False,
-        refresh: float = 2.0,
     ) -> None:
         self.delta: float = checks.probability("delta", delta)
         self.rigorous: bool = checks.flag("rigorous", rigorous)
         self.smooth: bool = checks.flag("smooth", smooth)
-        self.refresh: float = checks.at_least("refresh", refresh, 1)
         self.points: Tensor | None = None
         self.n_points: int | None = None
-        self._memory = ChainMemory(refresh)
+        self._memory = ChainMemory()
         self._bonus: tuple[int, Bonus] | None = None  # with the version of the posterior
         if points is not None:
             self.points = finite_set(points).detach().clone()
@@ -80,18 +77,11 @@ class Chaining(OverPoints):
                     f"{len(points)} points given", self.delta
                 )
 
-    def __repr__(self) -> str:
-        points = None if self.points is None else tuple(self.points.shape)
-        return (
-            f"Chaining(delta={self.delta:g}, rigorous={self.rigorous}, points={points}, "
-            f"smooth={self.smooth})"
-        )
-
     def reported(self) -> Chaining:
         """Return the rigorous bound over the same set; the two share their covers."""
         if self.rigorous:
             return self
-        proved = Chaining(self.delta, rigorous=True, points=self.points, refresh=self.refresh)
+        proved = Chaining(self.delta, rigorous=True, points=self.points)
         proved.share_covers(self)
         return proved
 
@@ -110,10 +100,6 @@ class Chaining(OverPoints):
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         mean, margin = self._mean_and_margin(state, X, self.smooth)
         return mean - margin, mean + margin
-
-    def upper(self, state: Posterior, X: Tensor) -> Tensor:
-        mean, margin = self._mean_and_margin(state, X, self.smooth)
-        return mean + margin
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the bounds [...] with the continuous majorant of the steps, at X [... d]."""

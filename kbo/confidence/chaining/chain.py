@@ -10,8 +10,8 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.confidence.chaining import cover
-from kbo.confidence.chaining.cover import dominating_set, first_fit_net, uncovered
-from kbo.confidence.chaining.metric import Metric
+from kbo.confidence.chaining.cover import dominating_set, net_of, uncovered
+from kbo.confidence.chaining.metric import PosteriorMetric
 from kbo.confidence.chaining.neighbours import Neighbours
 from kbo.errors import InvalidInput
 
@@ -36,8 +36,8 @@ class Chain:
         sizes: ``|T_1|, |T_2|, ..``.
     """
 
-    def __init__(self, metric: Metric, scale: float, depth: int) -> None:
-        checks.instance("metric", metric, Metric)
+    def __init__(self, metric: PosteriorMetric, scale: float, depth: int) -> None:
+        checks.instance("metric", metric, PosteriorMetric)
         checks.whole("depth", depth, 1)
         self.scale: float = checks.non_negative("scale", scale)
         self.sizes: list[int] = []
@@ -71,7 +71,7 @@ class Chain:
             raise InvalidInput(f"level must be 1 to {len(self)}, got {level!r}.")
         return self._order[: self.sizes[level - 1]]
 
-    def extend(self, metric: Metric, depth: int) -> None:
+    def extend(self, metric: PosteriorMetric, depth: int) -> None:
         """Add levels until there are ``depth``. The metric may be that of more data."""
         radii = [self.radius(level) for level in range(len(self) + 1, depth + 1)]
         self._slack = max(self._slack, metric.slack)
@@ -88,7 +88,7 @@ class Chain:
         self._order = torch.cat([self._order, centres.to(self._order.device)])
         self.sizes.append(len(self._order))
 
-    def _extend_by_greedy_covers(self, metric: Metric, radii: Sequence[float]) -> None:
+    def _extend_by_greedy_covers(self, metric: PosteriorMetric, radii: Sequence[float]) -> None:
         """Add levels from all distances: exactly Algorithm 1."""
         ranks = metric.ranks(radii).cpu()  # [N N]
         nearest = torch.zeros_like(ranks[0])  # largest rank [N] of a point to a centre
@@ -101,11 +101,11 @@ class Chain:
             added = dominating_set(ranks, level, left)
             self._append(added)
 
-    def _extend_by_nets(self, metric: Metric, radii: Sequence[float]) -> None:
+    def _extend_by_nets(self, metric: PosteriorMetric, radii: Sequence[float]) -> None:
         """Add levels to a set whose pairs are too many to be compared at once."""
         for radius in radii:
             if self._neighbours is not None:
                 self._append(self._neighbours.net(metric, radius, self._order))
             else:
                 left = uncovered(metric, metric[self._order], radius)
-                self._append(first_fit_net(metric, radius, left))
+                self._append(net_of(metric, radius, left))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kbo._base import checks
-from kbo.confidence.chaining.metric import DistanceMatrix, Metric
+from kbo.confidence.chaining.metric import PosteriorMetric
 from kbo.errors import InvalidInput
 
 AT_ONCE = 10_000
@@ -26,38 +26,28 @@ CENTRE_BLOCK = 512
 """Centres that are compared with other points at once."""
 
 
-def greedy_cover(distance: Metric | Tensor, radius: float, among: Tensor | None = None) -> Tensor:
+def greedy_cover(metric: PosteriorMetric, radius: float) -> Tensor:
     """Return a small cover, in the order of choice: Contal, Malherbe & Vayatis (2015), Algorithm 2.
 
     The next centre is the point that covers most of the uncovered points, the first of several.
-    More than ``AT_ONCE`` points are covered in rounds: a cover of evenly spread points, then of the
-    points that it leaves, and so on.
 
     Args:
-        distance: The set, or all its distances [N N].
+        metric: The set, of at most ``AT_ONCE`` points.
         radius: At least 0, in units of the distance.
-        among: Numbers, or a mask, of the points to be covered, by points of their own; all if
-            omitted.
 
     Raises:
-        InvalidInput: A radius below zero, or a matrix that is not one of distances.
+        InvalidInput: A radius below zero, or more points.
     """
-    metric = as_metric(distance)
-    left = point_numbers(metric, among, "among")
+    checks.instance("metric", metric, PosteriorMetric)
     checks.non_negative("radius", radius)
-    centres = left[:0]
-    while len(left):
-        step = -(-len(left) // AT_ONCE)
-        spread = left[::step]
-        ranks = metric[spread].ranks([radius]).cpu()
-        everything = torch.arange(len(spread), device="cpu")
-        added = spread[dominating_set(ranks, 0, everything).to(spread.device)]
-        centres = torch.cat([centres, added])
-        if step == 1:
-            break
-        left = left[~torch.isin(left, added)]  # rounding may hide that a centre covers itself
-        left = left[uncovered(metric[left], metric[added], radius)]
-    return centres
+    if len(metric) > AT_ONCE:
+        raise InvalidInput(
+            f"a greedy cover compares all pairs of at most {AT_ONCE} points, got {len(metric)}: "
+            "take first_fit_net, or a Chain."
+        )
+    ranks = metric.ranks([radius]).cpu()
+    everything = torch.arange(len(metric), device="cpu")
+    return dominating_set(ranks, 0, everything).to(metric.device)
 
 
 def dominating_set(ranks: Tensor, level: int, among: Tensor) -> Tensor:
@@ -102,22 +92,23 @@ def _neighbour_counts(
     return counts
 
 
-def first_fit_net(distance: Metric | Tensor, radius: float, among: Tensor | None = None) -> Tensor:
+def first_fit_net(metric: PosteriorMetric, radius: float) -> Tensor:
     """Return the net of the points that no earlier centre covers, in the order of the points.
 
     Args:
-        distance: The set, or all its distances [N N]; at most N times the size of the net of them
-            are formed.
+        metric: The set; at most N times the size of the net of its distances are formed.
         radius: At least 0, in units of the distance.
-        among: Numbers, or a mask, of the points to be covered, in the order in which they are
-            visited; all if omitted.
 
     Raises:
-        InvalidInput: A radius below zero, or a matrix that is not one of distances.
+        InvalidInput: A radius below zero.
     """
-    metric = as_metric(distance)
-    left = point_numbers(metric, among, "among")
+    checks.instance("metric", metric, PosteriorMetric)
     checks.non_negative("radius", radius)
+    return net_of(metric, radius, torch.arange(len(metric), device=metric.device))
+
+
+def net_of(metric: PosteriorMetric, radius: float, left: Tensor) -> Tensor:
+    """Return the net of some points, by their numbers ``left`` in the order of the visits."""
     centres = left[:0]
     while len(left):
         block = left[:NET_BLOCK]
@@ -140,7 +131,7 @@ def _independent_set(near: Tensor) -> Tensor:
     return torch.tensor(taken, device=near.device)
 
 
-def uncovered(points: Metric, centres: Metric, radius: float) -> Tensor:
+def uncovered(points: PosteriorMetric, centres: PosteriorMetric, radius: float) -> Tensor:
     """Return the positions of the points that are within ``radius`` of no centre."""
     left = torch.arange(len(points), device=points.device)
     for _, some_centres in centres.blocks(CENTRE_BLOCK):
@@ -153,41 +144,8 @@ def uncovered(points: Metric, centres: Metric, radius: float) -> Tensor:
     return left
 
 
-def covers(distance: Metric | Tensor, centres: Tensor, radius: float) -> bool:
+def covers(metric: PosteriorMetric, centres: Tensor, radius: float) -> bool:
     """Return whether every point is within ``radius`` of a centre; centres are point numbers."""
-    metric = as_metric(distance)
+    checks.instance("metric", metric, PosteriorMetric)
     checks.non_negative("radius", radius)
-    numbers = point_numbers(metric, centres, "centres")
-    return len(uncovered(metric, metric[numbers], radius)) == 0
-
-
-def as_metric(distance: Metric | Tensor) -> Metric:
-    """Return the set of a matrix of distances, or the set itself."""
-    if isinstance(distance, Metric):
-        return distance
-    with checks.inside("distance"):
-        return DistanceMatrix(distance)
-
-
-def point_numbers(metric: Metric, points: Tensor | None, name: str) -> Tensor:
-    """Return the numbers of points that are given by numbers or by a mask; of all points for None.
-
-    Raises:
-        InvalidInput: Numbers out of range, or a mask of another length. The message calls them
-            ``name``.
-    """
-    size = len(metric)
-    numbers = torch.arange(size, device=metric.device)
-    if points is None:
-        return numbers
-    is_mask = checks.tensor(name, points).dtype == torch.bool
-    is_real = points.is_floating_point() or points.is_complex()
-    if points.ndim != 1 or is_real or (is_mask and len(points) != size):
-        raise InvalidInput(
-            f"{name} must be numbers of points, or a mask [{size}], got {tuple(points.shape)}."
-        )
-    if is_mask or not len(points):
-        return numbers[points]
-    if not -size <= int(points.min()) <= int(points.max()) < size:
-        raise InvalidInput(f"{name} must be numbers below {size}, got up to {int(points.max())}.")
-    return numbers[points]
+    return len(uncovered(metric, metric[centres], radius)) == 0

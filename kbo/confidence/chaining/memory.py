@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo._base import checks
 from kbo._base.linalg import ill_conditioned_ratio
 from kbo.confidence.chaining.chain import Chain
 from kbo.confidence.chaining.metric import PosteriorMetric
 from kbo.regression import Posterior
+
+GROWTH = 2.0
+"""Factor by which the data grow before smaller covers are computed."""
 
 _PROBES = 16
 """Number of points at which kernels are compared."""
@@ -28,22 +30,18 @@ class ChainMemory:
 
     Another posterior, or a change other than additional data (of ridge, kernel, points or inducing
     points), also means a new chain.
-
-    Args:
-        refresh: The factor, at least 1.
     """
 
-    def __init__(self, refresh: float) -> None:
-        self.refresh: float = checks.at_least("refresh", refresh, 1)
+    def __init__(self) -> None:
         self._kept: _KeptChain | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"refresh": self.refresh, "_kept": None}  # covers of large sets are large
+        return {"_kept": None}  # covers of large sets are large
 
     def chain(self, state: Posterior, points: Tensor, least: float) -> tuple[Chain, int]:
         """Return a chain of the points [N d], and its last level of a radius >= ``least``."""
         kept = self._kept
-        if kept is None or state.n > self.refresh * kept.n or not kept.is_valid(state, points):
+        if kept is None or state.n > GROWTH * kept.n or not kept.is_valid(state, points):
             kappa = math.sqrt(float(state.prior_variance(points).max()))
             depth = _depth(kappa, least, points.dtype)
             chain = Chain(PosteriorMetric(state, points), kappa, depth)

@@ -12,9 +12,7 @@ It never grows when observations are added at the same ridge.
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,137 +25,11 @@ from kbo.regression import Posterior
 BLOCK = {"cpu": 2**17, "cuda": 2**26}
 """Number of distances that are formed at once; on the CPU as many as stay in the cache."""
 
-DIAGONAL_ROUNDING = 1e-6
-"""Distance of a point to itself that passes as rounding, relative to the largest distance."""
-
 SQUARED_ROUNDING = 64
 """Error of a squared distance in units in the last place of the largest prior variance."""
 
 
-class Metric(ABC):
-    """A finite set of N points with a distance.
-
-    Attributes:
-        device: Device of the points.
-        slack: Largest error of a squared distance by rounding.
-        std: Numbers [N] with ``d(x, z) <= std(x) + std(z)``; needed only where ``radial`` is
-            defined.
-    """
-
-    device: torch.device
-    slack: float = 0.0
-    std: Tensor
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """Number of points."""
-
-    @abstractmethod
-    def __getitem__(self, points: Tensor | slice) -> Metric:
-        """Return the subset of these point numbers, with this distance."""
-
-    @abstractmethod
-    def squared(self, other: Any) -> Tensor:
-        """Return squared distances [a b] to another subset of the same set."""
-
-    def radial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
-        """Return coordinates [N k] and a stationary kernel of their distance, or None.
-
-        Its metric bounds this one: ``d(x, z)^2 <= 2 g(0) - 2 g(|c(x) - c(z)|)``, with g decreasing.
-        """
-        return None
-
-    def limit(self, radius: float) -> float:
-        """Return the largest squared distance that is within ``radius``, rounding included."""
-        return radius * radius + self.slack
-
-    def within(self, other: Any, radius: float) -> Tensor:
-        """Return a mask [a b] of the pairs whose distance is at most ``radius``."""
-        return self.squared(other) <= self.limit(radius)
-
-    def ranks(self, radii: Sequence[float]) -> Tensor:
-        """Return the number of radii that each distance is within, [N N] bytes.
-
-        All of them on the diagonal.
-
-        Args:
-            radii: At most 255 radii.
-        """
-        assert len(radii) < 256
-        ranks = torch.empty(len(self), len(self), dtype=torch.uint8, device=self.device)
-        blocks = list(self.blocks(int(self._distances_at_once() ** 0.5)))
-        for i, (rows, row_points) in enumerate(blocks):
-            for columns, column_points in blocks[i:]:
-                squared = row_points.squared(column_points)
-                rank = torch.zeros_like(squared, dtype=torch.uint8)
-                for radius in radii:
-                    rank += squared <= self.limit(radius)
-                ranks[rows, columns] = rank
-                ranks[columns, rows] = rank.mT
-        return ranks.fill_diagonal_(len(radii))
-
-    def blocks(self, columns: int) -> Iterator[tuple[slice, Any]]:
-        """Yield slices of point numbers and their points.
-
-        Distances to ``columns`` others fit a block.
-        """
-        size = max(16, self._distances_at_once() // max(1, columns))
-        for start in range(0, len(self), size):
-            rows = slice(start, min(start + size, len(self)))
-            yield rows, self[rows]
-
-    def _distances_at_once(self) -> int:
-        return BLOCK.get(self.device.type, BLOCK["cpu"])
-
-
-class DistanceMatrix(Metric):
-    """A set given by all its distances.
-
-    Args:
-        distances: Symmetric, not negative, zero on the diagonal, up to rounding, [N N].
-
-    Raises:
-        InvalidInput: Anything else.
-    """
-
-    def __init__(self, distances: Tensor) -> None:
-        shape = checks.tensor("distances", distances).shape
-        if len(shape) != 2 or shape[0] != shape[1] or distances.is_complex():
-            raise InvalidInput(
-                f"distances must be a symmetric tensor [N N] of numbers, got {tuple(shape)}."
-            )
-        D = distances if distances.is_floating_point() else distances.double()
-        finite = D[D.isfinite()]
-        rounding = DIAGONAL_ROUNDING * float(finite.max()) if len(finite) else 0.0
-        if not torch.allclose(D, D.mT, rtol=0, atol=rounding):
-            raise InvalidInput("distances must be a symmetric tensor [N N] without NaN.")
-        if bool((D < 0).any()) or bool((D.diagonal() > rounding).any()):
-            raise InvalidInput(
-                "distances must not be negative, and zero from every point to itself; here they are"
-                f" down to {float(D.min()):.3g} and up to {float(D.diagonal().max()):.3g}. If that "
-                "is rounding (torch.cdist in float32, for example) use double, or "
-                "distances.fill_diagonal_(0)."
-            )
-        self.distances: Tensor = torch.maximum(D, D.mT).fill_diagonal_(0)
-        self.device: torch.device = D.device
-        self._numbers = torch.arange(len(D), device=D.device)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __repr__(self) -> str:
-        return f"DistanceMatrix({len(self)} points)"
-
-    def __getitem__(self, points: Tensor | slice) -> DistanceMatrix:
-        part = copy.copy(self)
-        part._numbers = self._numbers[points]
-        return part
-
-    def squared(self, other: DistanceMatrix) -> Tensor:
-        return self.distances[self._numbers.unsqueeze(-1), other._numbers].square()
-
-
-class PosteriorMetric(Metric):
+class PosteriorMetric:
     """Points with the distance of a posterior. The factors U and V of its covariance are kept.
 
     Args:
@@ -168,7 +40,9 @@ class PosteriorMetric(Metric):
         InvalidInput: Another kind of posterior, or points that do not fit it.
 
     Attributes:
-        std: Posterior standard deviations [N].
+        device: Device of the points.
+        slack: Largest error of a squared distance by rounding.
+        std: Posterior standard deviations [N]: ``d(x, z) <= std(x) + std(z)``.
     """
 
     def __init__(self, state: Posterior, points: Tensor) -> None:
@@ -196,9 +70,11 @@ class PosteriorMetric(Metric):
         self._right = right
 
     def __len__(self) -> int:
+        """Return the number of points."""
         return len(self.points)
 
     def __getitem__(self, points: Tensor | slice) -> PosteriorMetric:
+        """Return the subset of these point numbers, with this distance."""
         part = copy.copy(self)
         part.points = self.points[points]
         part.std = self.std[points]
@@ -210,6 +86,10 @@ class PosteriorMetric(Metric):
         return part
 
     def radial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        """Return coordinates [N k] and a stationary kernel of their distance, or None.
+
+        Its metric bounds this one: ``d(x, z)^2 <= 2 g(0) - 2 g(|c(x) - c(z)|)``, with g decreasing.
+        """
         kernel = self.state.kernel
         if kernel is None:
             return None
@@ -218,10 +98,52 @@ class PosteriorMetric(Metric):
 
     @torch.no_grad()
     def squared(self, other: PosteriorMetric) -> Tensor:
-        """Return squared distances [a b].
+        """Return squared distances [a b] to another subset of the same set.
 
         Rounding may leave a small value of either sign between equal points.
         """
         prior = self.state.prior(self.points, other.points)
         covariance = torch.addmm(prior, self._left, other._right.mT, alpha=-1)
         return covariance.mul_(-2).add_(self._variance.unsqueeze(-1)).add_(other._variance)
+
+    def limit(self, radius: float) -> float:
+        """Return the largest squared distance that is within ``radius``, rounding included."""
+        return radius * radius + self.slack
+
+    def within(self, other: PosteriorMetric, radius: float) -> Tensor:
+        """Return a mask [a b] of the pairs whose distance is at most ``radius``."""
+        return self.squared(other) <= self.limit(radius)
+
+    def ranks(self, radii: Sequence[float]) -> Tensor:
+        """Return the number of radii that each distance is within, [N N] bytes.
+
+        All of them on the diagonal.
+
+        Args:
+            radii: At most 255 radii.
+        """
+        assert len(radii) < 256
+        ranks = torch.empty(len(self), len(self), dtype=torch.uint8, device=self.device)
+        blocks = list(self.blocks(int(self._distances_at_once() ** 0.5)))
+        for i, (rows, row_points) in enumerate(blocks):
+            for columns, column_points in blocks[i:]:
+                squared = row_points.squared(column_points)
+                rank = torch.zeros_like(squared, dtype=torch.uint8)
+                for radius in radii:
+                    rank += squared <= self.limit(radius)
+                ranks[rows, columns] = rank
+                ranks[columns, rows] = rank.mT
+        return ranks.fill_diagonal_(len(radii))
+
+    def blocks(self, columns: int) -> Iterator[tuple[slice, PosteriorMetric]]:
+        """Yield slices of point numbers and their points.
+
+        Distances to ``columns`` others fit a block.
+        """
+        size = max(16, self._distances_at_once() // max(1, columns))
+        for start in range(0, len(self), size):
+            rows = slice(start, min(start + size, len(self)))
+            yield rows, self[rows]
+
+    def _distances_at_once(self) -> int:
+        return BLOCK.get(self.device.type, BLOCK["cpu"])

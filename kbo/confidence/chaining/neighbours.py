@@ -16,7 +16,7 @@ import torch
 from scipy.spatial import KDTree
 from torch import Tensor
 
-from kbo.confidence.chaining.metric import Metric
+from kbo.confidence.chaining.metric import PosteriorMetric
 
 _HALVINGS = 60
 
@@ -49,7 +49,7 @@ class Neighbours:
                 beyond = middle
         return reach
 
-    def net(self, metric: Metric, radius: float, centres: Tensor) -> Tensor:
+    def net(self, metric: PosteriorMetric, radius: float, centres: Tensor) -> Tensor:
         """Return points that cover the set together with the centres, by their numbers.
 
         A first-fit net, under the prior distance, of all points that no cheap bound shows to be

@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from kbo._base import checks
@@ -51,12 +52,12 @@ class _Numbers(NamedTuple):
 
     Attributes:
         F: The confidence set.
-        squared_widths: ``R^2(a) / a`` at the ridges of the confidence, at least 0.
+        squared_widths: ``R^2(a) / a`` at the r ridges of the confidence, at least 0, [r].
         grid: The ridges of an exact search: its limits, and those between them where it may begin.
     """
 
     F: ConfidenceSet
-    squared_widths: list[float]
+    squared_widths: Tensor
     grid: list[float]
 
 
@@ -145,7 +146,7 @@ class MartingaleMixture(SubGaussian):
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         if self.kind == "cmm":
-            posterior = self._at_points(state, one_set(state, X))
+            posterior = state.across(one_set(state, X).unsqueeze(-2))
             row, upper = self._exact(state, posterior, 1, self.ridges).argmax_upper()
             if math.isfinite(upper):
                 return row, upper
@@ -153,7 +154,7 @@ class MartingaleMixture(SubGaussian):
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         if self.kind == "cmm":
-            posterior = self._at_points(state, one_set(state, X))
+            posterior = state.across(one_set(state, X).unsqueeze(-2))
             row, negative_lower = self._exact(state, posterior, -1).argmax_lower()
             if math.isfinite(negative_lower):
                 return row, -negative_lower
@@ -170,7 +171,7 @@ class MartingaleMixture(SubGaussian):
         X = in_batches(state, X)
         if self.kind != "cmm":
             return self._sides_on_grid(state, X, signs)
-        posterior = self._at_points(state, X)
+        posterior = state.across(X.unsqueeze(-2))
         sides = []
         for sign in signs:
             minima, is_empty = self._exact(state, posterior, sign).minimum()
@@ -187,12 +188,11 @@ class MartingaleMixture(SubGaussian):
             mean = mean.unsqueeze(0)
             variance = variance.unsqueeze(0)
         else:
-            moments = self._at_points(state, X).grid(self.ridges)
+            moments = state.across(X.unsqueeze(-2)).grid(self.ridges)
             mean = moments.mean.reshape(len(self.ridges), *X.shape[:-1])
             variance = moments.covariance.reshape(mean.shape)
         deviation = safe_sqrt(variance)  # [r ...], as the mean
-        squared_width = mean.new_tensor(numbers.squared_widths)
-        squared_width = squared_width.reshape(-1, *[1] * (mean.ndim - 1))
+        squared_width = numbers.squared_widths.to(mean).reshape(-1, *[1] * (mean.ndim - 1))
         return [sign * h(sign * mean, deviation, squared_width).amin(0) for sign in signs]
 
     def _exact(
@@ -210,10 +210,6 @@ class MartingaleMixture(SubGaussian):
         numbers = self._numbers(state)
         return ExactBound(numbers.F, posterior, sign, numbers.grid, start or numbers.grid)
 
-    def _at_points(self, state: Posterior, X: Tensor) -> AllRidges:
-        """Return the posterior at any ridge, with the points of X [... d] as groups of one."""
-        return state.across(checks.shaped("X", X).unsqueeze(-2))
-
     def _numbers(self, state: Posterior) -> _Numbers:
         """Return the numbers of the posterior, read from its device once after every change.
 
@@ -221,9 +217,8 @@ class MartingaleMixture(SubGaussian):
             RefutedAssumptions: ``R^2(a)`` is negative for one of the ridges, by more than rounding,
                 so F is empty.
         """
-        version = checked_state(state).version
-        if self._known is None or self._known[0] != version:
-            self._known = (version, self._read(state))
+        if self._known is None or self._known[0] != state.version:
+            self._known = (state.version, self._read(state))
         return self._known[1]
 
     def _read(self, state: Posterior) -> _Numbers:
@@ -233,14 +228,15 @@ class MartingaleMixture(SubGaussian):
         of_mixture = [fits[ridge] for ridge in self._mixture_ridges]
         square = radius_of(of_mixture, self.noise_std, self.delta)
         F = confidence_set(state, square, self.norm_bound, self.delta, self.mixture_ridge)
-        squared_widths = [F.squared_width(fits[ridge].quad, ridge) for ridge in self.ridges]
-        if min(squared_widths) < 0:
+        quads = _on_host([fits[ridge].quad for ridge in self.ridges])
+        squared_widths = F.squared_width(quads, _on_host(self.ridges))
+        if bool((squared_widths < 0).any()):
             self._refuse_if_refuted(state)
         low, high = ridge_range(state, self.mixture_ridge)
         low = max(low, min(rounding.least_ridge(F.rounding), self.ridges[0]))
         high = max(high, 1e12 * F.squared_radius / self.norm_bound**2)
         grid = search_grid(self.ridges, low, high)
-        return _Numbers(F, [max(width, 0.0) for width in squared_widths], grid)
+        return _Numbers(F, squared_widths.clamp_min(0), grid)
 
     def _least_ridge(self, state: Posterior) -> float:
         """Return the least of the ridges and a0; below, "cmm" searches as rounding allows."""
@@ -266,7 +262,12 @@ class MartingaleMixture(SubGaussian):
 
 def in_batches(state: Posterior, X: Tensor) -> Tensor:
     """Return points X [... q d], expanded to the batch shape of the posterior."""
+    checks.shaped("X", X)
     if not checked_state(state).batch_shape:
         return X
-    shapes = {"X": checks.shaped("X", X).shape[:-2], "the posterior": state.batch_shape}
+    shapes = {"X": X.shape[:-2], "the posterior": state.batch_shape}
     return X.expand(*checks.batch_shape(**shapes), *X.shape[-2:])
+
+
+def _on_host(numbers: Sequence[float]) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64, device="cpu")

@@ -81,10 +81,11 @@ def confidence_set(
         a0: The least ridge at which the radius was computed.
     """
     error = state.error
-    e = rounding.accounted(error.rounding, a0)
+    rounded = error.rounding
+    e = rounding.accounted(rounded, a0)
     factor = rounding.radius_factor(e, error.terms, delta)
     C = factor * widened_squared_radius(square, norm_bound, error.norm())
-    return ConfidenceSet(C, norm_bound, error.rounding)
+    return ConfidenceSet(C, norm_bound, rounded)
 
 
 def widened_squared_radius(square: float, norm_bound: float, error: float) -> float:

@@ -111,7 +111,7 @@ class ExactBound:
             if not bounds[row] > beaten:
                 return best, float(bounds[row])
             start = log_ridges[int(ridge_of[row])]
-            log_ridge, bounds[row] = self._refined(row, start, enough=largest)
+            log_ridge, bounds[row] = self._refined(row, start)
             if bounds[row] > largest:
                 best = row
                 largest = bounds[row]
@@ -158,12 +158,12 @@ class ExactBound:
         log_ridges, minima = self.at_start.new_tensor(found).unbind(-1)
         return log_ridges, minima
 
-    def _refined(self, row: int, start: float, enough: float) -> tuple[float, float]:
-        """Return a log ridge of one point and h there: the minimum, or at most ``enough``."""
+    def _refined(self, row: int, start: float) -> tuple[float, float]:
+        """Return the minimising log ridge of one point, and the minimum."""
         h_at = self._h_on_host([row])
         position = bisect_left(self.log_grid, start, hi=len(self.log_grid) - 1)
-        bracket = bracket_by_walk(h_at, self.log_grid, position, enough)
-        return minimise_one(h_at, bracket, _COARSE, enough)
+        bracket = bracket_by_walk(h_at, self.log_grid, position)
+        return minimise_one(h_at, bracket, _COARSE)
 
     def _h_on_host(self, rows: Sequence[int]) -> Callable[..., float]:
         """Return h as a function of one log ridge and of the position among few points."""

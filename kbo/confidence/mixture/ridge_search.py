@@ -80,20 +80,17 @@ class Bracket(NamedTuple, Generic[Number]):
 
 
 def minimise_one(
-    f: Callable[[float], float],
-    bracket: Bracket[float],
-    tolerance: float = 1e-4,
-    enough: float = -math.inf,
+    f: Callable[[float], float], bracket: Bracket[float], tolerance: float = 1e-4
 ) -> tuple[float, float]:
     """Minimise one function within its bracket.
 
-    The result is one of the points that were evaluated, so an upper bound stays one.
+    The result is one of the points that were evaluated, so an upper bound stays one. A function
+    that reaches minus infinity, or is NaN, is finished.
 
     Args:
         f: The function.
         bracket: Arguments and values between which the minimum lies.
         tolerance: Step at which the search stops; near a minimum the value is off by its square.
-        enough: Value at which the search stops.
 
     Returns:
         Argument and value.
@@ -104,7 +101,7 @@ def minimise_one(
     for _ in range(_MOST_STEPS):
         bracket = Bracket(a, b, c, fa, fb, fc)
         move, is_finished = _brent(bracket, step_before, tolerance, _where)
-        if is_finished or not fb > enough:
+        if is_finished or math.isnan(fb):
             break
         step_before = step
         step = abs(move)
@@ -219,7 +216,7 @@ def _where(condition: bool, yes: float, no: float) -> float:
 
 
 def bracket_by_walk(
-    f: Callable[[float], float], grid: Sequence[float], start: int, enough: float = -math.inf
+    f: Callable[[float], float], grid: Sequence[float], start: int
 ) -> Bracket[float]:
     """Return the bracket that a walk down a grid finds.
 
@@ -227,11 +224,10 @@ def bracket_by_walk(
         f: The function.
         grid: Increasing arguments, at least two.
         start: Position in the grid where the walk begins.
-        enough: Value at which the search stops.
     """
     values = {start: f(grid[start])}
     lowest = start
-    while values[lowest] > enough:
+    while True:
         for position in (lowest - 1, lowest + 1):
             if 0 <= position < len(grid) and position not in values:
                 values[position] = f(grid[position])
@@ -241,13 +237,10 @@ def bracket_by_walk(
             lowest += 1
         else:
             break
-    b = grid[lowest]
-    fb = values[lowest]
-    if not fb > enough:
-        return Bracket(b, b, b, fb, fb, fb)
     left = max(lowest - 1, 0)
     right = min(lowest + 1, len(grid) - 1)
-    return Bracket(grid[left], b, grid[right], values[left], fb, values[right])
+    positions = [left, lowest, right]
+    return Bracket(*[grid[i] for i in positions], *[values[i] for i in positions])
 
 
 def brackets_on_grid(grid: Tensor, values: Tensor) -> Bracket[Tensor]:

@@ -29,8 +29,8 @@ from kbo._base.stateful import Stateful, fresh_version, passed_on
 from kbo.kernels import DenseKernel, freeze
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
 from kbo.regression.sketch.dtc import dtc_variance
-from kbo.regression.sketch.error import BLOCK, SMALL_BLOCK, ErrorNorm, ResidualSums, rounding
-from kbo.regression.sketch.features import DEPENDENT, Features, Place
+from kbo.regression.sketch.error import BLOCK, SMALL_BLOCK, ErrorNorm, ResidualSums
+from kbo.regression.sketch.features import Features, Place
 from kbo.regression.sketch.inverse_root import REFRESH, InverseRoot
 from kbo.regression.sketch.rows import Rows
 
@@ -290,27 +290,3 @@ class Sketch(Stateful):
         """Return the leverages ``variance / ridge`` of all rows at the state's ridge, [rows]."""
         form = (self.rows.features @ self.root.S).square().sum(1)
         return dtc_variance(self.rows.residual, form, self.ridge) / self.ridge
-
-    def residual_rounding(self) -> Tensor:
-        """Return the rounding errors of the residuals of all rows, [rows]."""
-        return rounding(self.m, self.rows.prior, self.rows.spread)
-
-    def unexplained_share(self) -> float | None:
-        """Return the largest share of a prior variance that an observation is left with.
-
-        None if no observation is left with more than the dictionary promises, or, without a
-        promise, than a tenth of the ridge.
-        """
-        rows = self.rows
-        if self.n == 0:
-            return None
-        allowed: Tensor | float = self.ridge / 10
-        if self.dictionary.threshold is not None:
-            of_rounding = (DEPENDENT * rows.prior).maximum(self.residual_rounding())
-            allowed = self.dictionary.threshold + of_rounding
-        residual = rows.residual
-        if self.weighted:
-            residual = residual * self.kappa / rows.prior  # at least its largest weight
-        if not bool((residual > allowed).any()):
-            return None
-        return float((rows.residual / rows.prior).nan_to_num().max())

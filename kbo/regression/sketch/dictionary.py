@@ -7,7 +7,6 @@ chooses among them by pivoting.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, Self
@@ -16,11 +15,10 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful
 from kbo.errors import InvalidInput
 from kbo.kernels import DenseKernel, freeze
-from kbo.regression.sketch.features import CONDITION, DEPENDENT, Features, Place
+from kbo.regression.sketch.features import CONDITION, DEPENDENT, Features, Place, pivots
 from kbo.regression.sketch.inverse_root import InverseRoot
 from kbo.regression.sketch.rows import Rows
 
@@ -133,9 +131,6 @@ class Dictionary(Stateful):
     needs_refresh = False
     """Whether the dictionary would be drawn again if it were not frozen."""
 
-    advice = ""
-    """Advice in words, where observations are left with much variance."""
-
     threshold: float | None = None
 
     def __init__(self, most: int | None = None) -> None:
@@ -221,9 +216,6 @@ class FixedDictionary(Dictionary):
     """
 
     stays = True
-    advice = (
-        "its points were given: choose them where observations are, as FixedDictionary.pivoted does"
-    )
 
     def __init__(self, points: Tensor) -> None:
         super().__init__()
@@ -276,8 +268,7 @@ class GreedyDictionary(Dictionary):
     Args:
         threshold: Largest ``w (k(x, x) - |z(x)|^2)`` that may stay for weight w, in units of the
             kernel. Residuals below 1e-9 of the prior variance always count as explained.
-        most: Largest number of points; then observations may leave more, which ``provenance`` of
-            the state says.
+        most: Largest number of points; then observations may leave more, and ``capped`` is true.
     """
 
     in_blocks = True
@@ -296,39 +287,3 @@ class GreedyDictionary(Dictionary):
             largest_weight = sketch.kappa / prior  # at least that of any observation of the row
             allowed = allowed / largest_weight
         return allowed.maximum(DEPENDENT * prior)
-
-
-def pivots(
-    row: Callable[[int], Tensor],
-    prior: Tensor,
-    m: int,
-    least: Tensor | float,
-    weight: Tensor | float = 1.0,
-) -> tuple[list[int], Tensor]:
-    """Return at most m of n points by pivoted Cholesky, and the residual variances, [n]. O(n m^2).
-
-    The next pivot has the largest ``weight * (residual - least)``. Points whose residual is at most
-    ``least`` are not chosen.
-
-    Args:
-        row: The row [n] of the kernel matrix of a point.
-        prior: The diagonal of that matrix [n].
-        m: Largest number of points.
-        least: The variance that a point may be left with, [n] or one number.
-        weight: Positive numbers [n].
-    """
-    residual = prior.clone()
-    factor = GrowingTensor(prior.new_empty(0, len(prior)))  # rows of the Cholesky factor
-    chosen: list[int] = []
-    while len(chosen) < m:
-        excess = weight * (residual - least)
-        pivot = int(excess.argmax())
-        if not float(excess[pivot]) > 0:
-            break
-        rows = factor.value
-        coordinate = (row(pivot) - rows[:, pivot] @ rows) / residual[pivot].sqrt()
-        factor.append(coordinate.unsqueeze(0))
-        residual = (residual - coordinate.square()).clamp_min(0)
-        residual[pivot] = 0  # without its rounding error
-        chosen.append(pivot)
-    return chosen, residual

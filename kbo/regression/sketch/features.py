@@ -19,9 +19,8 @@ that explains the others (``Dictionary.chosen``).
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.linalg import vector_norm
@@ -45,9 +44,6 @@ _DEPENDENT_TOGETHER = 1e-13
 
 _CONDITION_TOGETHER = 1e-14
 """As ``CONDITION``, for points that come together."""
-
-_TIE = 0.999
-"""Pivots of at least this part of the largest one are ties, of which the first point wins."""
 
 
 class Features(Stateful):
@@ -146,27 +142,51 @@ def independent(gram: Tensor) -> tuple[list[int] | None, GrowingFactor]:
     is_independent = L.diagonal().square() > _DEPENDENT_TOGETHER * prior
     if bool((is_conditioned & is_independent & (info == 0)).all()):
         return None, factor
-    chosen = _pivots_of_correlation(gram.cpu().numpy())
+    scale = prior.outer(prior).sqrt()
+    correlation = (gram / scale).masked_fill(scale == 0, 0)
+    first_wins = torch.linspace(1, 0.9, len(gram), dtype=gram.dtype, device=gram.device)  # of ties
+    least = _DEPENDENT_TOGETHER
+    chosen, _ = pivots(
+        correlation.__getitem__, correlation.diagonal(), len(gram), least, first_wins
+    )
+    chosen.sort()
     return chosen, GrowingFactor(cholesky(gram[chosen][:, chosen]))
 
 
-def _pivots_of_correlation(gram: np.ndarray) -> list[int]:
-    """Return the pivots of a Cholesky factorisation of the correlation matrix, sorted."""
-    std = np.sqrt(gram.diagonal())
-    scale = np.outer(std, std)
-    correlation = np.divide(gram, scale, out=np.zeros_like(gram), where=scale > 0)
-    residual = correlation.diagonal().copy()
-    rows = np.zeros_like(gram)
+def pivots(
+    row: Callable[[int], Tensor],
+    prior: Tensor,
+    m: int,
+    least: Tensor | float,
+    weight: Tensor | float = 1.0,
+) -> tuple[list[int], Tensor]:
+    """Return at most m of n points by pivoted Cholesky, and the residual variances, [n]. O(n m^2).
+
+    The next pivot has the largest ``weight * (residual - least)``. Points whose residual is at most
+    ``least`` are not chosen.
+
+    Args:
+        row: The row [n] of the kernel matrix of a point.
+        prior: The diagonal of that matrix [n].
+        m: Largest number of points.
+        least: The variance that a point may be left with, [n] or one number.
+        weight: Positive numbers [n].
+    """
+    residual = prior.clone()
+    factor = GrowingTensor(prior.new_empty(0, len(prior)))  # rows of the Cholesky factor
     chosen: list[int] = []
-    while len(chosen) < len(gram):
-        i = int((residual >= _TIE * residual.max()).argmax())
-        if not residual[i] > _DEPENDENT_TOGETHER:
+    while len(chosen) < m:
+        excess = weight * (residual - least)
+        pivot = int(excess.argmax())
+        if not float(excess[pivot]) > 0:
             break
-        q = len(chosen)
-        rows[q] = (correlation[i] - rows[:q, i] @ rows[:q]) / math.sqrt(residual[i])
-        residual -= rows[q] ** 2
-        chosen.append(i)
-    return sorted(chosen)
+        rows = factor.value
+        coordinate = (row(pivot) - rows[:, pivot] @ rows) / residual[pivot].sqrt()
+        factor.append(coordinate.unsqueeze(0))
+        residual = (residual - coordinate.square()).clamp_min(0)
+        residual[pivot] = 0  # without its rounding error
+        chosen.append(pivot)
+    return chosen, residual
 
 
 def kept_for(X: Tensor, matrix: Tensor) -> Tensor:

@@ -25,6 +25,9 @@ from kbo.regression.sketch.dictionary import Candidate, Dictionary, Observed
 from kbo.regression.sketch.dtc import dtc_variance
 from kbo.regression.sketch.features import Features
 
+_ACCURACY = 0.5
+"""Accuracy of the leverages of KORS, relative; eps in the papers."""
+
 _BLOCK = 256
 """Random numbers that are generated at once."""
 
@@ -36,15 +39,12 @@ class Uniforms(Stateful):
         self.seed = seed
         self.drawn: int = 0
         self.blocks: int = 0
-        self._numbers: list[float] = []
 
     def next(self) -> float:
         """Return one number."""
         block, position = divmod(self.drawn, _BLOCK)
-        if position == 0:
-            self._numbers = self._generate(block, _BLOCK).tolist()
         self.drawn += 1
-        return self._numbers[position]
+        return float(self._generate(block, _BLOCK)[position])
 
     def many(self, n: int) -> Tensor:
         """Return n numbers, [n]."""
@@ -61,21 +61,18 @@ class Uniforms(Stateful):
 class OnlineRowSampling(Dictionary):
     """KORS: a new point enters with probability about its ridge leverage, and stays for ever.
 
-    With probability ``min(1, gamma tau)``, ``tau = (1 + eps) g / (g + mu)``, where g is the
-    variance at the point given the dictionary: a point that entered with probability p counts as
-    an observation with noise ``mu p``. For a point of weight w, ``mu / w`` takes the place of mu.
+    With probability ``min(1, gamma tau)``, ``tau = (1 + eps) g / (g + mu)`` and eps = 1/2, where g
+    is the variance at the point given the dictionary: a point that entered with probability p
+    counts as an observation with noise ``mu p``. For a point of weight w, ``mu / w`` takes the place of mu.
     Calandriello et al. (2017), Alg. 1; Zenati et al. (2022), eq. 41, in a form without
     cancellation.
 
     Args:
         mu: The ridge of the leverages, in units of the kernel.
-        gamma: Oversampling; about 10 in practice, ``12 ln(T / delta)`` in theory (``for_horizon``).
-        eps: Accuracy of the leverages.
+        gamma: Oversampling; about 10 in practice, ``12 ln(T / delta)`` in theory.
         most: Largest number of points.
         seed: Seed of the draws.
     """
-
-    advice = "its points are drawn at random: more of them enter with a larger gamma"
 
     _weights: list[float]
     """Sum of ``1 / p`` over the samples at each inducing point: together they are one with noise
@@ -90,24 +87,13 @@ class OnlineRowSampling(Dictionary):
         self,
         mu: float,
         gamma: float = 10.0,
-        eps: float = 0.5,
         most: int | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(most)
         self.mu: float = checks.positive("mu", mu)
         self.gamma: float = checks.positive("gamma", gamma)
-        self.eps: float = checks.probability("eps", eps)
         self.seed: int = checks.seed(seed)
-
-    @classmethod
-    def for_horizon(
-        cls, mu: float, horizon: int, delta: float, most: int | None = None, seed: int = 0
-    ) -> OnlineRowSampling:
-        """Return a dictionary with the gamma of the theory for a horizon, at ``eps = 1/2``."""
-        checks.probability("delta", delta)
-        gamma = 12 * math.log(checks.at_least("horizon", horizon, 1) / delta)
-        return cls(mu, gamma, most=most, seed=seed)
 
     def begin(self, like: Tensor) -> Self:
         begun = super().begin(like)
@@ -135,7 +121,7 @@ class OnlineRowSampling(Dictionary):
     def probability(self, point: Candidate) -> float:
         """Return the probability with which the point would enter now."""
         g = self._variance(point)
-        return min(1.0, self.gamma * (1 + self.eps) * g / (g + self.mu / point.weight))
+        return min(1.0, self.gamma * (1 + _ACCURACY) * g / (g + self.mu / point.weight))
 
     def _variance(self, point: Candidate) -> float:
         """Return g, the variance at the point given the samples."""
@@ -189,8 +175,6 @@ class LeverageResampling(Dictionary):
             probability.
         seed: Seed of the draws.
     """
-
-    advice = "its points are drawn at random: more of them are drawn with a larger oversampling"
 
     _draws: Uniforms
 

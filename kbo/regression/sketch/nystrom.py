@@ -169,10 +169,6 @@ class NystromRidge(Posterior):
         self._adopt(X)
         return self.sketch.k.diagonal(X.double()).to(X.dtype)
 
-    def features(self, X: Tensor) -> Tensor:
-        """Return ``z(x)``, [m N] for X [N d], in float64."""
-        return self.sketch.features(X.double())
-
     def _new_at(self, ridge: float) -> PosteriorAt:
         """Return the posterior at a ridge, also without data: O(m^2) at the own one."""
         return self._at(ridge)
@@ -216,29 +212,6 @@ class NystromRidge(Posterior):
     @property
     def locations(self) -> tuple[Tensor, Tensor] | None:
         return self.sketch.rows.X, self.sketch.rows.counts.clone()
-
-    @property
-    def approximations(self) -> tuple[str, ...]:
-        """The reason why mean and variance may be far from the exact ones; empty without one.
-
-        A reason is that observations are left with more variance than the dictionary promises, or
-        than a tenth of the ridge. Bounds that account for the error of a sketch stay valid, and
-        are wide there. O(n).
-        """
-        share = self.sketch.unexplained_share()
-        if share is None:
-            return ()
-        reason = (
-            f"the dictionary of {self.m} points leaves {100 * share:.3g}% of the prior variance of "
-            "an observation unexplained"
-        )
-        if self.dictionary.capped:
-            return (
-                f"{reason}: it has reached its limit of {self.dictionary.most} points: raise most",
-            )
-        if self.dictionary.advice:
-            return (f"{reason}: {self.dictionary.advice}",)
-        return (reason,)
 
     def fork_frozen(self) -> NystromRidge:
         fork = self.fork()

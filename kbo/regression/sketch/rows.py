@@ -9,15 +9,9 @@ from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful
 from kbo.regression.sketch.features import Features, Place
 
-_MOST_PENDING = 512
-"""Observations after which the pending ones are written."""
-
 
 class Rows(Stateful):
     """Distinct locations in order of first appearance; repeats are counts.
-
-    Observations are listed as pending and written together when a tensor is read: a step of a
-    bandit loop writes little and reads rarely.
 
     Args:
         like: A tensor [0 d] of the dtype and device of the locations.
@@ -40,8 +34,6 @@ class Rows(Stateful):
         self._X = GrowingTensor(like.new_empty(0, like.shape[-1]))
         self._numbers = GrowingTensor(like.new_empty(0, 5))
         self._features = GrowingTensor(like.new_empty(0, features.m))
-        self._pending_rows: list[tuple[Tensor, Tensor]] = []  # X [r d] and features [r m]
-        self._pending_sums: list[float] = []  # weighted targets of the latest observations
         self._index: dict[Place, int] = {}
         self.latest: list[float] = []
         self.latest_row: int = -1
@@ -61,20 +53,17 @@ class Rows(Stateful):
     @property
     def X(self) -> Tensor:
         """Locations, [n d]."""
-        self._write_pending()
         return self._X.value
 
     @property
     def numbers(self) -> Tensor:
         """Residual, prior, spread, count and sum of each row, [n 5]."""
-        self._write_pending()
         return self._numbers.value
 
     @property
     def features(self) -> Tensor:
         """``B'``, the features of the rows, [n m]."""
         if self._keeps_features:
-            self._write_pending()
             return self._features.value
         return self.features_of(slice(None))
 
@@ -149,34 +138,22 @@ class Rows(Stateful):
                 self.latest[row] = targets[i]
             self.order.append(row)
             self.weights.append(weights[i])
-            self._pending_sums.append(weights[i] * targets[i])
         self.latest_row = self.order[-1]
-        if len(new) == len(X):
-            self._pending_rows.append((X.clone(), features))
-        elif new:
-            self._pending_rows.append((X[new], features[new]))
-        if len(self._pending_sums) > _MOST_PENDING:
-            self._write_pending()
+        if new:
+            self._append(X[new], features[new])
+        of_rows = torch.tensor(self.order[-len(places) :], device=X.device)
+        counts = X.new_tensor(weights)
+        sums = counts * X.new_tensor(targets)
+        self._numbers.value[:, 3:].index_add_(0, of_rows, torch.stack([counts, sums], -1))
         return len(X) - len(new), equal
 
-    def _write_pending(self) -> None:
-        """Write pending rows, then pending counts and sums."""
-        if self._pending_rows:
-            X = torch.cat([X for X, _ in self._pending_rows])
-            features = torch.cat([features for _, features in self._pending_rows])
-            self._pending_rows = []
-            explained = self._explained(X, features)
-            self._X.append(X)
-            self._numbers.append(torch.cat([explained, explained.new_zeros(len(X), 2)], -1))
-            if self._keeps_features:
-                self._features.append(features)
-        if self._pending_sums:
-            pending = len(self._pending_sums)
-            totals = self._numbers.value[:, 3:]
-            rows = torch.tensor(self.order[-pending:], device=totals.device)
-            added = totals.new_tensor([self.weights[-pending:], self._pending_sums])
-            totals.index_add_(0, rows, added.mT)
-            self._pending_sums = []
+    def _append(self, X: Tensor, features: Tensor) -> None:
+        """Add rows [r d] with features [r m], without observations."""
+        explained = self._explained(X, features)
+        self._X.append(X)
+        self._numbers.append(torch.cat([explained, explained.new_zeros(len(X), 2)], -1))
+        if self._keeps_features:
+            self._features.append(features)
 
     def _explained(self, X: Tensor, features: Tensor) -> Tensor:
         """Return residual, prior and spread, [r 3], of locations X [r d] with features [r m]."""
@@ -185,7 +162,6 @@ class Rows(Stateful):
 
     def add_feature(self, coordinate: Tensor, row_norm: Tensor) -> None:
         """Add a coordinate [n] of the features; ``row_norm`` [] is of its row of ``L^-1``."""
-        self._write_pending()
         self._features.grow(0, 1)
         self._features.value[:, -1] = coordinate
         numbers = self._numbers.value

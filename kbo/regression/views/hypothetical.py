@@ -97,7 +97,6 @@ class Hypothetical(View):
         self.P: Tensor = P.clone()
         self.targets: Tensor | None = targets
         self.weights: Tensor = weights.detach().clone()
-        self._constant: tuple[tuple[int, float], Elimination] | None = None
         if state.batch_shape:
             self._take_over(state)
 
@@ -165,25 +164,6 @@ class Hypothetical(View):
             targets = targets.unsqueeze(-2).expand(*batch, -1).flatten(0, -2)
         return _HypotheticalRidges(self, groups, P, weights, targets)
 
-    def elimination(self, inner: PosteriorAt) -> Elimination:
-        """Return the elimination of P under the posterior of the observed data.
-
-        It is kept if it is a constant.
-
-        Args:
-            inner: That posterior, at a ridge.
-        """
-        key = self.version, inner.ridge
-        if self._constant is not None and self._constant[0] == key:
-            return self._constant[1]
-        mean = None if self.targets is None else inner.predict(self.P)[0]
-        covariance = inner.covariance(self.P, self.P)
-        elimination = Elimination(mean, covariance, inner.ridge, self.weights, self.targets)
-        # Where gradients are off, nothing tells whether it would have one.
-        if torch.is_grad_enabled() and not elimination.requires_grad:
-            self._constant = key, elimination
-        return elimination
-
 
 class Elimination:
     """Block elimination of hypothetical observations: ``L L' = S = cov(P, P) + ridge diag(1 / w)``.
@@ -221,12 +201,6 @@ class Elimination:
             misfit = (targets - mean[..., :t]).unsqueeze(-1)
             L_t = self.L[..., :t, :t]
             self.residual = torch.linalg.solve_triangular(L_t, misfit, upper=False)
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether it has a gradient in points or targets."""
-        of_targets = self.residual is not None and self.residual.requires_grad
-        return self.L.requires_grad or of_targets
 
     def whitened(self, cross: Tensor) -> Tensor:
         """Return ``A = L^-1 cov(P, X)`` [... p q], given cov(P, X)."""
@@ -267,7 +241,12 @@ class _HypotheticalAt(ViewAt):
 
     @cached_property
     def elimination(self) -> Elimination:
-        return self.state.elimination(self.inner)
+        """The elimination of P under the posterior of the observed data."""
+        P = self.state.P
+        targets = self.state.targets
+        mean = None if targets is None else self.inner.predict(P)[0]
+        covariance = self.inner.covariance(P, P)
+        return Elimination(mean, covariance, self.ridge, self.state.weights, targets)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance [... q] at X [... q d], batches broadcast with the view's."""
