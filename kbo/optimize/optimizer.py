@@ -16,7 +16,6 @@ from torch import Tensor
 from kbo._base import checks, devices
 from kbo._base.surroundings import fixed
 from kbo.bandit import methods
-from kbo.confidence import Limit
 from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint, measured_only
 from kbo.optimize.feasibility import Feasibility, limits
@@ -35,17 +34,14 @@ from kbo.optimize.run.trials import Trial, Trials
 from kbo.optimize.search.bounds import argmax_lower
 from kbo.optimize.search.search import MOST_POINTS, Search
 from kbo.optimize.search.subspace import Context, Subspace
+from kbo.optimize.searches import generator_of, search_for_trial, search_from_best
 from kbo.optimize.strategies.explanation import Explanation, explained, explanation_of
 from kbo.optimize.strategies.safe_exploration import SafeExploration
 from kbo.optimize.strategies.strategy import Strategy, propose
 from kbo.optimize.surrogates.choice import resolve
 from kbo.optimize.surrogates.setting import Setting
-from kbo.optimize.surrogates.surrogate import ANY, Bound, Problem, Surrogate
+from kbo.optimize.surrogates.surrogate import ANY, Problem, Surrogate
 from kbo.space import Bounds, Params, Space
-
-MANY = 500
-"""Completed trials from which on the practical setting scores half as many points in the search for the next one: each
-is expensive, and the starts are good."""
 
 _N_RANDOM = 64
 """Random points with which the recommended one is compared."""
@@ -536,7 +532,7 @@ class Optimizer:
         surrogate, _ = bounded
         latest = surrogate.latest
         assert latest is not None
-        search = self._search(region, len(self.run.trials.finished))
+        search = self._search_in(region)
         if self._quantities.exploration is not None:
             search = replace(search, subspace=region.among(self._safe_units(search)))
         limited = limits(self._quantities.limits())
@@ -555,7 +551,7 @@ class Optimizer:
                 f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}."
             )
         self._quantities.learn()
-        search = self._search(Subspace(self.space), len(self.run.trials.finished))
+        search = self._search()
         return [self.space.params(unit) for unit in self._safe_units(search)]
 
     def _safe_units(self, search: Search) -> Tensor:
@@ -604,19 +600,22 @@ class Optimizer:
                 fault of kbo.
         """
         checks.whole("evaluations", evaluations, 0)
-        best, known = self._quantities.recommended(), self._quantities.bounded()
-        if best is None or known is None:
+        best = self._quantities.recommended()
+        bounded = self._quantities.bounded()
+        if best is None or bounded is None:
             return None
         if self.constraints and not self._quantities.feasibility(best).kept:
             return None
         safe = None
         if self._quantities.exploration is not None:
-            safe = self._quantities.exploration, self._quantities.units_of(self.run.trials.all)
+            tried = self._quantities.units_of(self.run.trials.all)
+            safe = (self._quantities.exploration, tried)
+        surrogate, _ = bounded
         return optimality_gap(
-            known[0],
+            surrogate,
             self._quantities.limits(),
             self._quantities.features([best]),
-            self._search(Subspace(self.space), len(self.run.trials.finished)),
+            self._search(),
             self.run.trials.finished,
             safe,
             evaluations,
@@ -666,7 +665,7 @@ class Optimizer:
             self._quantities.limits(),
             self._quantities.keeping_limits(best),
             best,
-            self._generator(len(self.run.trials.finished)),
+            self._generator(),
             tolerance,
             intervals,
         )
@@ -688,7 +687,7 @@ class Optimizer:
             return None
         first = self.space.unit(best.params if params is None else params)
         features = self.space.features(torch.stack([first, second]))
-        return comparison(surrogate, features, self._generator(len(self.run.trials.finished)))
+        return comparison(surrogate, features, self._generator())
 
     @guarded
     def usual_loss(self) -> float | None:
@@ -696,13 +695,16 @@ class Optimizer:
 
         None while there is no bound, and if they are no worse.
         """
-        best, known = self._quantities.recommended(), self._quantities.bounded()
-        if best is None or known is None:
+        best = self._quantities.recommended()
+        bounded = self._quantities.bounded()
+        if best is None or bounded is None:
             return None
-        generator = self._generator(len(self.run.trials.finished))
+        generator = self._generator()
         shape = (_N_RANDOM, self.space.dimension)
         units = torch.rand(shape, generator=generator, dtype=torch.float64)
-        return usual_loss(known[0], self._quantities.features([best]), self.space.features(units))
+        surrogate, _ = bounded
+        features = self._quantities.features([best])
+        return usual_loss(surrogate, features, self.space.features(units))
 
     @guarded
     def finalists(self, most: int = 5) -> dict[str, Params]:
@@ -725,7 +727,7 @@ class Optimizer:
             others = sorted(others, key=self._quantities.signed, reverse=True)
         trials = distinct(others, best)
         if surrogate is not None and self._quantities.bounded() is not None:
-            generator = self._generator(len(self.run.trials.finished))
+            generator = self._generator()
             trials = finalists(self.space, surrogate, trials, generator)
         return {f"trial {trial.number}": trial.params for trial in trials[:most]}
 
@@ -735,99 +737,23 @@ class Optimizer:
         self, number: int, region: Subspace, pending: Sequence[Params] = ()
     ) -> tuple[Params, Explanation]:
         """Return the parameters of trial ``number``, and why; ``pending`` ones are evaluated besides the trials."""
-        search = self._search_with_surrogates(number, region, pending)
+        search = search_for_trial(self._quantities, self.seed, region, number, pending)
         proposal = propose(self._strategies, search)
-        values = [trial.value for trial in self._quantities.leading() if trial.value is not None]
-        best = values[0] if values else None
+        leading = self._quantities.leading()
+        best = leading[0].value if leading else None
         return proposal.params, explained(proposal, search, self._quantities.sign, best)
 
-    def _search_with_surrogates(
-        self, number: int, region: Subspace, pending: Sequence[Params]
-    ) -> Search:
-        """Return the search for the parameters of trial ``number``, with everything that is known before it."""
-        pending_units = self.space.units(pending)
-        running = torch.cat(
-            [self._quantities.units_of(list(self.run.trials.pending.values())), pending_units]
-        )
-        tried = torch.cat([self._quantities.units_of(self.run.trials.all), pending_units])
-        has_bounds = methods.get(self.method).has_bounds
-        surrogate = self._quantities.surrogate() if has_bounds else None
-        many = len(self.run.trials.complete) >= MANY and not self.setting.certified
-        search = self._search(region, number, 0.5 if many else 1.0)
-        bound = None
-        if surrogate is not None:
-            bound = self._with_failed(surrogate.for_trial(number), surrogate)
-            bound = self._with_pending(bound, running)
-        limits = []
-        if surrogate is not None or self._quantities.exploration is not None:
-            for limited in self._quantities.limits():
-                own = self._with_pending(limited.surrogate.for_trial(number), running)
-                limits.append(Limit(own.posterior, own.confidence, lower=limited.level))
-        search = replace(
-            search,
-            seed=self.seed,
-            tried=tried,
-            surrogate=surrogate,
-            bound=bound,
-            limits=limits,
-            recommend=self._recommended_params,
-        )
-        repeats_nothing = search.is_noiseless
-        if has_bounds and surrogate is None:
-            repeats_nothing = self.space.table is not None
-        if repeats_nothing:
-            return search.untried()
-        return search
+    def _search(self) -> Search:
+        """Return a search of the whole space from the best trials so far."""
+        return self._search_in(Subspace(self.space))
 
-    def _recommended_params(self) -> Params | None:
-        trial = self._quantities.recommended()
-        return None if trial is None else trial.params
+    def _search_in(self, subspace: Subspace) -> Search:
+        n_ended = len(self.run.trials.finished)
+        return search_from_best(self._quantities, self.seed, subspace, n_ended)
 
-    def _search(self, region: Subspace, number: int, effort: float = 1.0) -> Search:
-        """Return a search from the best points so far, with the random numbers of trial ``number``."""
-        starts, generator = self._starts(region), self._generator(number)
-        if self.space.constraints:
-            region = region.knowing(self._quantities.units_of(self.run.trials.all))
-            starts = starts[
-                self.space.satisfies(starts)
-            ]  # not known results that exceed a limit by rounding
-            starts = starts if len(starts) else region.sample(generator).unsqueeze(0)
-        return Search(self.space, region, starts, number, generator, effort)
-
-    def _starts(self, region: Subspace) -> Tensor:
-        """Return the best points [s P] so far; where a region has a box, those in the box, if there are any."""
-        if region.boxed:
-            complete = self.run.trials.complete
-            inside = region.in_box(self._quantities.units_of(complete)).tolist()
-            best = [trial for trial, is_inside in zip(complete, inside, strict=True) if is_inside]
-            if best:
-                return self._quantities.units_of(self._quantities.best_of(best))
-        return self._quantities.units_of(self._quantities.leading())
-
-    def _with_failed(self, bound: Bound, belief: Surrogate) -> Bound:
-        """Return a bound of the objective to search with, with failed trials observed at the worst value so far.
-
-        Otherwise the search would return to them: the data say nothing against them. Pruned trials of whose value
-        nothing is predicted count as failed ones.
-        """
-        predicted = {one.number for one in belief.values if one.predicted}
-        unpredicted = [trial for trial in self.run.trials.pruned if trial.number not in predicted]
-        without_value = self.run.trials.failed + unpredicted
-        if not without_value:
-            return bound
-        worst = belief.target(min(map(self._quantities.signed, self.run.trials.complete)))
-        X = self._quantities.features(without_value)
-        return bound.given(X, X.new_full((len(X),), worst))
-
-    def _with_pending(self, bound: Bound, pending: Tensor) -> Bound:
-        """Return a bound to search with, with pending points [n P] of the unit cube observed at the mean."""
-        if not len(pending):
-            return bound
-        return bound.given(self.space.features(pending))
-
-    def _generator(self, number: int) -> torch.Generator:
-        """Return a source of randomness that depends on the seed and a number alone."""
-        return torch.Generator().manual_seed((1_000_003 * self.seed + number) % 2**63)
+    def _generator(self) -> torch.Generator:
+        """Return a source of randomness for statistics about the trials that have ended."""
+        return generator_of(self.seed, len(self.run.trials.finished))
 
 
 def _span(value_range: tuple[float, float] | None, maximize: bool) -> tuple[float, float]:

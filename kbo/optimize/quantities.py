@@ -22,6 +22,7 @@ from kbo.optimize.search.search import N_BEST
 from kbo.optimize.strategies.safe_exploration import Exploration
 from kbo.optimize.surrogates.setting import Setting
 from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
+from kbo.space import Params, Space
 
 
 class Quantity:
@@ -109,7 +110,8 @@ class Quantities:
         maximize: Whether larger values of the objective are better.
 
     Attributes:
-        trials: As given.
+        trials, setting, problem: As given.
+        space: The space of the problem.
         objective: The objective.
         limited: The constraints that the assumptions alone do not decide, with their quantities.
         sign: 1, or -1 if the objective is minimised.
@@ -134,13 +136,14 @@ class Quantities:
         self.exploration: Exploration | None = None
         if setting.start:
             self.exploration = Exploration(problem.space, setting.start, len(self.limited))
-        self._setting = setting
-        self._space = problem.space
+        self.setting: Setting = setting
+        self.problem: Problem = problem
+        self.space: Space = problem.space
         self._constraints = constraints
         self._maximize = maximize
         self.sign: int = 1 if maximize else -1
         self._n_learned = 0
-        self._units = GrowingTensor(torch.empty(0, self._space.dimension, dtype=torch.float64))
+        self._units = GrowingTensor(torch.empty(0, self.space.dimension, dtype=torch.float64))
         self._permitted: list[bool] = []  # whether a trial satisfies the constraints of the space
         self._best: list[Trial] = []  # those of the first ``_n_ranked`` trials that have ended
         self._n_ranked = 0
@@ -202,7 +205,7 @@ class Quantities:
         signed[OBJECTIVE] = (self.sign, self.objective)
         sign, one_quantity = signed[checks.one_of("name", name, signed)]
         self.learn()
-        interval = one_quantity.interval(self._space.features(units))
+        interval = one_quantity.interval(self.space.features(units))
         if interval is None:
             return None
         lower, mean, upper = interval
@@ -221,7 +224,7 @@ class Quantities:
         fresh = self.trials.finished[self._n_learned :]
         if not fresh:
             return
-        on_cpu = self._space.on(torch.device("cpu"))
+        on_cpu = self.space.on(torch.device("cpu"))
         features = on_cpu.features(self.units_of(fresh)).tolist()
         for trial, row in zip(fresh, features, strict=True):
             self._add(trial, tuple(row))
@@ -248,7 +251,7 @@ class Quantities:
 
     def _value_of(self, trial: Trial) -> tuple[float | None, float | None]:
         """Return value and error of an ended trial; in the practical setting a prediction where it was pruned."""
-        if not trial.pruned or self._setting.certified:
+        if not trial.pruned or self.setting.certified:
             return trial.value, error_of(trial)
         before = [
             earlier
@@ -273,13 +276,20 @@ class Quantities:
         of_trial = {trial.number: value for trial, value in zip(complete, criterion, strict=True)}
         return max(allowed, key=lambda trial: of_trial[trial.number])
 
+    def recommended_params(self) -> Params | None:
+        """Return the parameters of the recommended trial; None without one."""
+        trial = self.recommended()
+        if trial is None:
+            return None
+        return trial.params
+
     def feasibility(self, best: Trial, ways: Sequence[str] = ()) -> Feasibility:
         """Return bounds and limits of the measured quantities at a completed trial: see ``Optimizer.feasibility``."""
         undecided = [constraint for constraint, _ in self.limited]
         features = self.features([best])
         delta = None
-        if self._setting.certified:
-            delta = self._setting.delta
+        if self.setting.certified:
+            delta = self.setting.delta
         return feasibility(delta, self._constraints, undecided, self.limits(), best, features, ways)
 
     def within_limits(self) -> list[Trial]:
@@ -293,10 +303,10 @@ class Quantities:
 
     def allowed(self, trials: list[Trial]) -> list[Trial]:
         """Return the trials whose parameters satisfy the constraints of the space."""
-        if not self._space.constraints:
+        if not self.space.constraints:
             return trials
         fresh = self.trials.all[len(self._permitted) :]
-        self._permitted += [not self._space.violated(trial.params) for trial in fresh]
+        self._permitted += [not self.space.violated(trial.params) for trial in fresh]
         return [trial for trial in trials if self._permitted[trial.number]]
 
     def leading(self) -> list[Trial]:
@@ -321,13 +331,13 @@ class Quantities:
 
     def features(self, trials: list[Trial]) -> Tensor:
         """Return the features [n D] of trials."""
-        return self._space.features(self.units_of(trials))
+        return self.space.features(self.units_of(trials))
 
     def units_of(self, trials: list[Trial]) -> Tensor:
         """Return the points [n P] of the unit cube of trials."""
         fresh = self.trials.all[self._units.n :]
         if fresh:
-            self._units.append(self._space.units([trial.params for trial in fresh]))
+            self._units.append(self.space.units([trial.params for trial in fresh]))
         return self._units.value[[trial.number for trial in trials]]
 
 
