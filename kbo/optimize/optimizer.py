@@ -155,7 +155,7 @@ class Optimizer:
         return self._known
 
     def _learn_from(self, trials: Trials) -> None:
-        """Begin with everything that is computed from trials."""
+        """Begin again to compute quantities and strategies from trials."""
         self._known = Quantities(
             trials, self.setting, self._problem, self.constraints, self.maximize
         )
@@ -303,7 +303,7 @@ class Optimizer:
 
     @guarded
     def explain(self, number: int) -> Explanation | None:
-        """Return why a trial has its parameters: the strategy that chose them, and the numbers that it compared.
+        """Return the explanation of a trial's parameters: the strategy that chose them, and the numbers it compared.
 
         None for trials whose parameters were given, and for those of journals that were written before version 0.25.
 
@@ -579,12 +579,12 @@ class Optimizer:
 
     @guarded
     def gap(self, evaluations: int = 0, goal: float = 0.0, progress: bool = False) -> Gap | None:
-        """Return by how much the optimum can still be better than the recommendation, and whether that is proved.
+        """Return the optimality gap, by which the optimum is at most better than the recommendation; None if unknown.
 
-        The largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units of
-        the objective. Over whole numbers and choices alone, up to 10 000 points, the largest bound is exact; otherwise
-        it is the best that a search from many starts finds, or with ``evaluations`` one that branch and bound proves;
-        ``reason`` is why nothing is proved, or which bound proves more than those of the method.
+        It is the largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units
+        of the objective. Over whole numbers and choices alone, up to 10 000 points, the largest bound is exact;
+        otherwise it is the best that a search from many starts finds, or with ``evaluations`` one that branch and bound
+        proves; ``reason`` is why nothing is proved, or which bound proves more than those of the method.
         With constraints it is that of the points which possibly keep them, and in the safe setting that of the points
         which are certain to: of the whole space, if it is proved that all are. None while there is no bound, and while
         the recommendation is not known to keep all constraints.
@@ -643,7 +643,7 @@ class Optimizer:
 
     @guarded
     def answers(self, tolerance: float | None = None, intervals: bool = True) -> Answers | None:
-        """Return what the run says of its objective, in its units: what more trials would bring, and what matters.
+        """Return statistics about the objective, in its units: the gain of more trials and the effects of parameters.
 
         By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
         there is no model.
@@ -672,7 +672,7 @@ class Optimizer:
 
     @guarded
     def compare(self, others: Params, params: Params | None = None) -> Comparison | None:
-        """Return by how much parameters, by default the recommended ones, are better than others, in positive numbers.
+        """Return the difference of parameters, by default the recommended ones, to others, positive if they are better.
 
         By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
         there is no model.
@@ -736,7 +736,13 @@ class Optimizer:
     def _next(
         self, number: int, region: Subspace, pending: Sequence[Params] = ()
     ) -> tuple[Params, Explanation]:
-        """Return the parameters of trial ``number``, and why; ``pending`` ones are evaluated besides the trials."""
+        """Return the parameters of trial ``number``, and their explanation.
+
+        Args:
+            number: The number of the trial.
+            region: The part of the space.
+            pending: Parameters that are being evaluated, besides the pending trials.
+        """
         search = search_for_trial(self._quantities, self.seed, region, number, pending)
         proposal = propose(self._strategies, search)
         leading = self._quantities.leading()
