@@ -156,7 +156,7 @@ def test_trials_run_on_ray_report_and_are_ended(session):
 
 @pytest.mark.thorough
 def test_loading_the_objective_has_a_limit_of_its_own_on_ray(session, monkeypatch):
-    monkeypatch.setattr("kbo.workers.ray.LOADING", 1.0)
+    monkeypatch.setattr("kbo.workers.remote.LOADING", 1.0)
 
     class Hangs:
         def __call__(self, x):

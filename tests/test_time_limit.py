@@ -1,17 +1,17 @@
-"""``timeout`` of an objective in this process: what catches it, limits within limits, timers of the caller."""
+"""``timeout`` of an objective in this process: what catches it, other timers, and when it is refused."""
 
 import contextlib
 import itertools
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import kbo
-from kbo.workers.time_limit import call_with_limit
+from kbo.workers.in_process import call_with_limit
 from tests.faults import REPEATS
-from tests.processes import wait_until
 
 
 def busy(seconds=5.0):
@@ -40,52 +40,43 @@ def test_no_value_counts_after_the_time_whatever_the_objective_catches(error):
         assert failure.startswith("TimeoutError: no value after 0.05 s")
 
 
-@pytest.mark.parametrize("inner", [None, 0.02, 600.0])
-def test_a_run_within_a_trial_ends_with_the_trial(inner):
+def test_a_run_within_a_trial_ends_with_the_trial():
     def objective(x):
         options = {"max_failures": 40, "workers": 1, "method": "random"}
-        return kbo.minimize(lambda x: busy(0.05), [(0, 1)], 40, timeout=inner, **options).value
+        return kbo.minimize(lambda x: busy(0.05), [(0, 1)], 40, **options).value
 
     for failure in failures(objective, 0.2):
         assert failure.startswith("TimeoutError: no value after 0.2 s")
 
 
-def test_a_limit_is_not_lost_when_one_within_it_is_due_at_the_same_moment():
-    def late():  # both alarms come when both times are over
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
-        try:
-            time.sleep(0.1)
-        finally:  # an alarm that another thread has taken raises before this
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
-
-    def within():
-        with contextlib.suppress(TimeoutError):
-            call_with_limit(late, 0.05)
-        whole.append(busy())
-
-    whole = []
-    with pytest.raises(TimeoutError, match=r"0\.06"):
-        call_with_limit(within, 0.06)
-    assert not whole
+@pytest.fixture
+def _timer_of_the_program():
+    signal.setitimer(signal.ITIMER_REAL, 600.0)
+    yield
+    assert signal.getitimer(signal.ITIMER_REAL)[0] > 0.0
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
-@pytest.mark.parametrize("seconds", [0.2, 600.0])
-def test_a_timer_of_the_caller_goes_on_during_and_after_a_limit(seconds):
-    ticks = []
-    before = signal.signal(signal.SIGALRM, lambda signum, frame: ticks.append(signum))
-    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
-    try:
-        if seconds < 1.0:
-            with pytest.raises(TimeoutError):
-                call_with_limit(busy, seconds)
-            assert ticks
-        else:
-            call_with_limit(lambda: wait_until(lambda: len(ticks) >= 2), seconds)
-        many = len(ticks) + 2
-        wait_until(lambda: len(ticks) >= many)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+@pytest.mark.usefixtures("_timer_of_the_program")
+@pytest.mark.parametrize("limit", [{"timeout": 5.0}, {"time_budget": 5.0, "end_running": True}])
+def test_a_limit_beside_a_timer_of_the_program_is_refused_before_the_objective_is_called(limit):
+    called = []
+    with pytest.raises(kbo.InvalidInput, match=r"leave out workers for a worker process"):
+        kbo.minimize(called.append, [(0, 1)], 2, workers=1, **limit)
+    assert not called
+
+
+def test_a_limit_within_another_one_is_refused():
+    def objective(x):
+        return kbo.minimize(lambda x: 1.0, [(0, 1)], 2, timeout=5.0, workers=1).value
+
+    for failure in failures(objective, 600.0):
+        assert "leave out workers for a worker process" in failure
+
+
+def test_a_limit_outside_of_the_main_thread_is_refused():
+    with ThreadPoolExecutor(1) as pool, pytest.raises(kbo.InvalidInput, match="the main thread"):
+        pool.submit(call_with_limit, busy, 5.0).result()
 
 
 def state():

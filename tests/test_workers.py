@@ -27,7 +27,7 @@ import kbo
 from experiments import problems
 from kbo.cli import tuning
 from kbo.cli.app import app
-from kbo.workers import processes
+from kbo.workers import processes, remote
 from kbo.workers.call import Outcome
 from kbo.workers.choice import engine_of
 from kbo.workers.engine import Engine, Session
@@ -64,7 +64,7 @@ def outcome_of(
 @pytest.fixture(autouse=True)
 def _slow_starts(monkeypatch):
     """A worker that needs long to start, on a busy machine, fails no trial with a limit of time."""
-    monkeypatch.setattr(processes, "LOADING", PATIENCE)
+    monkeypatch.setattr(remote, "LOADING", PATIENCE)
 
 
 class Clock:
@@ -312,20 +312,29 @@ def test_a_trial_that_never_stops_reporting_is_ended():
 
 
 def test_a_value_that_came_in_time_counts_when_it_is_read_late(monkeypatch):
-    monkeypatch.setattr(processes, "time", clock := Clock())
+    monkeypatch.setattr(remote, "time", clock := Clock())
 
     def objective(x, trial):
         trial.report(0.0, step=0)
-        trial.report(0.0, step=1)
         return 7.0
 
     def late(number, value, step):
-        wait_until(session._busy[0].connection.poll)  # the next message has come
+        wait_until(session.running[0].connection.poll)  # the value has come
         clock.now += 2.0
         return False
 
     with kbo.Processes(1).session(objective, 1.0, late) as session:
         session.start(0, [])
+        (outcome,) = session.wait(PATIENCE)
+    assert (outcome.value, outcome.failure) == (7.0, None)
+
+
+def test_a_call_that_began_in_time_goes_on_when_that_is_read_late(monkeypatch):
+    monkeypatch.setattr(remote, "time", clock := Clock())
+    with kbo.Processes(1).session(lambda x: 7.0, 1.0, lambda *_: False) as session:
+        session.start(0, [])
+        wait_until(session.running[0].connection.poll)  # it has begun
+        clock.now += 2 * PATIENCE
         (outcome,) = session.wait(PATIENCE)
     assert (outcome.value, outcome.failure) == (7.0, None)
 
@@ -341,7 +350,7 @@ class Read:
 
 
 def test_a_limit_of_time_covers_the_loading_of_the_objective(monkeypatch):
-    monkeypatch.setattr(processes, "LOADING", 0.5)
+    monkeypatch.setattr(remote, "LOADING", 0.5)
     failure = outcome_of(kbo.Processes(1), Read(time.sleep, 600.0), 0.1).failure
     assert (
         failure == "TimeoutError: the objective was not loaded after 0.5 s; its process was ended"
@@ -373,20 +382,14 @@ def test_a_worker_that_is_killed_while_it_is_idle_costs_no_trial():
     with kbo.Processes(1).session(
         lambda x: os.getpid(), None, lambda number, value, step: False
     ) as session:
-        outcomes = []
-        for number in range(3):
-            session.start(number, [])
-            if number == 2:  # the worker was stopped: it has its next trial, and never begins it
-                os.kill(outcomes[-1].value, signal.SIGKILL)
-            outcomes += session.wait(PATIENCE)
-            sent, state = [(signal.SIGKILL, os.WEXITED), (signal.SIGSTOP, os.WSTOPPED), (0, 0)][
-                number
-            ]
-            if sent:
-                os.kill(outcomes[-1].value, sent)
-                os.waitid(os.P_PID, outcomes[-1].value, state | os.WNOWAIT)
-    assert [outcome.failure for outcome in outcomes] == [None] * 3
-    assert len({outcome.value for outcome in outcomes}) == 3
+        session.start(0, [])
+        (first,) = session.wait(PATIENCE)
+        os.kill(first.value, signal.SIGKILL)
+        os.waitid(os.P_PID, first.value, os.WEXITED | os.WNOWAIT)
+        session.start(1, [])
+        (second,) = session.wait(PATIENCE)
+    assert second.failure is None
+    assert second.value != first.value
 
 
 def test_params_that_a_worker_cannot_read_end_it():

@@ -5,7 +5,8 @@ Worker processes import this module first: it imports a library only to change a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -83,3 +84,46 @@ class Settings:
         if self.deterministic:
             stack.callback(torch.use_deterministic_algorithms, False)
             torch.use_deterministic_algorithms(True, warn_only=self.deterministic == 2)
+
+
+@contextmanager
+def preserved() -> Iterator[None]:
+    """Restore settings after a block: gradient and inference mode, default dtype and device, threads, errors of NumPy.
+
+    Imports neither PyTorch nor NumPy, and restores nothing of a library that is not imported before the block.
+    """
+    before = [(read, write, read()) for read, write in _readers_and_writers()]
+    try:
+        yield
+    finally:
+        for read, write, value in before:
+            if read() != value:
+                write(value)
+
+
+_inference_modes: list[Any] = []  # PyTorch leaves a mode when the object that entered it is gone
+
+
+def _readers_and_writers() -> list[tuple[Callable[[], Any], Callable[[Any], Any]]]:
+    """Return functions that read and write each setting of the imported libraries."""
+    settings: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = []
+    torch = sys.modules.get("torch")
+    if torch is not None:
+
+        def set_inference_mode(mode: bool) -> None:
+            _inference_modes.append(torch.inference_mode(mode))
+            _inference_modes[-1].__enter__()
+
+        def set_default_device(device: Any) -> None:
+            torch.set_default_device(None if device.type == "cpu" else device)
+
+        # The inference mode is first: it sets the gradient mode too.
+        settings.append((torch.is_inference_mode_enabled, set_inference_mode))
+        settings.append((torch.is_grad_enabled, torch.set_grad_enabled))
+        settings.append((torch.get_default_dtype, torch.set_default_dtype))
+        settings.append((torch.get_default_device, set_default_device))
+        settings.append((torch.get_num_threads, torch.set_num_threads))
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        settings.append((numpy.geterr, lambda errors: numpy.seterr(**errors)))
+    return settings

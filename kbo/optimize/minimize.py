@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kbo._base import checks
+from kbo._base.settings import preserved
 from kbo._base.surroundings import fixed
 from kbo._base.terminal import Bar
 from kbo.bandit import methods
@@ -32,9 +33,7 @@ from kbo.optimize.surrogates.setting import Setting
 from kbo.space import Bounds, Params, Space
 from kbo.workers.call import takes_trial
 from kbo.workers.choice import Workers, engine_of
-from kbo.workers.engine import Engine, OnReport, Session
-from kbo.workers.preserved import preserved
-from kbo.workers.time_limit import YEAR
+from kbo.workers.engine import YEAR, Engine, OnReport, Session
 
 if TYPE_CHECKING:
     import optuna

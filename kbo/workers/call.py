@@ -1,4 +1,4 @@
-"""One call of a function by a worker: the handle that the function gets, and the outcome.
+"""One call of a function by a worker: the trial that the function gets, and the outcome.
 
 Worker processes import this module before anything else, so it imports no PyTorch.
 """
@@ -10,25 +10,33 @@ import inspect
 import math
 import operator
 import os
+import pickle
+import queue
 import sysconfig
 import threading
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any, Never
 
+from kbo._base.settings import Settings, preserved
 from kbo.errors import InvalidInput
 
-Report = Callable[[float, int], None]
-"""Takes a value and its step, in this order everywhere."""
+_LARGEST_STEP = 2**53
 
-Decision = Callable[[], bool]
+_LIBRARIES = (
+    os.path.join(sysconfig.get_path("stdlib"), ""),
+    os.path.join(sysconfig.get_path("purelib"), ""),
+    os.path.join(sysconfig.get_path("platlib"), ""),
+    os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
+    "<frozen ",
+)
+"""Prefixes of file names that do not belong to the caller: the libraries and this package."""
 
 
 def check_step_by_name(caller: str, positional: tuple[Any, ...], step: int | None) -> None:
-    """Check that a report names its step, so that nobody exchanges step and value without an error."""
+    """Check that a report names its step, so that step and value are not exchanged by mistake."""
     if positional or step is None:
         raise InvalidInput(
             f"write {caller}, with the step by name: the value is the first argument, as in Optuna; in earlier "
@@ -37,7 +45,7 @@ def check_step_by_name(caller: str, positional: tuple[Any, ...], step: int | Non
 
 
 class RunningTrial:
-    """The trial that an objective evaluates: where it reports, and whether it should stop.
+    """The trial that an objective evaluates: it takes reports, and says whether to stop.
 
     Attributes:
         number: The number of the trial.
@@ -53,12 +61,22 @@ class RunningTrial:
         ...     return error
     """
 
-    def __init__(self, number: int, params: Any, report: Report, decide: Decision) -> None:
+    def __init__(
+        self,
+        number: int,
+        params: Any,
+        send: Callable[[float, int], None],
+        answer: Callable[[], bool],
+    ) -> None:
         self.number: int = number
         self.params: Any = params
-        self._report, self._decide = report, decide
-        self._lock = threading.Lock()
         self.stopped: bool = False
+        self._send = send  # value and step, to the process that runs the optimisation
+        self._answer = answer  # its next answer: one for each report, whether to stop
+        self._unanswered = 0
+        self._stop = False
+        self._ended = False
+        self._lock = threading.RLock()
 
     def report(self, value: float, *others: Never, step: int | None = None) -> None:
         """Report the value of the objective as it is after a step, for example the validation error after an epoch.
@@ -74,57 +92,57 @@ class RunningTrial:
         """
         check_step_by_name("trial.report(value, step=step)", others, step)
         try:
-            number, found = operator.index(step), float(value)  # pyright: ignore[reportArgumentType]  (of any kind)
+            whole = operator.index(step)  # pyright: ignore[reportArgumentType]  (of any kind)
+            number = float(value)
         except (TypeError, ValueError, OverflowError):
-            number, found = -1, math.nan
-        if not 0 <= number <= 2**53 or not math.isfinite(found):
+            whole = -1
+            number = math.nan
+        if not 0 <= whole <= _LARGEST_STEP or not math.isfinite(number):
             raise InvalidInput(
                 f"trial.report takes a finite number and a step (0, 1, ... 2**53), got value {value!r:.80} and step "
                 f"{step!r:.80}."
             )
         with self._lock:
-            self._report(found, number)
-
-    def end(self) -> None:
-        """Refuse what threads of the objective report from now on: it has returned."""
-        with self._lock:
-            self._report = self._late
-
-    def _late(self, value: float, step: int) -> None:
-        raise InvalidInput(
-            f"trial {self.number} has ended: report before the objective returns, got step {step}."
-        )
+            if self._ended:
+                raise InvalidInput(
+                    f"trial {self.number} has ended: report before the objective returns, got step {whole}."
+                )
+            self._send(number, whole)  # without waiting for the answer
+            self._unanswered += 1
 
     def should_stop(self) -> bool:
-        """Return whether the trial should stop, given what was reported; once True, the trial counts as stopped early.
+        """Return whether the trial should stop, given its reports; once True, the trial counts as stopped early.
 
         The objective then returns anything, or raises: its value does not count, but other measurements do.
         """
         with self._lock:
-            self.stopped = self.stopped or self._decide()
+            self.read_answers()
+            self.stopped = self.stopped or self._stop
         return self.stopped
 
+    def read_answers(self) -> None:
+        """Wait for the answers to all reports."""
+        with self._lock:
+            while self._unanswered:
+                self._stop = self._answer()
+                self._unanswered -= 1
 
-def pipe(send: Report, answer: Decision) -> tuple[Report, Decision]:
-    """Return how a trial reports and learns decisions over a connection that has one answer to each report.
+    def end(self) -> None:
+        """Refuse later reports by threads of the objective, which has returned."""
+        with self._lock:
+            self._ended = True
 
-    Reports do not wait for their answers, so a training run goes on; ``should_stop`` waits for all of them.
-    """
-    unanswered, stop = 0, False
 
-    def report(value: float, step: int) -> None:
-        nonlocal unanswered
-        send(value, step)
-        unanswered += 1
+def trial_of_this_process(
+    number: int, params: Any, on_report: Callable[[int, float, int], bool]
+) -> RunningTrial:
+    """Return a trial whose reports are answered at once, in the thread that reports."""
+    answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
-    def decide() -> bool:
-        nonlocal unanswered, stop
-        while unanswered:
-            stop = answer()
-            unanswered -= 1
-        return stop
+    def send(value: float, step: int) -> None:
+        answers.put(on_report(number, value, step))
 
-    return report, decide
+    return RunningTrial(number, params, send, answers.get)
 
 
 @dataclass(frozen=True)
@@ -133,8 +151,8 @@ class Outcome:
 
     Attributes:
         number: The number of the trial.
-        value: What the function returned.
-        failure: Why it returned nothing, in words; None if it did.
+        value: The value that the function returned.
+        failure: The reason for which there is no value, in words; None if there is one.
         stopped: Whether the function learned that it should stop.
         died: Whether the worker died, so that another attempt may succeed.
         seconds: The duration.
@@ -162,52 +180,75 @@ def call(
         trial: The trial.
         failures: Exceptions that are an outcome; others are raised.
     """
-    start, process = time.perf_counter(), os.getpid()
-    params = copy.copy(trial.params)  # which the function may change
-    value, failure, trace = None, None, ""
+    start = time.perf_counter()
+    process = os.getpid()
+    arguments = [copy.copy(trial.params)]  # the function may change them
+    if takes_trial(function):
+        arguments.append(trial)
+    value = None
+    failure = None
+    trace = ""
     try:
-        value = function(params, trial) if takes_trial(function) else function(params)
+        value = function(*arguments)
     except failures as error:
-        failure, trace = f"{described(error)}{place(error)}", _trace()
+        failure = described(error) + place(error)
+        trace = _trace()
     finally:
-        if (
-            os.getpid() != process
-        ):  # a copy that the function forked: the first process has its outcome and goes on
-            os._exit(0)
+        if os.getpid() != process:
+            os._exit(0)  # the function has forked, and the first process has the outcome
         trial.end()
     seconds = round(time.perf_counter() - start, 4)
     return Outcome(trial.number, value, failure, trial.stopped, seconds=seconds, trace=trace)
 
 
+@dataclass(frozen=True)
+class Work:
+    """A function for other processes, and the settings of the program that sends it.
+
+    Attributes:
+        function: The function, pickled.
+        settings: The settings.
+    """
+
+    function: bytes
+    settings: Settings
+
+    def load(self) -> Callable[..., Any]:
+        """Return the function, with the modules that it needs imported."""
+        return pickle.loads(self.function)
+
+    def call(self, function: Callable[..., Any], trial: RunningTrial) -> Outcome:
+        """Call the loaded function with the settings; every exception is an outcome."""
+        obstacle = self.settings.obstacle()
+        if obstacle:
+            return Outcome(trial.number, failure=obstacle)
+        with preserved(), self.settings.applied():
+            return call(function, trial, failures=(BaseException,))
+
+
 def takes_trial(function: Callable[..., Any]) -> bool:
     """Return whether a function has a second positional argument without a default, or one named ``trial``."""
     try:
-        parameters = list(inspect.signature(function).parameters.values())
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # functions of compiled code
         return False
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    second = positional[1:2]
-    return bool(second) and (second[0].name == "trial" or second[0].default is second[0].empty)
-
-
-_LIBRARIES = (
-    *(os.path.join(sysconfig.get_path(kind), "") for kind in ("stdlib", "purelib", "platlib")),
-    os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
-    "<frozen ",
-)
-"""Beginnings of the names of files that are not the caller's: installed ones, and those of this package."""
+    if len(positional) < 2:
+        return False
+    second = positional[1]
+    return second.name == "trial" or second.default is second.empty
 
 
 def described(error: BaseException) -> str:
-    """Return type and text of an exception, whatever that text is and does."""
+    """Return type and text of an exception; the code that makes its text may raise anything."""
     try:
         return _encodable(f"{type(error).__name__}: {error}")
-    except BaseException:  # which would end the worker without an outcome
+    except BaseException:  # it would end the worker without an outcome
         return f"{type(error).__name__} (its text cannot be shown)"
 
 
 def _trace() -> str:
-    """Return the traceback of the exception that is handled, unless its class refuses to be shown."""
+    """Return the traceback of the exception that is handled; empty if its class cannot be shown."""
     try:
         return traceback.format_exc()
     except BaseException:
@@ -215,22 +256,17 @@ def _trace() -> str:
 
 
 def place(error: BaseException) -> str:
-    """Return the file and line in which an exception was raised: the last ones that are not of a library, if any."""
-    frames = [
-        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
-    own = [frame for frame in frames if not frame[0].startswith(_LIBRARIES)]
-    if not frames:
-        return ""
-    name, line = (own or frames)[-1]
-    return _encodable(f" ({os.path.basename(name)}, line {line})")
-
-
-def of_file(code: CodeType, name: str) -> CodeType:
-    """Return code as if it had been read from a file of this name."""
-    return code.replace(co_filename=name)
+    """Return the file and line that raised an exception: the last ones outside of libraries, if there are any."""
+    frame = ""
+    own_frame = ""
+    for stack_frame, line in traceback.walk_tb(error.__traceback__):
+        path = stack_frame.f_code.co_filename
+        frame = f" ({os.path.basename(path)}, line {line})"
+        if not path.startswith(_LIBRARIES):
+            own_frame = frame
+    return _encodable(own_frame or frame)
 
 
 def _encodable(text: str) -> str:
-    """Return a text that UTF-8 can write, with escapes for the bytes of names and messages that were not in it."""
+    """Return a text that UTF-8 can encode: escapes take the place of bytes in names and messages that are not."""
     return text.encode(errors="backslashreplace").decode()

@@ -1,8 +1,8 @@
 """The worker process: it waits for parameters, calls the function, and ends with its parent.
 
 It is started by ``kbo.workers.processes`` with two file descriptors: one to talk over, and one that is closed when the
-parent ends. Messages from the parent are the function, then parameters of one trial at a time, and decisions about what
-the trial reported; None asks for a normal end.
+parent ends. The parent sends the work, then parameters of one trial at a time, and an answer to each report of the
+trial; None asks for a normal end.
 """
 
 from __future__ import annotations
@@ -21,67 +21,69 @@ from typing import Any
 
 from kbo._base.streams import AboveBar, lasting
 from kbo._base.terminal import on_terminal
-from kbo.workers.call import Outcome, RunningTrial, call, described, pipe
-from kbo.workers.preserved import preserved
+from kbo.workers.call import Outcome, RunningTrial, described
 
 
 def serve(descriptor: int, parent_pipe: int) -> None:
     """Work until the parent asks for the end, closes the connection or ends."""
     _end_with(parent_pipe)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                line_buffering=True
-            )  # what a trial printed is not lost when it is ended
-    sys.stdout = lasting(
-        sys.stdout, "standard output"
-    )  # a trial does not fail since nobody reads what it prints
-    sys.stderr = lasting(sys.stderr, "standard error")
-    if on_terminal():
-        sys.stdout, sys.stderr = AboveBar(sys.stdout), AboveBar(sys.stderr)
+    _prepare_output()
     connection = Connection(descriptor)
-    payload, settings, sys.path[:], sys.argv[:] = pickle.loads(connection.recv_bytes())
+    work, sys.path[:], sys.argv[:] = pickle.loads(connection.recv_bytes())
     received: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, received), daemon=True).start()
-    function, obstacle = None, ""
+    function = None
+    obstacle = ""
     try:
-        function = pickle.loads(payload)
+        function = work.load()
     except BaseException as error:
         obstacle = f"the worker process could not load the objective: {described(error)}"
-    obstacle = obstacle or settings.obstacle()
-    while True:
-        if (task := received.get()) is None:
-            return
+
+    def send(value: float, step: int) -> None:
+        connection.send(("report", (value, step)))
+
+    while (task := received.get()) is not None:
         number, params = task
         connection.send(("begun", None))
-        report, decide = pipe(
-            lambda value, step: connection.send(("report", (value, step))), received.get
-        )
-        if function is None or obstacle:
-            outcome = Outcome(number, failure=obstacle)
-        else:
-            with preserved(), settings.applied():
-                outcome = call(
-                    function, RunningTrial(number, params, report, decide), (BaseException,)
-                )
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(
-                Exception
-            ):  # a stream that the objective has closed, or replaced by an object of its own
-                stream.flush()
-        try:
-            message = pickle.dumps(("ended", outcome))
-        except Exception as error:
-            failure = f"the value cannot be sent to the main process: {described(error)}"
-            message = pickle.dumps(
-                ("ended", Outcome(number, failure=failure, seconds=outcome.seconds))
-            )
-        connection.send_bytes(message)
-        decide()  # takes the answers that nobody asked for
+        trial = RunningTrial(number, params, send, received.get)
+        outcome = Outcome(number, failure=obstacle)
+        if function is not None:
+            outcome = work.call(function, trial)
+        _flush_output()
+        connection.send_bytes(_pickled(outcome))
+        trial.read_answers()  # that the objective did not ask for
+
+
+def _prepare_output() -> None:
+    """Write each line at once, so that it is not lost when a trial is ended; a trial goes on if nobody reads it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+    sys.stdout = lasting(sys.stdout, "standard output")
+    sys.stderr = lasting(sys.stderr, "standard error")
+    if on_terminal():
+        sys.stdout = AboveBar(sys.stdout)
+        sys.stderr = AboveBar(sys.stderr)
+
+
+def _flush_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # the objective has closed or replaced it
+            stream.flush()
+
+
+def _pickled(outcome: Outcome) -> bytes:
+    """Return the message of an outcome."""
+    try:
+        return pickle.dumps(("ended", outcome))
+    except Exception as error:
+        failure = f"the value cannot be sent to the main process: {described(error)}"
+        failed = Outcome(outcome.number, failure=failure, seconds=outcome.seconds)
+        return pickle.dumps(("ended", failed))
 
 
 def _receive(connection: Connection, received: queue.SimpleQueue[Any]) -> None:
-    """Receive messages until the parent is gone, or one cannot be read; then end this process and what it started."""
+    """Receive messages until the parent is gone, or one cannot be read; then end this process and its children."""
     try:
         while True:
             received.put(connection.recv())
@@ -90,13 +92,12 @@ def _receive(connection: Connection, received: queue.SimpleQueue[Any]) -> None:
 
 
 def _end_with(parent_pipe: int) -> None:
-    """Let the system end this process and those that it started with the parent, where it can.
+    """Let the system end this process and its children when the parent ends, on Linux.
 
     A thread cannot if compiled code never returns, and is too late if the system ends this process alone.
     """
     if sys.platform == "linux":
         fcntl.fcntl(parent_pipe, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(parent_pipe, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(
-            parent_pipe, fcntl.F_SETFL, fcntl.fcntl(parent_pipe, fcntl.F_GETFL) | os.O_ASYNC
-        )
+        flags = fcntl.fcntl(parent_pipe, fcntl.F_GETFL)
+        fcntl.fcntl(parent_pipe, fcntl.F_SETFL, flags | os.O_ASYNC)

@@ -13,15 +13,17 @@ Workers = int | Engine | None
 
 
 def engine_of(workers: Workers, timeout: float | None = None) -> Engine:
-    """Return the engine; by default this process, or one worker process if there is a time limit, which can be ended.
+    """Return the engine; by default this process, or with a time limit one worker process, which can be ended.
 
     Raises:
         InvalidInput: Neither a whole number of at least 1 nor an engine.
     """
-    if workers is None:
-        return InProcess() if timeout is None else Processes(1)
     if isinstance(workers, Engine):
         return workers
     if isinstance(workers, type):
         raise InvalidInput(f"workers must be a number or an engine: write {workers.__name__}(...).")
-    return InProcess() if checks.whole("workers", workers, 1) == 1 else Processes(int(workers))
+    if workers is None and timeout is not None:
+        return Processes(1)
+    if workers is None or checks.whole("workers", workers, 1) == 1:
+        return InProcess()
+    return Processes(int(workers))

@@ -1,4 +1,4 @@
-"""The interface of engines: where a function is called, several times at once, each time with other parameters."""
+"""The interface of engines: places where a function is called, several times at once, with other parameters each."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from typing import Any
 
 from kbo.workers.call import Outcome
 
+YEAR = 365 * 86_400.0
+"""The longest limit of time, in seconds."""
+
 OnReport = Callable[[int, float, int], bool]
-"""Take number, value and step of what a running trial reports, and return whether it should stop."""
+"""Take number, value and step of a report by a running trial, and return whether the trial should stop."""
 
 
 class Session(ABC):
-    """Workers for one function."""
+    """Workers for one function.
 
-    @property
-    @abstractmethod
-    def capacity(self) -> int:
-        """The number of calls that may run at present, at least 1."""
+    Attributes:
+        capacity: The number of calls that may run at present, at least 1.
+        running: The numbers of the calls that have not ended.
+    """
 
-    @property
-    @abstractmethod
-    def running(self) -> Collection[int]:
-        """The numbers of the calls that have not ended."""
+    capacity: int
+    running: Collection[int]
 
     @abstractmethod
     def start(self, number: int, params: Any) -> None:
@@ -32,7 +33,7 @@ class Session(ABC):
 
     @abstractmethod
     def wait(self, seconds: float | None = None) -> list[Outcome]:
-        """Wait until a call ends, or for so many seconds; return those that ended."""
+        """Wait until a call ends, or for so many seconds; return the outcomes of calls that ended."""
 
 
 class Engine(ABC):
@@ -47,7 +48,7 @@ class Engine(ABC):
         Args:
             function: As for ``kbo.workers.call.call``.
             timeout: Seconds after which a call has failed.
-            on_report: Called with what running calls report.
+            on_report: Called with each report of a running call.
 
         Raises:
             InvalidInput: The engine cannot call this function, or not limit its time.

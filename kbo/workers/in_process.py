@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from kbo._base import checks
+from kbo._base.settings import preserved
 from kbo._base.surroundings import callers
-from kbo.workers.call import Outcome, RunningTrial, call
-from kbo.workers.engine import Engine, OnReport, Session
-from kbo.workers.preserved import preserved
-from kbo.workers.time_limit import call_with_limit, check_time_limit
+from kbo.errors import InvalidInput
+from kbo.workers.call import Outcome, call, trial_of_this_process
+from kbo.workers.engine import YEAR, Engine, OnReport, Session
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -24,52 +29,112 @@ class InProcess(Engine):
         self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
     ) -> Iterator[Session]:
         if timeout is not None:
-            check_time_limit("timeout", timeout)
+            checks.positive("timeout", timeout, most=YEAR)
+            _check_alarm()
         yield _InProcess(function, timeout, on_report)
 
 
 class _InProcess(Session):
     """One call, which runs while it is waited for."""
 
+    capacity = 1
+
     def __init__(
         self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
     ) -> None:
-        self._function, self._timeout, self._on_report = function, timeout, on_report
-        self._waiting: dict[int, Any] = {}
-
-    @property
-    def capacity(self) -> int:
-        return 1
-
-    @property
-    def running(self) -> Collection[int]:
-        return self._waiting.keys()
+        self.running: dict[int, Any] = {}  # the parameters
+        self._function = function
+        self._timeout = timeout
+        self._on_report = on_report
 
     def start(self, number: int, params: Any) -> None:
-        self._waiting[number] = params
+        self.running[number] = params
 
     def wait(self, seconds: float | None = None) -> list[Outcome]:
-        ((number, params),) = self._waiting.items()
-        stop = False
-
-        def report(value: float, step: int) -> None:
-            nonlocal stop
-            stop = self._on_report(number, value, step)
-
-        limit = min((s for s in (self._timeout, seconds) if s is not None), default=None)
+        ((number, params),) = self.running.items()
+        limits = [limit for limit in (self._timeout, seconds) if limit is not None]
+        limit = min(limits, default=None)
         start = time.perf_counter()
-        trial = RunningTrial(number, params, report, lambda: stop)
+        trial = trial_of_this_process(number, params, self._on_report)
         try:
             with callers(), preserved():
                 outcome = call_with_limit(lambda: call(self._function, trial), limit)
         except TimeoutError as error:
             trial.end()
-            if limit is not self._timeout:
+            if limit != self._timeout:
                 return []
-            outcome = Outcome(
-                number,
-                failure=f"TimeoutError: {error}",
-                seconds=round(time.perf_counter() - start, 4),
-            )
-        del self._waiting[number]
+            duration = round(time.perf_counter() - start, 4)
+            outcome = Outcome(number, failure=f"TimeoutError: {error}", seconds=duration)
+        del self.running[number]
         return [outcome]
+
+
+def call_with_limit(function: Callable[[], R], seconds: float | None) -> R:
+    """Return ``function()``, or raise TimeoutError after that many seconds in the main thread; None for no limit.
+
+    An alarm interrupts Python code as Ctrl-C does, by an exception that is not an ``Exception``. Compiled code is only
+    interrupted when it returns. A function that catches ``BaseException`` goes on, and then TimeoutError is raised at
+    its end.
+    """
+    if seconds is None:
+        return function()
+    _check_alarm()
+    start = time.monotonic()
+    alarm = _Alarm()
+    handler = signal.getsignal(signal.SIGALRM)
+    value: Any = None
+    try:
+        signal.signal(signal.SIGALRM, alarm.expire)
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
+        value = alarm.call(function)
+    except (Exception, _Expired):
+        if not alarm.has_expired:
+            raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, handler)
+    if not alarm.has_expired:
+        return value
+    duration = time.monotonic() - start
+    message = f"no value after {seconds:g} s"
+    if duration > seconds + 1:
+        message += f"; stopped after {duration:.3g} s, since compiled code is not interrupted"
+    raise TimeoutError(message)
+
+
+def _check_alarm() -> None:
+    """Check that this thread can set an alarm, and that no other one is set."""
+    is_possible = hasattr(signal, "setitimer")
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_possible or not is_main or signal.getitimer(signal.ITIMER_REAL)[0]:
+        raise InvalidInput(
+            "a limit of time within this process (workers=1) needs Unix, the main thread and a timer "
+            "(signal.setitimer) that nothing else uses: leave out workers for a worker process, or limit the time in "
+            "the objective."
+        )
+
+
+class _Expired(BaseException):
+    """The time is over; no Exception, so that ``except Exception`` within the limit does not catch it."""
+
+
+class _Alarm:
+    """The end of a limit of time, which interrupts at most once, and only until its function has returned."""
+
+    def __init__(self) -> None:
+        self._is_set = True
+        self.has_expired = False
+
+    def expire(self, signum: int, frame: Any) -> None:
+        """Handle the signal of the timer."""
+        if self._is_set:
+            self._is_set = False
+            self.has_expired = True
+            raise _Expired
+
+    def call(self, function: Callable[[], R]) -> R:
+        """Call the function; a function of its own, since an alarm at the line of a nested ``try`` is not caught."""
+        try:
+            return function()
+        finally:
+            self._is_set = False

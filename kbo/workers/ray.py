@@ -7,31 +7,24 @@ the function imports, but no file system in common.
 from __future__ import annotations
 
 import asyncio
-import importlib
-import itertools
 import logging
 import math
 import os
 import socket
-import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-import cloudpickle
-
+import kbo
 from kbo._base import checks
 from kbo._base.extras import require
-from kbo._base.settings import Settings
-from kbo._base.surroundings import callers_settings
 from kbo.errors import InvalidInput, KboError
-from kbo.workers.call import Outcome, RunningTrial, call, pipe
+from kbo.workers.call import Outcome, RunningTrial, Work
 from kbo.workers.engine import Engine, OnReport, Session
-from kbo.workers.preserved import preserved
-from kbo.workers.processes import LOADING, copied
+from kbo.workers.remote import Message, RemoteSession, Worker, work_of
 
 require("kbo.workers.ray", "ray", "ray")
 
@@ -43,8 +36,6 @@ from ray.exceptions import (
     RayError,
     WorkerCrashedError,
 )
-
-_CRASHES = WorkerCrashedError, OutOfMemoryError, NodeDiedError, ObjectLostError
 
 
 @dataclass(frozen=True)
@@ -97,180 +88,163 @@ class Ray(Engine):
             except RayError as error:
                 raise KboError(
                     f"the workers of Ray cannot do this work: {_reason(error)}. Every node needs kbo "
-                    f"{_version()} and what the work imports, installed or sent along (runtime_env of Ray)."
+                    f"{kbo.__version__} and what the work imports, installed or sent along (runtime_env of Ray)."
                 ) from error
             finally:
+                # The end of a session of Ray ends its tasks. Ray ends the whole process if a task completes while it
+                # is being cancelled ("Tried to complete task that was not pending").
                 if stays:
                     session.close()
 
-    def capacity(self) -> int:
-        """Return how many tasks can run on the nodes that there are, at least 1."""
-        there = {name.lower(): amount for name, amount in ray.cluster_resources().items()}
-        fit = (
-            there.get(name.lower(), 0.0) // need for name, need in self.resources.items() if need
-        )
-        return self.workers or max(1, int(min(fit, default=1.0)))
 
-
-class _Tasks(Session):
-    """Tasks by the numbers of their trials, and a mailbox for what they report while they run.
-
-    A trial whose worker died is a new task, with a number of its own in the mailbox.
-    """
+class _Tasks(RemoteSession["_Task"]):
+    """Tasks of Ray, and a mailbox for the messages that they send while they run."""
 
     def __init__(
         self, engine: Ray, function: Callable[..., Any], timeout: float | None, on_report: OnReport
     ) -> None:
-        self._engine, self._timeout, self._on_report = engine, timeout, on_report
-        self._function = ray.put((copied(function), callers_settings().of_process()))
-        needs = dict(engine.resources)
+        super().__init__(timeout, on_report)
+        self._engine = engine
+        self._work = ray.put(work_of(function))
+        resources = dict(engine.resources)
         # Ray would retry a task that takes all the memory of its node for ever, so the caller decides.
-        options: dict[str, Any] = {
-            "num_cpus": needs.pop("cpu", 0),
-            "num_gpus": needs.pop("gpu", 0),
-            "max_retries": 0,
-        }
-        self._task = ray.remote(**options, resources=needs)(_do)
+        self._remote_call = ray.remote(
+            num_cpus=resources.pop("cpu", 0),
+            num_gpus=resources.pop("gpu", 0),
+            resources=resources,
+            max_retries=0,
+        )(_call)
         self._mailbox: Any = ray.remote(num_cpus=0)(_Mailbox).remote()
-        self._inbox: ray.ObjectRef = self._mailbox.take.remote()
-        self._tasks: dict[int, ray.ObjectRef] = {}
-        self._began: dict[int, float] = {}
-        self._loading = set[int]()
-        self._boxes, self._calls = itertools.count(), dict[int, int]()
+        self._next_message: ray.ObjectRef = self._mailbox.take.remote()
 
     @property
     def capacity(self) -> int:
-        return self._engine.capacity()
-
-    @property
-    def running(self) -> Collection[int]:
-        return self._tasks.keys()
+        """The number of tasks that can run on the nodes that there are, at least 1."""
+        if self._engine.workers:
+            return self._engine.workers
+        available = {name.lower(): amount for name, amount in ray.cluster_resources().items()}
+        capacity = math.inf
+        for name, amount in self._engine.resources.items():
+            if amount:
+                capacity = min(capacity, available.get(name.lower(), 0.0) // amount)
+        if capacity == math.inf:
+            return 1
+        return max(1, int(capacity))
 
     def start(self, number: int, params: Any) -> None:
-        self._calls[number] = box = next(self._boxes)
-        self._tasks[number] = self._task.remote(
-            self._function, number, params, self._mailbox, box, _version()
-        )
+        task = self._remote_call.remote(self._work, number, params, self._mailbox, kbo.__version__)
+        self.running[number] = _Task(task, self._mailbox)
 
-    def wait(self, seconds: float | None = None) -> list[Outcome]:
-        end = math.inf if seconds is None else time.monotonic() + seconds
-        while True:
-            deadlines = self._deadlines()
-            left = min([end, *deadlines.values()]) - time.monotonic()
-            ready, _ = ray.wait(
-                [*self._tasks.values(), self._inbox],
-                timeout=max(left, 0.0) if left < math.inf else None,
-            )
-            if self._inbox in ready:
-                self._read(*ray.get(self._inbox))
-                self._inbox = self._mailbox.take.remote()
-            outcomes = [
-                self._outcome(number) for number, task in list(self._tasks.items()) if task in ready
-            ]
-            now, deadlines = time.monotonic(), self._deadlines()
-            late = [
-                number
-                for number, moment in deadlines.items()
-                if moment <= now and number in self._tasks
-            ]
-            if late:  # a value may have come in time while this process was busy or stopped
-                tasks = [self._tasks[number] for number in late]
-                ready, _ = ray.wait(tasks, num_returns=len(tasks), timeout=0.0)
-                outcomes += [
-                    self._outcome(n) if self._tasks[n] in ready else self._overdue(n) for n in late
-                ]
-            if outcomes or now >= end:
-                return outcomes
+    def _wait_for_message(self, seconds: float) -> None:
+        tasks = {worker.task: worker for worker in self.running.values()}
+        timeout = None if seconds == math.inf else seconds
+        ready, _ = ray.wait([*tasks, self._next_message], timeout=timeout)
+        for reference in ready:
+            if reference in tasks:
+                tasks[reference].is_done = True
+            else:
+                self._sort_in(*ray.get(reference))
+                self._next_message = self._mailbox.take.remote()
 
-    def _deadlines(self) -> dict[int, float]:
-        if self._timeout is None:
-            return {}
-        return {number: began + self._limit(number) for number, began in self._began.items()}
-
-    def _limit(self, number: int) -> float:
-        """Return the seconds that a trial, or before it the objective to load, may take."""
-        return max(self._timeout or 0.0, LOADING if number in self._loading else 0.0)
-
-    def _read(self, number: int, box: int, content: tuple[float, int] | bool) -> None:
-        """Take a message: a task loads the objective (False), the trial has begun (True), or reports value and step."""
-        if number not in self._tasks or self._calls[number] != box:  # ended meanwhile
-            return
-        if isinstance(content, bool):
-            self._began[number] = time.monotonic()
-            (self._loading.discard if content else self._loading.add)(number)
-        else:
-            self._mailbox.answer.remote(box, self._on_report(number, *content))
-
-    def _outcome(self, number: int) -> Outcome:
-        task = self._tasks.pop(number)
-        self._began.pop(number, None)
-        try:
-            return ray.get(task)
-        except _CRASHES as error:
-            return Outcome(number, failure=f"its worker of Ray died ({_reason(error)})", died=True)
-
-    def _overdue(self, number: int) -> Outcome:
-        ray.cancel(self._tasks.pop(number), force=True)
-        seconds = round(time.monotonic() - self._began.pop(number), 4)
-        missing = "the objective was not loaded" if number in self._loading else "no value"
-        reason = f"TimeoutError: {missing} after {self._limit(number):g} s; its task was ended"
-        return Outcome(number, failure=reason, seconds=seconds)
+    def _sort_in(self, number: int, identity: str, message: Message) -> None:
+        worker = self.running.get(number)
+        if worker is not None and worker.identity == identity:  # not of an earlier attempt
+            worker.messages.append(message)
 
     def close(self) -> None:
-        """End what still runs, in a session of Ray that goes on.
-
-        Where the session ends too, its end does that. Ray ends the whole process if a task completes while it is being
-        cancelled ("Tried to complete task that was not pending").
-        """
-        for task in self._tasks.values():
-            ray.cancel(task, force=True)
+        super().close()
         ray.kill(self._mailbox)
 
 
+class _Task(Worker):
+    """A task of Ray.
+
+    Attributes:
+        task: The task.
+        identity: Its name in the mailbox.
+        is_done: Whether it has returned or failed.
+        messages: Its messages that have come.
+    """
+
+    kind = "task"
+
+    def __init__(self, task: ray.ObjectRef, mailbox: Any) -> None:
+        super().__init__()
+        self.task: ray.ObjectRef = task
+        self.identity: str = task.task_id().hex()
+        self.is_done: bool = False
+        self.messages: deque[Message] = deque()
+        self._is_cancelled = False
+        self._mailbox = mailbox
+
+    def receive(self) -> Message | None:
+        if self._is_cancelled:
+            return "died", "it was cancelled"
+        if self.messages:
+            return self.messages.popleft()
+        if self.is_done:
+            try:
+                return "ended", ray.get(self.task)
+            except (WorkerCrashedError, OutOfMemoryError, NodeDiedError, ObjectLostError) as error:
+                return "died", f"its worker of Ray died ({_reason(error)})"
+        return None
+
+    def answer(self, stop: bool) -> None:
+        self._mailbox.answer.remote(self.identity, stop)
+
+    def end(self) -> None:
+        ready, _ = ray.wait([self.task], timeout=0.0)
+        if ready:
+            self.is_done = True
+        else:
+            ray.cancel(self.task, force=True)
+            self._is_cancelled = True
+
+
 class _Mailbox:
-    """An actor that keeps messages of tasks until they are taken, and the answers."""
+    """An actor that keeps the messages of tasks until they are taken, and the answers to their reports."""
 
     def __init__(self) -> None:
         self._messages: asyncio.Queue[Any] = asyncio.Queue()
-        self._answers: defaultdict[int, asyncio.Queue[bool]] = defaultdict(asyncio.Queue)
+        self._answers: defaultdict[str, asyncio.Queue[bool]] = defaultdict(asyncio.Queue)
 
-    async def put(self, number: int, box: int, content: tuple[float, int] | bool) -> None:
-        await self._messages.put((number, box, content))
+    async def put(self, number: int, identity: str, message: Message) -> None:
+        await self._messages.put((number, identity, message))
 
     async def take(self) -> Any:
         return await self._messages.get()
 
-    async def answer(self, box: int, stop: bool) -> None:
-        await self._answers[box].put(stop)
+    async def answer(self, identity: str, stop: bool) -> None:
+        await self._answers[identity].put(stop)
 
-    async def decision(self, box: int) -> bool:
-        return await self._answers[box].get()
+    async def take_answer(self, identity: str) -> bool:
+        return await self._answers[identity].get()
 
 
-def _do(
-    work: tuple[bytes, Settings], number: int, params: Any, mailbox: Any, box: int, version: str
-) -> Outcome:
-    """Do the work of a task: call a function, pickled, with the settings of the program that has sent it."""
-    function, settings = work
-    if (here := _version()) != version:
-        raise RuntimeError(f"this worker has kbo {here}, but the work is that of kbo {version}")
-    mailbox.put.remote(number, box, False)
-    loaded = cloudpickle.loads(function)  # what it imports does not count in the time of the trial
-    ray.get(mailbox.put.remote(number, box, True))
-    report, decide = pipe(
-        lambda value, step: ray.get(mailbox.put.remote(number, box, (value, step))),
-        lambda: ray.get(mailbox.decision.remote(box)),
-    )
-    if obstacle := settings.obstacle():
-        return Outcome(number, failure=obstacle)
-    with preserved(), settings.applied():
-        outcome = call(loaded, RunningTrial(number, params, report, decide), (BaseException,))
-    decide()  # takes the answers that nobody asked for
+def _call(work: Work, number: int, params: Any, mailbox: Any, version: str) -> Outcome:
+    """Do the work of a task."""
+    if kbo.__version__ != version:
+        raise RuntimeError(
+            f"this worker has kbo {kbo.__version__}, but the work is that of kbo {version}"
+        )
+    identity = ray.get_runtime_context().get_task_id()
+
+    def put(kind: str, content: Any = None) -> None:
+        ray.get(mailbox.put.remote(number, identity, (kind, content)))
+
+    def send(value: float, step: int) -> None:
+        put("report", (value, step))
+
+    def answer() -> bool:
+        return ray.get(mailbox.take_answer.remote(identity))
+
+    put("loading")
+    function = work.load()
+    put("begun")
+    trial = RunningTrial(number, params, send, answer)
+    outcome = work.call(function, trial)
+    trial.read_answers()  # that the objective did not ask for
     return outcome
-
-
-def _version() -> str:
-    return importlib.import_module("kbo").__version__
 
 
 @contextmanager
@@ -284,23 +258,32 @@ def connected(address: str, workers: int | None = None) -> Iterator[bool]:
         yield True
         return
     try:
-        _connect(address, workers)
+        if address == "local":
+            _start(workers)
+        else:
+            _join(address)
         yield False
     finally:
         ray.shutdown()
 
 
-def _connect(address: str, workers: int | None) -> None:
-    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if address == "local":
-        try:
-            ray.init("local", num_cpus=workers, include_dashboard=False, **quiet)
-        except Exception as error:  # a bare one if Ray's processes take too long
-            raise KboError(
-                f"Ray does not start on this machine: {_reason(error)}. Is it very busy? Try again, or do without Ray."
-            ) from error
-        return
-    if head := _head(address):
+_QUIET: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+
+
+def _start(workers: int | None) -> None:
+    """Start Ray on this machine."""
+    try:
+        ray.init("local", num_cpus=workers, include_dashboard=False, **_QUIET)
+    except Exception as error:  # a bare one if Ray's processes take too long
+        raise KboError(
+            f"Ray does not start on this machine: {_reason(error)}. Is it very busy? Try again, or do without Ray."
+        ) from error
+
+
+def _join(address: str) -> None:
+    """Join a cluster."""
+    head = _head(address)
+    if head is not None:
         try:
             socket.create_connection(head, timeout=5.0).close()  # Ray itself would try for minutes
         except OSError as error:
@@ -308,13 +291,8 @@ def _connect(address: str, workers: int | None) -> None:
                 f"no answer from {address} ({error.strerror or error}): it must be the address of a running head of "
                 "Ray (ray start --head) that this machine can reach."
             ) from error
-    patience = (
-        "RAY_gcs_server_port_wait_time_s"  # else Ray tries twenty times, each with a line on stderr
-    )
-    before = os.environ.get(patience)
-    os.environ.setdefault(patience, "1")
     try:
-        ray.init(address, **quiet)
+        ray.init(address, **_QUIET)
     except (RayError, RuntimeError, ValueError, OSError) as error:
         reason = _reason(error)
         advice = f"this machine must be one of its nodes (ray start --address=HOST:PORT --num-cpus=0); got {address!r}."
@@ -324,9 +302,6 @@ def _connect(address: str, workers: int | None) -> None:
                 "the file RAY_AUTH_TOKEN_PATH."
             )
         raise InvalidInput(f"the cluster cannot be joined ({reason}): {advice}") from error
-    finally:
-        if before is None:
-            del os.environ[patience]
 
 
 def _head(address: str) -> tuple[str, int] | None:
@@ -335,15 +310,14 @@ def _head(address: str) -> tuple[str, int] | None:
         return None
     try:
         parts = urlsplit(f"//{address}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    if "://" in address or not host or not port:
-        raise InvalidInput(
-            f"the address of a Ray cluster must be HOST:PORT, 'auto' or 'local', got {address!r}; a machine "
-            "becomes a node of a cluster by: ray start --address=HOST:PORT --num-cpus=0."
-        )
-    return host, port
+        if "://" not in address and parts.hostname and parts.port:
+            return parts.hostname, parts.port
+    except ValueError:  # the port is no number
+        pass
+    raise InvalidInput(
+        f"the address of a Ray cluster must be HOST:PORT, 'auto' or 'local', got {address!r}; a machine "
+        "becomes a node of a cluster by: ray start --address=HOST:PORT --num-cpus=0."
+    )
 
 
 def _reason(error: BaseException) -> str:

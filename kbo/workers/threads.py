@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from kbo._base import checks
+from kbo._base.settings import preserved
 from kbo._base.surroundings import callers_settings
 from kbo.errors import InvalidInput
-from kbo.workers.call import Outcome, RunningTrial, call
+from kbo.workers.call import Outcome, call, trial_of_this_process
 from kbo.workers.engine import Engine, OnReport, Session
-from kbo.workers.preserved import preserved
 
 
 @dataclass(frozen=True)
@@ -42,53 +42,44 @@ class Threads(Engine):
                 "timeout cannot end threads: use worker processes, workers=kbo.Processes(...), or limit the time in "
                 "the objective."
             )
-        with preserved():  # threads that run at the same time cannot be told apart
+        with preserved():  # for all calls together, since they overlap
             yield _Threads(self.count, function, on_report)
 
 
 class _Threads(Session):
-    """One thread for each call; daemons, since those that still run must not keep the process from ending."""
+    """One thread for each call; daemons, since threads that still run must not keep the process from ending."""
 
-    def __init__(self, capacity: int, function: Callable[..., Any], on_report: OnReport) -> None:
-        self._capacity, self._function, self._on_report = capacity, function, on_report
+    def __init__(self, count: int, function: Callable[..., Any], on_report: OnReport) -> None:
+        self.capacity = count
+        self.running: set[int] = set()
+        self._function = function
+        self._on_report = on_report
         self._settings = callers_settings().of_thread()
         self._reporting = threading.Lock()
-        self._running: set[int] = set()
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
 
-    @property
-    def capacity(self) -> int:
-        return self._capacity
-
-    @property
-    def running(self) -> Collection[int]:
-        return self._running
-
     def start(self, number: int, params: Any) -> None:
-        stop = False
+        self.running.add(number)
+        name = f"kbo trial {number}"
+        threading.Thread(target=self._call, args=(number, params), name=name, daemon=True).start()
 
-        def report(value: float, step: int) -> None:
-            nonlocal stop
-            with self._reporting:
-                stop = self._on_report(number, value, step)
+    def _call(self, number: int, params: Any) -> None:
+        outcome = Outcome(number, failure="its thread ended without a value")
+        trial = trial_of_this_process(number, params, self._report)
+        try:
+            with self._settings.applied():
+                outcome = call(self._function, trial, failures=(BaseException,))
+        finally:
+            self._outcomes.put(outcome)
 
-        trial = RunningTrial(number, params, report, lambda: stop)
-        self._running.add(number)
-
-        def run() -> None:
-            outcome = Outcome(number, failure="its thread ended without a value")
-            try:
-                with self._settings.applied():
-                    outcome = call(self._function, trial, (BaseException,))
-            finally:
-                self._outcomes.put(outcome)
-
-        threading.Thread(target=run, name=f"kbo trial {number}", daemon=True).start()
+    def _report(self, number: int, value: float, step: int) -> bool:
+        with self._reporting:  # one trial at a time
+            return self._on_report(number, value, step)
 
     def wait(self, seconds: float | None = None) -> list[Outcome]:
         try:
             outcome = self._outcomes.get(timeout=seconds)
         except queue.Empty:
             return []
-        self._running.remove(outcome.number)
+        self.running.remove(outcome.number)
         return [outcome]

@@ -41,7 +41,7 @@ from kbo.confidence import chaining as covers
 from kbo.optimize.result import result_of
 from kbo.space import Space
 from kbo.workers.call import described
-from kbo.workers.time_limit import call_with_limit
+from kbo.workers.in_process import call_with_limit
 from tests.processes import PATIENCE
 
 

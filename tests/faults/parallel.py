@@ -24,9 +24,9 @@ TRIALS = 24
 SCRIPT = """
 import os, signal, sys, time
 import kbo
-from kbo.workers import processes
+from kbo.workers import remote
 
-processes.LOADING = 600.0
+remote.LOADING = 600.0
 FOLDER, FAULT, MOMENT = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
 def objective(x, trial):

@@ -29,7 +29,7 @@ from kbo.optimize.evaluated import known_results
 from kbo.optimize.run import journal
 from kbo.space import Space
 from kbo.workers.call import described
-from kbo.workers.time_limit import call_with_limit
+from kbo.workers.in_process import call_with_limit
 from tests.commands import CliRunner
 from tests.faults import REPEATS
 from tests.processes import PATIENCE

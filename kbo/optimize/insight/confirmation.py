@@ -28,8 +28,7 @@ from kbo.optimize.run.trials import Trial
 from kbo.optimize.table import by_name, format_params
 from kbo.space import Choice, Params, Space
 from kbo.workers.choice import Workers, engine_of
-from kbo.workers.engine import Session
-from kbo.workers.time_limit import YEAR
+from kbo.workers.engine import YEAR, Session
 
 _MOST_FAILURES = 5
 """Failures in a row that end a confirmation."""

@@ -1,0 +1,157 @@
+"""Calls in other processes: their messages, limits of time and deaths, for worker processes and for tasks of Ray."""
+
+from __future__ import annotations
+
+import io
+import marshal
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, ClassVar, Generic, TypeVar
+
+import cloudpickle
+
+from kbo._base.surroundings import callers_settings
+from kbo.workers.call import Outcome, Work
+from kbo.workers.engine import OnReport, Session
+
+LOADING = 60.0
+"""Seconds that a worker may take to start and to load the objective, if the limit of a trial is not longer."""
+
+Message = tuple[str, Any]
+"""Kind and content: "loading", "begun", "report" (value and step), "ended" (the outcome) or "died" (the reason)."""
+
+
+class Worker(ABC):
+    """A worker in another process, which makes one call at a time.
+
+    Attributes:
+        deadline: The moment at which its call has taken too long.
+        is_overdue: Whether it was ended for that.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.deadline: float = math.inf
+        self.is_overdue: bool = False
+        self._began = time.monotonic()
+        self._limit = ""
+
+    @abstractmethod
+    def receive(self) -> Message | None:
+        """Return the next message, or None if none has come; after the last one of a dead worker that it died."""
+
+    @abstractmethod
+    def answer(self, stop: bool) -> None:
+        """Answer a report."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """End the call, whatever it is doing; messages that have come can still be received."""
+
+    def set_limit(self, seconds: float | None, missing: str) -> None:
+        """Begin a limit of time; ``missing`` says what is missing at its end."""
+        self._began = time.monotonic()
+        if seconds is not None:
+            self.deadline = self._began + seconds
+            self._limit = f"{missing} after {seconds:g} s"
+
+    def end_overdue(self) -> None:
+        """End a call that has taken too long."""
+        self.deadline = math.inf
+        self.is_overdue = True
+        self.end()
+
+    def failure(self, number: int, reason: str) -> Outcome:
+        """Return the outcome of the call of a worker that died for a reason, or was ended."""
+        seconds = round(time.monotonic() - self._began, 4)
+        if self.is_overdue:
+            reason = f"TimeoutError: {self._limit}; its {self.kind} was ended"
+        return Outcome(number, failure=reason, died=not self.is_overdue, seconds=seconds)
+
+
+W = TypeVar("W", bound=Worker)
+
+
+class RemoteSession(Session, Generic[W]):
+    """Workers in other processes, by the numbers of their calls."""
+
+    def __init__(self, timeout: float | None, on_report: OnReport) -> None:
+        self._timeout = timeout
+        self._on_report = on_report
+        self.running: dict[int, W] = {}
+
+    @abstractmethod
+    def _wait_for_message(self, seconds: float) -> None:
+        """Wait until a worker may have sent a message or died, for so many seconds (or infinity) at most."""
+
+    def _release(self, worker: W) -> None:
+        """Take back a worker whose call has ended."""
+
+    def wait(self, seconds: float | None = None) -> list[Outcome]:
+        end = math.inf
+        if seconds is not None:
+            end = time.monotonic() + seconds
+        while True:
+            deadlines = [worker.deadline for worker in self.running.values()]
+            self._wait_for_message(max(min([end, *deadlines]) - time.monotonic(), 0.0))
+            outcomes = self._outcomes()
+            if outcomes or time.monotonic() >= end:
+                return outcomes
+
+    def _outcomes(self) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for number, worker in list(self.running.items()):
+            # Messages first: this process may have been too busy to read that the call has begun, or its value.
+            outcome = self._outcome(number, worker)
+            if outcome is None and time.monotonic() >= worker.deadline:
+                worker.end_overdue()
+                outcome = self._outcome(number, worker)
+            if outcome is not None:
+                del self.running[number]
+                self._release(worker)
+                outcomes.append(outcome)
+        return outcomes
+
+    def _outcome(self, number: int, worker: W) -> Outcome | None:
+        """Take one message of a worker, and return the outcome if its call has ended."""
+        match worker.receive():
+            case "loading", _:
+                self._limit_loading(worker)
+            case "begun", _:
+                worker.set_limit(self._timeout, "no value")
+            case "report", (value, step):
+                worker.answer(self._on_report(number, value, step))
+            case "ended", outcome:
+                return outcome
+            case "died", reason:
+                return worker.failure(number, reason)
+        return None
+
+    def _limit_loading(self, worker: W) -> None:
+        if self._timeout is not None:
+            worker.set_limit(max(self._timeout, LOADING), "the objective was not loaded")
+
+    def close(self) -> None:
+        """End the calls that are running."""
+        for worker in self.running.values():
+            worker.end()
+
+
+def work_of(function: Callable[..., Any]) -> Work:
+    """Return a function, pickled, with the settings of the program."""
+    with io.BytesIO() as file:
+        _Pickler(file).dump(function)
+        return Work(file.getvalue(), callers_settings().of_process())
+
+
+class _Pickler(cloudpickle.Pickler):
+    """cloudpickle, but code keeps the name of its file, which failures show."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, CodeType):
+            return marshal.loads, (marshal.dumps(obj),)
+        return super().reducer_override(obj)
