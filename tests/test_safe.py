@@ -226,6 +226,12 @@ def test_a_run_begins_at_the_starts_and_breaks_no_limit(bounds):
     assert result.gap_exact == (bounds is not BOX)
 
 
+def test_a_gap_over_points_that_may_become_more_says_so():
+    gap = run(Bench(), 3).optimizer.gap(100)
+    assert (gap.exact, gap.final, gap.proved) == (True, False, False)
+    assert gap.reason == "other points may become certain to be safe"
+
+
 def test_a_run_goes_on_after_it_was_reopened_and_its_journal_is_read_with_its_starts(tmp_path):
     at_once, bench, journal = run(Bench(), 6), Bench(), tmp_path / "run.jsonl"
     run(bench, 4, journal=journal)

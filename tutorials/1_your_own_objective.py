@@ -192,7 +192,9 @@ for axes, n in zip(panels, (few, more), strict=True):
     style = {"fmt": "o", "ms": 5, "capsize": 4, "color": ORANGE}
     where = chosen.params["speed"]
     axes.errorbar(where, value, interval, label="recommended, its interval", **style)
-    axes.set_title(f"after {n} test runs: gap {optimizer.gap().value:.2f} kJ", loc="left")
+    axes.set_title(
+        f"after {n} test runs: gap {optimizer.gap().value:.2f} kJ", loc="left"
+    )
     axes.set_xlabel("speed in m/min")
 panels[0].set_ylabel("energy against data sheet, kJ per part")
 LEGEND = {"loc": "outside lower center", "frameon": False}

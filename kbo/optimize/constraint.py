@@ -109,7 +109,7 @@ class Constraint:
         return self.lower
 
     def kept_by(self, value: float) -> bool:
-        """Return whether a value is within the limit."""
+        """Return True if a value is within the limit."""
         return self.sign * value >= self.limit
 
     def describe(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def limits(surrogates: Sequence[ConstraintSurrogate]) -> list[Limit]:
 def probably_feasible(
     space: Space, surrogates: Sequence[ConstraintSurrogate], units: Tensor
 ) -> Tensor:
-    """Return at points [n P] of the unit cube whether each constraint is kept with a probability of a half, [n]."""
+    """Return True at the points [n P] of the unit cube that keep each constraint with a probability of a half, [n]."""
     feasible = space.satisfies(units)
     for entry in surrogates:
         latest = entry.surrogate.latest

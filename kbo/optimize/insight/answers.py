@@ -24,16 +24,15 @@ class Answers:
     """The answers of a run about its objective, by the model: no guarantee.
 
     Attributes:
-        start: By how much the recommended parameters are better than those of the first trial; None if these are the
-            same.
-        more: By how much 20 more trials would improve on the recommended parameters: where draws of the objective are
-            best, each evaluated once, with noise.
+        start: The gain of the recommended parameters over those of the first trial; None if these are the same.
+        more: The expected gain of 20 more trials over the recommended parameters, each evaluated once with noise where
+            draws of the objective are best.
         seconds: The duration of these, from the durations so far; None if they are not known.
         tolerance: The loss that counts as none: 5% of the difference between the recommended and random parameters, or
             as given.
         effects: The parameters, the one with the largest effect first.
-        inside: Of how many trials the value is inside the 90% interval that the others predict, and of how many that is
-            known.
+        inside: The number of trials whose value is inside the 90% interval that the others predict, and the number of
+            trials with such an interval.
         beyond_zero: Whether the gain leads beyond 0 although all values were on the other side.
     """
 

@@ -144,7 +144,7 @@ def kept_everywhere(
     evaluations: int,
     counted: Callable[[int], object],
 ) -> bool:
-    """Return whether it is proved that every point of the space keeps all limits; arguments as ``bound_maximum``."""
+    """Return True if it is proved that all points of the space keep all limits; arguments as for ``bound_maximum``."""
     for entry in surrogates:
         violation = CellBound(entry.surrogate.bounds, -entry.level, -1)
         proof = bound_maximum([violation], space, evaluations, until=0.0, counted=counted)
@@ -242,7 +242,7 @@ def _branch_and_bound(
     slacks: Sequence[CellBound],
     counted: Callable[[int], object],
 ) -> Proof:
-    """Return the proof, not compared with anything; arguments as for ``bound_maximum``."""
+    """Return the proof before its comparison with the bounds of the method; arguments as for ``bound_maximum``."""
     new = _first(space)
     cells = new[torch.zeros(len(new.bound), dtype=torch.bool)]  # that may be divided
     best = Proof(math.inf, -math.inf, _units(space, new.low[:1])[0])

@@ -85,17 +85,17 @@ class Confirmation:
 
     Attributes:
         best: The candidate with the best median, or with ``value_range`` the best mean; None before each has a value.
-        within: By how much the median (with ``value_range`` the mean) of another candidate can be better, at most, with
+        within: The largest lead that the median (with ``value_range`` the mean) of another candidate can have, with
             probability ``1 - delta``; infinite while that is not known, and if there is an objection.
         confirmed: Whether that is at most the tolerance.
-        objection: Why no statement can be made of these values, in words; empty if one can.
+        objection: The reason why no statement can be made of these values; empty if one can.
         finalists: The candidates, as given.
         tolerance, delta, maximize: As given.
         value_range: As given; with one the statement is about means, and else about medians.
         evaluations: The number of new evaluations.
-        selected: The number of evaluations whose noise may have decided that they have no value, or which one: failed
-            ones, and those that were lost and started again.
-        stopped: Why no more evaluations were made.
+        selected: The number of evaluations whose noise may have decided that they have no value, or their value: failed
+            ones, and lost ones that were started again.
+        stopped: The reason why no more evaluations were made.
     """
 
     best: Finalist | None
@@ -112,68 +112,102 @@ class Confirmation:
     stopped: str
 
     def __str__(self) -> str:
-        width = max(len(finalist.name) for finalist in self.finalists)
-        lines = [
-            f"{finalist.name:{width}}  {self._described(finalist)}" for finalist in self.finalists
-        ]
-        return "\n".join([f"{self.statement}; {self.stopped}", *lines])
+        return _text(self)
 
     @property
     def statement(self) -> str:
-        """The knowledge about the best candidate, in words."""
-        if self.objection:
+        """The statement about the best candidate, in words."""
+        return _statement(self)
+
+
+@dataclass(frozen=True)
+class _Race:
+    """The comparison of candidates by their values alone.
+
+    Attributes:
+        n_candidates: The number of candidates.
+        maximize: Whether larger values are better.
+        delta: Probability that the statement is wrong, at most.
+        value_range: The least and the largest possible value; without one medians are compared, else means.
+    """
+
+    n_candidates: int
+    maximize: bool
+    delta: float
+    value_range: tuple[float, float] | None
+
+    def bounds(self, values: Sequence[float]) -> tuple[float, float]:
+        """Return the lower and the upper bound of the median of values [n], or with a range of their mean.
+
+        A statement about medians is wrong only if the bound on the good side fails for the candidate that is truly the
+        best, or the one on the bad side for one of the others (docs/theory/confirm.md, "The statement").
+        """
+        if self.value_range is not None:
+            return bounded_mean(values, self.delta / self.n_candidates, *self.value_range)
+        good_side = self.delta / 2
+        bad_side = self.delta / (2 * (self.n_candidates - 1))
+        if self.maximize:
+            return median_bounds(values, bad_side, good_side)
+        return median_bounds(values, good_side, bad_side)
+
+    def compared(
+        self, finalists: Sequence[Finalist]
+    ) -> tuple[Finalist | None, Finalist | None, float]:
+        """Return the best candidate so far, its strongest rival, and the largest possible lead of the rival."""
+        if any(not finalist.values for finalist in finalists):
+            return None, None, math.inf
+        best = max(finalists, key=self._estimate)
+        others = [finalist for finalist in finalists if finalist is not best]
+        rival = max(others, key=self._good_bound)
+        within = max(self._good_bound(rival) - self._bad_bound(best), 0.0)
+        return best, rival, within
+
+    def worth_evaluating(self, finalists: Sequence[Finalist]) -> list[str]:
+        """Return the names of the candidates that need evaluations most."""
+        best, rival, within = self.compared(finalists)
+        if best is None or rival is None:
+            return [finalist.name for finalist in finalists if not finalist.values]
+        if math.isfinite(within):
+            return [best.name, rival.name]
+        unbounded = [f.name for f in finalists if math.isinf(self._good_bound(f))]
+        if math.isinf(self._bad_bound(best)):
+            unbounded.append(best.name)
+        return unbounded or [best.name, rival.name]  # finite bounds whose difference is not
+
+    def objection(self, finalists: Sequence[Finalist]) -> str:
+        """Return the reason why the values allow no statement; an empty text if they do."""
+        if self.value_range is not None:
+            return ""
+        for finalist in finalists:
+            if finalist.repeated is None:
+                continue
+            value, count = finalist.repeated
             return (
-                f"no statement can be made after {self.evaluations} evaluations: {self.objection}"
+                f"{count} of {len(finalist.values)} values of {finalist.name} are {value:.6g}, and medians of "
+                "values that repeat hide differences; give value_range, the least and the largest possible value "
+                "(with another journal), then the statement is about means"
             )
-        if self.best is None or not math.isfinite(self.within):
-            return f"not known yet after {self.evaluations} evaluations: each candidate needs more"
-        claim = f"{self.best.name} is within {rounded_up(self.within, 2)} of the best of these {len(self.finalists)}"
-        sure = f"{100 * (1 - self.delta):.4g}%"
-        assumed = "if evaluations of a candidate are independent"
-        if self.selected:
-            assumed += f", and losing {self.selected} of them did not depend on their values"
-        parts = [f"{claim}, with {sure}, {assumed}; this is about their {self._measure}"]
-        if self.value_range is None:
-            parts.append(self._unseen(self.best))
-            parts += self._by_mean(self.best)
-        parts.append(f"{self.evaluations} evaluations")
-        return "; ".join(parts)
+        return ""
 
-    @property
-    def _measure(self) -> str:
-        if self.value_range is None:
-            return "medians, which half of the evaluations exceed"
-        return "means"
-
-    def _unseen(self, best: Finalist) -> str:
-        """Return the share of evaluations of the best candidate that may be of a kind not seen so far, in words."""
-        n = len(best.values)
-        delta = self.delta / len(self.finalists)  # the values decide which of them is the best
-        share = math.ceil(100 * -math.expm1(math.log(delta) / n))
-        return f"its {n} evaluations need not show what happens in less than {share}% of them, such as a divergence"
-
-    def _by_mean(self, best: Finalist) -> list[str]:
-        """Return that the mean of another candidate is better by more than the medians allow, if it is."""
-        sign = 1 if self.maximize else -1
-        other = max(self.finalists, key=lambda finalist: sign * (finalist.mean or 0.0))
-        gain = sign * ((other.mean or 0.0) - (best.mean or 0.0))
-        if gain <= max(self.within, self.tolerance):
-            return []
-        return [
-            f"but by the mean {other.name} is better by {gain:.2g} so far: where means count, give value_range"
-        ]
-
-    def _described(self, finalist: Finalist) -> str:
-        """Return estimate, bounds and number of evaluations of a candidate, and its parameters."""
+    def _estimate(self, finalist: Finalist) -> float:
+        """Return the median of a candidate with values, or with a range the mean; larger is better."""
         estimate = finalist.median if self.value_range is None else finalist.mean
-        value = "no value"
-        if estimate is not None:
-            value = f"{estimate:.4g}"
-        if math.isfinite(finalist.lower) or math.isfinite(finalist.upper):
-            value += f"  [{finalist.lower:.4g}, {finalist.upper:.4g}]"
-        n = len(finalist.values)
-        count = "1 evaluation" if n == 1 else f"{n} evaluations"
-        return f"{value}, {count}: {format_params(finalist.params)}"
+        assert estimate is not None
+        if self.maximize:
+            return estimate
+        return -estimate
+
+    def _good_bound(self, finalist: Finalist) -> float:
+        """Return the bound of a candidate on the good side; larger is better."""
+        if self.maximize:
+            return finalist.upper
+        return -finalist.lower
+
+    def _bad_bound(self, finalist: Finalist) -> float:
+        """Return the bound of a candidate on the bad side; larger is better."""
+        if self.maximize:
+            return finalist.lower
+        return -finalist.upper
 
 
 class _Confirming:
@@ -190,16 +224,16 @@ class _Confirming:
         space = Space({"candidate": Choice(list(candidates))})
         header = _header(space, candidates, maximize, value_range)
         self.run: Run = Run(space, header, journal, value_range=value_range)
-        self.value_range: tuple[float, float] | None = self.run.value_range
+        self.race: _Race = _Race(len(candidates), maximize, delta, self.run.value_range)
         self._candidates: Mapping[str, Params] = candidates
-        self._sign: int = 1 if maximize else -1
-        self._delta: float = delta
-        self._found: tuple[int, list[Finalist]] = -1, []
+        self._n_events: int = -1
+        self._finalists: list[Finalist] = []
 
     def begin(self) -> Trial:
         """Begin an evaluation, first the abandoned ones."""
-        for trial in self.run.abandoned():
-            return self.run.resume(trial)
+        abandoned = self.run.abandoned()
+        if abandoned:
+            return self.run.resume(abandoned[0])
         return self.run.begin({"candidate": self._next()})
 
     def params_of(self, trial: Trial) -> Params:
@@ -208,117 +242,44 @@ class _Confirming:
 
     def finalists(self) -> list[Finalist]:
         """Return the candidates with their values and bounds."""
-        n_events, before = self._found
-        if n_events == self.run.trials.n_events:
-            return before
-        unchanged = {finalist.name: finalist for finalist in before}
-        found = []
+        if self._n_events == self.run.trials.n_events:
+            return self._finalists
+        before = {finalist.name: finalist for finalist in self._finalists}
+        self._finalists = []
         for name, values in self._values().items():
-            finalist = unchanged.get(name)
+            finalist = before.get(name)
             if finalist is None or len(finalist.values) != len(values):
-                lower, upper = self._bounds(values)
+                lower, upper = self.race.bounds(values)
                 finalist = Finalist(name, self._candidates[name], values, lower, upper)
-            found.append(finalist)
-        self._found = self.run.trials.n_events, found
-        return found
+            self._finalists.append(finalist)
+        self._n_events = self.run.trials.n_events
+        return self._finalists
 
     def _values(self) -> dict[str, list[float]]:
         """Return the values of each candidate, in the order of their starts, up to the first that has not come."""
         values: dict[str, list[float]] = {name: [] for name in self._candidates}
-        waiting = (
-            set()
-        )  # candidates of which a value of a later trial may have come first because of its noise
+        waiting = set()  # candidates whose later values may have come first because of their noise
         for trial in self.run.trials.all:
+            name = _name(trial)
             if trial.status == "pending":
-                waiting.add(_name(trial))
-            elif trial.value is not None and _name(trial) not in waiting:
-                values[_name(trial)].append(trial.value)
+                waiting.add(name)
+            elif trial.value is not None and name not in waiting:
+                values[name].append(trial.value)
         return values
-
-    def _bounds(self, values: Sequence[float]) -> tuple[float, float]:
-        """Return the lower and the upper bound of the median of values [n], or with a range of their mean.
-
-        A statement about medians is wrong only if the bound on the good side fails for the candidate that is truly the
-        best, or the one on the bad side for one of the others (docs/theory/confirm.md, "The statement").
-        """
-        if self.value_range is not None:
-            return bounded_mean(values, self._delta / len(self._candidates), *self.value_range)
-        bad_side = self._delta / (2 * (len(self._candidates) - 1))
-        good_side = self._delta / 2
-        if self._sign > 0:
-            return median_bounds(values, bad_side, good_side)
-        return median_bounds(values, good_side, bad_side)
 
     def check_range(self) -> None:
         """Raise InvalidInput if a value was outside the declared range, on which the statement would rest."""
-        outside = [
-            one.measured[OBJECTIVE] for one in self.run.trials.failed if OBJECTIVE in one.measured
-        ]
-        if outside:
-            raise InvalidInput(
-                f"value_range is {self.value_range}, and a value was {outside[0]:.6g}: give the range of all possible "
-                "values, with another journal."
-            )
-
-    def objection(self) -> str:
-        """Return why the values allow no statement, in words; empty if they do."""
-        if self.value_range is not None:
-            return ""
-        for finalist in self.finalists():
-            repeated = finalist.repeated
-            if repeated is not None:
-                value, count = repeated
-                return (
-                    f"{count} of {len(finalist.values)} values of {finalist.name} are {value:.6g}, and medians of "
-                    "values that repeat hide differences; give value_range, the least and the largest possible value "
-                    "(with another journal), then the statement is about means"
+        for trial in self.run.trials.failed:
+            if OBJECTIVE in trial.measured:
+                raise InvalidInput(
+                    f"value_range is {self.run.value_range}, and a value was {trial.measured[OBJECTIVE]:.6g}: give the "
+                    "range of all possible values, with another journal."
                 )
-        return ""
-
-    def compared(self) -> tuple[Finalist | None, Finalist | None, float]:
-        """Return the best candidate so far, its strongest rival, and by how much this can be better at most."""
-        finalists = self.finalists()
-        if any(not finalist.values for finalist in finalists):
-            return None, None, math.inf
-        best = max(finalists, key=self._estimate)
-        others = [finalist for finalist in finalists if finalist is not best]
-        rival = max(others, key=self._optimistic)
-        within = max(self._optimistic(rival) - self._pessimistic(best), 0.0)
-        return best, rival, within
-
-    def _estimate(self, finalist: Finalist) -> float:
-        """Return the median of a candidate with values, or with a range the mean; larger is better."""
-        estimate = finalist.median if self.value_range is None else finalist.mean
-        assert estimate is not None
-        return self._sign * estimate
-
-    def _optimistic(self, finalist: Finalist) -> float:
-        """Return the bound of a candidate on the good side; larger is better."""
-        return max(self._sign * finalist.lower, self._sign * finalist.upper)
-
-    def _pessimistic(self, finalist: Finalist) -> float:
-        """Return the bound of a candidate on the bad side; larger is better."""
-        return min(self._sign * finalist.lower, self._sign * finalist.upper)
 
     def _next(self) -> str:
-        """Return the name of the candidate that is evaluated next."""
+        """Return the name of the candidate that is evaluated next: the one with the fewest evaluations so far."""
         started = Counter(map(_name, self.run.trials.all))
-        best, rival, within = self.compared()
-        if best is None or rival is None:
-            names = [finalist.name for finalist in self.finalists() if not finalist.values]
-        elif math.isinf(within):
-            names = [
-                finalist.name
-                for finalist in self.finalists()
-                if math.isinf(self._optimistic(finalist))
-            ]
-            if math.isinf(self._pessimistic(best)):
-                names.append(best.name)
-            if not names:  # finite bounds whose difference is not
-                names = [best.name, rival.name]
-        else:
-            names = [best.name, rival.name]
-        return min(names, key=started.__getitem__)
+        return min(self.race.worth_evaluating(self.finalists()), key=started.__getitem__)
 
 
 def _header(
@@ -396,9 +357,11 @@ def confirm(
         >>> print(kbo.confirm(train, [{"lr": 0.01}, {"lr": 0.03}], 60, tolerance=0.005))
     """
     checks.function("objective", objective)
-    named, budget = _named(candidates), checks.whole("budget", budget, 1)
+    by_candidate = _named(candidates)
+    checks.whole("budget", budget, 1)
     checks.positive("tolerance", tolerance)
     checks.probability("delta", delta)
+    checks.flag("maximize", maximize)
     checks.flag("progress", progress)
     checks.maybe(checks.positive, "timeout", timeout, YEAR)
     if value_range is not None:
@@ -407,15 +370,14 @@ def confirm(
             raise InvalidInput(
                 f"value_range must have a finite width, got {checks.shown(value_range)}."
             )
-    confirming = _Confirming(named, checks.flag("maximize", maximize), delta, value_range, journal)
+    confirming = _Confirming(by_candidate, maximize, delta, value_range, journal)
     run = confirming.run
     stopped = "interrupted before its end"
     try:
+        engine = engine_of(workers, timeout)
         with (
             contextlib.suppress(KeyboardInterrupt),
-            engine_of(workers, timeout).session(
-                objective, timeout, lambda number, value, step: False
-            ) as session,
+            engine.session(objective, timeout, lambda number, value, step: False) as session,
             Bar(
                 total=budget,
                 initial=run.trials.n_finished,
@@ -426,43 +388,54 @@ def confirm(
         ):
             run.open_session(n_trials=budget, timeout=timeout)
             run.fail_lost()
-            stopped = _evaluated(confirming, session, bar, budget, tolerance, journal)
+            stopped = _evaluate(confirming, session, bar, budget, tolerance, journal)
     finally:
         with contextlib.suppress(JournalError):
             run.release()
         run.close()
-    best, _, within = confirming.compared()
-    objection = confirming.objection() if math.isfinite(within) else ""
+    finalists = confirming.finalists()
+    best, _, within = confirming.race.compared(finalists)
+    objection = ""
+    if math.isfinite(within):
+        objection = confirming.race.objection(finalists)
     if objection:
         within = math.inf
-    trials = run.trials.all
     return Confirmation(
         best=best,
         within=within,
         confirmed=within <= tolerance,
         objection=objection,
-        finalists=confirming.finalists(),
+        finalists=finalists,
         tolerance=tolerance,
         delta=delta,
         maximize=maximize,
         value_range=run.value_range,
-        evaluations=sum(trial.value is not None for trial in trials),
-        selected=sum(
-            trial.failure is not None or trial.pruned or trial.starts > 1 for trial in trials
-        ),
+        evaluations=sum(trial.value is not None for trial in run.trials.all),
+        selected=sum(map(_is_selected, run.trials.all)),
         stopped=stopped,
     )
 
 
-def _evaluated(
+def _is_selected(trial: Trial) -> bool:
+    """Return True if the noise of an evaluation may have decided that it has no value, or its value."""
+    return trial.failure is not None or trial.pruned or trial.starts > 1
+
+
+def _evaluate(
     confirming: _Confirming, session: Session, bar: Bar, budget: int, tolerance: float, journal: Any
 ) -> str:
-    """Make evaluations until enough is known or the budget is used, and return which in words."""
+    """Make evaluations until enough is known or the budget is used, and return the reason to stop, in words.
+
+    Raises:
+        InvalidInput: A value outside the declared range.
+        TooManyFailures: Five evaluations failed in a row.
+    """
     in_a_row = 0
     while True:
         confirming.check_range()
-        within = confirming.compared()[-1]
-        if math.isfinite(within) and confirming.objection():
+        finalists = confirming.finalists()
+        _, _, within = confirming.race.compared(finalists)
+        if math.isfinite(within) and confirming.race.objection(finalists):
             return "it stops here, as values repeat"
         if within <= tolerance:
             return f"that is enough for the tolerance {tolerance:.2g}"
@@ -478,17 +451,19 @@ def _evaluated(
             trial = confirming.run.end(outcome)
             confirming.check_range()
             bar.update(trial.status != "pending")
-            in_a_row = in_a_row + 1 if trial.status == "failed" else 0
+            if trial.status != "failed":
+                in_a_row = 0
+                continue
+            in_a_row += 1
             if in_a_row >= _MOST_FAILURES:
-                stay = (
-                    ""
-                    if journal is None
-                    else f" The failed evaluations stay in {journal} and count in the budget."
-                )
-                raise TooManyFailures(
-                    f"{in_a_row} evaluations failed in a row, the last with: {trial.failure}. Correct the objective."
-                    f"{stay}"
-                )
+                raise TooManyFailures(_after_failures(in_a_row, trial, journal))
+
+
+def _after_failures(in_a_row: int, trial: Trial, journal: Any) -> str:
+    text = f"{in_a_row} evaluations failed in a row, the last with: {trial.failure}. Correct the objective."
+    if journal is not None:
+        text += f" The failed evaluations stay in {journal} and count in the budget."
+    return text
 
 
 def _named(candidates: Any) -> dict[str, Params]:
@@ -510,3 +485,68 @@ def _named(candidates: Any) -> dict[str, Params]:
                 f"candidates: {checks.shown(name)} must be a dict or a list of parameters, got {checks.shown(params)}."
             )
     return {name: copy.copy(params) for name, params in given.items()}
+
+
+def _text(confirmation: Confirmation) -> str:
+    """Return the statement, the reason why it ended, and a line for each candidate."""
+    width = max(len(finalist.name) for finalist in confirmation.finalists)
+    lines = [
+        f"{finalist.name:{width}}  {_described(finalist, confirmation)}"
+        for finalist in confirmation.finalists
+    ]
+    return "\n".join([f"{confirmation.statement}; {confirmation.stopped}", *lines])
+
+
+def _described(finalist: Finalist, confirmation: Confirmation) -> str:
+    """Return estimate, bounds and number of evaluations of a candidate, and its parameters."""
+    estimate = finalist.median if confirmation.value_range is None else finalist.mean
+    text = "no value"
+    if estimate is not None:
+        text = f"{estimate:.4g}"
+    if math.isfinite(finalist.lower) or math.isfinite(finalist.upper):
+        text += f"  [{finalist.lower:.4g}, {finalist.upper:.4g}]"
+    n = len(finalist.values)
+    count = "1 evaluation" if n == 1 else f"{n} evaluations"
+    return f"{text}, {count}: {format_params(finalist.params)}"
+
+
+def _statement(confirmation: Confirmation) -> str:
+    """Return the statement about the best candidate, with its assumptions and limits."""
+    n = confirmation.evaluations
+    best = confirmation.best
+    within = confirmation.within
+    if confirmation.objection:
+        return f"no statement can be made after {n} evaluations: {confirmation.objection}"
+    if best is None or not math.isfinite(within):
+        return f"not known yet after {n} evaluations: each candidate needs more"
+    n_candidates = len(confirmation.finalists)
+    text = f"{best.name} is within {rounded_up(within, 2)} of the best of these {n_candidates}"
+    text += f", with {100 * (1 - confirmation.delta):.4g}%"
+    text += ", if evaluations of a candidate are independent"
+    if confirmation.selected:
+        text += f", and losing {confirmation.selected} of them did not depend on their values"
+    if confirmation.value_range is not None:
+        return f"{text}; this is about their means; {n} evaluations"
+    text += "; this is about their medians, which half of the evaluations exceed"
+    text += (
+        f"; {_on_unseen(best, confirmation.delta / n_candidates)}"  # values decide which is best
+    )
+    text += _on_means(confirmation, best)
+    return f"{text}; {n} evaluations"
+
+
+def _on_unseen(best: Finalist, delta: float) -> str:
+    """Return the share of evaluations of the best candidate that may be of a kind not seen so far, in words."""
+    n = len(best.values)
+    share = math.ceil(100 * -math.expm1(math.log(delta) / n))
+    return f"its {n} evaluations need not show what happens in less than {share}% of them, such as a divergence"
+
+
+def _on_means(confirmation: Confirmation, best: Finalist) -> str:
+    """Return a warning if the mean of another candidate is better by more than the medians allow; else empty."""
+    sign = 1 if confirmation.maximize else -1
+    other = max(confirmation.finalists, key=lambda finalist: sign * (finalist.mean or 0.0))
+    gain = sign * ((other.mean or 0.0) - (best.mean or 0.0))
+    if gain <= max(confirmation.within, confirmation.tolerance):
+        return ""
+    return f"; but by the mean {other.name} is better by {gain:.2g} so far: where means count, give value_range"

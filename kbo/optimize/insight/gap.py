@@ -38,14 +38,14 @@ class Gap(NamedTuple):
     """The optimality gap over a space.
 
     Attributes:
-        value: The optimum is at most this much better than the recommendation, if the bounds hold.
+        value: The largest possible improvement on the recommendation, if the bounds hold.
         proved: Whether it is certified, and a bound of the whole space, not only the result of a search.
         scope: The points that were compared, in words.
         exact: Whether every point of the space was evaluated; False after a search from many starts.
         final: Whether these points stay the same: in the safe setting others may become certain to be safe.
         found: The gap that a search has found with the bounds of the method.
-        reason: Why nothing is proved; of a proved gap that is smaller than ``found``, the bound that excludes more than
-            the bounds of the method, and why (docs/theory/boxes.md). Otherwise empty.
+        reason: The reason why nothing is proved; of a proved gap that is smaller than ``found``, the bound that
+            excludes more than the bounds of the method, and why (docs/theory/boxes.md). Otherwise empty.
     """
 
     value: float
@@ -57,15 +57,25 @@ class Gap(NamedTuple):
     reason: str = ""
 
 
-class Proof(NamedTuple):
-    """The work that a proof of a gap may take.
+class _Question(NamedTuple):
+    """A recommendation that keeps all constraints, and the work that a proof of its gap may take.
 
     Attributes:
+        surrogate: The surrogate of the objective, with a bound.
+        constraints: The constraints with their surrogates.
+        recommended: Features [1 D] of the recommended parameters.
+        search: A search of the whole space.
+        objection: The reason why the bounds have no guarantee; empty if they have one.
         evaluations: Points at which bounds may be computed, at most, for each hypothesis; 0 for no proof.
         goal: The proof ends when the gap is at most this.
         counted: Called with numbers of points as they are examined.
     """
 
+    surrogate: Surrogate
+    constraints: Sequence[ConstraintSurrogate]
+    recommended: Tensor
+    search: Search
+    objection: str
     evaluations: int
     goal: float
     counted: Callable[[int], object]
@@ -101,14 +111,14 @@ def optimality_gap(
         n_proofs += len(constraints)
     total = evaluations * n_proofs
     with Bar(total=total, desc="proof of the gap", disable=not progress) as bar:
-        proof = Proof(evaluations, goal, bar.update)
+        question = _Question(
+            surrogate, constraints, recommended, search, objection, evaluations, goal, bar.update
+        )
         if safe is not None:
-            return gap_on_safe_set(
-                surrogate, constraints, recommended, search, *safe, objection, proof
-            )
+            return _on_safe_set(question, *safe)
         if search.space.points(MOST_POINTS) is not None:
-            return gap_on_finite_set(surrogate, constraints, recommended, search, objection)
-        return gap_on_box(surrogate, constraints, recommended, search, _WHOLE, objection, proof)
+            return _on_finite_set(question)
+        return _on_box(question, _WHOLE)
 
 
 def objection_to_bounds(
@@ -129,39 +139,25 @@ def objection_to_bounds(
     return ""
 
 
-def gap_on_finite_set(
-    surrogate: Surrogate,
-    constraints: Sequence[ConstraintSurrogate],
-    recommended: Tensor,
-    search: Search,
-    objection: str,
-) -> Gap:
+def _on_finite_set(question: _Question) -> Gap:
     """Return the gap over all points of a small finite space, exactly."""
-    found = _found(surrogate, constraints, recommended, search)
-    value = max(entry.gap for entry in found)
+    value = max(found.gap for found in _found(question))
     scope = _WHOLE
-    if search.space.constraints:
+    if question.search.space.constraints:
         scope = "over all points that satisfy the constraints"
+    objection = question.objection
     return Gap(value, not objection, scope, exact=True, found=value, reason=objection)
 
 
-def gap_on_safe_set(
-    surrogate: Surrogate,
-    constraints: Sequence[ConstraintSurrogate],
-    recommended: Tensor,
-    search: Search,
-    exploration: Exploration,
-    tried: Tensor,
-    objection: str,
-    proof: Proof,
-) -> Gap:
+def _on_safe_set(question: _Question, exploration: Exploration, tried: Tensor) -> Gap:
     """Return the gap over the points that are certain to be safe; over the whole space if it is proved that all are."""
-    units, grows = exploration.safe(search, tried)
+    surrogate = question.surrogate
+    space = question.search.space
+    units, grows = exploration.safe(question.search, tried)
     assert surrogate.reported is not None
-    features = search.space.features(units)
-    largest = surrogate.reported.argmax_upper(surrogate.posterior, features)[1]
+    largest = surrogate.reported.argmax_upper(surrogate.posterior, space.features(units))[1]
     upper = float(surrogate.raw(torch.tensor(largest, dtype=torch.float64)))
-    lower = float(surrogate.interval(recommended)[0])
+    lower = float(surrogate.interval(question.recommended)[0])
     value = max(upper - lower, 0.0)
     exact = exploration.whole
     proved = exact and not grows and surrogate.proved() is not None
@@ -171,43 +167,36 @@ def gap_on_safe_set(
     gap = Gap(value, proved, scope, exact, final=not grows, found=value)
     if proved:
         return gap
-    if objection:
-        return gap._replace(reason=objection)
+    if question.objection:
+        return gap._replace(reason=question.objection)
     if exact:
         return gap._replace(reason="other points may become certain to be safe")
-    if not proof.evaluations:
+    if not question.evaluations:
         return gap._replace(reason=NOT_REQUESTED)
-    if not kept_everywhere(constraints, search.space, proof.evaluations, proof.counted):
+    if not kept_everywhere(question.constraints, space, question.evaluations, question.counted):
         return gap._replace(reason="it is not proved that every point of the space is safe")
     scope = f"{_WHOLE}, every point of which is certain to be safe"
-    return gap_on_box(surrogate, [], recommended, search, scope, "", proof)
+    return _on_box(question._replace(constraints=[]), scope)
 
 
-def gap_on_box(
-    surrogate: Surrogate,
-    constraints: Sequence[ConstraintSurrogate],
-    recommended: Tensor,
-    search: Search,
-    scope: str,
-    objection: str,
-    proof: Proof,
-) -> Gap:
+def _on_box(question: _Question, scope: str) -> Gap:
     """Return the gap over a space that is too large to evaluate every point: found by a search, or proved.
 
     With several hypotheses it is the largest of their gaps, since one of them is true.
     """
-    found = _found(surrogate, constraints, recommended, search)
+    space = question.search.space
+    found = _found(question)
     widest = max(range(len(found)), key=lambda i: found[i].gap)
     largest_found = found[widest].gap
-    reason = objection
-    if not reason and not proof.evaluations:
+    reason = question.objection
+    if not reason and not question.evaluations:
         reason = NOT_REQUESTED
-    for entry in found:
-        reason = reason or obstacle([CellBound([entry.bound])], search.space)
+    for hypothesis in found:
+        reason = reason or obstacle([CellBound([hypothesis.bound])], space)
     if reason:
         return _unproved(largest_found, reason)
-    slacks = slack_bounds(constraints, search.space)
-    proved = [_proved(surrogate, entry, search, slacks, proof) for entry in found]
+    slacks = slack_bounds(question.constraints, space)
+    proved = [_proved(question, hypothesis, slacks) for hypothesis in found]
     value = max(gap for gap, _ in proved)
     scope += f", proved; {largest_found:.4g} was found"
     if value < largest_found:
@@ -239,43 +228,40 @@ class _Found(NamedTuple):
     gap: float
 
 
-def _found(
-    surrogate: Surrogate,
-    constraints: Sequence[ConstraintSurrogate],
-    recommended: Tensor,
-    search: Search,
-) -> list[_Found]:
+def _found(question: _Question) -> list[_Found]:
     """Return the gaps that a search finds, or that are exact on a small finite space, one for each hypothesis."""
+    surrogate = question.surrogate
+    known_limits = limits(question.constraints)
     found = []
     for bound in surrogate.bounds:
-        lower = bound.confidence.lower(bound.posterior, recommended)[0]
-        largest = largest_upper(bound.confidence, bound.posterior, search, limits(constraints))
+        confidence = bound.confidence
+        lower = confidence.lower(bound.posterior, question.recommended)[0]
+        largest = largest_upper(confidence, bound.posterior, question.search, known_limits)
         gap = max(float(surrogate.raw(largest.value) - surrogate.raw(lower)), 0.0)
         found.append(_Found(bound, lower, largest, gap))
     return found
 
 
-def _proved(
-    surrogate: Surrogate, found: _Found, search: Search, slacks: Sequence[CellBound], proof: Proof
-) -> tuple[float, str]:
+def _proved(question: _Question, found: _Found, slacks: Sequence[CellBound]) -> tuple[float, str]:
     """Return the proved gap by the bound of one hypothesis, and if it is below the found one, the reason."""
     assert found.largest.point is not None
     lower = float(found.lower)
     maximum = bound_maximum(
         [CellBound([found.bound])],
-        search.space,
-        proof.evaluations,
+        question.search.space,
+        question.evaluations,
         lower=lower,
-        goal=proof.goal,
+        goal=question.goal,
         slacks=slacks,
         witnesses=found.largest.point.unsqueeze(0),
-        counted=proof.counted,
+        counted=question.counted,
     )
     assert maximum is not None  # there is no obstacle
     gap = max(maximum.largest - lower, 0.0)
     if math.isfinite(maximum.largest):  # values outside the declared range are impossible
-        upper = surrogate.raw(found.lower.new_tensor(maximum.largest))
-        gap = min(gap, max(float(upper - surrogate.raw(found.lower)), 0.0))
+        raw = question.surrogate.raw
+        upper = raw(found.lower.new_tensor(maximum.largest))
+        gap = min(gap, max(float(upper - raw(found.lower)), 0.0))
     if gap < found.gap:
         return gap, maximum.reason
     return gap, ""
