@@ -6,7 +6,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Never, ParamSpec, Protocol, TypeVar
 
 import torch
 
@@ -38,6 +38,9 @@ class Guard(Lock):
         """Replace both locks by free ones."""
         super().renew()
         self._active = threading.Lock()  # held while a method runs
+
+    def __reduce__(self) -> Never:
+        raise TypeError("a guard cannot be copied: copy the optimiser, or open the run again.")
 
     def call(self, method: Callable[..., R], *arguments: Any, **options: Any) -> R:
         """Call a method while the lock is held."""
