@@ -698,7 +698,7 @@ def test_a_belief_is_the_same_whether_evaluations_come_at_once_or_one_by_one_and
 def test_the_model_of_a_limit_on_the_objective_is_most_accurate_there():
     optimizer = run(12, constraints=[kbo.Constraint("objective", upper=0.4)])
     ((_, quantity),) = optimizer._quantities.limited
-    assert quantity.belief().targets.centre == -0.4
+    assert quantity.surrogate().targets.centre == -0.4
 
 
 def test_random_points_and_the_design_leave_no_point_of_a_finite_space_out():
