@@ -42,7 +42,7 @@ class ConstraintBelief(NamedTuple):
     @property
     def level(self) -> float:
         """The limit in units of the belief's posterior, which is to be reached."""
-        return self.belief.target(self.constraint.limit)
+        return self.belief.transform.target(self.constraint.limit)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def feasibility(
         for c in constraints
         if (value := quantity(best, c)) is not None
     }
-    noisy = [one for one in limited if not one.belief.exact]
+    noisy = [one for one in limited if not one.belief.noiseless]
     measured = [c for c in undecided if c not in [one.constraint for one in noisy]]
     kept = violations(best, measured) == 0
     probability = float(kept)
@@ -161,7 +161,7 @@ def feasibility(
         return Feasibility(
             tuple(constraints), bounds, kept, probability if limited else None, False
         )
-    certified = not measured and all(one.belief.proved(ways) is not None for one in noisy)
+    certified = not measured and all(one.belief.guarantee(ways) for one in noisy)
     return Feasibility(
         tuple(constraints), bounds, kept, 1 - delta if certified else None, certified
     )

@@ -135,7 +135,7 @@ class Inference(Run):
         """
         checks.whole("evaluations", evaluations, 0)
         limited = self._limited()
-        if not limited or any(one.belief.proved() is None for one in limited):
+        if not limited or any(not one.belief.guarantee() for one in limited):
             return None
         delta = sum(one.belief.assumptions()["delta"] for one in limited)
         tried = self._units_of(self._trials.complete)
@@ -201,7 +201,7 @@ class Inference(Run):
             _ANYWHERE, self.space.dimension, generator=generator, dtype=torch.float64
         )
         points = torch.cat([self._features([best]), self.space.features(units)])
-        means = known[0].raw(known[0].posterior.predict(points)[0])
+        means = known[0].transform.inverse(known[0].posterior.predict(points)[0])
         return 0.05 * max(float(means[0] - means[1:].median()), 0.0) or None
 
     @guarded
@@ -327,7 +327,7 @@ class Inference(Run):
     def _exact(self) -> bool:
         """Return whether the practical setting has been told or has found that the objective has no noise."""
         belief = self._belief() if methods.get(self.method).has_bounds else None
-        return belief is not None and bool(belief.exact)
+        return belief is not None and bool(belief.noiseless)
 
     def _learn(self) -> None:
         """Add the trials that have ended to the evaluations of all quantities."""
@@ -376,7 +376,7 @@ class Inference(Run):
         found = []
         for constraint, one in self._limited_by:
             belief = one.belief()
-            if belief is not None and belief.bounded:
+            if belief is not None and belief.reported is not None:
                 found.append(ConstraintBelief(constraint, belief))
         return found
 
@@ -389,10 +389,10 @@ class Inference(Run):
     def _recommended(self) -> Trial | None:
         complete, belief = self._trials.complete, self._belief()
         allowed = self._allowed(complete)
-        if not allowed or belief is None or not belief.bounded:
+        if not allowed or belief is None or belief.reported is None:
             return max(allowed, key=self._rank, default=None)
         features, values = self._data()
-        score = decided(belief.score(features, values), "bound")
+        score = decided(belief.criterion(features, values), "bound")
         score = preferred(score, self._limited(), features, complete).tolist()
         scores = {trial.number: value for trial, value in zip(complete, score, strict=True)}
         return max(allowed, key=lambda trial: scores[trial.number])

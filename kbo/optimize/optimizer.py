@@ -294,7 +294,9 @@ class Optimizer(Inference):
         """Return the gap by the bound of one hypothesis, without its scope; ``here`` are the recommended features."""
         lower = bound.confidence.lower(bound.posterior, here)[0]
         largest = largest_upper(bound.confidence, bound.posterior, search, limits(limited))
-        found = max(float(belief.raw(largest.value) - belief.raw(lower)), 0.0)
+        found = max(
+            float(belief.transform.inverse(largest.value) - belief.transform.inverse(lower)), 0.0
+        )
         if largest.unit is None:
             return SpaceGap(found, True, "", proved=True, found=found)
         if not evaluations:
@@ -318,7 +320,13 @@ class Optimizer(Inference):
         if math.isfinite(proof.largest):
             value = min(
                 value,
-                max(float(belief.raw(lower.new_tensor(proof.largest)) - belief.raw(lower)), 0.0),
+                max(
+                    float(
+                        belief.transform.inverse(lower.new_tensor(proof.largest))
+                        - belief.transform.inverse(lower)
+                    ),
+                    0.0,
+                ),
             )
         return SpaceGap(
             value, False, "", proved=True, found=found, reason=proof.reason if value < found else ""
@@ -328,8 +336,8 @@ class Optimizer(Inference):
         """Return the reason why the bounds of the objective or of a limit have no guarantee; empty if all have one."""
         beliefs = {"": belief} | {f"{one.constraint.name}: ": one.belief for one in limited}
         for name, one in beliefs.items():
-            if one.proved() is None:
-                guarantee = one.guarantee().removeprefix("not certified: ")
+            if not one.guarantee():
+                guarantee = one.guarantee().text.removeprefix("not certified: ")
                 causes = [
                     t.number
                     for t in self._trials.finished
@@ -346,7 +354,7 @@ class Optimizer(Inference):
         assert self._exploration is not None
         units, grows = self._exploration.safe(search, self._units_of(self._trials.all))
         largest = reported.argmax_upper(belief.posterior, self.space.features(units))[1]
-        upper = float(belief.raw(torch.tensor(largest, dtype=torch.float64)))
+        upper = float(belief.transform.inverse(torch.tensor(largest, dtype=torch.float64)))
         value = max(upper - lower, 0.0)
         exact = self._exploration.whole
         scope = f"over {len(units)} points that are certain to be safe{', to which others may be added' * grows}"
@@ -355,7 +363,7 @@ class Optimizer(Inference):
             exact,
             scope,
             not grows,
-            belief.proved() is not None and exact and not grows,
+            bool(belief.guarantee()) and exact and not grows,
             value,
         )
 
@@ -411,12 +419,12 @@ class Optimizer(Inference):
         search = self._search(region, number, 0.5 if many else 1.0)
         bound = None
         if surrogate is not None:
-            bound = self._with_failed(surrogate.for_trial(number), surrogate)
+            bound = self._with_failed(surrogate.bound(number), surrogate)
             bound = self._with_pending(bound, running)
         limits = []
         if surrogate is not None or self._exploration is not None:
             for limited in self._limited():
-                own = self._with_pending(limited.belief.for_trial(number), running)
+                own = self._with_pending(limited.belief.bound(number), running)
                 limits.append(Limit(own.posterior, own.confidence, lower=limited.level))
         search = replace(
             search,
@@ -503,7 +511,7 @@ class Optimizer(Inference):
         without_value = self._trials.failed + unpredicted
         if not without_value:
             return bound
-        worst = belief.target(min(map(self._signed, self._trials.complete)))
+        worst = belief.transform.target(min(map(self._signed, self._trials.complete)))
         X = self._features(without_value)
         return bound.given(X, X.new_full((len(X),), worst))
 

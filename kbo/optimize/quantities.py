@@ -52,7 +52,7 @@ class Quantity:
             RefutedAssumptions: As ``belief``.
         """
         described = self.description()
-        if described is None or not described.bounded:
+        if described is None or described.reported is None:
             return None
         return described.interval(features)
 
@@ -63,7 +63,9 @@ class Quantity:
             RefutedAssumptions: As ``belief``.
         """
         belief, n, described = self.belief(), len(self.evaluations), self._setting.described()
-        if belief is None or described is self._setting or not belief.cuts:
+        if belief is None or described is self._setting:
+            return belief
+        if not any(belief.transform.cuts(e.value) for e in belief.values if e.value is not None):
             return belief
         if self._description[0] != n:
             self._description = n, described.fit(self._problem, self.evaluations)

@@ -248,7 +248,7 @@ def answers(
     here, first, random = judges[:, 0], judges[:, 1], judges[:, len(known) : len(known) + _ANYWHERE]
     if tolerance is None:
         tolerance = 0.05 * max(float((here - random.median(1).values).median()), 0.0)
-    noise = 0.0 if belief.exact else belief.assumptions()["noise_std"]
+    noise = 0.0 if belief.noiseless else belief.assumptions()["noise_std"]
     seconds = [trial.seconds for trial in trials if trial.seconds is not None]
     more = _gain(
         judges[:, allowed],
@@ -266,7 +266,7 @@ def answers(
         seconds=MORE * sum(seconds) / len(seconds) if seconds else None,
         tolerance=tolerance,
         effects=_effects(space, belief, best.params, likely, tolerance, generator, intervals),
-        inside=belief.predicted(),
+        inside=belief.leave_one_out(),
         beyond_zero=below_zero and float(here.mean()) + more.value > 0,
     )
 

@@ -68,7 +68,7 @@ def importance(space: Space, belief: Surrogate, draws: int = DRAWS) -> list[Impo
     mixed = [A.index_copy(1, torch.tensor([i]), B[:, i : i + 1]) for i in range(P)]
     features = space.features(torch.cat([A, B, *mixed]))
     mean = belief.posterior.predict(features)[0]
-    first, total = _indices(belief.raw(mean).cpu().reshape(1, P + 2, N))
+    first, total = _indices(belief.transform.inverse(mean).cpu().reshape(1, P + 2, N))
     drawn = _drawn(
         belief, features.unflatten(0, (P + 2, N)), mean.unflatten(0, (P + 2, N)), draws, generator
     )
@@ -105,7 +105,9 @@ def _drawn(
         return None
     if not functions:
         return None
-    values = belief.raw(torch.stack([mean + function(features) for function in functions])).cpu()
+    values = belief.transform.inverse(
+        torch.stack([mean + function(features) for function in functions])
+    ).cpu()
     rows = torch.randint(values.shape[2], (draws, values.shape[2]), generator=generator)
     return values.gather(2, rows.unsqueeze(1).expand_as(values))
 
