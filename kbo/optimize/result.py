@@ -21,7 +21,7 @@ from kbo.optimize.insight.confirmation import Confirmation, confirm
 from kbo.optimize.insight.infeasible import Infeasible
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.run.trials import Trial
-from kbo.optimize.surrogates.guarantee import NO_BOUND
+from kbo.optimize.surrogates.surrogate import NO_BOUND
 from kbo.space import Params
 
 if TYPE_CHECKING:

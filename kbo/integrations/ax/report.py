@@ -17,7 +17,7 @@ from kbo.integrations.replay import Replay
 from kbo.optimize import Practical
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.constraint import OBJECTIVE
-from kbo.optimize.surrogates.guarantee import NO_BOUND
+from kbo.optimize.surrogates.surrogate import NO_BOUND
 
 
 @fixed

@@ -41,8 +41,8 @@ from kbo.integrations.settings import resolved
 from kbo.optimize import Constraint, Practical
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.constraint import OBJECTIVE, measured_only
-from kbo.optimize.surrogates.guarantee import NO_BOUND
 from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.surrogates.surrogate import NO_BOUND
 
 log: logging.Logger = logging.getLogger("kbo")
 

@@ -118,7 +118,9 @@ class Certified(Setting):
             raise InvalidInput(
                 f"method {method!r} is for one kernel, and no list of hypotheses: choose 'dmm-ucb'."
             )
-        points = torch.zeros(1, 1, dtype=torch.float64) if recipe.fixed_kernel else None
+        points = None
+        if recipe.fixed_kernel:
+            points = torch.zeros(1, 1, dtype=torch.float64)
         for setting in self.hypotheses:
             setting._method(method, n_trials, unit_kernel(1), points)
 
@@ -128,9 +130,10 @@ class Certified(Setting):
         evaluations: Sequence[Evaluation],
         before: CertifiedSurrogate | None = None,
     ) -> CertifiedSurrogate:
-        known = self.prior(problem) if before is None else before
-        surrogate = known.after(evaluations[known.n_evaluations :])
-        if surrogate is known or not surrogate.unexplained:
+        if before is None:
+            before = self.prior(problem)
+        surrogate = before.after(evaluations[before.n_evaluations :])
+        if surrogate is before or not surrogate.unexplained:
             return surrogate
         listed = ""
         if not isinstance(self.kernel, Kernel):

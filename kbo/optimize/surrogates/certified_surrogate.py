@@ -18,10 +18,17 @@ from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if
 from kbo.confidence.unexplained import unexplained
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.run.trials import WAYS, in_words
-from kbo.optimize.surrogates.guarantee import Guarantee, no_bound
 from kbo.optimize.surrogates.order import Order
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
-from kbo.optimize.surrogates.surrogate import ANY, Bound, Evaluation, Surrogate, data
+from kbo.optimize.surrogates.surrogate import (
+    ANY,
+    Bound,
+    Evaluation,
+    Guarantee,
+    Surrogate,
+    data,
+    no_bound,
+)
 from kbo.regression import Hypothetical, Posterior
 
 if TYPE_CHECKING:
@@ -147,9 +154,8 @@ class CertifiedSurrogate(Surrogate):
     @property
     def noise_std(self) -> float:
         """The noise level that the method rests on."""
-        confidence = self.method.confidence
-        if confidence is not None and confidence.noise_std is not None:
-            return float(confidence.noise_std)
+        if self.confidence is not None and self.confidence.noise_std is not None:
+            return float(self.confidence.noise_std)
         if self.setting.noise_std is None:
             return 1.0
         return float(self.setting.noise_std)
@@ -172,23 +178,16 @@ class CertifiedSurrogate(Surrogate):
         """The values that wait for earlier trials."""
         return [e for e in self.order.waiting.values() if e.value is not None]
 
-    def bound(self, number: int) -> Bound:
-        assert self.method.confidence is not None
-        return Bound(self.method.confidence.for_trial(number), self.searched)
-
     @property
-    def latest(self) -> Bound | None:
-        if self.reported is None:
-            return None
-        return Bound(self.reported, self.searched)
+    def confidence(self) -> Confidence | None:
+        return self.method.confidence
 
     @cached_property
     def reported(self) -> Confidence | None:
         """The bound of the method; for a method that ranks points without one, a bound of its assumptions."""
-        confidence = self.method.confidence
-        if confidence is None or not confidence.finite_on(self.posterior):
+        if self.confidence is None or not self.confidence.finite_on(self.posterior):
             return None
-        reported = confidence.reported()
+        reported = self.confidence.reported()
         if reported is not None:
             return reported
         s = self.setting
@@ -269,14 +268,13 @@ class CertifiedSurrogate(Surrogate):
 
     @fixed
     def assumptions(self) -> dict[str, Any]:
-        confidence = self.method.confidence
         schedule: Any = self.posterior.schedule
         origin = "all given"
         noise_std = self.noise_std
         norm_bound = self.norm_bound
-        if isinstance(confidence, UnknownNorm):
+        if isinstance(self.confidence, UnknownNorm):
             origin = "norm bound from the data, the others given"
-            norm_bound = confidence.norm_bound(self.posterior)
+            norm_bound = self.confidence.norm_bound(self.posterior)
         if schedule is not None:
             origin = f"noise level bounded online (at least {schedule.lower:.3g}), the others given"
             noise_std = schedule.upper

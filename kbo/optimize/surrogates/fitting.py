@@ -37,9 +37,9 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel, MaternKernel
 from numpy.typing import NDArray
-from scipy.linalg import get_blas_funcs, get_lapack_funcs, solve_triangular
+from scipy.linalg import cho_solve, cholesky, get_blas_funcs, get_lapack_funcs, solve_triangular
 from scipy.optimize import minimize
-from scipy.spatial.distance import cdist, pdist, squareform
+from scipy.spatial.distance import cdist
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
@@ -49,7 +49,7 @@ Array = NDArray[np.float64]
 R = TypeVar("R")
 
 _symm, _syr = get_blas_funcs(("symm", "syr"))
-_potrf, _potri, _potrs = get_lapack_funcs(("potrf", "potri", "potrs"))
+(_potri,) = get_lapack_funcs(("potri",))
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -247,21 +247,19 @@ class Loss:
         ``A = K + s^2 diag(r)``, with squares of errors added; the derivative is ``5/3 (1 + u) exp(-u)``, 0 on the
         diagonal, where u is sqrt(5) times the scaled distance; both are [n n].
         """
-        distance = pdist(self.X * (math.sqrt(5) * np.exp(-theta[:-1])))
+        scaled = self.X * (math.sqrt(5) * np.exp(-theta[:-1]))
+        distance: Array = cdist(scaled, scaled)
         decay = np.exp(-distance)
         slope = (1 + distance) * decay
-        A = squareform(slope + distance * distance * decay / 3, checks=False)
-        A.flat[:: len(A) + 1] = 1 + math.exp(theta[-1]) * self.ratios + self.extra
-        L, failed = _potrf(A.T, lower=True, clean=False, overwrite_a=True)
-        if failed:
-            raise np.linalg.LinAlgError(
-                f"the kernel matrix is not positive definite at row {failed}"
-            )
-        solved = _potrs(L, self.y_and_B, lower=True)[0]
+        A = slope + distance * distance * decay / 3
+        A[np.diag_indices_from(A)] = 1 + math.exp(theta[-1]) * self.ratios + self.extra
+        L = cholesky(A, lower=True, check_finite=False)
+        solved = cho_solve((L, True), self.y_and_B, check_finite=False)
         products = self.B.T @ solved
         b = np.linalg.solve(products[:, 1:] + self.P, products[:, 0] + self.P @ self.b0)
         alpha = solved[:, 0] - solved[:, 1:] @ b
-        return L, squareform(5 / 3 * slope, checks=False).T, b, alpha
+        np.fill_diagonal(slope, 0.0)
+        return L, 5 / 3 * slope.T, b, alpha
 
 
 @dataclass(frozen=True)

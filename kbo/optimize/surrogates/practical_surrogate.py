@@ -19,7 +19,6 @@ from kbo.confidence import Confidence, FixedWidth, UnknownNorm
 from kbo.optimize.strategies.trust_region import trust_radius
 from kbo.optimize.surrogates.error_bars import median_bar, noise_ratios, prediction_errors
 from kbo.optimize.surrogates.fitting import MOST
-from kbo.optimize.surrogates.guarantee import Guarantee, no_bound
 from kbo.optimize.surrogates.inducing_points import (
     LEFT_OUT,
     MOST_EXACT,
@@ -31,7 +30,14 @@ from kbo.optimize.surrogates.model import Fitted, Trend
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.optimize.surrogates.predictive import Predictive
 from kbo.optimize.surrogates.schedule import Schedule
-from kbo.optimize.surrogates.surrogate import Bound, Evaluation, Problem, Surrogate, data
+from kbo.optimize.surrogates.surrogate import (
+    Evaluation,
+    Guarantee,
+    Problem,
+    Surrogate,
+    data,
+    no_bound,
+)
 from kbo.regression import KernelRidge, NystromRidge, Posterior, PriorMean
 
 if TYPE_CHECKING:
@@ -190,10 +196,6 @@ class PracticalSurrogate(Surrogate):
         """The bound of the method, with the estimates in place of its assumptions."""
         norm_bound = self.norm_bound if self._uses_norm else 1.0
         return self._method(norm_bound).confidence
-
-    def bound(self, number: int) -> Bound:
-        assert self.confidence is not None
-        return Bound(self.confidence.for_trial(number), self.posterior)
 
     @cached_property
     def reported(self) -> FixedWidth | None:

@@ -18,7 +18,6 @@ from kbo._base.surroundings import fixed
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.guarantee import Guarantee
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.regression import Hypothetical, Posterior
 from kbo.space import Space
@@ -96,6 +95,35 @@ class Bound:
         return Bound(self.confidence, Hypothetical(self.posterior, X, targets), self.norm_bound)
 
 
+NO_BOUND = "none: the method has no bounds, or there are too few trials to compute them"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """The statement that holds for the reported intervals; true if it is proved.
+
+    Attributes:
+        text: The statement, or the objections, in one sentence.
+        delta: Probability that the statement fails, which is nominal where there are objections; None without bounds.
+        objections: The reasons why nothing is proved.
+    """
+
+    text: str
+    delta: float | None
+    objections: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return not self.objections
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def no_bound() -> Guarantee:
+    """Return the guarantee of a surrogate without bounds."""
+    return Guarantee(NO_BOUND, None, (NO_BOUND.removeprefix("none: "),))
+
+
 class Surrogate(ABC):
     """A posterior over features, in units of its own, and the bounds on it; it does not change.
 
@@ -119,18 +147,25 @@ class Surrogate(ABC):
 
     @property
     @abstractmethod
+    def confidence(self) -> Confidence | None:
+        """The confidence that trials maximise; None for a method without one."""
+
+    @property
+    @abstractmethod
     def reported(self) -> Confidence | None:
         """The confidence of reported intervals and gaps, on ``posterior``; None while there is none."""
 
     @property
-    def latest(self) -> Bound | None:
-        """The reported bound, on a posterior with all values; None while there is none.
+    def searched(self) -> Posterior:
+        """The posterior with all values, also those that no reported bound may use yet."""
+        return self.posterior
 
-        These include values that no reported bound may use yet.
-        """
+    @property
+    def latest(self) -> Bound | None:
+        """The reported bound on ``searched``; None while there is none."""
         if self.reported is None:
             return None
-        return Bound(self.reported, self.posterior)
+        return Bound(self.reported, self.searched)
 
     @property
     def bounds(self) -> Sequence[Bound]:
@@ -139,9 +174,10 @@ class Surrogate(ABC):
             return []
         return [Bound(self.reported, self.posterior)]
 
-    @abstractmethod
     def bound(self, number: int) -> Bound:
         """Return the bound that the point of trial ``number`` maximises, of a method that has bounds."""
+        assert self.confidence is not None
+        return Bound(self.confidence.for_trial(number), self.searched)
 
     @abstractmethod
     def guarantee(self, selected: Sequence[str] = ()) -> Guarantee:

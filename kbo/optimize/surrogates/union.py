@@ -41,16 +41,10 @@ class Union(Confidence):
         self.delta: float = max(bound.confidence.delta for bound in bounds)
 
     def interval(self, state: Posterior, X: Tensor) -> Interval:
-        def interval(bound: Bound) -> Interval:
-            return bound.confidence.interval(bound.posterior, X)
-
-        return self._union(state, interval)
+        return self._union(state, lambda bound: bound.confidence.interval(bound.posterior, X))
 
     def quick_interval(self, state: Posterior, X: Tensor) -> Interval:
-        def quick_interval(bound: Bound) -> Interval:
-            return bound.confidence.quick_interval(bound.posterior, X)
-
-        return self._union(state, quick_interval)
+        return self._union(state, lambda bound: bound.confidence.quick_interval(bound.posterior, X))
 
     def finite_on(self, state: Posterior) -> bool:
         self._check(state)
