@@ -23,7 +23,7 @@ from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.strategy import Strategy
 from kbo.optimize.strategies.thompson import ThompsonSampling
 from kbo.optimize.strategies.upper_bound import UpperBound
-from kbo.optimize.surrogates.certified_surrogate import CertifiedSurrogate
+from kbo.optimize.surrogates.certified_surrogate import Assumptions, CertifiedSurrogate
 from kbo.optimize.surrogates.fingerprint import fingerprint
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
@@ -149,16 +149,24 @@ class Certified(Setting):
         """Return the surrogate before the first evaluation."""
         space = problem.space
         kernel = self.kernel
+        given = Assumptions(
+            self.noise_std,
+            self.norm_bound,
+            self.delta,
+            self.scale,
+            self.completion_independent_of_noise,
+            self.promise,
+        )
         if not isinstance(kernel, Kernel):
             self.check(problem.method, problem.n_trials)
             parts = {i: setting.prior(problem) for i, setting in enumerate(self.hypotheses)}
-            return HypothesesSurrogate.of(self, parts, {})
+            return HypothesesSurrogate.of(given, kernel, parts, {})
         fingerprint(kernel, space.columns)
         points = None
         if methods.get(problem.method).fixed_kernel:
             points = _points_of_finite(space, problem.method)
         method = self._method(problem.method, problem.n_trials, kernel, points)
-        return CertifiedSurrogate(self, method, space.device, method.state(), span=problem.span)
+        return CertifiedSurrogate(given, method, space.device, method.state(), span=problem.span)
 
     def _method(
         self, method: str, n_trials: int | None, kernel: Kernel, points: Tensor | None

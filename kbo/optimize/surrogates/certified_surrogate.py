@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -15,6 +15,7 @@ from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
+from kbo.confidence.mixture.radius import Scale
 from kbo.confidence.unexplained import unexplained
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.run.trials import WAYS, in_words
@@ -31,9 +32,6 @@ from kbo.optimize.surrogates.surrogate import (
 )
 from kbo.regression import Hypothetical, Posterior
 
-if TYPE_CHECKING:
-    from kbo.optimize.surrogates.certified import Certified
-
 _LEAST_ERROR = 1e-3
 """Least error bar of a value that is believed, in noise levels: smaller ones count as this, which is safe."""
 
@@ -41,12 +39,28 @@ _LEAST_WEIGHT = 1e-12
 """Weight below which a value is left out: it says nothing."""
 
 
+@dataclass(frozen=True)
+class Assumptions:
+    """The numbers that certified bounds rest on; other attributes as for ``kbo.Certified``.
+
+    Attributes:
+        promise: A sentence that the setting adds to the guarantee.
+    """
+
+    noise_std: float | None
+    norm_bound: float | None
+    delta: float
+    scale: Scale
+    completion_independent_of_noise: bool
+    promise: str
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class CertifiedSurrogate(Surrogate):
     """The posterior of a method, with the bounds of the given assumptions.
 
     Args:
-        setting: The assumptions.
+        given: The assumptions.
         method: The method.
         device: The device of the posterior.
         posterior: The posterior of the values that bounds may use.
@@ -57,7 +71,7 @@ class CertifiedSurrogate(Surrogate):
         span: The least and the largest possible value, larger ones better.
     """
 
-    setting: Certified
+    given: Assumptions
     method: Method
     device: torch.device
     posterior: Posterior
@@ -85,7 +99,7 @@ class CertifiedSurrogate(Surrogate):
         selected = Counter(self.selected)
         for evaluation in evaluations:
             self._check_size(evaluation)
-            if self.setting.completion_independent_of_noise:
+            if self.given.completion_independent_of_noise:
                 order, usable = order.at_once(evaluation)
             else:
                 order, usable = order.after(evaluation)
@@ -134,10 +148,10 @@ class CertifiedSurrogate(Surrogate):
 
     def _weight(self, evaluation: Evaluation) -> float | None:
         """Return the weight of a value with an error bar, the constant of its noise (docs/theory/weights.md)."""
-        given = self.setting.noise_std
-        if evaluation.error is None or given is None:
+        noise_std = self.given.noise_std
+        if evaluation.error is None or noise_std is None:
             return None
-        return (given / max(evaluation.error, _LEAST_ERROR * given)) ** 2
+        return (noise_std / max(evaluation.error, _LEAST_ERROR * noise_std)) ** 2
 
     def _check(self, posterior: Posterior) -> None:
         """Raise RefutedAssumptions if no function satisfies the assumptions and fits the data.
@@ -148,23 +162,23 @@ class CertifiedSurrogate(Surrogate):
         recipe = methods.get(self.method.name)
         own_check = recipe.noise == "online" or recipe.norm == "estimated" or recipe.fixed_kernel
         if recipe.has_bounds and not own_check:
-            delta = self.setting.delta
-            refuse_if_refuted(posterior, self.noise_std, self.norm_bound, delta, self.setting.scale)
+            delta = self.given.delta
+            refuse_if_refuted(posterior, self.noise_std, self.norm_bound, delta, self.given.scale)
 
     @property
     def noise_std(self) -> float:
         """The noise level that the method rests on."""
         if self.confidence is not None and self.confidence.noise_std is not None:
             return float(self.confidence.noise_std)
-        if self.setting.noise_std is None:
+        if self.given.noise_std is None:
             return 1.0
-        return float(self.setting.noise_std)
+        return float(self.given.noise_std)
 
     @property
     def norm_bound(self) -> float:
         """The norm bound, which a list of hypotheses has for each of them."""
-        assert self.setting.norm_bound is not None
-        return self.setting.norm_bound
+        assert self.given.norm_bound is not None
+        return self.given.norm_bound
 
     @cached_property
     def searched(self) -> Posterior:
@@ -190,8 +204,8 @@ class CertifiedSurrogate(Surrogate):
         reported = self.confidence.reported()
         if reported is not None:
             return reported
-        s = self.setting
-        return MartingaleMixture(self.noise_std, self.norm_bound, s.delta, "dmm", s.scale)
+        given = self.given
+        return MartingaleMixture(self.noise_std, self.norm_bound, given.delta, "dmm", given.scale)
 
     @property
     def bounds(self) -> Sequence[Bound]:
@@ -220,7 +234,7 @@ class CertifiedSurrogate(Surrogate):
         if not objections:
             statement = self.reported.guarantee_on(self.posterior)
             text = (
-                f"certified: the interval {statement}{self._conditions(ways)}{self.setting.promise}"
+                f"certified: the interval {statement}{self._conditions(ways)}{self.given.promise}"
             )
             return Guarantee(text, self.reported.delta_on(self.posterior))
         if methods.get(self.method.name).norm == "estimated":
@@ -229,8 +243,8 @@ class CertifiedSurrogate(Surrogate):
                 "which can refute a norm bound and never prove one"
             )
         else:
-            text = f"not certified: {'; '.join(objections)}{self.setting.promise}"
-        return Guarantee(text, self.setting.delta, tuple(objections))
+            text = f"not certified: {'; '.join(objections)}{self.given.promise}"
+        return Guarantee(text, self.given.delta, tuple(objections))
 
     def _ways(self, selected: Sequence[str]) -> list[str]:
         """Return the ways in which the noise may have decided which values there are, in words."""
@@ -239,7 +253,7 @@ class CertifiedSurrogate(Surrogate):
 
     def _objections(self, ways: Sequence[str]) -> list[str]:
         """Return the ways in which the noise may have decided which values there are, unless it is declared not to."""
-        if self.setting.completion_independent_of_noise:
+        if self.given.completion_independent_of_noise:
             return []
         reasons = [*ways]
         if self.order.mixed and self.posterior.schedule is not None:
@@ -282,6 +296,6 @@ class CertifiedSurrogate(Surrogate):
             "kernel": "given",
             "noise_std": noise_std,
             "norm_bound": norm_bound,
-            "delta": self.setting.delta,
+            "delta": self.given.delta,
             "from": origin,
         }

@@ -31,7 +31,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -248,7 +248,7 @@ class Loss:
         diagonal, where u is sqrt(5) times the scaled distance; both are [n n].
         """
         scaled = self.X * (math.sqrt(5) * np.exp(-theta[:-1]))
-        distance: Array = cdist(scaled, scaled)
+        distance: Any = cdist(scaled, scaled)
         decay = np.exp(-distance)
         slope = (1 + distance) * decay
         A = slope + distance * distance * decay / 3

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kbo._base.surroundings import fixed
 from kbo.confidence import Confidence
 from kbo.errors import RefutedAssumptions
-from kbo.optimize.surrogates.certified_surrogate import CertifiedSurrogate
+from kbo.optimize.surrogates.certified_surrogate import Assumptions, CertifiedSurrogate
 from kbo.optimize.surrogates.hypotheses import Hypothesis
 from kbo.optimize.surrogates.surrogate import Bound, Evaluation
 from kbo.optimize.surrogates.union import union
-
-if TYPE_CHECKING:
-    from kbo.optimize.surrogates.certified import Certified
 
 LARGER_HYPOTHESES = "in kbo.hypotheses a larger size, more turns or more noise"
 
@@ -29,24 +26,27 @@ class HypothesesSurrogate(CertifiedSurrogate):
     """The surrogates of several hypotheses, with the union of the bounds of those that are not refuted.
 
     Args:
+        hypotheses: The hypotheses, also those that are refuted.
         parts: The surrogates of the hypotheses that are left, by their positions.
         refuted: The numbers of values after which the others were refuted, by their positions.
     """
 
+    hypotheses: Sequence[Hypothesis] = ()
     parts: Mapping[int, CertifiedSurrogate] = field(default_factory=dict)
     refuted: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls,
-        setting: Certified,
+        given: Assumptions,
+        hypotheses: Sequence[Hypothesis],
         parts: Mapping[int, CertifiedSurrogate],
         refuted: Mapping[int, int],
     ) -> HypothesesSurrogate:
         """Return the surrogate of the hypotheses that are left; mean and values are those of the first one."""
         first = next(iter(parts.values()))
         return cls(
-            setting=setting,
+            given=given,
             method=first.method,
             device=first.device,
             posterior=first.posterior,
@@ -55,6 +55,7 @@ class HypothesesSurrogate(CertifiedSurrogate):
             selected=first.selected,
             n_evaluations=first.n_evaluations,
             span=first.span,
+            hypotheses=hypotheses,
             parts=parts,
             refuted=refuted,
         )
@@ -86,28 +87,22 @@ class HypothesesSurrogate(CertifiedSurrogate):
                 hypotheses=len(refuted),
                 n=max(refuted.values()),
             )
-        return self.of(self.setting, parts, refuted)
-
-    @property
-    def n_hypotheses(self) -> int:
-        """The number of hypotheses before the data."""
-        return len(self.parts) + len(self.refuted)
+        return self.of(self.given, self.hypotheses, parts, refuted)
 
     @property
     def left(self) -> list[Hypothesis]:
         """The hypotheses that are not refuted."""
-        hypotheses: Any = self.setting.kernel
-        return [hypotheses[position] for position in self.parts]
+        return [self.hypotheses[position] for position in self.parts]
 
     def bound(self, number: int) -> Bound:
         bounds = [part.bound(number) for part in self.parts.values()]
-        return union(bounds, self.n_hypotheses)
+        return union(bounds, len(self.hypotheses))
 
     @cached_property
     def reported(self) -> Confidence | None:
         if len(self.bounds) < len(self.parts):
             return None
-        return union(self.bounds, self.n_hypotheses).confidence
+        return union(self.bounds, len(self.hypotheses)).confidence
 
     @cached_property
     def latest(self) -> Bound | None:
@@ -116,7 +111,7 @@ class HypothesesSurrogate(CertifiedSurrogate):
             if part.latest is None:
                 return None
             bounds.append(part.latest)
-        return union(bounds, self.n_hypotheses)
+        return union(bounds, len(self.hypotheses))
 
     @property
     def bounds(self) -> Sequence[Bound]:
@@ -128,7 +123,7 @@ class HypothesesSurrogate(CertifiedSurrogate):
             "kernel": "given",
             "noise_std": max(hypothesis.noise_std for hypothesis in self.left),
             "norm_bound": max(hypothesis.norm_bound for hypothesis in self.left),
-            "delta": self.setting.delta,
+            "delta": self.given.delta,
             "from": f"the largest of {len(self.left)} hypotheses that are left",
         }
 
@@ -139,7 +134,7 @@ class HypothesesSurrogate(CertifiedSurrogate):
 def _hypotheses_left(surrogate: HypothesesSurrogate) -> str:
     """Return the hypotheses that are left, and the number of those that are refuted, in words."""
     left = surrogate.left
-    text = f"{len(left)} of {surrogate.n_hypotheses} are left"
+    text = f"{len(left)} of {len(surrogate.hypotheses)} are left"
     if surrogate.refuted:
         last = max(surrogate.refuted.values())
         text += f" ({len(surrogate.refuted)} refuted, the last after {last} values)"

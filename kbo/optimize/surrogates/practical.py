@@ -27,7 +27,12 @@ from kbo.optimize.strategies.upper_bound import UpperBound
 from kbo.optimize.surrogates.error_bars import noise_ratios, prediction_errors
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_values
-from kbo.optimize.surrogates.practical_surrogate import PracticalSurrogate, empty_posterior
+from kbo.optimize.surrogates.practical_surrogate import (
+    DEFAULT_METHOD,
+    Choices,
+    PracticalSurrogate,
+    empty_posterior,
+)
 from kbo.optimize.surrogates.schedule import Schedule, cut
 from kbo.optimize.surrogates.setting import Setting
 from kbo.optimize.surrogates.surrogate import Evaluation, Problem, data
@@ -93,7 +98,7 @@ class Practical(Setting):
 
     surrogate: ClassVar[type[PracticalSurrogate]] = PracticalSurrogate
     cuts: ClassVar[bool] = True
-    default_method: ClassVar[str] = "ucb"
+    default_method: ClassVar[str] = DEFAULT_METHOD
     certified: ClassVar[bool] = False
     about_limits: ClassVar[str] = (
         "the search adds the log-probability that they are kept; the rule compares trials within them by two standard "
@@ -122,11 +127,19 @@ class Practical(Setting):
         return f"{type(self).__name__}({', '.join(arguments)})"
 
     @property
-    def own_class(self) -> str:
-        """Module and name of a subclass; empty for the practical setting itself."""
-        if type(self) is Practical:
-            return ""
-        return f"{type(self).__module__}.{type(self).__qualname__}"
+    def choices(self) -> Choices:
+        """The arguments that a surrogate rests on."""
+        subclass = ""
+        if type(self) is not Practical:
+            subclass = type(self).__name__
+        return Choices(
+            self.delta,
+            self.scale,
+            self.norm_factor,
+            self.noise_std,
+            self.strategies,
+            subclass,
+        )
 
     def check(self, method: str, n_trials: int | None) -> None:
         recipe = methods.get(method)
@@ -175,11 +188,13 @@ class Practical(Setting):
             errors = prediction_errors(fitted_values)
             ratios = noise_ratios(fitted_values, fitted_values, self.noise_std)
             fitted = self.fitted(*data(fitted_values), noise_std, errors, ratios)
-            posterior = empty_posterior(self, problem, fitted, schedule.n_fitted)
+            posterior = empty_posterior(self.choices, problem, fitted, schedule.n_fitted)
             self._observe(posterior, fitted_values, fitted, fitted_values, device)
         for evaluation in values[posterior.n :]:  # as they came, since a sketch depends on that
             self._observe(posterior, [evaluation], fitted, fitted_values, device)
-        return self.surrogate(self, problem, fitted, schedule, posterior, values, len(evaluations))
+        return self.surrogate(
+            self.choices, problem, fitted, schedule, posterior, values, len(evaluations)
+        )
 
     def fitted(
         self, X: Tensor, y: Tensor, noise_std: float | None, errors: Tensor, ratios: Tensor
@@ -256,8 +271,8 @@ class Practical(Setting):
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values; a subclass by its name."""
         values: dict[str, Any] = {"setting": "practical"}
-        if self.own_class:
-            values["class"] = self.own_class
+        if type(self) is not Practical:
+            values["class"] = f"{type(self).__module__}.{type(self).__qualname__}"
         return {**values, **self._given()}
 
     def _given(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import Confidence, FixedWidth, UnknownNorm
+from kbo.optimize.strategies.strategy import Strategy
 from kbo.optimize.strategies.trust_region import trust_radius
 from kbo.optimize.surrogates.error_bars import median_bar, noise_ratios, prediction_errors
 from kbo.optimize.surrogates.fitting import MOST
@@ -40,8 +41,7 @@ from kbo.optimize.surrogates.surrogate import (
 )
 from kbo.regression import KernelRidge, NystromRidge, Posterior, PriorMean
 
-if TYPE_CHECKING:
-    from kbo.optimize.surrogates.practical import Practical
+DEFAULT_METHOD = "ucb"
 
 RIDGES = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
 """Multiples of the mixture ridge for the practical "dmm-ucb": 0.1 to about 160."""
@@ -50,12 +50,28 @@ _WITHIN_LIMIT = 2.0
 """Standard deviations by which the mean of a recommended trial is within each limit: a probability of 98%."""
 
 
+@dataclass(frozen=True)
+class Choices:
+    """The arguments of ``kbo.Practical`` that a surrogate rests on.
+
+    Attributes:
+        subclass: The name of its subclass; empty without one.
+    """
+
+    delta: float
+    scale: float
+    norm_factor: float
+    noise_std: float | None
+    strategies: Sequence[Strategy] | None
+    subclass: str
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class PracticalSurrogate(Surrogate):
     """A posterior with the fitted kernel and noise level, and bounds with an estimated norm.
 
     Args:
-        setting: The setting.
+        choices: The arguments of the setting.
         problem: Method, space and range.
         fitted: Kernel, noise level, trend and outcome transform.
         schedule: The numbers that follow from the values without a model.
@@ -64,7 +80,7 @@ class PracticalSurrogate(Surrogate):
         n_evaluations: The number of evaluations, those without a value too.
     """
 
-    setting: Practical
+    choices: Choices
     problem: Problem
     fitted: Fitted
     schedule: Schedule
@@ -163,7 +179,7 @@ class PracticalSurrogate(Surrogate):
         X, y = data(self.values)
         errors = self.transform.errors(y, prediction_errors(self.values))
         fitted_values = self.values[: self.schedule.n_fitted]
-        ratios = noise_ratios(self.values, fitted_values, self.setting.noise_std)
+        ratios = noise_ratios(self.values, fitted_values, self.choices.noise_std)
         predicted = torch.tensor([e.predicted for e in self.values])
         return self.fitted.predictive(X, self.transform(y), errors, ratios, predicted)
 
@@ -176,14 +192,18 @@ class PracticalSurrogate(Surrogate):
         return level * self.transform.scale
 
     def _method(self, norm_bound: float) -> Method:
-        return method_of(self.setting, self.problem, self.fitted, norm_bound)
+        return method_of(self.choices, self.problem, self.fitted, norm_bound)
 
     @cached_property
     def norm_bound(self) -> float:
         """The estimate of the norm, of the objective less its trend, in the posterior's units."""
-        s = self.setting
+        choices = self.choices
         unknown = UnknownNorm(
-            self.fitted.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor
+            self.fitted.noise_std,
+            choices.delta,
+            scale=choices.scale,
+            guess=1.0,
+            multiple=choices.norm_factor,
         )
         return unknown.norm_bound(self.posterior)
 
@@ -202,26 +222,26 @@ class PracticalSurrogate(Surrogate):
         """The interval of a normal distribution, with one kernel and noise level; ``interval`` averages over them."""
         if self._method(norm_bound=1.0).confidence is None:
             return None
-        return FixedWidth(NormalDist().inv_cdf(1 - self.setting.delta / 2))
+        return FixedWidth(NormalDist().inv_cdf(1 - self.choices.delta / 2))
 
     def guarantee(self, selected: Sequence[str] = ()) -> Guarantee:
         if self.reported is None:
             return no_bound()
         if self.noiseless:
             objection = "values are exact, intervals elsewhere rest on a kernel that is estimated"
-        elif self.setting.noise_std is not None:
+        elif self.choices.noise_std is not None:
             objection = (
                 "the kernel is an estimate from the same data, so the interval may be too narrow"
             )
         else:
             objection = "kernel and noise level are estimates from the same data, so the interval may be too narrow"
         text = f"practical, not certified: {objection}"
-        return Guarantee(text, self.setting.delta, (objection,))
+        return Guarantee(text, self.choices.delta, (objection,))
 
     @fixed
     def assumptions(self) -> dict[str, Any]:
         """Return the estimates, in units of the objective, and their origin."""
-        if self.setting.noise_std is not None:
+        if self.choices.noise_std is not None:
             origin = "kernel by marginal likelihood, noise given"
         elif self.noiseless:
             origin = "kernel and what it leaves unexplained by marginal likelihood"
@@ -230,8 +250,8 @@ class PracticalSurrogate(Surrogate):
         estimates: dict[str, Any] = {"kernel": "fitted", "noise_std": self.noise_std}
         if self._uses_norm:
             estimates["norm_bound"] = self.norm_bound * self.transform.scale
-            origin += f", norm bound {self.setting.norm_factor:g} x its lower bound"
-        return {**estimates, "delta": self.setting.delta, "from": origin}
+            origin += f", norm bound {self.choices.norm_factor:g} x its lower bound"
+        return {**estimates, "delta": self.choices.delta, "from": origin}
 
     @fixed
     def account(self) -> dict[str, str]:
@@ -259,29 +279,27 @@ class PracticalSurrogate(Surrogate):
         return "the best mean with a margin of one standard deviation"
 
 
-def method_of(setting: Practical, problem: Problem, fitted: Fitted, norm_bound: float) -> Method:
+def method_of(choices: Choices, problem: Problem, fitted: Fitted, norm_bound: float) -> Method:
     """Return the method of a problem with fitted numbers."""
     recipe = methods.get(problem.method)
     noise_std = fitted.noise_std
     ridges = None
     if "ridges" in recipe.options:
-        ridges = [multiple * noise_std**2 / setting.scale for multiple in RIDGES]
+        ridges = [multiple * noise_std**2 / choices.scale for multiple in RIDGES]
     return recipe.make(
         fitted.kernel,
         noise_std,
         norm_bound,
-        setting.delta,
-        scale=setting.scale,
+        choices.delta,
+        scale=choices.scale,
         horizon=problem.n_trials,
         ridges=ridges,
     )
 
 
-def empty_posterior(
-    setting: Practical, problem: Problem, fitted: Fitted, n_fitted: int
-) -> Posterior:
+def empty_posterior(choices: Choices, problem: Problem, fitted: Fitted, n_fitted: int) -> Posterior:
     """Return the posterior before the values, a sketch if the model is fitted to many of them."""
-    posterior = method_of(setting, problem, fitted, norm_bound=1.0).state()
+    posterior = method_of(choices, problem, fitted, norm_bound=1.0).state()
     if n_fitted > MOST_EXACT and type(posterior) is KernelRidge:
         dictionary = FocusedDictionary(LEFT_OUT * fitted.noise_std**2, MOST_POINTS, N_DRAWN)
         posterior = NystromRidge(posterior.kernel, posterior.ridge, dictionary)
@@ -294,10 +312,9 @@ def _model(surrogate: PracticalSurrogate) -> str:
     """Return the kernel and the values to which it is fitted, in words."""
     n = surrogate.posterior.n
     n_fitted = surrogate.schedule.n_fitted
-    setting = surrogate.setting
     text = f"{type(surrogate.fitted.kernel).__name__} fitted"
-    if setting.own_class:
-        text += f" by {type(setting).__name__}"
+    if surrogate.choices.subclass:
+        text += f" by {surrogate.choices.subclass}"
     if n_fitted < n:
         text += f" to the first {n_fitted} of {n} values, and used with all"
     else:
@@ -310,12 +327,12 @@ def _model(surrogate: PracticalSurrogate) -> str:
 
 def _search(surrogate: PracticalSurrogate) -> str:
     """Return the strategies after the initial design, in words."""
-    setting = surrogate.setting
+    strategies = surrogate.choices.strategies
     method = surrogate.problem.method
     space = surrogate.problem.space
-    if setting.strategies is not None:
-        return "; ".join(strategy.describe() for strategy in setting.strategies)
-    if not surrogate.noiseless or method != setting.default_method or not space.continuous:
+    if strategies is not None:
+        return "; ".join(strategy.describe() for strategy in strategies)
+    if not surrogate.noiseless or method != DEFAULT_METHOD or not space.continuous:
         return method
     if space.conditions:
         return "expected improvement"
@@ -325,7 +342,7 @@ def _search(surrogate: PracticalSurrogate) -> str:
 
 def _noise(surrogate: PracticalSurrogate) -> str:
     """Return the noise level and its origin, in words."""
-    given = surrogate.setting.noise_std
+    given = surrogate.choices.noise_std
     schedule = surrogate.schedule
     noise_std = surrogate.noise_std
     if given == 0:
