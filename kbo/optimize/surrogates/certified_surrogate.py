@@ -23,12 +23,12 @@ from kbo.optimize.surrogates.order import Order
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.optimize.surrogates.surrogate import (
     ANY,
+    NO_BOUND,
     Bound,
     Evaluation,
     Guarantee,
     Surrogate,
     data,
-    no_bound,
 )
 from kbo.regression import Hypothetical, Posterior
 
@@ -227,8 +227,9 @@ class CertifiedSurrogate(Surrogate):
         return all(unexplained(bound.confidence, bound.posterior) for bound in self.bounds)
 
     def guarantee(self, selected: Sequence[str] = ()) -> Guarantee:
+        delta = self.given.delta
         if self.reported is None:
-            return no_bound()
+            return Guarantee(NO_BOUND, delta, (NO_BOUND.removeprefix("none: "),))
         ways = self._ways(selected)
         objections = [*self.reported.objections(self.posterior), *self._objections(ways)]
         if not objections:
@@ -244,7 +245,7 @@ class CertifiedSurrogate(Surrogate):
             )
         else:
             text = f"not certified: {'; '.join(objections)}{self.given.promise}"
-        return Guarantee(text, self.given.delta, tuple(objections))
+        return Guarantee(text, delta, tuple(objections))
 
     def _ways(self, selected: Sequence[str]) -> list[str]:
         """Return the ways in which the noise may have decided which values there are, in words."""

@@ -31,14 +31,7 @@ from kbo.optimize.surrogates.model import Fitted, Trend
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.optimize.surrogates.predictive import Predictive
 from kbo.optimize.surrogates.schedule import Schedule
-from kbo.optimize.surrogates.surrogate import (
-    Evaluation,
-    Guarantee,
-    Problem,
-    Surrogate,
-    data,
-    no_bound,
-)
+from kbo.optimize.surrogates.surrogate import Evaluation, Guarantee, Problem, Surrogate, data
 from kbo.regression import KernelRidge, NystromRidge, Posterior, PriorMean
 
 DEFAULT_METHOD = "ucb"
@@ -144,7 +137,7 @@ class PracticalSurrogate(Surrogate):
 
     @fixed
     def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if self._predictive is None or self.reported is None:
+        if self._predictive is None:
             return super().interval(X)
         mean, error = self._predictive(X)
         half_width = self.reported.width(self.posterior) * error
@@ -191,9 +184,6 @@ class PracticalSurrogate(Surrogate):
             level = self._predictive.noise_std
         return level * self.transform.scale
 
-    def _method(self, norm_bound: float) -> Method:
-        return method_of(self.choices, self.problem, self.fitted, norm_bound)
-
     @cached_property
     def norm_bound(self) -> float:
         """The estimate of the norm, of the objective less its trend, in the posterior's units."""
@@ -215,18 +205,14 @@ class PracticalSurrogate(Surrogate):
     def confidence(self) -> Confidence | None:
         """The bound of the method, with the estimates in place of its assumptions."""
         norm_bound = self.norm_bound if self._uses_norm else 1.0
-        return self._method(norm_bound).confidence
+        return method_of(self.choices, self.problem, self.fitted, norm_bound).confidence
 
-    @cached_property
-    def reported(self) -> FixedWidth | None:
+    @property
+    def reported(self) -> FixedWidth:
         """The interval of a normal distribution, with one kernel and noise level; ``interval`` averages over them."""
-        if self._method(norm_bound=1.0).confidence is None:
-            return None
         return FixedWidth(NormalDist().inv_cdf(1 - self.choices.delta / 2))
 
     def guarantee(self, selected: Sequence[str] = ()) -> Guarantee:
-        if self.reported is None:
-            return no_bound()
         if self.noiseless:
             objection = "values are exact, intervals elsewhere rest on a kernel that is estimated"
         elif self.choices.noise_std is not None:

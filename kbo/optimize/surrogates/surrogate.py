@@ -104,12 +104,12 @@ class Guarantee:
 
     Attributes:
         text: The statement, or the objections, in one sentence.
-        delta: Probability that the statement fails, which is nominal where there are objections; None without bounds.
+        delta: Probability that the statement fails, which is nominal where there are objections.
         objections: The reasons why nothing is proved.
     """
 
     text: str
-    delta: float | None
+    delta: float
     objections: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -117,11 +117,6 @@ class Guarantee:
 
     def __str__(self) -> str:
         return self.text
-
-
-def no_bound() -> Guarantee:
-    """Return the guarantee of a surrogate without bounds."""
-    return Guarantee(NO_BOUND, None, (NO_BOUND.removeprefix("none: "),))
 
 
 class Surrogate(ABC):
