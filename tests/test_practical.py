@@ -705,6 +705,18 @@ def test_a_belief_is_the_same_whether_evaluations_come_at_once_or_one_by_one_and
         close(torch.stack(belief.bound(0).posterior.predict(X)), torch.stack(before), 1e-12)
 
 
+def test_a_guarantee_is_true_without_objections():
+    estimated = run(6).belief().guarantee()
+    setting = kbo.Certified(fitting.unit_kernel(1), 0.3, 40.0, delta=0.2)
+    given = run(3, noise=0.1, setting=setting).belief()
+    assert bool(given.guarantee())
+    assert str(given.guarantee()).startswith("certified: ")
+    assert given.guarantee().delta == 0.2
+    for guarantee in (estimated, given.guarantee(["trials failed: 1"])):
+        assert not guarantee
+        assert guarantee.objections[0] in guarantee.text
+
+
 def test_the_model_of_a_limit_on_the_objective_is_most_accurate_there():
     optimizer = run(12, constraints=[kbo.Constraint("objective", upper=0.4)])
     ((_, quantity),) = optimizer._limited_by
