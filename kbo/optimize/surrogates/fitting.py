@@ -62,8 +62,8 @@ NOISE = -4.0, 1.0
 """Mean and variance of the logarithm of the noise variance."""
 
 NOISELESS = -8.0, 16.0
-"""The same where values have no noise: the variance is then that of what the kernel does not explain, from nothing for
-a smooth objective to as much as in noise for a rugged one."""
+"""Mean and variance where values have no noise: it is then the variance that the kernel does not explain, from nothing
+for a smooth objective to as much as in noise for a rugged one."""
 
 LEAST_NOISE = 0.01
 """The least noise level that may be given, in standard deviations of the targets."""
@@ -133,7 +133,8 @@ def bowl(X: Tensor) -> Tensor:
 class Loss:
     """Minus the logarithm of the posterior density of the parameters, up to a constant, with its gradient.
 
-    By NumPy and LAPACK: an operation of PyTorch on a dozen points costs three times as much.
+    By NumPy and LAPACK: with PyTorch and its gradients a trial of ``minimize`` takes 2.6 times as long in runs of 20
+    trials, 2.2 times in runs of 50, and 1.6 times in runs of 150.
 
     Args:
         X: Points [n D].
