@@ -31,7 +31,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ from gpytorch.kernels import Kernel, MaternKernel
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, get_blas_funcs, get_lapack_funcs, solve_triangular
 from scipy.optimize import minimize
-from scipy.spatial.distance import cdist
+from scipy.spatial.distance import cdist, pdist, squareform
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
@@ -248,19 +248,17 @@ class Loss:
         ``A = K + s^2 diag(r)``, with squares of errors added; the derivative is ``5/3 (1 + u) exp(-u)``, 0 on the
         diagonal, where u is sqrt(5) times the scaled distance; both are [n n].
         """
-        scaled = self.X * (math.sqrt(5) * np.exp(-theta[:-1]))
-        distance: Any = cdist(scaled, scaled)
+        distance = pdist(self.X * (math.sqrt(5) * np.exp(-theta[:-1])))
         decay = np.exp(-distance)
         slope = (1 + distance) * decay
-        A = slope + distance * distance * decay / 3
-        A[np.diag_indices_from(A)] = 1 + math.exp(theta[-1]) * self.ratios + self.extra
-        L = cholesky(A, lower=True, check_finite=False)
+        A = squareform(slope + distance * distance * decay / 3, checks=False)
+        np.fill_diagonal(A, 1 + math.exp(theta[-1]) * self.ratios + self.extra)
+        L = cholesky(A.T, lower=True, overwrite_a=True, check_finite=False)
         solved = cho_solve((L, True), self.y_and_B, check_finite=False)
         products = self.B.T @ solved
         b = np.linalg.solve(products[:, 1:] + self.P, products[:, 0] + self.P @ self.b0)
         alpha = solved[:, 0] - solved[:, 1:] @ b
-        np.fill_diagonal(slope, 0.0)
-        return L, 5 / 3 * slope.T, b, alpha
+        return L, squareform(5 / 3 * slope, checks=False).T, b, alpha
 
 
 @dataclass(frozen=True)
