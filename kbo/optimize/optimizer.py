@@ -567,7 +567,7 @@ class Optimizer:
         if not methods.get(self.method).has_bounds:
             return False
         surrogate = self._quantities.surrogate()
-        if surrogate is None or not surrogate.exact:
+        if surrogate is None or not surrogate.noiseless:
             return False
         points = self.space.points(MOST_POINTS)
         if points is None:

@@ -76,7 +76,7 @@ class Quantity:
             RefutedAssumptions: As ``surrogate``.
         """
         surrogate = self.description()
-        if surrogate is None or not surrogate.bounded:
+        if surrogate is None or surrogate.reported is None:
             return None
         return surrogate.interval(features)
 
@@ -88,7 +88,13 @@ class Quantity:
         """
         surrogate = self.surrogate()
         setting = self._setting.described()
-        if surrogate is None or setting is self._setting or not surrogate.cuts:
+        if (
+            surrogate is None
+            or setting is self._setting
+            or not any(
+                surrogate.transform.cuts(e.value) for e in surrogate.values if e.value is not None
+            )
+        ):
             return surrogate
         n = len(self.evaluations)
         if self._n_described != n:
@@ -184,7 +190,7 @@ class Quantities:
         limits = []
         for constraint, limited in self.limited:
             surrogate = limited.surrogate()
-            if surrogate is not None and surrogate.bounded:
+            if surrogate is not None and surrogate.reported is not None:
                 limits.append(ConstraintSurrogate(constraint, surrogate))
         return limits
 
@@ -267,11 +273,11 @@ class Quantities:
         complete = self.trials.complete
         surrogate = self.surrogate()
         allowed = self.allowed(complete)
-        if not allowed or surrogate is None or not surrogate.bounded:
+        if not allowed or surrogate is None or surrogate.reported is None:
             return max(allowed, key=self.rank, default=None)
         features = self.features(complete)
         values = features.new_tensor([self.signed(trial) for trial in complete])
-        criterion = decided(surrogate.score(features, values), "bound")
+        criterion = decided(surrogate.criterion(features, values), "bound")
         criterion = preferred(criterion, self.limits(), features, complete).tolist()
         of_trial = {trial.number: value for trial, value in zip(complete, criterion, strict=True)}
         return max(allowed, key=lambda trial: of_trial[trial.number])

@@ -308,7 +308,7 @@ def result_of(
     belief = optimizer.description() if interval else None
     gap = optimizer.gap(evaluations if optimizer.setting.certified else 0)
     lower, value, upper = interval or (None, best.value if best else None, None)
-    if best and belief and belief.exact:
+    if best and belief and belief.noiseless:
         lower = value = upper = best.value
     pick = max if optimizer.maximize else min
     return Result(
@@ -327,15 +327,15 @@ def result_of(
         evaluations=sum(best is not None and t.params == best.params for t in completed),
         feasibility=optimizer.feasibility(),
         infeasible=optimizer.infeasible(evaluations),
-        exact=belief.exact if belief else None,
+        exact=belief.noiseless if belief else None,
         account=(
             belief.account()
             if belief
             else {"rule": "the best observed value, while there is no bound"}
         )
         | ({"limits": optimizer.setting.about_limits} if optimizer.constraints else {}),
-        certified=belief is not None and belief.proved() is not None,
-        guarantee=belief.guarantee() if belief else NO_BOUND,
+        certified=belief is not None and bool(belief.guarantee()),
+        guarantee=belief.guarantee().text if belief else NO_BOUND,
         assumptions=belief.assumptions() if belief else {},
         trials=list(optimizer.trials),
         stopped=stopped,

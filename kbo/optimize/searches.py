@@ -78,12 +78,12 @@ def search_for_trial(
     search = search_from_best(quantities, seed, subspace, number, effort)
     bound = None
     if surrogate is not None:
-        bound = _with_failed(quantities, surrogate, surrogate.for_trial(number))
+        bound = _with_failed(quantities, surrogate, surrogate.bound(number))
         bound = _with_pending(quantities, bound, running)
     limits = []
     if surrogate is not None or quantities.exploration is not None:
         for limited in quantities.limits():
-            own = _with_pending(quantities, limited.surrogate.for_trial(number), running)
+            own = _with_pending(quantities, limited.surrogate.bound(number), running)
             limits.append(Limit(own.posterior, own.confidence, lower=limited.level))
     search = replace(
         search,
@@ -125,7 +125,7 @@ def _with_failed(quantities: Quantities, surrogate: Surrogate, bound: Bound) -> 
     without_value = trials.failed + unpredicted
     if not without_value:
         return bound
-    worst = surrogate.target(min(map(quantities.signed, trials.complete)))
+    worst = surrogate.transform.target(min(map(quantities.signed, trials.complete)))
     X = quantities.features(without_value)
     return bound.given(X, X.new_full((len(X),), worst))
 

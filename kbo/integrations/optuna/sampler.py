@@ -312,7 +312,7 @@ class KBOSampler(BaseSampler):
             if model is None:
                 return "none: there are too few trials for a bound"
             belief = model.optimizer.belief()
-            return NO_BOUND if belief is None else belief.guarantee(selected(study))
+            return NO_BOUND if belief is None else belief.guarantee(selected(study)).text
 
     @fixed
     def recommended(self, study: Study) -> FrozenTrial:
