@@ -20,7 +20,8 @@ from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.strategies import InitialDesign, Strategy, upper_bound
 from kbo.optimize.strategies.trust_region import GROWTH, LEAST, SHRINKAGE, START, trust_radius
-from kbo.optimize.surrogates import fitting, practical, practical_surrogate, predictive
+from kbo.optimize.settings import practical
+from kbo.optimize.surrogates import fitting, practical_surrogate, predictive
 from kbo.optimize.surrogates.fitting import Loss, bowl, fit
 from kbo.optimize.surrogates.inducing_points import FocusedDictionary
 from kbo.optimize.surrogates.model import fit_values

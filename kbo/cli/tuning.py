@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from kbo.optimize import known as known_module
     from kbo.optimize import result as results
     from kbo.optimize.evaluated import Known
-    from kbo.optimize.surrogates import setting as settings
+    from kbo.optimize.settings import setting as settings
     from kbo.report.figures import history as figures
     from kbo.workers import call
 else:
     examples = Lazy("kbo.cli.examples")
-    settings = Lazy("kbo.optimize.surrogates.setting")
+    settings = Lazy("kbo.optimize.settings.setting")
     table = Lazy("kbo.optimize.table")
     constraint_module = Lazy("kbo.optimize.constraint")
     known_module = Lazy("kbo.optimize.evaluated")

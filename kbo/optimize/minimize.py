@@ -29,7 +29,7 @@ from kbo.optimize.pruning import Pruner, Pruning, resolve
 from kbo.optimize.result import PROOF, Result, result_of
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.settings.setting import Setting
 from kbo.space import Bounds, Params, Space
 from kbo.workers.call import takes_trial
 from kbo.workers.choice import Workers, engine_of

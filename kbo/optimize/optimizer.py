@@ -35,11 +35,11 @@ from kbo.optimize.search.bounds import argmax_lower
 from kbo.optimize.search.search import MOST_POINTS, Search
 from kbo.optimize.search.subspace import Context, Subspace
 from kbo.optimize.searches import generator_of, search_for_trial, search_from_best
+from kbo.optimize.settings.choice import resolve
+from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.explanation import Explanation, explained, explanation_of
 from kbo.optimize.strategies.safe_exploration import SafeExploration
 from kbo.optimize.strategies.strategy import Strategy, propose
-from kbo.optimize.surrogates.choice import resolve
-from kbo.optimize.surrogates.setting import Setting
 from kbo.optimize.surrogates.surrogate import ANY, Problem, Surrogate
 from kbo.space import Bounds, Params, Space
 

@@ -19,8 +19,8 @@ from kbo.optimize.pruning import prediction
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial, Trials, error_of, quantity, violations
 from kbo.optimize.search.search import N_BEST
+from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.safe_exploration import Exploration
-from kbo.optimize.surrogates.setting import Setting
 from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
 from kbo.space import Params, Space
 

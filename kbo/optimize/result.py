@@ -23,7 +23,7 @@ from kbo.optimize.insight.infeasibility import Infeasible
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.strategies.explanation import Explanation
-from kbo.optimize.surrogates.surrogate import NO_BOUND
+from kbo.optimize.surrogates.surrogate import NO_BOUND, Surrogate
 from kbo.space import Params
 
 if TYPE_CHECKING:
@@ -328,12 +328,7 @@ def result_of(
         feasibility=optimizer.feasibility(),
         infeasible=optimizer.infeasible(evaluations),
         exact=belief.noiseless if belief else None,
-        account=(
-            belief.account()
-            if belief
-            else {"rule": "the best observed value, while there is no bound"}
-        )
-        | ({"limits": optimizer.setting.about_limits} if optimizer.constraints else {}),
+        account=_account(optimizer, belief),
         certified=belief is not None and bool(belief.guarantee()),
         guarantee=belief.guarantee().text if belief else NO_BOUND,
         assumptions=belief.assumptions() if belief else {},
@@ -342,3 +337,17 @@ def result_of(
         journal=journal,
         optimizer=optimizer,
     )
+
+
+def _account(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, str]:
+    """Return the parts that led to the recommendation, in words, by name."""
+    if surrogate is None:
+        account = {"rule": "the best observed value, while there is no bound"}
+    else:
+        account = surrogate.account()
+        search = optimizer.setting.describe_search(optimizer.method, optimizer.space, surrogate)
+        if search:
+            account["search"] = search
+    if optimizer.constraints:
+        account["limits"] = optimizer.setting.about_limits
+    return account

@@ -16,8 +16,6 @@ from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import Confidence, FixedWidth, UnknownNorm
-from kbo.optimize.strategies.strategy import Strategy
-from kbo.optimize.strategies.trust_region import trust_radius
 from kbo.optimize.surrogates.error_bars import median_bar, noise_ratios, prediction_errors
 from kbo.optimize.surrogates.fitting import MOST
 from kbo.optimize.surrogates.inducing_points import (
@@ -55,7 +53,6 @@ class Choices:
     scale: float
     norm_factor: float
     noise_std: float | None
-    strategies: Sequence[Strategy] | None
     subclass: str
 
 
@@ -253,7 +250,6 @@ class PracticalSurrogate(Surrogate):
                 "none is visible: a constant and noise explain the values as well as the parameters do"
             )
         account["noise"] = _noise(self)
-        account["search"] = _search(self)
         account["rule"] = self.rule
         return account
 
@@ -309,21 +305,6 @@ def _model(surrogate: PracticalSurrogate) -> str:
     if power != 1:
         text += f", which are transformed (Yeo-Johnson, power {power:g})"
     return text
-
-
-def _search(surrogate: PracticalSurrogate) -> str:
-    """Return the strategies after the initial design, in words."""
-    strategies = surrogate.choices.strategies
-    method = surrogate.problem.method
-    space = surrogate.problem.space
-    if strategies is not None:
-        return "; ".join(strategy.describe() for strategy in strategies)
-    if not surrogate.noiseless or method != DEFAULT_METHOD or not space.continuous:
-        return method
-    if space.conditions:
-        return "expected improvement"
-    radius = trust_radius(surrogate.values)
-    return f"{method}; every second trial near the best one, within {radius:.2g} of a range"
 
 
 def _noise(surrogate: PracticalSurrogate) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.practical import Practical
-from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.settings.practical import Practical
+from kbo.optimize.settings.setting import Setting
 
 
 def resolve(

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.certified import Certified
+from kbo.optimize.settings.certified import Certified
 from kbo.space import Space
 
 

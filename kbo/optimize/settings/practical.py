@@ -16,6 +16,7 @@ from kbo.confidence import PRACTICAL_MULTIPLE
 from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.run.outcome import OBJECTIVE
+from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
 from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
@@ -23,7 +24,7 @@ from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.repeat_once import RepeatOnce
 from kbo.optimize.strategies.strategy import Alternate, Strategy, checked
 from kbo.optimize.strategies.thompson import ThompsonSampling
-from kbo.optimize.strategies.trust_region import TrustRegion
+from kbo.optimize.strategies.trust_region import TrustRegion, trust_radius
 from kbo.optimize.strategies.upper_bound import UpperBound
 from kbo.optimize.surrogates.error_bars import noise_ratios, prediction_errors
 from kbo.optimize.surrogates.fitting import unit_kernel
@@ -35,8 +36,7 @@ from kbo.optimize.surrogates.practical_surrogate import (
     empty_posterior,
 )
 from kbo.optimize.surrogates.schedule import Schedule, cut
-from kbo.optimize.surrogates.setting import Setting
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem, data
+from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate, data
 from kbo.regression import Posterior
 from kbo.space import Space
 
@@ -123,6 +123,18 @@ class Practical(Setting):
             return self.strategies
         return default_strategies(method)
 
+    def describe_search(self, method: str, space: Space, surrogate: Surrogate) -> str:
+        """Return the strategies after the initial design, in words."""
+        if self.strategies is not None:
+            return "; ".join(strategy.describe() for strategy in self.strategies)
+        is_local = surrogate.noiseless and method == self.default_method and space.continuous
+        if not is_local:
+            return method
+        if space.conditions:
+            return "expected improvement"
+        radius = trust_radius(surrogate.values)
+        return f"{method}; every second trial near the best one, within {radius:.2g} of a range"
+
     def __repr__(self) -> str:
         arguments = [f"{name}={value}" for name, value in self._given().items()]
         return f"{type(self).__name__}({', '.join(arguments)})"
@@ -138,7 +150,6 @@ class Practical(Setting):
             self.scale,
             self.norm_factor,
             self.noise_std,
-            self.strategies,
             subclass,
         )
 

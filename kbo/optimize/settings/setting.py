@@ -55,6 +55,10 @@ class Setting(ABC):
     def strategies_for(self, method: str) -> Sequence[Strategy]:
         """Return the strategies that choose the parameters of a trial, tried in order."""
 
+    def describe_search(self, method: str, space: Space, surrogate: Surrogate) -> str:
+        """Return the strategies after the initial design, in words; empty where the method says everything."""
+        return ""
+
     def described(self) -> Setting:
         """Return the setting with which reports describe the objective; by default the setting itself."""
         return self

@@ -21,6 +21,7 @@ from kbo.optimize.constraint import Constraint
 from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
 from kbo.optimize.run.outcome import OBJECTIVE
+from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.initial_design import InitialDesign
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.strategy import Strategy
@@ -29,7 +30,6 @@ from kbo.optimize.strategies.upper_bound import UpperBound
 from kbo.optimize.surrogates.certified_surrogate import Assumptions, CertifiedSurrogate
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.hypotheses_surrogate import LARGER_HYPOTHESES, HypothesesSurrogate
-from kbo.optimize.surrogates.setting import Setting
 from kbo.optimize.surrogates.surrogate import Evaluation, Problem
 from kbo.regression import KernelRidge
 from kbo.space import Space
