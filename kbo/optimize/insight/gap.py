@@ -129,9 +129,10 @@ def objection_to_bounds(
     for entry in constraints:
         surrogates[f"{entry.constraint.name}: "] = entry.surrogate
     for name, of_quantity in surrogates.items():
-        if of_quantity.guarantee():
+        guarantee = of_quantity.guarantee()
+        if guarantee:
             continue
-        objection = name + of_quantity.guarantee().text.removeprefix("not certified: ")
+        objection = name + guarantee.text.removeprefix("not certified: ")
         for trial in finished:
             if any(way in objection for way in trial.selected):
                 return f"{objection} (first trial {trial.number})"
