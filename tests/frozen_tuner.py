@@ -116,7 +116,7 @@ def said(optimizer: Optimizer) -> Iterator[tuple[str, Any]]:
     best = optimizer.recommended()
     yield "recommended", None if best is None else best.number
     belief = optimizer.belief()
-    yield "guarantee", None if belief is None else belief.guarantee()
+    yield "guarantee", None if belief is None else belief.guarantee().text
     yield "account", None if belief is None else belief.account()
     interval = None if best is None else optimizer.interval(best.params)
     yield "interval", None if interval is None else torch.tensor(interval)

@@ -191,7 +191,7 @@ def test_all_numbers_of_a_report_are_inside_the_limits_of_the_intervals(
     belief = optimizer.description()
     taken += [
         belief.draws(features, 100, torch.Generator().manual_seed(0)),
-        belief.raw(belief.posterior.predict(features)[0]),
+        belief.transform.inverse(belief.posterior.predict(features)[0]),
     ]
     for numbers in taken:
         assert float(-numbers.min()) <= worst + 1e-9

@@ -364,7 +364,7 @@ def test_intermediate_values_never_reach_a_bound():
     assert kbo_ax.interval(client, {"a": 0.5, "b": 1.0}) == before
     (pruned,) = client._generation_strategy.current_node.learned(
         client._experiment
-    ).optimizer.pruned()
+    ).optimizer.run.trials.pruned
     assert pruned.reports == [(1, 2.0)]
     assert "failed, abandoned or stopped early: 1" in kbo_ax.guarantee(client)
 

@@ -192,19 +192,19 @@ def test_a_confirmation_continues_from_its_journal(tmp_path):
 
 
 def test_values_wait_for_earlier_evaluations_of_the_same_candidate():
-    run = _Confirming({"a": {"x": 0.1}, "b": {"x": 0.2}}, False, 0.1, None, None)
-    trials = [run.begin() for _ in range(4)]
-    run.tell(trials[2], 5.0)
-    run.tell(trials[1], 2.0)
-    assert [list(one.values) for one in run.finalists()] == [[], [2.0]]
-    run.tell(trials[0], 1.0)
-    assert [list(one.values) for one in run.finalists()] == [[1.0, 5.0], [2.0]]
+    confirming = _Confirming({"a": {"x": 0.1}, "b": {"x": 0.2}}, False, 0.1, None, None)
+    trials = [confirming.begin() for _ in range(4)]
+    confirming.run.complete(trials[2], 5.0)
+    confirming.run.complete(trials[1], 2.0)
+    assert [list(one.values) for one in confirming.finalists()] == [[], [2.0]]
+    confirming.run.complete(trials[0], 1.0)
+    assert [list(one.values) for one in confirming.finalists()] == [[1.0, 5.0], [2.0]]
 
 
 @pytest.mark.parametrize("maximize", [False, True])
 def test_delta_is_shared_among_the_ways_in_which_a_statement_can_be_wrong(maximize):
     """The good side of the best candidate has delta / 2, the bad sides of the two others delta / 4 each."""
-    run = _Confirming(
+    confirming = _Confirming(
         {"a": {"x": 0.1}, "b": {"x": 0.2}, "c": {"x": 0.3}}, maximize, 0.1, None, None
     )
     values = [
@@ -221,10 +221,12 @@ def test_delta_is_shared_among_the_ways_in_which_a_statement_can_be_wrong(maximi
         0.9,
     ]  # so many that the levels matter
     for value in values:
-        trial = run.expect({"candidate": "b"})
-        run.tell(trial, value)
+        trial = confirming.run.begin({"candidate": "b"})
+        confirming.run.complete(trial, value)
     levels = (0.025, 0.05) if maximize else (0.05, 0.025)
-    assert (run.finalists()[1].lower, run.finalists()[1].upper) == median_bounds(values, *levels)
+    assert (confirming.finalists()[1].lower, confirming.finalists()[1].upper) == median_bounds(
+        values, *levels
+    )
 
 
 FAST = [race for race in confirmation_figures.RACES if race.value_range is None]

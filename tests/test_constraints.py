@@ -162,8 +162,8 @@ def test_what_a_failed_trial_has_measured_is_kept_and_used(tmp_path):
         params = optimizer.ask()
         loss, found = train(params)
         optimizer.tell(params, {"objective": None if found["memory"] > 8 else loss, **found})
-    assert optimizer.failed()
-    assert all(trial.measured["memory"] > 8 for trial in optimizer.failed())
+    assert optimizer.run.trials.failed
+    assert all(trial.measured["memory"] > 8 for trial in optimizer.run.trials.failed)
     assert train(optimizer.ask())[1]["memory"] < 9
     optimizer.close()
     assert sum(bool(getattr(event, "measured", {})) for event in journal.read(path)[1]) == 12
@@ -356,7 +356,7 @@ def test_targets_around_a_limit_are_a_bijection_that_is_steepest_there(at):
     """Or, with power 1, linear."""
     y = torch.randn(40, dtype=torch.float64, generator=seeded()).mul(3).exp() - 1
     targets = around(at, y, 0.0)
-    torch.testing.assert_close(targets.values(targets(y)), y)
+    torch.testing.assert_close(targets.inverse(targets(y)), y)
     t = targets(torch.tensor([at - 1e3, at - 0.01, at, at + 0.01, at + 1e3], dtype=torch.float64))
     assert bool((t.diff() > 0).all())
     assert float(t[2] - t[1]) == pytest.approx(float(t[3] - t[2]))
@@ -368,10 +368,10 @@ def test_targets_around_a_limit_are_a_bijection_that_is_steepest_there(at):
 def test_values_with_a_limit_are_drawn_together_only_where_that_makes_them_likelier():
     X = torch.rand(40, 1, dtype=torch.float64, generator=seeded())
     noise = 0.05 * torch.randn(40, dtype=torch.float64, generator=seeded(1))
-    assert fit_limited(1.0, X, 3 * X[:, 0] + noise).targets.power == 1.0
-    assert fit_limited(1.0, X, (6 * X[:, 0] - 3).sinh() * noise.exp()).targets.power == 0.0
+    assert fit_limited(1.0, X, 3 * X[:, 0] + noise).transform.power == 1.0
+    assert fit_limited(1.0, X, (6 * X[:, 0] - 3).sinh() * noise.exp()).transform.power == 0.0
     given = fit_limited(1.0, X, 3 * X[:, 0] + noise, 0.05)
-    assert given.noise_std * given.targets.scale == pytest.approx(0.05)
+    assert given.noise_std * given.transform.scale == pytest.approx(0.05)
 
 
 # Problems and tuners to compare on

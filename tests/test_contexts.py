@@ -213,8 +213,8 @@ def test_failures_in_contexts_are_as_bad_as_the_worst_value_seen():
             optimizer.tell(x, 1e3 if i == 0 else x["x"])
     belief = optimizer.belief()
     values = torch.tensor([-t.value for t in optimizer.completed()], dtype=torch.float64)
-    assert belief.target(float(values.min())) == pytest.approx(
-        float(belief.targets(values).min()), rel=1e-12
+    assert belief.transform.target(float(values.min())) == pytest.approx(
+        float(belief.transform(values).min()), rel=1e-12
     )
     assert optimizer.ask(context={"c": 0.5})["c"] == 0.5
 

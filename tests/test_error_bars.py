@@ -47,7 +47,7 @@ def test_a_mean_with_its_standard_error_is_its_repetitions(setting):
             torch.allclose(*pair, atol=1e-10)
             for pair in zip(one.predict(X), other.predict(X), strict=True)
         )
-        assert "weight" in mean.belief().guarantee()
+        assert "weight" in mean.belief().guarantee().text
     locations, counts = other.locations
     assert float(counts[locations[:, 0] == 0.4]) == pytest.approx(4.0)
 
@@ -103,7 +103,7 @@ def test_a_lucky_value_with_a_large_error_bar_is_not_recommended():
     optimizer = told(None, [*values, (0.95, (-0.5, {"sem": 2.0}))])
     assert abs(optimizer.recommended().params["x"] - 0.4) < 0.1
     assert "error bar" in optimizer.description().account()["noise"]
-    assert optimizer.belief().exact is False
+    assert optimizer.belief().noiseless is False
     believed = told(None, [*values, (0.95, -0.5)]).interval({"x": 0.95})
     assert believed[1] < optimizer.interval({"x": 0.95})[1]
 
@@ -148,7 +148,7 @@ def test_runs_with_error_bars_continue_from_their_journal(tmp_path):
     frame = kbo.Optimizer({"x": (0.0, 1.0)})
     rows = [{"x": t.params["x"], "value": t.value, "sem": t.measured["sem"]} for t in one.trials]
     for row in rows:
-        frame.add({"x": row["x"]}, (row["value"], {"sem": row["sem"]}))
+        frame.run.add({"x": row["x"]}, (row["value"], {"sem": row["sem"]}))
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(rows)
     known = kbo.minimize(objective, {"x": (0.0, 1.0)}, 1, evaluated=table).trials[:12]

@@ -12,6 +12,7 @@ from gpytorch.kernels import MaternKernel
 
 import kbo
 from kbo.errors import JournalError
+from kbo.optimize.quantities import Quantities
 from kbo.optimize.run import journal
 from kbo.optimize.run.trials import Trials
 from kbo.space import Space
@@ -215,7 +216,7 @@ def test_a_journal_that_was_emptied_leaves_what_is_known_after_an_interrupt(tmp_
     (tmp_path / "j").write_bytes(b"")
     with monkeypatch.context() as patch:
         patch.setattr(
-            kbo.Optimizer, "_recommended", lambda self: (_ for _ in ()).throw(KeyboardInterrupt)
+            Quantities, "recommended", lambda self: (_ for _ in ()).throw(KeyboardInterrupt)
         )
         with pytest.raises(KeyboardInterrupt):
             optimizer.recommended()

@@ -268,7 +268,7 @@ def test_constraints_have_hypotheses_of_their_own(tmp_path):
     )
     always.tell(always.ask(), (0.5, {"size": 1.0}))
     assert (
-        "1 - 0.1" in always.belief().guarantee()
+        "1 - 0.1" in always.belief().guarantee().text
     )  # a limit that cannot be broken takes no part of delta
     with pytest.raises(InvalidInput, match="no list of hypotheses"):
         kbo.Optimizer(

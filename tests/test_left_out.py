@@ -21,7 +21,7 @@ from experiments.problems import stationary_kernel
 from kbo import KernelRidge
 from kbo.confidence import MartingaleMixture, norm_lower_bound
 from kbo.models import NystromGP
-from kbo.optimize.surrogates.model import FocusedDictionary
+from kbo.optimize.surrogates.inducing_points import FocusedDictionary
 from kbo.regression import (
     BatchedResampling,
     Dictionary,

@@ -15,7 +15,7 @@ from kbo.bandit import methods
 from kbo.confidence import MIXED_SCALES, MartingaleMixture, norm_lower_bound
 from kbo.optimize.result import result_of
 from kbo.optimize.run.trials import repetitions
-from kbo.optimize.surrogates.practical import Practical
+from kbo.optimize.settings.practical import Practical
 
 BOUNDS = {"x": (0.0, 1.0), "n": kbo.Int(1, 5), "c": ["a", "b"]}
 LINE = [(0.0, 1.0)]

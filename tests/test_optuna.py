@@ -28,6 +28,7 @@ import kbo  # noqa: E402
 from kbo.errors import InvalidInput  # noqa: E402
 from kbo.integrations.optuna import KBOSampler  # noqa: E402
 from kbo.integrations.optuna.space import SearchSpace  # noqa: E402
+from kbo.optimize.run.run import Run  # noqa: E402
 from tests.processes import PATIENCE, started, wait_until  # noqa: E402
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -347,15 +348,15 @@ def test_an_interrupt_while_trials_are_learned_changes_nothing_later(monkeypatch
     study = run(line, 7, KBOSampler(seed=0))
     study.sampler.recommended(study)
     study.optimize(line, n_trials=1)
-    tell, left = kbo.Optimizer.tell, [1]
+    complete, left = Run.complete, [1]
 
     def interrupted(*arguments):
         if left.pop():
             raise KeyboardInterrupt
-        return tell(*arguments)
+        return complete(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(kbo.Optimizer, "tell", interrupted)
+        patched.setattr(Run, "complete", interrupted)
         with pytest.raises(KeyboardInterrupt):
             study.sampler.recommended(study)
     study.optimize(line, n_trials=3)

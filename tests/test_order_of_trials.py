@@ -16,7 +16,7 @@ from gpytorch.kernels import RBFKernel
 
 import kbo
 from kbo.optimize.result import result_of
-from kbo.optimize.surrogates.certified import usable_prefix
+from kbo.optimize.surrogates.order import usable_prefix
 from kbo.optimize.surrogates.surrogate import Evaluation
 
 SETTING = kbo.Certified(RBFKernel().double(), noise_std=0.1, norm_bound=1.0, delta=0.1)
@@ -39,7 +39,7 @@ def certified_and_outside(run: kbo.Optimizer) -> tuple[bool, bool]:
     belief = run.belief()
     assert belief is not None
     lower, _, upper = run.interval(POINT)
-    return belief.proved() is not None, not lower <= 0 <= upper
+    return bool(belief.guarantee()), not lower <= 0 <= upper
 
 
 def late(q: int, seed: int, setting: kbo.Certified = SETTING) -> kbo.Optimizer:

@@ -21,7 +21,7 @@ from kbo.confidence import (
 )
 from kbo.errors import InvalidInput
 from kbo.models import NystromGP
-from kbo.optimize.surrogates.practical import Practical
+from kbo.optimize.settings.practical import Practical
 from kbo.regression import FixedDictionary, FixedPoints, KernelRidge, NystromRidge
 from kbo.regression.exact import ExactAt
 from kbo.testing import check_posterior

@@ -18,12 +18,15 @@ from kbo.optimize.result import result_of
 from kbo.optimize.search import bounds
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
+from kbo.optimize.settings import practical
 from kbo.optimize.strategies import InitialDesign, Strategy, upper_bound
 from kbo.optimize.strategies.trust_region import GROWTH, LEAST, SHRINKAGE, START, trust_radius
-from kbo.optimize.surrogates import fitting, practical, predictive
+from kbo.optimize.surrogates import fitting, practical_surrogate, predictive
 from kbo.optimize.surrogates.fitting import Loss, bowl, fit
-from kbo.optimize.surrogates.model import FocusedDictionary, fit_values
+from kbo.optimize.surrogates.inducing_points import FocusedDictionary
+from kbo.optimize.surrogates.model import fit_values
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, least_skewed, linear
+from kbo.optimize.surrogates.practical_surrogate import PracticalSurrogate
 from kbo.optimize.surrogates.predictive import Predictive
 from kbo.optimize.surrogates.surrogate import Evaluation, Problem
 from kbo.regression import KernelRidge, NystromRidge
@@ -209,7 +212,7 @@ def test_the_predictive_distribution_is_wider_than_that_of_one_fit_and_repeats_i
             torch.ones(9),
             torch.zeros(9, dtype=torch.bool),
             None,
-            exact=False,
+            noiseless=False,
             with_bowl=True,
         )
         for _ in range(2)
@@ -310,8 +313,8 @@ def test_the_transformation_is_that_of_yeo_and_johnson_and_has_an_inverse():
             1e-12,
         )
         moved = OutcomeTransform(centre=2.0, spread=3.0, power=power, location=0.4, unit=1.7)
-        close(moved.values(moved(values)), values, 1e-12)
-        below, above = moved.values(step).tolist()
+        close(moved.inverse(moved(values)), values, 1e-12)
+        below, above = moved.inverse(step).tolist()
         assert moved.scale == pytest.approx((above - below) / 2e-6, rel=1e-6)
 
 
@@ -343,7 +346,7 @@ def test_densities_of_the_same_values_can_be_compared():
 
 def test_skewed_values_change_by_a_monotone_map_and_bounds_return_to_their_units():
     optimizer = run(20, lambda x: math.exp(12 * x) * (1 + x))
-    assert optimizer.belief().targets.power > 1
+    assert optimizer.belief().transform.power > 1
     low, mean, high = optimizer.interval({"x": 0.05})
     assert low <= min(mean, math.exp(0.6) * 1.05) <= max(mean, math.exp(0.6) * 1.05) <= high
 
@@ -352,7 +355,7 @@ def test_of_skewed_noise_alone_the_less_skewed_values_are_more_likely():
     draws = seeded(1)
     X = torch.rand(40, 2, generator=draws, dtype=torch.float64)
     assert (
-        fit_values(X, -torch.randn(40, generator=draws, dtype=torch.float64).exp()).targets.power
+        fit_values(X, -torch.randn(40, generator=draws, dtype=torch.float64).exp()).transform.power
         == 2
     )
 
@@ -470,8 +473,9 @@ def test_every_second_trial_is_near_the_best_one_if_there_is_no_noise(noise_std)
 
 def test_long_runs_are_sketched_and_short_ones_exact(monkeypatch):
     assert isinstance(run(6).belief().posterior.state, KernelRidge)
-    monkeypatch.setattr(practical, "MOST_EXACT", 10)
-    monkeypatch.setattr(practical, "ANCHORS", (9, 6))
+    monkeypatch.setattr(practical_surrogate, "MOST_EXACT", 10)
+    monkeypatch.setattr(practical_surrogate, "MOST_POINTS", 9)
+    monkeypatch.setattr(practical_surrogate, "N_DRAWN", 6)
     optimizer = run(25)
     late, posterior = at_once(optimizer), optimizer.belief().posterior.state
     assert isinstance(posterior, NystromRidge)
@@ -523,7 +527,7 @@ def test_without_noise_the_best_observed_trial_is_recommended():
         == f"none: trial 4 repeated trial {points.index(points[4])} with the same value"
     )
     assert result.account["rule"] == "the best observed value, since there is no noise"
-    assert f"(Yeo-Johnson, power {optimizer.belief().targets.power:g})" in result.account["model"]
+    assert f"(Yeo-Johnson, power {optimizer.belief().transform.power:g})" in result.account["model"]
     declared = kbo.Optimizer(LINE, setting=kbo.Practical(noise_std=0))
     for x in range(11):
         declared.tell({"x": x / 10}, -x / 10)
@@ -544,13 +548,13 @@ def test_a_repetition_has_the_same_parameters_and_equal_values_may_differ_by_rou
             optimizer.tell(params, value * (1 + 1e-13 * float(torch.rand((), generator=draws))))
         points = [tuple(trial.params.values()) for trial in optimizer.trials]
         assert points[6] in points[:6]
-        assert optimizer.belief().exact
+        assert optimizer.belief().noiseless
 
 
 def test_with_noise_one_repetition_shows_it_and_the_recommended_mean_is_large():
     optimizer = run(20, lambda x: (x - 0.3) ** 2, 0.1)
     belief = optimizer.belief()
-    assert belief.exact is False
+    assert belief.noiseless is False
     assert belief.account()["noise"].endswith("fitted; trial 4 repeated trial 2 with another value")
     X = torch.tensor([[trial.params["x"]] for trial in optimizer.trials], dtype=torch.float64)
     mean, variance = belief.posterior.predict(X)
@@ -565,7 +569,7 @@ def test_a_repetition_that_runs_is_not_asked_for_again_and_one_that_fails_is_not
     assert second not in known
     optimizer.fail(first, "crashed")
     assert optimizer.ask() not in known
-    assert optimizer.belief().exact is None
+    assert optimizer.belief().noiseless is None
 
 
 def test_a_given_noise_level_is_used():
@@ -600,9 +604,15 @@ def test_before_a_bound_and_in_the_certified_setting_nothing_is_said_of_how_sure
 # Settings of the caller's own
 
 
+class LatestSurrogate(PracticalSurrogate):
+    rule = "the latest trial"
+
+    def criterion(self, X, y):
+        return torch.arange(len(y))
+
+
 class Latest(kbo.Practical):
-    def recommend(self, posterior, features, values):
-        return torch.arange(len(values))
+    surrogate = LatestSurrogate
 
 
 @dataclass(frozen=True)
@@ -614,8 +624,8 @@ class OfLargestMean(Strategy):
 
 
 class LargestMean(Latest):
-    def model(self, X, y, noise_std):
-        return replace(super().model(X, y, noise_std), noise_std=0.5)
+    def fitted(self, X, y, noise_std, errors, ratios):
+        return replace(super().fitted(X, y, noise_std, errors, ratios), noise_std=0.5)
 
 
 def test_a_subclass_replaces_parts_and_is_named_in_the_journal_and_the_account(tmp_path):
@@ -629,7 +639,8 @@ def test_a_subclass_replaces_parts_and_is_named_in_the_journal_and_the_account(t
     assert optimizer.belief().fitted.noise_std == 0.5
     assert optimizer.ask() != run(7).ask()
     account = optimizer.belief().account()
-    assert all("LargestMean" in account[part] for part in ("model", "rule"))
+    assert "fitted by LargestMean" in account["model"]
+    assert account["rule"] == "the latest trial"
     assert optimizer.explain(6).strategy == "OfLargestMean"
     optimizer.close()
     with pytest.raises(
@@ -682,23 +693,35 @@ def test_a_belief_is_the_same_whether_evaluations_come_at_once_or_one_by_one_and
     known, steps = None, []
     for n in range(len(ends) + 1):
         known = setting.fit(problem, ends[:n], known)
-        steps.append(known and (known, known.for_trial(0).posterior.predict(X)))
+        steps.append(known and (known, known.bound(0).posterior.predict(X)))
     whole = setting.fit(problem, ends)
     for mine, other in (
         (whole.posterior, known.posterior),
-        (whole.for_trial(0).posterior, known.for_trial(0).posterior),
+        (whole.bound(0).posterior, known.bound(0).posterior),
     ):
         close(torch.stack(mine.predict(X)), torch.stack(other.predict(X)), 1e-9)
     assert whole.guarantee() == known.guarantee()
     assert [one.number for one in whole.values] == [one.number for one in known.values]
     for belief, before in filter(None, steps):
-        close(torch.stack(belief.for_trial(0).posterior.predict(X)), torch.stack(before), 1e-12)
+        close(torch.stack(belief.bound(0).posterior.predict(X)), torch.stack(before), 1e-12)
+
+
+def test_a_guarantee_is_true_without_objections():
+    estimated = run(6).belief().guarantee()
+    setting = kbo.Certified(fitting.unit_kernel(1), 0.3, 40.0, delta=0.2)
+    given = run(3, noise=0.1, setting=setting).belief()
+    assert bool(given.guarantee())
+    assert str(given.guarantee()).startswith("certified: ")
+    assert given.guarantee().delta == 0.2
+    for guarantee in (estimated, given.guarantee(["trials failed: 1"])):
+        assert not guarantee
+        assert guarantee.objections[0] in guarantee.text
 
 
 def test_the_model_of_a_limit_on_the_objective_is_most_accurate_there():
     optimizer = run(12, constraints=[kbo.Constraint("objective", upper=0.4)])
-    ((_, quantity),) = optimizer._limited_by
-    assert quantity.surrogate().targets.centre == -0.4
+    ((_, quantity),) = optimizer._quantities.limited
+    assert quantity.surrogate().transform.centre == -0.4
 
 
 def test_random_points_and_the_design_leave_no_point_of_a_finite_space_out():

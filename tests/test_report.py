@@ -160,8 +160,8 @@ def test_the_numbers_of_a_practical_page_are_the_optimisers_and_none_is_called_g
     ):  # without a guarantee the gap is too wide to be of use
         assert text not in page.text
     assert 'class="guaranteed"' not in page.source
-    assert optimizer.failed()
-    assert f"{len(optimizer.failed())} failed" in page.text
+    assert optimizer.run.trials.failed
+    assert f"{len(optimizer.run.trials.failed)} failed" in page.text
     assert "ValueError: diverged" in page.text
     assert sum(
         image["alt"].startswith("Posterior mean and interval") for image in page.images

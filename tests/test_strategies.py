@@ -69,7 +69,7 @@ def test_the_numbers_of_an_explanation_are_those_that_were_compared(
     sign = 1 if maximize else -1
     optimizer = run(kbo.Optimizer(LINE, setting=setting, maximize=maximize), 9)
     surrogate = optimizer.belief()
-    bound = surrogate.for_trial(9)
+    bound = surrogate.bound(9)
     best = (max if maximize else min)(trial.value for trial in optimizer.trials)
     params = optimizer.ask()
     explanation = optimizer.explain(9)
@@ -77,11 +77,11 @@ def test_the_numbers_of_an_explanation_are_those_that_were_compared(
     features = optimizer.space.features(optimizer.space.unit(params).unsqueeze(0))
     mean, variance = bound.posterior.predict(features)
     upper = bound.confidence.upper(bound.posterior, features)
-    low = float(surrogate.raw(mean - variance.sqrt()))
-    high = float(surrogate.raw(mean + variance.sqrt()))
-    assert explanation.mean == pytest.approx(sign * float(surrogate.raw(mean)))
+    low = float(surrogate.transform.inverse(mean - variance.sqrt()))
+    high = float(surrogate.transform.inverse(mean + variance.sqrt()))
+    assert explanation.mean == pytest.approx(sign * float(surrogate.transform.inverse(mean)))
     assert explanation.std == pytest.approx((high - low) / 2)
-    assert explanation.bound == pytest.approx(sign * float(surrogate.raw(upper)))
+    assert explanation.bound == pytest.approx(sign * float(surrogate.transform.inverse(upper)))
     assert explanation.best == best
 
 

@@ -16,11 +16,11 @@ from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
     from kbo.cli import examples
-    from kbo.optimize.surrogates import setting as settings
+    from kbo.optimize.settings import setting as settings
     from kbo.workers import call
 else:
     examples = Lazy("kbo.cli.examples")
-    settings = Lazy("kbo.optimize.surrogates.setting")
+    settings = Lazy("kbo.optimize.settings.setting")
     call = Lazy("kbo.workers.call")
 
 

@@ -75,11 +75,11 @@ def replay(
     ):
         before = Replay(problem, Optimizer(**options), [])
     for one in trials[len(before.trials) :]:
-        trial = before.optimizer.expect(one.params)
+        trial = before.optimizer.run.begin(one.params)
         for step, value in one.reports:
-            before.optimizer.report(trial, value, step=step)
+            before.optimizer.run.report(trial, value, step=step)
         if one.pruned:
-            before.optimizer.prune(trial)
+            before.optimizer.run.prune(trial)
         else:
             _end(before.optimizer, trial, one)
         before.trials.append(one)
@@ -94,9 +94,9 @@ def _end(optimizer: Optimizer, trial: Trial, ended: Ended) -> None:
     returned = ended.value, dict(ended.measured)
     outcome = outcome_of(returned, needed, optimizer.value_range)
     if not outcome.failure:
-        optimizer.tell(trial, returned)
+        optimizer.run.complete(trial, returned)
         return
     measured = dict(outcome.measured)
     if outcome.value is not None:
         measured[OBJECTIVE] = outcome.value
-    optimizer.fail(trial, outcome.failure, measured=measured)
+    optimizer.run.fail(trial, outcome.failure, measured=measured)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.choice import resolve
-from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.settings.choice import resolve
+from kbo.optimize.settings.setting import Setting
 
 
 def resolved(
     setting: Setting | None, method: str | None, n_trials: int | None
 ) -> tuple[Setting, str]:
-    """Return setting and method as ``kbo.optimize.surrogates.choice.resolve`` does.
+    """Return setting and method as ``kbo.optimize.settings.choice.resolve`` does.
 
     Raises:
         InvalidInput: As there, or a safe setting: the other library chooses the first trials.

@@ -8,10 +8,10 @@ from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Curves, Pruning
 from kbo.optimize.result import Result
 from kbo.optimize.run.trials import Trial
-from kbo.optimize.surrogates.certified import Certified
+from kbo.optimize.settings.certified import Certified
+from kbo.optimize.settings.practical import Practical
+from kbo.optimize.settings.safe import Safe
 from kbo.optimize.surrogates.model import Fitted, fit_values
-from kbo.optimize.surrogates.practical import Practical
-from kbo.optimize.surrogates.safe import Safe
 
 __all__ = [
     "Certified",

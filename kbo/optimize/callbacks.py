@@ -30,16 +30,18 @@ class Callbacks:
     """
 
     def __init__(self, given: OnTrial | Sequence[OnTrial] | None) -> None:
-        listed = (
-            list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
-        )
-        self._functions = [checks.function("on_trial", function) for function in listed]
+        functions: list[Any] = []
+        if isinstance(given, (list, tuple)):
+            functions = list(given)
+        elif given is not None:
+            functions = [given]
+        self._functions = [checks.function("on_trial", function) for function in functions]
 
     def __bool__(self) -> bool:
         return bool(self._functions)
 
     def opened(self) -> contextlib.ExitStack:
-        """Enter those that are context managers."""
+        """Enter the functions that are context managers, and return the stack that leaves them."""
         with contextlib.ExitStack() as stack:
             for function in self._functions:
                 if hasattr(function, "__enter__"):
@@ -47,14 +49,13 @@ class Callbacks:
             return stack.pop_all()
 
     def __call__(self, trial: Trial, result: Result) -> str:
-        """Call all, and return the reason to stop, or an empty text."""
-        return next(
-            filter(None, [_asked(function, trial, result) for function in self._functions]), ""
-        )
+        """Call all functions, and return the first reason to stop, or an empty text."""
+        reasons = [_called(function, trial, result) for function in self._functions]
+        return next(filter(None, reasons), "")
 
 
 class _WithCallersSettings:
-    """A context manager of the caller's, which is entered and left with the settings of the caller."""
+    """A context manager of the caller, which is entered and left with the settings of the caller."""
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
@@ -68,10 +69,15 @@ class _WithCallersSettings:
             return self._manager.__exit__(*error)
 
 
-def _asked(function: OnTrial, trial: Trial, result: Result) -> str:
+def _called(function: OnTrial, trial: Trial, result: Result) -> str:
+    """Call a function, and return its reason to stop, or an empty text."""
     try:
         with callers():
             answer = function(trial, result)
-        return "stopped by on_trial" if answer is True else ""
     except Stop as error:
-        return f"stopped by on_trial: {error}" if str(error) else "stopped by on_trial"
+        if str(error):
+            return f"stopped by on_trial: {error}"
+        return "stopped by on_trial"
+    if answer is True:
+        return "stopped by on_trial"
+    return ""

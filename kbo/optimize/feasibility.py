@@ -39,7 +39,7 @@ class ConstraintSurrogate(NamedTuple):
     @property
     def level(self) -> float:
         """The limit in units of the surrogate's posterior, which is to be reached."""
-        return self.surrogate.target(self.constraint.limit)
+        return self.surrogate.transform.target(self.constraint.limit)
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def preferred(
             if value is not None:
                 values.append(constraint.sign * value)
         lower = surrogate.lower(features, score.new_tensor(values))
-        slack = lower - surrogate.target(constraint.limit)
+        slack = lower - surrogate.transform.target(constraint.limit)
         slack = slack / slack_unit(surrogate.posterior, features)
         slacks.append(decided(slack, f"bound of {constraint.name!r}"))
     return feasible_first(score, torch.stack(slacks).amin(0))
@@ -144,7 +144,7 @@ def feasibility(
         value = quantity(best, constraint)
         if value is not None:
             bounds[constraint.name] = (value, value, value)
-    noisy = [entry for entry in surrogates if not entry.surrogate.exact]
+    noisy = [entry for entry in surrogates if not entry.surrogate.noiseless]
     by_bounds = [entry.constraint for entry in noisy]
     by_measurement = [constraint for constraint in undecided if constraint not in by_bounds]
     kept = violations(best, by_measurement) == 0
@@ -162,7 +162,7 @@ def feasibility(
         return Feasibility(tuple(constraints), bounds, kept, known, False)
     certified = not by_measurement
     for _, surrogate in noisy:
-        certified &= surrogate.proved(ways) is not None
+        certified &= bool(surrogate.guarantee(ways))
     known = 1 - delta if certified else None
     return Feasibility(tuple(constraints), bounds, kept, known, certified)
 

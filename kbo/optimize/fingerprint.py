@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel
@@ -36,24 +37,24 @@ def _described(kernel: Kernel) -> str:
     """Return the classes of a kernel and its parts, their numbers, parameters and buffers, as text."""
     texts = []
     for name, part in copy.deepcopy(kernel).double().named_modules():
-        if isinstance(part, Kernel):
-            plain = {
-                key: value
-                for key, value in vars(part).items()
-                if isinstance(value, (int, float, str))
-            }
-            plain = {
-                key: value
-                for key, value in plain.items()
-                if key[0] != "_" and key not in _NO_NUMBERS
-            }
-            texts.append(f"{name} {type(part).__qualname__} {sorted(plain.items())}")
-            for raw, value in part.named_parameters(recurse=False):
-                texts.append(_digits(getattr(part, raw.removeprefix("raw_"), value)))
-            texts += [
-                _hash(buffer.cpu().numpy().tobytes()) for buffer in part.buffers(recurse=False)
-            ]
+        if not isinstance(part, Kernel):
+            continue
+        texts.append(f"{name} {type(part).__qualname__} {_plain_attributes(part)}")
+        for raw, value in part.named_parameters(recurse=False):
+            texts.append(_digits(getattr(part, raw.removeprefix("raw_"), value)))
+        buffers = part.buffers(recurse=False)
+        texts += [_hash(buffer.cpu().numpy().tobytes()) for buffer in buffers]
     return "\n".join(texts)
+
+
+def _plain_attributes(part: Kernel) -> list[tuple[str, Any]]:
+    """Return names and values of the numbers and texts of a kernel that may change its values, sorted."""
+    attributes = []
+    for name, value in vars(part).items():
+        is_public = not name.startswith("_") and name not in _NO_NUMBERS
+        if is_public and isinstance(value, (int, float, str)):
+            attributes.append((name, value))
+    return sorted(attributes)
 
 
 def _digits(values: Tensor) -> str:
@@ -61,4 +62,5 @@ def _digits(values: Tensor) -> str:
 
 
 def _hash(text: str | bytes) -> str:
-    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()[:16]
+    data = text.encode() if isinstance(text, str) else text
+    return hashlib.sha256(data).hexdigest()[:16]

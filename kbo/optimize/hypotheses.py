@@ -23,12 +23,15 @@ T = TypeVar("T")
 _FACTOR = 2.0
 """Norm bounds that are proposed, in norms of a cosine."""
 
-_GRID, _TINY = 256, 1e-10
-"""Points on which that norm is computed, and the ridge."""
+_N_GRID = 256
+"""Number of points on which that norm is computed."""
+
+_TINY = 1e-10
+"""The ridge with which it is computed."""
 
 
 class _Copied:
-    """A kernel that is copied when it is set and when it is read."""
+    """An attribute that holds a kernel: it is copied when it is set and when it is read."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else _copied(vars(instance)["kernel"])
@@ -38,7 +41,9 @@ class _Copied:
 
 
 def _copied(value: Any) -> Any:
-    return copy.deepcopy(value) if isinstance(value, Kernel) else value  # others will be refused
+    if isinstance(value, Kernel):
+        return copy.deepcopy(value)
+    return value  # will be refused
 
 
 def owns_kernel(cls: type[T]) -> type[T]:
@@ -80,17 +85,20 @@ class Hypothesis:
         checks.positive("norm_bound", self.norm_bound)
 
     def __str__(self) -> str:
-        kernel, variance = self.kernel, 1.0
+        kernel = self.kernel
+        variance = 1.0
         while isinstance(kernel, ScaleKernel):
-            kernel, variance = kernel.base_kernel, variance * float(kernel.outputscale)
-        found: Any = getattr(kernel, "lengthscale", None)
-        lengths = (
-            ""
-            if found is None
-            else f", lengthscale {', '.join(f'{x:.3g}' for x in found.flatten().tolist())}"
-        )
-        times = "" if variance == 1 else f", variance {variance:.4g}"
-        return f"{type(kernel).__name__}{lengths}{times}, noise {self.noise_std:g}, norm {self.norm_bound:g}"
+            variance *= float(kernel.outputscale)
+            kernel = kernel.base_kernel
+        text = type(kernel).__name__
+        lengthscales: Any = getattr(kernel, "lengthscale", None)
+        if lengthscales is not None:
+            text += (
+                f", lengthscale {', '.join(f'{x:.3g}' for x in lengthscales.flatten().tolist())}"
+            )
+        if variance != 1:
+            text += f", variance {variance:.4g}"
+        return f"{text}, noise {self.noise_std:g}, norm {self.norm_bound:g}"
 
 
 def checked_kernel(
@@ -101,14 +109,14 @@ def checked_kernel(
     Args:
         given: The kernel or the list.
         owner: The class whose argument it is.
-        numbers: Those of its other arguments that a hypothesis has instead.
+        numbers: The other arguments of the class that a hypothesis has instead.
 
     Raises:
         InvalidInput: It is neither, or a number is given besides the list.
     """
     if not isinstance(given, (list, tuple)):
         return checks.kernel(given, owner)
-    if not given or not all(isinstance(one, Hypothesis) for one in given):
+    if not given or not all(isinstance(hypothesis, Hypothesis) for hypothesis in given):
         expected = "a kernel, or a list of kbo.Hypothesis(kernel, noise_std, norm_bound)"
         raise InvalidInput(f"kernel must be {expected}, got {checks.shown(given)}.")
     if any(value is not None for value in numbers.values()):
@@ -117,12 +125,15 @@ def checked_kernel(
 
 
 def described(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, Any]:
-    """Return a kernel, or hypotheses, as plain JSON values, with fingerprints of kernels on so many features."""
+    """Return a kernel, or hypotheses, as plain JSON values; kernels by their fingerprints on some columns."""
     if isinstance(kernel, Kernel):
         return {"kernel": fingerprint(kernel, columns)}
-    return {
-        "hypotheses": [{**vars(one), "kernel": fingerprint(one.kernel, columns)} for one in kernel]
-    }
+    hypotheses = []
+    for hypothesis in kernel:
+        numbers = dict(vars(hypothesis))
+        numbers["kernel"] = fingerprint(hypothesis.kernel, columns)
+        hypotheses.append(numbers)
+    return {"hypotheses": hypotheses}
 
 
 @on_host
@@ -136,7 +147,7 @@ def hypotheses(
 ) -> list[Hypothesis]:
     """Return hypotheses for a smooth objective: Matern 5/2 kernels of some lengthscales, each with a norm bound.
 
-    The norm bound of a lengthscale is twice the norm of a cosine with so many turning points. The kernels have the
+    The norm bound of a lengthscale is twice the norm of a cosine with ``turns`` turning points. The kernels have the
     variance ``size ** 2``, so the bounds follow the units of the objective. How to choose size and turns, and what they
     assume: docs/choosing.md.
 
@@ -154,17 +165,18 @@ def hypotheses(
     """
     checks.positive("size", size)
     for name, values in {"lengthscales": lengthscales, "norms": norms}.items():
-        if values is not None and (
-            not isinstance(values, (list, tuple)) or len(values) != len(lengthscales)
-        ):
+        if values is None:
+            continue
+        if not isinstance(values, (list, tuple)) or len(values) != len(lengthscales):
             raise InvalidInput(
                 f"{name} must be a list of numbers, one for each hypothesis, got {checks.shown(values)}."
             )
     if not lengthscales:
         raise InvalidInput("lengthscales must have one number at least.")
-    x = torch.linspace(0, 1, _GRID, dtype=torch.float64).unsqueeze(-1)
-    wave = torch.cos(math.pi * (checks.whole("turns", turns, 0, _GRID // 8) + 1) * x[:, 0])
-    found = []
+    turns = checks.whole("turns", turns, 0, _N_GRID // 8)
+    x = torch.linspace(0, 1, _N_GRID, dtype=torch.float64).unsqueeze(-1)
+    wave = torch.cos(math.pi * (turns + 1) * x[:, 0])
+    proposed = []
     for i, lengthscale in enumerate(lengthscales):
         base = MaternKernel(nu=2.5).double()
         # In float32 whatever the default dtype: journals hold fingerprints of these numbers.
@@ -175,8 +187,9 @@ def hypotheses(
         if norms is None:
             state = KernelRidge(base, _TINY)
             state.update(x, wave)
-            norm = float(rounded_up(_FACTOR * float(state.at().quad() / _TINY) ** 0.5, 2))
+            norm_of_wave = float(state.at().quad() / _TINY) ** 0.5
+            norm = float(rounded_up(_FACTOR * norm_of_wave, 2))
         else:
             norm = checks.positive("norms", norms[i])
-        found.append(Hypothesis(kernel, noise_std, norm))
-    return found
+        proposed.append(Hypothesis(kernel, noise_std, norm))
+    return proposed

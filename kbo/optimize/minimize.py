@@ -27,24 +27,23 @@ from kbo.optimize.insight.expected_gain import N_MORE
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Pruner, Pruning, resolve
 from kbo.optimize.result import PROOF, Result, result_of
-from kbo.optimize.run.run import recorded
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.settings.setting import Setting
 from kbo.space import Bounds, Params, Space
 from kbo.workers.call import takes_trial
 from kbo.workers.choice import Workers, engine_of
-from kbo.workers.engine import YEAR, Engine, Session
+from kbo.workers.engine import YEAR, Engine, OnReport, Session
 
 if TYPE_CHECKING:
     import optuna
     import torch
 
-_ASKED = 5
-"""Trials between two questions whether to stop."""
+_ASK_EVERY = 5
+"""Number of trials after which the slow reasons to stop are examined again."""
 
-_SHOWN = 3
-"""Reasons of failures that an error shows."""
+_MOST_REASONS = 3
+"""Number of reasons of failures that an error shows."""
 
 
 def minimize(
@@ -201,7 +200,7 @@ def maximize(
 
 @dataclass(frozen=True)
 class _Budget:
-    """Reasons to end a run or a trial; arguments of ``minimize``."""
+    """Limits of a run and of its trials; arguments of ``minimize``."""
 
     n_trials: int | None
     timeout: float | None
@@ -222,10 +221,23 @@ class _Budget:
         checks.maybe(checks.positive, "stop_at_gap", self.stop_at_gap)
         checks.maybe(checks.positive, "stop_when", self.stop_when)
 
+    def check_method(self, method: str) -> None:
+        """Raise InvalidInput if a method has no model, which the reasons to stop need."""
+        if methods.get(method).has_bounds:
+            return
+        if self.stop_at_gap:
+            raise InvalidInput(
+                f"method {method!r} has no bounds, so no gap at which it could stop."
+            )
+        if self.stop_when:
+            raise InvalidInput(
+                f"method {method!r} has no model, so nothing is expected of more trials: stop_when."
+            )
+
 
 @dataclass(frozen=True)
 class _Loop:
-    """A run, with arguments that are checked before anything is opened."""
+    """A run; arguments of ``minimize``, which are checked before anything is opened."""
 
     objective: Callable[..., float]
     engine: Engine
@@ -240,22 +252,8 @@ class _Loop:
     def __post_init__(self) -> None:
         checks.function("objective", self.objective)
         checks.flag("progress", self.progress)
-        if (
-            self.budget.stop_at_gap
-            and self.method is not None
-            and not methods.get(self.method).has_bounds
-        ):
-            raise InvalidInput(
-                f"method {self.method!r} has no bounds, so no gap at which it could stop."
-            )
-        if (
-            self.budget.stop_when
-            and self.method is not None
-            and not methods.get(self.method).has_bounds
-        ):
-            raise InvalidInput(
-                f"method {self.method!r} has no model, so nothing is expected of more trials: stop_when."
-            )
+        if self.method is not None:
+            self.budget.check_method(self.method)
         if self.pruner is not None and resolve(self.pruner) and not takes_trial(self.objective):
             raise InvalidInput(
                 "pruner needs an objective that takes two arguments, (params, trial), and reports."
@@ -266,18 +264,20 @@ class _Loop:
     def run(
         self, bounds: Bounds | Space, *, journal: str | os.PathLike[str] | None, **options: Any
     ) -> Result:
-        """Run all trials; ``options`` are those of the optimiser."""
-        measured, parameters = measured_only(options["constraints"])
-        space = Space(bounds, parameters)
+        """Run all trials, and return the result.
+
+        Args:
+            bounds: As for ``minimize``.
+            journal: As for ``minimize``.
+            options: Other arguments of ``Optimizer``.
+        """
+        measured, of_parameters = measured_only(options["constraints"])
+        space = Space(bounds, of_parameters)
         options["constraints"] = measured
+        names = [constraint.name for constraint in measured]
         known = known_results(
-            self.evaluated,
-            space,
-            options["maximize"],
-            [c.name for c in measured],
-            options["value_range"],
+            self.evaluated, space, options["maximize"], names, options["value_range"]
         )
-        left_out = list(known.left_out)
         first = first_points(self.try_first, space)
         if self.budget.stop_when and getattr(options["setting"], "certified", False):
             raise InvalidInput(
@@ -290,7 +290,8 @@ class _Loop:
         stopped = "interrupted before its end"
         try:
             with contextlib.suppress(KeyboardInterrupt), self.on_trial.opened():
-                stopped = self._worked(optimizer, known.results, first, path)
+                stopped = self._work(optimizer, known.results, first, path)
+            left_out = list(known.left_out)
             not_begun = remaining(first, space, optimizer.trials)
             if not_begun:
                 left_out.append(
@@ -306,7 +307,7 @@ class _Loop:
         finally:
             optimizer.close()
 
-    def _worked(
+    def _work(
         self,
         optimizer: Optimizer,
         known: Sequence[tuple[Params, Any]],
@@ -314,36 +315,54 @@ class _Loop:
         path: str | None,
     ) -> str:
         """Run trials until there is a reason to stop, and return it; trials that are still running are released."""
-        pruning = (
-            None
-            if self.pruner is None
-            else Pruning(self.pruner, optimizer.space, optimizer.maximize)
-        )
-        trouble: list[Exception] = []
-
-        def on_report(number: int, value: float, step: int) -> bool:
-            try:
-                optimizer.report(optimizer.trials[number], value, step=step)
-                return pruning is not None and pruning.should_stop(
-                    number, optimizer.events_from(pruning.n_events)
-                )
-            except Exception as error:  # which an objective in this process would take for its own
-                trouble.append(error)
-                raise
-
+        errors: list[Exception] = []
+        on_report = self._on_report(optimizer, errors)
         try:
             with self.engine.session(self.objective, self.budget.timeout, on_report) as session:
-                work = _Work(self, optimizer, session, first, path, trouble)
+                work = _Work(self, optimizer, session, first, path, errors)
                 for params, value in unrecorded(known, optimizer.trials):
-                    optimizer.add(params, value)
+                    optimizer.run.add(params, value)
                 return work.until_stopped()
         finally:
             with contextlib.suppress(JournalError):  # which has been raised already
-                optimizer.release()
+                optimizer.run.release()
+
+    def _on_report(self, optimizer: Optimizer, errors: list[Exception]) -> OnReport:
+        """Return a function that records a report, and returns whether the trial should stop.
+
+        Args:
+            optimizer: The optimiser.
+            errors: A list for the errors of this function. An objective in this process would take them for its own.
+        """
+        pruning = None
+        if self.pruner is not None:
+            pruning = Pruning(self.pruner, optimizer.space, optimizer.maximize)
+
+        def on_report(number: int, value: float, step: int) -> bool:
+            run = optimizer.run
+            try:
+                run.report(run.trials.all[number], value, step=step)
+                if pruning is None:
+                    return False
+                return pruning.should_stop(number, run.events_from(pruning.n_events))
+            except Exception as error:
+                errors.append(error)
+                raise
+
+        return on_report
 
 
 class _Work:
-    """The trials of a run in one session of workers."""
+    """The trials of a run in one session of workers.
+
+    Args:
+        loop: The arguments of the run.
+        optimizer: The optimiser.
+        session: The session.
+        first: The ``first_points``.
+        path: Path of the journal; None without one.
+        errors: Errors of ``on_report``, which end the run.
+    """
 
     def __init__(
         self,
@@ -352,146 +371,169 @@ class _Work:
         session: Session,
         first: Sequence[dict[str, Any]],
         path: str | None,
-        trouble: Sequence[Exception],
+        errors: Sequence[Exception],
     ) -> None:
-        self._loop, self._optimizer, self._session, self._first, self._path = (
-            loop,
-            optimizer,
-            session,
-            first,
-            path,
-        )
-        self._trouble = trouble
-        self._budget, self._in_a_row = loop.budget, 0
-        budget = loop.budget
-        self._known = optimizer.n_finished
+        self._budget = loop.budget
+        self._on_trial = loop.on_trial
+        self._progress = loop.progress
+        self._optimizer = optimizer
+        self._run = optimizer.run
+        self._session = session
+        self._first = first
+        self._path = path
+        self._errors = errors
+        self._n_failed_in_a_row = 0
+        self._n_before = self._run.trials.n_finished  # trials that the journal had
+        self._n_points = math.inf
         points = optimizer.space.points(MOST_POINTS)
-        self._n_points = math.inf if points is None else len(points)
-        before = optimizer.open_session(
-            n_trials=budget.n_trials,
-            time_budget=budget.time_budget,
-            timeout=budget.timeout,
+        if points is not None:
+            self._n_points = len(points)
+        seconds_before = self._run.open_session(
+            n_trials=self._budget.n_trials,
+            time_budget=self._budget.time_budget,
+            timeout=self._budget.timeout,
             workers=repr(loop.engine),
         )
-        self._end = (
-            math.inf
-            if budget.time_budget is None
-            else time.monotonic() + budget.time_budget - before
-        )
+        self._end = math.inf  # of the time budget
+        if self._budget.time_budget is not None:
+            self._end = time.monotonic() + self._budget.time_budget - seconds_before
 
     def until_stopped(self) -> str:
         """Run trials until there is a reason to stop, and return it."""
-        self._optimizer.fail_lost()
-        options = {"disable": not self._loop.progress, "desc": "kbo", "unit": "trial"}
-        with Bar(total=self._budget.n_trials, initial=self._known, **options) as bar:
-            reason = self._settled()
+        self._run.fail_lost()
+        options = {"disable": not self._progress, "desc": "kbo", "unit": "trial"}
+        with Bar(total=self._budget.n_trials, initial=self._n_before, **options) as bar:
+            reason = self._reason_to_stop()
             while not reason:
-                self._fill()
+                self._begin_trials()
                 self._show(bar)
                 if not self._session.running:
-                    return self._ended_by(self._used_up())
-                left = max(self._end - time.monotonic(), 0.0)
-                outcomes = self._session.wait(
-                    left if self._budget.end_running and left < math.inf else None
-                )
-                if self._trouble:
-                    raise self._trouble[0]
+                    return self._checked(self._used_up())
+                seconds = None
+                if self._budget.end_running and self._end < math.inf:
+                    seconds = self._seconds_left()
+                outcomes = self._session.wait(seconds)
+                if self._errors:
+                    raise self._errors[0]
                 if not outcomes:
-                    return self._ended_by(self._used_up())
-                ended = [
-                    recorded(self._optimizer, outcome) for outcome in outcomes
-                ]  # all, before a callback may raise
-                for trial in ended:
-                    reason = self._ended(trial, bar) or reason
+                    return self._checked(self._used_up())
+                # All are recorded before a callback may raise.
+                trials = [self._run.end(outcome) for outcome in outcomes]
+                for trial in trials:
+                    reason = self._after(trial, bar) or reason
         return reason
 
-    def _fill(self) -> None:
-        """Begin trials, as many as may run."""
+    def _seconds_left(self) -> float:
+        """Return the seconds that are left of the time budget."""
+        return max(self._end - time.monotonic(), 0.0)
+
+    def _begin_trials(self) -> None:
+        """Begin as many trials as may run."""
         while len(self._session.running) < self._session.capacity and not self._used_up():
-            first = (
-                remaining(self._first, self._optimizer.space, self._optimizer.trials)
-                if self._first
-                else []
-            )
-            trial = self._optimizer.begin(**next(iter(first), {}))
+            point: dict[str, Any] = {}
+            if self._first:
+                left = remaining(self._first, self._optimizer.space, self._run.trials.all)
+                point = next(iter(left), {})
+            trial = self._optimizer.begin(**point)
             self._session.start(trial.number, copy.copy(trial.params))
 
-    def _ended_by(self, reason: str) -> str:
-        """Return the reason for which no further trial begins, if not all of them failed."""
-        failures = [trial.failure for trial in self._optimizer.failed() if trial.failure]
-        if (
-            failures
-            and len(failures) == self._optimizer.n_finished
-            and not self._optimizer.completed()
-        ):
-            shown = "; ".join(dict.fromkeys(failures[:_SHOWN]))
-            raise TooManyFailures(
-                f"all {len(failures)} trials failed, the first with: {shown}. {self._after_failures()}"
-            )
-        return reason
-
     def _used_up(self) -> str:
-        """Return why no further trial begins; an empty text if one may."""
-        if self._optimizer.n_finished >= self._n_points and self._optimizer.exhausted():
+        """Return the reason why no further trial begins, or an empty text."""
+        n_finished = self._run.trials.n_finished
+        if n_finished >= self._n_points and self._optimizer.exhausted():
             return "every point has been evaluated, and the objective has no noise"
-        n_trials, optimizer = self._budget.n_trials, self._optimizer
-        if n_trials is not None and optimizer.n_finished + len(self._session.running) >= n_trials:
-            known = f", {self._known} of them were in the journal" if self._known else ""
-            return f"the budget of {n_trials} trials is used{known}"
+        n_trials = self._budget.n_trials
+        if n_trials is not None and n_finished + len(self._session.running) >= n_trials:
+            reason = f"the budget of {n_trials} trials is used"
+            if self._n_before:
+                reason = f"{reason}, {self._n_before} of them were in the journal"
+            return reason
         if time.monotonic() >= self._end:
             return f"the time budget of {self._budget.time_budget:g} s is used"
         return ""
 
-    def _settled(self) -> str:
-        """Return what is known well enough to stop for, in words; an empty text if nothing is."""
-        least, wanted, n = (
-            self._budget.stop_when,
-            self._budget.stop_at_gap,
-            self._optimizer.n_finished,
-        )
-        infeasible = self._optimizer.infeasible(PROOF // 10 if n % _ASKED else PROOF)
+    def _checked(self, reason: str) -> str:
+        """Return a reason why no further trial begins.
+
+        Raises:
+            TooManyFailures: All trials failed.
+        """
+        trials = self._run.trials
+        failures = [trial.failure for trial in trials.failed if trial.failure]
+        if failures and len(failures) == trials.n_finished and not trials.complete:
+            reasons = "; ".join(dict.fromkeys(failures[:_MOST_REASONS]))
+            raise TooManyFailures(
+                f"all {len(failures)} trials failed, the first with: {reasons}. {self._after_failures()}"
+            )
+        return reason
+
+    def _reason_to_stop(self) -> str:
+        """Return the reason to stop that the values of the trials give, or an empty text."""
+        n_finished = self._run.trials.n_finished
+        is_slow_allowed = n_finished % _ASK_EVERY == 0
+        infeasible = self._optimizer.infeasible(PROOF if is_slow_allowed else PROOF // 10)
         if infeasible is not None:
             return str(infeasible)
-        found = (
-            self._optimizer.answers(intervals=False)
-            if least is not None and n and n % _ASKED == 0
-            else None
-        )
-        if found is not None and least is not None and found.more.value <= least:
-            return (
-                f"{N_MORE} more trials are expected to improve the value by {found.more.value:.2g}"
-            )
-        if wanted is None or (gap := self._optimizer.gap()) is None or not gap.final:
-            return ""
-        if gap.value <= wanted or n % _ASKED == 0:
-            gap = self._optimizer.gap(PROOF if gap.value <= wanted else PROOF // 10, wanted) or gap
-        if gap.value > wanted:
-            return ""
-        return f"the optimality gap {gap.value:.4g} is at most {wanted:g}"
+        if n_finished and is_slow_allowed and (reason := self._little_to_gain()):
+            return reason
+        return self._gap_reached(is_slow_allowed)
 
-    def _ended(self, trial: Trial, bar: Bar) -> str:
-        """Take note of the end of a trial; return a reason to stop the run, or an empty text."""
+    def _little_to_gain(self) -> str:
+        """Return a reason to stop if more trials are expected to gain no more than ``stop_when``, or an empty text."""
+        if self._budget.stop_when is None:
+            return ""
+        answers = self._optimizer.answers(intervals=False)
+        if answers is None or answers.more.value > self._budget.stop_when:
+            return ""
+        return f"{N_MORE} more trials are expected to improve the value by {answers.more.value:.2g}"
+
+    def _gap_reached(self, is_slow_allowed: bool) -> str:
+        """Return a reason to stop if the optimality gap is at most ``stop_at_gap``, or an empty text."""
+        goal = self._budget.stop_at_gap
+        if goal is None:
+            return ""
+        gap = self._optimizer.gap()
+        if gap is None or not gap.final:
+            return ""
+        if gap.value <= goal:
+            gap = self._optimizer.gap(PROOF, goal) or gap
+        elif is_slow_allowed:
+            gap = self._optimizer.gap(PROOF // 10, goal) or gap
+        if gap.value > goal:
+            return ""
+        return f"the optimality gap {gap.value:.4g} is at most {goal:g}"
+
+    def _after(self, trial: Trial, bar: Bar) -> str:
+        """Take note of the end of a trial, and return a reason to stop the run, or an empty text.
+
+        Raises:
+            TooManyFailures: ``max_failures`` trials failed in a row.
+        """
         if trial.status == "pending":  # it is started again
             return ""
         bar.update()
         self._show(bar)
-        self._in_a_row = self._in_a_row + 1 if trial.status == "failed" else 0
-        called = self._loop.on_trial
-        reason = (
-            called(trial, result_of(self._optimizer, "", self._path, evaluations=0))
-            if called
-            else ""
-        )
-        reason = reason or self._settled()
-        if self._in_a_row >= self._budget.max_failures and not reason:
-            failures = "1 trial" if self._in_a_row == 1 else f"{self._in_a_row} trials in a row"
+        if trial.status == "failed":
+            self._n_failed_in_a_row += 1
+        else:
+            self._n_failed_in_a_row = 0
+        reason = ""
+        if self._on_trial:
+            reason = self._on_trial(
+                trial, result_of(self._optimizer, "", self._path, evaluations=0)
+            )
+        reason = reason or self._reason_to_stop()
+        if self._n_failed_in_a_row >= self._budget.max_failures and not reason:
+            failures = "1 trial"
+            if self._n_failed_in_a_row > 1:
+                failures = f"{self._n_failed_in_a_row} trials in a row"
             raise TooManyFailures(
                 f"{failures} failed, the last with: {trial.failure}. {self._after_failures()}"
             )
         return reason
 
     def _after_failures(self) -> str:
-        """Return the advice after too many failures, in words."""
+        """Return the advice after too many failures."""
         advice = "Correct the objective or its bounds"
         if self._path is None:
             return f"{advice}."
@@ -502,16 +544,16 @@ class _Work:
         )
 
     def _show(self, bar: Bar) -> None:
+        """Show the best value, the number of running trials and the time that is left."""
         if bar.disable:
             return
+        shown: dict[str, Any] = {}
         values = [t.value for t in self._optimizer.within_limits() if t.value is not None]
-        best = (
-            {"best": f"{(max if self._optimizer.maximize else min)(values):.4g}"} if values else {}
-        )
-        running = {"running": len(self._session.running)} if self._session.capacity > 1 else {}
-        left = (
-            {"left": f"{max(self._end - time.monotonic(), 0.0):.0f} s"}
-            if self._end < math.inf
-            else {}
-        )
-        bar.set_postfix(best | running | left)
+        if values:
+            best = max(values) if self._optimizer.maximize else min(values)
+            shown["best"] = f"{best:.4g}"
+        if self._session.capacity > 1:
+            shown["running"] = len(self._session.running)
+        if self._end < math.inf:
+            shown["left"] = f"{self._seconds_left():.0f} s"
+        bar.set_postfix(shown)

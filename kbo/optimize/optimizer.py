@@ -3,42 +3,51 @@
 from __future__ import annotations
 
 import copy
-import heapq
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, overload
+from typing import Any, Never, overload
 
 import torch
 from torch import Tensor
 
-from kbo._base import checks
+from kbo._base import checks, devices
 from kbo._base.surroundings import fixed
 from kbo.bandit import methods
-from kbo.confidence import Limit
 from kbo.errors import InvalidInput
-from kbo.optimize.feasibility import limits
-from kbo.optimize.inference import Inference
+from kbo.optimize.constraint import Constraint, measured_only
+from kbo.optimize.feasibility import Feasibility, limits
+from kbo.optimize.hypotheses import described
+from kbo.optimize.insight.answers import Answers, answers
+from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
+from kbo.optimize.insight.finalists import distinct, finalists
 from kbo.optimize.insight.gap import Gap, optimality_gap
-from kbo.optimize.run.events import Event
-from kbo.optimize.run.guarded import guarded
-from kbo.optimize.run.trials import Trial
+from kbo.optimize.insight.infeasibility import Infeasible, certificate
+from kbo.optimize.quantities import Quantities
+from kbo.optimize.run.events import Event, Header
+from kbo.optimize.run.guard import Guard, guarded
+from kbo.optimize.run.outcome import OBJECTIVE
+from kbo.optimize.run.run import Run
+from kbo.optimize.run.trials import Trial, Trials
 from kbo.optimize.search.bounds import argmax_lower
-from kbo.optimize.search.search import MOST_POINTS, N_BEST, Search
+from kbo.optimize.search.search import MOST_POINTS, Search
 from kbo.optimize.search.subspace import Context, Subspace
+from kbo.optimize.searches import generator_of, search_for_trial, search_from_best
+from kbo.optimize.settings.choice import resolve
+from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.explanation import Explanation, explained, explanation_of
-from kbo.optimize.strategies.safe_exploration import Exploration, SafeExploration
-from kbo.optimize.strategies.strategy import propose
-from kbo.optimize.surrogates.surrogate import Bound, Surrogate
-from kbo.space import Params
+from kbo.optimize.strategies.safe_exploration import SafeExploration
+from kbo.optimize.strategies.strategy import Strategy, propose
+from kbo.optimize.surrogates.surrogate import ANY, Problem, Surrogate
+from kbo.space import Bounds, Params, Space
 
-MANY = 500
-"""Completed trials from which on the practical setting scores half as many points in the search for the next one: each
-is expensive, and the starts are good."""
+_N_RANDOM = 64
+"""Random points with which the recommended one is compared."""
 
 
-class Optimizer(Inference):
+class Optimizer:
     """Chooses parameters, learns from values, records everything in a journal.
 
     The next point is a function of the seed and of the events so far, so a run that was killed and is opened again
@@ -77,6 +86,85 @@ class Optimizer(Inference):
         >>> optimizer.tell(x, objective(x))
     """
 
+    @fixed
+    def __init__(
+        self,
+        bounds: Bounds | Space,
+        *,
+        setting: Setting | None = None,
+        method: str | None = None,
+        maximize: bool = False,
+        n_trials: int | None = None,
+        constraints: Sequence[Any] = (),
+        value_range: tuple[float, float] | None = None,
+        seed: int = 0,
+        journal: str | os.PathLike[str] | None = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        measured, of_parameters = measured_only(constraints)
+        self.space: Space = Space(bounds, of_parameters).on(devices.device("device", device))
+        self.constraints: tuple[Constraint, ...] = tuple(measured)
+        n_trials = checks.maybe(checks.whole, "n_trials", n_trials, 1)
+        self.setting: Setting
+        self.method: str
+        self.setting, self.method = resolve(setting, method, n_trials)
+        self.maximize: bool = checks.flag("maximize", maximize)
+        self.seed: int = checks.seed(seed)
+        self.value_range: tuple[float, float] | None = checks.maybe(
+            checks.interval, "value_range", value_range
+        )
+        span = _span(self.value_range, maximize)
+        self._problem = Problem(self.method, n_trials, self.space, span)
+        # Before a journal is opened, since this refuses settings that cannot be used.
+        self._learn_from(Trials(self.space))
+        needed = [c.name for c in self.constraints if c.name != OBJECTIVE]
+        self.run: Run = Run(self.space, self._header(), journal, needed, self.value_range)
+        self.guard: Guard = self.run.guard
+        self._known.trials = self.run.trials
+
+    def _header(self) -> dict[str, Any]:
+        """Return the description of the problem."""
+        header = {
+            "space": self.space.describe(),
+            "named": self.space.named,
+            "maximize": self.maximize,
+            "method": self.method,
+            "seed": self.seed,
+        }
+        if self.value_range is not None:
+            header["value_range"] = list(self.value_range)
+        if methods.get(self.method).needs_horizon:
+            header["n_trials"] = self._problem.n_trials
+        header |= self.setting.describe(self.space)
+        if self.constraints:
+            header["constraints"] = [self._described(c) for c in self.constraints]
+        return header
+
+    def _described(self, constraint: Constraint) -> dict[str, Any]:
+        numbers = constraint.describe()
+        if constraint.kernel is None:
+            return numbers
+        return {**numbers, **described(constraint.kernel, self.space.columns)}
+
+    @property
+    def _quantities(self) -> Quantities:
+        """The quantities after the trials."""
+        # Not these after an interrupt, when the run was computed again, and after another run was loaded.
+        if self._known.trials is not self.run.trials:
+            self._learn_from(self.run.trials)
+        return self._known
+
+    def _learn_from(self, trials: Trials) -> None:
+        """Begin again to compute quantities and strategies from trials."""
+        self._known = Quantities(
+            trials, self.setting, self._problem, self.constraints, self.maximize
+        )
+        self._strategies: Sequence[Strategy]
+        if self._known.exploration is None:
+            self._strategies = self.setting.strategies_for(self.method)
+        else:
+            self._strategies = [SafeExploration(self._known.exploration)]
+
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the run in memory, on the CPU, and writes no journal."""
         options = {
@@ -84,18 +172,21 @@ class Optimizer(Inference):
             "method": self.method,
             "maximize": self.maximize,
             "seed": self.seed,
+            "n_trials": self._problem.n_trials,
+            "constraints": self.constraints,
+            "value_range": self.value_range,
         }
-        options |= {"n_trials": self._problem.n_trials, "constraints": self.constraints}
-        options |= {"value_range": self.value_range}
         return partial(Optimizer, self.space, **options), (), self.events
 
     @fixed
     def __setstate__(self, events: list[Event]) -> None:
-        self._open(events)
+        self.run.restore(events)
 
     def __repr__(self) -> str:
         trials = dict(Counter(trial.status for trial in self.trials))
         return f"Optimizer(method={self.method!r}, setting={self.setting}, trials={trials})"
+
+    # Ask
 
     @overload
     def ask(
@@ -132,13 +223,22 @@ class Optimizer(Inference):
             InvalidInput: A context or choices that do not fit the space, or leave nothing to choose.
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        region, running = Subspace(self.space, context, choices), self._running.copy()
-        self._fail_lost()
-        count = 1 if n is None else checks.whole("n", n, 0)
-        # Copies, which the caller may change.
-        params = [copy.copy(self._begin(region, running).params) for _ in range(count)]
-        self._running = running
-        return params[0] if n is None else params
+        region = Subspace(self.space, context, choices)
+        count = 1
+        if n is not None:
+            count = checks.whole("n", n, 0)
+        self.run.fail_lost()
+        trials: list[Trial] = []
+        try:
+            while len(trials) < count:
+                trials.append(self._begin(region))
+        except BaseException:
+            self.run.abandon(trials)  # the next call returns them
+            raise
+        params = [copy.copy(trial.params) for trial in trials]  # the caller may change them
+        if n is None:
+            return params[0]
+        return params
 
     @guarded
     def begin(
@@ -146,19 +246,16 @@ class Optimizer(Inference):
     ) -> Trial:
         """Begin the next trial and return it: ``ask`` for callers that report by trial; arguments as there."""
         region = Subspace(self.space, context, choices)
-        self._fail_lost()
-        return self._begin(region, self._running)
+        self.run.fail_lost()
+        return self._begin(region)
 
-    def _begin(self, region: Subspace, running: set[int]) -> Trial:
-        """Begin a trial, first those that nobody evaluates, and add it to those that are running."""
-        idle = (trial for trial in self._idle(running) if region.accepts(trial.params))
-        if (trial := next(idle, None)) is None:
-            params, explanation = self._next(len(self._trials.all), region)
-            trial = self._expect(params, proposal=explanation.record())
-        else:
-            self._again(trial)
-        running.add(trial.number)
-        return trial
+    def _begin(self, region: Subspace) -> Trial:
+        """Begin a trial, first the ones that nobody evaluates."""
+        for trial in self.run.abandoned():
+            if region.accepts(trial.params):
+                return self.run.resume(trial)
+        params, explanation = self._next(len(self.run.trials.all), region)
+        return self.run.begin(params, explanation.record())
 
     @guarded
     def suggest(
@@ -171,7 +268,10 @@ class Optimizer(Inference):
         among: Tensor | None = None,
     ) -> Params:
         """Return the next parameters without recording them; arguments as for ``proposal``."""
-        return self._proposal(number, context, pending, within, among)[0]
+        params, _ = self.proposal(
+            number, context=context, pending=pending, within=within, among=among
+        )
+        return params
 
     @guarded
     def proposal(
@@ -194,21 +294,222 @@ class Optimizer(Inference):
             among: Points [A P] of the unit cube to choose from, moved to where they agree with the context and the
                 ranges; by default all.
         """
-        return self._proposal(number, context, pending, within, among)
-
-    def _proposal(
-        self,
-        number: int | None,
-        context: Context | None,
-        pending: Iterable[Params],
-        within: Mapping[str, tuple[float, float]] | None,
-        among: Tensor | None,
-    ) -> tuple[Params, Explanation]:
         region = Subspace(self.space, context, within=within)
         if among is not None:
             region = region.among(region.place(among), partial=True)
-        number = len(self._trials.all) if number is None else checks.whole("number", number, 0)
-        return self._next(number, region, list(pending))
+        if number is None:
+            number = len(self.run.trials.all)
+        return self._next(checks.whole("number", number, 0), region, list(pending))
+
+    @guarded
+    def explain(self, number: int) -> Explanation | None:
+        """Return the explanation of a trial's parameters: the strategy that chose them, and the numbers it compared.
+
+        None for trials whose parameters were given, and for those of journals that were written before version 0.25.
+
+        Args:
+            number: The number of the trial.
+
+        Raises:
+            InvalidInput: There is no such trial.
+        """
+        number = checks.whole("number", number, 0)
+        if number >= len(self.run.trials.all):
+            raise InvalidInput(
+                f"there is no trial {number}: the run has {len(self.run.trials.all)} trials, from 0."
+            )
+        return explanation_of(self.run.trials.all[number].proposal)
+
+    # Tell
+
+    def tell(self, params: Trial | Params, value: Any, seconds: float | None = None) -> Trial:
+        """Report the value at parameters returned by ``ask`` or ``begin``, a trial itself, or at any other parameters.
+
+        With other measurements the value is ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``,
+        and with its standard error ``(value, {"sem": 0.02})``.
+        None, NaN, infinite values and what is no real number (text, booleans, complex numbers) are recorded as failures
+        and never reach the model, and so are values outside ``value_range`` and missing measurements of constraints;
+        those that came are kept. A warning on the log says why the trial failed, and which measurements were not kept.
+
+        Raises:
+            InvalidInput: A trial that has ended, parameters outside the space, or seconds that are no finite number of
+                at least 0.
+        """
+        return self.run.complete(params, value, seconds)
+
+    def fail(
+        self,
+        params: Trial | Params,
+        reason: str,
+        seconds: float | None = None,
+        measured: Mapping[str, float] | None = None,
+    ) -> Trial:
+        """Report that the evaluation of a trial, or at these parameters, failed, with the reason as text.
+
+        What was ``measured`` of the quantities of constraints before it failed counts.
+        """
+        return self.run.fail(params, reason, seconds, measured)
+
+    def prune(
+        self,
+        params: Trial | Params,
+        seconds: float | None = None,
+        measured: Mapping[str, float] | None = None,
+    ) -> Trial:
+        """Record that a trial was stopped early because of what it reported: it has no value.
+
+        What was ``measured`` of other quantities counts.
+        """
+        return self.run.prune(params, seconds, measured)
+
+    def report(
+        self, params: Trial | Params, value: float, *others: Never, step: int | None = None
+    ) -> Trial:
+        """Record what a running trial reports at a step, for example the validation error after an epoch.
+
+        Args:
+            params: The trial or its parameters.
+            value: The value, a finite number.
+            others: None: the step is given by name only.
+            step: The step, a whole number of at least 0; needed.
+
+        Raises:
+            InvalidInput: A trial that has ended, a step that is not given by name or no such number, or a value that is
+                not finite.
+        """
+        return self.run.report(params, value, *others, step=step)
+
+    def expect(self, params: Params) -> Trial:
+        """Record that parameters are being evaluated, whoever chose them: a new pending trial."""
+        return self.run.begin(params)
+
+    # The run
+
+    @property
+    def trials(self) -> list[Trial]:
+        """Every trial, in the order of their starts."""
+        return self.run.trials.all
+
+    @property
+    def events(self) -> list[Event]:
+        """The events so far, oldest first."""
+        return self.run.events
+
+    @property
+    def header(self) -> Header:
+        """The description of the problem, as in the first line of a journal."""
+        return self.run.header
+
+    def completed(self) -> list[Trial]:
+        """Return the trials with a value."""
+        return list(self.run.trials.complete)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole run as a journal, replacing ``path`` in one step."""
+        self.run.save(path)
+
+    def load(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Replace the run by a saved one of the same problem.
+
+        Raises:
+            InvalidInput: It is called on the class.
+            JournalError: Not a journal, damaged, or of another problem; the run is left as it was.
+        """
+        if not isinstance(self, Optimizer):
+            raise InvalidInput(
+                "load is a method of an optimiser, not of the class, since a journal has no kernels and no functions: "
+                "Optimizer(bounds, ...).load(path) with the arguments of the run, or Optimizer(bounds, ..., "
+                "journal=path), which continues the journal."
+            )
+        self.run.load(checks.path("path", path))
+
+    def close(self) -> None:
+        """Release the journal; what is known can still be read."""
+        self.run.close()
+
+    # What the trials show
+
+    @guarded
+    def belief(self) -> Surrogate | None:
+        """Compute the posterior and the bounds after all values; None while there are too few.
+
+        Where larger values are worse, it is about the objective times -1.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        return self._quantities.surrogate()
+
+    @guarded
+    def description(self) -> Surrogate | None:
+        """Compute a belief that describes bad values, too: in ``belief`` the practical setting cuts them.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        return self._quantities.description()
+
+    @guarded
+    def feasibility(self, ways: Sequence[str] = ()) -> Feasibility | None:
+        """Return bounds and limits of the measured quantities at the recommended parameters; None without constraints.
+
+        Args:
+            ways: More ways in which the noise may have decided which values there are, as for ``Surrogate.guarantee``.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions of a constraint.
+        """
+        best = self._quantities.recommended()
+        if best is None or not self.constraints:
+            return None
+        return self._quantities.feasibility(best, ways)
+
+    @guarded
+    def recommended(self) -> Trial | None:
+        """Return the completed trial with the best pessimistic bound, or value while there is no bound.
+
+        Its parameters satisfy the constraints of the space; None if those of no completed trial do. Trials that are
+        sure enough to keep the limits of measured quantities come first: certain to by the bounds, or in the practical
+        setting by two standard deviations.
+
+        In the practical setting the bound is one standard deviation from the mean, and the value itself where the
+        objective has no noise.
+        """
+        return self._quantities.recommended()
+
+    @guarded
+    def within_limits(self) -> list[Trial]:
+        """Return the trials with a value whose parameters and measurements keep all constraints."""
+        return self._quantities.within_limits()
+
+    @guarded
+    def interval(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:
+        """Return lower bound, mean and upper bound of a quantity (without noise); None while there is no bound.
+
+        Args:
+            params: The parameters.
+            name: "objective", or the name of a constraint that the assumptions alone do not decide.
+
+        Raises:
+            InvalidInput: Parameters outside the space, or no such quantity.
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        intervals = self._quantities.intervals(self.space.unit(params).unsqueeze(0), name)
+        if intervals is None:
+            return None
+        lower, mean, upper = intervals
+        return float(lower), float(mean), float(upper)
+
+    @guarded
+    def intervals(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Return lower bound, mean and upper bound [n] of the objective at points [n P] of the unit cube.
+
+        They are as by ``interval``; None while there is no bound.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        return self._quantities.intervals(units, OBJECTIVE)
 
     @guarded
     def best(
@@ -224,27 +525,66 @@ class Optimizer(Inference):
             context: As in ``ask``; without one the context is optimised too.
             choices: As in ``ask``.
         """
-        region, known = Subspace(self.space, context, choices), self._bounded()
-        if known is None:
+        region = Subspace(self.space, context, choices)
+        bounded = self._quantities.bounded()
+        if bounded is None:
             return None
-        latest = known[0].latest
+        surrogate, _ = bounded
+        latest = surrogate.latest
         assert latest is not None
-        search = self._search(region, len(self._trials.finished))
-        if self._exploration is not None:
-            units = self._exploration.safe(search, self._units_of(self._trials.all))[0]
-            search = replace(search, subspace=region.among(units))
-        return region.params(
-            argmax_lower(latest.confidence, latest.posterior, search, limits(self._limited()))
-        )
+        search = self._search_in(region)
+        if self._quantities.exploration is not None:
+            search = replace(search, subspace=region.among(self._safe_units(search)))
+        limited = limits(self._quantities.limits())
+        return region.params(argmax_lower(latest.confidence, latest.posterior, search, limited))
+
+    @guarded
+    def safe_points(self) -> list[Params]:
+        """Return the parameters that are certain to keep all limits: of up to 100 000 points all, else those found.
+
+        Raises:
+            InvalidInput: The setting is not ``kbo.Safe``.
+            RefutedAssumptions: No function satisfies the assumptions.
+        """
+        if self._quantities.exploration is None:
+            raise InvalidInput(
+                f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}."
+            )
+        self._quantities.learn()
+        search = self._search()
+        return [self.space.params(unit) for unit in self._safe_units(search)]
+
+    def _safe_units(self, search: Search) -> Tensor:
+        """Return points [n P] of the unit cube that are certain to keep all limits."""
+        assert self._quantities.exploration is not None
+        tried = self._quantities.units_of(self.run.trials.all)
+        units, _ = self._quantities.exploration.safe(search, tried)
+        return units
+
+    @guarded
+    def exhausted(self) -> bool:
+        """Return whether the objective has no noise and every point of a small finite space has been evaluated."""
+        if not methods.get(self.method).has_bounds:
+            return False
+        surrogate = self._quantities.surrogate()
+        if surrogate is None or not surrogate.noiseless:
+            return False
+        points = self.space.points(MOST_POINTS)
+        if points is None:
+            return False
+        evaluated = self._quantities.units_of(self.run.trials.finished)
+        return set(map(tuple, evaluated.tolist())).issuperset(map(tuple, points.tolist()))
+
+    # Statistics
 
     @guarded
     def gap(self, evaluations: int = 0, goal: float = 0.0, progress: bool = False) -> Gap | None:
-        """Return by how much the optimum can still be better than the recommendation, and whether that is proved.
+        """Return the optimality gap, by which the optimum is at most better than the recommendation; None if unknown.
 
-        The largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units of
-        the objective. Over whole numbers and choices alone, up to 10 000 points, the largest bound is exact; otherwise
-        it is the best that a search from many starts finds, or with ``evaluations`` one that branch and bound proves;
-        ``reason`` is why nothing is proved, or which bound proves more than those of the method.
+        It is the largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units
+        of the objective. Over whole numbers and choices alone, up to 10 000 points, the largest bound is exact;
+        otherwise it is the best that a search from many starts finds, or with ``evaluations`` one that branch and bound
+        proves; ``reason`` is why nothing is proved, or which bound proves more than those of the method.
         With constraints it is that of the points which possibly keep them, and in the safe setting that of the points
         which are certain to: of the whole space, if it is proved that all are. None while there is no bound, and while
         the recommendation is not known to keep all constraints.
@@ -260,20 +600,23 @@ class Optimizer(Inference):
                 fault of kbo.
         """
         checks.whole("evaluations", evaluations, 0)
-        best, known = self._recommended(), self._bounded()
-        if best is None or known is None:
+        best = self._quantities.recommended()
+        bounded = self._quantities.bounded()
+        if best is None or bounded is None:
             return None
-        if self.constraints and not self._feasibility(best).kept:
+        if self.constraints and not self._quantities.feasibility(best).kept:
             return None
         safe = None
-        if self._exploration is not None:
-            safe = self._exploration, self._units_of(self._trials.all)
+        if self._quantities.exploration is not None:
+            tried = self._quantities.units_of(self.run.trials.all)
+            safe = (self._quantities.exploration, tried)
+        surrogate, _ = bounded
         return optimality_gap(
-            known[0],
-            self._limited(),
-            self._features([best]),
-            self._search(Subspace(self.space), len(self._trials.finished)),
-            self._trials.finished,
+            surrogate,
+            self._quantities.limits(),
+            self._quantities.features([best]),
+            self._search(),
+            self.run.trials.finished,
             safe,
             evaluations,
             goal,
@@ -281,170 +624,149 @@ class Optimizer(Inference):
         )
 
     @guarded
-    def safe_points(self) -> list[Params]:
-        """Return the parameters that are certain to keep all limits: of up to 100 000 points all, else those found.
+    def infeasible(self, evaluations: int = 0) -> Infeasible | None:
+        """Return the certificate that no point keeps the limits of all constraints.
+
+        None if there is none, and where the bounds have no guarantee.
+
+        Args:
+            evaluations: As for ``Optimizer.gap``, where the space has more than 10 000 points or real parameters.
 
         Raises:
-            InvalidInput: The setting is not ``kbo.Safe``.
-            RefutedAssumptions: No function satisfies the assumptions.
+            RefutedAssumptions: No function satisfies the assumptions of a constraint.
         """
-        if self._exploration is None:
-            raise InvalidInput(
-                f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}."
-            )
-        self._learn()
-        search = self._search(Subspace(self.space), len(self._trials.finished))
-        return [
-            self.space.params(unit)
-            for unit in self._exploration.safe(search, self._units_of(self._trials.all))[0]
-        ]
+        checks.whole("evaluations", evaluations, 0)
+        tried = self._quantities.units_of(self.run.trials.complete)
+        return certificate(
+            self.space, self._quantities.limits(), self.constraints, tried, evaluations
+        )
 
     @guarded
-    def exhausted(self) -> bool:
-        """Return whether the objective has no noise and every point of a small finite space has been evaluated."""
-        points = self.space.points(MOST_POINTS) if self._exact() else None
-        if points is None:
-            return False
-        return set(map(tuple, self._units_of(self._trials.finished).tolist())).issuperset(
-            map(tuple, points.tolist())
+    def answers(self, tolerance: float | None = None, intervals: bool = True) -> Answers | None:
+        """Return statistics about the objective, in its units: the gain of more trials and the effects of parameters.
+
+        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
+        there is no model.
+
+        Args:
+            tolerance: The loss that counts as none, where values of parameters are as good as the recommended ones; by
+                default 5% of the difference to random parameters.
+            intervals: Whether the shares of the variance have intervals, which take most of the time.
+        """
+        checks.flag("intervals", intervals)
+        tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
+        best = self._quantities.recommended()
+        surrogate = self._quantities.description()
+        if best is None or surrogate is None or self._quantities.bounded() is None:
+            return None
+        return answers(
+            self.space,
+            surrogate,
+            self._quantities.limits(),
+            self._quantities.keeping_limits(best),
+            best,
+            self._generator(),
+            tolerance,
+            intervals,
         )
+
+    @guarded
+    def compare(self, others: Params, params: Params | None = None) -> Comparison | None:
+        """Return the difference of parameters, by default the recommended ones, to others, positive if they are better.
+
+        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
+        there is no model.
+
+        Raises:
+            InvalidInput: Parameters outside the space.
+        """
+        second = self.space.unit(others)
+        best = self._quantities.recommended()
+        surrogate = self._quantities.description()
+        if best is None or surrogate is None or self._quantities.bounded() is None:
+            return None
+        first = self.space.unit(best.params if params is None else params)
+        features = self.space.features(torch.stack([first, second]))
+        return comparison(surrogate, features, self._generator())
+
+    @guarded
+    def usual_loss(self) -> float | None:
+        """Return 5% of the difference in the mean between random and the recommended parameters, in positive numbers.
+
+        None while there is no bound, and if they are no worse.
+        """
+        best = self._quantities.recommended()
+        bounded = self._quantities.bounded()
+        if best is None or bounded is None:
+            return None
+        generator = self._generator()
+        shape = (_N_RANDOM, self.space.dimension)
+        units = torch.rand(shape, generator=generator, dtype=torch.float64)
+        surrogate, _ = bounded
+        features = self._quantities.features([best])
+        return usual_loss(surrogate, features, self.space.features(units))
+
+    @guarded
+    def finalists(self, most: int = 5) -> dict[str, Params]:
+        """Return the parameters that are worth new evaluations, by the names of their trials: see ``Result.confirm``.
+
+        The recommended ones, and those of other trials, which keep all limits as measured, that may be better: with a
+        probability of 5%, or in the certified setting by their bounds; the likeliest first. If there is none, the next
+        best one.
+
+        Args:
+            most: Their number at most.
+        """
+        most = checks.whole("most", most, 2)
+        best = self._quantities.recommended()
+        surrogate = self._quantities.description()
+        if best is None:
+            return {}
+        others = self._quantities.keeping_limits()
+        if surrogate is None:
+            others = sorted(others, key=self._quantities.signed, reverse=True)
+        trials = distinct(others, best)
+        if surrogate is not None and self._quantities.bounded() is not None:
+            generator = self._generator()
+            trials = finalists(self.space, surrogate, trials, generator)
+        return {f"trial {trial.number}": trial.params for trial in trials[:most]}
+
+    # The search for the next parameters
 
     def _next(
         self, number: int, region: Subspace, pending: Sequence[Params] = ()
     ) -> tuple[Params, Explanation]:
-        """Return the parameters of trial ``number``, and why; ``pending`` ones are evaluated besides the trials."""
-        search = self._search_with_surrogates(number, region, pending)
-        proposal = propose(self._strategies, search)
-        values = [trial.value for trial in self._leading() if trial.value is not None]
-        best = values[0] if values else None
-        return proposal.params, explained(proposal, search, self._sign, best)
-
-    def _search_with_surrogates(
-        self, number: int, region: Subspace, pending: Sequence[Params]
-    ) -> Search:
-        """Return the search for the parameters of trial ``number``, with everything that is known before it."""
-        pending_units = self.space.units(pending)
-        running = torch.cat([self._units_of(list(self._trials.pending.values())), pending_units])
-        tried = torch.cat([self._units_of(self._trials.all), pending_units])
-        has_bounds = methods.get(self.method).has_bounds
-        surrogate = self._belief() if has_bounds else None
-        many = len(self._trials.complete) >= MANY and not self.setting.certified
-        search = self._search(region, number, 0.5 if many else 1.0)
-        bound = None
-        if surrogate is not None:
-            bound = self._with_failed(surrogate.for_trial(number), surrogate)
-            bound = self._with_pending(bound, running)
-        limits = []
-        if surrogate is not None or self._exploration is not None:
-            for limited in self._limited():
-                own = self._with_pending(limited.surrogate.for_trial(number), running)
-                limits.append(Limit(own.posterior, own.confidence, lower=limited.level))
-        search = replace(
-            search,
-            seed=self.seed,
-            tried=tried,
-            surrogate=surrogate,
-            bound=bound,
-            limits=limits,
-            recommend=self._recommended_params,
-        )
-        repeats_nothing = search.is_noiseless
-        if has_bounds and surrogate is None:
-            repeats_nothing = self.space.table is not None
-        if repeats_nothing:
-            return search.untried()
-        return search
-
-    def _recommended_params(self) -> Params | None:
-        trial = self._recommended()
-        return None if trial is None else trial.params
-
-    @guarded
-    def explain(self, number: int) -> Explanation | None:
-        """Return why a trial has its parameters: the strategy that chose them, and the numbers that it compared.
-
-        None for trials whose parameters were given, and for those of journals that were written before version 0.25.
+        """Return the parameters of trial ``number``, and their explanation.
 
         Args:
             number: The number of the trial.
-
-        Raises:
-            InvalidInput: There is no such trial.
+            region: The part of the space.
+            pending: Parameters that are being evaluated, besides the pending trials.
         """
-        number = checks.whole("number", number, 0)
-        if number >= len(self._trials.all):
-            raise InvalidInput(
-                f"there is no trial {number}: the run has {len(self._trials.all)} trials, from 0."
-            )
-        return explanation_of(self._trials.all[number].proposal)
+        search = search_for_trial(self._quantities, self.seed, region, number, pending)
+        proposal = propose(self._strategies, search)
+        leading = self._quantities.leading()
+        best = leading[0].value if leading else None
+        return proposal.params, explained(proposal, search, self._quantities.sign, best)
 
-    def _search(self, region: Subspace, number: int, effort: float = 1.0) -> Search:
-        """Return a search from the best points so far, with the random numbers of trial ``number``."""
-        starts, generator = self._starts(region), self._generator(number)
-        if self.space.constraints:
-            region = region.knowing(self._units_of(self._trials.all))
-            starts = starts[
-                self.space.satisfies(starts)
-            ]  # not known results that exceed a limit by rounding
-            starts = starts if len(starts) else region.sample(generator).unsqueeze(0)
-        return Search(self.space, region, starts, number, generator, effort)
+    def _search(self) -> Search:
+        """Return a search of the whole space from the best trials so far."""
+        return self._search_in(Subspace(self.space))
 
-    def _starts(self, region: Subspace) -> Tensor:
-        """Return the best points [s P] so far; where a region has a box, those in the box, if there are any."""
-        if region.boxed:
-            complete = self._trials.complete
-            inside = region.in_box(self._units_of(complete)).tolist()
-            best = [trial for trial, is_inside in zip(complete, inside, strict=True) if is_inside]
-            if best:
-                return self._units_of(heapq.nlargest(N_BEST, best, self._precedence))
-        return self._units_of(self._leading())
+    def _search_in(self, subspace: Subspace) -> Search:
+        n_ended = len(self.run.trials.finished)
+        return search_from_best(self._quantities, self.seed, subspace, n_ended)
 
-    def _leading(self) -> list[Trial]:
-        """Return the trials with the best values, of equal ones those that were begun first."""
-        fresh = [
-            trial for trial in self._trials.finished[self._ranked :] if trial.status == "complete"
-        ]
-        ranked = self._best + self._allowed(fresh)
-        self._best = heapq.nlargest(N_BEST, ranked, self._precedence)
-        self._ranked = len(self._trials.finished)
-        return self._best
+    def _generator(self) -> torch.Generator:
+        """Return a source of randomness for statistics about the trials that have ended."""
+        return generator_of(self.seed, len(self.run.trials.finished))
 
-    def _precedence(self, trial: Trial) -> tuple[tuple[int, float], int]:
-        """Return the sort key of a completed trial: ``_rank``, then the earlier trial first."""
-        return self._rank(trial), -trial.number
 
-    def _with_failed(self, bound: Bound, belief: Surrogate) -> Bound:
-        """Return a bound of the objective to search with, with failed trials observed at the worst value so far.
-
-        Otherwise the search would return to them: the data say nothing against them. Pruned trials of whose value
-        nothing is predicted count as failed ones.
-        """
-        predicted = {one.number for one in belief.values if one.predicted}
-        unpredicted = [trial for trial in self._trials.pruned if trial.number not in predicted]
-        without_value = self._trials.failed + unpredicted
-        if not without_value:
-            return bound
-        worst = belief.target(min(map(self._signed, self._trials.complete)))
-        X = self._features(without_value)
-        return bound.given(X, X.new_full((len(X),), worst))
-
-    def _with_pending(self, bound: Bound, pending: Tensor) -> Bound:
-        """Return a bound to search with, with pending points [n P] of the unit cube observed at the mean."""
-        if not len(pending):
-            return bound
-        return bound.given(self.space.features(pending))
-
-    def _after_learning(self) -> None:
-        if self._exploration is not None:
-            self._exploration.learn(self._known_limits())
-
-    def _compute(self) -> None:
-        super()._compute()
-        start, n_limits = self.setting.start, len(self._limited_by)
-        self._exploration = Exploration(self.space, start, n_limits) if start else None
-        if self._exploration is None:
-            self._strategies = self.setting.strategies_for(self.method)
-        else:
-            self._strategies = [SafeExploration(self._exploration)]
-        self._best: list[Trial] = []
-        self._ranked = 0
+def _span(value_range: tuple[float, float] | None, maximize: bool) -> tuple[float, float]:
+    """Return the declared range of the objective with larger values better, or the whole line."""
+    if value_range is None:
+        return ANY
+    low, high = value_range
+    if maximize:
+        return low, high
+    return -high, -low

@@ -23,7 +23,7 @@ from kbo.optimize.insight.infeasibility import Infeasible
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.strategies.explanation import Explanation
-from kbo.optimize.surrogates.surrogate import NO_BOUND
+from kbo.optimize.surrogates.surrogate import NO_BOUND, Surrogate
 from kbo.space import Params
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ def result_of(
     belief = optimizer.description() if interval else None
     gap = optimizer.gap(evaluations if optimizer.setting.certified else 0)
     lower, value, upper = interval or (None, best.value if best else None, None)
-    if best and belief and belief.exact:
+    if best and belief and belief.noiseless:
         lower = value = upper = best.value
     pick = max if optimizer.maximize else min
     return Result(
@@ -327,18 +327,27 @@ def result_of(
         evaluations=sum(best is not None and t.params == best.params for t in completed),
         feasibility=optimizer.feasibility(),
         infeasible=optimizer.infeasible(evaluations),
-        exact=belief.exact if belief else None,
-        account=(
-            belief.account()
-            if belief
-            else {"rule": "the best observed value, while there is no bound"}
-        )
-        | ({"limits": optimizer.setting.about_limits} if optimizer.constraints else {}),
-        certified=belief is not None and belief.proved() is not None,
-        guarantee=belief.guarantee() if belief else NO_BOUND,
+        exact=belief.noiseless if belief else None,
+        account=_account(optimizer, belief),
+        certified=belief is not None and bool(belief.guarantee()),
+        guarantee=belief.guarantee().text if belief else NO_BOUND,
         assumptions=belief.assumptions() if belief else {},
         trials=list(optimizer.trials),
         stopped=stopped,
         journal=journal,
         optimizer=optimizer,
     )
+
+
+def _account(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, str]:
+    """Return the parts that led to the recommendation, in words, by name."""
+    if surrogate is None:
+        account = {"rule": "the best observed value, while there is no bound"}
+    else:
+        account = surrogate.account()
+        search = optimizer.setting.describe_search(optimizer.method, optimizer.space, surrogate)
+        if search:
+            account["search"] = search
+    if optimizer.constraints:
+        account["limits"] = optimizer.setting.about_limits
+    return account

@@ -27,7 +27,7 @@ from kbo.optimize import (
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Event, Header
 from kbo.optimize.run.trials import Trials, violations
-from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.settings.setting import Setting
 from kbo.space import Rule, Space
 
 

@@ -141,13 +141,13 @@ def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> 
             break
         n_without_value += isinstance(event, Fail | Prune)
         if not isinstance(event, Tell):
-            optimizer.follow(event)
+            optimizer.run.follow(event)
             continue
         is_watched = event.number in watched
         expected = None
         if is_watched and not trouble:
             expected, trouble = _expected(optimizer, record.trials[event.number].params)
-        optimizer.follow(event)
+        optimizer.run.follow(event)
         values.append(event.value)
         if not is_watched:
             continue

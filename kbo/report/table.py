@@ -129,7 +129,7 @@ def _add_rows(
         if not space.named:
             params = list(params.values())
         try:
-            optimizer.add(params, (table[columns.values][index], {SEM: error}))
+            optimizer.run.add(params, (table[columns.values][index], {SEM: error}))
         except InvalidInput as refusal:
             left_out[index] = str(refusal)
             continue

@@ -41,9 +41,9 @@ def informed(
         [X, near, torch.rand(300 - len(X), X.shape[1], generator=generator, dtype=torch.float64)]
     )
     fitted = fit_values(Z, values(Z), 0.0)
-    scale = fitted.targets.scale
+    scale = fitted.transform.scale
     state = KernelRidge(fitted.kernel, max(noise_std / scale, 1e-4) ** 2)
-    state.update(X, fitted.targets(y))
+    state.update(X, fitted.transform(y))
     return state
 
 

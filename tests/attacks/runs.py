@@ -450,7 +450,7 @@ class Tuning:
             )
 
         def proved() -> bool:
-            return found["belief"] is not None and found["belief"].proved() is not None
+            return found["belief"] is not None and bool(found["belief"].guarantee())
 
         judge("interval", DELTA, proved, interval)
         if self.kind == "safe":

@@ -17,7 +17,8 @@ from kbo.cli.app import app
 from kbo.integrations.ax import generation_strategy
 from kbo.integrations.optuna import KBOSampler
 from kbo.optimize.strategies import InitialDesign, Strategy
-from kbo.optimize.surrogates import practical
+from kbo.optimize.surrogates import practical_surrogate
+from kbo.optimize.surrogates.practical_surrogate import PracticalSurrogate
 from tests.commands import CliRunner
 
 SQUARE = [(0.0, 1.0), (0.0, 1.0)]
@@ -97,8 +98,9 @@ def test_a_run_has_its_posterior_on_the_device_and_the_trials_of_one_on_the_cpu(
 
 
 def test_a_sketch_of_many_trials_is_on_the_device(device, monkeypatch):
-    monkeypatch.setattr(practical, "MOST_EXACT", 20)
-    monkeypatch.setattr(practical, "ANCHORS", (20, 10))
+    monkeypatch.setattr(practical_surrogate, "MOST_EXACT", 20)
+    monkeypatch.setattr(practical_surrogate, "MOST_POINTS", 20)
+    monkeypatch.setattr(practical_surrogate, "N_DRAWN", 10)
     points = torch.rand(
         45, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     ).tolist()
@@ -140,14 +142,17 @@ def test_a_setting_of_the_callers_own_works_on_the_device(device):
 
             return search.argmax(score)
 
-    class Own(kbo.Practical):
-        def model(self, X, y, noise_std):
+    class OwnSurrogate(PracticalSurrogate):
+        def criterion(self, X, y):
             seen.append(X.device.type)
-            return super().model(X, y, noise_std)
+            return self.posterior.predict(X)[0]
 
-        def recommend(self, posterior, features, values):
-            seen.append(features.device.type)
-            return posterior.predict(features)[0]
+    class Own(kbo.Practical):
+        surrogate = OwnSurrogate
+
+        def fitted(self, X, y, noise_std, errors, ratios):
+            seen.append(X.device.type)
+            return super().fitted(X, y, noise_std, errors, ratios)
 
     assert (
         kbo.minimize(

@@ -36,7 +36,7 @@ from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.constraint import measured_only
 from kbo.optimize.run.outcome import SEM
-from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.settings.setting import Setting
 
 log: logging.Logger = logging.getLogger("kbo")
 

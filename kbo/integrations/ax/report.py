@@ -92,8 +92,9 @@ def guarantee(client: Client) -> str:
     belief, ways = known.optimizer.belief(), selected(experiment, node.data)
     if belief is None:
         return NO_BOUND
-    said = belief.guarantee(ways)
-    if belief.proved(ways) is not None:
+    guarantee = belief.guarantee(ways)
+    said = guarantee.text
+    if guarantee:
         said += "; and if no value was replaced by another one before the next trial was proposed"
     noise = belief.account().get("noise")
     return said if noise is None else f"{said} (noise: {noise})"

@@ -43,7 +43,7 @@ from kbo.optimize import Constraint, Practical
 from kbo.optimize.constraint import measured_only
 from kbo.optimize.feasibility import Feasibility
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.settings.setting import Setting
 from kbo.optimize.surrogates.surrogate import NO_BOUND
 
 log: logging.Logger = logging.getLogger("kbo")
@@ -312,7 +312,7 @@ class KBOSampler(BaseSampler):
             if model is None:
                 return "none: there are too few trials for a bound"
             belief = model.optimizer.belief()
-            return NO_BOUND if belief is None else belief.guarantee(selected(study))
+            return NO_BOUND if belief is None else belief.guarantee(selected(study)).text
 
     @fixed
     def recommended(self, study: Study) -> FrozenTrial:

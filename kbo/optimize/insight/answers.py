@@ -79,7 +79,7 @@ def answers(
         return None
     if tolerance is None:
         tolerance = _usual_loss(draws)
-    noise_std = 0.0 if surrogate.exact else surrogate.assumptions()["noise_std"]
+    noise_std = 0.0 if surrogate.noiseless else surrogate.assumptions()["noise_std"]
     more = expected_gain(draws, noise_std, generator)
     is_below_zero = all((evaluation.value or 0.0) < 0 for evaluation in surrogate.values)
     best_possible = float(draws.at_recommended.mean()) + more.value
@@ -91,7 +91,7 @@ def answers(
         effects=effects(
             space, surrogate, constraints, best.params, tolerance, generator, intervals
         ),
-        inside=surrogate.predicted(),
+        inside=surrogate.leave_one_out(),
         beyond_zero=is_below_zero and best_possible > 0,
     )
 

@@ -66,7 +66,7 @@ def usual_loss(surrogate: Surrogate, recommended: Tensor, random: Tensor) -> flo
         random: Features [n D].
     """
     features = torch.cat([recommended, random])
-    means = surrogate.raw(surrogate.posterior.predict(features)[0])
+    means = surrogate.transform.inverse(surrogate.posterior.predict(features)[0])
     loss = 0.05 * float(means[0] - means[1:].median())
     if loss <= 0:
         return None

@@ -23,7 +23,7 @@ from kbo.confidence.repeated.mean import bounded_mean
 from kbo.confidence.repeated.median import median, median_bounds
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.run.run import Run, recorded
+from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.table import by_name, format_params
 from kbo.space import Choice, Params, Space
@@ -210,7 +210,7 @@ class _Race:
         return -finalist.upper
 
 
-class _Confirming(Run):
+class _Confirming:
     """The evaluations of a confirmation: a run whose trials have one parameter, the name of the candidate."""
 
     def __init__(
@@ -221,38 +221,20 @@ class _Confirming(Run):
         value_range: tuple[float, float] | None,
         journal: str | os.PathLike[str] | None,
     ) -> None:
+        space = Space({"candidate": Choice(list(candidates))})
+        header = _header(space, candidates, maximize, value_range)
+        self.run: Run = Run(space, header, journal, value_range=value_range)
+        self.race: _Race = _Race(len(candidates), maximize, delta, self.run.value_range)
         self._candidates: Mapping[str, Params] = candidates
-        self._maximize: bool = maximize
         self._n_events: int = -1
         self._finalists: list[Finalist] = []
-        super().__init__(Space({"candidate": Choice(list(candidates))}), journal, (), value_range)
-        self.race: _Race = _Race(len(candidates), maximize, delta, self.value_range)
-
-    def _header(self) -> dict[str, Any]:
-        entries = [
-            {"name": name, "params": by_name(params)} for name, params in self._candidates.items()
-        ]
-        header = {
-            "setting": "confirm",
-            "space": self.space.describe(),
-            "named": True,
-            "candidates": entries,
-            "maximize": self._maximize,
-        }
-        if self.value_range is not None:
-            header["value_range"] = list(self.value_range)
-        return header
 
     def begin(self) -> Trial:
         """Begin an evaluation, first the abandoned ones."""
-        idle = self._idle(self._running)
-        if idle:
-            trial = idle[0]
-            self._again(trial)
-        else:
-            trial = self._expect({"candidate": self._next()})
-        self._running.add(trial.number)
-        return trial
+        abandoned = self.run.abandoned()
+        if abandoned:
+            return self.run.resume(abandoned[0])
+        return self.run.begin({"candidate": self._next()})
 
     def params_of(self, trial: Trial) -> Params:
         """Return the parameters that a trial evaluates."""
@@ -260,7 +242,7 @@ class _Confirming(Run):
 
     def finalists(self) -> list[Finalist]:
         """Return the candidates with their values and bounds."""
-        if self._n_events == self._trials.n_events:
+        if self._n_events == self.run.trials.n_events:
             return self._finalists
         before = {finalist.name: finalist for finalist in self._finalists}
         self._finalists = []
@@ -270,14 +252,14 @@ class _Confirming(Run):
                 lower, upper = self.race.bounds(values)
                 finalist = Finalist(name, self._candidates[name], values, lower, upper)
             self._finalists.append(finalist)
-        self._n_events = self._trials.n_events
+        self._n_events = self.run.trials.n_events
         return self._finalists
 
     def _values(self) -> dict[str, list[float]]:
         """Return the values of each candidate, in the order of their starts, up to the first that has not come."""
         values: dict[str, list[float]] = {name: [] for name in self._candidates}
         waiting = set()  # candidates whose later values may have come first because of their noise
-        for trial in self._trials.all:
+        for trial in self.run.trials.all:
             name = _name(trial)
             if trial.status == "pending":
                 waiting.add(name)
@@ -287,17 +269,37 @@ class _Confirming(Run):
 
     def check_range(self) -> None:
         """Raise InvalidInput if a value was outside the declared range, on which the statement would rest."""
-        for trial in self._trials.failed:
+        for trial in self.run.trials.failed:
             if OBJECTIVE in trial.measured:
                 raise InvalidInput(
-                    f"value_range is {self.value_range}, and a value was {trial.measured[OBJECTIVE]:.6g}: give the "
+                    f"value_range is {self.run.value_range}, and a value was {trial.measured[OBJECTIVE]:.6g}: give the "
                     "range of all possible values, with another journal."
                 )
 
     def _next(self) -> str:
         """Return the name of the candidate that is evaluated next: the one with the fewest evaluations so far."""
-        started = Counter(map(_name, self._trials.all))
+        started = Counter(map(_name, self.run.trials.all))
         return min(self.race.worth_evaluating(self.finalists()), key=started.__getitem__)
+
+
+def _header(
+    space: Space,
+    candidates: Mapping[str, Params],
+    maximize: bool,
+    value_range: tuple[float, float] | None,
+) -> dict[str, Any]:
+    """Return the description of a confirmation."""
+    entries = [{"name": name, "params": by_name(params)} for name, params in candidates.items()]
+    header = {
+        "setting": "confirm",
+        "space": space.describe(),
+        "named": True,
+        "candidates": entries,
+        "maximize": maximize,
+    }
+    if value_range is not None:
+        header["value_range"] = list(value_range)
+    return header
 
 
 def _name(trial: Trial) -> str:
@@ -368,7 +370,8 @@ def confirm(
             raise InvalidInput(
                 f"value_range must have a finite width, got {checks.shown(value_range)}."
             )
-    run = _Confirming(by_candidate, maximize, delta, value_range, journal)
+    confirming = _Confirming(by_candidate, maximize, delta, value_range, journal)
+    run = confirming.run
     stopped = "interrupted before its end"
     try:
         engine = engine_of(workers, timeout)
@@ -377,7 +380,7 @@ def confirm(
             engine.session(objective, timeout, lambda number, value, step: False) as session,
             Bar(
                 total=budget,
-                initial=run.n_finished,
+                initial=run.trials.n_finished,
                 desc="confirm",
                 unit="evaluation",
                 disable=not progress,
@@ -385,16 +388,16 @@ def confirm(
         ):
             run.open_session(n_trials=budget, timeout=timeout)
             run.fail_lost()
-            stopped = _evaluate(run, session, bar, budget, tolerance, journal)
+            stopped = _evaluate(confirming, session, bar, budget, tolerance, journal)
     finally:
         with contextlib.suppress(JournalError):
             run.release()
         run.close()
-    finalists = run.finalists()
-    best, _, within = run.race.compared(finalists)
+    finalists = confirming.finalists()
+    best, _, within = confirming.race.compared(finalists)
     objection = ""
     if math.isfinite(within):
-        objection = run.race.objection(finalists)
+        objection = confirming.race.objection(finalists)
     if objection:
         within = math.inf
     return Confirmation(
@@ -407,8 +410,8 @@ def confirm(
         delta=delta,
         maximize=maximize,
         value_range=run.value_range,
-        evaluations=sum(trial.value is not None for trial in run.trials),
-        selected=sum(map(_is_selected, run.trials)),
+        evaluations=sum(trial.value is not None for trial in run.trials.all),
+        selected=sum(map(_is_selected, run.trials.all)),
         stopped=stopped,
     )
 
@@ -419,7 +422,7 @@ def _is_selected(trial: Trial) -> bool:
 
 
 def _evaluate(
-    run: _Confirming, session: Session, bar: Bar, budget: int, tolerance: float, journal: Any
+    confirming: _Confirming, session: Session, bar: Bar, budget: int, tolerance: float, journal: Any
 ) -> str:
     """Make evaluations until enough is known or the budget is used, and return the reason to stop, in words.
 
@@ -429,24 +432,24 @@ def _evaluate(
     """
     in_a_row = 0
     while True:
-        run.check_range()
-        finalists = run.finalists()
-        _, _, within = run.race.compared(finalists)
-        if math.isfinite(within) and run.race.objection(finalists):
+        confirming.check_range()
+        finalists = confirming.finalists()
+        _, _, within = confirming.race.compared(finalists)
+        if math.isfinite(within) and confirming.race.objection(finalists):
             return "it stops here, as values repeat"
         if within <= tolerance:
             return f"that is enough for the tolerance {tolerance:.2g}"
         while (
             len(session.running) < session.capacity
-            and run.n_finished + len(session.running) < budget
+            and confirming.run.trials.n_finished + len(session.running) < budget
         ):
-            trial = run.begin()
-            session.start(trial.number, run.params_of(trial))
+            trial = confirming.begin()
+            session.start(trial.number, confirming.params_of(trial))
         if not session.running:
             return f"the budget of {budget} evaluations is used, and the tolerance {tolerance:.2g} not reached"
         for outcome in session.wait():
-            trial = recorded(run, outcome)
-            run.check_range()
+            trial = confirming.run.end(outcome)
+            confirming.check_range()
             bar.update(trial.status != "pending")
             if trial.status != "failed":
                 in_a_row = 0

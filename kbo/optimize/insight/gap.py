@@ -129,9 +129,10 @@ def objection_to_bounds(
     for entry in constraints:
         surrogates[f"{entry.constraint.name}: "] = entry.surrogate
     for name, of_quantity in surrogates.items():
-        if of_quantity.proved() is not None:
+        guarantee = of_quantity.guarantee()
+        if guarantee:
             continue
-        objection = name + of_quantity.guarantee().removeprefix("not certified: ")
+        objection = name + guarantee.text.removeprefix("not certified: ")
         for trial in finished:
             if any(way in objection for way in trial.selected):
                 return f"{objection} (first trial {trial.number})"
@@ -156,11 +157,11 @@ def _on_safe_set(question: _Question, exploration: Exploration, tried: Tensor) -
     units, grows = exploration.safe(question.search, tried)
     assert surrogate.reported is not None
     largest = surrogate.reported.argmax_upper(surrogate.posterior, space.features(units))[1]
-    upper = float(surrogate.raw(torch.tensor(largest, dtype=torch.float64)))
+    upper = float(surrogate.transform.inverse(torch.tensor(largest, dtype=torch.float64)))
     lower = float(surrogate.interval(question.recommended)[0])
     value = max(upper - lower, 0.0)
     exact = exploration.whole
-    proved = exact and not grows and surrogate.proved() is not None
+    proved = exact and not grows and bool(surrogate.guarantee())
     scope = f"over {len(units)} points that are certain to be safe"
     if grows:
         scope += ", to which others may be added"
@@ -237,7 +238,10 @@ def _found(question: _Question) -> list[_Found]:
         confidence = bound.confidence
         lower = confidence.lower(bound.posterior, question.recommended)[0]
         largest = largest_upper(confidence, bound.posterior, question.search, known_limits)
-        gap = max(float(surrogate.raw(largest.value) - surrogate.raw(lower)), 0.0)
+        gap = max(
+            float(surrogate.transform.inverse(largest.value) - surrogate.transform.inverse(lower)),
+            0.0,
+        )
         found.append(_Found(bound, lower, largest, gap))
     return found
 
@@ -259,7 +263,7 @@ def _proved(question: _Question, found: _Found, slacks: Sequence[CellBound]) -> 
     assert maximum is not None  # there is no obstacle
     gap = max(maximum.largest - lower, 0.0)
     if math.isfinite(maximum.largest):  # values outside the declared range are impossible
-        raw = question.surrogate.raw
+        raw = question.surrogate.transform.inverse
         upper = raw(found.lower.new_tensor(maximum.largest))
         gap = min(gap, max(float(upper - raw(found.lower)), 0.0))
     if gap < found.gap:

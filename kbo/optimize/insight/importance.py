@@ -77,7 +77,7 @@ def importance(space: Space, surrogate: Surrogate, n_draws: int = N_DRAWS) -> li
         samples.append(A.index_copy(1, column, B[:, column]))
     features = space.features(torch.cat(samples))
     mean = surrogate.posterior.predict(features)[0]
-    first, total = _indices(surrogate.raw(mean).cpu().reshape(1, P + 2, N))
+    first, total = _indices(surrogate.transform.inverse(mean).cpu().reshape(1, P + 2, N))
     draws = _draws(
         surrogate, features.unflatten(0, (P + 2, N)), mean.unflatten(0, (P + 2, N)), n_draws
     )
@@ -115,7 +115,7 @@ def _draws(surrogate: Surrogate, features: Tensor, mean: Tensor, n_draws: int) -
     except InvalidInput:  # of kernels without random features
         return None
     draws = torch.stack([mean[:, :n] + function(features) for function in functions])
-    values = surrogate.raw(draws).cpu()
+    values = surrogate.transform.inverse(draws).cpu()
     rows = torch.randint(n, (n_draws, n), generator=generator)
     return values.gather(2, rows.unsqueeze(1).expand_as(values))
 

@@ -61,7 +61,7 @@ def certificate(
     Raises:
         RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
     """
-    if not surrogates or any(entry.surrogate.proved() is None for entry in surrogates):
+    if not surrogates or any(not entry.surrogate.guarantee() for entry in surrogates):
         return None
     bounds = limits(surrogates)
     if bool((upper_slack(bounds, space.features(tried)) >= 0).any()):

@@ -1,8 +1,8 @@
 """Events of a run, and the lines of a journal that hold them.
 
 A line is a JSON object whose last entry, ``sum``, is the CRC-32 of all objects up to this one, without these entries.
-So changed, removed, repeated and exchanged lines are noticed. The first line describes the problem. Journals of
-kbo 0.8 and before (``WITHDRAWN``) are refused.
+So changed, removed, repeated and exchanged lines are noticed. The first line, the header, describes the problem.
+Journals of kbo 0.8 and before (``WITHDRAWN``) have no checksums and are refused.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Event(
     gc=False,
     tag_field="event",
 ):
-    """The number of the trial and the time, which all events have."""
+    """An event of a trial: its number, and the time."""
 
     number: Whole
     time: Time | None = None
@@ -74,7 +74,7 @@ class Report(_Event, tag="report"):
 
 
 class Tell(_Event, tag="tell"):
-    """A trial has a value, and other measurements by name, after so many seconds."""
+    """A trial has a value and other measurements by name; it took some seconds."""
 
     value: float
     measured: dict[str, float] = {}
@@ -82,7 +82,7 @@ class Tell(_Event, tag="tell"):
 
 
 class Fail(_Event, tag="fail"):
-    """A trial failed, after so many seconds; what was measured before counts."""
+    """A trial failed; measurements that it made before are kept."""
 
     reason: str
     measured: dict[str, float] = {}
@@ -90,7 +90,7 @@ class Fail(_Event, tag="fail"):
 
 
 class Prune(_Event, tag="prune"):
-    """A trial was stopped early because of what it reported, after so many seconds; what it measured counts."""
+    """A trial was stopped early because of its reports; measurements that it made are kept."""
 
     measured: dict[str, float] = {}
     seconds: Seconds | None = None
@@ -121,37 +121,42 @@ Header = dict[str, Scalar | list[float | Entry]]
 
 
 def _plain(value: Any) -> float:
-    """Return a number of numpy as one of Python."""
+    """Return a number of NumPy as one of Python."""
+    if isinstance(value, Integral):
+        return int(value)
     if isinstance(value, Real):
-        return int(value) if isinstance(value, Integral) else float(value)
+        return float(value)
     raise InvalidInput(
         f"a journal holds numbers, strings, booleans and None, got {shortened(repr(value))}."
     )
 
 
 _encode = msgspec.json.Encoder(enc_hook=_plain).encode
-_event = msgspec.json.Decoder(Event).decode
-_header = msgspec.json.Decoder(Header).decode
+_decode_event = msgspec.json.Decoder(Event).decode
+_decode_header = msgspec.json.Decoder(Header).decode
 
 
 def header_of(description: Mapping[str, Any]) -> Header:
-    """Return the description of a problem with the values that it has after it was read from a journal."""
-    return _header(_encode(description))
+    """Return the description of a problem as it would be read from a journal."""
+    return _decode_header(_encode(description))
 
 
 def shortened(text: str, most: int = _SHOWN) -> str:
-    """Return at most so many characters of a text, and of characters that are not text their codes."""
-    shown = text[:most] + "…" * (len(text) > most)
-    return shown.encode("utf-8", "backslashreplace").decode()
+    """Return a text of at most ``most`` characters, with codes for characters that UTF-8 cannot encode."""
+    if len(text) > most:
+        text = text[:most] + "…"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def line(entry: Mapping[str, Any] | Event, before: int) -> tuple[bytes, int]:
-    """Return the line of a header or an event, and its checksum; ``before`` is that of the line before it.
+    """Return the line of a header or an event, and its checksum.
 
-    The checksum before the first line is 0.
+    Args:
+        entry: The header or the event.
+        before: The checksum of the line before it, 0 for the first line.
 
     Raises:
-        InvalidInput: It is longer than a line may be, or holds what is no text.
+        InvalidInput: The line is longer than ``LONGEST_LINE``, or has characters that UTF-8 cannot encode.
     """
     try:
         text, checksum = _sealed(_encode(entry), before)
@@ -167,25 +172,24 @@ def line(entry: Mapping[str, Any] | Event, before: int) -> tuple[bytes, int]:
 
 
 def unfit(measured: Mapping[str, float]) -> str:
-    """Return why the end of a trial with these measurements is no line of a journal; empty if it is one."""
+    """Return the reason why a journal cannot hold measurements; an empty text if it can."""
     try:
         text, _ = line(Tell(number=0, value=0.0, measured=dict(measured)), 0)
     except InvalidInput as error:
         return str(error)
-    most = LONGEST_LINE // 2  # beside them are a reason and numbers
-    return (
-        f"they take {len(text)} bytes, of which a journal holds at most {most}."
-        if len(text) > most
-        else ""
-    )
+    most = LONGEST_LINE // 2  # the line has a reason and numbers, too
+    if len(text) > most:
+        return f"they take {len(text)} bytes, of which a journal holds at most {most}."
+    return ""
 
 
 def _sealed(text: bytes, before: int) -> tuple[bytes, int]:
+    """Return the line of an encoded object, and its checksum, given the checksum before it."""
     checksum = zlib.crc32(text, before)
     return b'%b,"sum":"%08x"}\n' % (text[:-1], checksum), checksum
 
 
-_SUM = len(',"sum":"01234567"}\n')
+_SEAL = len(',"sum":"01234567"}\n')
 
 
 @dataclass
@@ -193,11 +197,11 @@ class Contents:
     """The valid lines at the beginning of a journal.
 
     Attributes:
-        header: The first line; empty if not even that is valid.
-        events: The events, in the lines from the second on.
-        size: Bytes of these lines.
-        checksum: Checksum of the last of them.
-        damage: Number of the line that is not valid and why, in words; empty if all are.
+        header: The first line; empty if it is not valid.
+        events: The events, one for each line from the second on.
+        size: Number of bytes of these lines.
+        checksum: The checksum of the last one.
+        damage: The number of the line that is not valid and the reason; empty if all are.
         unfinished: Whether a last line follows that was not completely written.
         withdrawn: Whether the first line has the format of kbo 0.8 and before.
     """
@@ -212,37 +216,47 @@ class Contents:
 
 
 def parse(text: bytes) -> Contents:
-    """Return what the bytes of a journal hold, as far as they are valid."""
-    found, start, number = Contents(), 0, 1
-    while start < len(text) and not found.damage:
+    """Return the contents of a journal up to the first line that is not valid."""
+    contents = Contents()
+    number = 1
+    while contents.size < len(text) and not contents.damage:
+        start = contents.size
         end = text.find(b"\n", start) + 1
         if end == 0 and len(text) - start <= LONGEST_LINE:
-            found.unfinished = True
+            contents.unfinished = True
             break
         try:
             if not 0 < end - start <= LONGEST_LINE:
                 raise ValueError(f"it has more than {LONGEST_LINE} bytes")
-            _take(found, text[start:end])
-            found.size = start = end
-        except (ValueError, RecursionError) as error:  # those of msgspec are ValueErrors
+            _append(contents, text[start:end])
+        except (ValueError, RecursionError) as error:  # errors of msgspec are ValueErrors
             shown = shortened(repr(bytes(text[start : start + _SHOWN]))[1:])
-            found.damage = f"line {number} is damaged ({error}): {shown}"
+            contents.damage = f"line {number} is damaged ({error}): {shown}"
         number += 1
-    return found
+    return contents
 
 
-def _take(found: Contents, text: bytes) -> None:
-    """Add a whole line."""
-    header = {} if found.header else _header(text)
-    if not found.header and header.get("format") != FORMAT:
-        found.withdrawn = header.get("format") == WITHDRAWN
-        raise ValueError(f"no format {FORMAT!r}")
-    body = text[:-_SUM] + b"}"
-    sealed, checksum = _sealed(body, found.checksum)
+def _append(contents: Contents, text: bytes) -> None:
+    """Add a line with its end.
+
+    Raises:
+        ValueError: It is not valid.
+    """
+    is_first = not contents.header
+    header: Header = {}
+    if is_first:
+        header = _decode_header(text)
+        if header.get("format") != FORMAT:
+            contents.withdrawn = header.get("format") == WITHDRAWN
+            raise ValueError(f"no format {FORMAT!r}")
+    body = text[:-_SEAL] + b"}"
+    sealed, checksum = _sealed(body, contents.checksum)
     if sealed != text:
         raise ValueError("its checksum does not fit")
-    found.checksum = checksum
-    if found.header:
-        found.events.append(_event(body))
+    if is_first:
+        del header["sum"]
+        contents.header = header
     else:
-        found.header = {name: value for name, value in header.items() if name != "sum"}
+        contents.events.append(_decode_event(body))
+    contents.checksum = checksum
+    contents.size += len(text)

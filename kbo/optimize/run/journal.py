@@ -80,15 +80,17 @@ class Journal:
         self._file.seek(0)
         text = self._file.read()
         first, checksum = line(self._header, 0)
-        if first.startswith(text) and first != text:
+        if first.startswith(text) and first != text:  # empty, or a part of the first line
             self._file.truncate(0)
-            self._size, self._checksum = 0, checksum
+            self._size = 0
+            self._checksum = checksum
             self._write(first)
             sync_folder(self._place)
             return []
-        found = _valid(parse(text), self.path)
-        self._size, self._checksum = found.size, found.checksum
-        different = differences(found.header, self._header)
+        contents = _valid(parse(text), self.path)
+        self._size = contents.size
+        self._checksum = contents.checksum
+        different = differences(contents.header, self._header)
         if different:
             raise AnotherProblem(
                 f"the journal {self.path} belongs to another problem ({different}). Continue it with the same "
@@ -96,29 +98,30 @@ class Journal:
                 f"as they fit: evaluated={str(self.path)!r}, or --evaluated {self.path}. `kbo tune --allow-change` "
                 "renames this one and does so."
             )
-        if found.unfinished:
+        if contents.unfinished:
             warnings.warn(
                 f"dropped an unfinished last line of {self.path}: the run was killed while writing it."
             )
             self._file.truncate(self._size)
-        return found.events
+        return contents.events
 
     def continued(self, events: list[Event]) -> list[Event]:
-        """Return the events on disk after a write that may have been interrupted, if these are the first of them.
+        """Return the events on disk after a write that may have been interrupted.
 
-        Otherwise the file is not what was written: then these are all that is known, and later writes are refused.
+        If they do not begin with the given events, the file was changed: then the given ones are returned, and later
+        writes are refused.
         """
         if self._closed:
             return events
         try:
-            found = self.recover()
+            on_disk = self.recover()
         except JournalError as error:
             self.close(f"{error} {_SAVE}")
             return events
-        if found[: len(events)] != events:
+        if on_disk[: len(events)] != events:
             self.close(f"it was changed by another program. {_SAVE}")
             return events
-        return found
+        return on_disk
 
     def append(self, event: Event) -> None:
         """Write an event; when this returns it survives a crash of the machine.
@@ -135,7 +138,8 @@ class Journal:
 
     def close(self, reason: str = "open it again with Optimizer(..., journal=...)") -> None:
         """Release the file; the reason is part of the error that later writes raise."""
-        self._closed = self._closed or reason
+        if not self._closed:
+            self._closed = reason
         self._file.close()
 
     def _lock(self) -> None:
@@ -161,18 +165,18 @@ class Journal:
             raise JournalError(f"the journal {self.path} is closed: {self._closed}.")
 
     def _check_place(self) -> None:
-        """Raise JournalError if the path leads elsewhere by now, or somebody else has written there."""
-        here = os.fstat(self._file.fileno())
+        """Raise JournalError if the path leads to another file by now, or another program has written there."""
+        opened = os.fstat(self._file.fileno())
         try:
-            there = os.stat(self._place)
+            at_path = os.stat(self._place)
         except OSError:
-            there = None
-        if there is None or not os.path.samestat(here, there):
+            at_path = None
+        if at_path is None or not os.path.samestat(opened, at_path):
             raise JournalError(
                 f"the journal {self.path} was deleted or replaced while it was open, so nothing was written. Save what "
                 "is known with optimizer.save(path), and open that with Optimizer(..., journal=path)."
             )
-        if here.st_size != self._size:
+        if opened.st_size != self._size:
             raise JournalError(
                 f"the journal {self.path} was changed by another program, so nothing was written. See `kbo journal "
                 "check`, or save what is known with optimizer.save(path)."
@@ -198,27 +202,27 @@ class Journal:
 _SAVE = "Save what is known with optimizer.save(path)"
 
 _DECLARED = "completion_independent_of_noise"
-"""Says how trials are read, not which problem they are of: a run may continue with another declaration."""
+"""The entry of a header that may differ where a run continues: it says how trials are read, not which problem it is."""
 
 
 def examine(path: str | os.PathLike[str]) -> Contents:
-    """Return what a journal holds, as far as it is valid, without locking or repairing it.
+    """Return the contents of a journal up to the first line that is not valid, without locking or repairing it.
 
     Raises:
         JournalError: There is no such file, or it is not a journal.
     """
-    found_at = checks.path("path", path)
+    place = checks.path("path", path)
     try:
-        if found_at.exists() and not (found_at.is_file() or found_at.is_dir()):
+        if place.exists() and not (place.is_file() or place.is_dir()):
             raise JournalError(
                 f"the journal {path} is a pipe or a device, not a file: choose another path."
             )
-        text = found_at.read_bytes()
+        text = place.read_bytes()
     except OSError as error:
         raise JournalError(f"cannot read the journal {path}: {error.strerror}.") from error
-    found = parse(text)
-    _check_header(found, path)
-    return found
+    contents = parse(text)
+    _check_header(contents, path)
+    return contents
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Header, list[Event]]:
@@ -227,12 +231,12 @@ def read(path: str | os.PathLike[str]) -> tuple[Header, list[Event]]:
     Raises:
         JournalError: There is no such file, it is not a journal, or it is damaged.
     """
-    found = _valid(examine(path), path)
-    if found.unfinished:
+    contents = _valid(examine(path), path)
+    if contents.unfinished:
         warnings.warn(
             f"left out an unfinished last line of {path}, of a run that was killed or is writing it now."
         )
-    return found.header, found.events
+    return contents.header, contents.events
 
 
 def write(
@@ -257,30 +261,42 @@ def write(
 
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """Return in words where the header of a journal differs from the expected one; empty if it does not."""
+    """Return a description of the differences between two headers, empty if there is none.
+
+    Args:
+        found: The header of a journal.
+        expected: The header of this run.
+    """
     same = {"format": FORMAT, _DECLARED: False}
     return "; ".join(_differences("", {**found, **same}, {**expected, **same}))
 
 
 def _differences(name: str, found: Any, expected: Any) -> list[str]:
     """Return one text for each entry that differs, with the parameters of a space compared by their names."""
-    if found == expected or (name.endswith("kernel") and str(expected).startswith(f"{found} ")):
-        return []  # fingerprints of kernels begin with all that kbo 0.14 and before wrote of them
-    here, there = _by_name(found), _by_name(expected)
-    if here is None or there is None:
+    if found == expected:
+        return []
+    # Fingerprints of kernels begin with all that kbo 0.14 and before wrote of them.
+    if name.endswith("kernel") and str(expected).startswith(f"{found} "):
+        return []
+    in_journal = _by_name(found)
+    in_run = _by_name(expected)
+    if in_journal is None or in_run is None:
         return [
             f"{name}: {checks.shown(found)} in the journal, {checks.shown(expected)} in this run"
         ]
-    if here == there:
-        return [f"{name}: in the order {list(here)} in the journal, {list(there)} in this run"]
+    if in_journal == in_run:
+        return [
+            f"{name}: in the order {list(in_journal)} in the journal, {list(in_run)} in this run"
+        ]
     texts = []
-    for key in dict.fromkeys([*here, *there]):
+    for key in dict.fromkeys([*in_journal, *in_run]):
         label = f"{name} {key}".strip()
-        if key in here and key in there:
-            texts += _differences(label, here[key], there[key])
+        if key not in in_run:
+            texts.append(f"{label}: only in the journal: {in_journal[key]!r}")
+        elif key not in in_journal:
+            texts.append(f"{label}: only in this run: {in_run[key]!r}")
         else:
-            only = f"the journal: {here[key]!r}" if key in here else f"this run: {there[key]!r}"
-            texts.append(f"{label}: only in {only}")
+            texts += _differences(label, in_journal[key], in_run[key])
     return texts
 
 
@@ -288,35 +304,35 @@ def _by_name(value: Any) -> Mapping[str, Any] | None:
     """Return the entries of a header or a parameter, or the parameters of a space, by name; None for other values."""
     if isinstance(value, Mapping):
         return value
-    if not isinstance(value, list) or not all(
-        isinstance(entry, Mapping) and "name" in entry for entry in value
-    ):
+    if not isinstance(value, list):
+        return None
+    if not all(isinstance(entry, Mapping) and "name" in entry for entry in value):
         return None
     return {str(entry["name"]): entry for entry in value}
 
 
-def _check_header(found: Contents, path: str | os.PathLike[str]) -> None:
-    if found.withdrawn:
+def _check_header(contents: Contents, path: str | os.PathLike[str]) -> None:
+    """Raise JournalError if the first line is not that of a journal which this version reads."""
+    if contents.withdrawn:
         raise JournalError(
             f"{path} is a journal of kbo 0.8 or before, which kbo 0.22 is the last version to read: its command "
             f"`kbo journal repair {path} NEW` writes a journal that this version continues."
         )
-    if not found.header:
-        raise JournalError(
-            f"{path} is not a kbo journal ({found.damage or 'no line'}): choose another path."
-        )
+    if not contents.header:
+        reason = contents.damage or "no line"
+        raise JournalError(f"{path} is not a kbo journal ({reason}): choose another path.")
 
 
-def _valid(found: Contents, path: str | os.PathLike[str]) -> Contents:
-    """Return the contents of a journal if all its lines are valid.
+def _valid(contents: Contents, path: str | os.PathLike[str]) -> Contents:
+    """Return the contents of a journal.
 
     Raises:
-        JournalError: Not a journal, or damaged.
+        JournalError: A line is not valid.
     """
-    _check_header(found, path)
-    if found.damage:
+    _check_header(contents, path)
+    if contents.damage:
         raise JournalError(
-            f"the journal {path} was changed or damaged: {found.damage}. Restore it, or save what comes before that "
+            f"the journal {path} was changed or damaged: {contents.damage}. Restore it, or save what comes before that "
             f"line with `kbo journal repair {path} NEW`."
         )
-    return found
+    return contents

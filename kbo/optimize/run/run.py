@@ -1,19 +1,16 @@
-"""A run: its trials, what happens to them, and the journal that it can be computed from."""
+"""A run: trials, the events that happened to them, and the journal. It knows nothing of models."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Never
 
 from kbo._base import checks
-from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.constraint import Constraint
 from kbo.optimize.run.events import (
     LONGEST_REASON,
     Again,
@@ -31,10 +28,10 @@ from kbo.optimize.run.events import (
     shortened,
     unfit,
 )
-from kbo.optimize.run.guarded import Guarded, guarded
+from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.journal import Journal, differences, read, write
-from kbo.optimize.run.outcome import OBJECTIVE, Outcome, outcome_of
-from kbo.optimize.run.trials import Trial, Trials, violations
+from kbo.optimize.run.outcome import OBJECTIVE, outcome_of
+from kbo.optimize.run.trials import Trial, Trials
 from kbo.space import Params, Space
 from kbo.workers import call
 from kbo.workers.call import check_step_by_name
@@ -49,65 +46,69 @@ _LOST = (
 )
 
 
-class Run(Guarded):
-    """Trials that are begun elsewhere and reported here.
+class Run:
+    """Trials that are evaluated elsewhere and reported here.
+
+    Every event is written to the journal before it changes the trials, so these can always be computed from the record.
+    A trial that has not ended is pending. It is running if it was begun here, and else abandoned: its process ended, or
+    the call that began it did not return. Several threads may share a run.
 
     Args:
         space: The search space.
+        header: The description of the problem, in plain JSON values. A journal of another problem is refused.
         journal: Path of the journal; None keeps the run in memory.
-        constraints: Limits on what every trial measures.
+        needed: Names of the measurements without which a trial has failed.
         value_range: The least and the largest possible value of the objective; None if they are not known.
+
+    Attributes:
+        header: The description of the problem, as in the first line of a journal.
+        guard: The lock of the run, for objects whose methods use it.
 
     Raises:
         JournalError: The journal cannot be written, is damaged, or belongs to another problem.
+
+    Example:
+        >>> run = Run(Space({"x": (0.0, 1.0)}), {"about": "an example"}, "run.jsonl")
+        >>> trial = run.begin({"x": 0.5})
+        >>> run.complete(trial, 0.25)
     """
 
     def __init__(
         self,
         space: Space,
-        journal: str | os.PathLike[str] | None,
-        constraints: Sequence[Constraint] = (),
+        header: Mapping[str, Any],
+        journal: str | os.PathLike[str] | None = None,
+        needed: Iterable[str] = (),
         value_range: tuple[float, float] | None = None,
     ) -> None:
-        super().__init__()
         self.space: Space = space
-        self.constraints: tuple[Constraint, ...] = tuple(constraints)
         self.value_range: tuple[float, float] | None = checks.maybe(
             checks.interval, "value_range", value_range
         )
+        self.header: Header = header_of(header)
+        self.guard: Guard = Guard(self._rebuild)
+        self._needed = list(needed)
         self._epoch = time.time() - time.monotonic()
-        self._unusable: set[str] = set()  # names of measurements of which a warning was given
-        self._measures: list[str] = [c.name for c in self.constraints if c.name != OBJECTIVE]
-        self._journal = (
-            None if journal is None else Journal(checks.path("journal", journal), self._header())
-        )
+        self._warned_of: set[str] = set()  # names of measurements that were not kept
+        self._journal: Journal | None = None
+        events: list[Event] = []
+        if journal is not None:
+            self._journal = Journal(checks.path("journal", journal), self.header)
         try:
-            self._open([] if self._journal is None else self._journal.recover())
+            if self._journal is not None:
+                events = self._journal.recover()
+            self._start(events)
         except BaseException:
             self.close()
             raise
 
-    @abstractmethod
-    def _header(self) -> dict[str, Any]:
-        """Return the description of the problem."""
+    # What happened
 
     @property
     @guarded
-    def trials(self) -> list[Trial]:
-        """Every trial, in the order of their starts."""
-        return self._trials.all
-
-    @property
-    @guarded
-    def n_finished(self) -> int:
-        """The number of trials that were begun here and have a value, failed or were stopped early."""
-        return self._trials.n_finished
-
-    @property
-    @fixed
-    def header(self) -> Header:
-        """The description of the problem, as in the first line of a journal."""
-        return header_of(self._header())
+    def trials(self) -> Trials:
+        """The trials."""
+        return self._trials
 
     @property
     @guarded
@@ -121,152 +122,120 @@ class Run(Guarded):
         return self._events[number:]
 
     @guarded
-    def completed(self) -> list[Trial]:
-        """Return the trials with a value."""
-        return list(self._trials.complete)
+    def abandoned(self) -> list[Trial]:
+        """Return the pending trials that nobody evaluates, in the order of their starts."""
+        pending = self._trials.pending.values()
+        return [trial for trial in pending if trial.number not in self._running]
+
+    # Trials begin
 
     @guarded
-    def within_limits(self) -> list[Trial]:
-        """Return the trials with a value whose parameters and measurements keep all constraints."""
-        allowed = self._allowed(self._trials.complete)
-        return [trial for trial in allowed if not violations(trial, self.constraints)]
+    def begin(self, params: Params, proposal: Mapping[str, str | float] | None = None) -> Trial:
+        """Begin a trial with parameters, whoever chose them, and return it: it is pending and running.
 
-    def _allowed(self, trials: list[Trial]) -> list[Trial]:
-        """Return the trials whose parameters satisfy the constraints of the space."""
-        if not self.space.constraints:
-            return trials
-        fresh = self._trials.all[len(self._permitted) :]
-        self._permitted += [not self.space.violated(trial.params) for trial in fresh]
-        return [trial for trial in trials if self._permitted[trial.number]]
-
-    @guarded
-    def failed(self) -> list[Trial]:
-        """Return the trials that failed."""
-        return list(self._trials.failed)
-
-    @guarded
-    def pruned(self) -> list[Trial]:
-        """Return the trials that were stopped early."""
-        return list(self._trials.pruned)
-
-    @guarded
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole run as a journal, replacing ``path`` in one step."""
-        write(checks.path("path", path), self._header(), self._events)
-
-    def load(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Replace the run by a saved one of the same problem.
+        Args:
+            params: The parameters.
+            proposal: The reason why they were chosen, in plain JSON values.
 
         Raises:
-            InvalidInput: It is called on the class.
-            JournalError: Not a journal, damaged, or of another problem; the run is left as it was.
+            InvalidInput: Parameters outside the space.
         """
-        if not isinstance(self, Run):
-            raise InvalidInput(
-                "load is a method of an optimiser, not of the class, since a journal has no kernels and no functions: "
-                "Optimizer(bounds, ...).load(path) with the arguments of the run, or Optimizer(bounds, ..., "
-                "journal=path), which continues the journal."
-            )
-        self._load(checks.path("path", path))
-
-    @guarded
-    def _load(self, path: Path) -> None:
-        if self._journal is not None:
-            raise JournalError(
-                "this optimiser writes a journal already: pass journal=path to a new one instead."
-            )
-        header, events = read(path)
-        different = differences(header, self.header)
-        if different:
-            raise JournalError(f"{path} belongs to another problem ({different}).")
-        Trials.of(self.space, events, path)
-        self._open(events)
-
-    @guarded
-    def close(self) -> None:
-        """Release the journal; what is known can still be read."""
-        if self._journal is not None:
-            self._journal.close()
-
-    @guarded
-    def expect(self, params: Params) -> Trial:
-        """Record that parameters are being evaluated, whoever chose them: a new pending trial."""
-        trial = self._expect(params)
+        trial = self._begin(params, proposal=proposal)
         self._running.add(trial.number)
         return trial
 
-    def _expect(
-        self, params: Params, asked: bool = True, proposal: Mapping[str, str | float] | None = None
-    ) -> Trial:
-        event = Ask(
-            number=len(self._trials.all),
-            params=self.space.canonical(params),
-            asked=asked,
-            proposal=dict(proposal or {}),
-            time=self._now(),
-        )
-        return self._record(event)
+    @guarded
+    def resume(self, trial: Trial) -> Trial:
+        """Let an abandoned trial run, and return it.
+
+        That is another start of the trial only if it was running before.
+        """
+        if trial.number in self._lost:
+            self._record(Again(number=trial.number, time=self._now()))
+            self._lost.discard(trial.number)
+        self._running.add(trial.number)
+        return trial
 
     @guarded
-    def tell(self, params: Trial | Params, value: Any, seconds: float | None = None) -> Trial:
-        """Report the value at parameters returned by ``ask`` or ``begin``, a trial itself, or at any other parameters.
+    def abandon(self, trials: Iterable[Trial]) -> None:
+        """Take back trials that were begun or resumed, and never reached whoever was to evaluate them."""
+        self._running.difference_update(trial.number for trial in trials)
 
-        With other measurements the value is ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``,
-        and with its standard error ``(value, {"sem": 0.02})``.
-        None, NaN, infinite values and what is no real number (text, booleans, complex numbers) are recorded as failures
-        and never reach the model, and so are values outside ``value_range`` and missing measurements of constraints;
-        those that came are kept. A warning on the log says why the trial failed, and which measurements were not kept.
+    @guarded
+    def lose(self, trial: Trial, reason: str) -> Trial:
+        """Record that the worker of a trial died: the trial is abandoned, and failed if that was its second start."""
+        if _may_end_its_process(trial):
+            reason = checks.text("reason", reason)
+            return self._fail(
+                trial.number, f"{reason}; the trial was started {MOST_STARTS} times", None, {}
+            )
+        self._running.discard(trial.number)
+        self._lost.add(trial.number)
+        return trial
 
-        Raises:
-            InvalidInput: A trial that has ended, parameters outside the space, or seconds that are no finite number of
-                at least 0.
-        """
+    @guarded
+    def release(self) -> None:
+        """Record that the run ended while trials were running: they are abandoned, and these starts were not lost."""
+        for number in list(self._trials.pending):
+            if number not in self._lost:
+                self._record(Release(number=number, time=self._now()))
+                self._running.discard(number)
+                self._lost.add(number)
+
+    @guarded
+    def fail_lost(self) -> None:
+        """Fail the abandoned trials that were started twice and lost each time."""
+        for trial in self.abandoned():
+            if trial.number in self._lost and _may_end_its_process(trial):
+                self._fail(trial.number, _LOST, None, {})
+                log.warning("trial %d failed: %s", trial.number, trial.failure)
+
+    # Trials end
+
+    @guarded
+    def complete(self, params: Trial | Params, value: Any, seconds: float | None = None) -> Trial:
+        """Record the value of a trial; arguments and errors as for ``Optimizer.tell``."""
         seconds = checks.maybe(checks.non_negative, "seconds", seconds)
         number = self._number_of(params)
-        found = outcome_of(value, self._measures, self.value_range)
-        if found.value is None or found.failure:
-            own = {} if found.value is None else {OBJECTIVE: found.value}
-            trial = self._fail(number, found.failure, seconds, {**own, **found.measured})
+        outcome = outcome_of(value, self._needed, self.value_range)
+        if outcome.value is None or outcome.failure:
+            measured = outcome.measured
+            if outcome.value is not None:
+                measured = {OBJECTIVE: outcome.value, **measured}
+            trial = self._fail(number, outcome.failure, seconds, measured)
             log.warning("trial %d failed: %s", number, trial.failure)
             return trial
-        self._warn_of_unusable(number, found)
+        self._warn_of(outcome.unusable, number)
         return self._record(
             Tell(
                 number=number,
-                value=found.value,
-                measured=found.measured,
+                value=outcome.value,
+                measured=outcome.measured,
                 seconds=seconds,
                 time=self._now(),
             )
         )
-
-    def _warn_of_unusable(self, number: int, outcome: Outcome) -> None:
-        """Warn of measurements that are no finite numbers, of each name once."""
-        for name, entry in outcome.unusable.items():
-            if name not in self._unusable:
-                self._unusable.add(name)
-                log.warning(
-                    "the measurement %r of trial %d is not kept, since it is no finite number: %s",
-                    name,
-                    number,
-                    checks.shown(entry),
-                )
 
     @guarded
     def add(self, params: Params, value: Any) -> Trial:
         """Record a result that is known as a trial of its own, also if one with these parameters is pending.
 
         Raises:
-            InvalidInput: Parameters outside the space, or a value as for ``tell`` that is not finite or incomplete.
+            InvalidInput: Parameters outside the space, or a value that is not finite or incomplete.
         """
-        found = outcome_of(
-            value, self._measures, self.value_range, "value must be a finite number, got"
+        outcome = outcome_of(
+            value, self._needed, self.value_range, "value must be a finite number, got"
         )
-        if found.value is None or found.failure:
-            raise InvalidInput(f"{found.failure}.")
-        number = self._expect(params, asked=False).number
+        if outcome.value is None or outcome.failure:
+            raise InvalidInput(f"{outcome.failure}.")
+        trial = self._begin(params, asked=False)
         return self._record(
-            Tell(number=number, value=found.value, measured=found.measured, time=self._now())
+            Tell(
+                number=trial.number,
+                value=outcome.value,
+                measured=outcome.measured,
+                time=self._now(),
+            )
         )
 
     @guarded
@@ -277,54 +246,11 @@ class Run(Guarded):
         seconds: float | None = None,
         measured: Mapping[str, float] | None = None,
     ) -> Trial:
-        """Report that the evaluation of a trial, or at these parameters, failed, with the reason as text.
-
-        What was ``measured`` of the quantities of constraints before it failed counts.
-        """
+        """Record that a trial failed; arguments as for ``Optimizer.fail``."""
         reason = checks.text("reason", reason)
         seconds = checks.maybe(checks.non_negative, "seconds", seconds)
-        return self._fail(self._number_of(params), reason, seconds, _measurements(measured))
-
-    def _fail(
-        self,
-        number: int,
-        reason: str,
-        seconds: float | None,
-        measured: Mapping[str, float] | None = None,
-    ) -> Trial:
-        reason = shortened(reason, LONGEST_REASON)
-        return self._record(
-            Fail(
-                number=number,
-                reason=reason,
-                measured=dict(measured or {}),
-                seconds=seconds,
-                time=self._now(),
-            )
-        )
-
-    @guarded
-    def report(
-        self, params: Trial | Params, value: float, *others: Never, step: int | None = None
-    ) -> Trial:
-        """Record what a running trial reports at a step, for example the validation error after an epoch.
-
-        Args:
-            params: The trial or its parameters.
-            value: The value, a finite number.
-            others: None: the step is given by name only.
-            step: The step, a whole number of at least 0; needed.
-
-        Raises:
-            InvalidInput: A trial that has ended, a step that is not given by name or no such number, or a value that is
-                not finite.
-        """
-        check_step_by_name("optimizer.report(trial, value, step=step)", others, step)
-        step = checks.whole("step", step, 0)
-        value = checks.number("value", value)
-        return self._record(
-            Report(number=self._number_of(params), step=step, value=value, time=self._now())
-        )
+        measured = _checked(measured)
+        return self._fail(self._number_of(params), reason, seconds, measured)
 
     @guarded
     def prune(
@@ -333,74 +259,164 @@ class Run(Guarded):
         seconds: float | None = None,
         measured: Mapping[str, float] | None = None,
     ) -> Trial:
-        """Record that a trial was stopped early because of what it reported: it has no value.
-
-        What was ``measured`` of other quantities counts.
-        """
-        seconds, found = (
-            checks.maybe(checks.non_negative, "seconds", seconds),
-            _measurements(measured),
-        )
+        """Record that a trial was stopped early; arguments as for ``Optimizer.prune``."""
+        seconds = checks.maybe(checks.non_negative, "seconds", seconds)
+        measured = _checked(measured)
+        number = self._number_of(params)
         return self._record(
-            Prune(number=self._number_of(params), measured=found, seconds=seconds, time=self._now())
+            Prune(number=number, measured=measured, seconds=seconds, time=self._now())
         )
 
     @guarded
-    def lose(self, trial: Trial, reason: str) -> Trial:
-        """Record that the worker of a trial died; ``begin`` starts it again, and the second time it is failed."""
-        if trial.starts - trial.released >= MOST_STARTS:
-            return self._fail(
-                trial.number,
-                f"{checks.text('reason', reason)}; the trial was started {MOST_STARTS} times",
-                None,
-            )
-        self._running.discard(trial.number)
-        self._lost.add(trial.number)
+    def end(self, outcome: call.Outcome) -> Trial:
+        """Record the end of a worker's call, and return its trial, which is pending if it is to be started again."""
+        trial = self._trials.all[outcome.number]
+        if outcome.died:
+            self.lose(trial, outcome.failure or "")
+        elif outcome.stopped:
+            measured = outcome_of(outcome.value, ()).measured
+            return self.prune(trial, outcome.seconds, measured)
+        elif outcome.failure is None:
+            return self.complete(trial, outcome.value, outcome.seconds)
+        else:
+            self.fail(trial, outcome.failure, outcome.seconds)
+        if trial.failure is None:
+            log.warning("trial %d is started again: %s", trial.number, outcome.failure)
+            return trial
+        log.warning("trial %d failed: %s", trial.number, trial.failure)
+        if outcome.trace:
+            log.info("where it failed:\n%s", outcome.trace)
         return trial
 
+    # Reports, sessions
+
     @guarded
-    def release(self) -> None:
-        """Record that the run ended while trials were running: the next run starts them again, and none was lost."""
-        for number in [number for number in self._trials.pending if number not in self._lost]:
-            self._record(Release(number=number, time=self._now()))
-            self._running.discard(number)
-            self._lost.add(number)
+    def report(
+        self, params: Trial | Params, value: float, *others: Never, step: int | None = None
+    ) -> Trial:
+        """Record a report of a running trial; arguments and errors as for ``Optimizer.report``."""
+        check_step_by_name("optimizer.report(trial, value, step=step)", others, step)
+        step = checks.whole("step", step, 0)
+        value = checks.number("value", value)
+        number = self._number_of(params)
+        return self._record(Report(number=number, step=step, value=value, time=self._now()))
 
     @guarded
     def open_session(self, **limits: Any) -> float:
-        """Record that a loop begins, with its limits; return the seconds that those before it have taken."""
-        before, self._epoch = self._trials.seconds, time.time() - time.monotonic()
+        """Record that a loop begins, with its limits, and return the seconds that earlier sessions have taken."""
+        seconds = self._trials.seconds
+        self._epoch = time.time() - time.monotonic()
         self._log(Session(time=self._now(), **limits))
-        return before
+        return seconds
+
+    # The record
 
     @guarded
-    def fail_lost(self) -> list[Trial]:
-        """Fail the pending trials that were started twice and lost each time: they may be what ends the process.
+    def follow(self, event: Event) -> None:
+        """Record an event of another run of this problem.
 
-        ``ask`` does so too.
+        Raises:
+            InvalidInput: It cannot follow the events so far.
         """
-        return self._fail_lost()
+        self._log(event)
 
-    def _fail_lost(self) -> list[Trial]:
-        idle = self._idle(self._running)
-        lost = [t for t in idle if t.number in self._lost and t.starts - t.released >= MOST_STARTS]
-        failed = [
-            self._record(Fail(number=trial.number, reason=_LOST, time=self._now()))
-            for trial in lost
-        ]
-        for trial in failed:
-            log.warning("trial %d failed: %s", trial.number, trial.failure)
-        return failed
+    @guarded
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole run as a journal, replacing ``path`` in one step."""
+        write(checks.path("path", path), self.header, self._events)
 
-    def _idle(self, running: set[int]) -> list[Trial]:
-        """Return the pending trials that are not running: nobody will report their values."""
-        return [trial for trial in self._trials.pending.values() if trial.number not in running]
+    @guarded
+    def load(self, path: Path) -> None:
+        """Replace the run by a saved one; errors as for ``Optimizer.load``."""
+        if self._journal is not None:
+            raise JournalError(
+                "this optimiser writes a journal already: pass journal=path to a new one instead."
+            )
+        header, events = read(path)
+        different = differences(header, self.header)
+        if different:
+            raise JournalError(f"{path} belongs to another problem ({different}).")
+        Trials.of(self.space, events, path)  # raises if an event does not fit
+        self._start(events)
+
+    @guarded
+    def restore(self, events: list[Event]) -> None:
+        """Replace the run in memory by one with these events."""
+        self._start(events)
+
+    @guarded
+    def close(self) -> None:
+        """Release the journal; the trials can still be read."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def _start(self, events: list[Event]) -> None:
+        """Continue a run with these events, none of whose trials runs here."""
+        self._events = events
+        self._n_events_before = len(events)
+        self._running: set[int] = set()  # numbers of trials that were begun or resumed here
+        self._trials = self._computed()
+        self._lost = set(self._trials.pending)  # trials that were running before, and are not now
+
+    def _rebuild(self) -> None:
+        """Compute the trials from the record."""
+        if self._journal is not None:
+            self._events = self._journal.continued(self._events)
+        self._trials = self._computed()
+        for event in self._events[self._n_events_before :]:
+            if isinstance(event, Again):
+                self._lost.discard(event.number)
+            elif isinstance(event, Release):
+                self._lost.add(event.number)
+
+    def _computed(self) -> Trials:
+        name = "the run"
+        if self._journal is not None:
+            name = self._journal.path
+        return Trials.of(self.space, self._events, name)
+
+    def _record(self, event: TrialEvent) -> Trial:
+        """Record an event, and return its trial."""
+        self._log(event)
+        return self._trials.all[event.number]
+
+    def _log(self, event: Event) -> None:
+        """Write an event to disk, then apply it: memory is never ahead of the disk."""
+        if self._journal is not None:
+            self._journal.append(event)
+        self._events.append(event)
+        self._trials.add(event)
+
+    def _begin(
+        self,
+        params: Params,
+        asked: bool = True,
+        proposal: Mapping[str, str | float] | None = None,
+    ) -> Trial:
+        params = self.space.canonical(params)
+        return self._record(
+            Ask(
+                number=len(self._trials.all),
+                params=params,
+                asked=asked,
+                proposal=dict(proposal or {}),
+                time=self._now(),
+            )
+        )
+
+    def _fail(
+        self, number: int, reason: str, seconds: float | None, measured: dict[str, float]
+    ) -> Trial:
+        reason = shortened(reason, LONGEST_REASON)
+        return self._record(
+            Fail(number=number, reason=reason, measured=measured, seconds=seconds, time=self._now())
+        )
 
     def _number_of(self, params: Trial | Params) -> int:
         """Return the number of a trial, or of the pending one with these parameters; of a new one if there is none.
 
-        Of several the one that was started last: then the first one, for which reported bounds wait, reports when all
-        have, and nobody can choose which of their values comes first.
+        Of several pending trials it is the one that was started last: reported bounds wait for the first one, whose
+        value then comes when all have come, so nobody can choose which value comes first.
         """
         if isinstance(params, Trial):
             return self._trials.unfinished(params.number).number
@@ -408,93 +424,39 @@ class Run(Guarded):
         for trial in reversed(self._trials.pending.values()):
             if trial.params == params:
                 return trial.number
-        return self._expect(params, asked=False).number
+        return self._begin(params, asked=False).number
 
-    def _again(self, trial: Trial) -> None:
-        """Start a trial that is on record, if nobody has here: otherwise the call that began it did not return."""
-        if trial.number in self._lost:
-            self._record(Again(number=trial.number, time=self._now()))
-            self._lost.discard(trial.number)
-
-    def _record(self, event: TrialEvent) -> Trial:
-        """Write an event to disk, then apply it: the disk is never behind, and memory can be computed from it."""
-        self._log(event)
-        return self._trials.all[event.number]
-
-    def _log(self, event: Event) -> None:
-        if self._journal is not None:
-            self._journal.append(event)
-        self._events.append(event)
-        self._trials.add(event)
-
-    @guarded
-    def follow(self, event: Event) -> None:
-        """Apply an event of a run of the same problem, which is after those that are known.
-
-        Raises:
-            JournalError: It does not fit them.
-        """
-        self._log(event)
-
-    def _open(self, events: list[Event]) -> None:
-        """Continue a run of which these events are known."""
-        self._events, self._n_known = events, len(events)
-        self._running: set[int] = set()  # trials that were handed out here
-        self._compute()
-        self._lost = set(
-            self._trials.pending
-        )  # trials that were handed out before, and not again here
-
-    def _rebuild(self) -> None:
-        if self._journal is not None:
-            self._events = self._journal.continued(self._events)
-        self._compute()
-        for event in self._events[self._n_known :]:
-            if isinstance(event, Again):
-                self._lost.discard(event.number)
-            elif isinstance(event, Release):
-                self._lost.add(event.number)
-
-    def _compute(self) -> None:
-        """Compute the trials from the events."""
-        self._permitted: list[
-            bool
-        ] = []  # of which trials the parameters satisfy the constraints of the space
-        self._trials = Trials.of(
-            self.space, self._events, "the run" if self._journal is None else self._journal.path
-        )
+    def _warn_of(self, unusable: Mapping[str, Any], number: int) -> None:
+        """Warn of measurements of a trial that are no finite numbers, once for each name."""
+        for name, entry in unusable.items():
+            if name not in self._warned_of:
+                self._warned_of.add(name)
+                log.warning(
+                    "the measurement %r of trial %d is not kept, since it is no finite number: %s",
+                    name,
+                    number,
+                    checks.shown(entry),
+                )
 
     def _now(self) -> float:
         """Return the time in seconds since 1970, by a clock that nobody sets while a loop runs."""
         return round(self._epoch + time.monotonic(), 3)
 
 
-def _measurements(given: Mapping[str, float] | None) -> dict[str, float]:
-    """Return given measurements, checked."""
-    found = {
-        name: checks.number(f"measured {name!r}", value) for name, value in (given or {}).items()
-    }
-    if found and (reason := unfit(found)):
+def _may_end_its_process(trial: Trial) -> bool:
+    """Return whether a trial that is lost now was lost each time that it was started."""
+    return trial.starts - trial.released >= MOST_STARTS
+
+
+def _checked(measured: Mapping[str, float] | None) -> dict[str, float]:
+    """Return given measurements.
+
+    Raises:
+        InvalidInput: One is no finite number, or a journal cannot hold them.
+    """
+    numbers = {}
+    for name, value in (measured or {}).items():
+        numbers[name] = checks.number(f"measured {name!r}", value)
+    if numbers and (reason := unfit(numbers)):
         raise InvalidInput(f"measured: {reason}")
-    return found
-
-
-def recorded(run: Run, outcome: call.Outcome) -> Trial:
-    """Record the end of a call in a run, and return its trial, which is pending if it is started again."""
-    trial = run.trials[outcome.number]
-    if outcome.died:
-        run.lose(trial, outcome.failure or "")
-        if trial.failure is None:
-            log.warning("trial %d is started again: %s", trial.number, outcome.failure)
-            return trial
-    elif outcome.stopped:
-        return run.prune(trial, outcome.seconds, outcome_of(outcome.value, ()).measured)
-    elif outcome.failure is None:
-        return run.tell(trial, outcome.value, outcome.seconds)
-    else:
-        run.fail(trial, outcome.failure, outcome.seconds)
-    if trial.failure is not None:
-        log.warning("trial %d failed: %s", trial.number, trial.failure)
-        if outcome.trace:
-            log.info("where it failed:\n%s", outcome.trace)
-    return trial
+    return numbers

@@ -6,12 +6,10 @@ import bisect
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
-from typing import Any
+from typing import Any, Protocol
 
 from kbo._base.terminal import printable
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.constraint import Constraint
 from kbo.optimize.run.events import (
     Again,
     Ask,
@@ -44,8 +42,7 @@ class Trial:
         number: Position in the order in which trials were begun, from 0.
         params: The arguments of the objective.
         value: The value of the objective; None while pending or if it failed.
-        measured: The other quantities that it has measured, by name, "sem" the standard error of the value; of one
-            without a value, those that came.
+        measured: The other quantities that it has measured, by name, "sem" the standard error of the value.
         seconds: The duration, if known.
         failure: The reason of a failure; None without one.
         starts: How often it was started: more than once if it was lost or interrupted.
@@ -79,14 +76,24 @@ class Trial:
             return "failed"
         if self.pruned:
             return "pruned"
-        return "pending" if self.value is None else "complete"
+        if self.value is not None:
+            return "complete"
+        return "pending"
 
     @property
     def selected(self) -> list[str]:
-        """Those of ``WAYS`` in which the noise may have decided whether it has a value, or which one."""
-        return list(
-            compress(WAYS, (self.failure is not None, self.pruned, self.starts > 1, not self.asked))
-        )
+        """The ``WAYS`` in which the noise may have decided whether it has a value, or which one."""
+        failed, stopped, lost, not_asked = WAYS
+        ways = []
+        if self.failure is not None:
+            ways.append(failed)
+        if self.pruned:
+            ways.append(stopped)
+        if self.starts > 1:
+            ways.append(lost)
+        if not self.asked:
+            ways.append(not_asked)
+        return ways
 
 
 class Trials:
@@ -96,10 +103,10 @@ class Trials:
         space: The search space.
 
     Attributes:
-        all: In the order of their starts.
-        pending: Those without value and failure, by number.
-        finished: The others in the order of their ends.
-        complete, failed, pruned: Those with a value, those that failed and those that were stopped early, in the order
+        all: All trials, in the order of their starts.
+        pending: The trials that have not ended, by number.
+        finished: The trials that have ended, in the order of their ends.
+        complete, failed, pruned: The trials with a value, that failed, and that were stopped early, each in the order
             of their starts.
         seconds: The time that sessions have taken, from their beginning to their last event.
         n_finished: The number of trials that ``ask`` began and that have ended.
@@ -115,7 +122,7 @@ class Trials:
         self.failed: list[Trial] = []
         self.pruned: list[Trial] = []
         self.seconds: float = 0.0
-        self._session: float | None = None  # the time of its last event
+        self._last_event: float | None = None  # the time of the last event of a session
         self.n_finished: int = 0
         self.n_events: int = 0
 
@@ -134,12 +141,13 @@ class Trials:
         return trials
 
     def add_all(self, events: Iterable[Event]) -> str:
-        """Apply the events of a journal up to the first that does not fit; say which and why, empty if all do."""
+        """Apply the events of a journal; return the line of the first that does not fit and the reason, or ""."""
         for event in events:
             try:
                 self.add(event)
             except InvalidInput as error:
-                return f"line {self.n_events + 2} ({shortened(str(error), 200)})"  # the first line is the header
+                line = self.n_events + 2  # the first line is the header
+                return f"line {line} ({shortened(str(error), 200)})"
         return ""
 
     def add(self, event: Event) -> None:
@@ -150,12 +158,13 @@ class Trials:
         """
         match event:
             case Session():
-                self._session = event.time
+                self._last_event = event.time
             case Ask():
                 self._begin(event)
             case Again():
                 trial = self.unfinished(event.number)
-                trial.starts, trial.started = trial.starts + 1, event.time
+                trial.starts += 1
+                trial.started = event.time
                 trial.reports = []
             case Release():
                 self.unfinished(event.number).released += 1
@@ -163,19 +172,19 @@ class Trials:
                 self.unfinished(event.number).reports.append((event.step, event.value))
             case Tell():
                 trial = self.unfinished(event.number)
-                trial.value, trial.measured = event.value, event.measured
+                trial.value = event.value
                 self._finish(trial, event, self.complete)
             case Fail():
                 trial = self.unfinished(event.number)
-                trial.failure, trial.measured = printable(event.reason), event.measured
+                trial.failure = printable(event.reason)
                 self._finish(trial, event, self.failed)
             case Prune():
                 trial = self.unfinished(event.number)
-                trial.pruned, trial.measured = True, event.measured
+                trial.pruned = True
                 self._finish(trial, event, self.pruned)
-        if self._session is not None and event.time is not None:
-            self.seconds += max(event.time - self._session, 0.0)
-            self._session = event.time
+        if self._last_event is not None and event.time is not None:
+            self.seconds += max(event.time - self._last_event, 0.0)
+            self._last_event = event.time
         self.n_events += 1
 
     def _begin(self, event: Ask) -> None:
@@ -188,7 +197,7 @@ class Trials:
             raise InvalidInput(
                 f"the parameters {event.params} are not {params}, as they would have been written"
             )
-        event.params = params  # of which there is one in memory then
+        event.params = params  # so that memory holds them once
         trial = Trial(
             event.number,
             params,
@@ -206,57 +215,87 @@ class Trials:
             InvalidInput: There is none, or it has ended.
         """
         if number not in self.pending:
-            status = self.all[number].status if number < len(self.all) else "unknown"
+            status = "unknown"
+            if number < len(self.all):
+                status = self.all[number].status
             raise InvalidInput(f"trial {number} is {status}: nothing more can be reported about it")
         return self.pending[number]
 
-    def _finish(self, trial: Trial, event: Tell | Fail | Prune, others: list[Trial]) -> None:
-        trial.seconds, trial.finished = event.seconds, event.time
+    def _finish(self, trial: Trial, event: Tell | Fail | Prune, alike: list[Trial]) -> None:
+        """End a trial, and add it to the trials that ended alike."""
+        trial.measured = event.measured
+        trial.seconds = event.seconds
+        trial.finished = event.time
         self.n_finished += trial.asked
         del self.pending[trial.number]
         self.finished.append(trial)
-        bisect.insort(others, trial, key=lambda other: other.number)
+        bisect.insort(alike, trial, key=lambda other: other.number)
 
 
 def repetitions(trials: Iterable[Trial]) -> dict[int, int]:
-    """Return the numbers of trials with the parameters of an earlier one, with the numbers of the first such ones."""
+    """Return the number of the first trial with the same parameters, by the number of each trial that repeats one."""
     first: dict[str, int] = {}
-    found = {trial.number: first.setdefault(repr(trial.params), trial.number) for trial in trials}
-    return {again: number for again, number in found.items() if again != number}
+    repeated = {}
+    for trial in trials:
+        number = first.setdefault(repr(trial.params), trial.number)
+        if number != trial.number:
+            repeated[trial.number] = number
+    return repeated
 
 
 def out_of_order(starts: Iterable[Any]) -> int:
-    """Return how many trials ended after ones that were begun later.
+    """Return the number of trials that ended after a trial which was begun later.
 
     Args:
-        starts: The moments of their starts, in the order of their ends; those that run are the last.
+        starts: The moments of their starts, in the order of their ends; running trials are the last.
     """
-    latest, count = None, 0
+    latest = None
+    count = 0
     for start in starts:
-        count += latest is not None and start < latest
-        latest = start if latest is None else max(latest, start)
+        if latest is None or start > latest:
+            latest = start
+        elif start < latest:
+            count += 1
     return count
 
 
 def in_words(ways: Mapping[str, int]) -> list[str]:
-    """Return ways in which trials went wrong, with their numbers, in words; those without a trial are left out."""
+    """Return one text for each of the ``WAYS`` with at least one trial, with their number."""
     return [f"trials {way}: {count}" for way, count in ways.items() if count]
 
 
-def quantity(trial: Trial, constraint: Constraint) -> float | None:
-    """Return what a trial has measured of the quantity of a constraint; None if it has not."""
-    return trial.value if constraint.name == OBJECTIVE else trial.measured.get(constraint.name)
+class Limit(Protocol):
+    """A limit on a measured quantity, as ``kbo.Constraint``."""
+
+    @property
+    def name(self) -> str:
+        """The name of the quantity."""
+        ...
+
+    def kept_by(self, value: float) -> bool:
+        """Return whether a value is within the limit."""
+        ...
+
+
+def quantity(trial: Trial, limit: Limit) -> float | None:
+    """Return the measurement of the quantity that a limit is about; None without one."""
+    if limit.name == OBJECTIVE:
+        return trial.value
+    return trial.measured.get(limit.name)
 
 
 def error_of(trial: Trial, name: str = OBJECTIVE) -> float | None:
-    """Return the standard error that came with what a trial has measured of a quantity; None without one."""
-    return trial.measured.get(SEM) if name == OBJECTIVE else None
+    """Return the standard error of the measurement of a quantity; None without one."""
+    if name == OBJECTIVE:
+        return trial.measured.get(SEM)
+    return None
 
 
-def violations(trial: Trial, constraints: Sequence[Constraint]) -> int:
-    """Return how many limits the measurements of a trial break."""
+def violations(trial: Trial, limits: Sequence[Limit]) -> int:
+    """Return the number of limits that the measurements of a trial break."""
     count = 0
-    for constraint in constraints:
-        value = quantity(trial, constraint)
-        count += value is None or not constraint.kept_by(value)
+    for limit in limits:
+        value = quantity(trial, limit)
+        if value is None or not limit.kept_by(value):
+            count += 1
     return count

@@ -93,7 +93,7 @@ class Search:
     @property
     def is_noiseless(self) -> bool:
         """Whether it is known that the values of the objective have no noise."""
-        return self.surrogate is not None and bool(self.surrogate.exact)
+        return self.surrogate is not None and bool(self.surrogate.noiseless)
 
     def params(self, point: Tensor) -> Params:
         """Return the parameters at a point [P] of the unit cube."""

@@ -73,14 +73,16 @@ def explained(proposal: Proposal, search: Search, sign: int, best: float | None)
     features = search.space.features(search.space.unit(proposal.proposed).unsqueeze(0))
     mean, variance = bound.posterior.predict(features)
     std = variance.sqrt()
-    low = surrogate.raw(mean - std)
-    high = surrogate.raw(mean + std)
+    low = surrogate.transform.inverse(mean - std)
+    high = surrogate.transform.inverse(mean + std)
     upper = None
     if bound.confidence.finite_on(bound.posterior):
-        upper = sign * float(surrogate.raw(bound.confidence.upper(bound.posterior, features)))
+        upper = sign * float(
+            surrogate.transform.inverse(bound.confidence.upper(bound.posterior, features))
+        )
     return Explanation(
         strategy=proposal.strategy,
-        mean=sign * float(surrogate.raw(mean)),
+        mean=sign * float(surrogate.transform.inverse(mean)),
         std=float(high - low) / 2,
         bound=upper,
         best=best,

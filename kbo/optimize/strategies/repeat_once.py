@@ -17,7 +17,7 @@ class RepeatOnce(Strategy):
     """
 
     def propose(self, search: Search) -> Params | None:
-        if search.surrogate is None or search.surrogate.exact is not None:
+        if search.surrogate is None or search.surrogate.noiseless is not None:
             return None
         if search.subspace.partial:
             return None

@@ -96,7 +96,7 @@ class Exploration:
         Raises:
             RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
         """
-        known = [one for one in limited if one.surrogate.posterior.n and one.surrogate.proved()]
+        known = [one for one in limited if one.surrogate.posterior.n and one.surrogate.guarantee()]
         if len(known) < self._n_limits:
             return
         try:
@@ -148,7 +148,7 @@ class Exploration:
         among = _within(units, search.subspace).to(self._space.device)
         if not bool((found.safe & among).any()):
             self._none()
-        objective = belief.for_trial(search.number)
+        objective = belief.bound(search.number)
         return units[found.widest(objective.posterior, objective.confidence, states, among)]
 
     def safe(self, search: Search, tried: Tensor) -> tuple[Tensor, bool]:

@@ -1,1 +1,1 @@
-"""Surrogates: what is believed about a quantity after some trials, and the settings that fit them."""
+"""Surrogates: what is believed about one quantity after some evaluations."""

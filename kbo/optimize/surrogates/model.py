@@ -1,4 +1,4 @@
-"""The model of the practical setting: kernel, noise level and targets for some values, and the points of a sketch."""
+"""The model of the practical setting: kernel, noise level, trend and outcome transform, fitted to some values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.fitting import LEAST_NOISE, MOST, Fit, bowl, fit
+from kbo.optimize.surrogates.fitting import LEAST_NOISE, MOST, bowl, fit
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, around, least_skewed, linear
 from kbo.optimize.surrogates.predictive import Predictive
-from kbo.regression import GreedyDictionary
-from kbo.regression.sketch.dictionary import Observed, pivots
+
+_MOST_NOISE = 1e50
+"""Largest noise level in standard deviations of the values: squares of larger ones would overflow."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Fitted:
     Args:
         kernel: The kernel, on the features of the space.
         noise_std: The noise level, in units of the targets.
-        targets: The map from values of the objective to targets.
+        transform: The map from values of the objective to targets.
         height: The height h of a bowl in the prior mean ``-h q(x)`` (``fitting.bowl``); 0 for a prior mean of 0.
         gain: The log-likelihood of the values, less that of a constant and noise alone.
         predictive: Returns the distribution for reports after points [n D], targets [n], their standard errors [n]
@@ -36,7 +37,7 @@ class Fitted:
 
     kernel: Kernel
     noise_std: float
-    targets: OutcomeTransform
+    transform: OutcomeTransform
     height: float = 0.0
     gain: float = math.inf
     predictive: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Predictive] | None = None
@@ -44,8 +45,13 @@ class Fitted:
     def __post_init__(self) -> None:
         checks.kernel(self.kernel, "Fitted")
         checks.positive("noise_std of Fitted", self.noise_std)
-        checks.instance("targets of Fitted", self.targets, OutcomeTransform)
+        checks.instance("transform of Fitted", self.transform, OutcomeTransform)
         checks.number("height of Fitted", self.height)
+
+    def weights(self, y: Tensor, errors: Tensor, ratios: Tensor) -> Tensor:
+        """Return the weights [n] of values y [n] in the posterior; errors and ratios as for ``fit_values``."""
+        variance = self.noise_std**2
+        return variance / (variance * ratios + self.transform.errors(y, errors).square())
 
 
 @dataclass(frozen=True)
@@ -61,10 +67,6 @@ class Trend:
     def __call__(self, X: Tensor) -> Tensor:
         """Return the prior mean [...] at points X [... D]."""
         return -self.height * bowl(X)
-
-
-_MOST_NOISE = 1e50
-"""Largest noise level in standard deviations of the values: squares of larger ones would overflow."""
 
 
 def fit_values(
@@ -101,9 +103,10 @@ def fit_values(
             f"{y.dtype}."
         )
     checks.maybe(checks.non_negative, "noise_std", noise_std)
-    plain = linear(y, cut)
-    candidates = [plain] if noise_std else [plain, least_skewed(y, cut)]
-    return _fitted(candidates, X, y, noise_std, errors, ratios, with_bowl=n <= MOST)
+    candidates = [linear(y, cut)]
+    if not noise_std:
+        candidates.append(least_skewed(y, cut))
+    return _likeliest(candidates, X, y, noise_std, errors, ratios, with_bowl=n <= MOST)
 
 
 def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
@@ -111,13 +114,13 @@ def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = No
 
     If that makes the values more likely, those far from the limit are drawn together, on both sides.
     """
-    powers = (1.0,) if noise_std else (1.0, 0.0)
-    return _fitted(
-        [around(limit, y, power) for power in powers], X, y, noise_std, None, None, with_bowl=False
-    )
+    candidates = [around(limit, y, power=1.0)]
+    if not noise_std:
+        candidates.append(around(limit, y, power=0.0))
+    return _likeliest(candidates, X, y, noise_std, None, None, with_bowl=False)
 
 
-def _fitted(
+def _likeliest(
     candidates: Sequence[OutcomeTransform],
     X: Tensor,
     y: Tensor,
@@ -127,57 +130,44 @@ def _fitted(
     *,
     with_bowl: bool,
 ) -> Fitted:
-    """Fit a model for each of several targets, and return the one under which the values are likeliest."""
-    exact = noise_std == 0
-
-    def level(targets: OutcomeTransform) -> float | None:
-        given = noise_std and min(
-            max(noise_std / targets.spread / targets.unit, LEAST_NOISE), _MOST_NOISE
+    """Fit a model under each of several transforms, and return the one under which the values are likeliest."""
+    noiseless = noise_std == 0
+    n_fitted = min(len(y), MOST)
+    likeliest = None
+    largest = -math.inf
+    for transform in dict.fromkeys(candidates):
+        level = _noise_level(transform, noise_std)
+        target_errors = None if errors is None else transform.errors(y, errors)
+        fitted = fit(
+            X,
+            transform(y),
+            level,
+            target_errors,
+            ratios,
+            noiseless=noiseless,
+            with_bowl=with_bowl,
         )
-        return given or None
+        log_density = fitted.log_density + n_fitted * transform.log_slope(y)
+        if likeliest is None or log_density > largest:
+            largest = log_density
+            predictive = partial(
+                Predictive, noise_std=level, noiseless=noiseless, with_bowl=with_bowl
+            )
+            likeliest = Fitted(
+                fitted.kernel,
+                fitted.noise_std,
+                transform.above(fitted.constant),
+                fitted.height,
+                fitted.gain,
+                predictive,
+            )
+    assert likeliest is not None
+    return likeliest
 
-    def fit_of(targets: OutcomeTransform) -> Fit:
-        extra = None if errors is None else targets.errors(y, errors)
-        return fit(X, targets(y), level(targets), extra, ratios, exact=exact, with_bowl=with_bowl)
 
-    fits = [(targets, fit_of(targets)) for targets in dict.fromkeys(candidates)]
-    part = min(len(y), MOST)
-    targets, found = max(fits, key=lambda pair: pair[1].log_density + part * pair[0].log_slope(y))
-    predictive = partial(Predictive, noise_std=level(targets), exact=exact, with_bowl=with_bowl)
-    above = targets.above(found.constant)
-    return Fitted(found.kernel, found.noise_std, above, found.height, found.gain, predictive)
-
-
-class FocusedDictionary(GreedyDictionary):
-    """Close to each other where the targets are largest, and sparse elsewhere.
-
-    The first observations, which come together, are drawn from. Later ones, which come one by one, enter as in a greedy
-    dictionary until it is full; then all are drawn from again. A draw is a pivoted Cholesky factorisation in which what
-    is unexplained of a location is divided by the rank of its target, as in the weighted designs of Moss, Ober &
-    Picheny (2023). Observations that are left out count through the features of those that stay.
-
-    Args:
-        threshold: As for ``GreedyDictionary``.
-        most: Number of points at which it is full.
-        kept: Largest number of points that are drawn, fewer.
-    """
-
-    in_blocks = True
-
-    def __init__(self, threshold: float, most: int, kept: int) -> None:
-        super().__init__(threshold, most)
-        self.kept = kept
-
-    def redraws(self, sketch: Observed) -> list[int] | None:
-        if 0 < sketch.m < (self.most or 1):
-            return None
-        return self.chosen(sketch)
-
-    def chosen(self, sketch: Observed) -> list[int]:
-        rows = sketch.rows
-        rank = 1 + (rows.sums / rows.counts).argsort(descending=True).argsort()
-        self.capped |= rows.n > self.kept
-        least = 1e-9 * float(rows.prior.max())
-        return pivots(
-            lambda i: sketch.k(rows.X[i : i + 1], rows.X)[0], rows.prior, self.kept, least, 1 / rank
-        )[0]
+def _noise_level(transform: OutcomeTransform, noise_std: float | None) -> float | None:
+    """Return a given noise level in units of the targets; None if it is to be fitted."""
+    if not noise_std:
+        return None
+    level = noise_std / transform.spread / transform.unit
+    return min(max(level, LEAST_NOISE), _MOST_NOISE)

@@ -1,4 +1,4 @@
-"""OutcomeTransform of the practical model: values of the objective that are cut, standardised and made less skewed.
+"""Outcome transform of the practical model: values of the objective are cut, standardised and made less skewed.
 
     t = (w(z) - location) / unit,   z = (max(y, floor) - centre) / spread
 
@@ -38,10 +38,11 @@ class OutcomeTransform:
     Attributes:
         centre, spread: Mean and standard deviation of the values, after the cut.
         floor: Smaller values count as this one, or are compressed.
-        compression: The scale c of those below the floor, ``floor - c log(1 + (floor - y) / c)``; 0 if they are cut.
         power: p of the transformation.
         below: The power for values below the centre in place of 2 - p.
         location, unit: Mean and standard deviation of the transformed values.
+        compression: The scale c of values below the floor, ``floor - c log(1 + (floor - y) / c)``; 0 if they are cut.
+        least, largest: The least and the largest value that the inverse returns.
     """
 
     centre: float = 0.0
@@ -52,31 +53,47 @@ class OutcomeTransform:
     location: float = 0.0
     unit: float = 1.0
     compression: float = 0.0
+    least: float = -math.inf
+    largest: float = math.inf
 
     def __call__(self, y: Tensor) -> Tensor:
         """Return the targets of values of any shape."""
         z = (self._above_floor(y) - self.centre) / self.spread
         return (_power(z, *self._powers) - self.location) / self.unit
 
+    def target(self, y: float) -> float:
+        """Return the target of one value."""
+        return float(self(torch.tensor(y, dtype=torch.float64)))
+
     def errors(self, y: Tensor, errors: Tensor) -> Tensor:
         """Return the standard errors of the targets of values with standard errors, of one shape."""
-        return torch.maximum(self(y + errors) - self(y), self(y) - self(y - errors))
+        above = self(y + errors) - self(y)
+        below = self(y) - self(y - errors)
+        return torch.maximum(above, below)
 
-    def values(self, targets: Tensor) -> Tensor:
-        """Return the values with these targets."""
-        y = self.centre + self.spread * _inverse(self.location + self.unit * targets, *self._powers)
-        if not self.compression:
-            return y
-        below = self.compression * torch.expm1((self.floor - y).clamp_min(0) / self.compression)
-        return torch.where(y < self.floor, self.floor - below, y)
+    def inverse(self, targets: Tensor) -> Tensor:
+        """Return the values with these targets, of any shape, moved into the declared range.
+
+        Every number of a report goes through this map: intervals, draws, forecasts and importance.
+        """
+        w = self.location + self.unit * targets
+        y = self.centre + self.spread * _inverse(w, *self._powers)
+        if self.compression:
+            excess = (self.floor - y).clamp_min(0) / self.compression
+            y = torch.where(y < self.floor, self.floor - self.compression * torch.expm1(excess), y)
+        return y.clamp(self.least, self.largest)
+
+    def cuts(self, y: float) -> bool:
+        """Return whether a value is cut, so that its target does not say how bad it is."""
+        return not self.compression and y < self.floor
 
     def _above_floor(self, y: Tensor) -> Tensor:
-        """Return the values with those below the floor cut or compressed."""
+        """Return the values, those below the floor cut or compressed."""
+        cut = y.clamp_min(self.floor)
         if not self.compression:
-            return y.clamp_min(self.floor)
-        return y.clamp_min(self.floor) - self.compression * torch.log1p(
-            (self.floor - y).clamp_min(0) / self.compression
-        )
+            return cut
+        excess = (self.floor - y).clamp_min(0) / self.compression
+        return cut - self.compression * torch.log1p(excess)
 
     @property
     def scale(self) -> float:
@@ -97,7 +114,10 @@ class OutcomeTransform:
 
     @property
     def _powers(self) -> tuple[float, float]:
-        return self.power, 2 - self.power if self.below is None else self.below
+        """The powers above and below the centre."""
+        if self.below is None:
+            return self.power, 2 - self.power
+        return self.power, self.below
 
     def above(self, constant: float) -> OutcomeTransform:
         """Return the map to targets less a constant."""
@@ -106,23 +126,28 @@ class OutcomeTransform:
 
 def linear(y: Tensor, cut: bool = True) -> OutcomeTransform:
     """Return the cut, or compression, and standardisation of values [n]; where all are equal, the unit is 1."""
-    low, high = y.quantile(0.25), y.quantile(0.75)
-    floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
-    floored = OutcomeTransform(floor=floor, compression=0.0 if cut else float(high - low))
+    low = float(y.quantile(0.25))
+    high = float(y.quantile(0.75))
+    floor = -math.inf
+    if high > low:
+        floor = low - OUTLYING * (high - low)
+    floored = OutcomeTransform(floor=floor)
+    if not cut:
+        floored = replace(floored, compression=high - low)
     y = floored._above_floor(y)
     peak = float(y.abs().max()) or 1.0  # squares of very large values would overflow
     spread = float((y / peak).std()) * peak
     centre = float((y / peak).mean()) * peak
-    return replace(floored, centre=centre, spread=spread if spread > 0 else 1.0)
+    if not spread > 0:
+        spread = 1.0
+    return replace(floored, centre=centre, spread=spread)
 
 
 def least_skewed(y: Tensor, cut: bool = True) -> OutcomeTransform:
     """Return the map with the power under which values [n] are most likely as draws of a normal distribution."""
     plain = linear(y, cut)
-    return max(
-        [_standardised(plain, y, power) for power in _POWERS],
-        key=lambda targets: targets.log_slope(y),
-    )
+    candidates = [_standardised(plain, y, power) for power in _POWERS]
+    return max(candidates, key=lambda transform: transform.log_slope(y))
 
 
 def around(limit: float, y: Tensor, power: float) -> OutcomeTransform:
@@ -135,12 +160,13 @@ def around(limit: float, y: Tensor, power: float) -> OutcomeTransform:
 
 
 def _standardised(plain: OutcomeTransform, y: Tensor, power: float) -> OutcomeTransform:
-    transformed = replace(plain, power=power)(y)
-    if power == 1.0 or not float(transformed.std()) > 0:
+    """Return the map with a power, and mean 0 and standard deviation 1 of the targets of values [n]."""
+    transform = replace(plain, power=power)
+    transformed = transform(y)
+    unit = float(transformed.std())
+    if power == 1.0 or not unit > 0:
         return plain
-    return replace(
-        plain, power=power, location=float(transformed.mean()), unit=float(transformed.std())
-    )
+    return replace(transform, location=float(transformed.mean()), unit=unit)
 
 
 def _power(z: Tensor, p: float, below: float) -> Tensor:
@@ -150,19 +176,26 @@ def _power(z: Tensor, p: float, below: float) -> Tensor:
 
 def _inverse(w: Tensor, p: float, below: float) -> Tensor:
     """Return z with w(z) = w."""
-    return torch.where(
-        w >= 0, _branch_inverse(w.clamp_min(0), p), -_branch_inverse(-w.clamp_max(0), below)
-    )
+    above_centre = _branch_inverse(w.clamp_min(0), p)
+    below_centre = -_branch_inverse(-w.clamp_max(0), below)
+    return torch.where(w >= 0, above_centre, below_centre)
 
 
 def _slope(z: float, p: float, below: float) -> float:
     """Return dw/dz."""
-    return (1 + abs(z)) ** ((p if z >= 0 else below) - 1)
+    power = p if z >= 0 else below
+    return (1 + abs(z)) ** (power - 1)
 
 
 def _branch(z: Tensor, p: float) -> Tensor:
-    return z.log1p() if p == 0 else torch.expm1(p * z.log1p()) / p
+    """Return ((1 + z)^p - 1) / p for z >= 0."""
+    if p == 0:
+        return z.log1p()
+    return torch.expm1(p * z.log1p()) / p
 
 
 def _branch_inverse(w: Tensor, p: float) -> Tensor:
-    return torch.expm1(w) if p == 0 else torch.expm1((p * w).log1p() / p)
+    """Return the inverse of ``_branch``."""
+    if p == 0:
+        return torch.expm1(w)
+    return torch.expm1((p * w).log1p() / p)

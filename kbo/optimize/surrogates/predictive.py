@@ -1,4 +1,4 @@
-"""The predictive distribution for reports: averaged over kernels and noise levels, and not surer than it has been.
+"""The predictive distribution for reports: averaged over kernels and noise levels, and scaled by its own errors.
 
     p(f(x) | y) = sum_i w_i p(f(x) | y, theta_i),    sd(x) = max(1, e) sd(f(x) | y)
 
@@ -25,20 +25,25 @@ NOISE = -3.0, 2.0
 """Mean and variance of the logarithm of the noise variance: wider than that of the search, which loses less by taking
 much noise for little than by the reverse. An interval loses the same by both."""
 
-_DRAWS = 16
+_N_DRAWS = 16
 """Number of theta_i."""
 
-_LARGEST = math.exp(3)
+_LARGEST_WEIGHT = math.exp(3)
 """Largest weight of one of them, relative to the median."""
 
-_FEWEST = 5
-"""Values of which there are leave-one-out errors, at least."""
+_FEWEST_ERRORS = 5
+"""Least number of leave-one-out errors in e."""
+
+_STEP = 1e-3
+"""Step of the differences of the gradient."""
 
 
 class Predictive:
-    """The distribution of the targets, without noise, after all values; arguments as for ``fitting.fit``.
+    """The distribution of the targets, without noise, after all values.
 
-    ``predicted`` says which of them [n] are predictions.
+    Args:
+        X, y, errors, ratios, noise_std, noiseless, with_bowl: As for ``fitting.fit``.
+        predicted: Whether targets are predictions [n].
     """
 
     def __init__(
@@ -50,20 +55,24 @@ class Predictive:
         predicted: Tensor,
         noise_std: float | None,
         *,
-        exact: bool,
+        noiseless: bool,
         with_bowl: bool,
     ) -> None:
-        self._loss = Loss(X, y, NOISELESS if exact else NOISE, errors, ratios, with_bowl=with_bowl)
-        self._exact, self._observed = exact, np.flatnonzero(~predicted.numpy())
+        prior = NOISELESS if noiseless else NOISE
+        self._loss = Loss(X, y, prior, errors, ratios, with_bowl=with_bowl)
+        self._noiseless = noiseless
+        self._observed = np.flatnonzero(~predicted.numpy())
         self._thetas, self._weights, self._error = on_one_thread(partial(self._draws, noise_std))
 
     def __call__(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation [m] of the targets at points Z [m D]."""
-        found = on_one_thread(
-            lambda: [self._loss.predict(theta, Z.cpu()) for theta in self._thetas]
+        points = Z.cpu()
+        predictions = on_one_thread(
+            lambda: [self._loss.predict(theta, points) for theta in self._thetas]
         )
-        means, variances = (np.array(part) for part in zip(*found, strict=True))
-        if self._exact:  # what the kernel does not explain is a part of the objective
+        means = np.array([mean for mean, _ in predictions])
+        variances = np.array([variance for _, variance in predictions])
+        if self._noiseless:  # the part that the kernel does not explain belongs to the objective
             variances += np.exp(self._thetas[:, -1:])
         mean = self._weights @ means
         variance = self._weights @ (variances + (means - mean) ** 2)
@@ -75,48 +84,63 @@ class Predictive:
         return math.sqrt(float(self._weights @ np.exp(self._thetas[:, -1])))
 
     def left_out(self) -> tuple[int, int]:
-        """Return how many observed values are inside the 90% interval that the others predict, and their number."""
+        """Return the number of observed values inside the 90% interval that the others predict, and of all."""
         errors = np.abs(self._loss.left_out(self._thetas[0]))[self._observed] / self._error
-        return int((errors <= NormalDist().inv_cdf(0.95)).sum()), len(errors)
+        is_inside = errors <= NormalDist().inv_cdf(0.95)
+        return int(is_inside.sum()), len(errors)
 
     def _draws(self, noise_std: float | None) -> tuple[Array, Array, float]:
-        """Return theta [k D + 1], their weights [k], and by how much the standard deviations are too small."""
+        """Return theta [k D + 1], their weights [k], and the factor max(1, e) of the standard deviations."""
         loss = self._loss
-        density, theta = mode(loss, noise_std)
-        best = self._observed[np.argsort(-loss.y[self._observed], kind="stable")]
-        best = best[: max(_FEWEST, len(best) // 4)]
-        error = max(1.0, math.sqrt(np.mean(loss.left_out(theta)[best] ** 2)))
-        free = len(theta) - (noise_std is not None)
-        try:
-            curvature, axes = np.linalg.eigh(_hessian(loss, theta)[:free, :free])
-        except (
-            np.linalg.LinAlgError
-        ):  # at the edge of what can be computed: as far as the prior reaches
-            curvature, axes = np.linalg.eigh(loss.precision[:free, :free])
-        curvature = np.maximum(curvature, np.linalg.eigvalsh(loss.precision).min() / 2)
-        uniform = sobol(_DRAWS - 1, free, seed=0)
+        log_density, theta = mode(loss, noise_std)
+        n_free = len(theta) - (noise_std is not None)
+        curvature, axes = self._curvature(theta, n_free)
+        uniform = sobol(_N_DRAWS - 1, n_free, seed=0)
         normal = torch.special.ndtri(uniform.clamp(1e-9, 1 - 1e-9)).numpy()
-        thetas = np.repeat(theta[None], _DRAWS, 0)
-        thetas[1:, :free] += normal / np.sqrt(curvature) @ axes.T
-        proposal = np.append(0.0, -(normal**2).sum(1) / 2)
-        ratios = np.array([_log_density(loss, one) for one in thetas]) - density - proposal
-        weights = np.exp(np.minimum(ratios - np.median(ratios), math.log(_LARGEST)))
-        kept = weights > 0
-        return thetas[kept], weights[kept] / weights.sum(), error
+        thetas = np.repeat(theta[None], _N_DRAWS, 0)
+        thetas[1:, :n_free] += normal / np.sqrt(curvature) @ axes.T
+        log_proposals = np.append(0.0, -(normal**2).sum(1) / 2)
+        log_densities = np.array([self._log_density(theta) for theta in thetas])
+        ratios = log_densities - log_density - log_proposals
+        weights = np.exp(np.minimum(ratios - np.median(ratios), math.log(_LARGEST_WEIGHT)))
+        is_possible = weights > 0
+        return thetas[is_possible], weights[is_possible] / weights.sum(), self._factor(theta)
 
+    def _factor(self, theta: Array) -> float:
+        """Return max(1, e) at the mode theta."""
+        loss = self._loss
+        order = np.argsort(-loss.y[self._observed], kind="stable")
+        n_best = max(_FEWEST_ERRORS, len(order) // 4)
+        best = self._observed[order][:n_best]
+        mean_square = np.mean(loss.left_out(theta)[best] ** 2)
+        return max(1.0, math.sqrt(mean_square))
 
-def _log_density(loss: Loss, theta: Array) -> float:
-    """Return the log-density; minus infinity where it cannot be computed."""
-    try:
-        return -loss(theta)[0]
-    except np.linalg.LinAlgError:
-        return -math.inf
+    def _curvature(self, theta: Array, n_free: int) -> tuple[Array, Array]:
+        """Return curvatures [f] of the loss at the mode along its principal axes, and these [f f].
 
+        Where they cannot be computed, those of the prior: the draws reach as far as the prior does.
+        """
+        precision = self._loss.precision
+        try:
+            hessian = self._hessian(theta)
+        except np.linalg.LinAlgError:
+            hessian = precision
+        curvature, axes = np.linalg.eigh(hessian[:n_free, :n_free])
+        return np.maximum(curvature, np.linalg.eigvalsh(precision).min() / 2), axes
 
-def _hessian(loss: Loss, theta: Array, step: float = 1e-3) -> Array:
-    """Return the second derivatives [D + 1, D + 1] of the loss, by differences of its gradient."""
-    columns = [
-        (loss(theta + step * e)[1] - loss(theta - step * e)[1]) / (2 * step)
-        for e in np.eye(len(theta))
-    ]
-    return (np.array(columns) + np.array(columns).T) / 2
+    def _hessian(self, theta: Array) -> Array:
+        """Return the second derivatives [D + 1, D + 1] of the loss, by differences of its gradient."""
+        columns = []
+        for direction in np.eye(len(theta)):
+            after = self._loss(theta + _STEP * direction)[1]
+            before = self._loss(theta - _STEP * direction)[1]
+            columns.append((after - before) / (2 * _STEP))
+        hessian = np.array(columns)
+        return (hessian + hessian.T) / 2
+
+    def _log_density(self, theta: Array) -> float:
+        """Return the log-density; minus infinity where it cannot be computed."""
+        try:
+            return -self._loss(theta)[0]
+        except np.linalg.LinAlgError:
+            return -math.inf

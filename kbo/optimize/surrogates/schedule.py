@@ -14,9 +14,11 @@ from kbo.optimize.surrogates.surrogate import Evaluation
 REFIT_GROWTH = 1.3
 """The data grow by this factor between fits, so fits stay rare; waiting for a doubling found clearly worse optima."""
 
-LARGEST, _OUTSIDE = 1e300, 1e50
-"""Size at which values are cut, so that their differences stay finite; and standard deviations from the mean at which a
-value asks for a fit at once, since powers of it would overflow."""
+LARGEST = 1e300
+"""Size at which values are cut, so that their differences stay finite."""
+
+_OUTSIDE = 1e50
+"""Standard deviations from the mean at which a value asks for a fit at once, since powers of it would overflow."""
 
 _ROUNDING = 1e-9
 """Differences of values at one point, in ranges of all values, that are rounding and no noise."""
@@ -32,21 +34,21 @@ class Schedule(NamedTuple):
 
     Attributes:
         next_fit: Number of values at which the model is fitted next.
-        exact: Whether the values have no noise; None if that is not known.
+        noiseless: Whether the values have no noise; None if that is not known.
         n: The number of values.
         n_fitted: The number of values to which the model is fitted; 0 if there is none yet.
-        fitted_exactly: Whether it was known then that they have no noise.
-        repetition: Numbers of the first trials with equal parameters whose values decided ``exact``, the earlier one
-            first; None if there are none.
+        fitted_noiseless: Whether it was known then that they have no noise.
+        repetition: Numbers of the first trials with equal parameters whose values decided ``noiseless``, the earlier
+            one first; None if there are none.
         plain: The standardisation of the values to which the model is fitted.
         lowest, highest: The least and the largest value.
     """
 
     next_fit: float
-    exact: bool | None
+    noiseless: bool | None
     n: int = 0
     n_fitted: int = 0
-    fitted_exactly: bool = False
+    fitted_noiseless: bool = False
     repetition: tuple[int, int] | None = None
     plain: OutcomeTransform = OutcomeTransform()
     lowest: float = math.inf
@@ -56,40 +58,55 @@ class Schedule(NamedTuple):
         """Return the schedule after more values.
 
         Args:
-            values: All evaluations with a value, those that the schedule knows first; they are ``cut``.
-            estimated: Whether the noise level is estimated; else ``exact`` is given.
+            values: All evaluations with a value, the ones that the schedule knows first; they are ``cut``.
+            estimated: Whether the noise level is estimated; else ``noiseless`` is given.
         """
-        schedule, first = self, {}
-        for one in values[: self.n]:
-            if not one.predicted:
-                first.setdefault(one.features, one)
-        for one in values[self.n :]:
-            same = one if one.predicted else first.setdefault(one.features, one)
-            schedule = schedule._after(values, same, estimated)
+        schedule = self
+        first_at = {}
+        for evaluation in values[: self.n]:
+            if not evaluation.predicted:
+                first_at.setdefault(evaluation.features, evaluation)
+        for evaluation in values[self.n :]:
+            first = evaluation
+            if not evaluation.predicted:
+                first = first_at.setdefault(evaluation.features, evaluation)
+            schedule = schedule._after(values, first, estimated)
         return schedule
 
-    def _after(self, values: Sequence[Evaluation], same: Evaluation, estimated: bool) -> Schedule:
-        """Return the schedule after one value more, of which ``same`` is the first evaluation at its point."""
-        new, exact, repetition = values[self.n], self.exact, self.repetition
+    def _after(self, values: Sequence[Evaluation], first: Evaluation, estimated: bool) -> Schedule:
+        """Return the schedule after one value more, ``first`` being the first evaluation at its point."""
+        new = values[self.n]
         y: Any = new.value
+        noiseless = self.noiseless
+        repetition = self.repetition
         if new.error and not new.predicted and estimated:
-            exact = False
-        if same is not new and estimated and exact is not False:
-            found = abs(y - same.value) <= _ROUNDING * (self.highest - self.lowest)  # pyright: ignore
-            if found is not exact:
-                exact, repetition = found, (same.number, new.number)
-        n, lowest, highest = self.n + 1, min(self.lowest, y), max(self.highest, y)
-        known = self._replace(
-            n=n, exact=exact, repetition=repetition, lowest=lowest, highest=highest
+            noiseless = False
+        if first is not new and estimated and noiseless is not False:
+            first_y: Any = first.value
+            is_equal = abs(y - first_y) <= _ROUNDING * (self.highest - self.lowest)
+            if is_equal is not noiseless:
+                noiseless = is_equal
+                repetition = first.number, new.number
+        n = self.n + 1
+        schedule = self._replace(
+            n=n,
+            noiseless=noiseless,
+            repetition=repetition,
+            lowest=min(self.lowest, y),
+            highest=max(self.highest, y),
         )
-        outside = (
-            self.n_fitted
-            and abs(max(y, self.plain.floor) - self.plain.centre) > _OUTSIDE * self.plain.spread
+        if n < self.next_fit and not self._is_outside(y):
+            return schedule
+        return schedule._replace(
+            next_fit=math.ceil(REFIT_GROWTH * n),
+            n_fitted=n,
+            fitted_noiseless=bool(noiseless),
+            plain=linear(torch.tensor([e.value for e in values[:n]], dtype=torch.float64)),
         )
-        if n < self.next_fit and not outside:
-            return known
-        plain = linear(torch.tensor([one.value for one in values[:n]], dtype=torch.float64))
-        next_fit = math.ceil(REFIT_GROWTH * n)
-        return known._replace(
-            next_fit=next_fit, n_fitted=n, fitted_exactly=bool(exact), plain=plain
-        )
+
+    def _is_outside(self, y: float) -> bool:
+        """Return whether a value is too far from the fitted ones for the powers of their transform."""
+        if not self.n_fitted:
+            return False
+        distance = abs(max(y, self.plain.floor) - self.plain.centre)
+        return distance > _OUTSIDE * self.plain.spread

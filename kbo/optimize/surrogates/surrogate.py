@@ -22,8 +22,6 @@ from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.regression import Hypothetical, Posterior
 from kbo.space import Space
 
-NO_BOUND = "none: the method has no bounds, or there are too few trials to compute them"
-
 
 class Evaluation(NamedTuple):
     """The end of a trial, for one of its quantities.
@@ -45,10 +43,12 @@ class Evaluation(NamedTuple):
     predicted: bool = False
 
 
-def data(values: Sequence[Evaluation], device: torch.device | None = None) -> tuple[Tensor, Tensor]:
+def data(
+    evaluations: Sequence[Evaluation], device: torch.device | None = None
+) -> tuple[Tensor, Tensor]:
     """Return features [n D] and values [n] of evaluations that have one, on a device; by default on the CPU."""
-    X = torch.tensor([one.features for one in values], dtype=torch.float64, device=device)
-    return X, X.new_tensor([one.value for one in values])
+    X = torch.tensor([e.features for e in evaluations], dtype=torch.float64, device=device)
+    return X, X.new_tensor([e.value for e in evaluations])
 
 
 ANY = (-math.inf, math.inf)
@@ -95,66 +95,88 @@ class Bound:
         return Bound(self.confidence, Hypothetical(self.posterior, X, targets), self.norm_bound)
 
 
+NO_BOUND = "none: the method has no bounds, or there are too few trials to compute them"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """The statement that holds for the reported intervals; true if it is proved.
+
+    Attributes:
+        text: The statement, or the objections, in one sentence.
+        delta: Probability that the statement fails, which is nominal where there are objections.
+        objections: The reasons why nothing is proved.
+    """
+
+    text: str
+    delta: float
+    objections: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return not self.objections
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class Surrogate(ABC):
     """A posterior over features, in units of its own, and the bounds on it; it does not change.
 
     Attributes:
         posterior: The posterior that reported bounds are about.
-        values: The evaluations with a value that it knows, in the order of their ends.
-        targets: The map from values of the objective to the posterior's units.
-        span: The least and the largest possible value of the objective, larger ones better.
-        exact: Whether the values have no noise. None if that is not known: then the recommended trial is repeated next,
-            once.
+        values: The evaluations with a value, in the order of their ends.
     """
 
     posterior: Posterior
     values: Sequence[Evaluation]
-    targets: OutcomeTransform = OutcomeTransform()
-    span: tuple[float, float] = ANY
-    exact: bool | None = False
 
     @property
-    def cuts(self) -> bool:
-        """Whether some values are cut in the posterior's units."""
-        return not self.targets.compression and any(
-            (one.value or 0.0) < self.targets.floor for one in self.values
-        )
+    @abstractmethod
+    def transform(self) -> OutcomeTransform:
+        """The map from values of the objective to targets of the posterior."""
+
+    @property
+    def noiseless(self) -> bool | None:
+        """Whether the values have no noise; None if that is not known, until a trial has been repeated."""
+        return False
+
+    @property
+    @abstractmethod
+    def confidence(self) -> Confidence | None:
+        """The confidence that trials maximise; None for a method without one."""
 
     @property
     @abstractmethod
     def reported(self) -> Confidence | None:
-        """The bound that intervals and gaps are stated with, on ``posterior``; None while there is none."""
+        """The confidence of reported intervals and gaps, on ``posterior``; None while there is none."""
+
+    @property
+    def searched(self) -> Posterior:
+        """The posterior with all values, also those that no reported bound may use yet."""
+        return self.posterior
 
     @property
     def latest(self) -> Bound | None:
-        """The reported bound with values that no reported bound may use, too; None while there is none."""
-        return None if self.reported is None else Bound(self.reported, self.posterior)
-
-    @property
-    def bounded(self) -> bool:
-        """Whether there is a bound to report, without computing it."""
-        return self.reported is not None
+        """The reported bound on ``searched``; None while there is none."""
+        if self.reported is None:
+            return None
+        return Bound(self.reported, self.searched)
 
     @property
     def bounds(self) -> Sequence[Bound]:
-        """The reported bound with the posterior that it is about; one for each hypothesis if there are several."""
-        return [] if self.reported is None else [Bound(self.reported, self.posterior)]
+        """The reported bound with its posterior; one for each hypothesis if there are several."""
+        if self.reported is None:
+            return []
+        return [Bound(self.reported, self.posterior)]
+
+    def bound(self, number: int) -> Bound:
+        """Return the bound that the point of trial ``number`` maximises, of a method that has bounds."""
+        assert self.confidence is not None
+        return Bound(self.confidence.for_trial(number), self.searched)
 
     @abstractmethod
-    def for_trial(self, number: int) -> Bound:
-        """Return the bound that the point of a trial maximises, of a method that has bounds."""
-
-    def proved(self, selected: Sequence[str] = ()) -> str | None:
-        """Return what is proved of the reported bound after these trials, in words; None if nothing is.
-
-        Args:
-            selected: As for ``guarantee``.
-        """
-        return None
-
-    @abstractmethod
-    def guarantee(self, selected: Sequence[str] = ()) -> str:
-        """Return what holds for the reported intervals and what was given up, in words.
+    def guarantee(self, selected: Sequence[str] = ()) -> Guarantee:
+        """Return the guarantee of the reported intervals.
 
         Args:
             selected: More ways, besides those of the evaluations, in which the noise may have decided which values
@@ -163,44 +185,47 @@ class Surrogate(ABC):
 
     @abstractmethod
     def assumptions(self) -> dict[str, Any]:
-        """Return the numbers that the bounds rest on, in units of the objective, and where they come from."""
+        """Return the numbers that the bounds rest on, in units of the objective, and their origin."""
 
     def account(self) -> dict[str, str]:
-        """Return the parts that led to the recommendation, in words, by name."""
+        """Return sentences about the parts that led to the recommendation, by the name of the part."""
         return {"rule": "the best pessimistic bound"}
 
-    def score(self, features: Tensor, values: Tensor) -> Tensor:
-        """Return by what completed trials are compared for the recommendation, [n], larger is better.
+    def criterion(self, X: Tensor, y: Tensor) -> Tensor:
+        """Return the recommendation criterion of completed trials [n]. The trial with the largest one is recommended.
 
         Args:
-            features: Their features [n D].
-            values: Their values [n].
+            X: Their features [n D].
+            y: Their values [n].
         """
         assert self.latest is not None
-        return self.latest.confidence.lower(self.latest.posterior, features)
+        return self.latest.confidence.lower(self.latest.posterior, X)
 
-    def lower(self, features: Tensor, values: Tensor) -> Tensor:
-        """Return what completed trials reach for sure enough to be recommended, [n], in the posterior's units.
+    def lower(self, X: Tensor, y: Tensor) -> Tensor:
+        """Return the lower bound of completed trials [n], in the posterior's units, which must reach a limit.
 
-        Arguments as for ``score``.
+        Arguments as for ``criterion``.
         """
         assert self.reported is not None
-        return self.reported.lower(self.posterior, features)
+        return self.reported.lower(self.posterior, X)
 
-    def probability(self, features: Tensor, limit: float) -> float:
-        """Return the probability that the value at features [1 D] reaches a limit; 1 where there is no prior of it."""
+    def probability(self, X: Tensor, limit: float) -> float:
+        """Return the probability that the quantity at features [1 D] reaches a limit; 1 without a prior."""
         return 1.0
 
-    def draws(self, features: Tensor, count: int, generator: torch.Generator) -> Tensor | None:
-        """Return joint draws [count n] of the objective at features [n D]; None where there is no prior of it."""
+    def draws(self, X: Tensor, count: int, generator: torch.Generator) -> Tensor | None:
+        """Return joint draws [count n] of the objective without noise at features [n D]; None without a prior."""
         return None
 
-    def predicted(self) -> tuple[int, int]:
-        """Return how many values are inside the 90% interval that the others predict, and of how many that is known."""
+    def leave_one_out(self) -> tuple[int, int]:
+        """Return the number of values inside the 90% interval that the others predict, and that of all values.
+
+        Both are 0 without a prior.
+        """
         return 0, 0
 
     @fixed
-    def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return lower bound, mean (moved into the bounds) and upper bound [n] of the objective at features [n D].
 
         Raises:
@@ -208,20 +233,9 @@ class Surrogate(ABC):
         """
         if self.reported is None:
             raise InvalidInput("there is no bound: too few evaluations, or a method without one.")
-        lower, upper = (
-            decided(side, "bound") for side in self.reported.interval(self.posterior, features)
-        )
-        mean = self.posterior.predict(features)[0].clamp(lower, upper)
-        return self.raw(lower), self.raw(mean), self.raw(upper)
-
-    def raw(self, value: Tensor) -> Tensor:
-        """Return the values of the objective, any shape, that are described by values of the posterior.
-
-        Every number of a report goes through this map: intervals, draws, forecasts and importance. So all of them stay
-        inside the declared range.
-        """
-        return self.targets.values(value).clamp(*self.span)
-
-    def target(self, y: float) -> float:
-        """Return a value of the objective in units of the posterior, cut if it is too low."""
-        return float(self.targets(torch.tensor(y, dtype=torch.float64)))
+        lower, upper = self.reported.interval(self.posterior, X)
+        lower = decided(lower, "bound")
+        upper = decided(upper, "bound")
+        mean = self.posterior.predict(X)[0].clamp(lower, upper)
+        to_value = self.transform.inverse
+        return to_value(lower), to_value(mean), to_value(upper)

@@ -27,8 +27,8 @@ Interval = tuple[Tensor, Tensor]
 class Union(Confidence):
     """The union of the intervals of several bounds, each on a posterior of its own.
 
-    A bound that the data refute is left out. The statement is that of the first one, with the
-    numbers of whichever is true, so all must be bounds of one kind.
+    A bound that the data refute is left out. The statement is that of the first bound, with the
+    numbers of the true one, so all must be bounds of one kind.
 
     Args:
         bounds: The bounds of the hypotheses that are left, at least one.
@@ -41,16 +41,10 @@ class Union(Confidence):
         self.delta: float = max(bound.confidence.delta for bound in bounds)
 
     def interval(self, state: Posterior, X: Tensor) -> Interval:
-        def interval(bound: Bound) -> Interval:
-            return bound.confidence.interval(bound.posterior, X)
-
-        return self._union(state, interval)
+        return self._union(state, lambda bound: bound.confidence.interval(bound.posterior, X))
 
     def quick_interval(self, state: Posterior, X: Tensor) -> Interval:
-        def quick_interval(bound: Bound) -> Interval:
-            return bound.confidence.quick_interval(bound.posterior, X)
-
-        return self._union(state, quick_interval)
+        return self._union(state, lambda bound: bound.confidence.quick_interval(bound.posterior, X))
 
     def finite_on(self, state: Posterior) -> bool:
         self._check(state)
@@ -88,7 +82,8 @@ class Union(Confidence):
             RefutedAssumptions: All of them are.
         """
         self._check(state)
-        lower, upper = [], []
+        lower = []
+        upper = []
         refutation = None
         for bound in self._bounds:
             try:
@@ -113,7 +108,7 @@ class Union(Confidence):
 
 @dataclass(frozen=True, eq=False)
 class UnionBound(Bound):
-    """A union of bounds, and the posterior of the first one, whose mean it reports.
+    """A union of bounds, and the posterior of the first one, which has the reported mean.
 
     Attributes:
         parts: The bounds of the hypotheses that are left.

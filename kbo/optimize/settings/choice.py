@@ -5,8 +5,8 @@ from __future__ import annotations
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.practical import Practical
-from kbo.optimize.surrogates.setting import Setting
+from kbo.optimize.settings.practical import Practical
+from kbo.optimize.settings.setting import Setting
 
 
 def resolve(
@@ -14,18 +14,20 @@ def resolve(
 ) -> tuple[Setting, str]:
     """Return setting and method with their defaults: ``Practical()``, and the default method of the setting.
 
-    Everything is checked that does not depend on the space.
+    The checks are those that do not depend on the space.
 
     Raises:
         InvalidInput: Not a setting, or a method that cannot search a box, lacks the number of trials or does not fit
             the setting.
     """
-    setting = Practical() if setting is None else setting
+    if setting is None:
+        setting = Practical()
     n_trials = checks.maybe(checks.whole, "n_trials", n_trials, 1)
     if not isinstance(setting, Setting):
         expected = "kbo.Practical(), kbo.Certified(...) or kbo.Safe(...)"
         raise InvalidInput(f"setting must be {expected}, got {checks.shown(setting)}.")
-    method = setting.default_method if method is None else method
+    if method is None:
+        method = setting.default_method
     recipe = methods.get(method)
     if recipe.needs_finite_set:
         raise InvalidInput(

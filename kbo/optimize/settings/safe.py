@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.certified import Certified
+from kbo.optimize.settings.certified import Certified
 from kbo.space import Space
 
 
@@ -57,11 +57,8 @@ class Safe(Certified):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (
-            isinstance(self.start, (str, Mapping))
-            or not isinstance(self.start, Sequence)
-            or not self.start
-        ):
+        is_list = isinstance(self.start, Sequence) and not isinstance(self.start, (str, Mapping))
+        if not is_list or not self.start:
             raise InvalidInput(
                 "start must be a list of parameters that are known to keep all limits, at least one, got "
                 f"{checks.shown(self.start)}."
@@ -70,18 +67,18 @@ class Safe(Certified):
 
     def check(self, method: str, n_trials: int | None) -> None:
         recipe = methods.get(method)
-        if not recipe.has_bounds or recipe.norm == "estimated":
-            lacks = (
-                "bounds that are proved: nothing is ever certain" if recipe.has_bounds else "bounds"
-            )
+        missing = ""
+        if not recipe.has_bounds:
+            missing = "bounds"
+        elif recipe.norm == "estimated":
+            missing = "bounds that are proved: nothing is ever certain"
+        if missing:
             raise InvalidInput(
-                f"method {method!r} has no {lacks}, so it cannot explore safely: choose 'cmm-ucb'."
+                f"method {method!r} has no {missing}, so it cannot explore safely: choose 'cmm-ucb'."
             )
         super().check(method, n_trials)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
-        return {
-            **super().describe(space),
-            "start": [space.canonical(params) for params in self.start],
-        }
+        start = [space.canonical(params) for params in self.start]
+        return {**super().describe(space), "start": start}

@@ -13,12 +13,12 @@ from kbo.space import Space
 
 
 class Setting(ABC):
-    """Assumptions of a run, or the way in which it estimates them.
+    """The assumptions of a run, or the way in which it estimates them.
 
     Attributes:
         default_method: The method if none is given.
         certified: Whether the bounds can be proved.
-        about_limits: The part that limits have in the recommendation, in words.
+        about_limits: The part of limits in the search and in the recommendation, in words.
         delta: Probability that the bounds may fail.
         start: Parameters of the first trials.
     """
@@ -37,12 +37,14 @@ class Setting(ABC):
     def fit(
         self, problem: Problem, evaluations: Sequence[Evaluation], before: Any = None
     ) -> Surrogate | None:
-        """Return the belief after all evaluations of a quantity; None, or one without values, while there are too few.
+        """Return the surrogate after all evaluations of a quantity.
+
+        None, or a surrogate without values, while there are too few. A pure function of the evaluations.
 
         Args:
             problem: The method and the space.
-            evaluations: In the order of their ends.
-            before: What this method returned for the first of them, which saves work and changes nothing.
+            evaluations: The evaluations in the order of their ends.
+            before: The value of this method for the first of them, which saves work and changes nothing.
 
         Raises:
             InvalidInput: The method does not fit the space, or the kernel does not.
@@ -53,20 +55,24 @@ class Setting(ABC):
     def strategies_for(self, method: str) -> Sequence[Strategy]:
         """Return the strategies that choose the parameters of a trial, tried in order."""
 
+    def describe_search(self, method: str, space: Space, surrogate: Surrogate) -> str:
+        """Return the strategies after the initial design, in words; empty where the method says everything."""
+        return ""
+
     def described(self) -> Setting:
-        """Return the setting whose beliefs describe the objective in reports; by default the same."""
+        """Return the setting with which reports describe the objective; by default the setting itself."""
         return self
 
     @abstractmethod
     def shared(self, outputs: int) -> Setting:
-        """Return the setting of one of so many quantities."""
+        """Return the setting of one of several quantities; ``outputs`` is their number."""
 
     @abstractmethod
     def of(self, constraint: Constraint, outputs: int) -> Setting:
-        """Return the setting of the quantity of a constraint, one of so many quantities.
+        """Return the setting of the quantity of a constraint, one of several quantities.
 
         Raises:
-            InvalidInput: The constraint lacks what the setting assumes, or has what it estimates.
+            InvalidInput: The constraint lacks an assumption of the setting, or has one that it estimates.
         """
 
     def decides(self, constraint: Constraint, method: str, space: Space) -> bool:

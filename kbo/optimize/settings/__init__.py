@@ -1,0 +1,1 @@
+"""Settings: the assumptions of a run. Each fits surrogates, and names the strategies of the search."""

@@ -1,0 +1,333 @@
+"""The certified setting: everything a bound needs is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo._base import checks
+from kbo.bandit import methods
+from kbo.bandit.method import Method
+from kbo.confidence.mixture.radius import Scale, checked_scale
+from kbo.confidence.unexplained import ENERGY
+from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.kernels import freeze
+from kbo.optimize.constraint import Constraint
+from kbo.optimize.fingerprint import fingerprint
+from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
+from kbo.optimize.run.outcome import OBJECTIVE
+from kbo.optimize.settings.setting import Setting
+from kbo.optimize.strategies.initial_design import InitialDesign
+from kbo.optimize.strategies.random_point import RandomPoint
+from kbo.optimize.strategies.strategy import Strategy
+from kbo.optimize.strategies.thompson import ThompsonSampling
+from kbo.optimize.strategies.upper_bound import UpperBound
+from kbo.optimize.surrogates.certified_surrogate import Assumptions, CertifiedSurrogate
+from kbo.optimize.surrogates.fitting import unit_kernel
+from kbo.optimize.surrogates.hypotheses_surrogate import LARGER_HYPOTHESES, HypothesesSurrogate
+from kbo.optimize.surrogates.surrogate import Evaluation, Problem
+from kbo.regression import KernelRidge
+from kbo.space import Space
+
+_MOST_COVERED = 4096
+"""Largest number of points of a space that is covered."""
+
+
+@owns_kernel
+@dataclass(frozen=True, eq=False)
+class Certified(Setting):
+    """Bounds that hold with probability ``1 - delta``, because what they assume is given, not estimated.
+
+    Args:
+        kernel: Kernel on the features of the space (numbers scaled to [0, 1], choices one-hot / sqrt(2)). It is copied:
+            later changes of it change nothing. Or a list of ``kbo.Hypothesis(kernel, noise_std, norm_bound)``: then the
+            bounds hold if one of them is true, whichever it is, and those that the data refute are left out.
+        noise_std: Sub-Gaussian constant of the noise, in units of the objective; None for methods that bound it online,
+            "dmm-ucb-adaptive" and the like. A value with an error bar, ``(value, {"sem": 0.02})``, has that constant in
+            its place, which must have been known before the evaluation; methods that bound the noise take none.
+        norm_bound: Bound of the RKHS norm of the objective; its prior mean is 0, nothing is rescaled. Not used by
+            "chaining-ucb" and "chaining-ucb-rigorous", which take the objective for a draw of the Gaussian process.
+        delta: Probability that the bounds may fail.
+        scale: Covariance scale of the mixture, or several that are averaged, as for ``MartingaleMixture``.
+        noise_upper: An upper bound of the noise level, for the methods that bound it online, if there is one.
+        completion_independent_of_noise: Whether you know that the noise of a trial decides neither when it reports nor
+            whether it does. Then every value counts at once, also after failures. Otherwise reported bounds rest on the
+            trials in the order of their starts, up to the first that has not reported, and nothing is certified after
+            a trial has failed, was stopped early, was lost and started again, or has a value at parameters that ``ask``
+            did not return (docs/theory/trials.md).
+        strict_noise: Whether "dmm-ucb-adaptive" and "cmm-ucb-adaptive", which bound the noise level online, assume only
+            strictly sub-Gaussian noise, not also that it has no more mass near zero than Gaussian noise.
+    """
+
+    kernel: Kernel | Sequence[Hypothesis]
+    noise_std: float | None = None
+    norm_bound: float | None = None
+    delta: float = 0.1
+    scale: Scale = 1.0
+    noise_upper: float | None = None
+    completion_independent_of_noise: bool = False
+    strict_noise: bool = False
+
+    default_method: ClassVar[str] = "dmm-ucb"
+    certified: ClassVar[bool] = True
+    promise: ClassVar[str] = ""
+    about_limits: ClassVar[str] = (
+        "the search is among points that possibly keep them; the rule compares trials that are certain to, if "
+        "there are any"
+    )
+
+    def __post_init__(self) -> None:
+        numbers = {name: getattr(self, name) for name in ("noise_std", "norm_bound", "noise_upper")}
+        kernel = checked_kernel(self.kernel, type(self).__name__, numbers)
+        object.__setattr__(self, "kernel", kernel)
+        if isinstance(self.kernel, Kernel):
+            checks.positive("norm_bound", self.norm_bound)
+        checks.maybe(checks.positive, "noise_std", self.noise_std)
+        checks.maybe(checks.positive, "noise_upper", self.noise_upper)
+        checks.probability("delta", self.delta)
+        scale = checked_scale(self.scale)  # Ax reads several from its storage as a list
+        object.__setattr__(self, "scale", scale)
+
+    @property
+    def hypotheses(self) -> Sequence[Certified]:
+        """The setting of each hypothesis; the setting itself if there is one kernel."""
+        given: Any = self.kernel
+        if not isinstance(given, tuple):
+            return (self,)
+        return tuple(replace(self, **vars(hypothesis)) for hypothesis in given)
+
+    def strategies_for(self, method: str) -> Sequence[Strategy]:
+        recipe = methods.get(method)
+        if not recipe.has_bounds:
+            return [RandomPoint()]
+        first = InitialDesign(centre_first=False)
+        if recipe.draws:
+            return [first, ThompsonSampling(), UpperBound()]
+        return [first, UpperBound()]
+
+    def check(self, method: str, n_trials: int | None) -> None:
+        recipe = methods.get(method)
+        for_one_kernel = (
+            recipe.fixed_kernel or recipe.norm == "estimated" or recipe.noise == "online"
+        )
+        if for_one_kernel and len(self.hypotheses) > 1:
+            raise InvalidInput(
+                f"method {method!r} is for one kernel, and no list of hypotheses: choose 'dmm-ucb'."
+            )
+        points = None
+        if recipe.fixed_kernel:
+            points = torch.zeros(1, 1, dtype=torch.float64)
+        for setting in self.hypotheses:
+            setting._method(method, n_trials, unit_kernel(1), points)
+
+    def fit(
+        self,
+        problem: Problem,
+        evaluations: Sequence[Evaluation],
+        before: CertifiedSurrogate | None = None,
+    ) -> CertifiedSurrogate:
+        if before is None:
+            before = self.prior(problem)
+        surrogate = before.after(evaluations[before.n_evaluations :])
+        if surrogate is before or not surrogate.unexplained:
+            return surrogate
+        listed = ""
+        if not isinstance(self.kernel, Kernel):
+            listed = f" ({LARGER_HYPOTHESES})"
+        raise RefutedAssumptions(
+            "The data refute the assumptions: the values are further from every function of this norm than the "
+            "noise is. Raise norm_bound or noise_std, or take a kernel with a shorter lengthscale"
+            f"{listed}; if they are right, this happens with probability at most {self.delta * ENERGY:g}",
+            n=surrogate.posterior.n,
+        )
+
+    def prior(self, problem: Problem) -> CertifiedSurrogate:
+        """Return the surrogate before the first evaluation."""
+        space = problem.space
+        kernel = self.kernel
+        given = Assumptions(
+            self.noise_std,
+            self.norm_bound,
+            self.delta,
+            self.scale,
+            self.completion_independent_of_noise,
+            self.promise,
+        )
+        if not isinstance(kernel, Kernel):
+            self.check(problem.method, problem.n_trials)
+            parts = {i: setting.prior(problem) for i, setting in enumerate(self.hypotheses)}
+            return HypothesesSurrogate.of(given, kernel, parts, {})
+        fingerprint(kernel, space.columns)
+        points = None
+        if methods.get(problem.method).fixed_kernel:
+            points = _points_of_finite(space, problem.method)
+        method = self._method(problem.method, problem.n_trials, kernel, points)
+        return CertifiedSurrogate(given, method, space.device, method.state(), span=problem.span)
+
+    def _method(
+        self, method: str, n_trials: int | None, kernel: Kernel, points: Tensor | None
+    ) -> Method:
+        """Return a method with the numbers of the setting.
+
+        Raises:
+            InvalidInput: The setting lacks a number that the method needs, or has one that it does not use.
+        """
+        recipe = methods.get(method)
+        made = recipe.make(
+            kernel,
+            1.0 if self.noise_std is None else self.noise_std,
+            self.norm_bound,
+            self.delta,
+            scale=self.scale,
+            noise_upper=self.noise_upper,
+            strict_noise=self.strict_noise or None,
+            horizon=n_trials,
+            points=points,
+        )
+        knows_level = recipe.noise == "given"
+        if knows_level and self.noise_std is None:
+            raise InvalidInput(
+                f"method {method!r} needs the noise level: pass Certified(noise_std=...), or choose a method that "
+                'bounds it online, for example method="dmm-ucb-adaptive".'
+            )
+        unused = "noise_upper" if knows_level else "noise_std"
+        if getattr(self, unused) is not None:
+            raise InvalidInput(
+                f"method {method!r} does not use {unused}: pass Certified({unused}=None, ...)."
+            )
+        return made
+
+    def shared(self, outputs: int) -> Certified:
+        """Return the setting of one of several quantities, among which delta is shared equally."""
+        return replace(self, delta=self.delta / outputs)
+
+    def decides(self, constraint: Constraint, method: str, space: Space) -> bool:
+        """Return whether every function of the norm that the constraint gives keeps its limit, whatever is measured.
+
+        False for methods whose bounds do not assume that norm.
+
+        Raises:
+            InvalidInput: No function of that norm keeps it anywhere.
+        """
+        recipe = methods.get(method)
+        if recipe.norm == "estimated" or recipe.fixed_kernel:
+            return False
+        hypotheses = self._hypotheses_about(constraint)
+        sizes = []
+        for kernel, norm_bound in hypotheses:
+            size = None if norm_bound is None else _largest(kernel, norm_bound, space)
+            if size is None:
+                return False
+            sizes.append(size)
+        if not sizes:
+            return False
+        if max(sizes) < constraint.limit:
+            largest_norm = max(norm_bound or 0.0 for _, norm_bound in hypotheses)
+            raise InvalidInput(
+                f"constraint {constraint.name!r}: infeasible at once, since no function of norm at most "
+                f"{largest_norm:g} with this kernel exceeds {max(sizes):.4g} in size, and "
+                f"the limit is {constraint}."
+            )
+        return -max(sizes) >= constraint.limit
+
+    def _hypotheses_about(self, constraint: Constraint) -> list[tuple[Kernel, float | None]]:
+        """Return kernels and norm bounds of the quantity of a constraint; none if they are about another quantity."""
+        is_objective = constraint.name == OBJECTIVE
+        kernel = self.kernel if constraint.kernel is None else constraint.kernel
+        if isinstance(kernel, Kernel):
+            return [(kernel, self.norm_bound if is_objective else constraint.norm_bound)]
+        if constraint.kernel is None and not is_objective:
+            return []
+        return [(hypothesis.kernel, hypothesis.norm_bound) for hypothesis in kernel]
+
+    def of(self, constraint: Constraint, outputs: int) -> Certified:
+        """Return the setting of the quantity of a constraint, one of several quantities.
+
+        Raises:
+            InvalidInput: The constraint lacks an assumption of the bounds.
+        """
+        if constraint.name == OBJECTIVE:
+            return self.shared(outputs)
+        online = self.hypotheses[0].noise_std is None
+        kernel = self.kernel if constraint.kernel is None else constraint.kernel
+        noise_std = constraint.noise_std
+        norm_bound = constraint.norm_bound
+        if isinstance(constraint.kernel, tuple):
+            if online:
+                raise InvalidInput(
+                    f"constraint {constraint.name!r}: methods that bound the noise level online are for one kernel, "
+                    "and no list of hypotheses: choose 'dmm-ucb'."
+                )
+            noise_std = None
+            norm_bound = None
+        elif norm_bound is None or (noise_std is None) != online:
+            raise InvalidInput(_missing_assumptions(constraint, online))
+        elif not isinstance(kernel, Kernel):
+            raise InvalidInput(
+                f"constraint {constraint.name!r}: give it a kernel of its own, or a list of kbo.Hypothesis: those of "
+                "the setting are about the objective."
+            )
+        setting = replace(self, kernel=kernel, noise_std=noise_std, norm_bound=norm_bound)
+        return setting.shared(outputs)
+
+    def describe(self, space: Space) -> dict[str, Any]:
+        """Return the setting as plain JSON values."""
+        values = {"setting": "certified", **described(self.kernel, space.columns)}
+        if isinstance(self.kernel, Kernel):
+            values["noise_std"] = self.noise_std
+            values["norm_bound"] = self.norm_bound
+        values["delta"] = self.delta
+        values["scale"] = self.scale
+        if self.noise_upper:
+            values["noise_upper"] = self.noise_upper
+        if self.completion_independent_of_noise:
+            values["completion_independent_of_noise"] = True
+        if self.strict_noise:
+            values["noise_variant"] = "mixture+strict"  # the name of older journals
+        return values
+
+
+def _missing_assumptions(constraint: Constraint, online: bool) -> str:
+    """Return the message for a constraint that lacks assumptions, of methods that bound the noise online or not."""
+    if online:
+        needed = "norm_bound, and no noise_std"
+        example = "norm_bound=2.0"
+        alternative = ""
+    else:
+        needed = "noise_std and norm_bound"
+        example = "noise_std=0.1, norm_bound=2.0"
+        alternative = ", or a list of hypotheses as its kernel"
+    return (
+        f"constraint {constraint.name!r}: the certified setting needs its own {needed}, as in "
+        f"constraints=[kbo.Constraint({constraint.name!r}, ..., {example})]{alternative}, "
+        f"got noise_std={constraint.noise_std}, norm_bound={constraint.norm_bound}."
+    )
+
+
+def _largest(kernel: Kernel, norm_bound: float, space: Space) -> float | None:
+    """Return the largest size of a function of this norm; None where it is not known for all points of the space."""
+    points = space.points(_MOST_COVERED)
+    if points is None:
+        centre = torch.full((1, space.dimension), 0.5, dtype=torch.float64)
+        X = space.features(centre)
+        if freeze(kernel, X).radial(X) is None:
+            return None
+        points = centre  # the prior is the same everywhere
+    variance = KernelRidge(kernel, 1.0).prior_variance(space.features(points))
+    return norm_bound * float(variance.amax().sqrt())
+
+
+def _points_of_finite(space: Space, method: str) -> Tensor:
+    """Return the features of every point of a finite space."""
+    points = space.points(_MOST_COVERED)
+    if points is None:
+        raise InvalidInput(
+            f"method {method!r} is for finite sets of points: a space of whole numbers and choices, at most "
+            f"{_MOST_COVERED} of them. For a box pass ChainingUCB a design that fills it, or choose 'cmm-ucb'."
+        )
+    return space.features(points)

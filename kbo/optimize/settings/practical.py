@@ -1,0 +1,330 @@
+"""The practical setting: kernel, noise level and trend are estimated."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from kbo._base import checks
+from kbo.bandit import methods
+from kbo.confidence import PRACTICAL_MULTIPLE
+from kbo.errors import InvalidInput
+from kbo.optimize.constraint import Constraint
+from kbo.optimize.run.outcome import OBJECTIVE
+from kbo.optimize.settings.setting import Setting
+from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
+from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
+from kbo.optimize.strategies.initial_design import InitialDesign
+from kbo.optimize.strategies.random_point import RandomPoint
+from kbo.optimize.strategies.repeat_once import RepeatOnce
+from kbo.optimize.strategies.strategy import Alternate, Strategy, checked
+from kbo.optimize.strategies.thompson import ThompsonSampling
+from kbo.optimize.strategies.trust_region import TrustRegion, trust_radius
+from kbo.optimize.strategies.upper_bound import UpperBound
+from kbo.optimize.surrogates.error_bars import noise_ratios, prediction_errors
+from kbo.optimize.surrogates.fitting import unit_kernel
+from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_values
+from kbo.optimize.surrogates.practical_surrogate import (
+    DEFAULT_METHOD,
+    Choices,
+    PracticalSurrogate,
+    empty_posterior,
+)
+from kbo.optimize.surrogates.schedule import Schedule, cut
+from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate, data
+from kbo.regression import Posterior
+from kbo.space import Space
+
+_MOST_INITIAL = 6
+"""Space-filling evaluations before the first fit, at most: the prior of the fit makes a model of a few useful."""
+
+
+@dataclass(frozen=True)
+class Practical(Setting):
+    """Everything is estimated: useful bounds without a guarantee.
+
+    Kernel (Matern 5/2, one lengthscale per feature), noise and a quadratic trend, which is expected to be best in the
+    centre, are fitted by marginal likelihood, first after the initial design and again whenever the data have grown by
+    30%. Values far on the bad side are cut first, and all are made less skewed (Yeo & Johnson 2000) where that makes
+    them more likely; reports describe the objective by a model of uncut values. Trials that were stopped early have a
+    predicted value and its error. After the initial design the best trial is repeated once (not in ``ask`` with a
+    context or ``choices``): equal values mean that the objective has no noise. Then the best observed trial is
+    recommended, otherwise the one with the largest mean less one standard deviation.
+
+    The search takes one and two standard deviations above the mean in turn, and four every eighth time ("ucb"), or the
+    bound of the chosen method. Without noise and with a real parameter, "ucb" searches every second time only near the
+    best trial, in a box that grows after a better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et
+    al. 2019); where parameters are conditional, it takes the largest expected improvement, which leaves a branch that
+    is known for another one. The norm bound of methods that search with one is ``norm_factor`` times the anytime lower
+    confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior standard
+    deviation.
+
+    A reported interval is about one point, with the nominal probability ``1 - delta``: that of the predictive
+    distribution, averaged over kernels and noise levels that explain the values. Its standard deviation is scaled by
+    the leave-one-out errors of the best values, if these are larger than predicted. docs/comparisons.md has figures of
+    its coverage.
+
+    With limits on measured quantities the log-probability that all are kept is added to the bound of the search. The
+    mean of each quantity at the recommended trial is within its limit by two standard deviations, if there is such a
+    trial (docs/theory/constrained.md).
+
+    For another search give ``strategies``. For another model subclass it and override ``fitted``; for another
+    recommendation give the class a ``surrogate``. A journal names the class, so that a run is not continued with
+    another one (docs/howto.md, "A setting of your own").
+
+    Args:
+        delta: Nominal failure probability of an interval.
+        scale: Covariance scale of the mixture.
+        norm_factor: Multiple of the lower confidence bound of the norm.
+        n_initial: Space-filling evaluations before the first fit; by default 6, and 4 for one parameter.
+        noise_std: Standard deviation of the noise in units of the objective, if it is known; 0 for an objective
+            without noise. By default it is estimated. A value with an error bar, ``(value, {"sem": 0.02})``, has that
+            noise in its place if it is given; else error bars say which values have more noise than others, and the
+            level is estimated.
+        strategies: The strategies that choose the next point, tried in order (``kbo.optimize.strategies``); by default
+            ``default_strategies`` of the method.
+    """
+
+    delta: float = 0.1
+    scale: float = 1.0
+    norm_factor: float = PRACTICAL_MULTIPLE
+    n_initial: int | None = None
+    noise_std: float | None = None
+    strategies: Sequence[Strategy] | None = None
+
+    surrogate: ClassVar[type[PracticalSurrogate]] = PracticalSurrogate
+    cuts: ClassVar[bool] = True
+    default_method: ClassVar[str] = DEFAULT_METHOD
+    certified: ClassVar[bool] = False
+    about_limits: ClassVar[str] = (
+        "the search adds the log-probability that they are kept; the rule compares trials within them by two standard "
+        "deviations, if there are any"
+    )
+
+    def __post_init__(self) -> None:
+        checks.probability("delta", self.delta)
+        checks.positive("scale", self.scale)
+        if checks.positive("norm_factor", self.norm_factor) < 1:
+            raise InvalidInput(
+                f"norm_factor must be at least 1, got {self.norm_factor}: a smaller norm is refuted."
+            )
+        checks.maybe(checks.whole, "n_initial", self.n_initial, 2)
+        checks.maybe(checks.non_negative, "noise_std", self.noise_std)
+        if self.strategies is not None:
+            object.__setattr__(self, "strategies", checked(self.strategies))
+
+    def strategies_for(self, method: str) -> Sequence[Strategy]:
+        if self.strategies is not None:
+            return self.strategies
+        return default_strategies(method)
+
+    def describe_search(self, method: str, space: Space, surrogate: Surrogate) -> str:
+        """Return the strategies after the initial design, in words."""
+        if self.strategies is not None:
+            return "; ".join(strategy.describe() for strategy in self.strategies)
+        is_local = surrogate.noiseless and method == self.default_method and space.continuous
+        if not is_local:
+            return method
+        if space.conditions:
+            return "expected improvement"
+        radius = trust_radius(surrogate.values)
+        return f"{method}; every second trial near the best one, within {radius:.2g} of a range"
+
+    def __repr__(self) -> str:
+        arguments = [f"{name}={value}" for name, value in self._given().items()]
+        return f"{type(self).__name__}({', '.join(arguments)})"
+
+    @property
+    def choices(self) -> Choices:
+        """The arguments that a surrogate rests on."""
+        subclass = ""
+        if type(self) is not Practical:
+            subclass = type(self).__name__
+        return Choices(
+            self.delta,
+            self.scale,
+            self.norm_factor,
+            self.noise_std,
+            subclass,
+        )
+
+    def check(self, method: str, n_trials: int | None) -> None:
+        recipe = methods.get(method)
+        if recipe.norm == "estimated":
+            raise InvalidInput(
+                f"method {method!r} finds a norm bound of its own, which the practical setting does already: use "
+                "'cmm-ucb' with Practical(norm_factor=...), or the certified setting."
+            )
+        if recipe.fixed_kernel:
+            raise InvalidInput(
+                f"method {method!r} needs covers under a kernel that does not change, and this setting fits it "
+                "again and again: use the certified setting, Certified(kernel, ...)."
+            )
+        if recipe.noise == "online":
+            raise InvalidInput(
+                f"method {method!r} bounds the noise level online, which takes more trials than fitting it does: use "
+                "the certified setting, Certified(noise_std=None, ...), or a method without it."
+            )
+        # errors now, not at the first fit
+        recipe.make(unit_kernel(1), 1.0, 1.0, self.delta, horizon=n_trials)
+
+    def fit(
+        self,
+        problem: Problem,
+        evaluations: Sequence[Evaluation],
+        before: PracticalSurrogate | None = None,
+    ) -> PracticalSurrogate | None:
+        if not methods.get(problem.method).has_bounds:
+            return None
+        if before is None:
+            values = _values(evaluations)
+            schedule = self._schedule_before(values, problem.space)
+        else:
+            values = [*before.values, *_values(evaluations[before.n_evaluations :])]
+            schedule = before.schedule
+        if schedule is None:
+            return None
+        schedule = schedule.after(values, estimated=self.noise_std is None)
+        fitted_values = values[: schedule.n_fitted]
+        device = problem.space.device
+        if before is not None and before.schedule.n_fitted == schedule.n_fitted:
+            fitted = before.fitted
+            posterior = before.posterior.fork()
+        else:
+            noise_std = 0.0 if schedule.fitted_noiseless else self.noise_std
+            errors = prediction_errors(fitted_values)
+            ratios = noise_ratios(fitted_values, fitted_values, self.noise_std)
+            fitted = self.fitted(*data(fitted_values), noise_std, errors, ratios)
+            posterior = empty_posterior(self.choices, problem, fitted, schedule.n_fitted)
+            self._observe(posterior, fitted_values, fitted, fitted_values, device)
+        for evaluation in values[posterior.n :]:  # as they came, since a sketch depends on that
+            self._observe(posterior, [evaluation], fitted, fitted_values, device)
+        return self.surrogate(
+            self.choices, problem, fitted, schedule, posterior, values, len(evaluations)
+        )
+
+    def fitted(
+        self, X: Tensor, y: Tensor, noise_std: float | None, errors: Tensor, ratios: Tensor
+    ) -> Fitted:
+        """Fit the model of values y [n], larger ones better, at features X [n D].
+
+        A subclass overrides this method for a model of its own.
+
+        Args:
+            X: Features, on the CPU.
+            y: Values, those of trials that were stopped early predicted.
+            noise_std: The noise level in units of the objective; None if it is unknown, 0 if there is no noise.
+            errors: Standard errors [n] of predicted values, 0 of the others.
+            ratios: Noise variances [n] relative to that of ``noise_std``, which differ where values have error bars.
+        """
+        return fit_values(X, y, noise_std, errors, ratios, cut=self.cuts)
+
+    def _schedule_before(self, values: Sequence[Evaluation], space: Space) -> Schedule | None:
+        """Return the schedule before the first fit; None while there are too few values."""
+        n_initial = self.n_initial or min(2 * space.dimension + 2, _MOST_INITIAL)
+        counts = [count for count, e in enumerate(values, 1) if not e.predicted]
+        if len(counts) < n_initial:
+            return None
+        noiseless = None if self.noise_std is None else self.noise_std == 0
+        return Schedule(counts[n_initial - 1], noiseless)
+
+    def _observe(
+        self,
+        posterior: Posterior,
+        values: Sequence[Evaluation],
+        fitted: Fitted,
+        fitted_values: Sequence[Evaluation],
+        device: torch.device,
+    ) -> None:
+        """Update a posterior by values, with weights where some of them have a standard error."""
+        X, y = data(values)
+        weights = None
+        if any(e.error is not None for e in values):
+            ratios = noise_ratios(values, fitted_values, self.noise_std)
+            weights = fitted.weights(y, prediction_errors(values), ratios).to(device)
+        posterior.update(X.to(device), fitted.transform(y).to(device), weights)
+
+    def described(self) -> Practical:
+        """Return a copy that compresses bad values and does not cut them."""
+        description = copy.copy(self)
+        object.__setattr__(description, "cuts", False)
+        return description
+
+    def shared(self, outputs: int) -> Practical:
+        """Return the setting itself: nominal probabilities are not shared."""
+        return self
+
+    def of(self, constraint: Constraint, outputs: int) -> Practical:
+        """Return the setting of the quantity of a constraint; arguments as for ``Certified.of``.
+
+        Raises:
+            InvalidInput: The constraint has a norm bound or a kernel, which are estimated.
+        """
+        if constraint.norm_bound is not None or constraint.kernel is not None:
+            raise InvalidInput(
+                f"constraint {constraint.name!r}: norm_bound and kernel are for kbo.Certified(...); the practical "
+                "setting estimates them."
+            )
+        noise_std = self.noise_std if constraint.name == OBJECTIVE else constraint.noise_std
+        return _OfLimit(
+            self.delta,
+            self.scale,
+            self.norm_factor,
+            self.n_initial,
+            noise_std,
+            limit=constraint.limit,
+        )
+
+    def describe(self, space: Space) -> dict[str, Any]:
+        """Return the setting as plain JSON values; a subclass by its name."""
+        values: dict[str, Any] = {"setting": "practical"}
+        if type(self) is not Practical:
+            values["class"] = f"{type(self).__module__}.{type(self).__qualname__}"
+        return {**values, **self._given()}
+
+    def _given(self) -> dict[str, Any]:
+        """Return the arguments, without those that are None; of older journals ``n_initial`` in any case."""
+        arguments = vars(self).items()
+        given = {name: v for name, v in arguments if v is not None or name == "n_initial"}
+        if self.strategies is not None:
+            given["strategies"] = "; ".join(strategy.describe() for strategy in self.strategies)
+        return given
+
+
+def default_strategies(method: str = Practical.default_method) -> list[Strategy]:
+    """Return the strategies of the practical setting for a method, in the order in which they are tried.
+
+    Without noise the default method takes every second trial near the best one, or, where parameters are conditional,
+    the largest expected improvement.
+    """
+    recipe = methods.get(method)
+    if not recipe.has_bounds:
+        return [RandomPoint()]
+    first: list[Strategy] = [RepeatOnce(), InitialDesign(), FeasibleUpperBound()]
+    if recipe.draws:
+        return [*first, ThompsonSampling(), UpperBound()]
+    if method != Practical.default_method:
+        return [*first, UpperBound()]
+    return [*first, ExpectedImprovement(), Alternate(UpperBound(), TrustRegion()), UpperBound()]
+
+
+@dataclass(frozen=True)
+class _OfLimit(Practical):
+    """The setting of a quantity that is to reach a limit."""
+
+    limit: float = 0.0
+
+    def fitted(
+        self, X: Tensor, y: Tensor, noise_std: float | None, errors: Tensor, ratios: Tensor
+    ) -> Fitted:
+        return fit_limited(self.limit, X, y, noise_std)
+
+
+def _values(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    """Return the evaluations with a value, which is cut to the largest size."""
+    return [e._replace(value=cut(e.value)) for e in evaluations if e.value is not None]

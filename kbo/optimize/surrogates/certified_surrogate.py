@@ -1,0 +1,302 @@
+"""The surrogate of the certified setting: the posterior of a method, with the bounds of the given assumptions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from kbo._base import checks
+from kbo._base.surroundings import fixed
+from kbo.bandit import methods
+from kbo.bandit.method import Method
+from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
+from kbo.confidence.mixture.radius import Scale
+from kbo.confidence.unexplained import unexplained
+from kbo.errors import RefutedAssumptions
+from kbo.optimize.run.trials import WAYS, in_words
+from kbo.optimize.surrogates.order import Order
+from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
+from kbo.optimize.surrogates.surrogate import (
+    ANY,
+    NO_BOUND,
+    Bound,
+    Evaluation,
+    Guarantee,
+    Surrogate,
+    data,
+)
+from kbo.regression import Hypothetical, Posterior
+
+_LEAST_ERROR = 1e-3
+"""Least error bar of a value that is believed, in noise levels: smaller ones count as this, which is safe."""
+
+_LEAST_WEIGHT = 1e-12
+"""Weight below which a value is left out: it says nothing."""
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """The numbers that certified bounds rest on; other attributes as for ``kbo.Certified``.
+
+    Attributes:
+        promise: A sentence that the setting adds to the guarantee.
+    """
+
+    noise_std: float | None
+    norm_bound: float | None
+    delta: float
+    scale: Scale
+    completion_independent_of_noise: bool
+    promise: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CertifiedSurrogate(Surrogate):
+    """The posterior of a method, with the bounds of the given assumptions.
+
+    Args:
+        given: The assumptions.
+        method: The method.
+        device: The device of the posterior.
+        posterior: The posterior of the values that bounds may use.
+        order: The trials that have entered the posterior, and those that wait.
+        values: All evaluations with a value.
+        selected: Numbers of trials, by the ways in which their noise may have decided which values there are.
+        n_evaluations: The number of evaluations, those without a value too.
+        span: The least and the largest possible value, larger ones better.
+    """
+
+    given: Assumptions
+    method: Method
+    device: torch.device
+    posterior: Posterior
+    order: Order = field(default_factory=Order)
+    values: Sequence[Evaluation] = ()
+    selected: Mapping[str, int] = field(default_factory=dict)
+    n_evaluations: int = 0
+    span: tuple[float, float] = ANY
+
+    @property
+    def transform(self) -> OutcomeTransform:
+        least, largest = self.span
+        return OutcomeTransform(least=least, largest=largest)
+
+    def after(self, evaluations: Sequence[Evaluation]) -> CertifiedSurrogate:
+        """Return the surrogate after more evaluations.
+
+        Raises:
+            RefutedAssumptions: No function satisfies the assumptions and fits the values.
+        """
+        if not evaluations:
+            return self
+        order = self.order
+        entering = []
+        selected = Counter(self.selected)
+        for evaluation in evaluations:
+            self._check_size(evaluation)
+            if self.given.completion_independent_of_noise:
+                order, usable = order.at_once(evaluation)
+            else:
+                order, usable = order.after(evaluation)
+            entering += usable
+            selected.update(evaluation.selected)
+        with_value = [e for e in evaluations if e.value is not None]
+        return replace(
+            self,
+            posterior=self._posterior_with(entering),
+            order=order,
+            values=[*self.values, *with_value],
+            selected=selected,
+            n_evaluations=self.n_evaluations + len(evaluations),
+        )
+
+    def _check_size(self, evaluation: Evaluation) -> None:
+        """Raise RefutedAssumptions if a value is larger than any number that a posterior can have."""
+        y = evaluation.value
+        if y is not None and abs(y) > checks.largest_target(torch.float64):
+            raise RefutedAssumptions(
+                "The data refute the assumptions: the objective had a value that no function of this norm and no "
+                "noise of a given level explain. Correct the objective, or let it raise an exception where it has "
+                "no value",
+                size=abs(y),
+                norm_bound=self.norm_bound,
+            )
+
+    def _posterior_with(self, entering: Sequence[Evaluation]) -> Posterior:
+        """Return the posterior after more values.
+
+        Raises:
+            RefutedAssumptions: No function satisfies the assumptions and fits the values.
+        """
+        if not entering:
+            return self.posterior
+        posterior = self.posterior.fork()
+        for evaluation in entering:
+            X, y = data([evaluation], self.device)
+            weight = self._weight(evaluation)
+            if weight is None:
+                posterior.update(X, y)
+            elif weight >= _LEAST_WEIGHT:  # which is decided before its noise
+                posterior.update(X, y, torch.full((1,), weight).to(posterior.like))
+        self._check(posterior)
+        return posterior
+
+    def _weight(self, evaluation: Evaluation) -> float | None:
+        """Return the weight of a value with an error bar, the constant of its noise (docs/theory/weights.md)."""
+        noise_std = self.given.noise_std
+        if evaluation.error is None or noise_std is None:
+            return None
+        return (noise_std / max(evaluation.error, _LEAST_ERROR * noise_std)) ** 2
+
+    def _check(self, posterior: Posterior) -> None:
+        """Raise RefutedAssumptions if no function satisfies the assumptions and fits the data.
+
+        The check is the same for every method that rests on all of them: some bounds use one ridge only, or none, and
+        would not notice. The others have a check of their own, or assume something else.
+        """
+        recipe = methods.get(self.method.name)
+        own_check = recipe.noise == "online" or recipe.norm == "estimated" or recipe.fixed_kernel
+        if recipe.has_bounds and not own_check:
+            delta = self.given.delta
+            refuse_if_refuted(posterior, self.noise_std, self.norm_bound, delta, self.given.scale)
+
+    @property
+    def noise_std(self) -> float:
+        """The noise level that the method rests on."""
+        if self.confidence is not None and self.confidence.noise_std is not None:
+            return float(self.confidence.noise_std)
+        if self.given.noise_std is None:
+            return 1.0
+        return float(self.given.noise_std)
+
+    @property
+    def norm_bound(self) -> float:
+        """The norm bound, which a list of hypotheses has for each of them."""
+        assert self.given.norm_bound is not None
+        return self.given.norm_bound
+
+    @cached_property
+    def searched(self) -> Posterior:
+        """The posterior with the values that wait for earlier trials, as hypothetical ones."""
+        if not self._late:
+            return self.posterior
+        return Hypothetical(self.posterior, *data(self._late, self.device))
+
+    @property
+    def _late(self) -> list[Evaluation]:
+        """The values that wait for earlier trials."""
+        return [e for e in self.order.waiting.values() if e.value is not None]
+
+    @property
+    def confidence(self) -> Confidence | None:
+        return self.method.confidence
+
+    @cached_property
+    def reported(self) -> Confidence | None:
+        """The bound of the method; for a method that ranks points without one, a bound of its assumptions."""
+        if self.confidence is None or not self.confidence.finite_on(self.posterior):
+            return None
+        reported = self.confidence.reported()
+        if reported is not None:
+            return reported
+        given = self.given
+        return MartingaleMixture(self.noise_std, self.norm_bound, given.delta, "dmm", given.scale)
+
+    @property
+    def bounds(self) -> Sequence[Bound]:
+        if self.reported is None:
+            return []
+        assumes_norm = methods.get(self.method.name).norm == "given"
+        norm_bound = self.norm_bound if assumes_norm else None
+        return [Bound(self.reported, self.posterior, norm_bound)]
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether the values are further from every function of the norm than the noise is.
+
+        Of several hypotheses: under each of them. So a true one is never left out by this test, which has a
+        probability of its own to be wrong, and the bounds hold as they are (docs/theory/noise.md).
+        """
+        if self.reported is None:
+            return False
+        return all(unexplained(bound.confidence, bound.posterior) for bound in self.bounds)
+
+    def guarantee(self, selected: Sequence[str] = ()) -> Guarantee:
+        delta = self.given.delta
+        if self.reported is None:
+            return Guarantee(NO_BOUND, delta, (NO_BOUND.removeprefix("none: "),))
+        ways = self._ways(selected)
+        objections = [*self.reported.objections(self.posterior), *self._objections(ways)]
+        if not objections:
+            statement = self.reported.guarantee_on(self.posterior)
+            text = (
+                f"certified: the interval {statement}{self._conditions(ways)}{self.given.promise}"
+            )
+            return Guarantee(text, self.reported.delta_on(self.posterior))
+        if methods.get(self.method.name).norm == "estimated":
+            text = (
+                "not certified: kernel and noise level are given, but this method's norm bound follows the data, "
+                "which can refute a norm bound and never prove one"
+            )
+        else:
+            text = f"not certified: {'; '.join(objections)}{self.given.promise}"
+        return Guarantee(text, delta, tuple(objections))
+
+    def _ways(self, selected: Sequence[str]) -> list[str]:
+        """Return the ways in which the noise may have decided which values there are, in words."""
+        counts = {way: self.selected.get(way, 0) for way in WAYS}
+        return [*in_words(counts), *selected]
+
+    def _objections(self, ways: Sequence[str]) -> list[str]:
+        """Return the ways in which the noise may have decided which values there are, unless it is declared not to."""
+        if self.given.completion_independent_of_noise:
+            return []
+        reasons = [*ways]
+        if self.order.mixed and self.posterior.schedule is not None:
+            reasons.append(
+                "trials at one point ran at once, so the order of their values is unknown"
+            )
+        if reasons:
+            reasons.append(
+                "if this does not depend on the noise, pass Certified(completion_independent_of_noise=True)"
+            )
+        return reasons
+
+    def _conditions(self, ways: Sequence[str]) -> str:
+        """Return the conditions of a certified statement, and the values that it does not use yet."""
+        conditions = ""
+        declared = [*ways, *in_words({"that ended after later ones": self.order.unreported})]
+        if declared:
+            conditions += (
+                f", and if completion does not depend on the noise ({', '.join(declared)})"
+            )
+        if self._late:
+            conditions += (
+                f"; not used yet, because an earlier trial has not reported: {len(self._late)}"
+            )
+        return conditions
+
+    @fixed
+    def assumptions(self) -> dict[str, Any]:
+        schedule: Any = self.posterior.schedule
+        origin = "all given"
+        noise_std = self.noise_std
+        norm_bound = self.norm_bound
+        if isinstance(self.confidence, UnknownNorm):
+            origin = "norm bound from the data, the others given"
+            norm_bound = self.confidence.norm_bound(self.posterior)
+        if schedule is not None:
+            origin = f"noise level bounded online (at least {schedule.lower:.3g}), the others given"
+            noise_std = schedule.upper
+        return {
+            "kernel": "given",
+            "noise_std": noise_std,
+            "norm_bound": norm_bound,
+            "delta": self.given.delta,
+            "from": origin,
+        }

@@ -1,0 +1,144 @@
+"""The surrogate of a list of hypotheses: a surrogate for each that is left, and the union of their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from kbo._base.surroundings import fixed
+from kbo.confidence import Confidence
+from kbo.errors import RefutedAssumptions
+from kbo.optimize.hypotheses import Hypothesis
+from kbo.optimize.surrogates.certified_surrogate import Assumptions, CertifiedSurrogate
+from kbo.optimize.surrogates.surrogate import Bound, Evaluation
+from kbo.optimize.surrogates.union import union
+
+LARGER_HYPOTHESES = "in kbo.hypotheses a larger size, more turns or more noise"
+
+_MOST_SHOWN = 3
+"""Hypotheses that are shown."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HypothesesSurrogate(CertifiedSurrogate):
+    """The surrogates of several hypotheses, with the union of the bounds of those that are not refuted.
+
+    Args:
+        hypotheses: The hypotheses, also those that are refuted.
+        parts: The surrogates of the hypotheses that are left, by their positions.
+        refuted: The numbers of values after which the others were refuted, by their positions.
+    """
+
+    hypotheses: Sequence[Hypothesis] = ()
+    parts: Mapping[int, CertifiedSurrogate] = field(default_factory=dict)
+    refuted: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        given: Assumptions,
+        hypotheses: Sequence[Hypothesis],
+        parts: Mapping[int, CertifiedSurrogate],
+        refuted: Mapping[int, int],
+    ) -> HypothesesSurrogate:
+        """Return the surrogate of the hypotheses that are left; mean and values are those of the first one."""
+        first = next(iter(parts.values()))
+        return cls(
+            given=given,
+            method=first.method,
+            device=first.device,
+            posterior=first.posterior,
+            order=first.order,
+            values=first.values,
+            selected=first.selected,
+            n_evaluations=first.n_evaluations,
+            span=first.span,
+            hypotheses=hypotheses,
+            parts=parts,
+            refuted=refuted,
+        )
+
+    def after(self, evaluations: Sequence[Evaluation]) -> HypothesesSurrogate:
+        surrogate = self
+        for evaluation in evaluations:
+            surrogate = surrogate._after(evaluation)
+        return surrogate
+
+    def _after(self, evaluation: Evaluation) -> HypothesesSurrogate:
+        """Return the surrogate after one evaluation, which may refute some hypotheses.
+
+        Raises:
+            RefutedAssumptions: It refutes all that are left.
+        """
+        parts = {}
+        refuted = dict(self.refuted)
+        for position, part in self.parts.items():
+            try:
+                parts[position] = part.after([evaluation])
+            except RefutedAssumptions:
+                refuted[position] = len(part.values) + 1
+        if not parts:
+            raise RefutedAssumptions(
+                "The data refute every hypothesis of the list: the objective is rougher, larger or noisier than each "
+                "says, or no function. Add hypotheses with shorter lengthscales, larger norms or more noise "
+                f"({LARGER_HYPOTHESES})",
+                hypotheses=len(refuted),
+                n=max(refuted.values()),
+            )
+        return self.of(self.given, self.hypotheses, parts, refuted)
+
+    @property
+    def left(self) -> list[Hypothesis]:
+        """The hypotheses that are not refuted."""
+        return [self.hypotheses[position] for position in self.parts]
+
+    def bound(self, number: int) -> Bound:
+        bounds = [part.bound(number) for part in self.parts.values()]
+        return union(bounds, len(self.hypotheses))
+
+    @cached_property
+    def reported(self) -> Confidence | None:
+        if len(self.bounds) < len(self.parts):
+            return None
+        return union(self.bounds, len(self.hypotheses)).confidence
+
+    @cached_property
+    def latest(self) -> Bound | None:
+        bounds = []
+        for part in self.parts.values():
+            if part.latest is None:
+                return None
+            bounds.append(part.latest)
+        return union(bounds, len(self.hypotheses))
+
+    @property
+    def bounds(self) -> Sequence[Bound]:
+        return [bound for part in self.parts.values() for bound in part.bounds]
+
+    @fixed
+    def assumptions(self) -> dict[str, Any]:
+        return {
+            "kernel": "given",
+            "noise_std": max(hypothesis.noise_std for hypothesis in self.left),
+            "norm_bound": max(hypothesis.norm_bound for hypothesis in self.left),
+            "delta": self.given.delta,
+            "from": f"the largest of {len(self.left)} hypotheses that are left",
+        }
+
+    def account(self) -> dict[str, str]:
+        return {"hypotheses": _hypotheses_left(self), **super().account()}
+
+
+def _hypotheses_left(surrogate: HypothesesSurrogate) -> str:
+    """Return the hypotheses that are left, and the number of those that are refuted, in words."""
+    left = surrogate.left
+    text = f"{len(left)} of {len(surrogate.hypotheses)} are left"
+    if surrogate.refuted:
+        last = max(surrogate.refuted.values())
+        text += f" ({len(surrogate.refuted)} refuted, the last after {last} values)"
+    text += ": " + "; ".join(map(str, left[:_MOST_SHOWN]))
+    if len(left) > _MOST_SHOWN:
+        text += f"; {len(left) - _MOST_SHOWN} more"
+    return text

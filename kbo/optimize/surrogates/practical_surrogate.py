@@ -1,0 +1,331 @@
+"""The surrogate of the practical setting: a fitted model, and bounds with an estimated norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo._base.surroundings import fixed
+from kbo.bandit import methods
+from kbo.bandit.method import Method
+from kbo.confidence import Confidence, FixedWidth, UnknownNorm
+from kbo.optimize.surrogates.error_bars import median_bar, noise_ratios, prediction_errors
+from kbo.optimize.surrogates.fitting import MOST
+from kbo.optimize.surrogates.inducing_points import (
+    LEFT_OUT,
+    MOST_EXACT,
+    MOST_POINTS,
+    N_DRAWN,
+    FocusedDictionary,
+)
+from kbo.optimize.surrogates.model import Fitted, Trend
+from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
+from kbo.optimize.surrogates.predictive import Predictive
+from kbo.optimize.surrogates.schedule import Schedule
+from kbo.optimize.surrogates.surrogate import Evaluation, Guarantee, Problem, Surrogate, data
+from kbo.regression import KernelRidge, NystromRidge, Posterior, PriorMean
+
+DEFAULT_METHOD = "ucb"
+
+RIDGES = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
+"""Multiples of the mixture ridge for the practical "dmm-ucb": 0.1 to about 160."""
+
+_WITHIN_LIMIT = 2.0
+"""Standard deviations by which the mean of a recommended trial is within each limit: a probability of 98%."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The arguments of ``kbo.Practical`` that a surrogate rests on.
+
+    Attributes:
+        subclass: The name of its subclass; empty without one.
+    """
+
+    delta: float
+    scale: float
+    norm_factor: float
+    noise_std: float | None
+    subclass: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PracticalSurrogate(Surrogate):
+    """A posterior with the fitted kernel and noise level, and bounds with an estimated norm.
+
+    Args:
+        choices: The arguments of the setting.
+        problem: Method, space and range.
+        fitted: Kernel, noise level, trend and outcome transform.
+        schedule: The numbers that follow from the values without a model.
+        posterior: The posterior of the values.
+        values: The evaluations with a value.
+        n_evaluations: The number of evaluations, those without a value too.
+    """
+
+    choices: Choices
+    problem: Problem
+    fitted: Fitted
+    schedule: Schedule
+    posterior: Posterior
+    values: Sequence[Evaluation]
+    n_evaluations: int
+
+    @cached_property
+    def transform(self) -> OutcomeTransform:
+        """The fitted transform, whose inverse stays inside the declared range.
+
+        Where bad values are compressed, it stays at most one range of all values below the worst: it grows
+        exponentially, far beyond every value.
+        """
+        least, largest = self.problem.span
+        if self.fitted.transform.compression:
+            least = max(least, 2 * self.schedule.lowest - self.schedule.highest)
+        return replace(self.fitted.transform, least=least, largest=largest)
+
+    @property
+    def noiseless(self) -> bool | None:
+        return self.schedule.noiseless
+
+    def criterion(self, X: Tensor, y: Tensor) -> Tensor:
+        """Return the recommendation criterion of completed trials [n]: mean less one standard deviation.
+
+        Without noise it is the value. The reported bound is wider, because its width covers all points at once, and
+        would prefer trials that were repeated to better ones that were not.
+        """
+        if self.noiseless:
+            return y
+        mean, variance = self.posterior.predict(X)
+        return mean - variance.sqrt()
+
+    def lower(self, X: Tensor, y: Tensor) -> Tensor:
+        """Return the target of each trial [n] without noise, otherwise its lower bound with a probability of 98%."""
+        if self.noiseless:
+            return self.transform(y)
+        return FixedWidth(_WITHIN_LIMIT).lower(self.posterior, X)
+
+    def probability(self, X: Tensor, limit: float) -> float:
+        mean, variance = self.posterior.predict(X)
+        z = (mean - self.transform.target(limit)) / variance.sqrt()
+        return float(torch.special.ndtr(z)[0])
+
+    def draws(self, X: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """Return joint draws [count n] with the means and variances of ``interval``, correlated as the posterior."""
+        mean, variance = self.posterior.predict(X)
+        deviations = self.posterior.at(self.fitted.noise_std**2).draw(X, count, generator)
+        if self._predictive is not None:
+            mean, error = self._predictive(X)
+            deviations = deviations * (error / variance.sqrt().clamp_min(1e-12))
+        values = self.transform.inverse(mean + deviations)
+        is_known, known = self._known(X)
+        return torch.where(is_known, known, values)
+
+    def leave_one_out(self) -> tuple[int, int]:
+        if self._predictive is None:
+            return 0, 0
+        return self._predictive.left_out()
+
+    @fixed
+    def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if self._predictive is None:
+            return super().interval(X)
+        mean, error = self._predictive(X)
+        half_width = self.reported.width(self.posterior) * error
+        to_value = self.transform.inverse
+        lower = to_value(mean - half_width)
+        upper = to_value(mean + half_width)
+        if self.transform.compression:
+            upper = upper.clamp_min(self.schedule.lowest)
+        is_known, known = self._known(X)
+        return (
+            torch.where(is_known, known, lower),
+            torch.where(is_known, known, to_value(mean)),
+            torch.where(is_known, known, upper),
+        )
+
+    def _known(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return whether a value without noise was observed at features X [n D], and these values [n], else 0."""
+        values = {}
+        if self.noiseless:
+            for evaluation in self.values:
+                if not evaluation.predicted:
+                    values.setdefault(evaluation.features, evaluation.value)
+        rows = list(map(tuple, X.tolist()))
+        is_known = torch.tensor([row in values for row in rows], dtype=torch.bool, device=X.device)
+        return is_known, X.new_tensor([values.get(row, 0.0) for row in rows])
+
+    @cached_property
+    def _predictive(self) -> Predictive | None:
+        """The distribution for reports; None where the model has none, and of many values."""
+        if self.fitted.predictive is None or len(self.values) > MOST:
+            return None
+        X, y = data(self.values)
+        errors = self.transform.errors(y, prediction_errors(self.values))
+        fitted_values = self.values[: self.schedule.n_fitted]
+        ratios = noise_ratios(self.values, fitted_values, self.choices.noise_std)
+        predicted = torch.tensor([e.predicted for e in self.values])
+        return self.fitted.predictive(X, self.transform(y), errors, ratios, predicted)
+
+    @property
+    def noise_std(self) -> float:
+        """The noise level in units of the objective, averaged as ``interval``."""
+        level = self.fitted.noise_std
+        if self._predictive is not None:
+            level = self._predictive.noise_std
+        return level * self.transform.scale
+
+    @cached_property
+    def norm_bound(self) -> float:
+        """The estimate of the norm, of the objective less its trend, in the posterior's units."""
+        choices = self.choices
+        unknown = UnknownNorm(
+            self.fitted.noise_std,
+            choices.delta,
+            scale=choices.scale,
+            guess=1.0,
+            multiple=choices.norm_factor,
+        )
+        return unknown.norm_bound(self.posterior)
+
+    @property
+    def _uses_norm(self) -> bool:
+        return methods.get(self.problem.method).norm != "unused"
+
+    @cached_property
+    def confidence(self) -> Confidence | None:
+        """The bound of the method, with the estimates in place of its assumptions."""
+        norm_bound = self.norm_bound if self._uses_norm else 1.0
+        return method_of(self.choices, self.problem, self.fitted, norm_bound).confidence
+
+    @property
+    def reported(self) -> FixedWidth:
+        """The interval of a normal distribution, with one kernel and noise level; ``interval`` averages over them."""
+        return FixedWidth(NormalDist().inv_cdf(1 - self.choices.delta / 2))
+
+    def guarantee(self, selected: Sequence[str] = ()) -> Guarantee:
+        if self.noiseless:
+            objection = "values are exact, intervals elsewhere rest on a kernel that is estimated"
+        elif self.choices.noise_std is not None:
+            objection = (
+                "the kernel is an estimate from the same data, so the interval may be too narrow"
+            )
+        else:
+            objection = "kernel and noise level are estimates from the same data, so the interval may be too narrow"
+        text = f"practical, not certified: {objection}"
+        return Guarantee(text, self.choices.delta, (objection,))
+
+    @fixed
+    def assumptions(self) -> dict[str, Any]:
+        """Return the estimates, in units of the objective, and their origin."""
+        if self.choices.noise_std is not None:
+            origin = "kernel by marginal likelihood, noise given"
+        elif self.noiseless:
+            origin = "kernel and what it leaves unexplained by marginal likelihood"
+        else:
+            origin = "kernel and noise by marginal likelihood"
+        estimates: dict[str, Any] = {"kernel": "fitted", "noise_std": self.noise_std}
+        if self._uses_norm:
+            estimates["norm_bound"] = self.norm_bound * self.transform.scale
+            origin += f", norm bound {self.choices.norm_factor:g} x its lower bound"
+        return {**estimates, "delta": self.choices.delta, "from": origin}
+
+    @fixed
+    def account(self) -> dict[str, str]:
+        account = {"model": _model(self)}
+        n_predicted = sum(e.predicted for e in self.values)
+        if n_predicted:
+            trials = "1 trial" if n_predicted == 1 else f"{n_predicted} trials"
+            account["predicted"] = (
+                f"{trials} stopped early: final values predicted from the last report"
+            )
+        if not self.noiseless and not self.fitted.gain > 0:
+            account["effects"] = (
+                "none is visible: a constant and noise explain the values as well as the parameters do"
+            )
+        account["noise"] = _noise(self)
+        account["rule"] = self.rule
+        return account
+
+    @property
+    def rule(self) -> str:
+        """The recommended trial, in words: a subclass with another ``criterion`` has another one."""
+        if self.noiseless:
+            return "the best observed value, since there is no noise"
+        return "the best mean with a margin of one standard deviation"
+
+
+def method_of(choices: Choices, problem: Problem, fitted: Fitted, norm_bound: float) -> Method:
+    """Return the method of a problem with fitted numbers."""
+    recipe = methods.get(problem.method)
+    noise_std = fitted.noise_std
+    ridges = None
+    if "ridges" in recipe.options:
+        ridges = [multiple * noise_std**2 / choices.scale for multiple in RIDGES]
+    return recipe.make(
+        fitted.kernel,
+        noise_std,
+        norm_bound,
+        choices.delta,
+        scale=choices.scale,
+        horizon=problem.n_trials,
+        ridges=ridges,
+    )
+
+
+def empty_posterior(choices: Choices, problem: Problem, fitted: Fitted, n_fitted: int) -> Posterior:
+    """Return the posterior before the values, a sketch if the model is fitted to many of them."""
+    posterior = method_of(choices, problem, fitted, norm_bound=1.0).state()
+    if n_fitted > MOST_EXACT and type(posterior) is KernelRidge:
+        dictionary = FocusedDictionary(LEFT_OUT * fitted.noise_std**2, MOST_POINTS, N_DRAWN)
+        posterior = NystromRidge(posterior.kernel, posterior.ridge, dictionary)
+    if not fitted.height:
+        return posterior
+    return PriorMean(posterior, Trend(fitted.height))
+
+
+def _model(surrogate: PracticalSurrogate) -> str:
+    """Return the kernel and the values to which it is fitted, in words."""
+    n = surrogate.posterior.n
+    n_fitted = surrogate.schedule.n_fitted
+    text = f"{type(surrogate.fitted.kernel).__name__} fitted"
+    if surrogate.choices.subclass:
+        text += f" by {surrogate.choices.subclass}"
+    if n_fitted < n:
+        text += f" to the first {n_fitted} of {n} values, and used with all"
+    else:
+        text += f" to {n} values"
+    power = surrogate.transform.power
+    if power != 1:
+        text += f", which are transformed (Yeo-Johnson, power {power:g})"
+    return text
+
+
+def _noise(surrogate: PracticalSurrogate) -> str:
+    """Return the noise level and its origin, in words."""
+    given = surrogate.choices.noise_std
+    schedule = surrogate.schedule
+    noise_std = surrogate.noise_std
+    if given == 0:
+        return "none, as given"
+    if given is not None:
+        text = f"standard deviation {given:.3g}"
+        if not math.isclose(noise_std, given, rel_tol=1e-6):
+            text += f" ({noise_std:.3g} in the model)"
+        return f"{text}, given"
+    level = f"standard deviation {noise_std:.3g}"
+    bar = median_bar(surrogate.values[: schedule.n_fitted])
+    if bar is not None:
+        level += f" of a value with the error bar {bar:.3g}"
+    if schedule.repetition is None:
+        return f"{level}, fitted; no trial has been repeated"
+    first, again = schedule.repetition
+    if surrogate.noiseless:
+        return f"none: trial {again} repeated trial {first} with the same value"
+    return f"{level}, fitted; trial {again} repeated trial {first} with another value"
