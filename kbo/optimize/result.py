@@ -199,7 +199,7 @@ class Result:
         return self.optimizer.explain(number)
 
     def compare(self, others: Params) -> Comparison | None:
-        """Return by how much the recommended parameters are better than others; see ``Optimizer.compare``."""
+        """Return the difference between the recommended parameters and others; see ``Optimizer.compare``."""
         return self.optimizer.compare(others)
 
     def confirm(
