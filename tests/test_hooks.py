@@ -179,7 +179,7 @@ def test_strategies_of_which_none_applies_are_named():
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=kbo.Practical(strategies=[UpperBound()]))
     with pytest.raises(
         InvalidInput,
-        match=r"no strategy returned parameters for trial 0, of \[upper confidence bound\]",
+        match=r"no strategy returned parameters for trial 0, of \[best optimistic bound",
     ):
         optimizer.ask()
 

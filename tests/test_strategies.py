@@ -10,10 +10,14 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 import kbo
+from kbo.cli.app import app
+from kbo.optimize import default_strategies
 from kbo.optimize.search.search import Search
-from kbo.optimize.strategies import InitialDesign, Strategy, UpperBound
+from kbo.optimize.strategies import Explanation, InitialDesign, Strategy, UpperBound
 from kbo.optimize.strategies.expected_improvement import log_improvement
+from kbo.report.record import Record
 from kbo.space import Params
+from tests.commands import CliRunner
 
 LINE = {"x": (0.0, 1.0)}
 
@@ -39,7 +43,7 @@ def test_a_strategy_of_ones_own_decides_where_it_applies():
     names = [optimizer.explain(number).strategy for number in range(10)]
     assert names[4] == names[9] == "RepeatTheBest"
     assert names[0] == "initial design"
-    assert names[8] == "upper confidence bound"
+    assert names[8] == UpperBound().describe()
 
 
 def test_a_strategy_that_is_overruled_says_so():
@@ -81,6 +85,7 @@ def test_the_numbers_of_an_explanation_are_those_that_were_compared(
     high = float(surrogate.transform.inverse(mean + variance.sqrt()))
     assert explanation.mean == pytest.approx(sign * float(surrogate.transform.inverse(mean)))
     assert explanation.std == pytest.approx((high - low) / 2)
+    assert explanation.width == pytest.approx(float((upper - mean) / variance.sqrt()))
     assert explanation.bound == pytest.approx(sign * float(surrogate.transform.inverse(upper)))
     assert explanation.best == best
 
@@ -120,3 +125,33 @@ def test_expected_improvement_is_that_of_a_normal_distribution():
     found = log_improvement(Known(), best, torch.empty(3, 1))
     constant = 0.5 * math.log(2 * math.pi)
     torch.testing.assert_close(found - constant, improvement.log(), rtol=1e-6, atol=1e-6)
+
+
+def test_the_page_of_a_run_with_strategies_of_ones_own_has_its_bounds(tmp_path: Path):
+    path = tmp_path / "run.jsonl"
+    strategies = [RepeatTheBest(), *default_strategies()]
+    setting = kbo.Practical(noise_std=0.1, strategies=strategies)
+    optimizer = run(kbo.Optimizer(LINE, setting=setting, journal=path), 9)
+    interval = optimizer.interval({"x": 0.3})
+    optimizer.close()
+    record = Record.of(path)
+    assert record.obstacle == ""
+    assert record.optimizer.interval({"x": 0.3}) == pytest.approx(interval)
+
+
+def test_the_command_shows_one_trial_and_why_it_was_chosen(tmp_path: Path):
+    path = tmp_path / "run.jsonl"
+    optimizer = run(kbo.Optimizer(LINE, journal=path), 8)
+    explanation = optimizer.explain(7)
+    optimizer.close()
+    shown = CliRunner().invoke(app, ["journal", "show", str(path), "--trial", "7"])
+    assert shown.exit_code == 0
+    assert "trial 7: complete" in shown.output
+    assert explanation.strategy in shown.output
+    refused = CliRunner().invoke(app, ["journal", "show", str(path), "--trial", "8"])
+    assert "there is no trial 8" in str(refused.exception)
+
+
+def test_numbers_that_are_not_finite_are_left_out_of_the_journal():
+    explanation = Explanation("strategy", mean=math.inf, std=math.nan, best=1.0)
+    assert explanation.record() == {"strategy": "strategy", "best": 1.0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,11 +17,13 @@ from kbo._base.terminal import printable
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from kbo.optimize import table
+    from kbo.optimize import Trial, table
     from kbo.optimize.run import journal as journals
+    from kbo.optimize.strategies import explanation as explanations
     from kbo.report import record
 else:
     journals = Lazy("kbo.optimize.run.journal")
+    explanations = Lazy("kbo.optimize.strategies.explanation")
     table = Lazy("kbo.optimize.table")
     record = Lazy("kbo.report.record")
 
@@ -44,22 +47,48 @@ def check(path: File) -> None:
 
 
 @journal.command()
-def show(path: File) -> None:
+def show(
+    path: File,
+    trial: Annotated[
+        int | None, typer.Option("--trial", help="One trial alone, and why it was chosen.")
+    ] = None,
+) -> None:
     """Show the trials of a journal as a table."""
     trials = record.read_journal(path).whole().trials
+    if trial is not None:
+        _show_one(trials, trial)
+        return
     has_measurements = any(trial.measured for trial in trials)
     columns = ["trial", "status", "value", "seconds", "parameters"]
     if has_measurements:
         columns.append("measured")
     shown = Table(*columns, "failure")
-    for trial in trials:
-        cells = [str(trial.number), trial.status, _number(trial.value), _number(trial.seconds)]
-        cells.append(table.format_params(trial.params))
+    for row in trials:
+        cells = [str(row.number), row.status, _number(row.value), _number(row.seconds)]
+        cells.append(table.format_params(row.params))
         if has_measurements:
-            cells.append(table.format_params(trial.measured))
-        cells.append(trial.failure or "")
+            cells.append(table.format_params(row.measured))
+        cells.append(row.failure or "")
         shown.add_row(*(Text(printable(cell), overflow="fold") for cell in cells))
     Console().print(shown)
+
+
+def _show_one(trials: Sequence[Trial], number: int) -> None:
+    """Print one trial, and why it was chosen.
+
+    Raises:
+        InvalidInput: There is no such trial.
+    """
+    if not 0 <= number < len(trials):
+        raise InvalidInput(f"there is no trial {number}: the journal has {len(trials)}, from 0.")
+    trial = trials[number]
+    typer.echo(f"trial {number}: {trial.status} {_number(trial.value)}".rstrip())
+    typer.echo(printable(table.format_params(trial.params)))
+    explanation = explanations.explanation_of(trial.proposal)
+    if explanation is None:
+        typer.echo("its parameters were given, or the journal was written before version 0.25")
+    else:
+        typer.echo(printable(str(explanation)))
 
 
 def _number(value: float | None) -> str:

@@ -9,7 +9,7 @@ from kbo.optimize.pruning import Curves, Pruning
 from kbo.optimize.result import Result
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.settings.certified import Certified
-from kbo.optimize.settings.practical import Practical
+from kbo.optimize.settings.practical import Practical, default_strategies
 from kbo.optimize.settings.safe import Safe
 from kbo.optimize.surrogates.model import Fitted, fit_values
 
@@ -27,6 +27,7 @@ __all__ = [
     "Safe",
     "Trial",
     "confirm",
+    "default_strategies",
     "fit_values",
     "hypotheses",
     "maximize",

@@ -6,7 +6,8 @@ import base64
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ def content_of(record: Record, title: str, *, live: str | None = None) -> str:
         "tuning.html",
         **_VOCABULARY,
         answers=_answers(record, result),
-        columns=_columns(record),
+        columns=[*(name for name, _ in _columns(record)), "note"],
         csv=base64.b64encode(text(record.trials).encode()).decode(),
         expected=expected,
         indices=plots.indices,
@@ -242,34 +243,40 @@ def _tables(record: Record, recommended: Any) -> dict[str, list[tuple]]:
             f"The last {len(last)} trials.": last,
         }
     first = repetitions(trials)
+    columns = _columns(record)
     tables = {}
     for caption, rows in chosen.items():
-        tables[caption] = [_row(record, trial, recommended, first) for trial in rows]
+        tables[caption] = []
+        for trial in rows:
+            cells = [cell(trial) for _, cell in columns]
+            cells.append(summary.notes(record, trial, recommended, first))
+            tables[caption].append(cells)
     return tables
 
 
-def _columns(record: Record) -> list[str]:
-    """Return the header of the tables of trials: a name for each entry of a row."""
-    columns = ["trial", "value", *_measured(record), *record.space.parameters, "seconds"]
-    if _has_explanations(record):
-        columns.append("chosen by")
-    return [*columns, "note"]
+def _columns(record: Record) -> list[tuple[str, Callable[[Trial], Any]]]:
+    """Return the columns of the tables of trials but for the notes: the name of each, and the cell of a trial."""
+    columns: list[tuple[str, Callable[[Trial], Any]]] = [
+        ("trial", record.name),
+        ("value", lambda trial: trial.value),
+    ]
+    measured = dict.fromkeys(name for trial in record.trials for name in trial.measured)
+    columns += [(name, partial(_measurement, name)) for name in measured]
+    columns += [(name, partial(_parameter, name)) for name in record.space.parameters]
+    columns.append(("seconds", lambda trial: trial.seconds))
+    if any(trial.proposal for trial in record.trials):
+        columns.append(("chosen by", _strategy))
+    return columns
 
 
-def _row(record: Record, trial: Trial, recommended: Any, first: Mapping[int, int]) -> tuple:
-    """Return the row of a trial; the arguments are those of ``summary.notes``."""
-    params = by_name(trial.params)
-    measured = [trial.measured.get(name) for name in _measured(record)]
-    values = [params.get(name) for name in record.space.parameters]
-    row = [record.name(trial), trial.value, *measured, *values, trial.seconds]
-    if _has_explanations(record):
-        row.append(_strategy(trial))
-    return (*row, summary.notes(record, trial, recommended, first))
+def _measurement(name: str, trial: Trial) -> float | None:
+    """Return a measurement of a trial; None if it has none of this name."""
+    return trial.measured.get(name)
 
 
-def _has_explanations(record: Record) -> bool:
-    """Return whether strategies of kbo chose trials of a run."""
-    return any(trial.proposal for trial in record.trials)
+def _parameter(name: str, trial: Trial) -> Any:
+    """Return the value of a parameter of a trial; None where it is inactive."""
+    return by_name(trial.params).get(name)
 
 
 def _strategy(trial: Trial) -> Hint | str:
@@ -277,12 +284,10 @@ def _strategy(trial: Trial) -> Hint | str:
     explanation = explanation_of(trial.proposal)
     if explanation is None:
         return ""
-    return Hint(explanation.strategy, str(explanation))
-
-
-def _measured(record: Record) -> list[str]:
-    """Return the names of the measurements of the trials besides the value."""
-    return list(dict.fromkeys(name for trial in record.trials for name in trial.measured))
+    name = explanation.strategy
+    if explanation.replaced:
+        name = f"random, in place of: {name}"
+    return Hint(name, str(explanation))
 
 
 def _limits(result: Result | None) -> list[tuple[str, float, str]]:

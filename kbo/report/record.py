@@ -27,8 +27,10 @@ from kbo.optimize import (
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Event, Header
 from kbo.optimize.run.trials import Trials, violations
+from kbo.optimize.search.search import Search
 from kbo.optimize.settings.setting import Setting
-from kbo.space import Rule, Space
+from kbo.optimize.strategies import Strategy
+from kbo.space import Params, Rule, Space
 
 
 class JournalFile(NamedTuple):
@@ -279,11 +281,10 @@ def _of_journal(
         )
     if setting == "certified" and kernel is None:
         return replace(record, obstacle=_NEEDS_KERNEL)
-    own = [f"{part} = {header[part]}" for part in ("class", "strategies") if part in header]
-    if own:
+    if "class" in header:
         obstacle = (
-            f"The journal only names the parts of the setting that are of your own ({', '.join(own)}): pass its "
-            "optimiser."
+            f"The journal only names the setting of your own (class = {header['class']}): pass its optimiser, or write "
+            "the page from Python with kbo.report.write(result, path)."
         )
         return replace(record, obstacle=obstacle)
     if setting != "certified" and kernel is not None:
@@ -340,6 +341,19 @@ def optimizer_of(
         return _begin(header, space_of(header), setting, limits)
 
 
+class _Recorded(Strategy):
+    """The strategies of a run, of which its journal has the descriptions: they chose its trials, and choose no more."""
+
+    def __init__(self, description: str) -> None:
+        self._description = description
+
+    def propose(self, search: Search) -> Params | None:
+        return None
+
+    def describe(self) -> str:
+        return self._description
+
+
 def _setting_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis] | None) -> Setting:
     """Return the setting that a header describes, with the kernel that it lacks."""
     entries = {name: value for name, value in header.items() if value is not None}
@@ -351,6 +365,8 @@ def _setting_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis]
         if "start" in header:
             kind = Safe
         entries = {"noise_std": None, **entries, "kernel": kernel}
+    if "strategies" in entries:
+        entries["strategies"] = [_Recorded(str(entries["strategies"]))]
     arguments = {}
     for field in fields(kind):
         if field.name in entries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,6 +21,7 @@ class Explanation:
         strategy: The strategy that chose them, in words.
         mean: The value that the surrogate expected at the parameters of the strategy; None before the first surrogate.
         std: The standard deviation of that value.
+        width: The number of standard deviations between the mean and the optimistic bound.
         bound: The optimistic bound there, which the search compares between points: an upper one if the objective is
             maximised. None if the method has no finite bound.
         best: The best value of a completed trial at that time; None if there was none.
@@ -29,6 +31,7 @@ class Explanation:
     strategy: str
     mean: float | None = None
     std: float | None = None
+    width: float | None = None
     bound: float | None = None
     best: float | None = None
     replaced: str = ""
@@ -38,16 +41,28 @@ class Explanation:
         if self.mean is not None:
             sentences.append(f"expected value {self.mean:.4g}, standard deviation {self.std:.2g}")
         if self.bound is not None:
-            sentences.append(f"optimistic bound {self.bound:.4g}")
+            sentences.append(f"optimistic bound {self.bound:.4g}{self._width()}")
         if self.best is not None:
-            sentences.append(f"best value known then {self.best:.4g}")
+            sentences.append(f"best measured value then {self.best:.4g}")
         if self.replaced:
             sentences.append(f"replaced by random parameters, since {self.replaced}")
         return "; ".join(sentences)
 
+    def _width(self) -> str:
+        """Return the width in words; empty if there is none."""
+        if self.width is None:
+            return ""
+        return f" ({self.width:.2g} standard deviations from it)"
+
     def record(self) -> dict[str, str | float]:
-        """Return the explanation as an entry of a journal: what is known of it, by name."""
-        return {name: value for name, value in asdict(self).items() if value not in (None, "")}
+        """Return the explanation as an entry of a journal, by name, without numbers that are not finite."""
+        record: dict[str, str | float] = {}
+        for name, value in asdict(self).items():
+            if isinstance(value, str) and value:
+                record[name] = value
+            if isinstance(value, float) and math.isfinite(value):
+                record[name] = value
+        return record
 
 
 def explanation_of(record: Mapping[str, Any]) -> Explanation | None:
@@ -76,16 +91,18 @@ def explained(proposal: Proposal, search: Search, sign: int, best: float | None)
     std = variance.sqrt()
     low = surrogate.transform.inverse(mean - std)
     high = surrogate.transform.inverse(mean + std)
-    upper = None
+    optimistic = width = None
     if bound.confidence.finite_on(bound.posterior):
-        upper = sign * float(
-            surrogate.transform.inverse(bound.confidence.upper(bound.posterior, features))
-        )
+        upper = bound.confidence.upper(bound.posterior, features)
+        optimistic = sign * float(surrogate.transform.inverse(upper))
+        if float(std) > 0:
+            width = float((upper - mean) / std)
     return Explanation(
         strategy=proposal.strategy,
         mean=sign * float(surrogate.transform.inverse(mean)),
         std=float(high - low) / 2,
-        bound=upper,
+        bound=optimistic,
+        width=width,
         best=best,
         replaced=proposal.replaced,
     )

@@ -129,10 +129,12 @@ def checked(strategies: object) -> tuple[Strategy, ...]:
     Raises:
         InvalidInput: Not a list of at least one strategy.
     """
-    expected = "strategies must be a list of kbo.strategies, at least one, as [InitialDesign(), UpperBound()]"
+    expected = "strategies must be a list of kbo.optimize.strategies.Strategy objects, at least one"
     if isinstance(strategies, (str, Strategy)) or not isinstance(strategies, Sequence):
         raise InvalidInput(f"{expected}, got {checks.shown(strategies)}.")
     for strategy in strategies:
+        if isinstance(strategy, type) and issubclass(strategy, Strategy):
+            raise InvalidInput(f"{expected}, one is a class: write {strategy.__name__}().")
         if not isinstance(strategy, Strategy):
             raise InvalidInput(f"{expected}, one of them is {checks.shown(strategy)}.")
     if not strategies:

@@ -24,4 +24,4 @@ class UpperBound(Strategy):
         return search.params(argmax_upper(bound.confidence, bound.posterior, search, search.limits))
 
     def describe(self) -> str:
-        return "upper confidence bound"
+        return "best optimistic bound (upper confidence bound)"

@@ -194,6 +194,8 @@ class Surrogate(ABC):
     def criterion(self, X: Tensor, y: Tensor) -> Tensor:
         """Return the recommendation criterion of completed trials [n]. The trial with the largest one is recommended.
 
+        By default the reported lower bound, with values that wait for earlier trials counted.
+
         Args:
             X: Their features [n D].
             y: Their values [n].
