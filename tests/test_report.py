@@ -369,7 +369,7 @@ def test_what_cannot_be_reported_is_an_error_in_words(proved, practical, folder)
 def test_the_table_of_trials_says_which_strategy_chose_a_trial_and_why(tmp_path):
     known = {"x": 0.2}
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=kbo.Practical(noise_std=0.1))
-    optimizer.add(known, 0.5)
+    optimizer.run.add(known, 0.5)
     for _ in range(9):
         params = optimizer.ask()
         optimizer.tell(params, (params["x"] - 0.3) ** 2)
@@ -383,5 +383,5 @@ def test_the_table_of_trials_says_which_strategy_chose_a_trial_and_why(tmp_path)
     for explanation in explanations[1:]:
         assert explanation.strategy in page.words
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)})
-    optimizer.add(known, 0.5)
+    optimizer.run.add(known, 0.5)
     assert "chosen by" not in checked(report.write(optimizer, tmp_path / "known.html")).words
