@@ -125,7 +125,7 @@ def _regression(value: float, known: np.ndarray) -> tuple[float, float]:
 
 
 def _nearest(n: int) -> int:
-    """Return how many of n completed trials are taken for a regression."""
+    """Return the number of completed trials that a regression uses, of n."""
     return max(_FEWEST, math.ceil(n / 2))
 
 

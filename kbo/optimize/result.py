@@ -199,7 +199,7 @@ class Result:
         return self.optimizer.explain(number)
 
     def compare(self, others: Params) -> Comparison | None:
-        """Return by how much the recommended parameters are better than others; see ``Optimizer.compare``."""
+        """Return the difference between the recommended parameters and others; see ``Optimizer.compare``."""
         return self.optimizer.compare(others)
 
     def confirm(
@@ -347,7 +347,9 @@ def _account(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, str
         account = surrogate.account()
         search = optimizer.setting.describe_search(optimizer.method, optimizer.space, surrogate)
         if search:
+            rule = account.pop("rule")
             account["search"] = search
+            account["rule"] = rule
     if optimizer.constraints:
         account["limits"] = optimizer.setting.about_limits
     return account

@@ -177,7 +177,8 @@ class Search:
         width = high - low
         parents = points.repeat_interleave(int(self.effort * _N_CHILDREN), 0)
         origin = parents[:, free]
-        n, shape = len(origin), origin.shape
+        n = len(origin)
+        shape = origin.shape
         moves = torch.rand(shape, generator=generator, dtype=dtype) < 2 / n_free
         always = torch.randint(n_free, (n,), generator=generator)
         moves[torch.arange(n), always] = True
@@ -200,7 +201,8 @@ class Search:
         The cross-entropy method (Rubinstein 1999): each round is normal, with the covariance of the best steps of the
         round before, so it follows a narrow valley in any direction without a gradient.
         """
-        subspace, generator = self.subspace, self.generator
+        subspace = self.subspace
+        generator = self.generator
         centre = subspace.place(self.starts[0])
         P = len(centre)
         low = (centre - radius).clamp_min(subspace.low)
@@ -237,7 +239,8 @@ class Search:
         The shape is the identity, but under constraints on parameters the second moment of the allowed steps.
         """
         n = int(self.effort * N_RANDOM)
-        generator, dtype = self.generator, centre.dtype
+        generator = self.generator
+        dtype = centre.dtype
         identity = torch.eye(len(centre), dtype=dtype)
         if not self.subspace.constrained:
             uniform = torch.rand(n, len(centre), generator=generator, dtype=dtype)

@@ -67,7 +67,8 @@ def explained(proposal: Proposal, search: Search, sign: int, best: float | None)
         sign: 1 if the objective is maximised, else -1.
         best: The best value of a completed trial.
     """
-    surrogate, bound = search.surrogate, search.bound
+    surrogate = search.surrogate
+    bound = search.bound
     if surrogate is None or bound is None:
         return Explanation(proposal.strategy, best=best, replaced=proposal.replaced)
     features = search.space.features(search.space.unit(proposal.proposed).unsqueeze(0))

@@ -77,15 +77,20 @@ class Exploration:
         for number, params in enumerate(start):
             with checks.inside(f"start[{number}]"):
                 units.append(space.unit(params))
-                if violated := space.violated(params):
+                violated = space.violated(params)
+                if violated:
                     raise InvalidInput(
                         f"{checks.shown(params)} violates the constraints {', '.join(violated)}."
                     )
-        self._space, self._start, self._n_limits = space, torch.stack(units), n_limits
+        self._space = space
+        self._start = torch.stack(units)
+        self._n_limits = n_limits
         self._limits: list[Limit] = []  # by the last bounds that are proved
         self._refuted: RefutedAssumptions | None = None
+        self._whole: tuple[Tensor, SafeSet] | None = None
         points = space.points(MOST_POINTS)
-        self._whole = None if points is None else (points, self._safe_set(points))
+        if points is not None:
+            self._whole = points, self._safe_set(points)
 
     def learn(self, limited: Sequence[ConstraintSurrogate]) -> None:
         """Take the bounds after a trial, if they are proved.
@@ -110,28 +115,32 @@ class Exploration:
         if self._whole is not None:
             self._whole[1].update(self._limits)
         for constraint, surrogate in limited:
-            high = surrogate.interval(self._space.features(self._start))[2]
-            if bool((high < constraint.limit).any()):
-                params = self._space.params(self._start[int(high.argmin())])
-                side, bound = (
-                    "least" if constraint.sign < 0 else "most",
-                    constraint.sign * float(high.min()),
-                )
+            _, _, upper = surrogate.interval(self._space.features(self._start))
+            if bool((upper < constraint.limit).any()):
+                params = self._space.params(self._start[int(upper.argmin())])
+                bound = constraint.sign * float(upper.min())
+                side = "most"
+                if constraint.sign < 0:
+                    side = "least"
                 self._refuted = RefutedAssumptions(
                     f"The data refute that the given points are safe: start {params} is not safe: {constraint.name} "
                     f"is at {side} {bound:.4g} ({constraint})"
                 )
 
     def propose(
-        self, belief: Surrogate | None, states: Sequence[Posterior], search: Search, tried: Tensor
+        self,
+        surrogate: Surrogate | None,
+        posteriors: Sequence[Posterior],
+        search: Search,
+        tried: Tensor,
     ) -> Tensor:
         """Return the next point [P] of the unit cube: first the starts, and these again while nothing is known.
 
         Args:
-            belief: That of the objective; None while nothing is known.
-            states: Posteriors of all quantities by which points are compared.
-            search: The part of the space.
-            tried: Points [n P] of trials.
+            surrogate: The surrogate of the objective; None while there are too few trials.
+            posteriors: The posteriors of all quantities, by whose uncertainty points are compared.
+            search: The search, of the whole space or of a part of it.
+            tried: The points [n P] of trials.
 
         Raises:
             RefutedAssumptions: A start is not safe, or the bounds were refuted.
@@ -140,82 +149,101 @@ class Exploration:
         if self._refuted is not None:
             raise self._refuted
         starts = self._start[_within(self._start, search.subspace)]
-        if len(fresh := starts[~_among(starts, tried)]):
-            return fresh[0]
-        if belief is None or not self._limits:
-            return starts[len(tried) % len(starts)] if len(starts) else self._none()
-        units, found = self._examined(search, tried)
-        among = _within(units, search.subspace).to(self._space.device)
-        if not bool((found.safe & among).any()):
-            self._none()
-        objective = belief.bound(search.number)
-        return units[found.widest(objective.posterior, objective.confidence, states, among)]
+        untried = starts[~_among(starts, tried)]
+        if len(untried):
+            return untried[0]
+        if surrogate is None or not self._limits:
+            if not len(starts):
+                raise _no_safe_point()
+            return starts[len(tried) % len(starts)]
+        units, safe_set = self._examined(search, tried)
+        is_within = _within(units, search.subspace).to(self._space.device)
+        if not bool((safe_set.safe & is_within).any()):
+            raise _no_safe_point()
+        bound = surrogate.bound(search.number)
+        return units[safe_set.widest(bound.posterior, bound.confidence, posteriors, is_within)]
 
     def safe(self, search: Search, tried: Tensor) -> tuple[Tensor, bool]:
         """Return the points [n P] of a part of the space that are certain to be safe, and whether more may follow."""
-        units, found = self._examined(search, tried)
-        among = found.safe.cpu() & _within(units, search.subspace)
-        return (units[among] if bool(among.any()) else self._none()), found.grows()
+        units, safe_set = self._examined(search, tried)
+        is_safe = safe_set.safe.cpu() & _within(units, search.subspace)
+        if not bool(is_safe.any()):
+            raise _no_safe_point()
+        return units[is_safe], safe_set.grows()
 
     @property
     def whole(self) -> bool:
         """Whether all points of the space are examined."""
         return self._whole is not None
 
-    def _none(self) -> Tensor:
-        raise InvalidInput(
-            "no parameters that agree with the context, the choices and within are certain to keep all limits: leave "
-            "these out, or add a start that agrees with them."
-        )
-
     def _examined(self, search: Search, tried: Tensor) -> tuple[Tensor, SafeSet]:
         """Return points [n P] and which of them are safe."""
         if self._whole is not None:
             return self._whole
-        choices = search.subspace.choices
-        units = self._particles(search, tried) if choices is None else choices
+        units = search.subspace.choices
+        if units is None:
+            units = self._particles(search, tried)
         return units, self._safe_set(units)
 
     def _safe_set(self, units: Tensor) -> SafeSet:
-        found = SafeSet(
-            self._space.features(units), _among(units, self._start).to(self._space.device)
-        )
+        """Return the safe set among points [n P], with the starts and the last bounds."""
+        is_start = _among(units, self._start).to(self._space.device)
+        safe_set = SafeSet(self._space.features(units), is_start)
         if self._limits:
-            found.update(self._limits)
-        return found
+            safe_set.update(self._limits)
+        return safe_set
 
     @torch.no_grad()
     def _particles(self, search: Search, tried: Tensor) -> Tensor:
         """Return points [n P] near those that are certain to be safe, and on lines through two of them."""
-        generator, options = search.generator, {"generator": search.generator, "dtype": tried.dtype}
-        units = search.subspace.place(torch.cat([self._start, tried]))
-        units = units[search.subspace.satisfies(units)]
+        subspace = search.subspace
+        generator = search.generator
+        dtype = tried.dtype
+
+        def uniform(*shape: int) -> Tensor:
+            return torch.rand(*shape, generator=generator, dtype=dtype)
+
+        units = subspace.place(torch.cat([self._start, tried]))
+        units = units[subspace.satisfies(units)]
         if not len(units):
             return units
         safe = units[self._quickly_safe(units)]
         for scale in _SCALES:
-            from_ = safe if len(safe) else units
-            first, second = from_[torch.randint(len(from_), (2, _PARTICLES), generator=generator)]
-            near = first + scale * torch.randn(first.shape, **options)
-            along = first + (3 * torch.rand(len(first), 1, **options) - 1) * (second - first)
-            moved = torch.where(torch.rand(len(first), 1, **options) < 0.5, near, along).clamp(0, 1)
-            jumps = torch.rand(first.shape, **options) < _JUMPS
-            moved = search.subspace.place(
-                torch.where(jumps, torch.rand(first.shape, **options), moved)
-            )
-            moved = moved[search.subspace.satisfies(moved)]
-            units, safe = (
-                torch.cat([units, moved]),
-                torch.cat([safe, moved[self._quickly_safe(moved)]]),
-            )
+            parents = units
+            if len(safe):
+                parents = safe
+            pairs = torch.randint(len(parents), (2, _PARTICLES), generator=generator)
+            first, second = parents[pairs]
+            n, P = first.shape
+            near = first + scale * torch.randn(n, P, generator=generator, dtype=dtype)
+            along = first + (3 * uniform(n, 1) - 1) * (second - first)
+            moved = torch.where(uniform(n, 1) < 0.5, near, along).clamp(0, 1)
+            jumps = uniform(n, P) < _JUMPS
+            moved = subspace.place(torch.where(jumps, uniform(n, P), moved))
+            moved = moved[subspace.satisfies(moved)]
+            units = torch.cat([units, moved])
+            safe = torch.cat([safe, moved[self._quickly_safe(moved)]])
         return units
 
     def _quickly_safe(self, units: Tensor) -> Tensor:
+        """Return whether points [n P] are starts, or keep all limits by a bound that is quick to compute, [n]."""
+        is_start = _among(units, self._start)
+        if not self._limits:
+            return is_start
         X = self._space.features(units)
-        certain = [limit.quick_slacks(X)[0] >= 0 for limit in self._limits]
-        return _among(units, self._start) | (
-            torch.stack(certain).all(0).cpu() if certain else torch.tensor(False)
-        )
+        is_certain = torch.ones_like(is_start)
+        for limit in self._limits:
+            certain, _ = limit.quick_slacks(X)
+            is_certain &= (certain >= 0).cpu()
+        return is_start | is_certain
+
+
+def _no_safe_point() -> InvalidInput:
+    """Return the error where no point of a part of the space is certain to be safe."""
+    return InvalidInput(
+        "no parameters that agree with the context, the choices and within are certain to keep all limits: leave "
+        "these out, or add a start that agrees with them."
+    )
 
 
 def _among(units: Tensor, known: Tensor) -> Tensor:

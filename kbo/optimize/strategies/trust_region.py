@@ -72,7 +72,8 @@ def trust_radius(values: Iterable[Evaluation]) -> float:
     for evaluation in values:
         if evaluation.predicted:
             continue
-        features, y = evaluation.features, evaluation.value
+        features = evaluation.features
+        y = evaluation.value
         assert y is not None
         is_inside = centre is not None and _distance(features, centre) <= radius
         if y > best:
