@@ -145,7 +145,15 @@ def uncovered(points: PosteriorMetric, centres: PosteriorMetric, radius: float) 
 
 
 def covers(metric: PosteriorMetric, centres: Tensor, radius: float) -> bool:
-    """Return whether every point is within ``radius`` of a centre; centres are point numbers."""
+    """Return whether every point is within ``radius`` of a centre; centres [m] are point numbers.
+
+    Raises:
+        InvalidInput: Centres that are no numbers of points.
+    """
     checks.instance("metric", metric, PosteriorMetric)
     checks.non_negative("radius", radius)
+    size = len(metric)
+    is_whole = checks.tensor("centres", centres).dtype == torch.int64
+    if centres.ndim != 1 or not is_whole or bool(((centres < 0) | (centres >= size)).any()):
+        raise InvalidInput(f"centres must be numbers of points, from 0 and below {size}.")
     return len(uncovered(metric, metric[centres], radius)) == 0
