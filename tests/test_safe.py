@@ -240,6 +240,19 @@ def test_a_run_goes_on_after_it_was_reopened_and_its_journal_is_read_with_its_st
     assert record.reopened().safe_points() == at_once.optimizer.safe_points()
 
 
+def test_starts_of_bounds_that_are_a_list_are_in_the_journal(tmp_path):
+    journal = tmp_path / "run.jsonl"
+    bounds = [(0.0, 1.0), (0.0, 1.0)]
+    constraints = [limit()]
+    setting = safe(start=[[0.2, 0.2]])
+    optimizer = kbo.Optimizer(bounds, setting=setting, constraints=constraints, journal=journal)
+    asked = optimizer.ask()
+    assert asked == [0.2, 0.2]
+    optimizer.close()
+    again = kbo.Optimizer(bounds, setting=setting, constraints=constraints, journal=journal)
+    assert again.ask() == asked
+
+
 def test_parallel_trials_are_safe():
     """More workers than starts: while nothing is known, the starts are repeated."""
     optimizer, bench = opened(), Bench()

@@ -117,7 +117,7 @@ class Session(
 TrialEvent = Ask | Again | Release | Report | Tell | Fail | Prune
 Event = TrialEvent | Session
 Entry = dict[str, Scalar | list[Scalar | dict[str, Scalar]] | dict[str, Scalar | list[Scalar]]]
-Header = dict[str, Scalar | list[float | Entry]]
+Header = dict[str, Scalar | list[float | Entry | list[Scalar]]]
 
 
 def _plain(value: Any) -> float:

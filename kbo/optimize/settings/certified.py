@@ -90,6 +90,8 @@ class Certified(Setting):
         checks.maybe(checks.positive, "noise_std", self.noise_std)
         checks.maybe(checks.positive, "noise_upper", self.noise_upper)
         checks.probability("delta", self.delta)
+        checks.flag("completion_independent_of_noise", self.completion_independent_of_noise)
+        checks.flag("strict_noise", self.strict_noise)
         scale = checked_scale(self.scale)  # Ax reads several from its storage as a list
         object.__setattr__(self, "scale", scale)
 
