@@ -13,7 +13,6 @@ from torch.distributions import MultivariateNormal
 import kbo
 from kbo.bandit import PRACTICAL_WIDTHS
 from kbo.confidence import AlternatingWidth
-from kbo.optimize import optimizer as optimizer_module
 from kbo.optimize.result import result_of
 from kbo.optimize.search import bounds
 from kbo.optimize.search.search import Search
@@ -373,7 +372,7 @@ def test_a_search_starts_at_the_best_trials_and_scores_half_as_many_points_after
         return bounds.argmax_upper(confidence, posterior, search)
 
     monkeypatch.setattr(upper_bound, "argmax_upper", recording)
-    monkeypatch.setattr(optimizer_module, "MANY", 12)
+    monkeypatch.setattr("kbo.optimize.searches.MANY", 12)
     optimizer = kbo.Optimizer([(0.0, 1.0)], setting=kbo.Practical(noise_std=0.1))
     for i in range(14):
         optimizer.tell([optimizer.ask()[0]], None if i == 3 else i % 4)

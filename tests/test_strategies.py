@@ -83,11 +83,17 @@ def test_the_numbers_of_an_explanation_are_those_that_were_compared(
     upper = bound.confidence.upper(bound.posterior, features)
     low = float(surrogate.transform.inverse(mean - variance.sqrt()))
     high = float(surrogate.transform.inverse(mean + variance.sqrt()))
-    assert explanation.mean == pytest.approx(sign * float(surrogate.transform.inverse(mean)))
-    assert explanation.std == pytest.approx((high - low) / 2)
-    assert explanation.width == pytest.approx(float((upper - mean) / variance.sqrt()))
-    assert explanation.bound == pytest.approx(sign * float(surrogate.transform.inverse(upper)))
-    assert explanation.best == best
+    assert explanation.mean == pytest.approx(
+        sign * float(surrogate.transform.inverse(mean)), rel=1e-5, abs=1e-9
+    )
+    assert explanation.std == pytest.approx((high - low) / 2, rel=1e-5, abs=1e-9)
+    assert explanation.width == pytest.approx(
+        float((upper - mean) / variance.sqrt()), rel=1e-5, abs=1e-9
+    )
+    assert explanation.bound == pytest.approx(
+        sign * float(surrogate.transform.inverse(upper)), rel=1e-5, abs=1e-9
+    )
+    assert explanation.best == pytest.approx(best, rel=1e-5)
 
 
 def test_explanations_are_in_the_journal(tmp_path: Path):

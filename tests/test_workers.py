@@ -378,15 +378,23 @@ def test_a_trial_whose_worker_dies_is_started_once_more(tmp_path, caplog):
         assert re.search(f"trial {trial.number} is started again: .*{reason}", caplog.text)
 
 
-def test_a_worker_that_is_killed_while_it_is_idle_costs_no_trial():
-    with kbo.Processes(1).session(
-        lambda x: os.getpid(), None, lambda number, value, step: False
-    ) as session:
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_worker_that_is_killed_while_it_is_idle_costs_no_trial(is_seen):
+    engine = kbo.Processes(1)
+    with engine.session(lambda x: os.getpid(), None, lambda number, value, step: False) as session:
         session.start(0, [])
         (first,) = session.wait(PATIENCE)
-        os.kill(first.value, signal.SIGKILL)
-        os.waitid(os.P_PID, first.value, os.WEXITED | os.WNOWAIT)
-        session.start(1, [])
+        (worker,) = session._idle
+        # Stopped first, so that it cannot begin the next trial.
+        os.kill(first.value, signal.SIGSTOP)
+        if is_seen:
+            os.kill(first.value, signal.SIGKILL)
+            os.waitid(os.P_PID, first.value, os.WEXITED | os.WNOWAIT)
+            session.start(1, [])
+        else:
+            session.start(1, [])
+            assert session.running[1] is worker
+            os.kill(first.value, signal.SIGKILL)
         (second,) = session.wait(PATIENCE)
     assert second.failure is None
     assert second.value != first.value

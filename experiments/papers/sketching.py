@@ -235,7 +235,8 @@ def _draw(kernel: Any, x: Tensor, generator: torch.Generator) -> Tensor:
 def _subset_of_regressors(sketch: NystromRidge, X: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance ``ridge z'M^-1 z`` [N] at X [N d]."""
     mean, variance = sketch.predict(X)
-    unexplained = sketch.prior_variance(X) - sketch.features(X).square().sum(0)
+    features = sketch.sketch.features(X.double())
+    unexplained = sketch.prior_variance(X) - features.square().sum(0)
     return mean, (variance - unexplained.clamp_min(0)).clamp_min(0)
 
 

@@ -232,10 +232,10 @@ class Optimizer:
         try:
             while len(trials) < count:
                 trials.append(self._begin(region))
+            params = [copy.copy(trial.params) for trial in trials]  # the caller may change them
         except BaseException:
             self.run.abandon(trials)  # the next call returns them
             raise
-        params = [copy.copy(trial.params) for trial in trials]  # the caller may change them
         if n is None:
             return params[0]
         return params
@@ -746,7 +746,9 @@ class Optimizer:
         search = search_for_trial(self._quantities, self.seed, region, number, pending)
         proposal = propose(self._strategies, search)
         leading = self._quantities.leading()
-        best = leading[0].value if leading else None
+        best = None
+        if leading and not region.partial:
+            best = leading[0].value
         return proposal.params, explained(proposal, search, self._quantities.sign, best)
 
     def _search(self) -> Search:

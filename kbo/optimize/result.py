@@ -347,7 +347,7 @@ def _account(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, str
         account = surrogate.account()
         search = optimizer.setting.describe_search(optimizer.method, optimizer.space, surrogate)
         if search:
-            rule = account.pop("rule")
+            rule = account.pop("rule", "")
             account["search"] = search
             account["rule"] = rule
     if optimizer.constraints:

@@ -7,6 +7,7 @@ is killed; processes of ``multiprocessing`` import the main script again.
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
@@ -118,6 +119,16 @@ class _Processes(RemoteSession["_Process"]):
         worker.begin(number, params)
         self._limit_loading(worker)
 
+    def _outcome(self, number: int, worker: _Process) -> Outcome | None:
+        outcome = super()._outcome(number, worker)
+        if outcome is None or not outcome.died or not worker.was_idle:
+            return outcome
+        # It was killed while it had nothing to do, so its end is not the doing of this trial.
+        self._release(worker)
+        worker.deadline = math.inf
+        self.start(number, worker.params)
+        return None
+
     def _wait_for_message(self, seconds: float) -> None:
         connections = [worker.connection for worker in self.running.values()]
         wait(connections, min(seconds, _PATIENCE))
@@ -154,6 +165,7 @@ class _Process(Worker):
     Attributes:
         place: Its number among the workers.
         n_trials: The number of its trials.
+        params: The parameters of the last one.
     """
 
     kind = "process"
@@ -162,6 +174,7 @@ class _Process(Worker):
         super().__init__()
         self.place: int = place
         self.n_trials: int = 0
+        self.params: Any = None
         self._number = -1
         self.connection, connection = Pipe()
         # Nobody writes to this pipe: it is closed when this process ends.
@@ -189,9 +202,16 @@ class _Process(Worker):
         """Whether the process has ended; its connection stays open while a process that it forked lives."""
         return self._process.poll() is not None
 
+    @property
+    def was_idle(self) -> bool:
+        """Whether it has had a trial, and has not begun the next one that it was given."""
+        return self.n_trials > 1 and not self.has_begun
+
     def begin(self, number: int, params: Any) -> None:
         self._number = number
         self.n_trials += 1
+        self.params = params
+        self.has_begun = False
         self.send((number, params))
 
     def receive(self) -> Message | None:

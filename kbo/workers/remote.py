@@ -30,6 +30,7 @@ class Worker(ABC):
     Attributes:
         deadline: The moment at which its call has taken too long.
         is_overdue: Whether it was ended for that.
+        has_begun: Whether it has said that its call begins.
     """
 
     kind: ClassVar[str]
@@ -37,6 +38,7 @@ class Worker(ABC):
     def __init__(self) -> None:
         self.deadline: float = math.inf
         self.is_overdue: bool = False
+        self.has_begun: bool = False
         self._began = time.monotonic()
         self._limit = ""
 
@@ -122,6 +124,7 @@ class RemoteSession(Session, Generic[W]):
             case "loading", _:
                 self._limit_loading(worker)
             case "begun", _:
+                worker.has_begun = True
                 worker.set_limit(self._timeout, "no value")
             case "report", (value, step):
                 worker.answer(self._on_report(number, value, step))

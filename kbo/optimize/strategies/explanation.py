@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
@@ -22,9 +22,10 @@ class Explanation:
         mean: The value that the surrogate expected at the parameters of the strategy; None before the first surrogate.
         std: The standard deviation of that value.
         width: The number of standard deviations between the mean and the optimistic bound.
-        bound: The optimistic bound there, which the search compares between points: an upper one if the objective is
-            maximised. None if the method has no finite bound.
-        best: The best value of a completed trial at that time; None if there was none.
+        bound: The optimistic bound of the method there: an upper one if the objective is maximised. None if the method
+            has no finite bound.
+        best: The best measured value at that time, of the trials that break the fewest limits; None if there was none,
+            and where a context or choices are given, whose values cannot be compared with those of others.
         replaced: The reason why random parameters took the place of those of the strategy; empty if they did not.
     """
 
@@ -39,7 +40,9 @@ class Explanation:
     def __str__(self) -> str:
         sentences = [f"chosen by: {self.strategy}"]
         if self.mean is not None:
-            sentences.append(f"expected value {self.mean:.4g}, standard deviation {self.std:.2g}")
+            sentences.append(f"expected value {self.mean:.4g}")
+        if self.std is not None:
+            sentences.append(f"standard deviation {self.std:.2g}")
         if self.bound is not None:
             sentences.append(f"optimistic bound {self.bound:.4g}{self._width()}")
         if self.best is not None:
@@ -55,13 +58,13 @@ class Explanation:
         return f" ({self.width:.2g} standard deviations from it)"
 
     def record(self) -> dict[str, str | float]:
-        """Return the explanation as an entry of a journal, by name, without numbers that are not finite."""
+        """Return the explanation as an entry of a journal: finite numbers, with six digits, by name."""
         record: dict[str, str | float] = {}
         for name, value in asdict(self).items():
             if isinstance(value, str) and value:
                 record[name] = value
             if isinstance(value, float) and math.isfinite(value):
-                record[name] = value
+                record[name] = float(f"{value:.6g}")
         return record
 
 
@@ -69,7 +72,10 @@ def explanation_of(record: Mapping[str, Any]) -> Explanation | None:
     """Return the explanation that an entry of a journal holds; None if it holds none."""
     if "strategy" not in record:
         return None
-    return Explanation(**record)
+    known = {
+        field.name: record[field.name] for field in fields(Explanation) if field.name in record
+    }
+    return Explanation(**known)
 
 
 @torch.no_grad()
@@ -94,6 +100,7 @@ def explained(proposal: Proposal, search: Search, sign: int, best: float | None)
     optimistic = width = None
     if bound.confidence.finite_on(bound.posterior):
         upper = bound.confidence.upper(bound.posterior, features)
+        mean = mean.minimum(upper)  # as in every interval that is reported
         optimistic = sign * float(surrogate.transform.inverse(upper))
         if float(std) > 0:
             width = float((upper - mean) / std)

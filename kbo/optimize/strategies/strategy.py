@@ -137,6 +137,7 @@ def checked(strategies: object) -> tuple[Strategy, ...]:
             raise InvalidInput(f"{expected}, one is a class: write {strategy.__name__}().")
         if not isinstance(strategy, Strategy):
             raise InvalidInput(f"{expected}, one of them is {checks.shown(strategy)}.")
+        checks.text(f"describe() of {type(strategy).__name__}", strategy.describe())
     if not strategies:
         raise InvalidInput(f"{expected}, got none.")
     return tuple(strategies)
