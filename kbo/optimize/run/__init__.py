@@ -1,1 +1,1 @@
-"""What happened in a run: trials, events and the journal. It knows nothing of models."""
+"""The record of a run: trials, events and the journal, without models."""
