@@ -10,6 +10,10 @@ import kbo
 REPEATS = int(os.environ.get("FAULTS", "1"))
 PACKAGE = os.path.join(os.path.dirname(kbo.__file__), "")
 
+# Python looks for interrupts at calls and at backward jumps only, never between the end of a call and the assignment that
+# begins the ``finally`` there. A line tracer would interrupt at it, and settings would stay aside for the whole thread.
+NEVER_INTERRUPTED = os.path.join(PACKAGE, "_base", "surroundings.py")
+
 
 def interrupted(lines: int, call: Callable[[], Any]) -> Any:
     """Return what a call returns, or raise KeyboardInterrupt before its line of kbo's code with that number."""
@@ -17,7 +21,8 @@ def interrupted(lines: int, call: Callable[[], Any]) -> Any:
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
         nonlocal left
-        if not frame.f_code.co_filename.startswith(PACKAGE):
+        file = frame.f_code.co_filename
+        if not file.startswith(PACKAGE) or file == NEVER_INTERRUPTED:
             return None
         if event == "line":
             left -= 1
