@@ -188,10 +188,20 @@ def test_help_is_shown_without_importing_torch():
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_is_evaluated_with_noise_of_its_own(name):
+def test_an_example_is_evaluated_with_noise_of_its_own(name, monkeypatch):
+    # The error of digits is a count divided by 899: two evaluations are often equal, two splits never.
+    monkeypatch.setattr(examples, "digits_error", lambda params, split, start: (split, start))
     objective, space = EXAMPLES[name]
     params = space.params(torch.full((space.dimension,), 0.1))
     assert objective(params) != objective(params)
+
+
+def test_the_error_of_digits_depends_on_the_split_and_on_the_initial_weights():
+    _, space = EXAMPLES["digits"]
+    params = space.params(torch.full((space.dimension,), 0.1))
+    errors = [examples.digits_error(params, split, start) for split, start in ((1, 1), (2, 1), (1, 2))]
+    assert len(set(errors)) == 3
+    assert examples.digits_error(params, 1, 1) == errors[0]
 
 
 def test_the_example_of_a_function_is_the_one_of_botorch(monkeypatch):
