@@ -199,7 +199,9 @@ def test_an_example_is_evaluated_with_noise_of_its_own(name, monkeypatch):
 def test_the_error_of_digits_depends_on_the_split_and_on_the_initial_weights():
     _, space = EXAMPLES["digits"]
     params = space.params(torch.full((space.dimension,), 0.1))
-    errors = [examples.digits_error(params, split, start) for split, start in ((1, 1), (2, 1), (1, 2))]
+    errors = [
+        examples.digits_error(params, split, start) for split, start in ((1, 1), (2, 1), (1, 2))
+    ]
     assert len(set(errors)) == 3
     assert examples.digits_error(params, 1, 1) == errors[0]
 
