@@ -95,21 +95,20 @@ def explained(proposal: Proposal, search: Search, sign: int, best: float | None)
     features = search.space.features(search.space.unit(proposal.proposed).unsqueeze(0))
     mean, variance = bound.posterior.predict(features)
     std = variance.sqrt()
-    low = surrogate.transform.inverse(mean - std)
-    high = surrogate.transform.inverse(mean + std)
-    optimistic = width = None
-    if bound.confidence.finite_on(bound.posterior):
+    is_bounded = bound.confidence.finite_on(bound.posterior)
+    upper = torch.full_like(mean, torch.inf)
+    if is_bounded:
         upper = bound.confidence.upper(bound.posterior, features)
-        mean = mean.minimum(upper)  # as in every interval that is reported
-        optimistic = sign * float(surrogate.transform.inverse(upper))
-        if float(std) > 0:
-            width = float((upper - mean) / std)
+    expected = mean.minimum(upper)  # as in every interval that is reported
+    levels = torch.cat([mean - std, mean + std, expected, upper])
+    low, high, middle, optimistic = surrogate.transform.inverse(levels).tolist()
+    has_width = is_bounded and float(std) > 0
     return Explanation(
         strategy=proposal.strategy,
-        mean=sign * float(surrogate.transform.inverse(mean)),
-        std=float(high - low) / 2,
-        bound=optimistic,
-        width=width,
+        mean=sign * middle,
+        std=(high - low) / 2,
+        width=float((upper - expected) / std) if has_width else None,
+        bound=sign * optimistic if is_bounded else None,
         best=best,
         replaced=proposal.replaced,
     )
