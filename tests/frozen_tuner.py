@@ -115,12 +115,12 @@ def said(optimizer: Optimizer) -> Iterator[tuple[str, Any]]:
     yield "points", [trial.params for trial in optimizer.trials]
     best = optimizer.recommended()
     yield "recommended", None if best is None else best.number
-    belief = optimizer.belief()
+    belief = optimizer.insight.surrogate()
     yield "guarantee", None if belief is None else belief.guarantee().text
     yield "account", None if belief is None else belief.account()
     interval = None if best is None else optimizer.interval(best.params)
     yield "interval", None if interval is None else torch.tensor(interval)
-    feasibility, gap = optimizer.feasibility(), optimizer.gap()
+    feasibility, gap = optimizer.insight.feasibility(), optimizer.gap()
     yield "feasibility", str(feasibility)
     yield "gap", None if gap is None else torch.tensor(gap.value)
 

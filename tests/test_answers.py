@@ -37,12 +37,12 @@ SPACE = {"x": (0.0, 1.0), "unused": (0.0, 1.0), "c": ["a", "b"]}
 def test_draws_have_the_means_and_widths_of_the_intervals_and_are_joint():
     optimizer = told(noisy(), SPACE)
     belief, units = (
-        optimizer.description(),
+        optimizer.insight.description(),
         torch.rand(6, 3, generator=torch.Generator().manual_seed(0)).double(),
     )
     units[1] = units[0] + 1e-4
     draws = -belief.draws(optimizer.space.features(units), 4000, torch.Generator().manual_seed(1))
-    low, mean, high = optimizer.intervals(units)
+    low, mean, high = optimizer.insight.intervals(units)
     torch.testing.assert_close(draws.median(0).values, mean, rtol=0.1, atol=0.02)
     torch.testing.assert_close(
         draws.quantile(0.95, 0) - draws.quantile(0.05, 0), high - low, rtol=0.1, atol=0.02
@@ -52,7 +52,7 @@ def test_draws_have_the_means_and_widths_of_the_intervals_and_are_joint():
 
 def test_what_matters_is_told_and_which_values_are_as_good():
     optimizer = told(noisy(), SPACE, 30)
-    found = optimizer.answers(tolerance=0.02)
+    found = optimizer.insight.answers(tolerance=0.02)
     by_name = {one.name: one for one in found.effects}
     assert [one.visible for one in (by_name["c"], by_name["x"], by_name["unused"])] == [
         True,
@@ -67,7 +67,7 @@ def test_what_matters_is_told_and_which_values_are_as_good():
         assert (value - 0.3) ** 2 - (x - 0.3) ** 2 < 0.03
     assert found.seconds == pytest.approx(20 * 30)
     assert found.inside[1] == 30
-    assert found == optimizer.answers(tolerance=0.02)
+    assert found == optimizer.insight.answers(tolerance=0.02)
     text = found.entries()
     assert text["what matters"].endswith("no effect is visible yet of unused")
     assert "in about 10 minutes" in text["20 more trials"]
@@ -80,7 +80,7 @@ def test_what_matters_is_told_and_which_values_are_as_good():
 )
 @pytest.mark.parametrize(("sign", "edge"), [(1, "lower"), (-1, "upper")])
 def test_a_value_at_a_bound_with_better_ones_beyond_is_told(sign, edge, x):
-    found = told(lambda p: sign * p["x"], {"x": x, "z": (0.0, 1.0)}, 20).answers()
+    found = told(lambda p: sign * p["x"], {"x": x, "z": (0.0, 1.0)}, 20).insight.answers()
     assert {one.name: one.edge for one in found.effects}["x"] == edge
     assert f"x is at its {edge} bound" in found.entries()["at an edge"]
 
@@ -112,7 +112,7 @@ def test_points_that_break_constraints_bring_nothing():
         lambda p: -(p["x"] + p["z"]), space, 25, constraints=[kbo.Linear({"x": 1, "z": 1}, upper=1)]
     )
     optimizer.tell({"x": 0.99, "z": 0.98}, -1.97)  # a known result that is not allowed
-    found = optimizer.answers()
+    found = optimizer.insight.answers()
     assert found.more.value < 0.05
     best = optimizer.recommended().params
     for one, other in (("x", "z"), ("z", "x")):
@@ -120,7 +120,7 @@ def test_points_that_break_constraints_bring_nothing():
     limited = kbo.Optimizer({"x": (0.0, 1.0)}, constraints=[kbo.Constraint("m", upper=0.5)], seed=0)
     for i in range(20):
         limited.tell({"x": i / 19}, (i / 19 + 0.01 * (-1) ** i, {"m": 1 - i / 19}))
-    found = limited.answers()
+    found = limited.insight.answers()
     assert found.more.value < 0.1
     assert found.effects[0].good[0] > 0.4
 
@@ -129,8 +129,15 @@ def test_a_declared_range_bounds_the_gain_and_large_numbers_are_no_error():
     rng = random.Random(0)
     objective = lambda p: max(0.0, min(1.0, 0.01 + (p["x"] - 0.3) ** 2 + 0.02 * rng.gauss(0, 1)))  # noqa: E731
     optimizer = told(objective, {"x": (0.0, 1.0)}, value_range=(0.0, 1.0))
-    assert optimizer.answers().more.value <= optimizer.interval(optimizer.recommended().params)[1]
-    assert told(lambda p: 1e200 * (p["x"] - 0.3) ** 2, {"x": (0.0, 1.0)}, 12).answers().entries()
+    assert (
+        optimizer.insight.answers().more.value
+        <= optimizer.interval(optimizer.recommended().params)[1]
+    )
+    assert (
+        told(lambda p: 1e200 * (p["x"] - 0.3) ** 2, {"x": (0.0, 1.0)}, 12)
+        .insight.answers()
+        .entries()
+    )
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -140,7 +147,7 @@ def test_a_gain_beyond_zero_where_no_value_was_asks_for_a_range(sign):
     ).entries()["20 more trials"]
     assert "that is beyond 0, where no value was: if none can be, give value_range" in text
     optimizer = told(lambda p: sign * (0.05 + p["x"]), {"x": (0.0, 1.0)}, 10, maximize=sign < 0)
-    assert not optimizer.answers().beyond_zero
+    assert not optimizer.insight.answers().beyond_zero
 
 
 def diverging(value_range=None, maximize=False):
@@ -184,11 +191,11 @@ def test_all_numbers_of_a_report_are_inside_the_limits_of_the_intervals(
     least = -math.inf
     if value_range is not None:
         least, worst = 0.0, min(worst, 1.0)
-    answers = optimizer.answers()
+    answers = optimizer.insight.answers()
     assert kbo.report.importance(optimizer)
     points = torch.rand(200, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     features = optimizer.space.features(points)
-    belief = optimizer.description()
+    belief = optimizer.insight.description()
     taken += [
         belief.draws(features, 100, torch.Generator().manual_seed(0)),
         belief.transform.inverse(belief.posterior.predict(features)[0]),
@@ -199,14 +206,14 @@ def test_all_numbers_of_a_report_are_inside_the_limits_of_the_intervals(
     if value_range is not None:
         _, mean, _ = optimizer.interval(optimizer.recommended().params)
         assert answers.more.upper <= abs(mean) + 0.05
-        assert abs(optimizer.compare({"lr": 0.9, "width": 4, "z": 0.5}).upper) <= 1.0
+        assert abs(optimizer.insight.compare({"lr": 0.9, "width": 4, "z": 0.5}).upper) <= 1.0
 
 
 def test_a_choice_may_have_many_options_and_numbers_among_them():
     options = [f"run {i}" for i in range(40)]
     found = told(
         lambda p: float(p["c"] != "run 7"), {"c": options, "n": [16, 32, 64]}, 45
-    ).answers()
+    ).insight.answers()
     effect = {one.name: one for one in found.effects}["n"]
     assert not effect.ranged
     assert " to " not in str(Effect("n", 0.5, True, (16, 64), False, False, ""))

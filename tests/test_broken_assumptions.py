@@ -202,7 +202,7 @@ def refused(**other) -> str:
 
 def in_flight(run: kbo.Optimizer, points=((0.1, 0.1), (0.5, 0.5), (0.9, 0.9)), told=(0, 2)) -> None:
     for x in points:
-        run.expect(x)
+        run.run.begin(x)
     for i in told:
         run.tell(points[i], 0.1 * (1 + i))
 

@@ -357,7 +357,7 @@ def test_failures_end_it_and_arguments_are_checked():
 
 def test_a_result_confirms_the_trials_that_may_be_best():
     result = kbo.minimize(noisy(3, 0.1), {"x": (0.0, 1.0)}, 15)
-    finalists = result.optimizer.finalists()
+    finalists = result.optimizer.insight.finalists()
     assert next(iter(finalists.values())) == result.params
     assert len(finalists) <= 5
     found = result.confirm(noisy(4, 0.1), 80, tolerance=0.1)

@@ -240,10 +240,10 @@ def test_a_certified_run_says_that_its_recommendation_is_feasible():
 def test_failed_trials_remove_the_certificate_of_feasibility():
     optimizer = kbo.Optimizer({"i": kbo.Int(0, 20)}, setting=PROVED, constraints=[limit(1.0)])
     optimizer.tell(optimizer.ask(), (0.5, {"memory": -2.0}))
-    known = optimizer.feasibility()
+    known = optimizer.insight.feasibility()
     assert (known.kept, known.certified, known.probability) == (True, True, 0.9)
     optimizer.tell(optimizer.ask(), (0.5, {}))
-    after = optimizer.feasibility()
+    after = optimizer.insight.feasibility()
     assert (after.certified, after.probability) == (False, None)
     assert str(after).startswith("not certified: memory")
 
@@ -251,9 +251,9 @@ def test_failed_trials_remove_the_certificate_of_feasibility():
 def test_failed_trials_remove_that_of_infeasibility():
     optimizer = kbo.Optimizer({"i": kbo.Int(0, 4)}, setting=PROVED, constraints=[limit(-1.0)])
     optimizer.tell(optimizer.ask(), (0.5, {"memory": 2.0}))
-    assert optimizer.infeasible() is not None
+    assert optimizer.insight.infeasible() is not None
     optimizer.fail(optimizer.ask(), "crashed")
-    assert optimizer.infeasible() is None
+    assert optimizer.insight.infeasible() is None
 
 
 def test_bounds_and_not_a_noisy_measurement_say_whether_a_limit_is_kept():
@@ -268,7 +268,7 @@ def test_bounds_and_not_a_noisy_measurement_say_whether_a_limit_is_kept():
         trial = optimizer.begin()
         optimizer.tell(trial, (-0.3 if trial.params == first.params else 0.0, {"memory": 0.0}))
     assert optimizer.recommended().params == first.params
-    assert optimizer.feasibility().kept
+    assert optimizer.insight.feasibility().kept
     assert optimizer.gap() is not None
 
 
@@ -305,7 +305,7 @@ def test_a_norm_decides_no_limit_of_a_method_without_norms_and_in_a_box_none_whe
         {"i": kbo.Int(0, 3)}, setting=PROVED, method="chaining-ucb", constraints=[limit(9.0)]
     )
     optimizer.tell(optimizer.ask(), (0.5, {"memory": 0.0}))
-    assert optimizer.belief().assumptions()["delta"] == 0.05
+    assert optimizer.insight.surrogate().assumptions()["delta"] == 0.05
     for kernel, decided in ((RBFKernel().double(), True), (Growing().double(), False)):
         assert PROVED.decides(limit(9.0, kernel=kernel), "dmm-ucb", kbo.Space(BOX)) == decided
 

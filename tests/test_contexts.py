@@ -139,7 +139,7 @@ def test_choices_that_change_are_chosen_from_exactly():
             {"x": x, "c": c}
             for x, c in torch.rand(6, 2, generator=chance, dtype=torch.float64).tolist()
         ]
-        belief = optimizer.belief()
+        belief = optimizer.insight.surrogate()
         features = torch.tensor([[p["x"], p["c"]] for p in choices], dtype=torch.float64)
         params = optimizer.ask(choices=choices)
         assert (
@@ -211,7 +211,7 @@ def test_failures_in_contexts_are_as_bad_as_the_worst_value_seen():
             optimizer.fail(x, "no reason")
         else:
             optimizer.tell(x, 1e3 if i == 0 else x["x"])
-    belief = optimizer.belief()
+    belief = optimizer.insight.surrogate()
     values = torch.tensor([-t.value for t in optimizer.completed()], dtype=torch.float64)
     assert belief.transform.target(float(values.min())) == pytest.approx(
         float(belief.transform(values).min()), rel=1e-12

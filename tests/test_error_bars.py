@@ -41,13 +41,13 @@ def test_a_mean_with_its_standard_error_is_its_repetitions(setting):
     single = told(setting, [*POINTS, *((0.4, y) for y in four)])
     mean = told(setting, [*POINTS, (0.4, (sum(four) / 4, {"sem": 0.1}))])
     X = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(1)
-    one, other = (optimizer.belief().posterior for optimizer in (single, mean))
+    one, other = (optimizer.insight.surrogate().posterior for optimizer in (single, mean))
     if setting.certified:
         assert all(
             torch.allclose(*pair, atol=1e-10)
             for pair in zip(one.predict(X), other.predict(X), strict=True)
         )
-        assert "weight" in mean.belief().guarantee().text
+        assert "weight" in mean.insight.surrogate().guarantee().text
     locations, counts = other.locations
     assert float(counts[locations[:, 0] == 0.4]) == pytest.approx(4.0)
 
@@ -65,7 +65,7 @@ def test_methods_that_bound_the_noise_take_no_error_bars():
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=setting, method="dmm-ucb-adaptive")
     for x, value in values:
         optimizer.tell({"x": x}, value)
-    assert not optimizer.belief().posterior.provenance.weighted
+    assert not optimizer.insight.surrogate().posterior.provenance.weighted
 
 
 def test_the_density_with_relative_noise_is_that_of_the_dense_formula():
@@ -102,8 +102,8 @@ def test_a_lucky_value_with_a_large_error_bar_is_not_recommended():
     values = [(x, ((x - 0.4) ** 2, {"sem": 0.01})) for x in np.linspace(0, 1, 12).tolist()]
     optimizer = told(None, [*values, (0.95, (-0.5, {"sem": 2.0}))])
     assert abs(optimizer.recommended().params["x"] - 0.4) < 0.1
-    assert "error bar" in optimizer.description().account()["noise"]
-    assert optimizer.belief().noiseless is False
+    assert "error bar" in optimizer.insight.description().account()["noise"]
+    assert optimizer.insight.surrogate().noiseless is False
     believed = told(None, [*values, (0.95, -0.5)]).interval({"x": 0.95})
     assert believed[1] < optimizer.interval({"x": 0.95})[1]
 

@@ -75,7 +75,7 @@ def test_trials_without_a_value_keep_their_crosses_when_an_outlier_is_cut():
     for i in range(20):
         optimizer.tell([i / 40], 1e6 if i == 5 else i / 40 - 0.2)
     optimizer.fail([0.9], "diverged")
-    optimizer.prune(optimizer.expect([0.95]))
+    optimizer.prune(optimizer.run.begin([0.95]))
     _, axes = report.picture()
     report.draw_history(axes, optimizer)
     assert axes.get_ylim()[1] < 10

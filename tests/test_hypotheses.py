@@ -151,10 +151,10 @@ def test_a_run_has_the_bounds_of_each_hypothesis_alone():
             BOUNDS, setting=kbo.Certified(one.kernel, one.noise_std, one.norm_bound, delta=0.1)
         )
         for trial in found.trials:
-            alone.tell(alone.expect(trial.params), trial.value)
+            alone.tell(alone.run.begin(trial.params), trial.value)
         intervals.append([alone.interval({"x": x}) for x in (0.1, 0.6)])
         belief, best = (
-            alone.belief(),
+            alone.insight.surrogate(),
             alone.space.features(alone.space.unit(found.params).unsqueeze(0)),
         )
         lower = float(belief.reported.lower(belief.posterior, best))
@@ -172,15 +172,15 @@ def test_a_run_has_the_bounds_of_each_hypothesis_alone():
 def test_a_refuted_hypothesis_leaves_for_good_and_the_result_says_when():
     small = kbo.Hypothesis(rbf(0.3), 0.1, 0.2)
     found = run([small, *HYPOTHESES])
-    belief = found.optimizer.belief()
+    belief = found.optimizer.insight.surrogate()
     assert list(belief.parts) == [1, 2, 3]
     assert 1 <= belief.refuted[0] <= 5
     assert f"1 refuted, the last after {belief.refuted[0]} values" in found.account["hypotheses"]
     one_by_one = kbo.Optimizer(BOUNDS, setting=kbo.Certified([small, *HYPOTHESES], delta=0.1))
     for trial in found.trials:
-        one_by_one.tell(one_by_one.expect(trial.params), trial.value)
-        one_by_one.belief()
-    assert one_by_one.belief().refuted == belief.refuted
+        one_by_one.tell(one_by_one.run.begin(trial.params), trial.value)
+        one_by_one.insight.surrogate()
+    assert one_by_one.insight.surrogate().refuted == belief.refuted
     with pytest.raises(RefutedAssumptions, match="every hypothesis"):
         run([small, small])
 
@@ -201,7 +201,9 @@ def test_hypotheses_differ_in_noise_and_error_bars_weigh_by_each():
     pair = [kbo.Hypothesis(rbf(0.3), 0.1, 2.0), kbo.Hypothesis(rbf(0.3), 0.4, 2.0)]
     optimizer = kbo.Optimizer(BOUNDS, setting=kbo.Certified(pair))
     optimizer.tell({"x": 0.5}, (0.3, {"sem": 0.2}))
-    weights = [float(part.posterior.locations[1]) for part in optimizer.belief().parts.values()]
+    weights = [
+        float(part.posterior.locations[1]) for part in optimizer.insight.surrogate().parts.values()
+    ]
     assert weights == pytest.approx([0.25, 4.0])
 
 
@@ -244,7 +246,7 @@ def test_constraints_have_hypotheses_of_their_own(tmp_path):
     low, _, high = found.interval({"x": 0.3}, "size")
     assert low == min(one[0] for one in each)
     assert high == max(one[2] for one in each)
-    assert found.feasibility().probability == 0.9
+    assert found.insight.feasibility().probability == 0.9
     assert "3 hypotheses" in repr(listed)
     found.close()
     reopened = kbo.Optimizer(
@@ -268,7 +270,7 @@ def test_constraints_have_hypotheses_of_their_own(tmp_path):
     )
     always.tell(always.ask(), (0.5, {"size": 1.0}))
     assert (
-        "1 - 0.1" in always.belief().guarantee().text
+        "1 - 0.1" in always.insight.surrogate().guarantee().text
     )  # a limit that cannot be broken takes no part of delta
     with pytest.raises(InvalidInput, match="no list of hypotheses"):
         kbo.Optimizer(
@@ -343,7 +345,7 @@ def test_bounds_of_a_proposed_list_follow_the_units_of_the_objective(unit):
         params = plain.ask()
         value = math.sin(3 * params["x"]) + 0.1 * float(torch.randn((), generator=generator))
         plain.tell(params, value)
-        scaled.tell(scaled.expect(params), unit * value)
+        scaled.tell(scaled.run.begin(params), unit * value)
     assert scaled.interval({"x": 0.3}) == pytest.approx(
         [unit * one for one in plain.interval({"x": 0.3})], rel=1e-6
     )
@@ -401,7 +403,7 @@ def test_a_run_ends_when_the_noise_does_not_explain_the_values():
         run(listed, 40, waves)
     # as long as one hypothesis explains the values, those that do not stay
     kept = run([*listed, *kbo.hypotheses(0.1, 1.0, 5, lengthscales=[0.2])], 8, waves)
-    belief = kept.optimizer.belief()
+    belief = kept.optimizer.insight.surrogate()
     assert any(part.unexplained for part in belief.parts.values())
     assert not belief.unexplained
     assert not unexplained(FixedWidth(2.0), belief.posterior)

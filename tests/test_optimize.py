@@ -225,7 +225,7 @@ def test_the_practical_norm_bound_is_never_refuted_and_a_multiple_of_its_lower_b
     for _ in range(12):
         x = optimizer.ask()
         optimizer.tell(x, quadratic(x))
-    belief = optimizer.belief()
+    belief = optimizer.insight.surrogate()
     least = float(norm_lower_bound(belief.posterior, belief.fitted.noise_std, 0.1, 1.0))
     assert belief.confidence.norm_bound == pytest.approx(max(least, 1.0), rel=1e-5)
     assert optimizer.interval(x) is not None
@@ -287,7 +287,7 @@ def test_a_certified_run_averages_over_scales_and_names_the_class_of_its_noise()
     optimizer.tell([0.5], 1.0)
     x = torch.tensor([[0.2]], dtype=torch.float64)
     bounds = MartingaleMixture(0.1, 5.0, 0.1, scale=MIXED_SCALES).interval(
-        optimizer.belief().posterior, x
+        optimizer.insight.surrogate().posterior, x
     )
     assert optimizer.interval([0.2])[::2] == pytest.approx(tuple(map(float, bounds)))
     for strict in (False, True):

@@ -36,7 +36,7 @@ def optimizer(setting: kbo.Certified = SETTING, journal=None) -> kbo.Optimizer:
 
 def certified_and_outside(run: kbo.Optimizer) -> tuple[bool, bool]:
     """Whether the run keeps its guarantee, and whether f = 0 is outside its interval at the point."""
-    belief = run.belief()
+    belief = run.insight.surrogate()
     assert belief is not None
     lower, _, upper = run.interval(POINT)
     return bool(belief.guarantee()), not lower <= 0 <= upper
@@ -46,7 +46,7 @@ def late(q: int, seed: int, setting: kbo.Certified = SETTING) -> kbo.Optimizer:
     """Half of q trials at one point have reported, the largest values first."""
     run = optimizer(setting)
     for _ in range(q):
-        run.expect(POINT)
+        run.run.begin(POINT)
     for value in sorted(noise(q, seed), reverse=True)[: q // 2]:
         run.tell(POINT, value)
     return run
@@ -70,7 +70,7 @@ def killed(seed: int, path, n: int = 30, setting: kbo.Certified = SETTING) -> kb
 def test_values_that_overtook_others_enter_no_certified_bound(q):
     run = late(q, seed=0)
     assert certified_and_outside(run) == (True, False)
-    assert run.belief().posterior.n == 0  # the first trial has not reported
+    assert run.insight.surrogate().posterior.n == 0  # the first trial has not reported
     assert f"has not reported: {q // 2}" in result_of(run, "", None).guarantee
     assert certified_and_outside(late(q, 0, DECLARED))[1] == (q == 64)  # what the rule is for
 
@@ -85,12 +85,15 @@ def test_a_run_that_was_killed_until_it_survived_certifies_nothing(tmp_path):
 def test_what_overtook_counts_once_the_gap_is_closed_and_steers_the_search_before():
     run, in_order, trials = optimizer(), optimizer(), [([0.1], 0.0), ([0.5], 0.5), ([0.9], -0.5)]
     for x, value in trials:
-        run.expect(x)
-        in_order.expect(x)
+        run.run.begin(x)
+        in_order.run.begin(x)
         in_order.tell(x, value)
     for x, value in trials[1:]:
         run.tell(x, value)
-    before, X = run.belief(), run.space.features(torch.tensor([[0.5], [0.9]], dtype=torch.float64))
+    before, X = (
+        run.insight.surrogate(),
+        run.space.features(torch.tensor([[0.5], [0.9]], dtype=torch.float64)),
+    )
     mean = before.searched.predict(X)[0]
     assert before.posterior.n == 0
     assert (
@@ -98,7 +101,7 @@ def test_what_overtook_counts_once_the_gap_is_closed_and_steers_the_search_befor
     )  # minimised: signs are turned
     run.tell(*trials[0])
     assert run.interval([0.3]) == in_order.interval([0.3])
-    assert run.belief().searched is run.belief().posterior
+    assert run.insight.surrogate().searched is run.insight.surrogate().posterior
 
 
 @pytest.mark.parametrize(
@@ -137,19 +140,19 @@ def test_a_prefix_contains_all_of_several_trials_at_one_point_or_none():
     """Else the values that report last would be those before a trial that has not reported."""
     run = optimizer()
     for x in [POINT] * 20 + [[0.9]] + [POINT] * 20:
-        run.expect(x)
+        run.run.begin(x)
     for value in sorted(noise(40, seed=0)):
         run.tell(POINT, value)
-    assert run.belief().posterior.n == 0
+    assert run.insight.surrogate().posterior.n == 0
     assert certified_and_outside(run) == (True, False)
     run.tell([0.9], 0.0)
-    assert run.belief().posterior.n == 41
+    assert run.insight.surrogate().posterior.n == 41
 
 
 def test_a_declared_assumption_is_named_with_the_number_of_trials_that_need_it():
     run = optimizer(setting=DECLARED)
     for x in (0.1, 0.5, 0.9):
-        run.expect([x])
+        run.run.begin([x])
     run.tell([0.9], 0.0)
     run.tell([0.1], 0.0)
     run.tell([0.2], 0.0)  # which was never asked for

@@ -150,7 +150,7 @@ def test_a_run_says_when_a_constant_and_noise_explain_its_values(height, visible
         optimizer.tell(
             x, height * (x[0] - 0.3) ** 2 + 0.3 * float(torch.randn((), generator=noise))
         )
-    assert ("effects" in optimizer.belief().account()) != visible
+    assert ("effects" in optimizer.insight.surrogate().account()) != visible
     X, y = data(20, 2)
     kernel = fit(X, y).kernel
     K = gram(kernel, X, X) + fit(X, y).noise_std ** 2 * torch.eye(20, dtype=torch.float64)
@@ -264,9 +264,9 @@ def test_intervals_stay_in_the_range_of_the_values_and_others_are_failures(tmp_p
         "the objective returned 2, which is outside the value_range (0.0, 1.0)"
         in result.trials[0].failure
     )
-    low, mean, high = result.optimizer.intervals(data(50, 1)[0])
+    low, mean, high = result.optimizer.insight.intervals(data(50, 1)[0])
     assert 0 <= low.min() <= mean.min() <= high.max() <= 1
-    low, _, high = Record.of(tmp_path / "run.jsonl").reopened().intervals(data(50, 1)[0])
+    low, _, high = Record.of(tmp_path / "run.jsonl").reopened().insight.intervals(data(50, 1)[0])
     assert 0 <= low.min() <= high.max() <= 1
     with pytest.raises(kbo.InvalidInput, match="value_range must be a pair"):
         kbo.minimize(error, [(0.0, 1.0)], 12, value_range=1.0)
@@ -345,7 +345,7 @@ def test_densities_of_the_same_values_can_be_compared():
 
 def test_skewed_values_change_by_a_monotone_map_and_bounds_return_to_their_units():
     optimizer = run(20, lambda x: math.exp(12 * x) * (1 + x))
-    assert optimizer.belief().transform.power > 1
+    assert optimizer.insight.surrogate().transform.power > 1
     low, mean, high = optimizer.interval({"x": 0.05})
     assert low <= min(mean, math.exp(0.6) * 1.05) <= max(mean, math.exp(0.6) * 1.05) <= high
 
@@ -471,12 +471,12 @@ def test_every_second_trial_is_near_the_best_one_if_there_is_no_noise(noise_std)
 
 
 def test_long_runs_are_sketched_and_short_ones_exact(monkeypatch):
-    assert isinstance(run(6).belief().posterior.state, KernelRidge)
+    assert isinstance(run(6).insight.surrogate().posterior.state, KernelRidge)
     monkeypatch.setattr(practical_surrogate, "MOST_EXACT", 10)
     monkeypatch.setattr(practical_surrogate, "MOST_POINTS", 9)
     monkeypatch.setattr(practical_surrogate, "N_DRAWN", 6)
     optimizer = run(25)
-    late, posterior = at_once(optimizer), optimizer.belief().posterior.state
+    late, posterior = at_once(optimizer), optimizer.insight.surrogate().posterior.state
     assert isinstance(posterior, NystromRidge)
     assert posterior.n == 25
     assert posterior.m < 9
@@ -526,13 +526,16 @@ def test_without_noise_the_best_observed_trial_is_recommended():
         == f"none: trial 4 repeated trial {points.index(points[4])} with the same value"
     )
     assert result.account["rule"] == "the best observed value, since there is no noise"
-    assert f"(Yeo-Johnson, power {optimizer.belief().transform.power:g})" in result.account["model"]
+    assert (
+        f"(Yeo-Johnson, power {optimizer.insight.surrogate().transform.power:g})"
+        in result.account["model"]
+    )
     declared = kbo.Optimizer(LINE, setting=kbo.Practical(noise_std=0))
     for x in range(11):
         declared.tell({"x": x / 10}, -x / 10)
     declared.tell({"x": 0.9999}, -1.0005)  # the mean is better at 1, by its slope
     assert declared.recommended().params == {"x": 0.9999}
-    assert declared.belief().account()["noise"] == "none, as given"
+    assert declared.insight.surrogate().account()["noise"] == "none, as given"
 
 
 def test_a_repetition_has_the_same_parameters_and_equal_values_may_differ_by_rounding():
@@ -547,12 +550,12 @@ def test_a_repetition_has_the_same_parameters_and_equal_values_may_differ_by_rou
             optimizer.tell(params, value * (1 + 1e-13 * float(torch.rand((), generator=draws))))
         points = [tuple(trial.params.values()) for trial in optimizer.trials]
         assert points[6] in points[:6]
-        assert optimizer.belief().noiseless
+        assert optimizer.insight.surrogate().noiseless
 
 
 def test_with_noise_one_repetition_shows_it_and_the_recommended_mean_is_large():
     optimizer = run(20, lambda x: (x - 0.3) ** 2, 0.1)
-    belief = optimizer.belief()
+    belief = optimizer.insight.surrogate()
     assert belief.noiseless is False
     assert belief.account()["noise"].endswith("fitted; trial 4 repeated trial 2 with another value")
     X = torch.tensor([[trial.params["x"]] for trial in optimizer.trials], dtype=torch.float64)
@@ -568,13 +571,13 @@ def test_a_repetition_that_runs_is_not_asked_for_again_and_one_that_fails_is_not
     assert second not in known
     optimizer.fail(first, "crashed")
     assert optimizer.ask() not in known
-    assert optimizer.belief().noiseless is None
+    assert optimizer.insight.surrogate().noiseless is None
 
 
 def test_a_given_noise_level_is_used():
     optimizer = run(12, setting=kbo.Practical(noise_std=0.2))
-    assert optimizer.belief().assumptions()["noise_std"] == pytest.approx(0.2)
-    assert "standard deviation 0.2, given" in optimizer.belief().account()["noise"]
+    assert optimizer.insight.surrogate().assumptions()["noise_std"] == pytest.approx(0.2)
+    assert "standard deviation 0.2, given" in optimizer.insight.surrogate().account()["noise"]
     assert run(8, setting=kbo.Practical(noise_std=1e308)).interval({"x": 0.5}) is not None
 
 
@@ -595,7 +598,9 @@ def test_before_a_bound_and_in_the_certified_setting_nothing_is_said_of_how_sure
     early = result_of(run(3), "", None)
     assert (early.answers, early.exact, early.evaluated) == (None, None, "once")
     assert (
-        run(3, noise=0.1, setting=kbo.Certified(fitting.unit_kernel(1), 0.3, 40.0)).answers()
+        run(
+            3, noise=0.1, setting=kbo.Certified(fitting.unit_kernel(1), 0.3, 40.0)
+        ).insight.answers()
         is None
     )
 
@@ -635,9 +640,9 @@ def test_a_subclass_replaces_parts_and_is_named_in_the_journal_and_the_account(t
         setting=LargestMean(delta=0.2, strategies=[InitialDesign(), OfLargestMean()]),
     )
     assert optimizer.recommended().number == 6
-    assert optimizer.belief().fitted.noise_std == 0.5
+    assert optimizer.insight.surrogate().fitted.noise_std == 0.5
     assert optimizer.ask() != run(7).ask()
-    account = optimizer.belief().account()
+    account = optimizer.insight.surrogate().account()
     assert "fitted by LargestMean" in account["model"]
     assert account["rule"] == "the latest trial"
     assert optimizer.explain(6).strategy == "OfLargestMean"
@@ -706,9 +711,9 @@ def test_a_belief_is_the_same_whether_evaluations_come_at_once_or_one_by_one_and
 
 
 def test_a_guarantee_is_true_without_objections():
-    estimated = run(6).belief().guarantee()
+    estimated = run(6).insight.surrogate().guarantee()
     setting = kbo.Certified(fitting.unit_kernel(1), 0.3, 40.0, delta=0.2)
-    given = run(3, noise=0.1, setting=setting).belief()
+    given = run(3, noise=0.1, setting=setting).insight.surrogate()
     assert bool(given.guarantee())
     assert str(given.guarantee()).startswith("certified: ")
     assert given.guarantee().delta == 0.2

@@ -329,12 +329,12 @@ def test_on_a_box_a_problem_without_a_solution_is_certified():
     assert "not known to keep all limits" in str(unknown)
     assert result.infeasible.bounds["slope"] > -0.5
     # by the trials alone nothing is known of the other points
-    assert result.optimizer.infeasible() is None
+    assert result.optimizer.insight.infeasible() is None
     solvable = kbo.minimize(measured, BOX, 15, setting=setting, constraints=[limit(0.5)])
     assert solvable.infeasible is None
     assert solvable.gap_proved
     free = bound_maximum(
-        [CellBound(solvable.optimizer.belief().bounds)], solvable.optimizer.space, 20_000
+        [CellBound(solvable.optimizer.insight.surrogate().bounds)], solvable.optimizer.space, 20_000
     )
     lower = -solvable.upper
     assert solvable.gap <= free.largest - lower + 1e-9
@@ -351,7 +351,7 @@ def test_the_nearest_point_of_a_certificate_is_one_of_the_space():
         rules = [] if name == "table" else [kbo.Linear({"x": 1.0}, lower=0.7)]
         given = {"setting": kbo.Certified(k, 0.05, 3.0), "constraints": [limit(-0.6), *rules]}
         optimizer = kbo.Optimizer(bounds, **given)
-        while (found := optimizer.infeasible(20_000)) is None:
+        while (found := optimizer.insight.infeasible(20_000)) is None:
             params = optimizer.ask()
             optimizer.tell(params, measured(params))
         assert found.points is None

@@ -36,10 +36,10 @@ def play(optimizer, pruner, xs):
     pruning = Pruning(pruner, optimizer.space, optimizer.maximize)
     sign = -1 if optimizer.maximize else 1
     for x in xs:
-        this, values = optimizer.expect({"x": x}), curve(x)
+        this, values = optimizer.run.begin({"x": x}), curve(x)
         for step, value in enumerate(values, 1):
             optimizer.report(this, sign * value, step=step)
-            if pruning.should_stop(this.number, optimizer.events[pruning.n_events :]):
+            if pruning.should_stop(this.number, optimizer.run.events[pruning.n_events :]):
                 optimizer.prune(this)
                 break
         else:
@@ -200,7 +200,7 @@ def test_the_value_of_a_pruned_trial_is_predicted_by_its_rank_among_few_and_by_r
 def told(optimizer, n=10):
     for i in range(n):
         x = (i * 0.618) % 1
-        this = optimizer.expect({"x": x})
+        this = optimizer.run.begin({"x": x})
         for step, value in enumerate(curve(x, 4), 1):
             optimizer.report(this, value, step=step)
         optimizer.tell(this, (x - 0.3) ** 2 + 0.05 * (-1) ** i)
@@ -208,7 +208,7 @@ def told(optimizer, n=10):
 
 
 def pruned_at(optimizer, x, value):
-    this = optimizer.expect({"x": x})
+    this = optimizer.run.begin({"x": x})
     optimizer.report(this, value, step=1)
     optimizer.prune(this)
     return optimizer
@@ -221,17 +221,18 @@ def test_a_pruned_trial_is_an_evaluation_with_a_predicted_value():
     pruned_at(good, 0.31, 0.2)
     pruned_at(bad, 0.9, 9.0)
     for run in (good, bad):
-        prediction = run.belief().values[-1]
+        prediction = run.insight.surrogate().values[-1]
         assert prediction.error > 0
-        assert run.belief().posterior.n == 11
+        assert run.insight.surrogate().posterior.n == 11
         assert (
-            "1 trial stopped early: final values predicted" in run.belief().account()["predicted"]
+            "1 trial stopped early: final values predicted"
+            in run.insight.surrogate().account()["predicted"]
         )
         assert "11 trials, 1 stopped early; " in str(kbo.optimize.result.result_of(run, "", None))
     assert bad.interval({"x": 0.9})[1] > plain.interval({"x": 0.9})[1]
-    assert "predicted" not in plain.belief().account()
+    assert "predicted" not in plain.insight.surrogate().account()
     again = kbo.Optimizer(BOX, setting=kbo.Practical(noise_std=0.05))
-    again.run.restore(list(bad.events))
+    again.run.restore(list(bad.run.events))
     assert again.interval({"x": 0.9}) == bad.interval({"x": 0.9})
 
 
@@ -245,7 +246,7 @@ def test_reports_say_how_bad_values_are_that_the_search_cuts(setting):
     for i in range(30):
         x = i / 29
         optimizer.tell({"x": x}, (100.0 if x > 0.8 else (x - 0.3) ** 2) + 0.01 * (-1) ** i)
-    belief = optimizer.belief()
+    belief = optimizer.insight.surrogate()
     assert belief.transform.cuts(-100.0)
     low, mean, high = optimizer.interval({"x": 0.95})
     assert low < mean < high

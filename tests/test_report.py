@@ -225,7 +225,7 @@ def test_values_in_another_order_belong_to_their_trials():
         {"n": kbo.Int(1, 2)}, setting=certified(), method="amm-ucb", maximize=True
     )
     for n in (1, 1, 2):
-        optimizer.expect({"n": n})
+        optimizer.run.begin({"n": n})
     optimizer.tell({"n": 2}, 1.0)
     optimizer.tell({"n": 1}, 0.2)
     moments = report.history(optimizer)

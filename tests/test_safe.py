@@ -283,7 +283,7 @@ def test_failures_and_values_of_others_add_nothing_to_the_safe_points():
     assert optimizer.safe_points() == before
     assert len(trusting.safe_points()) > len(before)
     assert all(heat(params) <= LIMIT for params in trusting.safe_points())
-    assert not optimizer.belief().guarantee(["trials failed: 1"])
+    assert not optimizer.insight.surrogate().guarantee(["trials failed: 1"])
 
 
 def test_every_limit_must_be_certain():

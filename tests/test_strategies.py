@@ -72,7 +72,7 @@ def test_the_numbers_of_an_explanation_are_those_that_were_compared(
 ):
     sign = 1 if maximize else -1
     optimizer = run(kbo.Optimizer(LINE, setting=setting, maximize=maximize), 9)
-    surrogate = optimizer.belief()
+    surrogate = optimizer.insight.surrogate()
     bound = surrogate.bound(9)
     best = (max if maximize else min)(trial.value for trial in optimizer.trials)
     params = optimizer.ask()

@@ -182,7 +182,7 @@ def safe() -> list[Any]:
 
 
 def hypotheses() -> str:
-    return str(kbo.Optimizer(BOX, setting=kbo.Certified(kbo.hypotheses(0.1, 1.0))).header)
+    return str(kbo.Optimizer(BOX, setting=kbo.Certified(kbo.hypotheses(0.1, 1.0))).run.header)
 
 
 def ask_and_tell() -> list[Any]:
@@ -191,12 +191,12 @@ def ask_and_tell() -> list[Any]:
         for params in optimizer.ask(2):
             optimizer.tell(params, noisy(params))
     point = {"x": 0.2, "y": 0.2}
-    belief = optimizer.belief()
+    belief = optimizer.insight.surrogate()
     assert belief is not None
     answers = [
         optimizer.interval(point),
         optimizer.best(),
-        str(optimizer.answers()),
+        str(optimizer.insight.answers()),
         str(optimizer.gap()),
     ]
     return [

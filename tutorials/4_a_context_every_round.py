@@ -324,7 +324,7 @@ for _ in range(10 if QUICK else 40):
     U = torch.tensor([list(params.values())]).double()
     stand.tell(params, float(profit(U)) + 0.1 * float(torch.randn(())))
 
-belief = stand.belief()
+belief = stand.insight.surrogate()
 confidence, state = belief.reported, belief.posterior
 print(confidence.guarantee_on(state))
 for temperature in (0.2, 0.5, 0.9):

@@ -165,7 +165,7 @@ error = float(summary(respond(best.params["kp"], best.params["ki"], **PLANT))[0]
 at_start = float(summary(respond(start["kp"], start["ki"], **PLANT))[0])
 optimum = true_error[true_overshoot <= 5.0].min()
 print(best.params)
-print(optimizer.feasibility())
+print(optimizer.insight.feasibility())
 for name, value in {
     "start": at_start,
     "recommended": error,

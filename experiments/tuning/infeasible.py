@@ -49,7 +49,7 @@ def run(seed: int, gap: float, trials: int) -> Rows:
         params = optimizer.ask()
         x = space.features(space.unit(params).unsqueeze(0))
         optimizer.tell(params, (float(objective.observe(x)), {"g": float(quantity.observe(x))}))
-        if optimizer.infeasible() is not None:
+        if optimizer.insight.infeasible() is not None:
             return [{"found": trial}]
     return [{"found": math.nan}]
 

@@ -440,7 +440,7 @@ class _Work:
     def _used_up(self) -> str:
         """Return the reason why no further trial begins, or an empty text."""
         n_finished = self._run.trials.n_finished
-        if n_finished >= self._n_points and self._optimizer.exhausted():
+        if n_finished >= self._n_points and self._optimizer.insight.exhausted():
             return "every point has been evaluated, and the objective has no noise"
         n_trials = self._budget.n_trials
         if n_trials is not None and n_finished + len(self._session.running) >= n_trials:
@@ -471,7 +471,7 @@ class _Work:
         """Return the reason to stop that the values of the trials give, or an empty text."""
         n_finished = self._run.trials.n_finished
         is_slow_allowed = n_finished % _ASK_EVERY == 0
-        infeasible = self._optimizer.infeasible(PROOF if is_slow_allowed else PROOF // 10)
+        infeasible = self._optimizer.insight.infeasible(PROOF if is_slow_allowed else PROOF // 10)
         if infeasible is not None:
             return str(infeasible)
         if n_finished and is_slow_allowed and (reason := self._little_to_gain()):
@@ -482,7 +482,7 @@ class _Work:
         """Return a reason to stop if more trials are expected to gain no more than ``stop_when``, or an empty text."""
         if self._budget.stop_when is None:
             return ""
-        answers = self._optimizer.answers(intervals=False)
+        answers = self._optimizer.insight.answers(intervals=False)
         if answers is None or answers.more.value > self._budget.stop_when:
             return ""
         return f"{N_MORE} more trials are expected to improve the value by {answers.more.value:.2g}"
@@ -548,7 +548,7 @@ class _Work:
         if bar.disable:
             return
         shown: dict[str, Any] = {}
-        values = [t.value for t in self._optimizer.within_limits() if t.value is not None]
+        values = [t.value for t in self._optimizer.insight.within_limits() if t.value is not None]
         if values:
             best = max(values) if self._optimizer.maximize else min(values)
             shown["best"] = f"{best:.4g}"

@@ -18,29 +18,26 @@ from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint, measured_only
-from kbo.optimize.feasibility import Feasibility, limits
+from kbo.optimize.feasibility import limits
 from kbo.optimize.hypotheses import described
-from kbo.optimize.insight.answers import Answers, answers
-from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
-from kbo.optimize.insight.finalists import distinct, finalists
 from kbo.optimize.insight.gap import Gap, optimality_gap
-from kbo.optimize.insight.infeasibility import Infeasible, certificate
+from kbo.optimize.insight.insight import Insight
 from kbo.optimize.quantities import Quantities
-from kbo.optimize.run.events import Event, Header
+from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial, Trials
 from kbo.optimize.search.bounds import argmax_lower
-from kbo.optimize.search.search import MOST_POINTS, Search
+from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Context, Subspace
-from kbo.optimize.searches import generator_of, search_for_trial, search_from_best
+from kbo.optimize.searches import search_for_trial, search_from_best
 from kbo.optimize.settings.choice import resolve
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.explanation import Explanation, explained, explanation_of
 from kbo.optimize.strategies.safe_exploration import SafeExploration
 from kbo.optimize.strategies.strategy import Strategy, propose
-from kbo.optimize.surrogates.surrogate import ANY, Problem, Surrogate
+from kbo.optimize.surrogates.surrogate import ANY, Problem
 from kbo.space import Bounds, Params, Space
 
 _N_RANDOM = 64
@@ -75,6 +72,11 @@ class Optimizer:
         journal: Path of the journal; None keeps the run in memory.
         device: Where posteriors are, and points of a search are scored, such as "cuda"; the CPU by default. It decides
             neither the journal nor, but for rounding, the points.
+
+    Attributes:
+        run: The events and the trials so far, and the journal.
+        insight: Statistics about the run: the surrogate, what more trials would bring, what matters.
+        setting, method, space, constraints, maximize, value_range, seed: As given, or the defaults.
 
     Raises:
         InvalidInput: Bounds, setting, method, constraints or device cannot be used.
@@ -114,13 +116,17 @@ class Optimizer:
             checks.interval, "value_range", value_range
         )
         span = _span(self.value_range, maximize)
-        self._problem = Problem(self.method, n_trials, self.space, span)
+        problem = Problem(self.method, n_trials, self.space, span)
         # Before a journal is opened, since this refuses settings that cannot be used.
-        self._learn_from(Trials(self.space))
+        quantities = Quantities(
+            Trials(self.space), self.setting, problem, self.constraints, self.maximize
+        )
+        self._problem = problem
         needed = [c.name for c in self.constraints if c.name != OBJECTIVE]
         self.run: Run = Run(self.space, self._header(), journal, needed, self.value_range)
+        quantities.trials = self.run.trials
+        self.insight: Insight = Insight(self.run, quantities, self.seed)
         self.guard: Guard = self.run.guard
-        self._known.trials = self.run.trials
 
     def _header(self) -> dict[str, Any]:
         """Return the description of the problem."""
@@ -148,22 +154,15 @@ class Optimizer:
 
     @property
     def _quantities(self) -> Quantities:
-        """The quantities after the trials."""
-        # Not these after an interrupt, when the run was computed again, and after another run was loaded.
-        if self._known.trials is not self.run.trials:
-            self._learn_from(self.run.trials)
-        return self._known
+        return self.insight.quantities
 
-    def _learn_from(self, trials: Trials) -> None:
-        """Begin again to compute quantities and strategies from trials."""
-        self._known = Quantities(
-            trials, self.setting, self._problem, self.constraints, self.maximize
-        )
-        self._strategies: Sequence[Strategy]
-        if self._known.exploration is None:
-            self._strategies = self.setting.strategies_for(self.method)
-        else:
-            self._strategies = [SafeExploration(self._known.exploration)]
+    @property
+    def _strategies(self) -> Sequence[Strategy]:
+        """The strategies that propose the next trial."""
+        exploration = self._quantities.exploration
+        if exploration is None:
+            return self.setting.strategies_for(self.method)
+        return [SafeExploration(exploration)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the run in memory, on the CPU, and writes no journal."""
@@ -176,7 +175,7 @@ class Optimizer:
             "constraints": self.constraints,
             "value_range": self.value_range,
         }
-        return partial(Optimizer, self.space, **options), (), self.events
+        return partial(Optimizer, self.space, **options), (), self.run.events
 
     @fixed
     def __setstate__(self, events: list[Event]) -> None:
@@ -379,26 +378,12 @@ class Optimizer:
         """
         return self.run.report(params, value, *others, step=step)
 
-    def expect(self, params: Params) -> Trial:
-        """Record that parameters are being evaluated, whoever chose them: a new pending trial."""
-        return self.run.begin(params)
-
     # The run
 
     @property
     def trials(self) -> list[Trial]:
         """Every trial, in the order of their starts."""
         return self.run.trials.all
-
-    @property
-    def events(self) -> list[Event]:
-        """The events so far, oldest first."""
-        return self.run.events
-
-    @property
-    def header(self) -> Header:
-        """The description of the problem, as in the first line of a journal."""
-        return self.run.header
 
     def completed(self) -> list[Trial]:
         """Return the trials with a value."""
@@ -430,41 +415,6 @@ class Optimizer:
     # What the trials show
 
     @guarded
-    def belief(self) -> Surrogate | None:
-        """Compute the posterior and the bounds after all values; None while there are too few.
-
-        Where larger values are worse, it is about the objective times -1.
-
-        Raises:
-            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
-        """
-        return self._quantities.surrogate()
-
-    @guarded
-    def description(self) -> Surrogate | None:
-        """Compute a belief that describes bad values, too: in ``belief`` the practical setting cuts them.
-
-        Raises:
-            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
-        """
-        return self._quantities.description()
-
-    @guarded
-    def feasibility(self, ways: Sequence[str] = ()) -> Feasibility | None:
-        """Return bounds and limits of the measured quantities at the recommended parameters; None without constraints.
-
-        Args:
-            ways: More ways in which the noise may have decided which values there are, as for ``Surrogate.guarantee``.
-
-        Raises:
-            RefutedAssumptions: In the certified setting, no function satisfies the assumptions of a constraint.
-        """
-        best = self._quantities.recommended()
-        if best is None or not self.constraints:
-            return None
-        return self._quantities.feasibility(best, ways)
-
-    @guarded
     def recommended(self) -> Trial | None:
         """Return the completed trial with the best pessimistic bound, or value while there is no bound.
 
@@ -476,11 +426,6 @@ class Optimizer:
         objective has no noise.
         """
         return self._quantities.recommended()
-
-    @guarded
-    def within_limits(self) -> list[Trial]:
-        """Return the trials with a value whose parameters and measurements keep all constraints."""
-        return self._quantities.within_limits()
 
     @guarded
     def interval(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:
@@ -499,17 +444,6 @@ class Optimizer:
             return None
         lower, mean, upper = intervals
         return float(lower), float(mean), float(upper)
-
-    @guarded
-    def intervals(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Return lower bound, mean and upper bound [n] of the objective at points [n P] of the unit cube.
-
-        They are as by ``interval``; None while there is no bound.
-
-        Raises:
-            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
-        """
-        return self._quantities.intervals(units, OBJECTIVE)
 
     @guarded
     def best(
@@ -562,22 +496,6 @@ class Optimizer:
         return units
 
     @guarded
-    def exhausted(self) -> bool:
-        """Return whether the objective has no noise and every point of a small finite space has been evaluated."""
-        if not methods.get(self.method).has_bounds:
-            return False
-        surrogate = self._quantities.surrogate()
-        if surrogate is None or not surrogate.noiseless:
-            return False
-        points = self.space.points(MOST_POINTS)
-        if points is None:
-            return False
-        evaluated = self._quantities.units_of(self.run.trials.finished)
-        return set(map(tuple, evaluated.tolist())).issuperset(map(tuple, points.tolist()))
-
-    # Statistics
-
-    @guarded
     def gap(self, evaluations: int = 0, goal: float = 0.0, progress: bool = False) -> Gap | None:
         """Return the optimality gap, by which the optimum is at most better than the recommendation; None if unknown.
 
@@ -623,114 +541,6 @@ class Optimizer:
             progress,
         )
 
-    @guarded
-    def infeasible(self, evaluations: int = 0) -> Infeasible | None:
-        """Return the certificate that no point keeps the limits of all constraints.
-
-        None if there is none, and where the bounds have no guarantee.
-
-        Args:
-            evaluations: As for ``Optimizer.gap``, where the space has more than 10 000 points or real parameters.
-
-        Raises:
-            RefutedAssumptions: No function satisfies the assumptions of a constraint.
-        """
-        checks.whole("evaluations", evaluations, 0)
-        tried = self._quantities.units_of(self.run.trials.complete)
-        return certificate(
-            self.space, self._quantities.limits(), self.constraints, tried, evaluations
-        )
-
-    @guarded
-    def answers(self, tolerance: float | None = None, intervals: bool = True) -> Answers | None:
-        """Return statistics about the objective, in its units: the gain of more trials and the effects of parameters.
-
-        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
-        there is no model.
-
-        Args:
-            tolerance: The loss that counts as none, where values of parameters are as good as the recommended ones; by
-                default 5% of the difference to random parameters.
-            intervals: Whether the shares of the variance have intervals, which take most of the time.
-        """
-        checks.flag("intervals", intervals)
-        tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
-        best = self._quantities.recommended()
-        surrogate = self._quantities.description()
-        if best is None or surrogate is None or self._quantities.bounded() is None:
-            return None
-        return answers(
-            self.space,
-            surrogate,
-            self._quantities.limits(),
-            self._quantities.keeping_limits(best),
-            best,
-            self._generator(),
-            tolerance,
-            intervals,
-        )
-
-    @guarded
-    def compare(self, others: Params, params: Params | None = None) -> Comparison | None:
-        """Return the difference of parameters, by default the recommended ones, to others, positive if they are better.
-
-        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
-        there is no model.
-
-        Raises:
-            InvalidInput: Parameters outside the space.
-        """
-        second = self.space.unit(others)
-        best = self._quantities.recommended()
-        surrogate = self._quantities.description()
-        if best is None or surrogate is None or self._quantities.bounded() is None:
-            return None
-        first = self.space.unit(best.params if params is None else params)
-        features = self.space.features(torch.stack([first, second]))
-        return comparison(surrogate, features, self._generator())
-
-    @guarded
-    def usual_loss(self) -> float | None:
-        """Return 5% of the difference in the mean between random and the recommended parameters, in positive numbers.
-
-        None while there is no bound, and if they are no worse.
-        """
-        best = self._quantities.recommended()
-        bounded = self._quantities.bounded()
-        if best is None or bounded is None:
-            return None
-        generator = self._generator()
-        shape = (_N_RANDOM, self.space.dimension)
-        units = torch.rand(shape, generator=generator, dtype=torch.float64)
-        surrogate, _ = bounded
-        features = self._quantities.features([best])
-        return usual_loss(surrogate, features, self.space.features(units))
-
-    @guarded
-    def finalists(self, most: int = 5) -> dict[str, Params]:
-        """Return the parameters that are worth new evaluations, by the names of their trials: see ``Result.confirm``.
-
-        The recommended ones, and those of other trials, which keep all limits as measured, that may be better: with a
-        probability of 5%, or in the certified setting by their bounds; the likeliest first. If there is none, the next
-        best one.
-
-        Args:
-            most: Their number at most.
-        """
-        most = checks.whole("most", most, 2)
-        best = self._quantities.recommended()
-        surrogate = self._quantities.description()
-        if best is None:
-            return {}
-        others = self._quantities.keeping_limits()
-        if surrogate is None:
-            others = sorted(others, key=self._quantities.signed, reverse=True)
-        trials = distinct(others, best)
-        if surrogate is not None and self._quantities.bounded() is not None:
-            generator = self._generator()
-            trials = finalists(self.space, surrogate, trials, generator)
-        return {f"trial {trial.number}": trial.params for trial in trials[:most]}
-
     # The search for the next parameters
 
     def _next(
@@ -758,10 +568,6 @@ class Optimizer:
     def _search_in(self, subspace: Subspace) -> Search:
         n_ended = len(self.run.trials.finished)
         return search_from_best(self._quantities, self.seed, subspace, n_ended)
-
-    def _generator(self) -> torch.Generator:
-        """Return a source of randomness for statistics about the trials that have ended."""
-        return generator_of(self.seed, len(self.run.trials.finished))
 
 
 def _span(value_range: tuple[float, float] | None, maximize: bool) -> tuple[float, float]:

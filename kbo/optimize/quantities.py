@@ -116,7 +116,7 @@ class Quantities:
         maximize: Whether larger values of the objective are better.
 
     Attributes:
-        trials, setting, problem: As given.
+        trials, setting, problem, constraints, maximize: As given.
         space: The space of the problem.
         objective: The objective.
         limited: The constraints that the assumptions alone do not decide, with their quantities.
@@ -145,14 +145,18 @@ class Quantities:
         self.setting: Setting = setting
         self.problem: Problem = problem
         self.space: Space = problem.space
-        self._constraints = constraints
-        self._maximize = maximize
+        self.constraints: Sequence[Constraint] = constraints
+        self.maximize: bool = maximize
         self.sign: int = 1 if maximize else -1
         self._n_learned = 0
         self._units = GrowingTensor(torch.empty(0, self.space.dimension, dtype=torch.float64))
         self._permitted: list[bool] = []  # whether a trial satisfies the constraints of the space
         self._best: list[Trial] = []  # those of the first ``_n_ranked`` trials that have ended
         self._n_ranked = 0
+
+    def after(self, trials: Trials) -> Quantities:
+        """Return the quantities of the same problem after other trials."""
+        return Quantities(trials, self.setting, self.problem, self.constraints, self.maximize)
 
     # Surrogates
 
@@ -264,7 +268,7 @@ class Quantities:
             for earlier in self.trials.finished[: self._n_learned]
             if earlier.status == "complete"
         ]
-        return prediction(trial, before, self._maximize) or (None, None)
+        return prediction(trial, before, self.maximize) or (None, None)
 
     # Trials
 
@@ -296,7 +300,7 @@ class Quantities:
         delta = None
         if self.setting.certified:
             delta = self.setting.delta
-        return feasibility(delta, self._constraints, undecided, self.limits(), best, features, ways)
+        return feasibility(delta, self.constraints, undecided, self.limits(), best, features, ways)
 
     def within_limits(self) -> list[Trial]:
         """Return the trials with a value whose parameters and measurements keep all constraints."""
@@ -305,7 +309,7 @@ class Quantities:
     def keeping_limits(self, best: Trial | None = None) -> list[Trial]:
         """Return the trials ``within_limits``, and the recommended one in any case."""
         allowed = self.allowed(self.trials.complete)
-        return [t for t in allowed if t is best or not violations(t, self._constraints)]
+        return [t for t in allowed if t is best or not violations(t, self.constraints)]
 
     def allowed(self, trials: list[Trial]) -> list[Trial]:
         """Return the trials whose parameters satisfy the constraints of the space."""
@@ -333,7 +337,7 @@ class Quantities:
 
     def rank(self, trial: Trial) -> tuple[int, float]:
         """Return the order of completed trials while there is no bound: kept limits, then the value."""
-        return -violations(trial, self._constraints), self.signed(trial)
+        return -violations(trial, self.constraints), self.signed(trial)
 
     def features(self, trials: list[Trial]) -> Tensor:
         """Return the features [n D] of trials."""

@@ -184,11 +184,11 @@ class Result:
 
     @cached_property
     def answers(self) -> Answers | None:
-        """What more trials would bring, what matters, and which values are as good; see ``Optimizer.answers``.
+        """What more trials would bring, what matters, and which values are as good; see ``Insight.answers``.
 
         Computed when it is first asked for, in some tenths of a second.
         """
-        return self.optimizer.answers()
+        return self.optimizer.insight.answers()
 
     def predict(self, params: Params) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of the objective at any parameters; see ``Optimizer.interval``."""
@@ -199,8 +199,8 @@ class Result:
         return self.optimizer.explain(number)
 
     def compare(self, others: Params) -> Comparison | None:
-        """Return the difference between the recommended parameters and others; see ``Optimizer.compare``."""
-        return self.optimizer.compare(others)
+        """Return the difference between the recommended parameters and others; see ``Insight.compare``."""
+        return self.optimizer.insight.compare(others)
 
     def confirm(
         self,
@@ -216,20 +216,22 @@ class Result:
             objective: As for ``minimize``.
             budget: The largest number of evaluations.
             tolerance: As for ``kbo.confirm``; by default the loss that counts as none in ``answers``, in the certified
-                setting ``Optimizer.usual_loss``.
+                setting ``Insight.usual_loss``.
             options: ``delta``, ``value_range``, ``journal``, ``workers``, ``timeout`` and ``progress`` of
                 ``kbo.confirm``.
 
         Raises:
             InvalidInput: Arguments that cannot be used, no other trial, or no noise.
         """
-        candidates = self.optimizer.finalists()
+        candidates = self.optimizer.insight.finalists()
         if len(candidates) < 2 or self.exact:
             raise InvalidInput(
                 "there is nothing to confirm: the objective has no noise, or there are no two parameters to compare."
             )
         if tolerance is None:
-            tolerance = self.answers.tolerance if self.answers else self.optimizer.usual_loss()
+            tolerance = (
+                self.answers.tolerance if self.answers else self.optimizer.insight.usual_loss()
+            )
         if not tolerance:
             raise InvalidInput(
                 "pass tolerance=..., a loss that counts as none: there is no model that says it."
@@ -303,9 +305,10 @@ def result_of(
     optimizer: Optimizer, stopped: str, journal: str | None, evaluations: int = PROOF
 ) -> Result:
     """Return the result after the trials so far; ``evaluations`` as for ``Optimizer.gap``."""
-    best, completed = optimizer.recommended(), optimizer.completed()
+    insight = optimizer.insight
+    best, completed = optimizer.recommended(), optimizer.run.trials.complete
     interval = optimizer.interval(best.params) if best else None
-    belief = optimizer.description() if interval else None
+    belief = insight.description() if interval else None
     gap = optimizer.gap(evaluations if optimizer.setting.certified else 0)
     lower, value, upper = interval or (None, best.value if best else None, None)
     if best and belief and belief.noiseless:
@@ -322,11 +325,11 @@ def result_of(
         gap_found=gap and gap.found,
         gap_scope=gap.scope if gap else "",
         best_observed=pick(
-            (t.value for t in optimizer.within_limits() if t.value is not None), default=None
+            (t.value for t in insight.within_limits() if t.value is not None), default=None
         ),
         evaluations=sum(best is not None and t.params == best.params for t in completed),
-        feasibility=optimizer.feasibility(),
-        infeasible=optimizer.infeasible(evaluations),
+        feasibility=insight.feasibility(),
+        infeasible=insight.infeasible(evaluations),
         exact=belief.noiseless if belief else None,
         account=_account(optimizer, belief),
         certified=belief is not None and bool(belief.guarantee()),

@@ -146,7 +146,7 @@ def audit(
     checks.flag("maximize", maximize)
     trials = _trials_of(history, study, target, maximize, bounds)
     optimizer = trials.optimizer
-    complete = [trial for trial in optimizer.within_limits() if trial.value is not None]
+    complete = [trial for trial in optimizer.insight.within_limits() if trial.value is not None]
     recommended = optimizer.recommended()
     if not complete or recommended is None:
         raise InvalidInput(
@@ -163,7 +163,7 @@ def audit(
         likely=trials.names[recommended.number],
         result=result_of(optimizer, trials.source, None),
         estimated=optimizer.interval(best.params),
-        margin=optimizer.compare(best.params),
+        margin=optimizer.insight.compare(best.params),
         names=trials.names,
         remark=trials.remark,
         inferred=trials.inferred,

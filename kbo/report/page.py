@@ -190,7 +190,7 @@ def _numbers(optimizer: Optimizer | None, result: Result | None) -> dict[str, An
         delta = f"{delta:g}, nominal"
     numbers["probability that bounds may fail"] = delta
     numbers["where they come from"] = assumptions["from"]
-    surrogate = optimizer.description()
+    surrogate = optimizer.insight.description()
     if surrogate is None:
         return numbers
     posterior = surrogate.posterior

@@ -172,7 +172,7 @@ class Record:
                     "the run has a kernel already: pass kernel only with the path of a journal."
                 )
             if isinstance(run, Optimizer):
-                return cls(run.header, run.events, list(run.trials), run)
+                return cls(run.run.header, run.run.events, list(run.trials), run)
             path = None
             if run.journal is not None:
                 path = Path(run.journal)

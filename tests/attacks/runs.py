@@ -333,7 +333,7 @@ class Tuning:
 
         def trials() -> None:
             for params in self.play.rng.sample(self.grid, 6):
-                self.optimizer.expect(params)
+                self.optimizer.run.begin(params)
                 self.optimizer.tell(params, self.value(params))
 
         self.play.do("6 planned trials", trials)
@@ -350,7 +350,7 @@ class Tuning:
 
         def trials() -> None:
             for _ in range(120):
-                self.optimizer.expect(params)
+                self.optimizer.run.begin(params)
                 e = float(self.play.noise(1, self.sigma, self.signs)[0])
                 if e * away > 0.5 * self.sigma:
                     self.optimizer.tell(params, self.value(params, e))
@@ -444,7 +444,7 @@ class Tuning:
 
         def interval() -> bool:
             bounds = [o.interval(params) for params in self.grid]
-            found["belief"] = None if None in bounds else o.belief()
+            found["belief"] = None if None in bounds else o.insight.surrogate()
             return found["belief"] is not None and outside(
                 [b[0] for b in bounds], [b[2] for b in bounds], f
             )

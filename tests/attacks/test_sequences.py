@@ -45,7 +45,7 @@ def test_methods_that_bound_the_noise_need_no_level_in_the_certified_setting(met
     setting = kbo.Certified(stationary_kernel("rbf", 0.5), None, 1.0)
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=setting, method=method)
     optimizer.tell(optimizer.ask(), 0.1)
-    assert optimizer.belief() is not None
+    assert optimizer.insight.surrogate() is not None
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e4, 1e8])

@@ -71,7 +71,7 @@ def test_the_gap_counts_the_point_whose_prior_variance_is_0():
 
     tried = [{"a": a, "b": b} for a in range(1, 6) for b in range(a + 1)]
     for params in tried:
-        optimizer.expect(params)
+        optimizer.run.begin(params)
         optimizer.tell(params, (value(params), {"g": params["a"] - params["b"]}))
     gap = optimizer.gap()
     assert gap.exact
@@ -203,15 +203,15 @@ LOSSES = {
 def test_the_belief_itself_knows_how_trials_were_lost(lose, tmp_path):
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=kbo.Certified(RBF, 0.1, 2.0))
     optimizer.tell(optimizer.ask(), 0.1)
-    assert optimizer.belief().guarantee()
+    assert optimizer.insight.surrogate().guarantee()
     lose(optimizer, tmp_path)
     optimizer.save(tmp_path / "saved.jsonl")
     loaded = kbo.Optimizer(optimizer.space, setting=optimizer.setting)
     loaded.load(tmp_path / "saved.jsonl")
     for run in (optimizer, copy.deepcopy(optimizer), loaded):
         run.tell(run.ask(), 0.1)
-        assert not run.belief().guarantee()
-        assert run.belief().guarantee().text.startswith("not certified: trials ")
+        assert not run.insight.surrogate().guarantee()
+        assert run.insight.surrogate().guarantee().text.startswith("not certified: trials ")
 
 
 @pytest.mark.parametrize(
@@ -265,8 +265,8 @@ def test_a_journal_with_the_values_of_a_kernel_alone_continues(tmp_path):
     kernel, path = matern(lengthscale=0.5), tmp_path / "run.jsonl"
     setting = kbo.Certified(kernel, 0.1, 2.0)
     optimizer = kbo.Optimizer(SHORT, setting=setting)
-    header = {**optimizer.header, "kernel": optimizer.header["kernel"].rsplit(" ", 1)[0]}
-    write(path, header, optimizer.events)
+    header = {**optimizer.run.header, "kernel": optimizer.run.header["kernel"].rsplit(" ", 1)[0]}
+    write(path, header, optimizer.run.events)
     assert kbo.Optimizer(SHORT, setting=setting, journal=path).trials == []
     with pytest.raises(kbo.JournalError, match="kernel"):
         kbo.Optimizer(SHORT, setting=kbo.Certified(matern(lengthscale=0.6), 0.1, 2.0)).load(path)

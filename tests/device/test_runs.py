@@ -89,7 +89,7 @@ def test_a_run_has_its_posterior_on_the_device_and_the_trials_of_one_on_the_cpu(
         kbo.minimize(objective, bounds, **{"n_trials": 9, **options}, device=d)
         for d in (None, device)
     )
-    belief = there.optimizer.belief()
+    belief = there.optimizer.insight.surrogate()
     assert belief is not None
     assert belief.posterior.like.device == device
     assert same(device, here.trials, there.trials)
@@ -107,7 +107,7 @@ def test_a_sketch_of_many_trials_is_on_the_device(device, monkeypatch):
     known = pd.DataFrame(points, columns=["x0", "x1"])
     known["value"] = [noisy(x) for x in points]
     runs = [kbo.minimize(noisy, SQUARE, 2, evaluated=known, device=d) for d in (None, device)]
-    posterior = runs[1].optimizer.belief().posterior
+    posterior = runs[1].optimizer.insight.surrogate().posterior
     assert posterior.like.device == device
     assert posterior.error.norm() > 0
     assert same(device, runs[0].trials, runs[1].trials)

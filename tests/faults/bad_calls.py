@@ -688,9 +688,9 @@ def _optimize() -> Iterator[Call]:
     yield method("Optimizer.suggest", o, "context", number=1)
     yield method("Optimizer.tell", o, "params seconds", value=1.0)
     yield method("Optimizer.fail", o, "params seconds", reason="broken")
-    yield method("Optimizer.expect", o, "params")
+    yield method("Run.begin", lambda: _optimizer().run, "params")
     yield method("Optimizer.interval", o, "params")
-    yield method("Optimizer.answers", o, "tolerance")
+    yield method("Insight.answers", lambda: _optimizer().insight, "tolerance")
     yield method("Optimizer.save", lambda: kbo.Optimizer([(0, 1)]), "path")
     yield method("Optimizer.load", lambda: kbo.Optimizer([(0, 1)]), "path")
     practical = {"norm_factor": 1.25, "n_initial": None, "noise_std": None}

@@ -276,7 +276,7 @@ class Machine(RuleBasedStateMachine):
         for event in self.events:
             kind, params = event["event"], self.trials[event["number"]].params
             if kind == "ask" and not event.get("asked", True):
-                twin.expect(params)
+                twin.run.begin(params)
             elif kind == "ask":
                 assert twin.ask() == params, "another point than in an undisturbed run"
             elif kind == "tell":

@@ -445,7 +445,7 @@ _OPTIMIZE = {
     "Result certified": Used(certified, optimised, tell_more),
     "Audit": Used(audited, lambda one: [one.likely, one.margin, one.result.predict({"x": 0.2})]),
     "Trial": Used(lambda: run().trials[0], contents),
-    "Fitted": Used(lambda: run().optimizer.belief().fitted, str),
+    "Fitted": Used(lambda: run().optimizer.insight.surrogate().fitted, str),
     "Processes": value(kbo.Processes(2)),
     "Threads": value(kbo.Threads(2)),
     "Importance": value(report.Importance("x", (0.0, 0.1, 0.2), (0.0, 0.2, 0.3))),

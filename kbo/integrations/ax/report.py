@@ -75,7 +75,7 @@ def feasibility(client: Client) -> Feasibility | None:
         InvalidInput: The client has another strategy.
     """
     node, experiment, known = _known(client)
-    return known.optimizer.feasibility(selected(experiment, node.data))
+    return known.optimizer.insight.feasibility(selected(experiment, node.data))
 
 
 @fixed
@@ -89,7 +89,7 @@ def guarantee(client: Client) -> str:
         InvalidInput: The client has another strategy.
     """
     node, experiment, known = _known(client)
-    belief, ways = known.optimizer.belief(), selected(experiment, node.data)
+    belief, ways = known.optimizer.insight.surrogate(), selected(experiment, node.data)
     if belief is None:
         return NO_BOUND
     guarantee = belief.guarantee(ways)

@@ -311,7 +311,7 @@ class KBOSampler(BaseSampler):
             model = self.replayed(study)
             if model is None:
                 return "none: there are too few trials for a bound"
-            belief = model.optimizer.belief()
+            belief = model.optimizer.insight.surrogate()
             return NO_BOUND if belief is None else belief.guarantee(selected(study)).text
 
     @fixed
@@ -341,7 +341,7 @@ class KBOSampler(BaseSampler):
         """Return bounds and limits of the constraints at the recommended trial; None without constraints or trials."""
         with self._lock:
             model = self.replayed(study)
-            return None if model is None else model.optimizer.feasibility(selected(study))
+            return None if model is None else model.optimizer.insight.feasibility(selected(study))
 
     @fixed
     def replayed(self, study: Study) -> Replay | None:

@@ -285,7 +285,7 @@ def _centre(optimizer: Optimizer, at: Params | None, *names: str) -> Tensor:
 
 def _interval(optimizer: Optimizer, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return lower bound, mean and upper bound [n] of the objective at points [n P] of the unit cube."""
-    interval = optimizer.intervals(points)
+    interval = optimizer.insight.intervals(points)
     assert interval is not None
     lower, mean, upper = interval
     return lower.cpu(), mean.cpu(), upper.cpu()

@@ -1,0 +1,236 @@
+"""Statistics about a run, one method a question: numbers only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from kbo._base import checks
+from kbo.bandit import methods
+from kbo.optimize.feasibility import Feasibility
+from kbo.optimize.insight.answers import Answers, answers
+from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
+from kbo.optimize.insight.finalists import distinct, finalists
+from kbo.optimize.insight.infeasibility import Infeasible, certificate
+from kbo.optimize.quantities import Quantities
+from kbo.optimize.run.guard import Guard, guarded
+from kbo.optimize.run.outcome import OBJECTIVE
+from kbo.optimize.run.run import Run
+from kbo.optimize.run.trials import Trial
+from kbo.optimize.search.search import MOST_POINTS
+from kbo.optimize.searches import generator_of
+from kbo.optimize.surrogates.surrogate import Surrogate
+from kbo.space import Params
+
+_N_RANDOM = 64
+"""Random points with which the recommended one is compared."""
+
+
+class Insight:
+    """Statistics about a run: ``optimizer.insight``. Safe for several threads, as the optimiser is.
+
+    Args:
+        run: The run.
+        quantities: The surrogates of its objective and of the quantities with limits.
+        seed: The seed of the run.
+    """
+
+    def __init__(self, run: Run, quantities: Quantities, seed: int) -> None:
+        self._run = run
+        self._known = quantities
+        self._seed = seed
+        self.guard: Guard = run.guard
+
+    @property
+    def quantities(self) -> Quantities:
+        """The surrogates after the trials of the run."""
+        # The run has other trials after an interrupt, when it is computed again, and after ``load``.
+        if self._known.trials is not self._run.trials:
+            self._known = self._known.after(self._run.trials)
+        return self._known
+
+    @guarded
+    def surrogate(self) -> Surrogate | None:
+        """Compute the surrogate of the objective after all trials; None while there are too few values.
+
+        If the objective is minimised, it is of the objective times -1.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        return self.quantities.surrogate()
+
+    @guarded
+    def description(self) -> Surrogate | None:
+        """Compute a surrogate that describes bad values, too: in ``surrogate`` the practical setting cuts them.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        return self.quantities.description()
+
+    @guarded
+    def feasibility(self, ways: Sequence[str] = ()) -> Feasibility | None:
+        """Return bounds and limits of the measured quantities at the recommended parameters; None without constraints.
+
+        Args:
+            ways: More ways in which the noise may have decided which values there are, as for ``Surrogate.guarantee``.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions of a constraint.
+        """
+        quantities = self.quantities
+        best = quantities.recommended()
+        if best is None or not quantities.constraints:
+            return None
+        return quantities.feasibility(best, ways)
+
+    @guarded
+    def within_limits(self) -> list[Trial]:
+        """Return the trials with a value whose parameters and measurements keep all constraints."""
+        return self.quantities.within_limits()
+
+    @guarded
+    def intervals(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Return lower bound, mean and upper bound [n] of the objective at points [n P] of the unit cube.
+
+        As ``Optimizer.interval``; None while there is no bound.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        return self.quantities.intervals(units, OBJECTIVE)
+
+    @guarded
+    def exhausted(self) -> bool:
+        """Return whether the objective has no noise and every point of a small finite space has been evaluated."""
+        quantities = self.quantities
+        if not methods.get(quantities.problem.method).has_bounds:
+            return False
+        surrogate = quantities.surrogate()
+        if surrogate is None or not surrogate.noiseless:
+            return False
+        points = quantities.space.points(MOST_POINTS)
+        if points is None:
+            return False
+        evaluated = quantities.units_of(self._run.trials.finished)
+        return set(map(tuple, evaluated.tolist())).issuperset(map(tuple, points.tolist()))
+
+    @guarded
+    def infeasible(self, evaluations: int = 0) -> Infeasible | None:
+        """Return the certificate that no point keeps the limits of all constraints.
+
+        None if there is none, and where the bounds have no guarantee.
+
+        Args:
+            evaluations: As for ``Optimizer.gap``, where the space has more than 10 000 points or real parameters.
+
+        Raises:
+            RefutedAssumptions: No function satisfies the assumptions of a constraint.
+        """
+        checks.whole("evaluations", evaluations, 0)
+        quantities = self.quantities
+        tried = quantities.units_of(self._run.trials.complete)
+        return certificate(
+            quantities.space, quantities.limits(), quantities.constraints, tried, evaluations
+        )
+
+    @guarded
+    def answers(self, tolerance: float | None = None, intervals: bool = True) -> Answers | None:
+        """Return statistics about the objective, in its units: the gain of more trials and the effects of parameters.
+
+        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
+        there is no model.
+
+        Args:
+            tolerance: The loss that counts as none, where values of parameters are as good as the recommended ones; by
+                default 5% of the difference to random parameters.
+            intervals: Whether the shares of the variance have intervals, which take most of the time.
+        """
+        checks.flag("intervals", intervals)
+        tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
+        quantities = self.quantities
+        best = quantities.recommended()
+        surrogate = quantities.description()
+        if best is None or surrogate is None or quantities.bounded() is None:
+            return None
+        return answers(
+            quantities.space,
+            surrogate,
+            quantities.limits(),
+            quantities.keeping_limits(best),
+            best,
+            self._generator(),
+            tolerance,
+            intervals,
+        )
+
+    @guarded
+    def compare(self, others: Params, params: Params | None = None) -> Comparison | None:
+        """Return the difference of parameters, by default the recommended ones, to others, positive if they are better.
+
+        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
+        there is no model.
+
+        Raises:
+            InvalidInput: Parameters outside the space.
+        """
+        quantities = self.quantities
+        second = quantities.space.unit(others)
+        best = quantities.recommended()
+        surrogate = quantities.description()
+        if best is None or surrogate is None or quantities.bounded() is None:
+            return None
+        first = quantities.space.unit(best.params if params is None else params)
+        features = quantities.space.features(torch.stack([first, second]))
+        return comparison(surrogate, features, self._generator())
+
+    @guarded
+    def usual_loss(self) -> float | None:
+        """Return 5% of the difference in the mean between random and the recommended parameters, in positive numbers.
+
+        None while there is no bound, and if they are no worse.
+        """
+        quantities = self.quantities
+        best = quantities.recommended()
+        bounded = quantities.bounded()
+        if best is None or bounded is None:
+            return None
+        generator = self._generator()
+        shape = (_N_RANDOM, quantities.space.dimension)
+        units = torch.rand(shape, generator=generator, dtype=torch.float64)
+        surrogate, _ = bounded
+        features = quantities.features([best])
+        return usual_loss(surrogate, features, quantities.space.features(units))
+
+    @guarded
+    def finalists(self, most: int = 5) -> dict[str, Params]:
+        """Return the parameters that are worth new evaluations, by the names of their trials: see ``Result.confirm``.
+
+        The recommended ones, and those of other trials, which keep all limits as measured, that may be better: with a
+        probability of 5%, or in the certified setting by their bounds; the likeliest first. If there is none, the next
+        best one.
+
+        Args:
+            most: Their number at most.
+        """
+        most = checks.whole("most", most, 2)
+        quantities = self.quantities
+        best = quantities.recommended()
+        surrogate = quantities.description()
+        if best is None:
+            return {}
+        others = quantities.keeping_limits()
+        if surrogate is None:
+            others = sorted(others, key=quantities.signed, reverse=True)
+        trials = distinct(others, best)
+        if surrogate is not None and quantities.bounded() is not None:
+            generator = self._generator()
+            trials = finalists(quantities.space, surrogate, trials, generator)
+        return {f"trial {trial.number}": trial.params for trial in trials[:most]}
+
+    def _generator(self) -> torch.Generator:
+        """Return a source of randomness for statistics about the trials that have ended."""
+        return generator_of(self._seed, len(self._run.trials.finished))
