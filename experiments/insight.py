@@ -17,7 +17,7 @@ from experiments.problems import BBOB
 from experiments.sweep.cells import Cell, Rows
 from experiments.sweep.runner import sweep
 from kbo.optimize.insight.expected_gain import GO_ON, N_MORE, STOP
-from kbo.optimize.insight.importance import shapley_shares, walks
+from kbo.optimize.insight.importance import NEGLIGIBLE_SHARE, shapley_shares, walks
 from kbo.space import Params, Space
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ def compared(problem: BBOB, optimizer: kbo.Optimizer, gains: Sequence[float]) ->
         "value": lower <= value <= upper,
         "gain": more.lower <= gain <= more.upper,
         "expected": more.value,
+        "gain lower": more.lower,
+        "gain upper": more.upper,
         "gained": gain,
         "tolerance": answers.tolerance,
         "decision": answers.decision,
@@ -134,6 +136,7 @@ def compared(problem: BBOB, optimizer: kbo.Optimizer, gains: Sequence[float]) ->
             "share width": effect.share.upper - effect.share.lower,
             "true share": share,
             "visible": effect.visible,
+            "negligible": effect.negligible,
             "first": not rows,
         }
         rows.append(run | row)
@@ -169,6 +172,7 @@ def _shares(rows: pd.DataFrame) -> dict[str, str]:
     runs = rows[rows["first"]]
     hidden = rows[~rows["visible"]]
     visible = rows[rows["visible"]]
+    negligible = rows[rows["negligible"]]
     below = runs["gained"] <= runs["tolerance"]
     stop = runs["decision"] == STOP
     go_on = runs["decision"] == GO_ON
@@ -186,6 +190,9 @@ def _shares(rows: pd.DataFrame) -> dict[str, str]:
         "mean width of the interval of the share": f"{rows['share width'].mean():.2f}",
         "a parameter with a visible effect has one": _rate(visible["true share"] >= _EFFECT),
         "a parameter without a visible effect has one": _rate(hidden["true share"] >= _EFFECT),
+        "a parameter with a negligible effect has more than 10%": _rate(
+            negligible["true share"] >= NEGLIGIBLE_SHARE
+        ),
         "runs with a value that does not fit": _rate(runs["misfits"] > 0),
     }
 

@@ -12,7 +12,7 @@ from kbo.errors import InvalidInput
 from kbo.optimize.feasibility import ConstraintSurrogate
 from kbo.optimize.insight.comparison import N_DRAWS, Estimate, estimate
 from kbo.optimize.insight.credible_sets import Effect, effects
-from kbo.optimize.insight.expected_gain import GO_ON, N_MORE, STOP, decision, expected_gain
+from kbo.optimize.insight.expected_gain import GO_ON, N_MORE, STOP, decision, expected_gain, gains
 from kbo.optimize.insight.importance import importance
 from kbo.optimize.insight.misfits import Misfit, misfits
 from kbo.optimize.insight.optima import optima
@@ -38,8 +38,8 @@ class Answers:
         start: The gain of the recommended parameters over those of the first trial; None if these are the same.
         more: The expected gain of 20 more trials, by which the parameters that are recommended after them are better
             than those recommended now, at least 0; and the 90% interval of this gain.
-        decision: "stop" if the gain is below the tolerance with 95%, "go on" if the expected gain is above the
-            tolerance, else "undecided".
+        decision: "stop" if the expected gain is at most the tolerance, "go on" if the gain is above it with a
+            probability of 75%, else "undecided".
         seconds: The duration of these trials, from the durations so far; None if they are not known.
         tolerance: The loss that counts as none: 5% of the difference between the recommended and random parameters, or
             as given.
@@ -101,10 +101,10 @@ def answers(
         return None
     evaluated = _best_units(space, surrogate, trials, best)
     peaks = optima(space, functions, constraints, evaluated, generator)
-    more = expected_gain(
+    gain_draws = gains(
         surrogate, space.features(evaluated), space.features(peaks.units[:N_MORE]), generator
     )
-    assert more is not None
+    more = expected_gain(gain_draws, surrogate.noiseless)
     first = space.unit(trials[0].params).unsqueeze(0)
     random = torch.rand(
         _N_RANDOM, space.dimension, generator=generator, dtype=torch.float64
@@ -125,7 +125,7 @@ def answers(
     return Answers(
         start=start,
         more=more,
-        decision=decision(more, tolerance),
+        decision=decision(gain_draws, tolerance),
         seconds=_seconds(trials),
         tolerance=tolerance,
         effects=found,
@@ -199,10 +199,10 @@ def _advice(answers: Answers) -> str:
     """Return the comparison of the gain with the loss that counts as none, and the decision."""
     tolerance = f"{answers.tolerance:.2g}, which counts as none"
     if answers.decision == GO_ON:
-        return f"more than {tolerance}: go on"
+        return f"with 75% more than {tolerance}: go on"
     if answers.decision == STOP:
-        return f"with 95% less than {tolerance}: stop; the optimum may still be further away"
-    return f"undecided: it may be more than {tolerance}"
+        return f"less than {tolerance}: stop; the optimum may still be further away"
+    return f"more than {tolerance}, but that is not certain: undecided"
 
 
 def _on_importance(effects: Sequence[Effect]) -> str:

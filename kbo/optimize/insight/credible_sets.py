@@ -63,7 +63,8 @@ class Effect:
     Attributes:
         name: The parameter.
         share: Its expected share of the variance of the objective over the space, with a 90% interval (Shapley effect).
-        visible: Whether an effect is visible (``kbo.optimize.insight.importance.Importance``).
+        visible, negligible: Whether an effect is visible, and whether it is known to be small
+            (``kbo.optimize.insight.importance.Importance``).
         range: The smallest set of its values that contains that of the optimum with a probability of 90%, the other
             parameters free. None where it is not active, and where nothing can be drawn.
         good: Its values, the other parameters as recommended, at which the objective is within the tolerance of that at
@@ -75,6 +76,7 @@ class Effect:
     name: str
     share: Estimate
     visible: bool
+    negligible: bool
     range: CredibleSet | None
     good: CredibleSet | None
     edge: str
@@ -118,7 +120,11 @@ def effects(
             good = good_values(parameter, units, values, feasible, tolerance)
             if entry.visible:
                 edge = _edge(parameter, units, values)
-        found.append(Effect(entry.name, entry.share, entry.visible, credible, good, edge))
+        found.append(
+            Effect(
+                entry.name, entry.share, entry.visible, entry.negligible, credible, good, edge
+            )
+        )
     return found
 
 

@@ -23,14 +23,17 @@ STOP = "stop"
 GO_ON = "go on"
 UNDECIDED = "undecided"
 
+_PROBABILITY = 0.75
+"""Probability of a gain above the tolerance from which on it is "go on"."""
 
-def expected_gain(
+
+def gains(
     surrogate: Surrogate, evaluated: Tensor, proposed: Tensor, generator: torch.Generator
-) -> Estimate | None:
-    """Return the expected gain of further trials, and the 90% interval of the gain; None without a prior.
+) -> Tensor:
+    """Return draws [s] of the gain of further trials.
 
     Args:
-        surrogate: The surrogate of the objective.
+        surrogate: The surrogate of the objective, which has a prior.
         evaluated: Features [n D] of trials, the recommended one first.
         proposed: Features [k D] of the further trials.
         generator: Source of randomness.
@@ -38,33 +41,39 @@ def expected_gain(
     points = torch.cat([evaluated, proposed])
     if surrogate.noiseless:  # then the best observed value is recommended
         values = surrogate.draws(points, N_DRAWS, generator)
-        if values is None:
-            return None
+        assert values is not None
         criterion = values
     else:
         functions = surrogate.functions(N_DRAWS, generator)
-        if functions is None:
-            return None
+        assert functions is not None
         values = functions(points)
         mean, variance = functions.updated(proposed, points, generator)
         criterion = mean - variance.sqrt()
     chosen = criterion.argmax(1, keepdim=True)
-    scale = float(values.abs().max()) or 1.0  # differences of very large values would overflow
-    values = values / scale
-    gain = values.gather(1, chosen).squeeze(1) - values[:, 0]
-    value = max(float(gain.mean()), 0.0)  # below 0 by the random numbers alone
-    lower = min(float(gain.quantile(0.05)), value)
-    upper = max(float(gain.quantile(0.95)), value)
-    return Estimate(scale * value, scale * lower, scale * upper)
+    return (values.gather(1, chosen).squeeze(1) - values[:, 0]).cpu()
 
 
-def decision(gain: Estimate, tolerance: float) -> str:
-    """Return whether further trials are worth it: "stop", "go on" or "undecided".
+def expected_gain(gains: Tensor, noiseless: bool | None) -> Estimate:
+    """Return the mean of draws of the gain [s], at least 0, and the 90% interval of the gain.
 
-    "stop" if the gain is below the tolerance with a probability of 95%, "go on" if the expected gain is above it.
+    Without noise the interval begins at 0: the further trials of a run depend on each other, and may all be worse.
     """
-    if gain.upper <= tolerance:
+    value = max(float(gains.mean()), 0.0)  # below 0 by the random numbers alone
+    lower = 0.0
+    if not noiseless:
+        lower = min(float(gains.quantile(0.05)), value)
+    upper = max(float(gains.quantile(0.95)), value)
+    return Estimate(value, lower, upper)
+
+
+def decision(gains: Tensor, tolerance: float) -> str:
+    """Return whether further trials are worth it, by draws of their gain [s].
+
+    "stop" if the expected gain is at most the tolerance, "go on" if the gain is above it with a probability of 75%, and
+    "undecided" between.
+    """
+    if float(gains.mean()) <= tolerance:
         return STOP
-    if gain.value > tolerance:
+    if float((gains > tolerance).double().mean()) >= _PROBABILITY:
         return GO_ON
     return UNDECIDED

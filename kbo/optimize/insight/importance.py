@@ -43,8 +43,11 @@ LEVEL = 0.9
 VISIBLE_SHARE = 0.02
 """A parameter has a visible effect if the interval of its share is above that."""
 
-_LEAST_EXPLAINED = 0.5
+_LEAST_EXPLAINED = 0.2
 """Part of the variance of the draws that their mean must have, so that an effect is present at all."""
+
+NEGLIGIBLE_SHARE = 0.1
+"""A parameter has no effect worth naming if the interval of its share is below that."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,14 @@ class Importance:
         share: The expected share, and its 90% interval; the shares of all parameters add up to 1. 0 for all where the
             objective does not vary.
         visible: Whether an effect of the parameter is visible: the interval is above 2%, and the mean of the draws of
-            the objective varies at least half as much as the draws do.
+            the objective has at least a fifth of their variance (without noise: it varies at all).
+        negligible: Whether the interval is below 10%. A parameter of which neither is true has not been tried enough.
     """
 
     name: str
     share: Estimate
     visible: bool
+    negligible: bool
 
 
 @torch.no_grad()
@@ -79,7 +84,7 @@ def importance(space: Space, surrogate: Surrogate) -> list[Importance]:
     order, points = walks(space.dimension, varied, n_walks(len(varied)))
     features = space.features(points.flatten(0, 1))
     values = _values(surrogate, features).cpu().unflatten(1, points.shape[:2])
-    is_present = _explained(values) >= _LEAST_EXPLAINED and "effects" not in surrogate.account()
+    is_present = _is_present(surrogate, values)
     s, n, _ = values.shape
     rows = torch.arange(n).expand(s, n)
     if s > 1:
@@ -90,7 +95,8 @@ def importance(space: Space, surrogate: Surrogate) -> list[Importance]:
     for column, i in enumerate(varied):
         estimate = _estimate(share[:, column])
         visible = is_present and estimate.lower > VISIBLE_SHARE
-        entries.append(Importance(names[i], estimate, visible))
+        negligible = not visible and estimate.upper < NEGLIGIBLE_SHARE
+        entries.append(Importance(names[i], estimate, visible, negligible))
     return sorted(entries, key=lambda entry: -entry.share.value)
 
 
@@ -160,6 +166,15 @@ def _functions(surrogate: Surrogate, features: Tensor, generator: torch.Generato
     return DrawnFunctions(
         surrogate.transform, posterior, 0.0, N_DRAWS // 2, features[:1], generator
     )
+
+
+def _is_present(surrogate: Surrogate, values: Tensor) -> bool:
+    """Return whether the objective varies visibly, by the values [s n m] of draws."""
+    if "effects" in surrogate.account():  # a constant explains the values as well
+        return False
+    if surrogate.noiseless:
+        return len({evaluation.value for evaluation in surrogate.values}) > 1
+    return _explained(values) >= _LEAST_EXPLAINED
 
 
 def _explained(values: Tensor) -> float:
