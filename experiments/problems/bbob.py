@@ -16,7 +16,7 @@ from kbo._base.extras import require
 from kbo.errors import InvalidInput
 from kbo.space import Float, Int, Params, Space
 
-DIMENSIONS = (2, 5, 10, 20)
+DIMENSIONS = (2, 3, 5, 10, 20)
 """Dimensions of bbob; those of bbob-mixint begin with 5."""
 
 NOISES = {"none": 0.0, "gauss": NOISE_LEVEL, "heavy": NOISE_LEVEL, "gauss-0.5": 0.5, "gauss-2": 2.0}
@@ -45,7 +45,7 @@ class BBOB(TuningProblem):
 
     Args:
         function: Its number, 1 to 24.
-        dim: 2, 5, 10 or 20 (5, 10 or 20 with ``integers``).
+        dim: 2, 3, 5, 10 or 20 (5, 10 or 20 with ``integers``).
         instance: Number of the instance, which shifts and rotates the function.
         noise: "none"; "gauss", with a standard deviation of 5% of the function's interquartile range over the box
             (1024 Sobol points); "gauss-0.5" and "gauss-2", with a half and twice that range; or "heavy", Student's t
@@ -53,6 +53,9 @@ class BBOB(TuningProblem):
         integers: The function of bbob-mixint, with four fifths of its parameters whole numbers, instead of that of
             bbob, on [-5, 5]^dim.
         seed: Seed of the noise; None draws from the system.
+
+    Attributes:
+        solution: The parameters with the least value, of bbob.
 
     Raises:
         InvalidInput: An argument is out of range.
@@ -75,7 +78,9 @@ class BBOB(TuningProblem):
             checks.whole("function", function, 1, 24),
             checks.whole("instance", instance, 1, 10**6),
         )
-        known = DIMENSIONS[1:] if checks.flag("integers", integers) else DIMENSIONS
+        known = DIMENSIONS
+        if checks.flag("integers", integers):
+            known = tuple(least for least in DIMENSIONS if least >= 5)
         if (dim := checks.whole("dim", dim, 1)) not in known:
             raise InvalidInput(f"dim must be one of {', '.join(map(str, known))}, got {dim}.")
         self.noise: str = checks.one_of("noise", noise, NOISES)
@@ -84,6 +89,7 @@ class BBOB(TuningProblem):
         self.optimum: float = self._function.best_value() * (
             _MIXINT_SCALES.get(function, 1.0) if integers else 1.0
         )
+        self.solution: list[float] = self._function.best_parameter().tolist()
         if integers:
             options = f"dimensions: {dim} function_indices: {function}"
             self._function = f = cocoex.Suite("bbob-mixint", f"instances: {instance}", options)[0]
@@ -100,6 +106,10 @@ class BBOB(TuningProblem):
                 self.space,
             )
             self.noise_scale = NOISES[noise] * float(spread)
+
+    def reseed(self, seed: int) -> None:
+        """Draw the noise from another seed from now on."""
+        self._rng = torch.Generator().manual_seed(seed)
 
     def __call__(self, params: Params) -> float:
         z: Tensor = torch.randn(4, generator=self._rng, dtype=torch.float64, device="cpu")

@@ -482,7 +482,7 @@ class _Work:
         """Return a reason to stop if more trials are expected to gain no more than ``stop_when``, or an empty text."""
         if self._budget.stop_when is None:
             return ""
-        answers = self._optimizer.insight.answers(intervals=False)
+        answers = self._optimizer.insight.answers(effects=False)
         if answers is None or answers.more.value > self._budget.stop_when:
             return ""
         return f"{N_MORE} more trials are expected to improve the value by {answers.more.value:.2g}"

@@ -6,17 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
+from kbo.errors import InvalidInput
 from kbo.optimize.feasibility import ConstraintSurrogate
-from kbo.optimize.insight.comparison import Estimate, estimate
+from kbo.optimize.insight.comparison import N_DRAWS, Estimate, estimate
 from kbo.optimize.insight.credible_sets import Effect, effects
-from kbo.optimize.insight.expected_gain import N_MORE, Draws, expected_gain, joint_draws
+from kbo.optimize.insight.expected_gain import GO_ON, N_MORE, STOP, decision, expected_gain, gains
+from kbo.optimize.insight.importance import importance
+from kbo.optimize.insight.misfits import Misfit, misfits
+from kbo.optimize.insight.optima import optima
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
 _LONG = 10.0
 """Seconds from which on the duration of further trials is reported."""
+
+_N_BEST = 64
+"""Trials with the best means, one of which may be recommended after further trials."""
+
+_N_RANDOM = 256
+"""Random points with which the recommended one is compared."""
 
 
 @dataclass(frozen=True)
@@ -25,23 +36,28 @@ class Answers:
 
     Attributes:
         start: The gain of the recommended parameters over those of the first trial; None if these are the same.
-        more: The expected gain of 20 more trials over the recommended parameters, each evaluated once with noise where
-            draws of the objective are best.
-        seconds: The duration of these, from the durations so far; None if they are not known.
+        more: The expected gain of 20 more trials, by which the parameters that are recommended after them are better
+            than those recommended now, at least 0; and the 90% interval of this gain.
+        decision: "stop" if the expected gain is at most the tolerance, "go on" if the gain is above it with a
+            probability of 75%, else "undecided".
+        seconds: The duration of these trials, from the durations so far; None if they are not known.
         tolerance: The loss that counts as none: 5% of the difference between the recommended and random parameters, or
             as given.
-        effects: The parameters, the one with the largest effect first.
+        effects: The parameters, the one with the largest share first.
         inside: The number of trials whose value is inside the 90% interval that the others predict, and the number of
             trials with such an interval.
+        misfits: The trials whose value is far from what the others predict, the farthest first.
         beyond_zero: Whether the gain leads beyond 0 although all values were on the other side.
     """
 
     start: Estimate | None
     more: Estimate
+    decision: str
     seconds: float | None
     tolerance: float
     effects: Sequence[Effect]
     inside: tuple[int, int]
+    misfits: Sequence[Misfit] = ()
     beyond_zero: bool = False
 
     def entries(self) -> dict[str, str]:
@@ -49,15 +65,17 @@ class Answers:
         return _sentences(self)
 
 
+@torch.no_grad()
 def answers(
     space: Space,
     surrogate: Surrogate,
     constraints: Sequence[ConstraintSurrogate],
     trials: Sequence[Trial],
     best: Trial,
+    maximize: bool,
     generator: torch.Generator,
     tolerance: float | None,
-    intervals: bool = True,
+    with_effects: bool = True,
 ) -> Answers | None:
     """Return the answers of a run.
 
@@ -67,47 +85,70 @@ def answers(
         constraints: The constraints with their surrogates.
         trials: The completed trials, those that keep all constraints.
         best: The recommended one.
+        maximize: Whether larger values of the objective are better.
         generator: Source of randomness.
         tolerance: The loss that counts as none; None for 5% of the difference to random parameters.
-        intervals: Whether the shares of the variance have intervals, which take most of the time.
+        with_effects: Whether the effects of the parameters are computed, which take most of the time.
 
     Returns:
         The answers; None where there is no prior of the objective to draw from.
     """
-    draws = joint_draws(space, surrogate, constraints, trials, best, generator)
-    if draws is None:
+    try:
+        functions = surrogate.functions(N_DRAWS, generator)
+    except InvalidInput:  # the kernel has no random features
         return None
+    if functions is None:
+        return None
+    evaluated = _best_units(space, surrogate, trials, best)
+    peaks = optima(space, functions, constraints, evaluated, generator)
+    gain_draws = gains(
+        surrogate, space.features(evaluated), space.features(peaks.units[:N_MORE]), generator
+    )
+    more = expected_gain(gain_draws, surrogate.noiseless)
+    first = space.unit(trials[0].params).unsqueeze(0)
+    random = torch.rand(
+        _N_RANDOM, space.dimension, generator=generator, dtype=torch.float64
+    )
+    values = functions(space.features(torch.cat([evaluated[:1], first, random]))).cpu()
+    at_recommended = values[:, 0]
     if tolerance is None:
-        tolerance = _usual_loss(draws)
-    noise_std = 0.0 if surrogate.noiseless else surrogate.assumptions()["noise_std"]
-    more = expected_gain(draws, noise_std, generator)
+        tolerance = _usual_loss(at_recommended, values[:, 2:])
+    found = []
+    if with_effects:
+        shares = importance(space, surrogate)
+        found = effects(space, functions, peaks, shares, constraints, best.params, tolerance)
     is_below_zero = all((evaluation.value or 0.0) < 0 for evaluation in surrogate.values)
-    best_possible = float(draws.at_recommended.mean()) + more.value
+    best_possible = float(at_recommended.mean()) + more.value
+    start = None
+    if trials[0].number == 0 and trials[0].params != best.params:
+        start = estimate(at_recommended - values[:, 1])
     return Answers(
-        start=_gain_since_start(draws, trials, best),
+        start=start,
         more=more,
+        decision=decision(gain_draws, tolerance),
         seconds=_seconds(trials),
         tolerance=tolerance,
-        effects=effects(
-            space, surrogate, constraints, best.params, tolerance, generator, intervals
-        ),
+        effects=found,
         inside=surrogate.leave_one_out(),
+        misfits=misfits(surrogate, maximize),
         beyond_zero=is_below_zero and best_possible > 0,
     )
 
 
-def _usual_loss(draws: Draws) -> float:
-    """Return 5% of the median difference between the recommended and random points; 0 if these are no worse."""
-    difference = draws.at_recommended - draws.at_random.median(1).values
+def _best_units(
+    space: Space, surrogate: Surrogate, trials: Sequence[Trial], best: Trial
+) -> Tensor:
+    """Return points [n P] of the trials with the best means, the recommended one first."""
+    units = space.units([trial.params for trial in trials])
+    means = surrogate.posterior.predict(space.features(units))[0].cpu()
+    order = means.topk(min(_N_BEST, len(means))).indices
+    return torch.cat([space.unit(best.params).unsqueeze(0), units[order]])
+
+
+def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
+    """Return 5% of the median difference between the recommended [s] and random points [s r]; 0 if these are no worse."""
+    difference = at_recommended - at_random.median(1).values
     return 0.05 * max(float(difference.median()), 0.0)
-
-
-def _gain_since_start(draws: Draws, trials: Sequence[Trial], best: Trial) -> Estimate | None:
-    """Return the gain since the first trial; None if it is no completed one, or has the recommended parameters."""
-    first = trials[0]
-    if first.number or first.params == best.params:
-        return None
-    return estimate(draws.at_recommended - draws.at_first_trial)
 
 
 def _seconds(trials: Sequence[Trial]) -> float | None:
@@ -124,9 +165,11 @@ def _sentences(answers: Answers) -> dict[str, str]:
         "first trial": _on_first_trial(answers.start),
         f"{N_MORE} more trials": _on_more_trials(answers),
         "what matters": _on_importance(answers.effects),
+        "optimum": _on_ranges(answers.effects),
         "as good": _on_good_values(answers.effects),
         "at an edge": _on_edges(answers.effects),
         "model check": _on_predictions(*answers.inside),
+        "does not fit": _on_misfits(answers.misfits),
     }
     return {label: text for label, text in sentences.items() if text}
 
@@ -146,20 +189,20 @@ def _on_more_trials(answers: Answers) -> str:
     text = f"expected gain {_shown(answers.more)}"
     if answers.seconds is not None and answers.seconds >= _LONG:
         text += f", in about {_duration(answers.seconds)}"
-    text += f"; {_advice(answers.more.value, answers.tolerance)}"
+    text += f"; {_advice(answers)}"
     if answers.beyond_zero:
         text += "; that is beyond 0, where no value was: if none can be, give value_range"
     return text
 
 
-def _advice(gain: float, tolerance: float) -> str:
-    """Return the comparison of an expected gain with the loss that counts as none, and the decision."""
-    close = ""
-    if tolerance / 2 < gain < 2 * tolerance:
-        close = ", but it is close"
-    if gain > tolerance:
-        return f"more than {tolerance:.2g}, which counts as none: go on{close}"
-    return f"less than {tolerance:.2g}, which counts as none: stop{close}; the optimum may still be further away"
+def _advice(answers: Answers) -> str:
+    """Return the comparison of the gain with the loss that counts as none, and the decision."""
+    tolerance = f"{answers.tolerance:.2g}, which counts as none"
+    if answers.decision == GO_ON:
+        return f"with 75% more than {tolerance}: go on"
+    if answers.decision == STOP:
+        return f"less than {tolerance}: stop; the optimum may still be further away"
+    return f"more than {tolerance}, but that is not certain: undecided"
 
 
 def _on_importance(effects: Sequence[Effect]) -> str:
@@ -167,31 +210,53 @@ def _on_importance(effects: Sequence[Effect]) -> str:
     hidden = ", ".join(effect.name for effect in effects if not effect.visible)
     parts = []
     if shares:
-        parts.append(f"{shares} of the variation, interactions counted for each")
+        parts.append(f"{shares} of the variation")
     if hidden:
         parts.append(f"no effect is visible yet of {hidden}")
     return "; ".join(parts)
 
 
 def _share(effect: Effect) -> str:
-    if effect.interval is None or effect.interval[0] == effect.interval[1]:
-        return f"{effect.name} {effect.share:.0%}"
-    lower, upper = effect.interval
-    return f"{effect.name} {effect.share:.0%} [{lower:.0%}, {upper:.0%}]"
+    share = effect.share
+    if share.lower == share.upper:
+        return f"{effect.name} {share.value:.0%}"
+    return f"{effect.name} {share.value:.0%} [{share.lower:.0%}, {share.upper:.0%}]"
+
+
+def _on_ranges(effects: Sequence[Effect]) -> str:
+    ranges = [
+        f"{effect.name} {effect.range}"
+        for effect in effects
+        if effect.visible and effect.range is not None and not effect.range.all
+    ]
+    if not ranges:
+        return ""
+    return f"with 90% for each parameter: {', '.join(ranges)}"
 
 
 def _on_good_values(effects: Sequence[Effect]) -> str:
-    good = ", ".join(str(effect) for effect in effects if effect.visible and effect.good)
+    good = [
+        f"{effect.name} {effect.good}"
+        for effect in effects
+        if effect.visible and effect.good is not None
+    ]
     if not good:
         return ""
-    return f"with 80%, one changed at a time: {good}"
+    return f"with 80%, one changed at a time: {', '.join(good)}"
+
+
+def _on_misfits(misfits: Sequence[Misfit]) -> str:
+    trials = [f"trial {misfit.number} ({misfit.value:.4g})" for misfit in misfits]
+    if not trials:
+        return ""
+    return f"{', '.join(trials)}: far from what all others predict; correct or remove it?"
 
 
 def _on_edges(effects: Sequence[Effect]) -> str:
     edges = [f"{effect.name} is at its {effect.edge} bound" for effect in effects if effect.edge]
     if edges:
         return f"{', '.join(edges)}: better values may lie beyond, widen it if you can"
-    if any(effect.visible and effect.ranged for effect in effects):
+    if any(effect.visible and effect.good is not None and effect.good.ranged for effect in effects):
         return "no recommended value is where a wider range may be better"
     return ""
 

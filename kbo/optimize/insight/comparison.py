@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kbo.optimize.surrogates.surrogate import Surrogate
 
-N_DRAWS = 500
+N_DRAWS = 256
 """Joint draws of the objective."""
 
 _N_COMPARED = 10_000

@@ -1,7 +1,8 @@
-"""Effects of the parameters: importance, and credible sets of the values that may be as good as the recommended one."""
+"""Credible sets: the values of a parameter that may be optimal, and those as good as the recommended one."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,20 +11,22 @@ import torch
 from torch import Tensor
 
 from kbo.optimize.feasibility import ConstraintSurrogate, probably_feasible
-from kbo.optimize.insight import importance
-from kbo.optimize.insight.comparison import N_DRAWS
-from kbo.optimize.surrogates.surrogate import Surrogate
+from kbo.optimize.insight.comparison import Estimate
+from kbo.optimize.insight.importance import Importance
+from kbo.optimize.insight.optima import Optima
+from kbo.optimize.surrogates.functions import Functions
 from kbo.optimize.table import by_name
 from kbo.space import Choice, Params, Space
 from kbo.space.parameters import Parameter
 
-_N_VALUES = 33
-"""Values of a number that are compared with the recommended one."""
+CREDIBILITY = 0.9
+"""Probability that a range contains the value of the optimum."""
 
-_VISIBLE_SHARE = 0.05
-_VISIBLE_PROBABILITY = 0.975
-"""A parameter has a visible effect if its share of the variance is at least that, and one of its values is worse than
-the recommended one with that probability."""
+_N_STEPS = 64
+"""Steps of a range between values of a number that are compared with the recommended one."""
+
+_FEWEST_STEPS = 2
+"""Steps on each side of the recommended value that must be as good, so that a range of good values is given."""
 
 _PROBABILITY = 0.8
 """Probability with which a value is as good, or an edge the best side."""
@@ -33,156 +36,200 @@ _EDGE = 0.02
 
 
 @dataclass(frozen=True)
+class CredibleSet:
+    """Values of a parameter: a range, or options.
+
+    Attributes:
+        values: The ends of the range, or the options.
+        ranged: Whether it is a range.
+        all: Whether these are all values.
+    """
+
+    values: tuple[Any, ...]
+    ranged: bool
+    all: bool
+
+    def __str__(self) -> str:
+        values = [_shown(value) for value in dict.fromkeys(self.values)]
+        if self.ranged:
+            return " to ".join(values)
+        return " or ".join(values)
+
+
+@dataclass(frozen=True)
 class Effect:
     """The effect of a parameter.
 
     Attributes:
         name: The parameter.
-        share: Its share of the variance of the model over the space, interactions included: the total index (Sobol
-            2001).
-        visible: Whether it is at least 5%, and a value is worse than the recommended one with a probability of 97.5%.
-        good: Its values, the others unchanged, at which the objective is within the tolerance of that at the
-            recommended ones with a probability of 80%: the ends of a range, or options. None where it is not active.
-        ranged: Whether ``good`` is a range.
-        all: Whether these are all values.
+        share: Its expected share of the variance of the objective over the space, with a 90% interval (Shapley effect).
+        visible, negligible: Whether an effect is visible, and whether it is known to be small
+            (``kbo.optimize.insight.importance.Importance``).
+        range: The smallest set of its values that contains that of the optimum with a probability of 90%, the other
+            parameters free. None where it is not active, and where nothing can be drawn.
+        good: Its values, the other parameters as recommended, at which the objective is within the tolerance of that at
+            the recommended ones with a probability of 80%. None where it is not active, and where the values next to
+            the recommended one are not known to be as good.
         edge: "lower" or "upper" where the recommended value is at that bound and better ones may lie beyond it.
-        interval: The 90% interval of the share by draws of the model; None without draws.
     """
 
     name: str
-    share: float
+    share: Estimate
     visible: bool
-    good: tuple[Any, ...]
-    ranged: bool
-    all: bool
+    negligible: bool
+    range: CredibleSet | None
+    good: CredibleSet | None
     edge: str
-    interval: tuple[float, float] | None = None
-
-    def __str__(self) -> str:
-        if self.all:
-            return f"any {self.name}"
-        values = [_shown(value) for value in dict.fromkeys(self.good)]
-        if self.ranged:
-            return f"{self.name} {' to '.join(values)}"
-        return f"{self.name} {' or '.join(values)}"
-
-
-@dataclass(frozen=True)
-class CredibleSet:
-    """The values of a parameter that may be as good as the recommended one, the other parameters unchanged.
-
-    Attributes:
-        probability_worse: The probability that its worst value is worse than the recommended one.
-        good, all, edge: As of ``Effect``.
-    """
-
-    probability_worse: float = 1.0
-    good: tuple[Any, ...] = ()
-    all: bool = False
-    edge: str = ""
 
 
 def effects(
     space: Space,
-    surrogate: Surrogate,
+    functions: Functions,
+    optima: Optima,
+    shares: Sequence[Importance],
     constraints: Sequence[ConstraintSurrogate],
     best: Params,
     tolerance: float,
-    generator: torch.Generator,
-    intervals: bool,
 ) -> list[Effect]:
     """Return the effects of the parameters, the one with the largest share first.
 
     Args:
         space: The search space.
-        surrogate: The surrogate of its objective, larger values better.
+        functions: Draws of its objective, larger values better.
+        optima: Their optima.
+        shares: The importance of the parameters.
         constraints: The constraints with their surrogates.
         best: The recommended parameters.
         tolerance: The loss that counts as none.
-        generator: Source of randomness.
-        intervals: Whether the shares have intervals, which take most of the time.
     """
-    n_draws = importance.N_DRAWS if intervals else 0
-    no_visible_effect = "effects" in surrogate.account()
     active = by_name(best)
+    is_active = space.active(optima.units)
+    names = list(space.parameters)
     found = []
-    for entry in importance.importance(space, surrogate, n_draws):
-        lower, share, upper = entry.total
-        parameter = space.parameters[entry.name]
-        values = CredibleSet()
+    for entry in shares:
+        column = names.index(entry.name)
+        credible = None
+        good = None
+        edge = ""
         if entry.name in active:
+            parameter = space.parameters[entry.name]
+            credible = credible_set(parameter, optima.units[is_active[:, column], column])
             units, points = _along(space, best, entry.name)
-            draws = surrogate.draws(space.features(points), N_DRAWS, generator)
-            assert draws is not None
-            feasible = probably_feasible(space, constraints, points[1:])
-            values = credible_set(parameter, units, draws.cpu(), feasible, tolerance)
-        visible = share >= _VISIBLE_SHARE and values.probability_worse >= _VISIBLE_PROBABILITY
-        visible = visible and not no_visible_effect
-        effect = Effect(
-            name=entry.name,
-            share=share,
-            visible=visible,
-            good=values.good,
-            ranged=not isinstance(parameter, Choice),
-            all=values.all,
-            edge=values.edge if visible else "",
-            interval=(lower, upper),
+            values = functions(space.features(points)).cpu()
+            feasible = probably_feasible(space, constraints, points)
+            good = good_values(parameter, units, values, feasible, tolerance)
+            if entry.visible:
+                edge = _edge(parameter, units, values)
+        found.append(
+            Effect(
+                entry.name, entry.share, entry.visible, entry.negligible, credible, good, edge
+            )
         )
-        found.append(effect)
     return found
 
 
-def _along(space: Space, best: Params, name: str) -> tuple[Tensor, Tensor]:
-    """Return unit coordinates [1 + v] of values of a parameter, the recommended one first, and points with them.
+def credible_set(parameter: Parameter, optima: Tensor) -> CredibleSet | None:
+    """Return the smallest set of values with 90% of the optima of draws.
 
-    The points [1 + v, P] are the recommended one, and it with each of the values.
+    Args:
+        parameter: The parameter.
+        optima: Unit coordinates [s] of the optima.
+
+    Returns:
+        The shortest range, or the fewest options; None without optima.
+    """
+    s = len(optima)
+    if not s:
+        return None
+    n_inside = math.ceil(CREDIBILITY * s)
+    if isinstance(parameter, Choice):
+        counts = torch.bincount(parameter.index(optima), minlength=len(parameter.options))
+        order = counts.argsort(descending=True, stable=True)
+        n_options = int((counts[order].cumsum(0) < n_inside).sum()) + 1
+        rows = sorted(order[:n_options].tolist())
+        options = tuple(parameter.options[row] for row in rows)
+        return CredibleSet(options, False, n_options == len(parameter.options))
+    ordered = optima.sort().values
+    low, high = _shortest(ordered, n_inside)
+    return _range(parameter, low, high)
+
+
+def _shortest(ordered: Tensor, n_inside: int) -> tuple[float, float]:
+    """Return the shortest range of ascending numbers [s] with so many of them; of equally short ones the middle one."""
+    widths = ordered[n_inside - 1 :] - ordered[: len(ordered) - n_inside + 1]
+    shortest = (widths <= widths.min() + 1e-9).nonzero().flatten()
+    first = int(shortest[len(shortest) // 2])
+    return float(ordered[first]), float(ordered[first + n_inside - 1])
+
+
+def _range(parameter: Parameter, low: float, high: float) -> CredibleSet:
+    """Return the range between two unit coordinates."""
+    values = (parameter.value(low), parameter.value(high))
+    everything = (parameter.value(0.0), parameter.value(1.0))
+    return CredibleSet(values, True, values == everything)
+
+
+def _along(space: Space, best: Params, name: str) -> tuple[Tensor, Tensor]:
+    """Return unit coordinates [1 + v] of values of a parameter, and points [1 + v, P] with them.
+
+    The first is the recommended value, the others are in their order: all options, or values at whole steps from the
+    recommended one and the ends of the range.
     """
     parameter = space.parameters[name]
     options = parameter.options
     recommended = space.unit(best)
-    column = torch.tensor([list(space.parameters).index(name)])
-    if options and (len(options) <= _N_VALUES or isinstance(parameter, Choice)):
+    column = list(space.parameters).index(name)
+    unit = recommended[column]
+    if options and (len(options) <= _N_STEPS or isinstance(parameter, Choice)):
         grid = parameter.middles(torch.arange(len(options)))
     else:
-        grid = torch.linspace(0, 1, _N_VALUES, dtype=torch.float64)
-    points = recommended.repeat(len(grid), 1).index_copy_(1, column, grid.unsqueeze(1))
-    units = torch.cat([recommended[column], grid])
-    return units, torch.cat([recommended.unsqueeze(0), points])
+        steps = torch.arange(-_N_STEPS, _N_STEPS + 1) / _N_STEPS
+        grid = (unit + steps).clamp(0, 1).unique()
+    units = torch.cat([unit.unsqueeze(0), grid])
+    points = recommended.repeat(len(units), 1)
+    points[:, column] = units
+    return units, points
 
 
-def credible_set(
+def good_values(
     parameter: Parameter, units: Tensor, values: Tensor, feasible: Tensor, tolerance: float
-) -> CredibleSet:
-    """Return the credible set of one parameter, the other parameters held at the recommendation.
+) -> CredibleSet | None:
+    """Return the values that are as good as the recommended one, the other parameters held.
 
     Args:
         parameter: The parameter.
         units: Unit coordinates [1 + v] of its values, the recommended one first.
         values: Draws of the objective [s, 1 + v] with these.
-        feasible: Whether each of its values [v] keeps all constraints with a probability of a half.
+        feasible: Whether each of them [1 + v] keeps all constraints with a probability of a half.
         tolerance: The loss that counts as none.
+
+    Returns:
+        The options, or the range around the recommended value; None where this does not reach beyond it.
     """
-    at_recommended = values[:, :1]
-    at_values = values[:, 1:]
-    probability_worse = float((at_values < at_recommended).double().mean(0).max())
-    probability_good = (at_values >= at_recommended - tolerance).double().mean(0)
-    is_good = (probability_good >= _PROBABILITY) & feasible
-    recommended = units[0]
+    loss = values[:, :1] - values[:, 1:]
+    probability_good = (loss <= tolerance).double().mean(0)
+    is_good = (probability_good >= _PROBABILITY) & feasible[1:]
     grid = units[1:]
-    nearest = int((grid - recommended).abs().argmin())
+    nearest = int((grid - units[0]).abs().argmin())
     is_good[nearest] = True
     if isinstance(parameter, Choice):
         rows = is_good.nonzero().flatten().tolist()
         options = tuple(parameter.options[row] for row in rows)
-        return CredibleSet(probability_worse, options, bool(is_good.all()))
-    first = nearest - _run_length(is_good[: nearest + 1].flip(0)) + 1
-    last = nearest + _run_length(is_good[nearest:]) - 1
-    low = min(float(grid[first]), float(recommended))
-    high = max(float(grid[last]), float(recommended))
-    good = (parameter.value(low), parameter.value(high))
-    is_all = first == 0 and last == len(grid) - 1
-    edge = _edge(parameter, float(recommended), nearest, values)
-    return CredibleSet(probability_worse, good, is_all, edge)
+        return CredibleSet(options, False, bool(is_good.all()))
+    below = _run_length(is_good[: nearest + 1].flip(0)) - 1
+    above = _run_length(is_good[nearest:]) - 1
+    first = nearest - below
+    last = nearest + above
+    fewest = 1 if parameter.options else _FEWEST_STEPS
+    known_below = below >= fewest or first == 0
+    known_above = above >= fewest or last == len(grid) - 1
+    if parameter.options:
+        is_known = below + above >= fewest
+    else:
+        is_known = known_below and known_above
+    if not is_known:
+        return None
+    return _range(parameter, float(grid[first]), float(grid[last]))
 
 
 def _run_length(is_good: Tensor) -> int:
@@ -190,16 +237,20 @@ def _run_length(is_good: Tensor) -> int:
     return int(is_good.long().cumprod(0).sum())
 
 
-def _edge(parameter: Parameter, recommended: float, nearest: int, values: Tensor) -> str:
+def _edge(parameter: Parameter, units: Tensor, values: Tensor) -> str:
     """Return "lower" or "upper" if the recommended value is at that bound and better than values farther inside.
 
     Args:
         parameter: The parameter, a range or an order.
-        recommended: The unit coordinate of its recommended value.
-        nearest: The row of the value next to it.
-        values: Draws of the objective [s, 1 + v].
+        units: Unit coordinates [1 + v] of its values, the recommended one first.
+        values: Draws of the objective [s, 1 + v] with these.
     """
-    last = values.shape[1] - 2
+    if isinstance(parameter, Choice):
+        return ""
+    recommended = float(units[0])
+    grid = units[1:]
+    last = len(grid) - 1
+    nearest = int((grid - recommended).abs().argmin())
     if parameter.options:
         at_lower = nearest == 0
         at_upper = nearest == last

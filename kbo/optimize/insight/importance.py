@@ -1,14 +1,20 @@
-"""Importance of parameters: Sobol indices of the model, with intervals from draws of its posterior.
+"""Importance of parameters: Shapley effects of the model, with intervals from draws of its posterior.
 
 Parameters are independent and uniform in the unit cube of the space: uniform in the logarithm on a logarithmic scale,
-whether or not they satisfy its constraints.
-Of the variance of the objective, the first-order index of a parameter is the part that it explains alone, and the total
-index is the part that is lost without it, interactions included (Sobol 2001). Estimators: Saltelli et al. (2010),
-Table 2 (b) and (f), on a scrambled Sobol sequence.
+whether or not they satisfy its constraints. The Shapley effect of a parameter is its share of the variance of the
+objective: that which it explains alone, and equal parts of that which it explains only together with others (Owen 2014,
+"Sobol' indices and Shapley value"). The shares add up to 1. Estimator: Goda (2021), "A simple algorithm for global
+sensitivity analysis with Shapley effects", Algorithm 1, on a scrambled Sobol sequence:
+
+    share_i ~ mean of (f(x) - (f(z) + f(z')) / 2) (f(z) - f(z'))
+
+x and y are independent points, and in a random order the parameters of x become those of y; z and z' are the points
+before and after parameter i has changed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,127 +22,177 @@ from torch import Tensor
 
 from kbo._base.quasirandom import sobol
 from kbo.errors import InvalidInput
+from kbo.optimize.insight.comparison import Estimate
+from kbo.optimize.surrogates.functions import DrawnFunctions, Functions
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
-N_DRAWS = 32
+N_DRAWS = 64
 """Draws from the posterior."""
 
-_MOST_ROWS = 1024
-_FEWEST_ROWS = 256
-"""Points of either sample."""
+_MOST_WALKS = 512
+_FEWEST_WALKS = 64
+"""Pairs of points x and y."""
 
-_N_POINTS = 8192
-"""Points of all samples together, where the limits of either sample allow."""
-
-_DRAWN_PART = 4
-"""Draws take the first points of a sample, one in so many, since their random features take most of the time."""
+_N_POINTS = 4096
+"""Points of all pairs together, where the limits of the number of pairs allow."""
 
 LEVEL = 0.9
 """Part of the draws that an interval covers."""
 
-Interval = tuple[float, float, float]
-"""Lower end, value and upper end; the ends are equal to the value where no function can be drawn."""
+VISIBLE_SHARE = 0.02
+"""A parameter has a visible effect if the interval of its share is above that."""
+
+_LEAST_EXPLAINED = 0.2
+"""Part of the variance of the draws that their mean must have, so that an effect is present at all."""
+
+NEGLIGIBLE_SHARE = 0.1
+"""A parameter has no effect worth naming if the interval of its share is below that."""
 
 
 @dataclass(frozen=True)
 class Importance:
-    """Sobol indices of a parameter.
+    """The share of a parameter in the variance of the objective over the space.
 
     Attributes:
         name: The parameter.
-        first: The first-order index of the posterior mean, between the ends of the interval of draws.
-        total: The total index.
+        share: The expected share, and its 90% interval; the shares of all parameters add up to 1. 0 for all where the
+            objective does not vary.
+        visible: Whether an effect of the parameter is visible: the interval is above 2%, and the mean of the draws of
+            the objective has at least a fifth of their variance (without noise: it varies at all).
+        negligible: Whether the interval is below 10%. A parameter of which neither is true has not been tried enough.
     """
 
     name: str
-    first: Interval
-    total: Interval
+    share: Estimate
+    visible: bool
+    negligible: bool
 
 
 @torch.no_grad()
-def importance(space: Space, surrogate: Surrogate, n_draws: int = N_DRAWS) -> list[Importance]:
-    """Return the importance of the parameters by a model, the largest total index first.
+def importance(space: Space, surrogate: Surrogate) -> list[Importance]:
+    """Return the importance of the parameters by a model, the largest share first.
 
-    The intervals hold the uncertainty of the posterior about the objective and that of the sample of points, which each
-    draw takes with replacement; not that of the kernel.
+    The intervals hold the uncertainty about the objective, of the kernel too, and that of the sample of points, which
+    each draw takes with replacement.
 
     Args:
         space: The search space.
         surrogate: The model.
-        n_draws: Draws of the posterior for the intervals.
     """
-    P = space.dimension
-    N = _MOST_ROWS
-    while N > _FEWEST_ROWS and N * (P + 2) > _N_POINTS:
-        N = N // 2
-    A, B = sobol(N, 2 * P, seed=0).split(P, 1)
-    samples = [A, B]
-    for i in range(P):
-        column = torch.tensor([i])
-        samples.append(A.index_copy(1, column, B[:, column]))
-    features = space.features(torch.cat(samples))
-    mean = surrogate.posterior.predict(features)[0]
-    first, total = _indices(surrogate.transform.inverse(mean).cpu().reshape(1, P + 2, N))
-    draws = _draws(
-        surrogate, features.unflatten(0, (P + 2, N)), mean.unflatten(0, (P + 2, N)), n_draws
-    )
-    if draws is not None:
-        first_of_draws, total_of_draws = _indices(draws)
-        first = torch.cat([first, first_of_draws])
-        total = torch.cat([total, total_of_draws])
+    varied = [i for i, parameter in enumerate(space.parameters.values()) if parameter.columns]
+    order, points = walks(space.dimension, varied, n_walks(len(varied)))
+    features = space.features(points.flatten(0, 1))
+    values = _values(surrogate, features).cpu().unflatten(1, points.shape[:2])
+    is_present = _is_present(surrogate, values)
+    s, n, _ = values.shape
+    rows = torch.arange(n).expand(s, n)
+    if s > 1:
+        rows = torch.randint(n, (s, n), generator=torch.Generator().manual_seed(0))
+    share = shapley_shares(values, order, rows)
+    names = list(space.parameters)
     entries = []
-    for i, (name, parameter) in enumerate(space.parameters.items()):
-        if parameter.columns:  # or it is fixed
-            entries.append(Importance(name, _interval(first[:, i]), _interval(total[:, i])))
-    return sorted(entries, key=lambda entry: -entry.total[1])
+    for column, i in enumerate(varied):
+        estimate = _estimate(share[:, column])
+        visible = is_present and estimate.lower > VISIBLE_SHARE
+        negligible = not visible and estimate.upper < NEGLIGIBLE_SHARE
+        entries.append(Importance(names[i], estimate, visible, negligible))
+    return sorted(entries, key=lambda entry: -entry.share.value)
 
 
-def _draws(surrogate: Surrogate, features: Tensor, mean: Tensor, n_draws: int) -> Tensor | None:
-    """Return draws [s P+2 n] of the objective at a part of the points, which each draw takes with replacement.
+def n_walks(n_varied: int) -> int:
+    """Return the number of walks of a space with so many varied parameters."""
+    n = _MOST_WALKS
+    while n > _FEWEST_WALKS and n * (n_varied + 1) > _N_POINTS:
+        n = n // 2
+    return n
+
+
+def walks(P: int, varied: Sequence[int], n: int) -> tuple[Tensor, Tensor]:
+    """Return orders [n V] of the varied parameters, and points [n V+1 P] in which they change in this order."""
+    x, y = sobol(n, 2 * P, seed=0).split(P, 1)
+    generator = torch.Generator().manual_seed(0)
+    random = torch.rand(n // 2, len(varied), generator=generator)
+    order = random.argsort(1)
+    order = torch.cat([order, order.flip(1)])  # and each in reverse
+    point = x.clone()
+    points = [point]
+    columns = torch.tensor(varied)[order]
+    for step in range(len(varied)):
+        column = columns[:, step : step + 1]
+        point = point.scatter(1, column, y.gather(1, column))
+        points.append(point)
+    return order, torch.stack(points, 1)
+
+
+def shapley_shares(values: Tensor, order: Tensor, rows: Tensor) -> Tensor:
+    """Return Shapley effects [s V] as shares of the variance of functions; 0 of functions that do not vary.
 
     Args:
-        surrogate: The model.
-        features: Features [P+2 N D] of the points.
-        mean: The posterior mean [P+2 N] there.
-        n_draws: The number s of draws.
-
-    Returns:
-        The draws; None where there are none, since the kernel has no random features.
+        values: Their values [s n V+1] along walks.
+        order: The parameter [n V] that changes with each step.
+        rows: Walks [s n] that are counted for each function.
     """
-    if not n_draws:
-        return None
+    values = values / values.abs().amax((1, 2), keepdim=True).clamp_min(torch.finfo().tiny)
+    values = values - values.mean((1, 2), keepdim=True)
+    start = values[:, :, :1]
+    before = values[:, :, :-1]
+    after = values[:, :, 1:]
+    products = (start - (before + after) / 2) * (before - after)
+    s, n, V = products.shape
+    by_parameter = torch.zeros_like(products).scatter(2, order.expand(s, n, V), products)
+    chosen = by_parameter.gather(1, rows.unsqueeze(2).expand(s, n, V))
+    effect = chosen.mean(1).clamp_min(0)  # the sample makes small ones negative
+    variance = effect.sum(1, keepdim=True)
+    return torch.where(variance > 1e-24, effect / variance.clamp_min(1e-24), 0.0)
+
+
+def _values(surrogate: Surrogate, features: Tensor) -> Tensor:
+    """Return values [s N] of draws at features [N D]; of the mean alone where the kernel has no random features."""
     generator = torch.Generator().manual_seed(0)
-    n = mean.shape[1] // _DRAWN_PART
-    features = features[:, :n]
-    posterior = surrogate.posterior.at()
     try:
-        functions = [posterior.draw_function(features, generator) for _ in range(n_draws)]
-    except InvalidInput:  # of kernels without random features
-        return None
-    draws = torch.stack([mean[:, :n] + function(features) for function in functions])
-    values = surrogate.transform.inverse(draws).cpu()
-    rows = torch.randint(n, (n_draws, n), generator=generator)
-    return values.gather(2, rows.unsqueeze(1).expand_as(values))
+        return _functions(surrogate, features, generator)(features)
+    except InvalidInput:
+        mean = surrogate.posterior.predict(features)[0]
+        return surrogate.transform.inverse(mean).unsqueeze(0)
 
 
-def _indices(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return first-order and total indices [s P] of functions with values [s P+2 N] at A, B and their mixtures."""
-    values = values - values[:, :2].mean((1, 2), keepdim=True)
-    at_A = values[:, :1]
-    at_B = values[:, 1:2]
-    at_mixed = values[:, 2:]
-    variance = values[:, :2].square().mean((1, 2))
-    variance = variance.clamp(min=torch.finfo(values.dtype).tiny).unsqueeze(-1)
-    first = (at_B * (at_mixed - at_A)).mean(-1) / variance
-    total = (at_A - at_mixed).square().mean(-1) / (2 * variance)
-    return first.clamp(0, 1), total.clamp(0, 1)
+def _functions(surrogate: Surrogate, features: Tensor, generator: torch.Generator) -> Functions:
+    """Return draws of the objective, of any posterior."""
+    functions = surrogate.functions(N_DRAWS, generator)
+    if functions is not None:
+        return functions
+    posterior = surrogate.posterior
+    return DrawnFunctions(
+        surrogate.transform, posterior, 0.0, N_DRAWS // 2, features[:1], generator
+    )
 
 
-def _interval(index: Tensor) -> Interval:
-    """Return an index of the mean, the first of [1 + s], in an interval of the draws that contains it."""
-    value = float(index[0])
+def _is_present(surrogate: Surrogate, values: Tensor) -> bool:
+    """Return whether the objective varies visibly, by the values [s n m] of draws."""
+    if "effects" in surrogate.account():  # a constant explains the values as well
+        return False
+    if surrogate.noiseless:
+        return len({evaluation.value for evaluation in surrogate.values}) > 1
+    return _explained(values) >= _LEAST_EXPLAINED
+
+
+def _explained(values: Tensor) -> float:
+    """Return the variance of the mean of draws [s n m] as a part of that of the draws, less what chance adds to it."""
+    s = len(values)
+    values = values.flatten(1)
+    values = values / values.abs().amax().clamp_min(torch.finfo().tiny)
+    variance = float(values.var(1).mean())
+    if s == 1 or not variance > 1e-24:
+        return float(variance > 1e-24)
+    of_mean = float(values.mean(0).var())
+    return (s * of_mean - variance) / (s - 1) / variance
+
+
+def _estimate(share: Tensor) -> Estimate:
+    """Return the mean of shares [s], and the interval of a part of them, which is widened to contain it."""
+    value = float(share.mean())
     tail = (1 - LEVEL) / 2
-    lower = float(index.quantile(tail))
-    upper = float(index.quantile(1 - tail))
-    return min(lower, value), value, max(upper, value)
+    lower = float(share.quantile(tail))
+    upper = float(share.quantile(1 - tail))
+    return Estimate(value, min(lower, value), max(upper, value))

@@ -138,7 +138,7 @@ class Insight:
         )
 
     @guarded
-    def answers(self, tolerance: float | None = None, intervals: bool = True) -> Answers | None:
+    def answers(self, tolerance: float | None = None, effects: bool = True) -> Answers | None:
         """Return statistics about the objective, in its units: the gain of more trials and the effects of parameters.
 
         By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
@@ -147,9 +147,9 @@ class Insight:
         Args:
             tolerance: The loss that counts as none, where values of parameters are as good as the recommended ones; by
                 default 5% of the difference to random parameters.
-            intervals: Whether the shares of the variance have intervals, which take most of the time.
+            effects: Whether the effects of the parameters are computed, which take most of the time.
         """
-        checks.flag("intervals", intervals)
+        checks.flag("effects", effects)
         tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
         quantities = self.quantities
         best = quantities.recommended()
@@ -162,9 +162,10 @@ class Insight:
             quantities.limits(),
             quantities.keeping_limits(best),
             best,
+            quantities.maximize,
             self._generator(),
             tolerance,
-            intervals,
+            effects,
         )
 
     @guarded

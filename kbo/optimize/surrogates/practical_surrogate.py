@@ -18,6 +18,7 @@ from kbo.bandit.method import Method
 from kbo.confidence import Confidence, FixedWidth, UnknownNorm
 from kbo.optimize.surrogates.error_bars import median_bar, noise_ratios, prediction_errors
 from kbo.optimize.surrogates.fitting import MOST
+from kbo.optimize.surrogates.functions import DrawnFunctions, Functions
 from kbo.optimize.surrogates.inducing_points import (
     LEFT_OUT,
     MOST_EXACT,
@@ -36,6 +37,9 @@ DEFAULT_METHOD = "ucb"
 
 RIDGES = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
 """Multiples of the mixture ridge for the practical "dmm-ucb": 0.1 to about 160."""
+
+_MOST_DRAWN = 64
+"""Draws of a posterior whose kernel is not fitted here: each has random features of its own."""
 
 _WITHIN_LIMIT = 2.0
 """Standard deviations by which the mean of a recommended trial is within each limit: a probability of 98%."""
@@ -117,20 +121,39 @@ class PracticalSurrogate(Surrogate):
         return float(torch.special.ndtr(z)[0])
 
     def draws(self, X: Tensor, count: int, generator: torch.Generator) -> Tensor:
-        """Return joint draws [count n] with the means and variances of ``interval``, correlated as the posterior."""
-        mean, variance = self.posterior.predict(X)
-        deviations = self.posterior.at(self.fitted.noise_std**2).draw(X, count, generator)
-        if self._predictive is not None:
-            mean, error = self._predictive(X)
-            deviations = deviations * (error / variance.sqrt().clamp_min(1e-12))
-        values = self.transform.inverse(mean + deviations)
+        """Return joint draws [count n] of the objective without noise at features [n D], averaged as ``interval``."""
+        if self._predictive is None:
+            mean, _ = self.posterior.predict(X)
+            deviations = self.posterior.at(self.fitted.noise_std**2).draw(X, count, generator)
+            values = self.transform.inverse(mean + deviations)
+        else:
+            functions = self._predictive.functions(self.transform, count, generator)
+            targets = functions.targets(X)
+            if self.noiseless:  # the part that the kernel does not explain belongs to the objective
+                noise = torch.randn(targets.shape, generator=generator, dtype=targets.dtype)
+                targets = targets + (functions.noise_std.unsqueeze(1) * noise).to(X.device)
+            values = self.transform.inverse(targets)
         is_known, known = self._known(X)
         return torch.where(is_known, known, values)
+
+    def functions(self, count: int, generator: torch.Generator) -> Functions:
+        if self._predictive is not None:
+            return self._predictive.functions(self.transform, count, generator)
+        noise_std = self.fitted.noise_std
+        X, _ = data(self.values[:1], self.posterior.like.device)
+        return DrawnFunctions(
+            self.transform, self.posterior, noise_std, min(count, _MOST_DRAWN), X, generator
+        )
 
     def leave_one_out(self) -> tuple[int, int]:
         if self._predictive is None:
             return 0, 0
         return self._predictive.left_out()
+
+    def misfits(self) -> list[tuple[int, float, float]]:
+        if self._predictive is None:
+            return []
+        return self._predictive.misfits()
 
     @fixed
     def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:

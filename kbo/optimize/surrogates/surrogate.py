@@ -18,6 +18,7 @@ from kbo._base.surroundings import fixed
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
+from kbo.optimize.surrogates.functions import Functions
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.regression import Hypothetical, Posterior
 from kbo.space import Space
@@ -219,12 +220,27 @@ class Surrogate(ABC):
         """Return joint draws [count n] of the objective without noise at features [n D]; None without a prior."""
         return None
 
+    def functions(self, count: int, generator: torch.Generator) -> Functions | None:
+        """Return joint draws of the objective as functions, without noise; None without a prior.
+
+        Raises:
+            InvalidInput: The kernel has no random features.
+        """
+        return None
+
     def leave_one_out(self) -> tuple[int, int]:
         """Return the number of values inside the 90% interval that the others predict, and that of all values.
 
         Both are 0 without a prior.
         """
         return 0, 0
+
+    def misfits(self) -> list[tuple[int, float, float]]:
+        """Return the rows of values that are far from what the others predict, and the 90% intervals of their targets.
+
+        None without a prior.
+        """
+        return []
 
     @fixed
     def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,388 @@
+"""Draws of the objective as functions, which can be evaluated anywhere, and the means after more values.
+
+    f(x) = phi(x)'a + B(x) b + k(x, X) A^-1 (y - phi(X)'a - B b - eps),   A = K + s^2 diag(r)
+
+phi are random Fourier features of the kernel, a is standard normal, b is the most likely trend for ``y - phi(X)'a - eps``
+with a draw from its prior as the prior mean, and eps is a draw of the noise: Matheron's rule (Wilson et al. 2020,
+"Efficiently sampling functions from Gaussian process posteriors", Sec. 3).
+
+Kernels and noise levels differ between the draws: each has one of those over which an interval is averaged, as often as
+its weight says. All draws with one kernel share its features.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kbo.optimize.surrogates.fitting import Array, Loss, bowl
+from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
+from kbo.regression import Hypothetical, Posterior
+
+_N_FREQUENCIES = 256
+"""Frequencies of the random features of a kernel."""
+
+_NU = 2.5
+"""Smoothness of the Matern kernel of the practical setting."""
+
+
+class Functions(ABC):
+    """Joint draws of the objective as functions, without noise, in its units, larger values better.
+
+    Args:
+        transform: The map from values of the objective to targets.
+
+    Attributes:
+        count: The number s of draws.
+    """
+
+    count: int
+
+    def __init__(self, transform: OutcomeTransform) -> None:
+        self.transform = transform
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Return the values [s N] of all draws at features X [N D]."""
+        return self.transform.inverse(self.targets(X))
+
+    def own(self, X: Tensor) -> Tensor:
+        """Return the values [s k] of each draw at its own features X [s k D]."""
+        return self.transform.inverse(self.own_targets(X))
+
+    @abstractmethod
+    def targets(self, X: Tensor) -> Tensor:
+        """Return the targets [s N] of all draws at features X [N D]."""
+
+    @abstractmethod
+    def own_targets(self, X: Tensor) -> Tensor:
+        """Return the targets [s k] of each draw at its own features X [s k D]."""
+
+    @abstractmethod
+    def updated(self, Z: Tensor, X: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return mean [s N] and variance [s N] of the targets at X [N D] after noisy values at Z [k D].
+
+        Each draw is the objective once, and the values are its own.
+        """
+
+
+class _Hypothesis(NamedTuple):
+    """The draws with one kernel and noise level.
+
+    Attributes:
+        rows: The positions [r] of these draws among all.
+        theta: Logarithms of lengthscales and noise variance [D + 1].
+        frequencies: Frequencies [f D] of the random features.
+        series: Coefficients [2f r] of the random features.
+        trend: Coefficients [b r] of the trend.
+        weights: Coefficients [n r] of the kernel at the data.
+    """
+
+    rows: Tensor
+    theta: Array
+    frequencies: Tensor
+    series: Tensor
+    trend: Tensor
+    weights: Tensor
+
+
+class Data(NamedTuple):
+    """The data of a regression.
+
+    Attributes:
+        X: Points [n D], less their centre.
+        B: Columns of the trend [n b].
+        ratios: Noise variances [n] in units of the common one.
+        extra: Further variances [n], of predictions.
+    """
+
+    X: Tensor
+    B: Tensor
+    ratios: Tensor
+    extra: Tensor
+
+    @classmethod
+    def of(cls, loss: Loss) -> Data:
+        """Return the data of a model."""
+        ones = torch.ones(len(loss.y), dtype=torch.float64)
+        ratios = torch.as_tensor(loss.ratios) * ones
+        extra = torch.as_tensor(loss.extra) * ones
+        return cls(torch.from_numpy(loss.X), torch.from_numpy(loss.B), ratios, extra)
+
+    def rows(self, rows: Tensor) -> Data:
+        """Return a part of the data."""
+        return Data(self.X[rows], self.B[rows], self.ratios[rows], self.extra[rows])
+
+    def with_points(self, X: Tensor, B: Tensor) -> Data:
+        """Return the data with further points [k D], less the centre, whose trend has the columns [k b]."""
+        ratios = torch.ones(len(X), dtype=torch.float64)
+        return Data(
+            torch.cat([self.X, X]),
+            torch.cat([self.B, B]),
+            torch.cat([self.ratios, ratios]),
+            torch.cat([self.extra, torch.zeros_like(ratios)]),
+        )
+
+
+class FittedFunctions(Functions):
+    """Draws with the kernels and noise levels of a predictive distribution.
+
+    Args:
+        transform: The map from values of the objective to targets.
+        loss: Data and prior of the model.
+        thetas: Logarithms of lengthscales and noise variances [k D + 1].
+        probabilities: Their probabilities [k].
+        factor: Factor of the deviations from the mean.
+        count: The number of draws.
+        generator: Source of randomness.
+
+    Attributes:
+        noise_std: Noise levels [s] of the draws, times the factor.
+    """
+
+    def __init__(
+        self,
+        transform: OutcomeTransform,
+        loss: Loss,
+        thetas: Array,
+        probabilities: Array,
+        factor: float,
+        count: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(transform)
+        self.count = count
+        self._centre = loss.centre
+        self._data = Data.of(loss)
+        self._y = torch.from_numpy(loss.y)
+        self._b0 = torch.from_numpy(loss.b0)
+        self._P = torch.from_numpy(loss.P)
+        owners = _owners(torch.from_numpy(probabilities), count, generator)
+        noise_variances = torch.from_numpy(thetas[:, -1]).exp()
+        self.noise_std = factor * noise_variances[owners].sqrt()
+        self._hypotheses = []
+        for i in owners.unique().tolist():
+            rows = (owners == i).nonzero().flatten()
+            self._hypotheses.append(self._hypothesis(rows, thetas[i], factor, generator))
+
+    def _hypothesis(
+        self, rows: Tensor, theta: Array, factor: float, generator: torch.Generator
+    ) -> _Hypothesis:
+        """Return draws with one kernel and noise level, by Matheron's rule."""
+        data = self._data
+        n, D = data.X.shape
+        n_draws = len(rows)
+        frequencies = _frequencies(theta, D, generator)
+        series = _normal(2 * _N_FREQUENCIES, n_draws, generator) / math.sqrt(_N_FREQUENCIES)
+        regression = Regression(data, self._P, theta)
+        # The prior of the constant is flat, so any draw of it serves.
+        prior_trend = self._b0.unsqueeze(1).repeat(1, n_draws)
+        prior_std = self._P.diagonal()[1:].rsqrt().unsqueeze(1)
+        prior_trend[1:] += prior_std * _normal(len(prior_std), n_draws, generator)
+        noise = regression.noise_std.unsqueeze(1) * _normal(n, n_draws, generator)
+        sines, cosines = _features(data.X, frequencies)
+        of_sines, of_cosines = series.float().chunk(2)
+        prior = (sines @ of_sines + cosines @ of_cosines).double()
+        trend, weights = regression(self._y.unsqueeze(1) - prior - noise, prior_trend)
+        mean_trend, mean_weights = regression(self._y.unsqueeze(1), self._b0.unsqueeze(1))
+        return _Hypothesis(
+            rows,
+            theta,
+            frequencies,
+            factor * series,
+            mean_trend + factor * (trend - mean_trend),
+            mean_weights + factor * (weights - mean_weights),
+        )
+
+    def targets(self, X: Tensor) -> Tensor:
+        points = X.cpu()
+        values = torch.empty(self.count, len(points), dtype=torch.float64)
+        for hypothesis in self._hypotheses:
+            columns = self._columns(hypothesis, points)
+            sums = torch.zeros(len(points), len(hypothesis.rows), dtype=torch.float64)
+            for part, coefficients in zip(columns, _coefficients(hypothesis), strict=True):
+                sums += part @ coefficients
+            values[hypothesis.rows] = sums.mT
+        return values.to(X.device)
+
+    def own_targets(self, X: Tensor) -> Tensor:
+        points = X.cpu()
+        values = torch.empty(points.shape[:2], dtype=torch.float64)
+        for hypothesis in self._hypotheses:
+            own = points[hypothesis.rows]
+            columns = self._columns(hypothesis, own.flatten(0, 1))
+            sums = torch.zeros(own.shape[:2], dtype=torch.float64)
+            for part, coefficients in zip(columns, _coefficients(hypothesis), strict=True):
+                of_draw = part.unflatten(0, own.shape[:2])
+                sums += torch.bmm(of_draw, coefficients.mT.unsqueeze(2)).squeeze(2)
+            values[hypothesis.rows] = sums
+        return values.to(X.device)
+
+    def _columns(self, hypothesis: _Hypothesis, points: Tensor) -> list[Tensor]:
+        """Return sines, cosines, trend and kernel [N ...] at points [N D], in the order of ``_coefficients``."""
+        centred = points - self._centre
+        sines, cosines = _features(centred, hypothesis.frequencies)
+        kernel = _kernel(centred, self._data.X, hypothesis.theta)
+        return [sines, cosines, self._trend(points), kernel]
+
+    def _trend(self, points: Tensor) -> Tensor:
+        """Return the columns of the trend [N b] at points [N D]: the constant, and the bowl if there is one."""
+        constant = torch.ones(len(points), dtype=torch.float64)
+        return torch.stack([constant, -bowl(points)], 1)[:, : len(self._b0)]
+
+    def updated(self, Z: Tensor, X: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        Z = Z.cpu()
+        points = X.cpu()
+        values = self.targets(Z)
+        data = self._data.with_points(Z - self._centre, self._trend(Z))
+        B = self._trend(points)
+        mean = torch.empty(self.count, len(points), dtype=torch.float64)
+        variance = torch.empty(self.count, len(points), dtype=torch.float64)
+        for hypothesis in self._hypotheses:
+            regression = Regression(data, self._P, hypothesis.theta)
+            n_draws = len(hypothesis.rows)
+            noise_std = regression.noise_std[-len(Z) :].unsqueeze(1)
+            new = values[hypothesis.rows].mT + noise_std * _normal(len(Z), n_draws, generator)
+            targets = torch.cat([self._y.unsqueeze(1).expand(-1, n_draws), new])
+            trend, weights = regression(targets, self._b0.unsqueeze(1))
+            columns = _kernel(points - self._centre, data.X, hypothesis.theta)
+            mean[hypothesis.rows] = (B @ trend + columns @ weights).mT
+            variance[hypothesis.rows] = regression.variance(columns, B)
+        return mean.to(X.device), variance.to(X.device)
+
+
+class DrawnFunctions(Functions):
+    """Draws of any posterior whose kernel has random features.
+
+    Args:
+        transform: The map from values of the objective to targets.
+        posterior: The posterior.
+        noise_std: The noise level, in units of the targets.
+        count: The number of draws.
+        like: Any features [1 D].
+        generator: Source of randomness.
+
+    Raises:
+        InvalidInput: The kernel has no random features.
+    """
+
+    def __init__(
+        self,
+        transform: OutcomeTransform,
+        posterior: Posterior,
+        noise_std: float,
+        count: int,
+        like: Tensor,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(transform)
+        self.count = count
+        self._posterior = posterior
+        self._noise_std = noise_std
+        at = posterior.at()
+        self._deviations = [at.draw_function(like, generator) for _ in range(count)]
+
+    def targets(self, X: Tensor) -> Tensor:
+        deviations = torch.stack([deviation(X) for deviation in self._deviations])
+        return self._posterior.predict(X)[0] + deviations
+
+    def own_targets(self, X: Tensor) -> Tensor:
+        deviations = [deviation(own) for deviation, own in zip(self._deviations, X, strict=True)]
+        mean = self._posterior.predict(X.flatten(0, 1))[0].unflatten(0, X.shape[:2])
+        return mean + torch.stack(deviations)
+
+    def updated(self, Z: Tensor, X: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        noise = self._noise_std * _normal(self.count, len(Z), generator).to(Z)
+        observed = self.targets(Z) + noise
+        batch = Z.expand(self.count, *Z.shape)
+        return Hypothetical(self._posterior, batch, observed).predict(X.unsqueeze(0))
+
+
+class Regression:
+    """The regression of targets on trend and kernel, given theta (Rasmussen & Williams 2006, Sec. 2.7).
+
+    Args:
+        data: The data.
+        P: Prior precision [b b] of the coefficients of the trend.
+        theta: Logarithms of lengthscales and noise variance [D + 1].
+
+    Attributes:
+        noise_std: Standard deviations [n] of the noise.
+    """
+
+    def __init__(self, data: Data, P: Tensor, theta: Array) -> None:
+        self._B = data.B
+        self._P = P
+        variance = math.exp(theta[-1]) * data.ratios + data.extra
+        self.noise_std = variance.sqrt()
+        self._L = torch.linalg.cholesky(_kernel(data.X, data.X, theta) + variance.diag())
+        self._solved_B = torch.cholesky_solve(self._B, self._L)
+        self._precision = self._B.mT @ self._solved_B + P
+
+    def __call__(self, Y: Tensor, b0: Tensor) -> tuple[Tensor, Tensor]:
+        """Return trends [b r] and weights [n r] of targets Y [n r], with prior means b0 [b r] of the trends."""
+        solved = torch.cholesky_solve(Y, self._L)
+        trend = torch.linalg.solve(self._precision, self._B.mT @ solved + self._P @ b0)
+        return trend, solved - self._solved_B @ trend
+
+    def left_out(self, y: Tensor, b0: Tensor) -> tuple[Tensor, Tensor]:
+        """Return leave-one-out errors [n] of targets y [n], and their standard deviations (Sec. 5.4.2)."""
+        _, weights = self(y.unsqueeze(1), b0.unsqueeze(1))
+        precision = torch.cholesky_inverse(self._L)
+        by_trend = self._solved_B @ torch.linalg.solve(self._precision, self._solved_B.mT)
+        variance = (precision - by_trend).diagonal().reciprocal()
+        return weights.squeeze(1) * variance, variance.sqrt()
+
+    def variance(self, columns: Tensor, B: Tensor) -> Tensor:
+        """Return the variance [N] without noise at points with kernel columns [N n] and trend B [N b]."""
+        solved = torch.linalg.solve_triangular(self._L, columns.mT, upper=False)
+        remaining = B - columns @ self._solved_B
+        by_trend = (remaining * torch.linalg.solve(self._precision, remaining.mT).mT).sum(1)
+        return (1 - solved.square().sum(0)).clamp_min(0) + by_trend
+
+
+def _owners(probabilities: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Return a hypothesis for each of ``count`` draws, each as often as its probability [k] says, in random order."""
+    places = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+    cumulative = probabilities.cumsum(0) / probabilities.sum()
+    owners = torch.searchsorted(cumulative, places).clamp_max(len(probabilities) - 1)
+    return owners[torch.randperm(count, generator=generator)]
+
+
+def _normal(rows: int, columns: int, generator: torch.Generator) -> Tensor:
+    """Return standard normal numbers [rows columns]."""
+    return torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+
+
+def _frequencies(theta: Array, D: int, generator: torch.Generator) -> Tensor:
+    """Return frequencies [f D] with the spectral density of the kernel: Student's t with 5 degrees of freedom."""
+    normal = _normal(_N_FREQUENCIES, D, generator)
+    squares = _normal(_N_FREQUENCIES, round(2 * _NU), generator).square()
+    lengthscales = torch.from_numpy(theta[:-1]).exp()
+    return normal * squares.mean(1, keepdim=True).rsqrt() / lengthscales
+
+
+def _features(points: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Return sines and cosines [N f] at points [N D], the random features.
+
+    In float32, which takes a third of the time; its errors are far below the noise level of any model.
+    """
+    phases = (points @ frequencies.mT).float()
+    return phases.sin(), phases.cos()
+
+
+def _coefficients(hypothesis: _Hypothesis) -> list[Tensor]:
+    """Return the coefficients [... r] of sines, cosines, trend and kernel."""
+    return [*hypothesis.series.float().chunk(2), hypothesis.trend, hypothesis.weights]
+
+
+def _kernel(points: Tensor, data: Tensor, theta: Array) -> Tensor:
+    """Return the Matern 5/2 kernel [N n] of points [N D] and data [n D]."""
+    scale = math.sqrt(5) * torch.from_numpy(-theta[:-1]).exp()
+    exact = "donot_use_mm_for_euclid_dist"
+    distance = torch.cdist(points * scale, data * scale, compute_mode=exact)
+    return (1 + distance + distance.square() / 3) * (-distance).exp()
+
