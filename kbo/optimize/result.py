@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbo._base.terminal import printable, rounded_up
 from kbo.errors import InvalidInput
 from kbo.optimize import table
 from kbo.optimize.feasibility import Feasibility
@@ -97,90 +95,26 @@ class Result:
         return str(self)  # without the list of all trials
 
     def __str__(self) -> str:
-        return "\n".join(f"{name:14} {text}".lstrip() for name, text in self.entries())
+        return self.summary()
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        entries = ((escape(name), escape(text)) for name, text in self.entries())
-        lines = (
-            f'<tr><th scope="row" style="text-align:left">{name}</th><td style="text-align:left">{text}</td></tr>'
-            for name, text in entries
-        )
-        return f"<table>{''.join(lines)}</table>"
+        rows = []
+        for label, sentence in _summary().lines(self):
+            header = f'<th scope="row" style="text-align:left">{escape(label)}</th>'
+            rows.append(f'<tr>{header}<td style="text-align:left">{escape(sentence)}</td></tr>')
+        return f"<table>{''.join(rows)}</table>"
 
-    def entries(self) -> list[tuple[str, str]]:
-        """Return the lines of a summary: labels, and texts; the first has no label."""
-        counts = Counter(trial.status for trial in self.trials)
-        known = sum(not trial.asked for trial in self.trials)
-        ends = {
-            "failed": counts["failed"],
-            "stopped early": counts["pruned"],
-            f"known result{'s' * (known > 1)}": known,
-        }
-        without = "".join(f", {count} {end}" for end, count in ends.items() if count)
-        lines = [
-            ("", f"{len(self.trials) - known - counts['pending']} trials{without}; {self.stopped}")
-        ]
-        if self.infeasible is not None and str(self.infeasible) != self.stopped:
-            lines.append(("no solution", str(self.infeasible)))
-        if counts["failed"]:
-            last = next(filter(None, (t.failure for t in reversed(self.trials))))
-            lines.append(("last failure", " ".join(last.split())))
-        lines += [("left out", printable(reason)) for reason in self.left_out]
-        if self.params is not None and self.infeasible is None:
-            exact = self.lower is None or self.lower == self.upper
-            sure = "" if self.certified else f" with {self.sure}"
-            bounds = "" if exact else f"  [{self.lower:.4g}, {self.upper:.4g}]{sure}"
-            lines += [
-                ("recommended", table.format_params(self.params)),
-                ("value there", f"{self.value:.4g}{bounds}"),
-            ]
-            if self.feasibility is not None:
-                lines.append(("feasible", str(self.feasibility)))
-            observed = self.best_observed
-            lines += [
-                (
-                    "best observed",
-                    "no trial keeps all limits" if observed is None else f"{observed:.4g}",
-                ),
-                ("evaluated", self.evaluated),
-                *([] if self.answers is None else self.answers.entries().items()),
-            ]
-        if (
-            self.gap is not None and self.certified
-        ):  # without a guarantee it is too wide to be of use
-            lines.append(
-                (
-                    "optimality gap",
-                    f"{rounded_up(self.gap, 4)}  (the optimum is at most this much better; {self.gap_scope})",
-                )
-            )
-        elif (
-            self.certified
-            and not self.infeasible
-            and self.feasibility
-            and not self.feasibility.kept
-        ):
-            lines.append(
-                (
-                    "optimality gap",
-                    "none, since the recommended parameters are not known to keep all limits",
-                )
-            )
-        told, details = {}, []
-        for name, text in self.account.items():
-            if name in (
-                "model",
-                "search",
-                "rule",
-                "limits",
-                *(["effects"] if self.answers else []),
-            ):
-                details.append(f"{name}: {text}")
-            else:
-                told[name] = text
-        lines += [*told.items(), ("guarantee", self.guarantee), ("details", "; ".join(details))]
-        return lines + [("journal", self.journal or "")] * bool(self.journal)
+    def summary(self, full: bool = False) -> str:
+        """Return the summary of the run, at most eight lines.
+
+        Args:
+            full: Whether the details follow: intervals of all estimates, the model, the noise and the guarantee.
+        """
+        lines = _summary().lines(self)
+        if full:
+            lines += _summary().details(self)
+        return _summary().text(lines)
 
     @cached_property
     def answers(self) -> Answers | None:
@@ -286,15 +220,10 @@ class Result:
         """The nominal probability of the bounds, as text."""
         return f"{1 - self.assumptions.get('delta', 0.1):.0%}"
 
-    @property
-    def evaluated(self) -> str:
-        """Number of evaluations of the recommended parameters, in words."""
-        times = "once" if self.evaluations == 1 else f"{self.evaluations} times"
-        return (
-            f"{times}; the best observed value"
-            if self.exact and self.value == self.best_observed
-            else times
-        )
+
+def _summary() -> Any:
+    """Return the module with the sentences, by name: reports know results, and not the other way round."""
+    return import_module("kbo.report.summary")
 
 
 PROOF = 20_000

@@ -16,7 +16,7 @@ from kbo.errors import InvalidInput
 from kbo.optimize import Result
 from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.result import result_of
-from kbo.report import summary
+from kbo.report import captions, summary
 from kbo.report.record import History, ImportedTrials, Record
 
 if TYPE_CHECKING:
@@ -66,39 +66,23 @@ class Audit:
     inferred: bool
 
     def __str__(self) -> str:
-        sentences = self._answers()
-        hidden = {"recommended", "best observed", "details"}
-        if self.result.answers is not None:
-            hidden |= self.result.answers.entries().keys() - sentences.keys()
-        lines = [("", self._source()), *self._best_trials().items()]
-        for label, text in self.result.entries()[1:]:
-            if label not in hidden:
-                lines.append((label, text))
-        return "\n".join(f"{label:14} {text}".lstrip() for label, text in lines)
+        return summary.text(self.lines())
 
     def __repr__(self) -> str:
         return str(self)
 
-    def _source(self) -> str:
-        return summary.audited(self.source, self.result.trials, self.remark)
-
-    def _best_trials(self) -> dict[str, str]:
-        """Return sentences on the best trials by label."""
+    def lines(self) -> summary.Lines:
+        """Return the lines of the audit, at most eight: labels and sentences."""
+        lines = [("Trials", captions.audited(self.source, self.result.trials, self.remark))]
         trial, value = self.reported
+        reported = captions.reported_best(self.tool, trial, value, self.estimated)
         params = self.result.params or {}
-        return {
-            "reported best": summary.reported_best(self.tool, trial, value, self.estimated),
-            "likely best": summary.likely_best(self.likely, params, trial, self.margin),
-        }
-
-    def _answers(self) -> dict[str, str]:
-        """Return all answers by label; ranges that are those of the trials have no edges."""
-        sentences = self._best_trials()
-        if self.result.answers is not None:
-            sentences |= self.result.answers.entries()
-        if self.inferred:
-            sentences.pop("at an edge", None)
-        return sentences
+        lines.append(("Reported", reported))
+        lines.append(("Best", captions.likely_best(self.likely, params, trial, self.margin)))
+        for label, sentence in summary.lines(self.result, "kbo.confirm", not self.inferred):
+            if label not in ("Trials", "Best", "Details"):
+                lines.append((label, sentence))
+        return lines
 
     @fixed
     def write(self, page: str | os.PathLike[str]) -> Path:
@@ -108,7 +92,7 @@ class Audit:
             InvalidInput: The page cannot be written.
             MissingExtra: The extra "cli" is not installed.
         """
-        history = History(self.tool, self.names, self._answers(), self._source())
+        history = History(self.tool, self.names, self.lines())
         record = replace(Record.of(self.result), history=history)
         return pages.write(record, page, title=self.source)
 

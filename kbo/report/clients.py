@@ -7,7 +7,7 @@ from typing import Any
 
 from kbo._base.extras import require
 from kbo._base.files import reading
-from kbo.report import summary
+from kbo.report import captions
 from kbo.report.record import ImportedTrials
 
 require("an audit of Ax", "ax", "ax")
@@ -28,6 +28,6 @@ def trials_of(history: Any) -> ImportedTrials:
         with reading(history, "a client of Ax in JSON", _ADVICE):
             client = Client.load_from_json_file(str(history))
     replay, lost = replayed(client)
-    remark = summary.trials_left_out(lost, "outside the search space")
+    remark = captions.trials_left_out(lost, "outside the search space")
     names = [trial.key[0] for trial in replay.trials]
     return ImportedTrials(source, "Ax", replay.optimizer, names, remark)

@@ -1,4 +1,4 @@
-"""The page of a tuning run. ``summary`` has its sentences, the template its captions."""
+"""The page of a tuning run. ``summary`` and ``captions`` have its sentences."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,16 @@ from kbo.optimize.result import PROOF, result_of
 from kbo.optimize.run.trials import repetitions
 from kbo.optimize.strategies.explanation import explanation_of
 from kbo.optimize.table import by_name, format_params, shown, text
-from kbo.report import figures, summary
+from kbo.report import captions, figures, summary
 from kbo.report.plots import GROUPS, Group, Plots
 from kbo.report.record import Record, Run
 from kbo.report.rendering import Hint, Picture, embed, render
 from kbo.report.replay import NOISE_MARGIN, miscoverage
 
 _MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
+
+_IN_CARDS = ("Trials", "Best", "Value", "More?", "Matters", "Details")
+"""Lines of the summary that have a place of their own on the page."""
 
 _VOCABULARY = {
     "format_params": format_params,
@@ -40,6 +44,7 @@ _VOCABULARY = {
     "noise_margin": NOISE_MARGIN,
     "rounded_up": rounded_up,
     "shown": shown,
+    "captions": captions,
     "summary": summary,
     "to_json": json.dumps,
 }
@@ -118,7 +123,11 @@ def content_of(record: Record, title: str, *, live: str | None = None) -> str:
         live: State of a run whose page is made while it goes on; such a page has no bounds of earlier times.
     """
     result, obstacle, refuted = _result(record, is_live=live is not None)
-    plots = Plots(record, replay=live is None)
+    answers = None
+    if result is not None:
+        answers = result.answers
+    plots = Plots(record, replay=live is None, answers=answers)
+    sentences = _sentences(record, result)
     recommended = None
     if result is not None:
         trial = record.recommended()
@@ -129,11 +138,13 @@ def content_of(record: Record, title: str, *, live: str | None = None) -> str:
     return render(
         "tuning.html",
         **_VOCABULARY,
-        answers=_answers(record, result),
+        below=_below(sentences),
         columns=[*(name for name, _ in _columns(record)), "note"],
         csv=base64.b64encode(text(record.trials).encode()).decode(),
+        details=_details(result),
+        effects=plots.effects,
         expected=expected,
-        indices=plots.indices,
+        headlines=_headlines(result),
         limits=_limits(result),
         live=live,
         moments=plots.moments,
@@ -145,6 +156,7 @@ def content_of(record: Record, title: str, *, live: str | None = None) -> str:
         record=record,
         refuted=refuted,
         result=result,
+        sentences=sentences,
         tables=_tables(record, recommended),
         title=title,
         trouble=obstacle,
@@ -165,13 +177,32 @@ def _result(record: Record, is_live: bool) -> tuple[Result | None, str, bool]:
         return None, str(error), isinstance(error, RefutedAssumptions)
 
 
-def _answers(record: Record, result: Result | None) -> Mapping[str, str]:
-    """Return the printed answers by label."""
+def _sentences(record: Record, result: Result | None) -> dict[str, str]:
+    """Return the lines of the summary by label; none without a result."""
     if record.history is not None:
-        return record.history.answers
-    if result is None or result.answers is None:
+        return dict(record.history.lines)
+    if result is None:
         return {}
-    return result.answers.entries()
+    return dict(summary.lines(replace(result, stopped=record.stopped or "")))
+
+
+def _below(sentences: Mapping[str, str]) -> dict[str, str]:
+    """Return the lines below the cards."""
+    return {label: text for label, text in sentences.items() if label not in _IN_CARDS}
+
+
+def _headlines(result: Result | None) -> dict[str, str]:
+    """Return the headlines of the cards."""
+    if result is None or result.value is None:
+        return {}
+    return summary.headlines(result)
+
+
+def _details(result: Result | None) -> dict[str, str]:
+    """Return the details by label."""
+    if result is None:
+        return {}
+    return dict(summary.details(result))
 
 
 def _numbers(optimizer: Optimizer | None, result: Result | None) -> dict[str, Any]:
@@ -226,8 +257,8 @@ def _undrawn(record: Record, slices: Mapping[str, Picture]) -> list[str]:
 def _reasons(record: Record) -> list[tuple[int, int, str]]:
     """Return the reasons of failures, most frequent first, each after its number of trials and its last trial."""
     failed = record.with_status("failed")
-    last = {summary.reason(trial): trial.number for trial in failed}
-    counts = Counter(summary.reason(trial) for trial in failed)
+    last = {captions.reason(trial): trial.number for trial in failed}
+    counts = Counter(captions.reason(trial) for trial in failed)
     return [(count, last[reason], reason) for reason, count in counts.most_common()]
 
 
@@ -249,7 +280,7 @@ def _tables(record: Record, recommended: Any) -> dict[str, list[tuple]]:
         tables[caption] = []
         for trial in rows:
             cells = [cell(trial) for _, cell in columns]
-            cells.append(summary.notes(record, trial, recommended, first))
+            cells.append(captions.notes(record, trial, recommended, first))
             tables[caption].append(cells)
     return tables
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -15,6 +16,8 @@ from kbo._base import checks
 from kbo._base.drawing import blank, dress
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput, KboError
+from kbo.optimize.insight.answers import Answers
+from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.run.trials import quantity
 from kbo.report import figures
 from kbo.report.record import Record, Run
@@ -24,7 +27,7 @@ from kbo.report.sensitivity import Importance, importance
 MOST_SLICES = 12
 """Number of parameters with a slice: the most important ones."""
 
-MOST_PAIRED = 3
+MOST_PAIRED = 2
 """Number of parameters of which each pair has a contour: the most important ones."""
 
 GROUPS = (
@@ -63,11 +66,15 @@ class Plots:
     Args:
         record: The run.
         replay: Whether to compute the bounds after earlier trials, which takes a fit of the model for many of them.
+        answers: The statistics of the run, where they are known already.
     """
 
-    def __init__(self, record: Record, *, replay: bool = True) -> None:
+    def __init__(
+        self, record: Record, *, replay: bool = True, answers: Answers | None = None
+    ) -> None:
         self.record = record
         self._replay = replay
+        self._answers = answers
 
     def group(self, name: str) -> Group:
         """Return the figures of one of ``GROUPS``."""
@@ -81,7 +88,23 @@ class Plots:
         return history(self.record)
 
     @cached_property
-    def indices(self) -> list[Importance]:
+    def answers(self) -> Answers | None:
+        """The statistics of the run; None without a model, and in the certified setting."""
+        if self._answers is not None or self.record.optimizer is None:
+            return self._answers
+        with suppress(KboError):  # refuted assumptions
+            return self.record.optimizer.insight.answers()
+        return None
+
+    @cached_property
+    def effects(self) -> dict[str, Effect]:
+        """The effects of the parameters by name, the largest first; empty without ``answers``."""
+        if self.answers is None:
+            return {}
+        return {effect.name: effect for effect in self.answers.effects}
+
+    @cached_property
+    def shares(self) -> list[Importance]:
         """The importance of the parameters; empty while there is no bound."""
         optimizer = self.record.optimizer
         best = self.record.recommended()
@@ -100,7 +123,7 @@ class Plots:
         if best is None:
             return []
         named = self.record.space.named
-        return [entry.name for entry in self.indices if not named or entry.name in best.params]
+        return [entry.name for entry in self.shares if not named or entry.name in best.params]
 
     def history(self) -> Group:
         """Values in the order of trials."""
@@ -122,12 +145,15 @@ class Plots:
         """The objective along each parameter."""
         group = {}
         for name in self._ranked()[:MOST_SLICES]:
-            group[name] = Drawing(partial(figures.draw_band, run=self.record, parameter=name))
+            draw = partial(figures.draw_band, run=self.record, parameter=name)
+            if name in self.effects:
+                draw = partial(draw, best_range=self.effects[name].range)
+            group[name] = Drawing(draw)
         return group
 
     def importance(self) -> Group:
         """Sobol indices, of two parameters or more."""
-        entries = self.indices[:MOST_SLICES]
+        entries = self.shares[:MOST_SLICES]
         if len(entries) < 2:
             return {}
         draw = partial(figures.draw_importance, entries=entries)

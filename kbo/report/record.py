@@ -111,14 +111,12 @@ class History(NamedTuple):
     Attributes:
         tool: The tool.
         names: The name of each trial in the tool.
-        answers: Sentences on its best trials and on the objective, by label.
-        summary: The first line of the audit: the source and the number of trials.
+        lines: The lines of the audit: labels and sentences.
     """
 
     tool: str
     names: Sequence[Any]
-    answers: Mapping[str, str]
-    summary: str = ""
+    lines: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)

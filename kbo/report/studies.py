@@ -11,7 +11,7 @@ from kbo._base import checks
 from kbo._base.extras import require
 from kbo._base.files import check_file, reading
 from kbo.errors import InvalidInput
-from kbo.report import summary
+from kbo.report import captions
 from kbo.report.record import ImportedTrials
 
 require("an audit of Optuna", "optuna", "optuna")
@@ -62,8 +62,8 @@ def trials_of(history: Any, name: str | None) -> ImportedTrials:
     numbers = [trial.key for trial in trials]
     ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
     lost = [trial.number for trial in ended if trial.params and trial.number not in numbers]
-    remark = summary.trials_left_out(lost, "far outside the ranges of the others")
-    remark += summary.parameters_left_out(ranges_of(begun(study)).left_out)
+    remark = captions.trials_left_out(lost, "far outside the ranges of the others")
+    remark += captions.parameters_left_out(ranges_of(begun(study)).left_out)
     return ImportedTrials(source, "Optuna", optimizer, numbers, remark)
 
 

@@ -1,297 +1,370 @@
-"""Sentences about a run, made from its numbers: the pages and texts of this folder take their words from here."""
+"""The summary of a run: at most eight lines for readers who know no statistics, and the details behind them.
+
+Terminal, notebook, page and audit take the same sentences from here. The numbers are those of ``kbo.optimize.insight``.
+"""
 
 from __future__ import annotations
 
-import shlex
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from typing import TYPE_CHECKING
 
-from kbo.optimize import Result, Trial
-from kbo.optimize.insight.comparison import Comparison
-from kbo.optimize.run.trials import violations
+from kbo._base.terminal import printable, rounded_up
+from kbo.optimize.insight.comparison import Estimate
+from kbo.optimize.insight.expected_gain import GO_ON, N_MORE, STOP
 from kbo.optimize.table import format_params
-from kbo.report.record import Record
-from kbo.report.replay import NOISE_MARGIN
-from kbo.space import Params, Space
 
-_MORE = 20  # trials that the command to resume adds
-_LONGEST_REASON = 300  # characters of the reason of a failure
-_MOST_NAMED = 5  # trials left out whose names are shown
+if TYPE_CHECKING:
+    from kbo.optimize.insight.answers import Answers
+    from kbo.optimize.result import Result
 
-_EXAMPLES = ("digits", "branin")
-"""Problems that ``kbo tune`` tunes without a script (``kbo.cli.examples``)."""
+Lines = list[tuple[str, str]]
+"""Labels and sentences."""
 
-_MOST_OUTSIDE = 0.05
-"""Share of the values outside their expected range that is no reason to doubt the assumptions."""
+_MOST_NAMED = 4
+"""Parameters that a line names; of more it says how many there are."""
 
+_MOST_IN_HEADLINE = 2
+"""Parameters above the line "Matters" of a page."""
 
-# The run and its trials
+_LONG = 10.0
+"""Seconds from which on the duration of further trials is given."""
 
-
-def opening(record: Record) -> str:
-    """Return the origin of the trials, and the setting."""
-    if record.history is not None:
-        direction = "smaller"
-        if record.maximize:
-            direction = "larger"
-        return (
-            f"Trials of {record.history.tool}, {direction} values are better. All statements about them are by the "
-            "model of kbo's practical setting (kernel and noise are estimated)."
-        )
-    direction = "Minimised"
-    if record.maximize:
-        direction = "Maximised"
-    setting = "practical setting (kernel, noise and norm bound are estimated)"
-    if record.header.get("setting") == "certified":
-        setting = "certified setting (the assumptions of the bounds are given)"
-    method = record.header.get("method")
-    return f"{direction} by {method} in the {setting}, seed {record.header.get('seed')}."
+_FEWEST_INSIDE = 0.8
+"""Share of the values inside their 90% intervals below which the model is doubted."""
 
 
-def trial_counts(record: Record) -> str:
-    """Return the number of trials, in all and for each status."""
-    text = f"{len(record.trials)} trials"
-    if len(record.trials) == 1:
-        text = "1 trial"
-    counts = Counter(trial.status for trial in record.trials)
-    separator = ": "
-    for status in ("complete", "failed", "pruned", "pending"):
-        if counts[status]:
-            text += f"{separator}{counts[status]} {status}"
-            separator = ", "
-    return f"{text}."
+def text(lines: Lines) -> str:
+    """Return lines as text, with the sentences below each other."""
+    width = max((len(label) for label, _ in lines), default=0)
+    return "\n".join(f"{label:<{width}}  {sentence}" for label, sentence in lines)
 
 
-def period(record: Record) -> str:
-    """Return the times of the first and the last event, as far as the journal has them."""
-    times = [event.time for event in record.events if event.time is not None]
-    if not times or record.history is not None:
-        return ""
-    begin = _minute(min(times))
-    end = _minute(max(times))
-    if begin == end:
-        return f"{begin} UTC."
-    return f"{begin} to {end} UTC."
-
-
-def _minute(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
-
-
-def notes(record: Record, trial: Trial, recommended: Any, first: Mapping[int, int]) -> str:
-    """Return remarks on a trial for a table of trials.
+def lines(
+    result: Result, surer: str = "result.confirm(objective, 60)", has_bounds: bool = True
+) -> Lines:
+    """Return the summary of a run in at most eight lines. A line with nothing to say is left out.
 
     Args:
-        record: The run.
-        trial: The trial.
-        recommended: Name of the recommended trial.
-        first: Number of the first trial with the same parameters, by the number of a trial that repeats it.
+        result: The run.
+        surer: The call or the option that evaluates the best trials again.
+        has_bounds: Whether the bounds of the parameters are known, and not those of the trials.
     """
-    best = record.best()
-    remarks = []
-    if not trial.asked:
-        remarks.append("known result")
-    if trial.number in first:
-        repeated = record.trials[first[trial.number]]
-        remarks.append(f"repeats trial {record.name(repeated)}")
-    if trial.status in ("pending", "pruned"):
-        remarks.append(trial.status)
-    if record.name(trial) == recommended:
-        remarks.append("recommended")
-    if trial.value is not None:
-        broken = [limit for limit in record.constraints if violations(trial, [limit])]
-        remarks += [f"breaks {limit}" for limit in broken]
-    remarks += [f"violates {constraint}" for constraint in record.space.violated(trial.params)]
-    if best is not None and trial.number == best.number:
-        remarks.append("best observed")
-    if trial.failure is not None:
-        remarks.append(f"failed: {reason(trial)}")
-    return ", ".join(remarks)
+    found = [("Trials", trials(result))]
+    if result.infeasible is not None:
+        found.append(("Solution", f"none: {result.infeasible}"))
+    elif result.params is None:
+        found.append(("Best", "unknown: no trial has returned a value"))
+    else:
+        found += [
+            ("Best", best(result)),
+            ("Value", value(result)),
+            ("More?", more_trials(result)),
+            ("Matters", importance(result)),
+            ("Ranges", ranges(result, has_bounds)),
+            ("Certain?", certainty(result, surer)),
+        ]
+    found.append(("Details", place_of_details(result)))
+    return [(label, sentence) for label, sentence in found if sentence]
 
 
-def reason(trial: Trial) -> str:
-    """Return the reason of a failure, shortened."""
-    text = trial.failure or ""
-    if len(text) > _LONGEST_REASON:
-        return f"{text[:_LONGEST_REASON]}…"
-    return text
+def trials(result: Result) -> str:
+    """Return the number of trials, the reason why the run ended, and the trials to look at."""
+    counts = Counter(trial.status for trial in result.trials)
+    n_given = sum(not trial.asked for trial in result.trials)
+    n_own = len(result.trials) - n_given - counts["pending"]
+    sentence = _count(n_own, "trial")
+    if n_given:
+        sentence += f" and {_count(n_given, 'known result')}"
+    if counts["pruned"]:
+        sentence += f", {counts['pruned']} stopped early"
+    if counts["failed"]:
+        failures = [trial.failure for trial in result.trials if trial.failure]
+        last = " ".join(failures[-1].split()) if failures else "no reason given"
+        sentence += f", {counts['failed']} failed (the last: {last})"
+    if result.stopped:
+        sentence += f"; {result.stopped}"
+    if result.left_out:
+        sentence += f"; not used: {printable('; '.join(result.left_out))}"
+    if result.answers is not None and result.answers.misfits:
+        misfits = [f"trial {one.number} ({one.value:.4g})" for one in result.answers.misfits]
+        sentence += f"; far from all others, correct or remove: {_listed(misfits)}"
+    return sentence
 
 
-# The recommendation and its bounds
+def best(result: Result) -> str:
+    """Return the recommended parameters and their trial."""
+    assert result.params is not None
+    sentence = format_params(result.params)
+    trial = result.optimizer.recommended()
+    if trial is not None:
+        sentence += f"  (trial {trial.number})"
+    return sentence
 
 
-def basis(result: Result, trial: Any) -> str:
-    """Return the bounds of the value at the recommended parameters, the trial, and the rule that chose it."""
+def value(result: Result) -> str:
+    """Return the value at the recommended parameters, its interval, and the limits that they keep."""
+    sentence = _value(result)
+    if result.feasibility is not None:
+        sentence += f"; limits: {result.feasibility}"
+    return sentence
+
+
+def _value(result: Result) -> str:
+    assert result.value is not None
     if result.lower is None or result.upper is None:
-        return f"Trial {trial}, the best observed value; there is no bound to choose by yet."
-    choice = f"Trial {trial}, by {result.account['rule']}"
-    if result.exact:
-        return f"{choice}."
-    coverage = f"with {result.sure}, not guaranteed"
+        return f"{result.value:.4g}, the best one observed; there are too few trials to say more"
+    if result.lower == result.upper:
+        return f"{result.value:.4g}, exactly: the objective has no noise"
+    width = result.upper - result.lower
+    number = rounded(result.value, width)
+    lower = rounded(result.lower, width, ROUND_FLOOR)
+    upper = rounded(result.upper, width, ROUND_CEILING)
+    sentence = f"{number}, between {lower} and {upper} ({result.sure})"
+    if result.certified or result.best_observed is None:
+        return sentence
+    observed = rounded(result.best_observed, width)
+    return f"{sentence}; the best result was {observed}, which is partly luck"
+
+
+def more_trials(result: Result) -> str:
+    """Return whether more trials are worth it; in the certified setting the optimality gap."""
     if result.certified:
-        coverage = "guaranteed"
-    return (
-        f"Between {result.lower:.4g} and {result.upper:.4g} ({coverage}, see below). {choice}; the value is the "
-        "posterior mean there, without noise."
-    )
+        return optimality_gap(result)
+    if result.answers is None:
+        return ""
+    answers = result.answers
+    trials = f"{N_MORE} more trials"
+    if answers.seconds is not None and answers.seconds >= _LONG:
+        trials += f" ({duration(answers.seconds)})"
+    if answers.decision == STOP:
+        return f"{trials} would gain less than {answers.tolerance:.2g}, too little to matter: stop"
+    gain = f"{answers.more.value:.2g}"
+    if answers.beyond_zero:
+        gain += " (beyond 0: if no value can be there, give value_range)"
+    if answers.decision == GO_ON:
+        return f"{trials} would gain about {gain}: go on"
+    return f"{trials} may gain nothing or up to {answers.more.upper:.2g}, about {gain} on average: undecided"
 
 
-def missing_gap(result: Result) -> str:
-    """Return the reason why neither a gain nor a gap is stated."""
+def headlines(result: Result) -> dict[str, str]:
+    """Return the number or the word that stands above the lines "Value", "More?" and "Matters" of a page."""
+    assert result.value is not None
+    value = f"{result.value:.4g}"
+    if result.lower is not None and result.upper is not None and result.lower < result.upper:
+        value = rounded(result.value, result.upper - result.lower)
+    more = ""
+    matters = ""
+    if result.certified and result.gap is not None:
+        more = str(rounded_up(result.gap, 4))
+    if result.answers is not None:
+        more = result.answers.decision
+        visible = [effect.name for effect in result.answers.effects if effect.visible]
+        matters = ", ".join(visible[:_MOST_IN_HEADLINE]) or "unknown yet"
+    return {"Value": value, "More?": more, "Matters": matters}
+
+
+def optimality_gap(result: Result) -> str:
+    """Return the guaranteed gap to the optimum."""
+    if result.gap is not None:
+        return f"the optimum is better by at most {rounded_up(result.gap, 4)} ({result.gap_scope})"
     if result.feasibility is not None and not result.feasibility.kept:
-        return "It is not known to keep all limits, so no gap is stated."
-    return "There is no model yet."
+        return "unknown, since these parameters are not known to keep all limits"
+    return ""
+
+
+def importance(result: Result) -> str:
+    """Return the parameters with a visible effect, the most important first, and those without."""
+    if result.answers is None:
+        return ""
+    effects = result.answers.effects
+    visible = [f"{effect.name} ({effect.share.value:.0%})" for effect in effects if effect.visible]
+    hidden = [effect.name for effect in effects if not effect.visible]
+    if not hidden:
+        return _listed(visible)
+    if not visible:
+        return "unknown: no effect of any parameter is visible yet"
+    return f"{_listed(visible)}; no effect is visible yet of {_listed(hidden)}"
+
+
+def ranges(result: Result, has_bounds: bool = True) -> str:
+    """Return the ranges that contain the best values with 90%, and the parameters of which nothing is ruled out."""
+    if result.answers is None:
+        return ""
+    narrowed = []
+    at_an_edge = []
+    open_names = []
+    for effect in result.answers.effects:
+        if effect.range is None:
+            continue
+        if effect.visible and not effect.range.all:
+            narrowed.append(f"{effect.name} {effect.range}")
+        else:
+            open_names.append(effect.name)
+        if effect.edge and has_bounds:
+            at_an_edge.append(f"{effect.name} is at its {effect.edge} bound")
+    if not narrowed:
+        return "no value of any parameter can be ruled out yet"
+    sentence = f"the best value is probably in {_listed(narrowed)}"
+    if open_names:
+        sentence += f"; nothing can be ruled out yet for {_listed(open_names)}"
+    if at_an_edge:
+        sentence += f"; {_listed(at_an_edge)}, widen it if you can"
+    return sentence
+
+
+def certainty(result: Result, surer: str) -> str:
+    """Return whether the lines above are guaranteed, how well the model predicts, and how to know more.
+
+    Args:
+        result: The run.
+        surer: The call or the option that evaluates the best trials again.
+    """
+    if result.certified:
+        return f"yes: {result.guarantee.removeprefix('certified: ')}"
+    if not result.assumptions:
+        return "no: there are too few trials for a model, or the method has none"
+    if result.answers is None:
+        return f"no: {result.guarantee}"
+    if result.exact:
+        sentence = "the value is, the other lines are estimates"
+    else:
+        sentence = "no, these are estimates"
+    if result.answers is not None:
+        sentence += _model_check(result.answers)
+    if result.exact:
+        return sentence
+    return f"{sentence}. {surer} evaluates the best trials again"
+
+
+def _model_check(answers: Answers) -> str:
+    """Return the number of values inside the intervals that the others predict."""
+    n_inside, n_known = answers.inside
+    if not n_known:
+        return ""
+    sentence = f"{n_inside} of {n_known} results were where the model expected them"
+    if n_inside < _FEWEST_INSIDE * n_known:
+        return f"; only {sentence}, so do not rely on them"
+    return f"; {sentence}"
+
+
+def place_of_details(result: Result) -> str:
+    """Return the command or the call that shows more."""
+    if result.journal is not None:
+        return f"kbo report {result.journal}"
+    return "result.summary(full=True), result.plot()"
+
+
+# The details
+
+
+def details(result: Result) -> Lines:
+    """Return the sentences behind the summary."""
+    found: Lines = []
+    if result.answers is not None:
+        answers = result.answers
+        found += [
+            ("first trial", _first_trial(answers.start)),
+            ("more trials", f"expected gain of {N_MORE}: {interval(answers.more)}"),
+            ("enough", f"a difference of {answers.tolerance:.2g} counts as none"),
+            ("importance", _shares(answers)),
+            ("as good", _good_values(answers)),
+        ]
+    if result.params is not None:
+        found.append(("evaluated", evaluations(result)))
+    if not result.certified and result.gap is not None:
+        found.append(("gap", f"{result.gap:.4g}, not guaranteed ({result.gap_scope})"))
+    found += [(name, sentence) for name, sentence in result.account.items() if name != "effects"]
+    found.append(("guarantee", result.guarantee))
+    if result.journal is not None:
+        found.append(("journal", result.journal))
+    return [(label, sentence) for label, sentence in found if sentence]
 
 
 def evaluations(result: Result) -> str:
     """Return the number of evaluations of the recommended parameters."""
     if result.evaluations == 1:
-        return "Evaluated once."
-    return f"Evaluated {result.evaluations} times."
+        return "once"
+    return f"{result.evaluations} times"
 
 
-def reliability(result: Result | None) -> str:
-    """Return the coverage of the intervals."""
-    if result is not None and result.certified:
-        return "The intervals have the coverage that the guarantee states."
-    return "Nothing guarantees the intervals; they may be too narrow."
+def _first_trial(gain: Estimate | None) -> str:
+    """Return the comparison of the recommended parameters with the first trial."""
+    if gain is None:
+        return ""
+    if gain.lower > 0:
+        return f"worse than the recommended parameters, by {interval(gain)}"
+    if gain.upper < 0:
+        loss = Estimate(-gain.value, -gain.upper, -gain.lower)
+        return f"better than the recommended parameters, by {interval(loss)}"
+    return "not visibly different from the recommended parameters"
 
 
-def model_check(outside: int, expected: int) -> str:
-    """Return the verdict on the assumptions by the values that were outside their expected range.
+def _shares(answers: Answers) -> str:
+    """Return the share of each parameter in the variation of the objective, with its interval."""
+    shares = []
+    for effect in answers.effects:
+        share = effect.share
+        shares.append(f"{effect.name} {share.value:.0%} [{share.lower:.0%}, {share.upper:.0%}]")
+    return ", ".join(shares)
+
+
+def _good_values(answers: Answers) -> str:
+    """Return the values that are as good as the recommended ones, the other parameters held."""
+    effects = [effect for effect in answers.effects if effect.good is not None]
+    good = [f"{effect.name} {effect.good}" for effect in effects]
+    if not good:
+        return ""
+    return f"with 80%, one parameter changed at a time: {', '.join(good)}"
+
+
+# Words
+
+
+def rounded(number: float, width: float, rounding: str = ROUND_HALF_EVEN) -> str:
+    """Return a number with two digits of the width of its interval.
 
     Args:
-        outside: Number of values outside.
-        expected: Number of values with an expected range.
+        number: The number.
+        width: The width of its interval.
+        rounding: A rounding mode of ``decimal``: ends of intervals are rounded outwards.
     """
-    fact = (
-        f"For each of {expected} values there was an interval of the objective before the value was observed. "
-        f"{outside} of the values ({outside / expected:.0%}) missed it by more than {NOISE_MARGIN:g} noise levels."
-    )
-    most = _MOST_OUTSIDE * expected
-    if outside > max(1, most):
-        return (
-            f"{fact} More than {_MOST_OUTSIDE:.0%} says that the noise level or the norm bound is too small, or that "
-            "the kernel is wrong, at least early in the run."
-        )
-    if outside > most:
-        return f"{fact} One value of so few says little."
-    return f"{fact} That is as few as it should be: this check finds nothing against kernel and noise level."
+    last_digit = math.floor(math.log10(width)) - 1
+    shown = Decimal(number).quantize(Decimal(1).scaleb(last_digit), rounding)
+    if abs(last_digit) > 6:
+        return f"{shown:g}"
+    return f"{shown:f}"
 
 
-def resume(record: Record) -> tuple[str, str]:
-    """Return a sentence on how to resume a run, and the command or the call."""
-    call = "kbo.minimize"
-    if record.maximize:
-        call = "kbo.maximize"
-    n_trials = record.header.get("n_trials") or len(record.trials) + _MORE
-    if record.path is None:
-        text = "Save the run with optimizer.save(path); the same call then continues it:"
-        return text, f"{call}(..., n_trials={n_trials}, journal=path)"
-    name = record.path.stem.removeprefix("tune-")
-    if name == record.path.stem:
-        text = "The same call with the same journal continues the run; only the number of trials may differ:"
-        return text, f"{call}(..., n_trials={n_trials}, journal={str(record.path)!r})"
-    text = f"This command, with the other options of the run, adds {_MORE} trials"
-    script = name
-    if name not in _EXAMPLES:
-        script = f"{name}.py"
-        text += f"; {script} stands for the script that was tuned"
-    words = ["kbo", "tune", script, "--trials", len(record.trials) + _MORE]
-    words += ["--method", record.header["method"], "--seed", record.header["seed"]]
-    if record.maximize:
-        words.append("--maximize")
-    words += ["--journal", record.path]
-    return f"{text}:", shlex.join(map(str, words))
+def interval(estimate: Estimate) -> str:
+    """Return an estimate with its 90% interval, with two digits."""
+    number = f"{estimate.value:.2g}"
+    lower = f"{estimate.lower:.2g}"
+    upper = f"{estimate.upper:.2g}"
+    if lower == upper:
+        return number
+    return f"{number} [{lower}, {upper}]"
 
 
-# Audits
+def duration(seconds: float) -> str:
+    """Return a duration in its largest unit of which there are at least two."""
+    for unit, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.0f} s"
 
 
-def audited(source: str, trials: Sequence[Trial], remark: str) -> str:
-    """Return the source of the trials, their number, and the remark on rows and columns that were left out."""
-    counts = Counter(trial.status for trial in trials)
-    text = f"{source}: {len(trials)} trials"
-    for status in ("failed", "pruned", "pending"):
-        if counts[status]:
-            text += f", {counts[status]} {status}"
-    return text + remark
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names of a list, and the number of the others."""
+    if len(names) <= _MOST_NAMED + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:_MOST_NAMED])} and {len(names) - _MOST_NAMED} others"
 
 
-def reported_best(
-    tool: str, trial: Any, value: float, estimated: tuple[float, float, float] | None
-) -> str:
-    """Return the trial with the best observed value, and the interval there."""
-    text = f"{tool} has {value:.4g} as the best value, of trial {trial}"
-    if estimated is None:
-        return text
-    lower, mean, upper = estimated
-    return f"{text}; without noise {mean:.4g}  [{lower:.4g}, {upper:.4g}]"
-
-
-def likely_best(trial: Any, params: Params, reported: Any, margin: Comparison | None) -> str:
-    """Return the trial that is likely the best, and the probability that it is better than the reported one."""
-    if trial == reported:
-        return f"the same trial: {format_params(params)}"
-    text = f"trial {trial}: {format_params(params)}"
-    if margin is None:
-        return text
-    return f"{text}; better than trial {reported} with {margin.probability:.0%}"
-
-
-def trials_left_out(names: Sequence[Any], reason: str) -> str:
-    """Return the number of trials of a tool that are left out, the reason, and the first names."""
-    if not names:
-        return ""
-    text = ", ".join(map(str, names[:_MOST_NAMED]))
-    if len(names) > _MOST_NAMED:
-        text += ", ..."
-    return f", {len(names)} left out ({reason}: {text})"
-
-
-def parameters_left_out(reasons: Mapping[str, str]) -> str:
-    """Return the parameters of a study that are left out, with the reason of each, by their names."""
-    text = ""
-    for name, reason in reasons.items():
-        text += f"; parameter {name!r} is left out: {reason.removesuffix('.')}"
-    return text
-
-
-def rows_left_out(reasons: Mapping[int, str]) -> str:
-    """Return the number of rows of a table that are left out, with the reason of the first, by their positions."""
-    if not reasons:
-        return ""
-    first = min(reasons)
-    text = reasons[first].removesuffix(".")
-    return f", {len(reasons)} rows left out (the first is row {first}: {text})"
-
-
-def columns_left_out(
-    counters: Sequence[str], constant: Sequence[str], unused: Sequence[str]
-) -> str:
-    """Return the columns of a table that are not used.
-
-    Args:
-        counters: Columns that count the rows.
-        constant: Columns with one value.
-        unused: Columns that are neither parameters nor measurements.
-    """
-    text = ""
-    if counters:
-        text += f"; no parameter, since it counts the rows: {', '.join(counters)}"
-    if constant:
-        text += f"; no parameter, since it has one value: {', '.join(constant)}"
-    if unused:
-        text += f"; left out, since they are no parameters: {', '.join(unused)}"
-    return text
-
-
-def inferred_ranges(space: Space) -> str:
-    """Return that the ranges of a space are those of the trials, and which of them are logarithmic."""
-    logarithmic = [name for name, parameter in space.parameters.items() if parameter.log]
-    text = "; ranges are those of the trials"
-    if logarithmic:
-        text += f", logarithmic for {', '.join(logarithmic)}"
-    return text
+def _count(n: int, noun: str) -> str:
+    """Return a number with its noun."""
+    if n == 1:
+        return f"1 {noun}"
+    return f"{n} {noun}s"

@@ -15,7 +15,7 @@ from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer
 from kbo.optimize.run.outcome import SEM
 from kbo.optimize.table import COLUMNS
-from kbo.report import summary
+from kbo.report import captions
 from kbo.report.record import ImportedTrials
 from kbo.space import Float, Int, Space
 from kbo.space.table import columns_of, parameter_of
@@ -106,12 +106,12 @@ def trials_of(
     optimizer = Optimizer(space, maximize=maximize)
     names = _add_rows(optimizer, table, rows, columns, left_out)
     constant = [name for name in rows if name not in space.parameters]
-    remark = summary.rows_left_out(left_out)
-    remark += summary.columns_left_out(columns.counters, constant, columns.unused)
+    remark = captions.rows_left_out(left_out)
+    remark += captions.columns_left_out(columns.counters, constant, columns.unused)
     if columns.errors is not None:
         remark += f"; standard errors are in the column {columns.errors}"
     if bounds is None:
-        remark += summary.inferred_ranges(space)
+        remark += captions.inferred_ranges(space)
     return ImportedTrials(source, "the table", optimizer, names, remark, inferred=bounds is None)
 
 

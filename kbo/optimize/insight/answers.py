@@ -12,7 +12,7 @@ from kbo.errors import InvalidInput
 from kbo.optimize.feasibility import ConstraintSurrogate
 from kbo.optimize.insight.comparison import N_DRAWS, Estimate, estimate
 from kbo.optimize.insight.credible_sets import Effect, effects
-from kbo.optimize.insight.expected_gain import GO_ON, N_MORE, STOP, decision, expected_gain, gains
+from kbo.optimize.insight.expected_gain import N_MORE, decision, expected_gain, gains
 from kbo.optimize.insight.importance import importance
 from kbo.optimize.insight.misfits import Misfit, misfits
 from kbo.optimize.insight.optima import optima
@@ -60,10 +60,6 @@ class Answers:
     misfits: Sequence[Misfit] = ()
     beyond_zero: bool = False
 
-    def entries(self) -> dict[str, str]:
-        """Return sentences by label."""
-        return _sentences(self)
-
 
 @torch.no_grad()
 def answers(
@@ -106,9 +102,7 @@ def answers(
     )
     more = expected_gain(gain_draws, surrogate.noiseless)
     first = space.unit(trials[0].params).unsqueeze(0)
-    random = torch.rand(
-        _N_RANDOM, space.dimension, generator=generator, dtype=torch.float64
-    )
+    random = torch.rand(_N_RANDOM, space.dimension, generator=generator, dtype=torch.float64)
     values = functions(space.features(torch.cat([evaluated[:1], first, random]))).cpu()
     at_recommended = values[:, 0]
     if tolerance is None:
@@ -135,9 +129,7 @@ def answers(
     )
 
 
-def _best_units(
-    space: Space, surrogate: Surrogate, trials: Sequence[Trial], best: Trial
-) -> Tensor:
+def _best_units(space: Space, surrogate: Surrogate, trials: Sequence[Trial], best: Trial) -> Tensor:
     """Return points [n P] of the trials with the best means, the recommended one first."""
     units = space.units([trial.params for trial in trials])
     means = surrogate.posterior.predict(space.features(units))[0].cpu()
@@ -157,128 +149,3 @@ def _seconds(trials: Sequence[Trial]) -> float | None:
     if not known:
         return None
     return N_MORE * sum(known) / len(known)
-
-
-def _sentences(answers: Answers) -> dict[str, str]:
-    """Return the sentences of the answers by label, without empty ones."""
-    sentences = {
-        "first trial": _on_first_trial(answers.start),
-        f"{N_MORE} more trials": _on_more_trials(answers),
-        "what matters": _on_importance(answers.effects),
-        "optimum": _on_ranges(answers.effects),
-        "as good": _on_good_values(answers.effects),
-        "at an edge": _on_edges(answers.effects),
-        "model check": _on_predictions(*answers.inside),
-        "does not fit": _on_misfits(answers.misfits),
-    }
-    return {label: text for label, text in sentences.items() if text}
-
-
-def _on_first_trial(gain: Estimate | None) -> str:
-    if gain is None:
-        return ""
-    if gain.lower > 0:
-        return f"worse than the recommended parameters, by {_shown(gain)}"
-    if gain.upper < 0:
-        loss = Estimate(-gain.value, -gain.upper, -gain.lower)
-        return f"better than the recommended parameters, by {_shown(loss)}"
-    return "not visibly different from the recommended parameters"
-
-
-def _on_more_trials(answers: Answers) -> str:
-    text = f"expected gain {_shown(answers.more)}"
-    if answers.seconds is not None and answers.seconds >= _LONG:
-        text += f", in about {_duration(answers.seconds)}"
-    text += f"; {_advice(answers)}"
-    if answers.beyond_zero:
-        text += "; that is beyond 0, where no value was: if none can be, give value_range"
-    return text
-
-
-def _advice(answers: Answers) -> str:
-    """Return the comparison of the gain with the loss that counts as none, and the decision."""
-    tolerance = f"{answers.tolerance:.2g}, which counts as none"
-    if answers.decision == GO_ON:
-        return f"with 75% more than {tolerance}: go on"
-    if answers.decision == STOP:
-        return f"less than {tolerance}: stop; the optimum may still be further away"
-    return f"more than {tolerance}, but that is not certain: undecided"
-
-
-def _on_importance(effects: Sequence[Effect]) -> str:
-    shares = ", ".join(_share(effect) for effect in effects if effect.visible)
-    hidden = ", ".join(effect.name for effect in effects if not effect.visible)
-    parts = []
-    if shares:
-        parts.append(f"{shares} of the variation")
-    if hidden:
-        parts.append(f"no effect is visible yet of {hidden}")
-    return "; ".join(parts)
-
-
-def _share(effect: Effect) -> str:
-    share = effect.share
-    if share.lower == share.upper:
-        return f"{effect.name} {share.value:.0%}"
-    return f"{effect.name} {share.value:.0%} [{share.lower:.0%}, {share.upper:.0%}]"
-
-
-def _on_ranges(effects: Sequence[Effect]) -> str:
-    ranges = [
-        f"{effect.name} {effect.range}"
-        for effect in effects
-        if effect.visible and effect.range is not None and not effect.range.all
-    ]
-    if not ranges:
-        return ""
-    return f"with 90% for each parameter: {', '.join(ranges)}"
-
-
-def _on_good_values(effects: Sequence[Effect]) -> str:
-    good = [
-        f"{effect.name} {effect.good}"
-        for effect in effects
-        if effect.visible and effect.good is not None
-    ]
-    if not good:
-        return ""
-    return f"with 80%, one changed at a time: {', '.join(good)}"
-
-
-def _on_misfits(misfits: Sequence[Misfit]) -> str:
-    trials = [f"trial {misfit.number} ({misfit.value:.4g})" for misfit in misfits]
-    if not trials:
-        return ""
-    return f"{', '.join(trials)}: far from what all others predict; correct or remove it?"
-
-
-def _on_edges(effects: Sequence[Effect]) -> str:
-    edges = [f"{effect.name} is at its {effect.edge} bound" for effect in effects if effect.edge]
-    if edges:
-        return f"{', '.join(edges)}: better values may lie beyond, widen it if you can"
-    if any(effect.visible and effect.good is not None and effect.good.ranged for effect in effects):
-        return "no recommended value is where a wider range may be better"
-    return ""
-
-
-def _on_predictions(n_inside: int, n_known: int) -> str:
-    if not n_known:
-        return ""
-    share = n_inside / n_known
-    return f"{n_inside} of {n_known} values ({share:.0%}) lie in the 90% interval that the others predict"
-
-
-def _shown(estimate: Estimate) -> str:
-    value = f"{estimate.value:.2g}"
-    lower = f"{estimate.lower:.2g}"
-    upper = f"{estimate.upper:.2g}"
-    if lower == upper:
-        return value
-    return f"{value}  [{lower}, {upper}]"
-
-
-def _duration(seconds: float) -> str:
-    for unit, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} s"

@@ -385,4 +385,3 @@ def _kernel(points: Tensor, data: Tensor, theta: Array) -> Tensor:
     exact = "donot_use_mm_for_euclid_dist"
     distance = torch.cdist(points * scale, data * scale, compute_mode=exact)
     return (1 + distance + distance.square() / 3) * (-distance).exp()
-

@@ -131,7 +131,7 @@ class Predictive:
             scale = _NORMAL_MAD * float(standard.median())
             worst = int(standard.argmax())
             spread = _NORMAL_MAD * float((y[rows] - y[rows].median()).abs().median())
-            at_point = (remaining.X == remaining.X[worst]).all(1)
+            at_point = (remaining.X[worst] == remaining.X).all(1)
             least = 0.0
             if int(at_point.sum()) == 1:
                 least = _FAR_FROM_ALL * spread

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.drawing import BLUE, GREY, RING, dot_size, plain_numbers
+from kbo._base.drawing import BLUE, GREEN, GREY, RING, dot_size, plain_numbers
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer, Trial
+from kbo.optimize.insight.credible_sets import CredibleSet
 from kbo.optimize.table import by_name
 from kbo.report.figures.axes import NO_BOUND, VALUE, frame, shortened, whole_numbers
 from kbo.report.record import Record, Run
@@ -135,7 +136,13 @@ def slice_of(run: Run, parameter: str, at: Params | None = None) -> Slice:
 
 
 @fixed
-def draw_band(axes: Any, run: Run, parameter: str, at: Params | None = None) -> None:
+def draw_band(
+    axes: Any,
+    run: Run,
+    parameter: str,
+    at: Params | None = None,
+    best_range: CredibleSet | None = None,
+) -> None:
     """Draw the bounds along one parameter, the others at the recommended setting, and the trials.
 
     Args:
@@ -143,6 +150,7 @@ def draw_band(axes: Any, run: Run, parameter: str, at: Params | None = None) -> 
         run: The run.
         parameter: Name of the parameter; "x0", "x1", ... where the bounds are a list.
         at: Other values of the other parameters.
+        best_range: Its values that may be optimal, which are shaded where they are not all.
 
     Raises:
         InvalidInput: There is no such parameter, it is not active there, or there is no bound yet.
@@ -168,6 +176,8 @@ def draw_band(axes: Any, run: Run, parameter: str, at: Params | None = None) -> 
         place = band.place_of(recommended)
         axes.scatter([place], [recommended.value], label="recommended", **RING)
         needed.append(recommended.value)
+    if best_range is not None and not best_range.all:
+        _shade(axes, band, best_range)
     label = OUTSIDE
     for start, end in band.outside:
         axes.axvspan(start, end, color=GREY, alpha=0.25, lw=0, zorder=0, label=label)
@@ -175,6 +185,22 @@ def draw_band(axes: Any, run: Run, parameter: str, at: Params | None = None) -> 
     frame(axes, values, needed, [*band.lower, *band.upper])
     axes.set_ylabel(VALUE)
     _label(axes, axes.xaxis, band)
+
+
+def _shade(axes: Any, band: Slice, best_range: CredibleSet) -> None:
+    """Shade the values that may be optimal."""
+    label = "best value, 90%"
+    spans = [(best_range.values[0], best_range.values[-1])]
+    if not best_range.ranged:
+        spans = []
+        for value in best_range.values:
+            place = value
+            if band.options:
+                place = band.values.index(value)
+            spans.append((place - 0.3, place + 0.3))
+    for start, end in spans:
+        axes.axvspan(start, end, color=GREEN, alpha=0.12, lw=0, zorder=0, label=label)
+        label = ""  # one entry in the legend
 
 
 def _draw_bounds(axes: Any, band: Slice) -> None:

@@ -1,0 +1,281 @@
+"""Sentences of a page and of an audit besides the summary: on trials, pictures, failures and what was left out."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from kbo.optimize import Trial
+from kbo.optimize.insight.comparison import Comparison
+from kbo.optimize.insight.credible_sets import Effect
+from kbo.optimize.run.trials import violations
+from kbo.optimize.table import format_params
+from kbo.report.record import Record
+from kbo.report.replay import NOISE_MARGIN
+from kbo.space import Params, Space
+
+_MORE = 20  # trials that the command to resume adds
+_LONGEST_REASON = 300  # characters of the reason of a failure
+_MOST_NAMED = 5  # trials left out whose names are shown
+
+_EXAMPLES = ("digits", "branin")
+"""Problems that ``kbo tune`` tunes without a script (``kbo.cli.examples``)."""
+
+_MOST_OUTSIDE = 0.05
+"""Share of the values outside their expected range that is no reason to doubt the assumptions."""
+
+
+# The run and its trials
+
+
+def opening(record: Record) -> str:
+    """Return the origin of the trials, and the setting."""
+    if record.history is not None:
+        direction = "smaller"
+        if record.maximize:
+            direction = "larger"
+        return (
+            f"Trials of {record.history.tool}, {direction} values are better. All statements about them are by the "
+            "model of kbo's practical setting (kernel and noise are estimated)."
+        )
+    direction = "Minimised"
+    if record.maximize:
+        direction = "Maximised"
+    setting = "practical setting (kernel, noise and norm bound are estimated)"
+    if record.header.get("setting") == "certified":
+        setting = "certified setting (the assumptions of the bounds are given)"
+    method = record.header.get("method")
+    return f"{direction} by {method} in the {setting}, seed {record.header.get('seed')}."
+
+
+def trial_counts(record: Record) -> str:
+    """Return the number of trials, in all and for each status."""
+    text = f"{len(record.trials)} trials"
+    if len(record.trials) == 1:
+        text = "1 trial"
+    counts = Counter(trial.status for trial in record.trials)
+    separator = ": "
+    for status in ("complete", "failed", "pruned", "pending"):
+        if counts[status]:
+            text += f"{separator}{counts[status]} {status}"
+            separator = ", "
+    return f"{text}."
+
+
+def period(record: Record) -> str:
+    """Return the times of the first and the last event, as far as the journal has them."""
+    times = [event.time for event in record.events if event.time is not None]
+    if not times or record.history is not None:
+        return ""
+    begin = _minute(min(times))
+    end = _minute(max(times))
+    if begin == end:
+        return f"{begin} UTC."
+    return f"{begin} to {end} UTC."
+
+
+def _minute(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
+
+
+def notes(record: Record, trial: Trial, recommended: Any, first: Mapping[int, int]) -> str:
+    """Return remarks on a trial for a table of trials.
+
+    Args:
+        record: The run.
+        trial: The trial.
+        recommended: Name of the recommended trial.
+        first: Number of the first trial with the same parameters, by the number of a trial that repeats it.
+    """
+    best = record.best()
+    remarks = []
+    if not trial.asked:
+        remarks.append("known result")
+    if trial.number in first:
+        repeated = record.trials[first[trial.number]]
+        remarks.append(f"repeats trial {record.name(repeated)}")
+    if trial.status in ("pending", "pruned"):
+        remarks.append(trial.status)
+    if record.name(trial) == recommended:
+        remarks.append("recommended")
+    if trial.value is not None:
+        broken = [limit for limit in record.constraints if violations(trial, [limit])]
+        remarks += [f"breaks {limit}" for limit in broken]
+    remarks += [f"violates {constraint}" for constraint in record.space.violated(trial.params)]
+    if best is not None and trial.number == best.number:
+        remarks.append("best observed")
+    if trial.failure is not None:
+        remarks.append(f"failed: {reason(trial)}")
+    return ", ".join(remarks)
+
+
+def reason(trial: Trial) -> str:
+    """Return the reason of a failure, shortened."""
+    text = trial.failure or ""
+    if len(text) > _LONGEST_REASON:
+        return f"{text[:_LONGEST_REASON]}…"
+    return text
+
+
+# The recommendation and its bounds
+
+
+def slice(record: Record, name: str, effect: Effect | None) -> str:
+    """Return the caption of the picture of one parameter.
+
+    Args:
+        record: The run.
+        name: The parameter.
+        effect: Its effect; None if it is not known.
+    """
+    sentence = "The value along it, all others as recommended; dots are the trials, whose other values differ."
+    if record.space.dimension == 1:
+        sentence = "The value along it; dots are the trials."
+    if effect is not None and not effect.visible:
+        sentence += " No effect of it is visible yet."
+    elif effect is not None and effect.range is not None and not effect.range.all:
+        sentence += f" The best value is probably in the green part, {effect.range}."
+    if record.space.constraints:
+        sentence += " Grey: values that violate a constraint there."
+    return sentence
+
+
+def model_check(outside: int, expected: int) -> str:
+    """Return the verdict on the assumptions by the values that were outside their expected range.
+
+    Args:
+        outside: Number of values outside.
+        expected: Number of values with an expected range.
+    """
+    fact = (
+        f"For each of {expected} values there was an interval of the objective before the value was observed. "
+        f"{outside} of the values ({outside / expected:.0%}) missed it by more than {NOISE_MARGIN:g} noise levels."
+    )
+    most = _MOST_OUTSIDE * expected
+    if outside > max(1, most):
+        return (
+            f"{fact} More than {_MOST_OUTSIDE:.0%} says that the noise level or the norm bound is too small, or that "
+            "the kernel is wrong, at least early in the run."
+        )
+    if outside > most:
+        return f"{fact} One value of so few says little."
+    return f"{fact} That is as few as it should be: this check finds nothing against kernel and noise level."
+
+
+def resume(record: Record) -> tuple[str, str]:
+    """Return a sentence on how to resume a run, and the command or the call."""
+    call = "kbo.minimize"
+    if record.maximize:
+        call = "kbo.maximize"
+    n_trials = record.header.get("n_trials") or len(record.trials) + _MORE
+    if record.path is None:
+        text = "Save the run with optimizer.save(path); the same call then continues it:"
+        return text, f"{call}(..., n_trials={n_trials}, journal=path)"
+    name = record.path.stem.removeprefix("tune-")
+    if name == record.path.stem:
+        text = "The same call with the same journal continues the run; only the number of trials may differ:"
+        return text, f"{call}(..., n_trials={n_trials}, journal={str(record.path)!r})"
+    text = f"This command, with the other options of the run, adds {_MORE} trials"
+    script = name
+    if name not in _EXAMPLES:
+        script = f"{name}.py"
+        text += f"; {script} stands for the script that was tuned"
+    words = ["kbo", "tune", script, "--trials", len(record.trials) + _MORE]
+    words += ["--method", record.header["method"], "--seed", record.header["seed"]]
+    if record.maximize:
+        words.append("--maximize")
+    words += ["--journal", record.path]
+    return f"{text}:", shlex.join(map(str, words))
+
+
+# Audits
+
+
+def audited(source: str, trials: Sequence[Trial], remark: str) -> str:
+    """Return the source of the trials, their number, and the remark on rows and columns that were left out."""
+    counts = Counter(trial.status for trial in trials)
+    text = f"{source}: {len(trials)} trials"
+    for status in ("failed", "pruned", "pending"):
+        if counts[status]:
+            text += f", {counts[status]} {status}"
+    return text + remark
+
+
+def reported_best(
+    tool: str, trial: Any, value: float, estimated: tuple[float, float, float] | None
+) -> str:
+    """Return the trial with the best observed value, and the interval there."""
+    text = f"{tool} has {value:.4g} as the best value, of trial {trial}"
+    if estimated is None:
+        return text
+    lower, mean, upper = estimated
+    return f"{text}; without noise {mean:.4g}  [{lower:.4g}, {upper:.4g}]"
+
+
+def likely_best(trial: Any, params: Params, reported: Any, margin: Comparison | None) -> str:
+    """Return the trial that is likely the best, and the probability that it is better than the reported one."""
+    if trial == reported:
+        return f"the same trial: {format_params(params)}"
+    text = f"trial {trial}: {format_params(params)}"
+    if margin is None:
+        return text
+    return f"{text}; better than trial {reported} with {margin.probability:.0%}"
+
+
+def trials_left_out(names: Sequence[Any], reason: str) -> str:
+    """Return the number of trials of a tool that are left out, the reason, and the first names."""
+    if not names:
+        return ""
+    text = ", ".join(map(str, names[:_MOST_NAMED]))
+    if len(names) > _MOST_NAMED:
+        text += ", ..."
+    return f", {len(names)} left out ({reason}: {text})"
+
+
+def parameters_left_out(reasons: Mapping[str, str]) -> str:
+    """Return the parameters of a study that are left out, with the reason of each, by their names."""
+    text = ""
+    for name, reason in reasons.items():
+        text += f"; parameter {name!r} is left out: {reason.removesuffix('.')}"
+    return text
+
+
+def rows_left_out(reasons: Mapping[int, str]) -> str:
+    """Return the number of rows of a table that are left out, with the reason of the first, by their positions."""
+    if not reasons:
+        return ""
+    first = min(reasons)
+    text = reasons[first].removesuffix(".")
+    return f", {len(reasons)} rows left out (the first is row {first}: {text})"
+
+
+def columns_left_out(
+    counters: Sequence[str], constant: Sequence[str], unused: Sequence[str]
+) -> str:
+    """Return the columns of a table that are not used.
+
+    Args:
+        counters: Columns that count the rows.
+        constant: Columns with one value.
+        unused: Columns that are neither parameters nor measurements.
+    """
+    text = ""
+    if counters:
+        text += f"; no parameter, since it counts the rows: {', '.join(counters)}"
+    if constant:
+        text += f"; no parameter, since it has one value: {', '.join(constant)}"
+    if unused:
+        text += f"; left out, since they are no parameters: {', '.join(unused)}"
+    return text
+
+
+def inferred_ranges(space: Space) -> str:
+    """Return that the ranges of a space are those of the trials, and which of them are logarithmic."""
+    logarithmic = [name for name, parameter in space.parameters.items() if parameter.log]
+    text = "; ranges are those of the trials"
+    if logarithmic:
+        text += f", logarithmic for {', '.join(logarithmic)}"
+    return text
