@@ -46,7 +46,7 @@ class Answers:
         effects: The parameters, the one with the largest share first.
         inside: The number of trials whose value is inside the 90% interval that the others predict, and the number of
             trials with such an interval.
-        misfits: The trials whose value is far from what the others predict, the farthest first.
+        misfits: The trials whose value is far from what the others predict.
         beyond_zero: Whether the gain leads beyond 0 although all values were on the other side.
     """
 
