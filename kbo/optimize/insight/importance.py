@@ -4,12 +4,13 @@ Parameters are independent and uniform in the unit cube of the space: uniform in
 whether or not they satisfy its constraints. The Shapley effect of a parameter is its share of the variance of the
 objective: that which it explains alone, and equal parts of that which it explains only together with others (Owen 2014,
 "Sobol' indices and Shapley value"). The shares add up to 1. Estimator: Goda (2021), "A simple algorithm for global
-sensitivity analysis with Shapley effects", Algorithm 1, on a scrambled Sobol sequence:
+sensitivity analysis with Shapley effects", Algorithm 1, on a scrambled Sobol sequence, the mean over each walk and its
+reverse:
 
-    share_i ~ mean of (f(x) - (f(z) + f(z')) / 2) (f(z) - f(z'))
+    effect_i = E (f(x) - f(y)) (f(z) - f(z')) / 2
 
 x and y are independent points, and in a random order the parameters of x become those of y; z and z' are the points
-before and after parameter i has changed.
+before and after parameter i has changed. The effects add up to E (f(x) - f(y))^2 / 2, the variance.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from kbo.space import Space
 N_DRAWS = 64
 """Draws from the posterior."""
 
-_MOST_WALKS = 512
+_MOST_WALKS = 1024
 _FEWEST_WALKS = 64
 """Pairs of points x and y."""
 
@@ -40,7 +41,7 @@ _N_POINTS = 4096
 LEVEL = 0.9
 """Part of the draws that an interval covers."""
 
-VISIBLE_SHARE = 0.02
+VISIBLE_SHARE = 0.05
 """A parameter has a visible effect if the interval of its share is above that."""
 
 _LEAST_EXPLAINED = 0.2
@@ -58,7 +59,7 @@ class Importance:
         name: The parameter.
         share: The expected share, and its 90% interval; the shares of all parameters add up to 1. 0 for all where the
             objective does not vary.
-        visible: Whether an effect of the parameter is visible: the interval is above 2%, and the mean of the draws of
+        visible: Whether an effect of the parameter is visible: the interval is above 5%, and the mean of the draws of
             the objective has at least a fifth of their variance (without noise: it varies at all).
         negligible: Whether the interval is below 10%. A parameter of which neither is true has not been tried enough.
     """
@@ -135,10 +136,8 @@ def shapley_shares(values: Tensor, order: Tensor, rows: Tensor) -> Tensor:
     """
     values = values / values.abs().amax((1, 2), keepdim=True).clamp_min(torch.finfo().tiny)
     values = values - values.mean((1, 2), keepdim=True)
-    start = values[:, :, :1]
-    before = values[:, :, :-1]
-    after = values[:, :, 1:]
-    products = (start - (before + after) / 2) * (before - after)
+    whole = values[:, :, :1] - values[:, :, -1:]
+    products = whole * (values[:, :, :-1] - values[:, :, 1:])
     s, n, V = products.shape
     by_parameter = torch.zeros_like(products).scatter(2, order.expand(s, n, V), products)
     chosen = by_parameter.gather(1, rows.unsqueeze(2).expand(s, n, V))

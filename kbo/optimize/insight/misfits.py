@@ -87,12 +87,21 @@ def _isolated(values: Sequence[Evaluation]) -> set[int]:
     worst, second_worst = ordered[:2]
     second_best, best = ordered[-2:]
     rows = set()
-    # Of parts, since the range of very large values overflows.
-    if second_worst[0] / _RANGES_WORSE - worst[0] / _RANGES_WORSE > best[0] - second_worst[0]:
+    if _is_far(worst[0], second_worst[0], best[0], _RANGES_WORSE):
         rows.add(worst[1])
-    if best[0] / _RANGES_BETTER - second_best[0] / _RANGES_BETTER > second_best[0] - worst[0]:
+    if _is_far(best[0], second_best[0], worst[0], _RANGES_BETTER):
         rows.add(best[1])
     return rows
+
+
+def _is_far(value: float, nearest: float, farthest: float, ranges: float) -> bool:
+    """Return whether a value is further from the others than so many times their range, unless they are all equal."""
+    # The range of very large values overflows.
+    size = max(abs(value), abs(nearest), abs(farthest))
+    if nearest == farthest:
+        return False
+    own_range = abs(nearest / size - farthest / size)
+    return abs(value / size - nearest / size) > ranges * own_range
 
 
 def _contradictions(
