@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kbo.optimize.insight.comparison import N_DRAWS, Estimate
+from kbo.optimize.insight.comparison import N_DRAWS, Estimate, varies
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 N_MORE = 20
@@ -30,7 +30,7 @@ _PROBABILITY = 0.75
 def gains(
     surrogate: Surrogate, evaluated: Tensor, proposed: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Return draws [s] of the gain of further trials.
+    """Return draws [s] of the gain of further trials; none while all values are equal.
 
     Args:
         surrogate: The surrogate of the objective, which has a prior.
@@ -38,6 +38,8 @@ def gains(
         proposed: Features [k D] of the further trials.
         generator: Source of randomness.
     """
+    if not varies(surrogate):
+        return torch.zeros(N_DRAWS, dtype=torch.float64)
     points = torch.cat([evaluated, proposed])
     if surrogate.noiseless:  # then the best observed value is recommended
         values = surrogate.draws(points, N_DRAWS, generator)

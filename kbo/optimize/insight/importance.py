@@ -23,7 +23,7 @@ from torch import Tensor
 
 from kbo._base.quasirandom import sobol
 from kbo.errors import InvalidInput
-from kbo.optimize.insight.comparison import Estimate
+from kbo.optimize.insight.comparison import Estimate, varies
 from kbo.optimize.surrogates.functions import DrawnFunctions, Functions
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
@@ -85,6 +85,8 @@ def importance(space: Space, surrogate: Surrogate) -> list[Importance]:
     order, points = walks(space.dimension, varied, n_walks(len(varied)))
     features = space.features(points.flatten(0, 1))
     values = _values(surrogate, features).cpu().unflatten(1, points.shape[:2])
+    if not varies(surrogate):
+        values = torch.zeros_like(values)
     is_present = _is_present(surrogate, values)
     s, n, _ = values.shape
     rows = torch.arange(n).expand(s, n)
@@ -134,7 +136,7 @@ def shapley_shares(values: Tensor, order: Tensor, rows: Tensor) -> Tensor:
         order: The parameter [n V] that changes with each step.
         rows: Walks [s n] that are counted for each function.
     """
-    values = values / values.abs().amax((1, 2), keepdim=True).clamp_min(torch.finfo().tiny)
+    values = values / values.abs().amax((1, 2), keepdim=True).clamp_min(torch.finfo(values.dtype).tiny)
     values = values - values.mean((1, 2), keepdim=True)
     whole = values[:, :, :1] - values[:, :, -1:]
     products = whole * (values[:, :, :-1] - values[:, :, 1:])
@@ -172,7 +174,7 @@ def _is_present(surrogate: Surrogate, values: Tensor) -> bool:
     if "effects" in surrogate.account():  # a constant explains the values as well
         return False
     if surrogate.noiseless:
-        return len({evaluation.value for evaluation in surrogate.values}) > 1
+        return varies(surrogate)
     return _explained(values) >= _LEAST_EXPLAINED
 
 
@@ -180,7 +182,7 @@ def _explained(values: Tensor) -> float:
     """Return the variance of the mean of draws [s n m] as a part of that of the draws, less what chance adds to it."""
     s = len(values)
     values = values.flatten(1)
-    values = values / values.abs().amax().clamp_min(torch.finfo().tiny)
+    values = values / values.abs().amax().clamp_min(torch.finfo(values.dtype).tiny)
     variance = float(values.var(1).mean())
     if s == 1 or not variance > 1e-24:
         return float(variance > 1e-24)
