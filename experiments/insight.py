@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 import typer
@@ -16,6 +16,7 @@ from experiments.commands import Out, Quiet, Verbose, Workers
 from experiments.problems import BBOB
 from experiments.sweep.cells import Cell, Rows
 from experiments.sweep.runner import sweep
+from kbo._base import checks
 from kbo.optimize.insight.expected_gain import GO_ON, N_MORE, STOP
 from kbo.optimize.insight.importance import NEGLIGIBLE_SHARE, shapley_shares, walks
 from kbo.space import Params, Space
@@ -197,7 +198,8 @@ def _shares(rows: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def _rate(right: pd.Series) -> str:
+def _rate(right: Any) -> str:
+    """Return how often something is right, of a column of truth values."""
     if not len(right):
         return "none"
     return f"{right.mean():.0%} of {len(right)}"
@@ -219,7 +221,7 @@ def run(
     Example:  python -m experiments.insight --problems held-out --trials 40
     """
     commands.apply_verbosity(quiet, verbose)
-    kbo._base.checks.one_of("problems", problems, ("development", "held-out"))
+    checks.one_of("problems", problems, ("development", "held-out"))
     first = 1 if problems == "development" else 2
     cells = [
         Cell(

@@ -64,6 +64,7 @@ def test_importance_without_random_features_has_no_interval_and_is_the_same_in_e
         [(0, 1)], setting=kbo.Certified(PolynomialKernel(2).double(), 0.1, 3.0)
     )
     optimizer.tell([0.2], 0.3)
+    optimizer.tell([0.8], 0.5)
     ((value, low, high),) = [entry.share for entry in report.importance(optimizer)]
     assert low == value == high == pytest.approx(1, abs=1e-3)
     assert report.importance(optimizer) == report.importance(optimizer)

@@ -15,6 +15,7 @@ from kbo.optimize.insight.expected_gain import decision, expected_gain
 from kbo.optimize.insight.importance import importance, shapley_shares, walks
 from kbo.optimize.insight.misfits import misfits
 from kbo.optimize.insight.optima import optima
+from kbo.optimize.surrogates.functions import Data, Regression
 from kbo.optimize.surrogates.surrogate import data
 
 
@@ -230,7 +231,7 @@ def test_the_gain_of_a_known_function_is_nothing_and_that_of_an_unknown_one_is_i
 
 
 def sobol_shares(function, d, n=200_000):
-    """Shapley effects by their definition: the mean over all orders of what a parameter adds to the explained variance."""
+    """Shapley effects by their definition: the mean over all orders of the variance that a parameter adds."""
     rng = torch.Generator().manual_seed(0)
     A = torch.rand(n, d, generator=rng, dtype=torch.float64)
     B = torch.rand(n, d, generator=rng, dtype=torch.float64)
@@ -292,6 +293,8 @@ def test_a_constant_function_has_no_effect():
     answers = optimizer.answers()
     assert not any(effect.visible for effect in answers.effects)
     assert (answers.more.value, answers.decision) == (pytest.approx(0, abs=1e-3), "stop")
+    optimizer.tell([0.5, 0.5], 2.0)
+    assert optimizer.answers(effects=False).misfits == []  # the first one that is better
     wrong = 0
     for seed in range(10):
         pure_noise = at_random(noisy(lambda p: 0.0, 1.0, seed), [(0.0, 1.0)] * 3, 20, seed)
@@ -391,3 +394,33 @@ def test_ranges_keep_the_constraints():
     effects = by_name(optimizer)
     for name in space:
         assert effects[name].range.values[1] <= 0.5 + 1e-9
+
+
+def test_left_out_errors_are_those_of_models_without_each_value():
+    optimizer = at_random(noisy(quadratic, 0.1), QUADRATIC, 12)
+    surrogate = optimizer.description()
+    predictive = surrogate._predictive
+    errors, stds = surrogate.left_out_errors()
+    whole = Data.of(predictive._loss)
+    y = torch.from_numpy(predictive._loss.y)
+    P = torch.from_numpy(predictive._loss.P)
+    b0 = torch.from_numpy(predictive._loss.b0)
+    theta = predictive._thetas[0]
+    own = []
+    for i in range(len(y)):
+        others = torch.arange(len(y)) != i
+        part = Regression(whole.rows(others), P, theta)
+        trend, weights = part(y[others].unsqueeze(1), b0.unsqueeze(1))
+        kernel = matern(whole.X[i : i + 1], whole.X[others], theta)
+        predicted = whole.B[i : i + 1] @ trend + kernel @ weights
+        assert float(y[i] - predicted) == pytest.approx(float(errors[i]), abs=1e-8)
+        variance = part.variance(kernel, whole.B[i : i + 1]) + math.exp(theta[-1])
+        own.append(float(variance.sqrt()))
+    ratio = stds / torch.tensor(own, dtype=torch.float64)
+    torch.testing.assert_close(ratio, ratio[:1].expand(len(y)))
+
+
+def matern(X, Z, theta):
+    scaled = (X[:, None] - Z[None, :]) / torch.from_numpy(theta[:-1]).exp()
+    r = math.sqrt(5) * scaled.square().sum(-1).sqrt()
+    return (1 + r + r**2 / 3) * (-r).exp()

@@ -173,7 +173,8 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
         run: The run: a result, an optimiser, or the path of a journal.
         what: "overview", or one of "history" (values and intervals), "limits" (measured
             quantities and their limits), "slices" (the effect of each parameter),
-            "importance" (shares of the variation), "contours" (pairs of parameters), "curves" (reports of trials) and "bounds".
+            "importance" (shares of the variation), "contours" (pairs of parameters), "curves"
+            (reports of trials) and "bounds".
         kernel: The kernel of a journal in the certified setting.
 
     Raises:

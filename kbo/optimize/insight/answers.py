@@ -39,7 +39,7 @@ class Answers:
         more: The expected gain of 20 more trials, by which the parameters that are recommended after them are better
             than those recommended now, at least 0; and the 90% interval of this gain.
         decision: "stop" if the expected gain is at most the tolerance, "go on" if the gain is above it with a
-            probability of 75%, else "undecided".
+            probability of 90%, else "undecided".
         seconds: The duration of these trials, from the durations so far; None if they are not known.
         tolerance: The loss that counts as none: 5% of the difference between the recommended and random parameters, or
             as given.
@@ -106,9 +106,7 @@ def answers(
     )
     more = expected_gain(gain_draws, surrogate.noiseless)
     first = space.unit(trials[0].params).unsqueeze(0)
-    random = torch.rand(
-        _N_RANDOM, space.dimension, generator=generator, dtype=torch.float64
-    )
+    random = torch.rand(_N_RANDOM, space.dimension, generator=generator, dtype=torch.float64)
     values = functions(space.features(torch.cat([evaluated[:1], first, random]))).cpu()
     at_recommended = values[:, 0]
     if tolerance is None:
@@ -135,9 +133,7 @@ def answers(
     )
 
 
-def _best_units(
-    space: Space, surrogate: Surrogate, trials: Sequence[Trial], best: Trial
-) -> Tensor:
+def _best_units(space: Space, surrogate: Surrogate, trials: Sequence[Trial], best: Trial) -> Tensor:
     """Return points [n P] of the trials with the best means, the recommended one first."""
     units = space.units([trial.params for trial in trials])
     means = surrogate.posterior.predict(space.features(units))[0].cpu()
@@ -146,7 +142,7 @@ def _best_units(
 
 
 def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
-    """Return 5% of the median difference between the recommended [s] and random points [s r]; 0 if these are no worse."""
+    """Return 5% of the median difference between the recommended [s] and random points [s r]; at least 0."""
     difference = at_recommended - at_random.median(1).values
     return 0.05 * max(float(difference.median()), 0.0)
 
@@ -199,7 +195,7 @@ def _advice(answers: Answers) -> str:
     """Return the comparison of the gain with the loss that counts as none, and the decision."""
     tolerance = f"{answers.tolerance:.2g}, which counts as none"
     if answers.decision == GO_ON:
-        return f"with 75% more than {tolerance}: go on"
+        return f"with 90% more than {tolerance}: go on"
     if answers.decision == STOP:
         return f"less than {tolerance}: stop; the optimum may still be further away"
     return f"more than {tolerance}, but that is not certain: undecided"

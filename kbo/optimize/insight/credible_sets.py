@@ -121,9 +121,7 @@ def effects(
             if entry.visible:
                 edge = _edge(parameter, units, values)
         found.append(
-            Effect(
-                entry.name, entry.share, entry.visible, entry.negligible, credible, good, edge
-            )
+            Effect(entry.name, entry.share, entry.visible, entry.negligible, credible, good, edge)
         )
     return found
 

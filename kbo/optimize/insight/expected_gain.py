@@ -2,9 +2,10 @@
 
     gain = E[ f(x') - f(x) ],   x the recommended point, x' the recommended one after the batch
 
-f is a draw of the objective. The further trials are the optima of other draws (Thompson sampling, Kandasamy et al. 2018,
-for a batch), their values are those of f with noise, and x' has the largest mean after them: the knowledge gradient of a
-batch (Wu & Frazier 2016). Since x is one of the points of which x' is the best one, it is never negative.
+f is a draw of the objective. The further trials are the optima of other draws (Thompson sampling, Kandasamy et al.
+2018, for a batch), their values are those of f with noise, and x' is the best point after them by the rule of the
+recommendation: the knowledge gradient of a batch (Wu & Frazier 2016). Since x is one of the points of which x' is the
+best one, more trials are not expected to lose anything: an estimate below 0 counts as 0.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ STOP = "stop"
 GO_ON = "go on"
 UNDECIDED = "undecided"
 
-_PROBABILITY = 0.75
+_PROBABILITY = 0.9
 """Probability of a gain above the tolerance from which on it is "go on"."""
 
 
@@ -71,7 +72,7 @@ def expected_gain(gains: Tensor, noiseless: bool | None) -> Estimate:
 def decision(gains: Tensor, tolerance: float) -> str:
     """Return whether further trials are worth it, by draws of their gain [s].
 
-    "stop" if the expected gain is at most the tolerance, "go on" if the gain is above it with a probability of 75%, and
+    "stop" if the expected gain is at most the tolerance, "go on" if the gain is above it with a probability of 90%, and
     "undecided" between.
     """
     if float(gains.mean()) <= tolerance:

@@ -39,9 +39,13 @@ _N_POINTS = 4096
 """Points of all pairs together, where the limits of the number of pairs allow."""
 
 LEVEL = 0.9
-"""Part of the draws that an interval covers."""
+"""Nominal probability of an interval."""
 
-VISIBLE_SHARE = 0.05
+_TAIL = 0.01
+"""Part of the draws beyond either end of an interval. By the model the intervals between 5% and 95% of the draws would
+do, but on the development functions of experiments/insight.py they held 79% of the true shares, and these hold 88%."""
+
+VISIBLE_SHARE = 0.02
 """A parameter has a visible effect if the interval of its share is above that."""
 
 _LEAST_EXPLAINED = 0.2
@@ -59,7 +63,7 @@ class Importance:
         name: The parameter.
         share: The expected share, and its 90% interval; the shares of all parameters add up to 1. 0 for all where the
             objective does not vary.
-        visible: Whether an effect of the parameter is visible: the interval is above 5%, and the mean of the draws of
+        visible: Whether an effect of the parameter is visible: the interval is above 2%, and the mean of the draws of
             the objective has at least a fifth of their variance (without noise: it varies at all).
         negligible: Whether the interval is below 10%. A parameter of which neither is true has not been tried enough.
     """
@@ -136,7 +140,9 @@ def shapley_shares(values: Tensor, order: Tensor, rows: Tensor) -> Tensor:
         order: The parameter [n V] that changes with each step.
         rows: Walks [s n] that are counted for each function.
     """
-    values = values / values.abs().amax((1, 2), keepdim=True).clamp_min(torch.finfo(values.dtype).tiny)
+    values = values / values.abs().amax((1, 2), keepdim=True).clamp_min(
+        torch.finfo(values.dtype).tiny
+    )
     values = values - values.mean((1, 2), keepdim=True)
     whole = values[:, :, :1] - values[:, :, -1:]
     products = whole * (values[:, :, :-1] - values[:, :, 1:])
@@ -191,9 +197,8 @@ def _explained(values: Tensor) -> float:
 
 
 def _estimate(share: Tensor) -> Estimate:
-    """Return the mean of shares [s], and the interval of a part of them, which is widened to contain it."""
+    """Return the mean of shares [s] with its interval, which is widened to contain it."""
     value = float(share.mean())
-    tail = (1 - LEVEL) / 2
-    lower = float(share.quantile(tail))
-    upper = float(share.quantile(1 - tail))
+    lower = float(share.quantile(_TAIL))
+    upper = float(share.quantile(1 - _TAIL))
     return Estimate(value, min(lower, value), max(upper, value))

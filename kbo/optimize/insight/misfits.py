@@ -1,8 +1,8 @@
 """Misfits: trials whose value is far from what all others predict, such as a slip in a table.
 
 A value is far from all others if it is worse than the worst of them by more than ten times their range, or better than
-the best of them by more than their range. It is far from a repetition if it is further than six standard deviations from
-the prediction by all others, which are scaled by the median of all such errors.
+the best of them by more than their range. It is far from a repetition if it is further than six standard deviations
+from the prediction by all others, which are scaled by the median of all such errors.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ def misfits(surrogate: Surrogate, maximize: bool) -> list[Misfit]:
 
 def _isolated(values: Sequence[Evaluation]) -> set[int]:
     """Return the rows of observed values that are far from all others: the worst one, the best one, both or none."""
-    observed = [(e.value, row) for row, e in enumerate(values) if not e.predicted]
+    observed = []
+    for row, evaluation in enumerate(values):
+        if evaluation.value is not None and not evaluation.predicted:
+            observed.append((evaluation.value, row))
     if len(observed) < _FEWEST:
         return set()
     ordered = sorted(observed)
@@ -104,9 +107,7 @@ def _is_far(value: float, nearest: float, farthest: float, ranges: float) -> boo
     return abs(value / size - nearest / size) > ranges * own_range
 
 
-def _contradictions(
-    values: Sequence[Evaluation], standard: Sequence[float]
-) -> dict[int, int]:
+def _contradictions(values: Sequence[Evaluation], standard: Sequence[float]) -> dict[int, int]:
     """Return the rows of values that are far from a repetition, and the numbers of the repeated trials.
 
     Args:

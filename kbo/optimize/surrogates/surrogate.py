@@ -236,7 +236,7 @@ class Surrogate(ABC):
         return 0, 0
 
     def left_out_errors(self) -> tuple[Tensor, Tensor] | None:
-        """Return the errors [n] of the targets of the values, each predicted by the others, and their standard deviations.
+        """Return errors [n] of the targets, each predicted by the others, and their standard deviations.
 
         None without a prior.
         """
