@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 import typer
@@ -16,6 +16,8 @@ from experiments.commands import Out, Quiet, Verbose, Workers
 from experiments.problems import BBOB
 from experiments.sweep.cells import Cell, Rows
 from experiments.sweep.runner import sweep
+from kbo._base import checks
+from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.insight.expected_gain import GO_ON, N_MORE, STOP
 from kbo.optimize.insight.importance import NEGLIGIBLE_SHARE, shapley_shares, walks
 from kbo.space import Params, Space
@@ -91,16 +93,17 @@ def compared(problem: BBOB, optimizer: kbo.Optimizer, gains: Sequence[float]) ->
     """Return statistics and truth, a row for each parameter; those of the whole run are in each of them."""
     answers = optimizer.answers()
     assert answers is not None
-    params = _recommended(optimizer)
-    interval = optimizer.interval(params)
+    best = optimizer.recommended()
+    assert best is not None
+    assert best.value is not None
+    interval = optimizer.interval(best.params)
     assert interval is not None
     lower, _, upper = interval
-    value = problem.noiseless(params)
+    if problem.noise == "none":
+        lower = upper = best.value
+    value = problem.noiseless(best.params)
     gain = sum(gains) / len(gains)
     more = answers.more
-    best = optimizer.recommended()
-    if best is not None and problem.noise == "none":
-        lower = upper = best.value
     run = {
         "noise": problem.noise,
         "dimension": problem.space.dimension,
@@ -115,32 +118,32 @@ def compared(problem: BBOB, optimizer: kbo.Optimizer, gains: Sequence[float]) ->
         "misfits": len(answers.misfits),
     }
     shares = true_shares(problem)
-    solution = problem.space.unit(problem.solution)
-    rows = []
-    for effect in answers.effects:
-        column = list(problem.space.parameters).index(effect.name)
-        parameter = problem.space.parameters[effect.name]
-        assert effect.range is not None
-        ends = parameter.units(effect.range.values)
-        width = float(ends[1] - ends[0])
-        good_width = 0.0
-        if effect.good is not None:
-            good_ends = parameter.units(effect.good.values)
-            good_width = float(good_ends[1] - good_ends[0])
-        share = float(shares[column])
-        row = {
-            "range": bool((ends[0] <= solution[column]) & (solution[column] <= ends[1])),
-            "width": width,
-            "good": good_width,
-            "share": effect.share.lower <= share <= effect.share.upper,
-            "share width": effect.share.upper - effect.share.lower,
-            "true share": share,
-            "visible": effect.visible,
-            "negligible": effect.negligible,
-            "first": not rows,
-        }
-        rows.append(run | row)
-    return rows
+    return [run | _of_parameter(problem, effect, shares) for effect in answers.effects]
+
+
+def _of_parameter(problem: BBOB, effect: Effect, shares: torch.Tensor) -> dict[str, Any]:
+    """Return statistics and truth about one parameter."""
+    column = list(problem.space.parameters).index(effect.name)
+    parameter = problem.space.parameters[effect.name]
+    solution = float(problem.space.unit(problem.solution)[column])
+    assert effect.range is not None
+    low, high = parameter.units(effect.range.values).tolist()
+    good_width = 0.0
+    if effect.good is not None:
+        good_low, good_high = parameter.units(effect.good.values).tolist()
+        good_width = good_high - good_low
+    share = float(shares[column])
+    return {
+        "parameter": effect.name,
+        "range": low <= solution <= high,
+        "width": high - low,
+        "good": good_width,
+        "share": effect.share.lower <= share <= effect.share.upper,
+        "share width": effect.share.upper - effect.share.lower,
+        "true share": share,
+        "visible": effect.visible,
+        "negligible": effect.negligible,
+    }
 
 
 def true_shares(problem: BBOB) -> torch.Tensor:
@@ -169,7 +172,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _shares(rows: pd.DataFrame) -> dict[str, str]:
     """Return how often each statistic of some rows is right, in words."""
-    runs = rows[rows["first"]]
+    runs = rows[rows["parameter"] == "x0"]
     hidden = rows[~rows["visible"]]
     visible = rows[rows["visible"]]
     negligible = rows[rows["negligible"]]
@@ -197,7 +200,8 @@ def _shares(rows: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def _rate(right: pd.Series) -> str:
+def _rate(right: Any) -> str:
+    """Return how often something is right, of a column of truth values."""
     if not len(right):
         return "none"
     return f"{right.mean():.0%} of {len(right)}"
@@ -219,7 +223,7 @@ def run(
     Example:  python -m experiments.insight --problems held-out --trials 40
     """
     commands.apply_verbosity(quiet, verbose)
-    kbo._base.checks.one_of("problems", problems, ("development", "held-out"))
+    checks.one_of("problems", problems, ("development", "held-out"))
     first = 1 if problems == "development" else 2
     cells = [
         Cell(

@@ -12,8 +12,7 @@ import kbo
 from kbo.optimize.insight import importance
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Estimate
-from kbo.optimize.insight.credible_sets import Effect
-from kbo.optimize.insight.expected_gain import knowledge_gradient
+from kbo.optimize.insight.credible_sets import CredibleSet, Effect
 from tests.commands import kbo as command
 
 
@@ -59,12 +58,17 @@ def test_what_matters_is_told_and_which_values_are_as_good():
         True,
         False,
     ]
-    assert (by_name["c"].good, by_name["c"].all) == (("b",), False)
-    low, high = by_name["x"].good
+    assert by_name["c"].good == by_name["c"].range == CredibleSet(("b",), False, False)
     x = optimizer.recommended().params["x"]
-    assert low <= x <= high
+    low, high = by_name["x"].good.values
+    assert low < x < high
     for value in (low, high):
         assert (value - 0.3) ** 2 - (x - 0.3) ** 2 < 0.03
+    low, high = by_name["x"].range.values
+    assert low <= 0.3 <= high
+    assert 0.02 < high - low < 0.5
+    low, high = by_name["unused"].range.values
+    assert high - low > 0.5
     assert found.seconds == pytest.approx(20 * 30)
     assert found.inside[1] == 30
     assert found == optimizer.insight.answers(tolerance=0.02)
@@ -85,27 +89,6 @@ def test_a_value_at_a_bound_with_better_ones_beyond_is_told(sign, edge, x):
     assert f"x is at its {edge} bound" in found.entries()["at an edge"]
 
 
-def test_the_gain_is_what_evaluations_can_find():
-    rng = torch.Generator().manual_seed(0)
-    values = torch.randn(20_000, 4, generator=rng, dtype=torch.float64)
-    values[:, 0] = 0.0  # the recommended point, which is known
-    found = knowledge_gradient(values, 1, torch.tensor([1, 2, 3]), 0.0, rng)
-    assert found.value == pytest.approx(float(values.amax(1).mean()), abs=0.02)  # the best is found
-    assert knowledge_gradient(values, 1, torch.tensor([1, 2, 3]), 1e3, rng).value == pytest.approx(
-        0, abs=0.02
-    )
-    half = knowledge_gradient(
-        values, 1, torch.tensor([1]), 1.0, rng
-    ).value  # the mean after the value is N(0, 1/2)
-    assert half == pytest.approx(math.sqrt(0.5 / (2 * math.pi)), abs=0.02)
-    worse = torch.randn(200_000, 2, generator=rng, dtype=torch.float64) - 0.5
-    worse[:, 0] = 0.0
-    found = knowledge_gradient(
-        worse, 1, torch.tensor([1]), 1.0, rng
-    ).value  # the mean after the value is N(-1/2, 1/2)
-    assert found == pytest.approx(0.0998, abs=0.005)
-
-
 def test_points_that_break_constraints_bring_nothing():
     space = {"x": (0.0, 1.0), "z": (0.0, 1.0)}
     optimizer = told(
@@ -116,13 +99,14 @@ def test_points_that_break_constraints_bring_nothing():
     assert found.more.value < 0.05
     best = optimizer.recommended().params
     for one, other in (("x", "z"), ("z", "x")):
-        assert {e.name: e for e in found.effects}[one].good[1] + best[other] <= 1.05
+        good = {e.name: e for e in found.effects}[one].good
+        assert good is None or good.values[1] + best[other] <= 1.05
     limited = kbo.Optimizer({"x": (0.0, 1.0)}, constraints=[kbo.Constraint("m", upper=0.5)], seed=0)
     for i in range(20):
         limited.tell({"x": i / 19}, (i / 19 + 0.01 * (-1) ** i, {"m": 1 - i / 19}))
     found = limited.insight.answers()
     assert found.more.value < 0.1
-    assert found.effects[0].good[0] > 0.4
+    assert found.effects[0].range.values[0] > 0.4
 
 
 def test_a_declared_range_bounds_the_gain_and_large_numbers_are_no_error():
@@ -143,7 +127,7 @@ def test_a_declared_range_bounds_the_gain_and_large_numbers_are_no_error():
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_gain_beyond_zero_where_no_value_was_asks_for_a_range(sign):
     text = Answers(
-        None, Estimate(0.042, 0.0, 0.1), None, 0.01, [], (0, 0), beyond_zero=True
+        None, Estimate(0.042, 0.0, 0.1), "go on", None, 0.01, [], (0, 0), beyond_zero=True
     ).entries()["20 more trials"]
     assert "that is beyond 0, where no value was: if none can be, give value_range" in text
     optimizer = told(lambda p: sign * (0.05 + p["x"]), {"x": (0.0, 1.0)}, 10, maximize=sign < 0)
@@ -181,9 +165,11 @@ def test_all_numbers_of_a_report_are_inside_the_limits_of_the_intervals(
 ):
     """Importance, draws, comparisons and forecasts come from values that `predict` can return as well."""
     taken = []
-    indices = importance._indices
+    shares = importance.shapley_shares
     monkeypatch.setattr(
-        importance, "_indices", lambda values: taken.append(values) or indices(values)
+        importance,
+        "shapley_shares",
+        lambda values, *others: taken.append(values) or shares(values, *others),
     )
     optimizer = diverging(value_range, maximize)
     values = [abs(trial.value) for trial in optimizer.trials]
@@ -215,16 +201,18 @@ def test_a_choice_may_have_many_options_and_numbers_among_them():
         lambda p: float(p["c"] != "run 7"), {"c": options, "n": [16, 32, 64]}, 45
     ).insight.answers()
     effect = {one.name: one for one in found.effects}["n"]
-    assert not effect.ranged
-    assert " to " not in str(Effect("n", 0.5, True, (16, 64), False, False, ""))
-    assert {one.name: one for one in found.effects}["c"].good == ("run 7",)
+    assert not effect.range.ranged
+    assert str(CredibleSet((16, 64), False, False)) == "16 or 64"
+    assert {one.name: one for one in found.effects}["c"].range.values == ("run 7",)
 
 
 def test_the_first_trial_is_compared_in_words():
     def text(*difference):
-        effect = Effect("x", 0.5, True, (0.25, 0.5), True, False, "")
+        values = CredibleSet((0.25, 0.5), True, False)
+        effect = Effect("x", Estimate(0.5, 0.4, 0.6), True, False, values, values, "")
         start = Estimate(*difference) if difference else None
-        return Answers(start, Estimate(0.0, 0.0, 0.0), None, 0.1, [effect], (0, 0)).entries()
+        gain = Estimate(0.0, 0.0, 0.0)
+        return Answers(start, gain, "stop", None, 0.1, [effect], (0, 0)).entries()
 
     assert (
         text(0.5, 0.4, 0.6)["first trial"]

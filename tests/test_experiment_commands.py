@@ -1,7 +1,9 @@
 """The commands of the experiments, as a person uses them."""
 
+import pandas as pd
 import pytest
 
+from experiments import insight
 from experiments.papers import catalogue
 from experiments.problems import BANDITS
 from kbo import bandit
@@ -105,3 +107,14 @@ def test_a_paper_lists_its_experiments_and_repeats_one(tmp_path):
     done = experiment("papers.chaining", "--figure", "1", "--quick", "-j", "1", "-q")
     assert "picture  " in done.stdout
     assert list((tmp_path / "kbo-runs/chaining-quick").glob("figure1*.png"))
+
+
+def test_the_statistics_of_a_run_are_compared_with_the_truth():
+    pytest.importorskip("cocoex")
+    rows = insight.measure(function=5, dim=2, noise="none", trials=12, seed=0)
+    assert len(rows) == 2
+    assert all(row["range"] and row["value"] for row in rows)
+    assert sum(row["true share"] for row in rows) == pytest.approx(1)
+    table = insight.summary(pd.DataFrame(rows))
+    assert table.loc["runs", "all"] == "1"
+    assert table.loc["the true value is in its interval (90%)", "none"] == "100% of 1"

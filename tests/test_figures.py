@@ -48,16 +48,15 @@ def test_importance_of_an_additive_function_is_that_of_its_terms():
     found = {entry.name: entry for entry in report.importance(at_random(additive, SPACE))}
     assert list(found)[-1] == "kind"
     for name, wanted in {"x": 0.5, "lr": 0.5, "kind": 0.0}.items():
-        for low, value, high in (found[name].first, found[name].total):
-            assert low <= value <= high
-            assert value == pytest.approx(wanted, abs=0.02)
+        low, value, high = (found[name].share[i] for i in (1, 0, 2))
+        assert low <= value <= high
+        assert value == pytest.approx(wanted, abs=0.03)
 
 
-def test_importance_counts_interactions_in_the_total_only():
+def test_importance_divides_what_two_parameters_explain_together():
     product = at_random(lambda p: (p[0] - 0.5) * (p[1] - 0.5), [(0, 1), (0, 1)])
     for entry in report.importance(product):
-        assert entry.first[1] < 0.02
-        assert entry.total[1] > 0.98
+        assert entry.share.value == pytest.approx(0.5, abs=0.03)
 
 
 def test_importance_without_random_features_has_no_interval_and_is_the_same_in_every_call():
@@ -65,7 +64,8 @@ def test_importance_without_random_features_has_no_interval_and_is_the_same_in_e
         [(0, 1)], setting=kbo.Certified(PolynomialKernel(2).double(), 0.1, 3.0)
     )
     optimizer.tell([0.2], 0.3)
-    ((low, value, high),) = [entry.total for entry in report.importance(optimizer)]
+    optimizer.tell([0.8], 0.5)
+    ((value, low, high),) = [entry.share for entry in report.importance(optimizer)]
     assert low == value == high == pytest.approx(1, abs=1e-3)
     assert report.importance(optimizer) == report.importance(optimizer)
 

@@ -110,9 +110,9 @@ frame.groupby("params.activation")["value"].agg(["count", "min", "median"])
 result.plot()
 
 # %% [markdown]
-# Importance is the part of the variance of the fitted model that a parameter explains,
-# alone and with its interactions. It is about the whole space; where few trials were
-# made, the model knows little, which the intervals show.
+# Importance is the share of a parameter in the variation of the objective over the
+# whole space. The shares add up to 100%. Where few trials were made, the model knows
+# little, which the intervals show.
 
 # %%
 result.plot("contours")

@@ -152,7 +152,7 @@ class Plots:
         return group
 
     def importance(self) -> Group:
-        """Sobol indices, of two parameters or more."""
+        """Shares of the parameters in the variation, of two or more."""
         entries = self.shares[:MOST_SLICES]
         if len(entries) < 2:
             return {}
@@ -199,7 +199,8 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
         run: The run: a result, an optimiser, or the path of a journal.
         what: "overview", or one of "history" (values and intervals), "limits" (measured
             quantities and their limits), "slices" (the effect of each parameter),
-            "importance" (Sobol indices), "contours" (pairs of parameters), "curves" (reports of trials) and "bounds".
+            "importance" (shares of the variation), "contours" (pairs of parameters), "curves"
+            (reports of trials) and "bounds".
         kernel: The kernel of a journal in the certified setting.
 
     Raises:

@@ -13,7 +13,7 @@ from kbo.report.record import Record, Run
 
 @fixed
 def importance(run: Run, kernel: Kernel | None = None) -> list[Importance]:
-    """Return the importance of the parameters by the model, the largest total index first.
+    """Return the importance of the parameters by the model, the largest share first.
 
     Args:
         run: The run.

@@ -39,14 +39,14 @@ class Answers:
         more: The expected gain of 20 more trials, by which the parameters that are recommended after them are better
             than those recommended now, at least 0; and the 90% interval of this gain.
         decision: "stop" if the expected gain is at most the tolerance, "go on" if the gain is above it with a
-            probability of 75%, else "undecided".
+            probability of 90%, else "undecided".
         seconds: The duration of these trials, from the durations so far; None if they are not known.
         tolerance: The loss that counts as none: 5% of the difference between the recommended and random parameters, or
             as given.
         effects: The parameters, the one with the largest share first.
         inside: The number of trials whose value is inside the 90% interval that the others predict, and the number of
             trials with such an interval.
-        misfits: The trials whose value is far from what the others predict, the farthest first.
+        misfits: The trials whose value is far from what the others predict.
         beyond_zero: Whether the gain leads beyond 0 although all values were on the other side.
     """
 
@@ -138,7 +138,7 @@ def _best_units(space: Space, surrogate: Surrogate, trials: Sequence[Trial], bes
 
 
 def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
-    """Return 5% of the median difference between the recommended [s] and random points [s r]; 0 if these are no worse."""
+    """Return 5% of the median difference between the recommended [s] and random points [s r]; at least 0."""
     difference = at_recommended - at_random.median(1).values
     return 0.05 * max(float(difference.median()), 0.0)
 

@@ -40,6 +40,11 @@ def estimate(draws: Tensor) -> Estimate:
     return Estimate(float(draws.mean()), lower, upper)
 
 
+def varies(surrogate: Surrogate) -> bool:
+    """Return whether there are two different values: otherwise the scale of the objective is not known."""
+    return len({evaluation.value for evaluation in surrogate.values}) > 1
+
+
 def comparison(
     surrogate: Surrogate, features: Tensor, generator: torch.Generator
 ) -> Comparison | None:

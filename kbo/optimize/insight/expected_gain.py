@@ -2,9 +2,10 @@
 
     gain = E[ f(x') - f(x) ],   x the recommended point, x' the recommended one after the batch
 
-f is a draw of the objective. The further trials are the optima of other draws (Thompson sampling, Kandasamy et al. 2018,
-for a batch), their values are those of f with noise, and x' has the largest mean after them: the knowledge gradient of a
-batch (Wu & Frazier 2016). Since x is one of the points of which x' is the best one, it is never negative.
+f is a draw of the objective. The further trials are the optima of other draws (Thompson sampling, Kandasamy et al.
+2018, for a batch), their values are those of f with noise, and x' is the best point after them by the rule of the
+recommendation: the knowledge gradient of a batch (Wu & Frazier 2016). Since x is one of the points of which x' is the
+best one, more trials are not expected to lose anything: an estimate below 0 counts as 0.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kbo.optimize.insight.comparison import N_DRAWS, Estimate
+from kbo.optimize.insight.comparison import N_DRAWS, Estimate, varies
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 N_MORE = 20
@@ -23,14 +24,14 @@ STOP = "stop"
 GO_ON = "go on"
 UNDECIDED = "undecided"
 
-_PROBABILITY = 0.75
+_PROBABILITY = 0.9
 """Probability of a gain above the tolerance from which on it is "go on"."""
 
 
 def gains(
     surrogate: Surrogate, evaluated: Tensor, proposed: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Return draws [s] of the gain of further trials.
+    """Return draws [s] of the gain of further trials; none while all values are equal.
 
     Args:
         surrogate: The surrogate of the objective, which has a prior.
@@ -38,6 +39,8 @@ def gains(
         proposed: Features [k D] of the further trials.
         generator: Source of randomness.
     """
+    if not varies(surrogate):
+        return torch.zeros(N_DRAWS, dtype=torch.float64)
     points = torch.cat([evaluated, proposed])
     if surrogate.noiseless:  # then the best observed value is recommended
         values = surrogate.draws(points, N_DRAWS, generator)
@@ -69,7 +72,7 @@ def expected_gain(gains: Tensor, noiseless: bool | None) -> Estimate:
 def decision(gains: Tensor, tolerance: float) -> str:
     """Return whether further trials are worth it, by draws of their gain [s].
 
-    "stop" if the expected gain is at most the tolerance, "go on" if the gain is above it with a probability of 75%, and
+    "stop" if the expected gain is at most the tolerance, "go on" if the gain is above it with a probability of 90%, and
     "undecided" between.
     """
     if float(gains.mean()) <= tolerance:

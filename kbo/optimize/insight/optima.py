@@ -1,7 +1,7 @@
 """Optima of draws: where each draw of the objective is largest, all parameters free, constraints kept.
 
-A draw is evaluated at points that cover the space and near the best trials. From the best of these it climbs: again and
-again it is compared with its value at random steps, which become shorter.
+A draw is evaluated at points near the best trials, and at points that cover the space. From the best point of either
+kind it climbs: again and again it is compared with its value after random steps, which become shorter.
 """
 
 from __future__ import annotations
@@ -68,41 +68,54 @@ def optima(
         n_covering: Points that cover the space.
     """
     seeds = torch.randint(2**31, (3,), generator=generator).tolist()
-    points, all_listed = _candidates(space, trials, n_covering, seeds)
-    feasible = probably_feasible(space, constraints, points)
+    near, covering = _candidates(space, trials, n_covering, seeds)
+    feasible = probably_feasible(space, constraints, near)
     feasible[: len(trials)] = True
-    points = points[feasible]
-    values = functions.targets(space.features(points)).cpu()
-    best_values, best = values.max(1)
-    found = Optima(points[best], best_values)
-    if not all_listed:
+    starts = [_best(space, functions, near[feasible])]
+    covering = covering[probably_feasible(space, constraints, covering)]
+    if len(covering):
+        starts.append(_best(space, functions, covering))
+    found = Optima(
+        torch.stack([start.units for start in starts], 1),
+        torch.stack([start.values for start in starts], 1),
+    )
+    if space.points(_MOST_LISTED) is None and space.table is None:
         steps = torch.Generator().manual_seed(seeds[2])
         for scale in _SCALES:
             found = _climbed(space, functions, constraints, found, scale, steps)
-    return Optima(found.units, functions.transform.inverse(found.values))
+    values, best = found.values.max(1)
+    units = found.units[torch.arange(functions.count), best]
+    return Optima(units, functions.transform.inverse(values))
+
+
+def _best(space: Space, functions: Functions, points: Tensor) -> Optima:
+    """Return the best of points [n P] for each draw, with targets as values."""
+    values, best = functions.targets(space.features(points)).cpu().max(1)
+    return Optima(points[best], values)
 
 
 def _candidates(
     space: Space, trials: Tensor, n_covering: int, seeds: Sequence[int]
-) -> tuple[Tensor, bool]:
-    """Return points [n P], those of the trials first, and whether these are all points of a finite space."""
+) -> tuple[Tensor, Tensor]:
+    """Return points [n P] of the trials and near the best of them, and points [m P] that cover the space."""
+    whole = Subspace(space)
+    generator = torch.Generator().manual_seed(seeds[0])
     listed = space.points(_MOST_LISTED)
     if listed is not None:
-        return torch.cat([trials, listed]), True
-    generator = torch.Generator().manual_seed(seeds[0])
-    whole = Subspace(space)
+        return trials, listed
     if whole.choices is not None:
         rows = torch.randperm(len(whole.choices), generator=generator)[:n_covering]
-        return torch.cat([trials, whole.choices[rows]]), True
+        return trials, whole.choices[rows]
     if whole.constrained:
         covering = whole.draw(n_covering, generator)
     else:
         covering = whole.place(sobol(n_covering, space.dimension, seed=seeds[0]))
-    near = torch.Generator().manual_seed(seeds[1])
-    centres = trials[:_N_BEST].repeat(_N_NEAR // len(trials[:_N_BEST]), 1)
+    centres = trials[:_N_BEST]
+    centres = centres.repeat(_N_NEAR // len(centres), 1)
     scales = torch.logspace(-2.5, -0.5, len(centres), dtype=torch.float64).unsqueeze(1)
-    moved = (centres + scales * _normal(centres.shape, near)).clamp(0, 1)
-    return torch.cat([trials, whole.place(moved), covering]), False
+    normal = _normal(centres.shape, torch.Generator().manual_seed(seeds[1]))
+    near = whole.place((centres + scales * normal).clamp(0, 1))
+    return torch.cat([trials, near]), covering
 
 
 def _climbed(
@@ -113,22 +126,31 @@ def _climbed(
     scale: float,
     generator: torch.Generator,
 ) -> Optima:
-    """Return the optima after the best of random steps from each, where it is better and keeps the constraints."""
-    s, P = found.units.shape
-    steps = scale * _normal((s, _N_STEPS, P), generator)
-    changed = torch.randint(P, (s, _N_STEPS // 2, 1), generator=generator)
-    is_changed = torch.zeros(s, _N_STEPS, P, dtype=torch.bool)
-    is_changed[:, _N_STEPS // 2 :] = True
-    is_changed[:, : _N_STEPS // 2].scatter_(2, changed, True)
-    moved = found.units.unsqueeze(1) + torch.where(is_changed, steps, 0.0)
-    moved = Subspace(space).place(moved.flatten(0, 1).clamp(0, 1))
-    features = space.features(moved).unflatten(0, (s, _N_STEPS))
-    values = functions.own_targets(features).cpu()
-    best_values, best = values.max(1)
-    best_units = moved.unflatten(0, (s, _N_STEPS))[torch.arange(s), best]
+    """Return the best of random steps from each point, where it is better and keeps the constraints.
+
+    Args:
+        space: The search space.
+        functions: The draws.
+        constraints: The constraints with their surrogates.
+        found: Points [s m P] with their targets [s m].
+        scale: Standard deviation of the steps.
+        generator: Source of randomness.
+    """
+    shape = (*found.units.shape[:2], _N_STEPS, found.units.shape[2])
+    s, m, k, P = shape
+    steps = scale * _normal(shape, generator)
+    is_changed = torch.ones(shape, dtype=torch.bool)
+    changed = torch.randint(P, (s, m, k // 2, 1), generator=generator)
+    is_changed[:, :, : k // 2] = torch.arange(P) == changed
+    moved = found.units.unsqueeze(2) + torch.where(is_changed, steps, 0.0)
+    moved = Subspace(space).place(moved.reshape(-1, P).clamp(0, 1))
+    values = functions.own_targets(space.features(moved).reshape(s, m * k, -1)).cpu()
+    best_values, best = values.reshape(s, m, k).max(2)
+    rows = torch.arange(s * m).reshape(s, m) * k + best
+    best_units = moved[rows]
     is_better = best_values > found.values
     is_better[is_better.clone()] = probably_feasible(space, constraints, best_units[is_better])
-    units = torch.where(is_better.unsqueeze(1), best_units, found.units)
+    units = torch.where(is_better.unsqueeze(2), best_units, found.units)
     return Optima(units, torch.where(is_better, best_values, found.values))
 
 

@@ -2,9 +2,9 @@
 
     f(x) = phi(x)'a + B(x) b + k(x, X) A^-1 (y - phi(X)'a - B b - eps),   A = K + s^2 diag(r)
 
-phi are random Fourier features of the kernel, a is standard normal, b is the most likely trend for ``y - phi(X)'a - eps``
-with a draw from its prior as the prior mean, and eps is a draw of the noise: Matheron's rule (Wilson et al. 2020,
-"Efficiently sampling functions from Gaussian process posteriors", Sec. 3).
+phi are random Fourier features of the kernel, a is standard normal, b is the most likely trend for
+``y - phi(X)'a - eps`` with a draw from its prior as the prior mean, and eps is a draw of the noise: Matheron's rule
+(Wilson et al. 2020, "Efficiently sampling functions from Gaussian process posteriors", Sec. 3).
 
 Kernels and noise levels differ between the draws: each has one of those over which an interval is averaged, as often as
 its weight says. All draws with one kernel share its features.

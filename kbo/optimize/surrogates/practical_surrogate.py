@@ -150,10 +150,10 @@ class PracticalSurrogate(Surrogate):
             return 0, 0
         return self._predictive.left_out()
 
-    def misfits(self) -> list[tuple[int, float, float]]:
+    def left_out_errors(self) -> tuple[Tensor, Tensor] | None:
         if self._predictive is None:
-            return []
-        return self._predictive.misfits()
+            return None
+        return self._predictive.left_out_errors()
 
     @fixed
     def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -39,15 +39,6 @@ _FEWEST_ERRORS = 5
 _NORMAL_MAD = 1.4826
 """Standard deviations of a normal distribution in a median absolute deviation."""
 
-_FAR = 10.0
-"""Standard deviations of its prediction, scaled by the median error, beyond which a value does not fit."""
-
-_FAR_FROM_ALL = 5.0
-"""Standard deviations of all values, by the median, beyond which a value that was not repeated does not fit."""
-
-_MOST_MISFITS = 5
-"""Values that do not fit, at most."""
-
 _STEP = 1e-3
 """Step of the differences of the gradient."""
 
@@ -111,38 +102,17 @@ class Predictive:
         is_inside = errors <= NormalDist().inv_cdf(0.95)
         return int(is_inside.sum()), len(errors)
 
-    def misfits(self) -> list[tuple[int, float, float]]:
-        """Return the rows of observed values that are far from what the others predict, the farthest first.
+    def left_out_errors(self) -> tuple[Tensor, Tensor]:
+        """Return the leave-one-out errors [n] of all targets, and the standard deviations of the predictions.
 
-        With the 90% intervals of the targets. One value after the other is left out, so that the first, which makes the
-        noise look large, does not hide the second. The standard deviations of the predictions are scaled by the median of
-        the errors, which few wrong values do not change.
+        These are scaled by the median of the errors of observed values, which few wrong ones do not change.
         """
-        data = Data.of(self._loss)
         y = torch.from_numpy(self._loss.y)
         b0 = torch.from_numpy(self._loss.b0)
         P = torch.from_numpy(self._loss.P)
-        rows = torch.from_numpy(self._observed)
-        found = []
-        while len(rows) >= _FEWEST_ERRORS and len(found) < _MOST_MISFITS:
-            remaining = data.rows(rows)
-            error, std = Regression(remaining, P, self._thetas[0]).left_out(y[rows], b0)
-            standard = error.abs() / std
-            scale = _NORMAL_MAD * float(standard.median())
-            worst = int(standard.argmax())
-            spread = _NORMAL_MAD * float((y[rows] - y[rows].median()).abs().median())
-            at_point = (remaining.X[worst] == remaining.X).all(1)
-            least = 0.0
-            if int(at_point.sum()) == 1:
-                least = _FAR_FROM_ALL * spread
-            if standard[worst] <= _FAR * scale or abs(error[worst]) <= least:
-                break
-            row = int(rows[worst])
-            expected = float(y[row] - error[worst])
-            half_width = NormalDist().inv_cdf(0.95) * scale * float(std[worst])
-            found.append((row, expected - half_width, expected + half_width))
-            rows = rows[rows != row]
-        return found
+        error, std = Regression(Data.of(self._loss), P, self._thetas[0]).left_out(y, b0)
+        scale = _NORMAL_MAD * (error.abs() / std)[self._observed].median()
+        return error, scale * std
 
     def _draws(self, noise_std: float | None) -> tuple[Array, Array, float]:
         """Return theta [k D + 1], their weights [k], and the factor max(1, e) of the standard deviations."""

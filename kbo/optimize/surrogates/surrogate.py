@@ -235,12 +235,12 @@ class Surrogate(ABC):
         """
         return 0, 0
 
-    def misfits(self) -> list[tuple[int, float, float]]:
-        """Return the rows of values that are far from what the others predict, and the 90% intervals of their targets.
+    def left_out_errors(self) -> tuple[Tensor, Tensor] | None:
+        """Return errors [n] of the targets, each predicted by the others, and their standard deviations.
 
         None without a prior.
         """
-        return []
+        return None
 
     @fixed
     def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
