@@ -6,7 +6,7 @@ import csv
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -174,18 +174,21 @@ class _Table(NamedTuple):
 
     name: str
     columns: Sequence[Any]
-    rows: list[tuple[str, dict[Any, Any]]]
+    rows: Iterable[tuple[str, dict[Any, Any]]]
 
 
 def _of_frame(frame: Any) -> _Table:
     """Return the table in a DataFrame."""
     if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
         raise InvalidInput(f"{_EXPECTED}, got {checks.shown(frame)}. {_CONVERSION}.")
-    rows = []
+    return _Table("the table", list(frame.columns), _rows_of(frame))
+
+
+def _rows_of(frame: Any) -> Iterator[tuple[str, dict[Any, Any]]]:
+    """Yield the place of each row of a DataFrame, and its entries by column."""
     for number, row in enumerate(frame.to_dict("records")):
         entries = {column: entry for column, entry in row.items() if not _is_missing(entry)}
-        rows.append((f"row {number}", entries))
-    return _Table("the table", list(frame.columns), rows)
+        yield f"row {number}", entries
 
 
 def _is_missing(entry: Any) -> bool:
