@@ -128,7 +128,7 @@ class _Part(NamedTuple):
     largest: float
 
     def change(self, differences: Tensor) -> Tensor:
-        """Return the largest ``B |x - z|_k`` [n] of points whose columns differ by at most so much [n D], rounded up."""
+        """Return the largest ``B |x - z|_k`` [n] of points whose columns differ by so much [n D], rounded up."""
         constant = self.kernel.constant
         assert constant is not None  # as of every monotone kernel
         k_xz = self.kernel(torch.zeros_like(differences[:1]), differences)[0]

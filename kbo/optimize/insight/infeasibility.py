@@ -85,8 +85,11 @@ def certificate(
     upper = {}
     for constraint, surrogate in surrogates:
         upper[constraint.name] = constraint.sign * float(surrogate.interval(X)[2])
+    n_points = None
+    if points is not None:
+        n_points = len(points)
     return Infeasible(
-        points=None if points is None else len(points),
+        points=n_points,
         params=space.params(nearest),
         bounds=upper,
         constraints=tuple(constraints),
@@ -103,8 +106,10 @@ def _text(infeasible: Infeasible) -> str:
         bound = infeasible.bounds[constraint.name]
         if constraint.kept_by(bound):
             continue
-        side = "at least" if constraint.sign < 0 else "at most"
-        broken.append(f"{constraint.name} {side} {bound:.4g} ({constraint})")
+        if constraint.sign < 0:
+            broken.append(f"{constraint.name} at least {bound:.4g} ({constraint})")
+        else:
+            broken.append(f"{constraint.name} at most {bound:.4g} ({constraint})")
     if infeasible.points is None:
         points = "no point"
         nearest = "the nearest one found"
