@@ -68,33 +68,35 @@ def certificate(
         return None
     points = space.points(MOST_POINTS)
     if points is None:
-        slacks = slack_bounds(surrogates, space)
-        proof = bound_maximum(slacks, space, evaluations, until=0.0)
+        n_points = None
+        proof = bound_maximum(slack_bounds(surrogates, space), space, evaluations, until=0.0)
         if proof is None or proof.largest >= 0:
             return None
         examined = torch.cat([tried, space.units([space.params(proof.point)])])
         slack = upper_slack(bounds, space.features(examined)).cpu()
     else:
+        n_points = len(points)
         examined = points
         slack = upper_slack(bounds, space.features(points)).cpu()
         if bool((slack >= 0).any()):
             return None
     is_candidate = space.satisfies(examined) & (slack < 0)  # a bound may say nothing of the others
     nearest = examined[slack.masked_fill(~is_candidate, -math.inf).argmax()]
-    X = space.features(nearest.unsqueeze(0))
-    upper = {}
-    for constraint, surrogate in surrogates:
-        upper[constraint.name] = constraint.sign * float(surrogate.interval(X)[2])
-    n_points = None
-    if points is not None:
-        n_points = len(points)
     return Infeasible(
         points=n_points,
         params=space.params(nearest),
-        bounds=upper,
+        bounds=_best_values(surrogates, space.features(nearest.unsqueeze(0))),
         constraints=tuple(constraints),
         delta=sum(entry.surrogate.assumptions()["delta"] for entry in surrogates),
     )
+
+
+def _best_values(surrogates: Sequence[ConstraintSurrogate], X: Tensor) -> dict[str, float]:
+    """Return the best value that the bounds leave to each quantity at features X [1 D], by name."""
+    values = {}
+    for constraint, surrogate in surrogates:
+        values[constraint.name] = constraint.sign * float(surrogate.interval(X)[2])
+    return values
 
 
 def _text(infeasible: Infeasible) -> str:

@@ -59,6 +59,15 @@ class Subspace:
         self._context: dict[Any, Any] = {}
         if context is not None:
             self._context = self._plain("context", context)
+        self.constrained: bool = bool(space.constraints)
+        self.partial: bool = bool(self._context) or choices is not None
+        self._set_fixed()
+        self._set_box(within or {})
+        self._set_choices(choices)
+
+    def _set_fixed(self) -> None:
+        """Set the coordinates that the context gives, and those of parameters of one value."""
+        space = self._space
         self.fixed: Tensor = torch.full((space.dimension,), torch.nan, dtype=torch.float64)
         for i, parameter in enumerate(space.parameters.values()):
             key = self._keys[i]
@@ -71,17 +80,18 @@ class Subspace:
                 f"the context fixes all parameters {list(space.parameters)}: there is nothing to choose. Leave out at "
                 "least one, or report the value with tell(params, value)."
             )
-        self._set_box(within or {})
-        self.constrained: bool = bool(space.constraints)
-        self.partial: bool = bool(self._context) or choices is not None
+
+    def _set_choices(self, choices: Sequence[Any] | None) -> None:
+        """Set the points to choose from: the choices, or the rows of a table that agree with the context."""
+        table = self._space.table
         self._listed: list[Params] | None = None
         self.choices: Tensor | None = None
         if choices is not None:
             self._listed = self._allowed(choices)
-            self.choices = space.units(self._listed)
-        elif space.table is not None:
-            agrees = self.fixed.isnan() | (space.table == self.fixed)
-            self.choices = space.table[agrees.all(-1)]
+            self.choices = self._space.units(self._listed)
+        elif table is not None:
+            agrees = self.fixed.isnan() | (table == self.fixed)
+            self.choices = table[agrees.all(-1)]
             if not len(self.choices):
                 raise InvalidInput(
                     f"no row of the table of candidates has the context {checks.shown(self._context)}."
