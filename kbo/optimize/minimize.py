@@ -138,7 +138,7 @@ def minimize(
 
     Every exception that ends a run has its ``trials``.
     """
-    return _run(_Call(**locals(), maximize=False))
+    return _run(_Call(**locals(), maximize=False))  # the arguments are all that is local
 
 
 def maximize(
@@ -167,7 +167,7 @@ def maximize(
     device: str | torch.device | None = None,
 ) -> Result:
     """Maximise a noisy, expensive function; arguments and result as ``minimize``."""
-    return _run(_Call(**locals(), maximize=True))
+    return _run(_Call(**locals(), maximize=True))  # the arguments are all that is local
 
 
 @dataclass(frozen=True)
