@@ -27,7 +27,9 @@ _EXAMPLES = 3
 """Results that are named of those that are left out."""
 
 _GOT = "value must be a finite number, got"
-_VALUE, _OWN, _OTHER = "value", "params.", "measured."
+_VALUE = "value"
+_PARAMS = "params."
+_MEASURED = "measured."
 _TABLE = "Give a table with a column for each parameter and a column 'value'."
 _EXPECTED = (
     "evaluated must be a DataFrame with a column for each parameter and a column 'value', or the path of such a table "
@@ -212,7 +214,7 @@ def _of_csv(path: Path, space: Space) -> _Table:
     columns = lines[0][1] if lines else []
     parameters = {}
     for name, parameter in space.parameters.items():
-        parameters[f"{_OWN}{name}"] = parameter
+        parameters[f"{_PARAMS}{name}"] = parameter
         if name != _VALUE:
             parameters[name] = parameter
     rows = []
@@ -261,7 +263,7 @@ def _columns_of(
             f"{_EXPECTED}; {table.name} has the columns {checks.shown(table.columns)}."
         )
     of_trials = _has_prefixes(table.columns, space)
-    prefix = _OWN if of_trials else ""
+    prefix = _PARAMS if of_trials else ""
     names = {f"{prefix}{name}": name for name in space.parameters}
     columns = _Columns(of_trials, {}, {})
     unused = []
@@ -293,12 +295,12 @@ def _has_prefixes(columns: Sequence[Any], space: Space) -> bool:
         InvalidInput: They are not, and a parameter has the name of the column of the values.
     """
     for column in columns:
-        if str(column).startswith(_OWN) and column not in space.parameters:
+        if str(column).startswith(_PARAMS) and column not in space.parameters:
             return True
     if _VALUE in space.parameters and _VALUE not in space.constants:
         raise InvalidInput(
             f"evaluated: {_VALUE!r} is a parameter, and the name of the values of the objective: write all parameters "
-            f"as '{_OWN}<name>', such as '{_OWN}{_VALUE}'."
+            f"as '{_PARAMS}<name>', such as '{_PARAMS}{_VALUE}'."
         )
     return False
 
@@ -309,8 +311,8 @@ def _measurement_in(column: Any, space: Space, needed: Sequence[str]) -> str | N
         return None
     if column == SEM or column in needed:
         return column
-    if str(column).startswith(_OTHER):
-        return str(column).removeprefix(_OTHER)
+    if str(column).startswith(_MEASURED):
+        return str(column).removeprefix(_MEASURED)
     return None
 
 
