@@ -15,6 +15,7 @@ from kbo.report.figures import draw_band, draw_contour
 from kbo.report.figures.slices import OUTSIDE, slice_of
 from kbo.report.page import content_of
 from kbo.report.record import Record
+from kbo.space.program import Program
 
 SQUARE = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
 GRID = {"a": (0, 4), "b": (0, 4)}
@@ -181,6 +182,14 @@ def test_points_are_uniform_also_in_a_millionth_of_the_cube():
     assert (10 * X.mean(0) - 1).abs().max() < 0.2
     assert (X.var(0) * 1100 / 9 - 1).abs().max() < 0.3
     assert float(X.sum(-1).mean()) == pytest.approx(0.9, abs=0.01)
+
+
+def test_corners_of_the_limits_have_all_digits_of_float64():
+    space = Space({"a": (0.0, 1.0), "b": (0.0, 3.0)}, [SUM])
+    program = Program(space.parameters, space.conditions, space.linear)
+    corners = program.corners(10, rng())
+    assert len(corners) == 10
+    assert program.units(corners).numpy() == pytest.approx(corners[:, :2], abs=1e-12)
 
 
 @pytest.mark.parametrize(

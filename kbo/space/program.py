@@ -170,7 +170,8 @@ class Program:
         points = torch.full((len(variables), len(self._parameters)), torch.nan, dtype=torch.float64)
         for i, (name, p) in enumerate(self._parameters.items()):
             if name in self._first:
-                points[:, i] = torch.tensor([self._unit(name, p, x) for x in variables.tolist()])
+                places = [self._unit(name, p, x) for x in variables.tolist()]
+                points[:, i] = torch.tensor(places, dtype=torch.float64)
         return points
 
     def _unit(self, name: str, p: Parameter, x: list[float]) -> float:
