@@ -285,7 +285,7 @@ class Space:
         for name in self._order:
             options = self.parameters[name].options
             i = self._column[name]
-            is_active = self.active(points)[:, i]
+            is_active = self._is_active(name, points)
             repeats = torch.where(is_active, len(options), 1)
             if int(repeats.sum()) > most:
                 return None
@@ -302,8 +302,8 @@ class Space:
             InvalidInput: A function raises an exception, or returns no bool.
         """
         numbers = self._limits.numbers(unit)
-        if self.conditions:
-            numbers = torch.where(self.active(unit), numbers, 0.0)
+        for name in self.conditions:
+            numbers[~self._is_active(name, unit), self._column[name]] = 0.0
         satisfied = self._limits.hold(numbers, given=self.table is not None).all(-1)
         for rule in self._rules:
             verdicts = [permits(rule, params) for params in self._all_params(unit[satisfied])]
@@ -338,20 +338,15 @@ class Space:
         """
         return self._limits.may_hold(low, high)
 
-    @on_host
-    def active(self, unit: Tensor) -> Tensor:
-        """Whether each parameter is active, [n P], at points [n P] of the unit cube."""
-        active = torch.ones_like(unit, dtype=torch.bool)
-        for name in self._order:
-            if name not in self.conditions:
-                continue
-            parent, values = self.conditions[name]
-            p = self.parameters[parent]
-            j = self._column[parent]
-            positions = torch.tensor([p.options.index(value) for value in values])
-            has_value = torch.isin(p.index(unit[:, j]), positions)
-            active[:, self._column[name]] = active[:, j] & has_value
-        return active
+    def _is_active(self, name: str, unit: Tensor) -> Tensor:
+        """Whether a parameter is active, [n], at points [n P] of the unit cube."""
+        if name not in self.conditions:
+            return torch.ones(len(unit), dtype=torch.bool)
+        parent, values = self.conditions[name]
+        p = self.parameters[parent]
+        positions = torch.tensor([p.options.index(value) for value in values])
+        has_value = torch.isin(p.index(unit[:, self._column[parent]]), positions)
+        return has_value & self._is_active(parent, unit)
 
     def active_names(self, params: Mapping[str, Any]) -> list[str]:
         """The names of the parameters that are active where the parents have the plain values of ``params``."""
@@ -378,10 +373,9 @@ class Space:
         if self._table is not None:
             return list(self._table.nearest(units))
         params = [{} for _ in range(len(units))]
-        active = self.active(units).T.tolist()
         for i, (name, p) in enumerate(self.parameters.items()):
             values = p.values(units[:, i])
-            for row, is_active in enumerate(active[i]):
+            for row, is_active in enumerate(self._is_active(name, units).tolist()):
                 if is_active:
                     params[row][name] = values[row]
         return [self._named(values) for values in params]
@@ -400,9 +394,14 @@ class Space:
         rows = [self._values(params) for params in many]
         units = torch.full((len(rows), self.dimension), _MIDDLE, dtype=torch.float64)
         for i, (name, p) in enumerate(self.parameters.items()):
-            active = [row for row, values in enumerate(rows) if name in values]
+            active = []
+            values = []
+            for row, of_row in enumerate(rows):
+                if name in of_row:
+                    active.append(row)
+                    values.append(of_row[name])
             if active:
-                units[active, i] = p.units([rows[row][name] for row in active])
+                units[active, i] = p.units(values)
         return units
 
     def canonical(self, params: Any) -> Params:
@@ -475,7 +474,6 @@ class Space:
     @on_host
     def features(self, unit: Tensor) -> Tensor:
         """The input of the kernel, [n D], at points [n P] of the unit cube."""
-        active = self.active(unit)
         parts = []
         for i, (name, p) in enumerate(self.parameters.items()):
             part = p.features(unit[:, i])
@@ -483,7 +481,7 @@ class Space:
                 if p.columns == 1:
                     angle = math.pi / 2 * part
                     part = torch.cat([angle.sin(), angle.cos()], -1) / math.sqrt(2)
-                part = torch.where(active[:, i : i + 1], part, 0.0)
+                part = torch.where(self._is_active(name, unit).unsqueeze(-1), part, 0.0)
             parts.append(part)
         return torch.cat(parts, -1).to(self.device)
 
