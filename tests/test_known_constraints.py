@@ -292,6 +292,14 @@ def test_small_finite_spaces_and_tables_have_the_points_inside():
     assert {optimizer.ask()["name"], optimizer.ask()["name"]} == {"x", "y"}
 
 
+def test_rows_of_a_table_satisfy_constraints_up_to_rounding_to_float32_wherever_they_are_checked():
+    space = Space(pd.DataFrame({"a": [0.2, 0.30000001, 0.31]}), [Linear({"a": 1}, upper=0.3)])
+    assert len(space.table) == 2
+    assert space.satisfies(space.table).tolist() == [True, True]
+    assert not space.violated({"a": 0.30000001})
+    assert space.violated({"a": 0.31})
+
+
 def test_sums_are_kept_in_files_and_functions_by_name_in_journals(tmp_path):
     space = Space(BRANCHES, [Linear({"a": 1 / 3, "b": -1}, upper=1), on_the_left])
     entries = json.loads(json.dumps(space.to_dict()))

@@ -351,6 +351,20 @@ def test_a_space_is_the_same_after_a_file(tmp_path):
     assert Space.load(str(tmp_path / "space.yml")).describe() == Space(meant).describe()
 
 
+def test_tables_in_plain_data_have_no_conditions_and_are_on_the_cpu():
+    entries = {
+        "a": {"kind": "Int", "low": 1, "high": 3, "rows": [1, 3]},
+        "x": {"kind": "Float", "low": 0.0, "high": 1.0, "rows": [0.25, 1.0]},
+    }
+    with torch.device("meta"):
+        space = Space.from_dict(entries)
+    assert space.table.tolist() == [[1 / 6, 0.25], [5 / 6, 1.0]]
+    assert space.to_dict() == Space.from_dict(space.to_dict()).to_dict()
+    entries["x"]["when"] = {"a": 1}
+    with pytest.raises(InvalidInput, match="no conditional parameters"):
+        Space.from_dict(entries)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -169,12 +169,12 @@ class _Part:
         return torch.where(self._is_free, points, self._fixed)
 
     def uniform(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return those of n uniform points that satisfy the constraints, [k P]."""
+        """Draw n uniform points and return the k that satisfy the constraints, [k P]."""
         points = self.place(_uniform(n, self._space.dimension, generator))
         return points[self._space.satisfies(points)]
 
     def _agreeing(self, listed: Tensor) -> Tensor:
-        """Return those of all points [n P] of a finite space that have the given coordinates, [k P]."""
+        """Return the points [k P] of a finite space, among all of them [n P], that have the given coordinates."""
         features = self._space.features(listed)
         agrees = (features == self._space.features(self.place(listed))).all(-1).cpu()
         if not bool(agrees.any()):
@@ -215,21 +215,15 @@ class _Part:
         All of a line in the cube is searched, or a part of it with the point in a random place, ``width`` times as
         long as a difference.
         """
-        n, P = points.shape
-        first, second = torch.randint(len(pool), (2, n), generator=generator)
-        differences = pool[first] - pool[second]
-        anywhere = torch.randn(n, P, generator=generator, dtype=torch.float64)
-        anywhere *= _uniform(n, P, generator) < 2 / P
-        if width is not None:
-            anywhere *= pool.std(0)
-        is_difference = _uniform(n, 1, generator) < 0.5
-        direction = torch.where(is_difference, differences, anywhere) * self._is_free
+        n = len(points)
         if width is None:
+            direction = self._directions(n, pool, 1.0, generator)
             is_still = direction == 0
             ends = torch.stack([-points / direction, (1 - points) / direction])
             low = ends.amin(0).masked_fill(is_still, -1e9).amax(-1)
             high = ends.amax(0).masked_fill(is_still, 1e9).amin(-1)
         else:
+            direction = self._directions(n, pool, pool.std(0), generator)
             high = width * _uniform(n, 1, generator).squeeze(-1)
             low = high - width
 
@@ -249,6 +243,18 @@ class _Part:
             low[left] = torch.where(t < 0, t, low[left])
             high[left] = torch.where(t < 0, high[left], t)
         return moved
+
+    def _directions(
+        self, n: int, pool: Tensor, scale: Tensor | float, generator: torch.Generator
+    ) -> Tensor:
+        """Return n directions [n P]: differences of a pool [k P], or normal in about two coordinates, times a scale."""
+        P = self._space.dimension
+        first, second = torch.randint(len(pool), (2, n), generator=generator)
+        differences = pool[first] - pool[second]
+        anywhere = torch.randn(n, P, generator=generator, dtype=torch.float64)
+        anywhere *= scale * (_uniform(n, P, generator) < 2 / P)
+        is_difference = _uniform(n, 1, generator) < 0.5
+        return torch.where(is_difference, differences, anywhere) * self._is_free
 
 
 def _uniform(n: int, P: int, generator: torch.Generator) -> Tensor:

@@ -61,18 +61,18 @@ class Space:
 
     Args:
         bounds: Parameters in one of these forms, or a space.
-        constraints: Those that all parameters that kbo chooses satisfy: ``Linear``, and functions of params, defined
+        constraints: Constraints that all parameters chosen by kbo satisfy: ``Linear``, and functions of params, defined
             with ``def``, that return whether these may be used. Functions are called for params that satisfy the
             ``Linear`` ones.
 
     Attributes:
         named: Whether params are dicts.
         parameters: The parameters by name.
-        constants: The values of those that are ``Fixed``, by name.
+        constants: The values of ``Fixed`` parameters by name.
         conditions: The conditions by the names of the parameters that have one.
         constraints: The constraints, also those of a space that is given.
-        linear: Those of them that are ``Linear``.
-        device: That of the features.
+        linear: The ``Linear`` ones among the constraints.
+        device: The device of the features.
         table: The rows of a table that satisfy the constraints, as points [N P] of the unit cube; None if there is
             none.
 
@@ -127,6 +127,7 @@ class Space:
         if columns is not None:
             self._restrict(columns)
 
+    @on_host
     def _restrict(self, columns: Mapping[str, Sequence[Any]]) -> None:
         """Make the rows of a table with these columns the only points."""
         if self.conditions:
@@ -211,9 +212,9 @@ class Space:
             InvalidInput: The file cannot be read, or an entry cannot be used.
             MissingExtra: PyYAML, which YAML needs, is not installed.
         """
-        found = checks.path("path", path)
-        entries = read(found)
-        with checks.inside(str(found)):
+        file = checks.path("path", path)
+        entries = read(file)
+        with checks.inside(str(file)):
             return cls.from_dict(entries)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
