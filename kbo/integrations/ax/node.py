@@ -215,8 +215,8 @@ def _with_errors(setting: Setting, trials: Sequence[Ended]) -> Setting:
         InvalidInput: An error contradicts the noise level that is given.
     """
     errors = [trial.measured.get(SEM) for trial in trials if trial.value is not None]
-    is_estimated = isinstance(setting, Practical) and setting.noise_std is None
-    if is_estimated and errors and all(error == 0 for error in errors):
+    without_noise = bool(errors) and all(error == 0 for error in errors)
+    if without_noise and isinstance(setting, Practical) and setting.noise_std is None:
         return replace(setting, noise_std=0.0)
     limit = getattr(setting, "noise_upper", None)
     largest = max((error for error in errors if error is not None), default=0.0)

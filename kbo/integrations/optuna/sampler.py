@@ -262,6 +262,8 @@ class KBOSampler(BaseSampler):
 
         They are chosen again if another worker chose meanwhile; of two at once, the later trial gives way.
         """
+        params: dict[str, Any] = {}
+        explanation = ""
         pending = pending_values(study, space, trial)
         for _ in range(_ATTEMPTS):
             optimizer = self._model_of(study, space).optimizer
