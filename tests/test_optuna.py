@@ -351,6 +351,16 @@ def test_a_pruned_trial_counts_by_its_last_report():
     assert far < 0.6
 
 
+@pytest.mark.parametrize("setting", [kbo.Practical(), certified()], ids=["practical", "certified"])
+def test_a_model_goes_on_with_new_trials_and_begins_anew_after_other_ones(setting):
+    study = run(line, 4, KBOSampler(seed=0, setting=setting))
+    optimizer = study.sampler.replayed(study).optimizer
+    study.optimize(line, n_trials=1)
+    assert study.sampler.replayed(study).optimizer is optimizer
+    assert len(optimizer.trials) == 5
+    assert study.sampler.replayed(run(line, 1)).optimizer is not optimizer
+
+
 def test_an_interrupt_while_trials_are_learned_changes_nothing_later(monkeypatch):
     study = run(line, 7, KBOSampler(seed=0))
     study.sampler.recommended(study)
