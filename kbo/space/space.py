@@ -286,7 +286,7 @@ class Space:
         for name in self._order:
             options = self.parameters[name].options
             i = self._column[name]
-            is_active = self._is_active(name, points)
+            is_active = self.is_active(name, points)
             repeats = torch.where(is_active, len(options), 1)
             if int(repeats.sum()) > most:
                 return None
@@ -304,7 +304,7 @@ class Space:
         """
         numbers = self._limits.numbers(unit)
         for name in self.conditions:
-            numbers[~self._is_active(name, unit), self._column[name]] = 0.0
+            numbers[~self.is_active(name, unit), self._column[name]] = 0.0
         satisfied = self._limits.hold(numbers, given=self.table is not None).all(-1)
         for rule in self._rules:
             verdicts = [permits(rule, params) for params in self._all_params(unit[satisfied])]
@@ -339,7 +339,7 @@ class Space:
         """
         return self._limits.may_hold(low, high)
 
-    def _is_active(self, name: str, unit: Tensor) -> Tensor:
+    def is_active(self, name: str, unit: Tensor) -> Tensor:
         """Whether a parameter is active, [n], at points [n P] of the unit cube."""
         if name not in self.conditions:
             return torch.ones(len(unit), dtype=torch.bool)
@@ -347,7 +347,7 @@ class Space:
         p = self.parameters[parent]
         positions = torch.tensor([p.options.index(value) for value in values])
         has_value = torch.isin(p.index(unit[:, self._column[parent]]), positions)
-        return has_value & self._is_active(parent, unit)
+        return has_value & self.is_active(parent, unit)
 
     def active_names(self, params: Mapping[str, Any]) -> list[str]:
         """The names of the parameters that are active where the parents have the plain values of ``params``."""
@@ -376,7 +376,7 @@ class Space:
         params = [{} for _ in range(len(units))]
         for i, (name, p) in enumerate(self.parameters.items()):
             values = p.values(units[:, i])
-            for row, is_active in enumerate(self._is_active(name, units).tolist()):
+            for row, is_active in enumerate(self.is_active(name, units).tolist()):
                 if is_active:
                     params[row][name] = values[row]
         return [self._named(values) for values in params]
@@ -482,7 +482,7 @@ class Space:
                 if p.columns == 1:
                     angle = math.pi / 2 * part
                     part = torch.cat([angle.sin(), angle.cos()], -1) / math.sqrt(2)
-                part = torch.where(self._is_active(name, unit).unsqueeze(-1), part, 0.0)
+                part = torch.where(self.is_active(name, unit).unsqueeze(-1), part, 0.0)
             parts.append(part)
         return torch.cat(parts, -1).to(self.device)
 
