@@ -91,7 +91,7 @@ def _recommended(optimizer: kbo.Optimizer) -> Params:
 
 def compared(problem: BBOB, optimizer: kbo.Optimizer, gains: Sequence[float]) -> Rows:
     """Return statistics and truth, a row for each parameter; those of the whole run are in each of them."""
-    answers = optimizer.answers()
+    answers = optimizer.insight.answers()
     assert answers is not None
     best = optimizer.recommended()
     assert best is not None

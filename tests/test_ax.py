@@ -211,6 +211,21 @@ def test_pending_trials_differ(method):
     assert all(distance(p, q) > 1e-2 for i, p in enumerate(points) for q in points[:i])
 
 
+def test_a_model_goes_on_with_new_trials():
+    limits = [Constraint("m", upper=0.5, noise_std=0.1, norm_bound=3.0)]
+    client = started(limits=["m <= 0.5"], setting=rough(), constraints=limits)
+    node = client._generation_strategy.current_node
+
+    def outcomes(a, b):
+        return {"loss": branin(a, b), "m": 0.0}
+
+    run(client, 3, outcomes)
+    optimizer = node.learned(client._experiment).optimizer
+    run(client, 1, outcomes)
+    assert node.learned(client._experiment).optimizer is optimizer
+    assert len(optimizer.trials) == 4
+
+
 def test_what_failed_or_was_abandoned_is_avoided_and_mentioned():
     client = started(setting=rough(), method="amm-ucb")
     run(client, 3, branin)

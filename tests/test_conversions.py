@@ -74,8 +74,8 @@ def test_the_conditions_of_a_space_show_in_the_trials_of_a_study():
     study.optimize(lambda trial: float(len(kbo_optuna.suggest(trial, space))), n_trials=20)
     shared = kbo_optuna.to_distributions(space)
     assert conditions_of(study.trials, shared) == {
-        "y": Condition("model", (1,)),
-        "z": Condition("y", (1,)),
+        "y": Condition("model", ("b",)),
+        "z": Condition("y", (True,)),
     }
     study.add_trial(
         optuna.create_trial(

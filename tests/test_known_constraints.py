@@ -15,6 +15,7 @@ from kbo.report.figures import draw_band, draw_contour
 from kbo.report.figures.slices import OUTSIDE, slice_of
 from kbo.report.page import content_of
 from kbo.report.record import Record
+from kbo.space.program import Program
 
 SQUARE = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
 GRID = {"a": (0, 4), "b": (0, 4)}
@@ -183,6 +184,14 @@ def test_points_are_uniform_also_in_a_millionth_of_the_cube():
     assert float(X.sum(-1).mean()) == pytest.approx(0.9, abs=0.01)
 
 
+def test_corners_of_the_limits_have_all_digits_of_float64():
+    space = Space({"a": (0.0, 1.0), "b": (0.0, 3.0)}, [SUM])
+    program = Program(space.parameters, space.conditions, space.linear)
+    corners = program.corners(10, rng())
+    assert len(corners) == 10
+    assert program.units(corners).numpy() == pytest.approx(corners[:, :2], abs=1e-12)
+
+
 @pytest.mark.parametrize(
     ("bounds", "constraints"),
     [
@@ -281,6 +290,14 @@ def test_small_finite_spaces_and_tables_have_the_points_inside():
     optimizer = kbo.Optimizer(space)
     optimizer.tell({"a": 3, "name": "z"}, 0.0)  # a value is data
     assert {optimizer.ask()["name"], optimizer.ask()["name"]} == {"x", "y"}
+
+
+def test_rows_of_a_table_satisfy_constraints_up_to_rounding_to_float32_wherever_they_are_checked():
+    space = Space(pd.DataFrame({"a": [0.2, 0.30000001, 0.31]}), [Linear({"a": 1}, upper=0.3)])
+    assert len(space.table) == 2
+    assert space.satisfies(space.table).tolist() == [True, True]
+    assert not space.violated({"a": 0.30000001})
+    assert space.violated({"a": 0.31})
 
 
 def test_sums_are_kept_in_files_and_functions_by_name_in_journals(tmp_path):

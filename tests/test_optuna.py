@@ -132,14 +132,21 @@ def test_encoding_and_decoding_are_inverse_and_the_features_are_in_the_order_of_
         }
     )
     assert list(space.distributions) == ["a", "b", "k", "m", "z"]
-    for i, option in enumerate(odd):
+    texts = ["'a'", "None", "True", "nan", "(1, 2)"]
+    for option, text in zip(odd, texts, strict=True):
         values = {"a": 0.02, "b": option, "k": 3, "m": 8, "z": -0.75}
         encoded = space.encode(values)
-        assert encoded == values | {"b": i}
+        assert encoded == values | {"b": text}
         assert repr(space.decode(encoded)) == repr(values)
     for wrong in ({"m": 7}, {"a": 20.0}, {"b": "c"}, {"k": "no"}):
         with pytest.raises(InvalidInput, match="is not in"):
             space.encode(wrong)
+    with pytest.warns(UserWarning, match="Choices for a categorical"):
+        equal = SearchSpace({"b": CategoricalDistribution([(1,), (1,)])})
+    assert equal.space.parameters["b"].options == ("(1,) (0)", "(1,) (1)")
+    plain = SearchSpace({"b": CategoricalDistribution(["a", None, True, 2.5])})
+    assert plain.encode({"b": True}) == {"b": True}
+    assert plain.decode({"b": None}) == {"b": None}
 
 
 def test_a_fixed_parameter_and_a_pruner_of_many_brackets_are_no_obstacle():
@@ -342,6 +349,16 @@ def test_a_pruned_trial_counts_by_its_last_report():
     (good, _), (bad, far) = next_after(1.06), next_after(1.5)
     assert good[1] < bad[1] - 0.1
     assert far < 0.6
+
+
+@pytest.mark.parametrize("setting", [kbo.Practical(), certified()], ids=["practical", "certified"])
+def test_a_model_goes_on_with_new_trials_and_begins_anew_after_other_ones(setting):
+    study = run(line, 4, KBOSampler(seed=0, setting=setting))
+    optimizer = study.sampler.replayed(study).optimizer
+    study.optimize(line, n_trials=1)
+    assert study.sampler.replayed(study).optimizer is optimizer
+    assert len(optimizer.trials) == 5
+    assert study.sampler.replayed(run(line, 1)).optimizer is not optimizer
 
 
 def test_an_interrupt_while_trials_are_learned_changes_nothing_later(monkeypatch):

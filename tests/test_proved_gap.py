@@ -21,8 +21,9 @@ import kbo
 from kbo.confidence import FixedWidth, MartingaleMixture, SelfNormalized
 from kbo.errors import Contradiction
 from kbo.kernels import freeze
-from kbo.optimize.insight import branch_and_bound as branch
+from kbo.optimize.insight import cells as cells_module
 from kbo.optimize.insight.branch_and_bound import CellBound, bound_maximum
+from kbo.optimize.insight.cells import Cells
 from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import KernelRidge
 from tests.proofs import KINDS, Cone, faults, legal, main, random_space
@@ -173,23 +174,22 @@ def test_every_point_of_a_space_is_in_a_cell_of_a_proof_at_every_division():
             torch.tensor(rows).double().unsqueeze(1),
             space.features(space.units(points)),
         )
-        cells = branch._first(space)
+        cells = Cells.covering(space)
         for _ in range(10):
             inside = ((cells.low <= places) & (places <= cells.high)).all(2)
             assert bool(inside.any(1).all())
             if not space.continuous:
                 assert bool((inside.sum(1) == 1).all())
             point, cell = inside.nonzero(as_tuple=True)
-            centres, differences = branch._spans(space, cells)
+            centres, differences = cells.spans()
             assert bool(
                 ((features[point] - space.features(centres)[cell]).abs() <= differences[cell]).all()
             )
-            ends = [branch._units(space, side) for side in (cells.low, cells.high)]
-            assert bool(space.may_satisfy(*ends)[cell].all())
-            divided = torch.rand(len(cells.bound), generator=generator) < 0.7
-            halves = branch._halves(space, [AnySide(generator)], cells[divided])
+            assert bool(space.may_satisfy(*cells.corners())[cell].all())
+            divided = torch.rand(len(cells), generator=generator) < 0.7
+            halves = cells[divided].halves(AnySide(generator).change)
             proper = (halves.low <= halves.high).all(1)  # a cell of one option has only one half
-            cells = branch._joined(halves[proper], cells[~divided])
+            cells = halves[proper].joined(cells[~divided])
 
 
 def test_random_proofs_over_every_kind_of_parameter_are_right():
@@ -374,7 +374,7 @@ def test_a_gap_of_a_safe_run_is_about_the_whole_space_if_all_of_it_is_certain_to
     assert not part.gap_proved
 
 
-@pytest.mark.parametrize("broken", ["_units", "_spans"])
+@pytest.mark.parametrize("broken", ["unit_coordinates", "spans"])
 def test_a_proof_that_the_bounds_at_a_point_contradict_is_an_error(monkeypatch, broken):
     k = MaternKernel(nu=2.5).double()
     k.lengthscale = 0.15
@@ -384,13 +384,19 @@ def test_a_proof_that_the_bounds_at_a_point_contradict_is_an_error(monkeypatch, 
     for n, i in itertools.product(range(1, 5), range(11)):
         optimizer.tell({"n": n, "x": i / 10}, -1.0)
     assert optimizer.gap(3000).value > 8.0  # n = 5 may be as large as the norm bound allows
-    spans = branch._spans
-    faulty = {
-        # of a whole number on a logarithmic scale, as kbo had it until 0.22
-        "_units": lambda space, places: torch.stack([(places[:, 0] + 0.5) / 5, places[:, 1]], 1),
-        "_spans": lambda space, cells: (spans(space, cells)[0], 0.1 * spans(space, cells)[1]),
-    }
-    monkeypatch.setattr(branch, broken, faulty[broken])
+    spans = Cells.spans
+
+    def narrow_spans(cells):
+        centres, differences = spans(cells)
+        return centres, 0.1 * differences
+
+    def coordinates_until_0_22(space, places):  # of a whole number on a logarithmic scale
+        return torch.stack([(places[:, 0] + 0.5) / 5, places[:, 1]], 1)
+
+    if broken == "spans":
+        monkeypatch.setattr(Cells, "spans", narrow_spans)
+    else:
+        monkeypatch.setattr(cells_module, "unit_coordinates", coordinates_until_0_22)
     with pytest.raises(Contradiction, match=r"no norm bound forbids\. This is a fault of kbo"):
         optimizer.gap(3000)
 

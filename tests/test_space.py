@@ -83,7 +83,7 @@ def test_every_real_range_is_refused_or_works_to_its_ends(low, high, log, u):
 
 
 LAWFUL = {
-    "real": Float(-1.5, 0.3),
+    "real": Float(-1.5, 0.4),
     "real, log": Float(1e-5, 0.1, log=True),
     "real, log, huge": Float(1e-150, 1e150, log=True),
     "real, coarser than its range": Float(1e9, 1e9 + 1e-3),
@@ -126,6 +126,9 @@ def test_the_map_to_the_unit_interval_and_its_inverse_agree(parameter):
     U = torch.rand(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     U = torch.cat([torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64), U])
     values = [parameter.value(u) for u in U.tolist()]
+    assert values == parameter.values(U)
+    if not parameter.options:
+        assert (values[0], values[2]) == parameter.ends
     again = parameter.units(values)
     assert again.tolist() == [parameter.unit(value) for value in values]
     assert [parameter.plain(value) for value in values] == values
@@ -346,6 +349,20 @@ def test_a_space_is_the_same_after_a_file(tmp_path):
     (tmp_path / "space.yml").write_text(text)
     meant = {"lr": Float(1e-4, 1e-1, log=True), "act": ["relu", "tanh"], "epochs": 10}
     assert Space.load(str(tmp_path / "space.yml")).describe() == Space(meant).describe()
+
+
+def test_tables_in_plain_data_have_no_conditions_and_are_on_the_cpu():
+    entries = {
+        "a": {"kind": "Int", "low": 1, "high": 3, "rows": [1, 3]},
+        "x": {"kind": "Float", "low": 0.0, "high": 1.0, "rows": [0.25, 1.0]},
+    }
+    with torch.device("meta"):
+        space = Space.from_dict(entries)
+    assert space.table.tolist() == [[1 / 6, 0.25], [5 / 6, 1.0]]
+    assert space.to_dict() == Space.from_dict(space.to_dict()).to_dict()
+    entries["x"]["when"] = {"a": 1}
+    with pytest.raises(InvalidInput, match="no conditional parameters"):
+        Space.from_dict(entries)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_a_strategy_that_is_overruled_says_so():
     explanation = optimizer.explain(9)
     assert explanation.strategy == "RepeatTheBest"
     assert "had been tried, and the objective has no noise" in explanation.replaced
-    assert "replaced by random parameters" in str(explanation)
+    assert "random, in place of" in str(explanation)
     tried = [trial.params for trial in optimizer.trials]
     assert tried.count(optimizer.trials[9].params) == 1
 

@@ -1,4 +1,4 @@
-"""The trials of another library as those of an optimiser of kbo."""
+"""Replay of the trials of another library in an optimiser of kbo."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Ended(NamedTuple):
     Attributes:
         key: Its number or name there.
         params: Its parameters, in the space of kbo.
-        value: Its value; None if it has none.
-        measured: What it measured of the quantities of constraints.
+        value: Its value; None without one.
+        measured: Its measurements of the quantities of constraints, and the standard error of the value.
         pruned: Whether it was stopped early.
-        reports: Steps and values that it reported.
+        reports: Steps and the values reported at them.
     """
 
     key: Any
@@ -31,15 +31,15 @@ class Ended(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """An optimiser after trials of the other library; its trials have their positions there as numbers.
+    """An optimiser after trials of the other library. It numbers them by their positions in ``trials``.
 
     Attributes:
-        problem: What tells the optimiser from others, compared by ``==``.
+        problem: The arguments of the optimiser, the space as plain values.
         optimizer: The optimiser.
         trials: The trials.
     """
 
-    problem: Any
+    problem: dict[str, Any]
     optimizer: Optimizer
     trials: list[Ended]
 
@@ -47,51 +47,53 @@ class Replay(NamedTuple):
     def recommended(self) -> Ended | None:
         """The recommended trial; None if no trial has a value."""
         trial = self.optimizer.recommended()
-        return None if trial is None else self.trials[trial.number]
+        if trial is None:
+            return None
+        return self.trials[trial.number]
+
+    def begins(self, problem: dict[str, Any], trials: Sequence[Ended]) -> bool:
+        """Return True if the problem is the same and the trials begin with those of this optimiser."""
+        if len(self.optimizer.trials) != len(self.trials):  # after an interrupt
+            return False
+        return self.problem == problem and self.trials == trials[: len(self.trials)]
 
 
-def replay(
-    before: Replay | None, problem: Any, options: Mapping[str, Any], trials: Sequence[Ended]
-) -> Replay:
+def replay(earlier: Replay | None, options: Mapping[str, Any], trials: Sequence[Ended]) -> Replay:
     """Return an optimiser after some trials.
 
     Args:
-        before: One that may know some of them, which is continued if it knows these first and no others.
-        problem: What tells the optimiser from others.
-        options: Its arguments.
+        earlier: An optimiser after the first of them, which goes on. Any other is ignored.
+        options: The arguments of the optimiser.
         trials: The trials, in the order of their ends.
 
     Raises:
         InvalidInput: The arguments cannot be used.
     """
-    whole = before is not None and len(before.optimizer.trials) == len(
-        before.trials
-    )  # not after an interrupt
-    if (
-        before is None
-        or not whole
-        or before.problem != problem
-        or before.trials != trials[: len(before.trials)]
-    ):
-        before = Replay(problem, Optimizer(**options), [])
-    for one in trials[len(before.trials) :]:
-        trial = before.optimizer.run.begin(one.params)
-        for step, value in one.reports:
-            before.optimizer.run.report(trial, value, step=step)
-        if one.pruned:
-            before.optimizer.run.prune(trial)
-        else:
-            _end(before.optimizer, trial, one)
-        before.trials.append(one)
-    return before
+    problem = {**options, "bounds": options["bounds"].describe()}
+    if earlier is None or not earlier.begins(problem, trials):
+        earlier = Replay(problem, Optimizer(**options), [])
+    for ended in trials[len(earlier.trials) :]:
+        _add(earlier.optimizer, ended)
+        earlier.trials.append(ended)
+    return earlier
+
+
+def _add(optimizer: Optimizer, ended: Ended) -> None:
+    """Begin a trial that has ended in the other library, and end it alike."""
+    trial = optimizer.run.begin(ended.params)
+    for step, value in ended.reports:
+        optimizer.run.report(trial, value, step=step)
+    if ended.pruned:
+        optimizer.run.prune(trial)
+    else:
+        _end(optimizer, trial, ended)
 
 
 def _end(optimizer: Optimizer, trial: Trial, ended: Ended) -> None:
-    """Record the value of a trial, or its failure, of which the other library has told already."""
-    needed = [
-        constraint.name for constraint in optimizer.constraints if constraint.name != OBJECTIVE
-    ]
-    returned = ended.value, dict(ended.measured)
+    """Record the value of a trial, or its failure, which the other library has reported already."""
+    names = [constraint.name for constraint in optimizer.constraints]
+    needed = [name for name in names if name != OBJECTIVE]
+    returned = (ended.value, dict(ended.measured))
     outcome = outcome_of(returned, needed, optimizer.value_range)
     if not outcome.failure:
         optimizer.run.complete(trial, returned)

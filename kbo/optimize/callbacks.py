@@ -50,8 +50,11 @@ class Callbacks:
 
     def __call__(self, trial: Trial, result: Result) -> str:
         """Call all functions, and return the first reason to stop, or an empty text."""
-        reasons = [_called(function, trial, result) for function in self._functions]
-        return next(filter(None, reasons), "")
+        first_reason = ""
+        for function in self._functions:
+            reason = _called(function, trial, result)
+            first_reason = first_reason or reason
+        return first_reason
 
 
 class _WithCallersSettings:

@@ -20,7 +20,6 @@ from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.table import COLUMNS, option, parsed
 from kbo.space import Params, Space
-from kbo.space.parameters import Parameter
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -28,7 +27,9 @@ _EXAMPLES = 3
 """Results that are named of those that are left out."""
 
 _GOT = "value must be a finite number, got"
-_VALUE, _OWN, _OTHER = "value", "params.", "measured."
+_VALUE = "value"
+_PARAMS = "params."
+_MEASURED = "measured."
 _TABLE = "Give a table with a column for each parameter and a column 'value'."
 _EXPECTED = (
     "evaluated must be a DataFrame with a column for each parameter and a column 'value', or the path of such a table "
@@ -88,9 +89,17 @@ def known_results(
     if isinstance(evaluated, Known):
         return evaluated
     left_out: list[str] = []
-    rows = list(_rows(evaluated, space, maximize, needed, left_out))
-    source = f" of {evaluated}" if isinstance(evaluated, (str, os.PathLike)) else ""
-    return usable(rows, left_out, space, needed, value_range, source)
+    source = ""
+    if isinstance(evaluated, (str, os.PathLike)):
+        path = checks.path("evaluated", evaluated)
+        source = f" of {evaluated}"
+        if path.suffix == ".csv":
+            rows = _of_table(_of_csv(path, space), space, needed, left_out)
+        else:
+            rows = completed(path, maximize, left_out)
+    else:
+        rows = _of_table(_of_frame(evaluated), space, needed, left_out)
+    return usable(list(rows), left_out, space, needed, value_range, source)
 
 
 def usable(
@@ -116,32 +125,32 @@ def usable(
     """
     results: list[tuple[Params, Returned]] = []
     left_out = list(left_out)
-    others = [name for name in needed if name != OBJECTIVE]
+    measurements = [name for name in needed if name != OBJECTIVE]
     unusable: list[str] = []
     violating: list[str] = []
-    for place, params, returned in rows:
+    for place, given, returned in rows:
         try:
-            outcome = outcome_of(returned, others, value_range, _GOT)
+            outcome = outcome_of(returned, measurements, value_range, _GOT)
             if outcome.failure:
                 raise InvalidInput(f"{outcome.failure}.")
-            results.append((space.canonical(params), outcome.returned))
+            params = space.canonical(given)
         except InvalidInput as error:
             unusable.append(f"{place}: {error}")
             continue
-        violated = space.violated(results[-1][0])
+        results.append((params, outcome.returned))
+        violated = space.violated(params)
         if violated:
             violating.append(f"{place}: {', '.join(violated)}.")
-    n_rows = len(results) + len(unusable)
     if unusable and not results:
         raise InvalidInput(
-            f"evaluated: none of the {n_rows} results{source} can be used. {_examples(unusable)}"
+            f"evaluated: none of the {len(rows)} results{source} can be used. {_examples(unusable)}"
         )
     if unusable:
-        left_out.append(f"{len(unusable)} of {n_rows} known results. {_examples(unusable)}")
+        left_out.append(f"{len(unusable)} of {len(rows)} known results. {_examples(unusable)}")
     if violating:
         left_out.append(
-            f"{len(violating)} of {n_rows} known results of what may be recommended, since they violate constraints. "
-            f"{_examples(violating)}"
+            f"{len(violating)} of {len(rows)} known results of what may be recommended, since they violate "
+            f"constraints. {_examples(violating)}"
         )
     for reason in left_out:
         log.warning("left out %s", reason)
@@ -156,147 +165,44 @@ def _examples(entries: Sequence[str]) -> str:
     return shown
 
 
-def _rows(
-    evaluated: Any, space: Space, maximize: bool, needed: Sequence[str], left_out: list[str]
-) -> Iterator[Row]:
-    """Yield the rows of a table or journal; sentences about trials without a value are added to ``left_out``."""
-    if isinstance(evaluated, (str, os.PathLike)):
-        path = checks.path("evaluated", evaluated)
-        if path.suffix != ".csv":
-            yield from completed(path, maximize, left_out)
-            return
-        yield from _of_table(*_csv(path, space), space, needed, left_out, f"the table {path}")
-        return
-    if not hasattr(evaluated, "to_dict") or not hasattr(evaluated, "columns"):
-        raise InvalidInput(f"{_EXPECTED}, got {checks.shown(evaluated)}. {_CONVERSION}.")
-    columns = list(evaluated.columns)
-    if len(set(columns)) < len(columns):
-        raise InvalidInput(
-            f"evaluated: the table has several columns of one name: {checks.shown(columns)}."
-        )
-    rows = [
-        (f"row {number}", {key: entry for key, entry in row.items() if not _missing(entry)})
-        for number, row in enumerate(evaluated.to_dict("records"))
-    ]
-    yield from _of_table(columns, rows, space, needed, left_out)
+class _Table(NamedTuple):
+    """A table as it was given.
 
-
-def _measurement(key: Any, space: Space, needed: Sequence[str]) -> str | None:
-    """Return the name of the measurement that an entry of a row holds: "measured.<name>", "sem", or a needed name."""
-    if key in (SEM, *needed) and key not in space.parameters and key != _VALUE:
-        return key
-    return (
-        str(key).removeprefix(_OTHER)
-        if str(key).startswith(_OTHER) and key not in space.parameters
-        else None
-    )
-
-
-def _prefixed(keys: Iterable[Any], space: Space) -> bool:
-    """Return whether the columns of the parameters are called "params.<name>", as by ``Result.to_frame``.
-
-    Raises:
-        InvalidInput: They are not, and a parameter has the name of the column of the values.
+    Attributes:
+        name: Its name in messages.
+        columns: The names of its columns.
+        rows: The place of each row, and its entries by column, without missing ones.
     """
-    if any(str(key).startswith(_OWN) and key not in space.parameters for key in keys):
-        return True
-    if _VALUE in space.parameters and _VALUE not in space.constants:
-        raise InvalidInput(
-            f"evaluated: {_VALUE!r} is a parameter, and the name of the values of the objective: write all parameters "
-            f"as '{_OWN}<name>', such as '{_OWN}{_VALUE}'."
-        )
-    return False
+
+    name: str
+    columns: Sequence[Any]
+    rows: Iterable[tuple[str, dict[Any, Any]]]
 
 
-def _of_table(
-    columns: Sequence[Any],
-    rows: Iterable[tuple[str, Mapping[Any, Any]]],
-    space: Space,
-    needed: Sequence[str],
-    left_out: list[str],
-    source: str = "the table",
-) -> Iterator[Row]:
-    """Yield the rows of a table that have a value.
-
-    Args:
-        columns: The names of the columns. If some are "params.<name>", the other ones are no parameters.
-        rows: The place of each row, and its entries by column without those that are missing.
-        space: The search space.
-        needed: Names of the measurements that constraints are about.
-        left_out: What is no result is added here.
-        source: The table, in words.
-    """
-    if _VALUE not in columns:
-        raise InvalidInput(f"{_EXPECTED}; {source} has the columns {checks.shown(list(columns))}.")
-    trials = _prefixed(columns, space)
-    prefix = _OWN if trials else ""
-    named = {f"{prefix}{name}": name for name in space.parameters}
-    named = {column: named[column] for column in columns if column in named and column != _VALUE}
-    others = [column for column in columns if column not in named and column != _VALUE]
-    measured = {
-        column: name
-        for column in others
-        if (name := _measurement(column, space, needed)) is not None
-    }
-    twice = [name for name, count in Counter(measured.values()).items() if count > 1]
-    if twice:
-        raise InvalidInput(
-            f"evaluated: {source} has several columns for the measurement {twice[0]!r}: keep one."
-        )
-    ignored = [
-        column for column in others if column not in measured and not (trials and column in COLUMNS)
-    ]
-    if ignored:
-        left_out.append(
-            f"the columns {checks.shown(ignored, 400)} of evaluated, which are no parameters"
-        )
-    without: list[str] = []
-    for place, row in rows:
-        status = str(row.get("status", "complete")).lower() if trials else "complete"
-        if status != "complete":
-            without.append(f"{place}: {status}.")
-            continue
-        params: Any = _with_none(
-            {name: row[column] for column, name in named.items() if column in row}, space
-        )
-        if not space.named and len(params) == space.dimension:
-            params = [params[name] for name in space.parameters]
-        found = {name: row[column] for column, name in measured.items() if column in row}
-        yield place, params, (row.get(_VALUE), found)
-    if without:
-        left_out.append(
-            f"{len(without)} trials of evaluated, which have no value. {_examples(without)}"
-        )
+def _of_frame(frame: Any) -> _Table:
+    """Return the table in a DataFrame."""
+    if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
+        raise InvalidInput(f"{_EXPECTED}, got {checks.shown(frame)}. {_CONVERSION}.")
+    return _Table("the table", list(frame.columns), _rows_of(frame))
 
 
-def _optional(parameter: Parameter) -> bool:
-    """Return whether None is one of the options; a range of numbers is not searched for it."""
-    return isinstance(parameter.options, tuple) and None in parameter.options
+def _rows_of(frame: Any) -> Iterator[tuple[str, dict[Any, Any]]]:
+    """Yield the place of each row of a DataFrame, and its entries by column."""
+    for number, row in enumerate(frame.to_dict("records")):
+        entries = {column: entry for column, entry in row.items() if not _is_missing(entry)}
+        yield f"row {number}", entries
 
 
-def _missing(entry: Any) -> bool:
-    """Return whether an entry of a DataFrame stands for none."""
+def _is_missing(entry: Any) -> bool:
+    """Return True if an entry of a DataFrame stands for none."""
     try:
         return entry is None or bool(entry != entry)
     except TypeError:  # of pandas.NA
         return True
 
 
-def _with_none(params: dict[str, Any], space: Space) -> dict[str, Any]:
-    """Return parameters with None for active ones that lack a value and can have it."""
-    missing = {
-        name: None for name, p in space.parameters.items() if name not in params and _optional(p)
-    }
-    try:
-        plain = {name: space.plain(name, value) for name, value in params.items()}
-    except InvalidInput:  # of which the result is refused
-        return params
-    active = space.active_names(missing | space.constants | plain)
-    return params | {name: None for name in missing if name in active}
-
-
-def _csv(path: Path, space: Space) -> tuple[list[str], list[tuple[str, dict[str, Any]]]]:
-    """Return the columns of a CSV file, and the place and the entries of each row, read as the space's parameters."""
+def _of_csv(path: Path, space: Space) -> _Table:
+    """Return the table in a CSV file, with the entries of parameters as values of the space."""
     with checks.inside("evaluated"):
         check_file(path, _TABLE)
         with (
@@ -306,30 +212,149 @@ def _csv(path: Path, space: Space) -> tuple[list[str], list[tuple[str, dict[str,
             reader = csv.reader(file, strict=True)
             lines = [(reader.line_num, cells) for cells in reader if cells]
     columns = lines[0][1] if lines else []
-    if len(set(columns)) < len(columns):
-        raise InvalidInput(
-            f"evaluated: {path} has several columns of one name: {checks.shown(columns)}."
-        )
-    for line, cells in lines:
+    parameters = {}
+    for name, parameter in space.parameters.items():
+        parameters[f"{_PARAMS}{name}"] = parameter
+        if name != _VALUE:
+            parameters[name] = parameter
+    rows = []
+    for line, cells in lines[1:]:
         if len(cells) != len(columns):
             raise InvalidInput(
                 f"evaluated: line {line} of {path} has {len(cells)} fields and the first line has {len(columns)}: "
                 "correct it, and put fields with a comma in quotes."
             )
-    parameters = {
-        f"{start}{name}": p for name, p in space.parameters.items() for start in ("", _OWN)
-    }
-    rows = []
-    for line, cells in lines[1:]:
-        row = {
-            column: option(cell, parameters[column])
-            if column in parameters and column != _VALUE
-            else parsed(cell)
-            for column, cell in zip(columns, cells, strict=True)
-            if cell  # none for None and for what is missing
-        }
-        rows.append((f"line {line}", row))
-    return columns, rows
+        entries = {}
+        for column, cell in zip(columns, cells, strict=True):
+            if not cell:  # None, or a missing value
+                continue
+            if column in parameters:
+                entries[column] = option(cell, parameters[column])
+            else:
+                entries[column] = parsed(cell)
+        rows.append((f"line {line}", entries))
+    return _Table(f"the table {path}", columns, rows)
+
+
+class _Columns(NamedTuple):
+    """The columns of a table.
+
+    Attributes:
+        of_trials: Whether the table is as by ``Result.to_frame``, with parameters in columns "params.<name>".
+        parameters: The name of the parameter in each column of one.
+        measured: The name of the measurement in each column of one.
+    """
+
+    of_trials: bool
+    parameters: dict[Any, str]
+    measured: dict[Any, str]
+
+
+def _columns_of(
+    table: _Table, space: Space, needed: Sequence[str], left_out: list[str]
+) -> _Columns:
+    """Return the columns of a table; a sentence about those that are not used is added to ``left_out``."""
+    if len(set(table.columns)) < len(table.columns):
+        raise InvalidInput(
+            f"evaluated: {table.name} has several columns of one name: {checks.shown(table.columns)}."
+        )
+    if _VALUE not in table.columns:
+        raise InvalidInput(
+            f"{_EXPECTED}; {table.name} has the columns {checks.shown(table.columns)}."
+        )
+    of_trials = _has_prefixes(table.columns, space)
+    prefix = _PARAMS if of_trials else ""
+    names = {f"{prefix}{name}": name for name in space.parameters}
+    columns = _Columns(of_trials, {}, {})
+    unused = []
+    for column in table.columns:
+        if column == _VALUE:
+            continue
+        measurement = _measurement_in(column, space, needed)
+        if column in names:
+            columns.parameters[column] = names[column]
+        elif measurement in columns.measured.values():
+            raise InvalidInput(
+                f"evaluated: {table.name} has several columns for the measurement {measurement!r}: keep one."
+            )
+        elif measurement is not None:
+            columns.measured[column] = measurement
+        elif not of_trials or column not in COLUMNS:
+            unused.append(column)
+    if unused:
+        left_out.append(
+            f"the columns {checks.shown(unused, 400)} of evaluated, which are no parameters"
+        )
+    return columns
+
+
+def _has_prefixes(columns: Sequence[Any], space: Space) -> bool:
+    """Return True if the columns of parameters are "params.<name>", as by ``Result.to_frame``.
+
+    Raises:
+        InvalidInput: They are not, and a parameter has the name of the column of the values.
+    """
+    for column in columns:
+        if str(column).startswith(_PARAMS) and column not in space.parameters:
+            return True
+    if _VALUE in space.parameters and _VALUE not in space.constants:
+        raise InvalidInput(
+            f"evaluated: {_VALUE!r} is a parameter, and the name of the values of the objective: write all parameters "
+            f"as '{_PARAMS}<name>', such as '{_PARAMS}{_VALUE}'."
+        )
+    return False
+
+
+def _measurement_in(column: Any, space: Space, needed: Sequence[str]) -> str | None:
+    """Return the name of the measurement in a column: "measured.<name>", "sem", or a needed name."""
+    if column in space.parameters:
+        return None
+    if column == SEM or column in needed:
+        return column
+    if str(column).startswith(_MEASURED):
+        return str(column).removeprefix(_MEASURED)
+    return None
+
+
+def _of_table(
+    table: _Table, space: Space, needed: Sequence[str], left_out: list[str]
+) -> Iterator[Row]:
+    """Yield the rows of a table that have a value; sentences about the others are added to ``left_out``."""
+    columns = _columns_of(table, space, needed, left_out)
+    unfinished: list[str] = []
+    for place, entries in table.rows:
+        status = str(entries.get("status", "complete")).lower()
+        if columns.of_trials and status != "complete":
+            unfinished.append(f"{place}: {status}.")
+            continue
+        params: Any = _with_none(_selected(entries, columns.parameters), space)
+        if not space.named and len(params) == space.dimension:
+            params = [params[name] for name in space.parameters]
+        yield place, params, (entries.get(_VALUE), _selected(entries, columns.measured))
+    if unfinished:
+        left_out.append(
+            f"{len(unfinished)} trials of evaluated, which have no value. {_examples(unfinished)}"
+        )
+
+
+def _selected(entries: Mapping[Any, Any], names: Mapping[Any, str]) -> dict[str, Any]:
+    """Return the entries of some columns by the names of these."""
+    return {name: entries[column] for column, name in names.items() if column in entries}
+
+
+def _with_none(params: dict[str, Any], space: Space) -> dict[str, Any]:
+    """Return parameters with None for active ones that lack a value and have the option None."""
+    missing = {}
+    for name, parameter in space.parameters.items():
+        options = parameter.options
+        if name not in params and isinstance(options, tuple) and None in options:
+            missing[name] = None
+    try:
+        plain = {name: space.plain(name, value) for name, value in params.items()}
+    except InvalidInput:  # the result will be refused
+        return params
+    active = space.active_names(missing | space.constants | plain)
+    return params | {name: None for name in missing if name in active}
 
 
 def completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]:
@@ -343,22 +368,22 @@ def completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]:
             f"evaluated: {path} is of a run that {'minimises' if maximize else 'maximises'}."
         )
     params = {}
-    without = {}
+    unfinished = {}  # status by number
     for event in events:
         if isinstance(event, Ask):
             params[event.number] = event.params
-            without[event.number] = "pending"
+            unfinished[event.number] = "pending"
         elif isinstance(event, Fail):
-            without[event.number] = "failed"
+            unfinished[event.number] = "failed"
         elif isinstance(event, Prune):
-            without[event.number] = "stopped early"
+            unfinished[event.number] = "stopped early"
         elif isinstance(event, Tell):
-            del without[event.number]
+            del unfinished[event.number]
             yield f"trial {event.number}", params[event.number], (event.value, event.measured)
-    if without:
-        reasons = [f"Trial {number}: {status}." for number, status in without.items()]
+    if unfinished:
+        trials = [f"Trial {number}: {status}." for number, status in unfinished.items()]
         left_out.append(
-            f"{len(without)} trials of {path}, which have no value. {_examples(reasons)}"
+            f"{len(unfinished)} trials of {path}, which have no value. {_examples(trials)}"
         )
 
 
@@ -373,14 +398,14 @@ def unrecorded(
     recorded = Counter(
         repr((trial.params, Outcome(trial.value, trial.measured, "").returned)) for trial in trials
     )
-    fresh = []
+    unrecorded_results = []
     for result in results:
         key = repr(result)
         if recorded[key]:
             recorded[key] -= 1
         else:
-            fresh.append(result)
-    return fresh
+            unrecorded_results.append(result)
+    return unrecorded_results
 
 
 def first_points(try_first: Any, space: Space) -> list[dict[str, Any]]:
@@ -419,12 +444,14 @@ def remaining(
     points: Sequence[dict[str, Any]], space: Space, trials: Sequence[Trial]
 ) -> list[dict[str, Any]]:
     """Return those of ``first_points`` that no trial has begun with."""
-    begun, left = [trial.params for trial in trials if trial.asked], []
+    begun = [trial.params for trial in trials if trial.asked]
+    left = []
     for point in points:
-        fits = Subspace(space, **point).accepts
-        found = next((number for number, params in enumerate(begun) if fits(params)), None)
-        if found is None:
-            left.append(point)
+        subspace = Subspace(space, **point)
+        for number, params in enumerate(begun):
+            if subspace.accepts(params):
+                del begun[number]
+                break
         else:
-            del begun[found]
+            left.append(point)
     return left

@@ -15,7 +15,7 @@ Both rules, and the theorem about the first: docs/theory/constrained.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -68,12 +68,12 @@ class Feasibility:
 
 def limits(surrogates: Sequence[ConstraintSurrogate]) -> list[Limit]:
     """Return the limits with the bounds that are reported, of the constraints that have one."""
-    found = []
+    reported = []
     for entry in surrogates:
-        reported = entry.surrogate.reported
-        if reported is not None:
-            found.append(Limit(entry.surrogate.posterior, reported, lower=entry.level))
-    return found
+        bound = entry.surrogate.reported
+        if bound is not None:
+            reported.append(Limit(entry.surrogate.posterior, bound, lower=entry.level))
+    return reported
 
 
 def probably_feasible(
@@ -157,14 +157,17 @@ def feasibility(
             bounds[constraint.name] = lower, mean, upper
         else:
             bounds[constraint.name] = -upper, -mean, -lower
+    result = Feasibility(tuple(constraints), bounds, kept, None, False)
     if delta is None:
-        known = probability if surrogates else None
-        return Feasibility(tuple(constraints), bounds, kept, known, False)
-    certified = not by_measurement
+        if surrogates:
+            result = replace(result, probability=probability)
+        return result
+    if by_measurement:
+        return result
     for _, surrogate in noisy:
-        certified &= bool(surrogate.guarantee(ways))
-    known = 1 - delta if certified else None
-    return Feasibility(tuple(constraints), bounds, kept, known, certified)
+        if not bool(surrogate.guarantee(ways)):
+            return result
+    return replace(result, probability=1 - delta, certified=True)
 
 
 def _text(feasibility: Feasibility) -> str:
@@ -184,7 +187,9 @@ def _text(feasibility: Feasibility) -> str:
     if probability is None:
         return f"not certified: {quantities}"
     if is_fitted:
-        shown = "more than 0.99" if probability > 0.99 else f"{probability:.2g}"
+        shown = f"{probability:.2g}"
+        if probability > 0.99:
+            shown = "more than 0.99"
         return f"with probability {shown} by the fitted models (not guaranteed): {quantities}"
     if feasibility.kept:
         return (

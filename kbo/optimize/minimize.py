@@ -33,7 +33,7 @@ from kbo.optimize.settings.setting import Setting
 from kbo.space import Bounds, Params, Space
 from kbo.workers.call import takes_trial
 from kbo.workers.choice import Workers, engine_of
-from kbo.workers.engine import YEAR, Engine, OnReport, Session
+from kbo.workers.engine import YEAR, Engine, Session
 
 if TYPE_CHECKING:
     import optuna
@@ -138,21 +138,7 @@ def minimize(
 
     Every exception that ends a run has its ``trials``.
     """
-    engine = engine_of(workers, timeout)
-    budget = _Budget(
-        n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap, stop_when
-    )
-    callbacks = Callbacks(on_trial)
-    loop = _Loop(
-        objective, engine, budget, method, pruner, evaluated, try_first, progress, callbacks
-    )
-    options = {
-        "setting": setting,
-        "constraints": constraints,
-        "value_range": value_range,
-        "seed": seed,
-    }
-    return loop.run(bounds, **options, journal=journal, device=device, maximize=False)
+    return _run(_Call(**locals(), maximize=False))  # the arguments are all that is local
 
 
 def maximize(
@@ -181,34 +167,36 @@ def maximize(
     device: str | torch.device | None = None,
 ) -> Result:
     """Maximise a noisy, expensive function; arguments and result as ``minimize``."""
-    engine = engine_of(workers, timeout)
-    budget = _Budget(
-        n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap, stop_when
-    )
-    callbacks = Callbacks(on_trial)
-    loop = _Loop(
-        objective, engine, budget, method, pruner, evaluated, try_first, progress, callbacks
-    )
-    options = {
-        "setting": setting,
-        "constraints": constraints,
-        "value_range": value_range,
-        "seed": seed,
-    }
-    return loop.run(bounds, **options, journal=journal, device=device, maximize=True)
+    return _run(_Call(**locals(), maximize=True))  # the arguments are all that is local
 
 
 @dataclass(frozen=True)
-class _Budget:
-    """Limits of a run and of its trials; arguments of ``minimize``."""
+class _Call:
+    """The arguments of a call of ``minimize`` or ``maximize``."""
 
+    objective: Callable[..., float]
+    bounds: Bounds | Space
     n_trials: int | None
+    setting: Setting | None
+    method: str | None
+    constraints: Sequence[Any]
+    value_range: tuple[float, float] | None
+    seed: int
+    journal: str | os.PathLike[str] | None
+    workers: Workers
     timeout: float | None
     time_budget: float | None
     end_running: bool
     max_failures: int
     stop_at_gap: float | None
     stop_when: float | None
+    pruner: Any
+    evaluated: Any
+    try_first: Sequence[Any]
+    progress: bool
+    on_trial: OnTrial | Sequence[OnTrial] | None
+    device: str | torch.device | None
+    maximize: bool
 
     def __post_init__(self) -> None:
         if self.n_trials is None and self.time_budget is None:
@@ -220,236 +208,212 @@ class _Budget:
         checks.whole("max_failures", self.max_failures, 1)
         checks.maybe(checks.positive, "stop_at_gap", self.stop_at_gap)
         checks.maybe(checks.positive, "stop_when", self.stop_when)
-
-    def check_method(self, method: str) -> None:
-        """Raise InvalidInput if a method has no model, which the reasons to stop need."""
-        if methods.get(method).has_bounds:
-            return
-        if self.stop_at_gap:
-            raise InvalidInput(
-                f"method {method!r} has no bounds, so no gap at which it could stop."
-            )
-        if self.stop_when:
-            raise InvalidInput(
-                f"method {method!r} has no model, so nothing is expected of more trials: stop_when."
-            )
-
-
-@dataclass(frozen=True)
-class _Loop:
-    """A run; arguments of ``minimize``, which are checked before anything is opened."""
-
-    objective: Callable[..., float]
-    engine: Engine
-    budget: _Budget
-    method: str | None
-    pruner: Any
-    evaluated: Any
-    try_first: Sequence[Any]
-    progress: bool
-    on_trial: Callbacks
-
-    def __post_init__(self) -> None:
         checks.function("objective", self.objective)
         checks.flag("progress", self.progress)
-        if self.method is not None:
-            self.budget.check_method(self.method)
+        self._check_reasons_to_stop()
         if self.pruner is not None and resolve(self.pruner) and not takes_trial(self.objective):
             raise InvalidInput(
                 "pruner needs an objective that takes two arguments, (params, trial), and reports."
             )
 
-    @preserved()
-    @fixed
-    def run(
-        self, bounds: Bounds | Space, *, journal: str | os.PathLike[str] | None, **options: Any
-    ) -> Result:
-        """Run all trials, and return the result.
+    @property
+    def path(self) -> str | None:
+        """The path of the journal; None without one."""
+        if self.journal is None:
+            return None
+        return os.fspath(self.journal)
 
-        Args:
-            bounds: As for ``minimize``.
-            journal: As for ``minimize``.
-            options: Other arguments of ``Optimizer``.
-        """
-        measured, of_parameters = measured_only(options["constraints"])
-        space = Space(bounds, of_parameters)
-        options["constraints"] = measured
-        names = [constraint.name for constraint in measured]
-        known = known_results(
-            self.evaluated, space, options["maximize"], names, options["value_range"]
-        )
-        first = first_points(self.try_first, space)
-        if self.budget.stop_when and getattr(options["setting"], "certified", False):
+    def _check_reasons_to_stop(self) -> None:
+        """Raise InvalidInput if method or setting have not the model that a reason to stop needs."""
+        if self.method is not None and not methods.get(self.method).has_bounds:
+            if self.stop_at_gap:
+                raise InvalidInput(
+                    f"method {self.method!r} has no bounds, so no gap at which it could stop."
+                )
+            if self.stop_when:
+                raise InvalidInput(
+                    f"method {self.method!r} has no model, so nothing is expected of more trials: stop_when."
+                )
+        if self.stop_when and getattr(self.setting, "certified", False):
             raise InvalidInput(
                 "stop_when is for the practical setting: use stop_at_gap, which is guaranteed."
             )
-        optimizer = Optimizer(
-            space, method=self.method, n_trials=self.budget.n_trials, journal=journal, **options
-        )
-        path = None if journal is None else os.fspath(journal)
-        stopped = "interrupted before its end"
-        try:
-            with contextlib.suppress(KeyboardInterrupt), self.on_trial.opened():
-                stopped = self._work(optimizer, known.results, first, path)
-            left_out = list(known.left_out)
-            not_begun = remaining(first, space, optimizer.trials)
-            if not_begun:
-                left_out.append(
-                    f"{len(not_begun)} of {len(first)} points of try_first, for which there was no trial"
-                )
-            return replace(result_of(optimizer, stopped, path), left_out=tuple(left_out))
-        except BaseException as error:
-            with contextlib.suppress(Exception):  # a journal that cannot be read again
-                error.trials = list(optimizer.trials)  # pyright: ignore[reportAttributeAccessIssue]
-            if path:
-                error.add_note(f"The trials so far are in {path}.")
-            raise
-        finally:
-            optimizer.close()
 
-    def _work(
-        self,
-        optimizer: Optimizer,
-        known: Sequence[tuple[Params, Any]],
-        first: Sequence[dict[str, Any]],
-        path: str | None,
-    ) -> str:
-        """Run trials until there is a reason to stop, and return it; trials that are still running are released."""
-        errors: list[Exception] = []
-        on_report = self._on_report(optimizer, errors)
-        try:
-            with self.engine.session(self.objective, self.budget.timeout, on_report) as session:
-                work = _Work(self, optimizer, session, first, path, errors)
-                for params, value in unrecorded(known, optimizer.trials):
-                    optimizer.run.add(params, value)
-                return work.until_stopped()
-        finally:
-            with contextlib.suppress(JournalError):  # which has been raised already
-                optimizer.run.release()
 
-    def _on_report(self, optimizer: Optimizer, errors: list[Exception]) -> OnReport:
-        """Return a function that records a report, and returns whether the trial should stop.
-
-        Args:
-            optimizer: The optimiser.
-            errors: A list for the errors of this function. An objective in this process would take them for its own.
-        """
-        pruning = None
-        if self.pruner is not None:
-            pruning = Pruning(self.pruner, optimizer.space, optimizer.maximize)
-
-        def on_report(number: int, value: float, step: int) -> bool:
-            run = optimizer.run
-            try:
-                run.report(run.trials.all[number], value, step=step)
-                if pruning is None:
-                    return False
-                return pruning.should_stop(number, run.events_from(pruning.n_events))
-            except Exception as error:
-                errors.append(error)
-                raise
-
-        return on_report
+@preserved()
+@fixed
+def _run(call: _Call) -> Result:
+    """Run all trials, and return the result. All arguments are checked before the journal is opened."""
+    engine = engine_of(call.workers, call.timeout)
+    callbacks = Callbacks(call.on_trial)
+    measured, on_parameters = measured_only(call.constraints)
+    space = Space(call.bounds, on_parameters)
+    names = [constraint.name for constraint in measured]
+    known = known_results(call.evaluated, space, call.maximize, names, call.value_range)
+    first = first_points(call.try_first, space)
+    optimizer = Optimizer(
+        space,
+        setting=call.setting,
+        method=call.method,
+        maximize=call.maximize,
+        n_trials=call.n_trials,
+        constraints=measured,
+        value_range=call.value_range,
+        seed=call.seed,
+        journal=call.journal,
+        device=call.device,
+    )
+    stopped = "interrupted before its end"
+    try:
+        with contextlib.suppress(KeyboardInterrupt), callbacks.opened():
+            stopped = _Work(call, optimizer, engine, callbacks, first).run(known.results)
+        left_out = list(known.left_out)
+        not_begun = remaining(first, space, optimizer.trials)
+        if not_begun:
+            left_out.append(
+                f"{len(not_begun)} of {len(first)} points of try_first, for which there was no trial"
+            )
+        return replace(result_of(optimizer, stopped, call.path), left_out=tuple(left_out))
+    except BaseException as error:
+        with contextlib.suppress(Exception):  # a journal that cannot be read again
+            error.trials = list(optimizer.trials)  # pyright: ignore[reportAttributeAccessIssue]
+        if call.path:
+            error.add_note(f"The trials so far are in {call.path}.")
+        raise
+    finally:
+        optimizer.close()
 
 
 class _Work:
-    """The trials of a run in one session of workers.
+    """The trials of a run.
 
     Args:
-        loop: The arguments of the run.
+        call: The arguments of the run.
         optimizer: The optimiser.
-        session: The session.
+        engine: The workers.
+        on_trial: The functions that are called after each trial.
         first: The ``first_points``.
-        path: Path of the journal; None without one.
-        errors: Errors of ``on_report``, which end the run.
     """
 
     def __init__(
         self,
-        loop: _Loop,
+        call: _Call,
         optimizer: Optimizer,
-        session: Session,
+        engine: Engine,
+        on_trial: Callbacks,
         first: Sequence[dict[str, Any]],
-        path: str | None,
-        errors: Sequence[Exception],
     ) -> None:
-        self._budget = loop.budget
-        self._on_trial = loop.on_trial
-        self._progress = loop.progress
+        self._call = call
         self._optimizer = optimizer
-        self._run = optimizer.run
-        self._session = session
+        self._engine = engine
+        self._on_trial = on_trial
         self._first = first
-        self._path = path
-        self._errors = errors
+        self._run = optimizer.run
+        self._pruning: Pruning | None = None
+        if call.pruner is not None:
+            self._pruning = Pruning(call.pruner, optimizer.space, optimizer.maximize)
+        self._error_of_report: Exception | None = None
         self._n_failed_in_a_row = 0
         self._n_before = self._run.trials.n_finished  # trials that the journal had
         self._n_points = math.inf
         points = optimizer.space.points(MOST_POINTS)
         if points is not None:
             self._n_points = len(points)
-        seconds_before = self._run.open_session(
-            n_trials=self._budget.n_trials,
-            time_budget=self._budget.time_budget,
-            timeout=self._budget.timeout,
-            workers=repr(loop.engine),
-        )
         self._end = math.inf  # of the time budget
-        if self._budget.time_budget is not None:
-            self._end = time.monotonic() + self._budget.time_budget - seconds_before
 
-    def until_stopped(self) -> str:
+    def run(self, known: Sequence[tuple[Params, Any]]) -> str:
+        """Run trials until there is a reason to stop, and return it; trials that still run are released.
+
+        Args:
+            known: Results that are known before.
+        """
+        call = self._call
+        try:
+            with self._engine.session(call.objective, call.timeout, self._on_report) as session:
+                seconds_before = self._run.open_session(
+                    n_trials=call.n_trials,
+                    time_budget=call.time_budget,
+                    timeout=call.timeout,
+                    workers=repr(self._engine),
+                )
+                if call.time_budget is not None:
+                    self._end = time.monotonic() + call.time_budget - seconds_before
+                for params, value in unrecorded(known, self._optimizer.trials):
+                    self._run.add(params, value)
+                return self._until_stopped(session)
+        finally:
+            with contextlib.suppress(JournalError):  # which has been raised already
+                self._run.release()
+
+    def _on_report(self, number: int, value: float, step: int) -> bool:
+        """Record a report of a running trial, and return True if the trial is to be stopped."""
+        try:
+            self._run.report(self._run.trials.all[number], value, step=step)
+            if self._pruning is None:
+                return False
+            events = self._run.events_from(self._pruning.n_events)
+            return self._pruning.should_stop(number, events)
+        except Exception as error:  # an objective in this process would take it for its own
+            self._error_of_report = self._error_of_report or error
+            raise
+
+    def _until_stopped(self, session: Session) -> str:
         """Run trials until there is a reason to stop, and return it."""
         self._run.fail_lost()
-        options = {"disable": not self._progress, "desc": "kbo", "unit": "trial"}
-        with Bar(total=self._budget.n_trials, initial=self._n_before, **options) as bar:
+        n_trials = self._call.n_trials
+        options = {"disable": not self._call.progress, "desc": "kbo", "unit": "trial"}
+        with Bar(total=n_trials, initial=self._n_before, **options) as bar:
             reason = self._reason_to_stop()
             while not reason:
-                self._begin_trials()
-                self._show(bar)
-                if not self._session.running:
-                    return self._checked(self._used_up())
+                self._begin_trials(session)
+                self._show(bar, session)
+                if not session.running:
+                    return self._checked(self._used_up(session))
                 seconds = None
-                if self._budget.end_running and self._end < math.inf:
+                if self._call.end_running and self._end < math.inf:
                     seconds = self._seconds_left()
-                outcomes = self._session.wait(seconds)
-                if self._errors:
-                    raise self._errors[0]
+                outcomes = session.wait(seconds)
+                if self._error_of_report is not None:
+                    raise self._error_of_report
                 if not outcomes:
-                    return self._checked(self._used_up())
+                    return self._checked(self._used_up(session))
                 # All are recorded before a callback may raise.
                 trials = [self._run.end(outcome) for outcome in outcomes]
                 for trial in trials:
-                    reason = self._after(trial, bar) or reason
+                    if trial.status == "pending":  # it is started again
+                        continue
+                    bar.update()
+                    self._show(bar, session)
+                    reason = self._after(trial) or reason
         return reason
 
     def _seconds_left(self) -> float:
         """Return the seconds that are left of the time budget."""
         return max(self._end - time.monotonic(), 0.0)
 
-    def _begin_trials(self) -> None:
+    def _begin_trials(self, session: Session) -> None:
         """Begin as many trials as may run."""
-        while len(self._session.running) < self._session.capacity and not self._used_up():
+        while len(session.running) < session.capacity and not self._used_up(session):
             point: dict[str, Any] = {}
             if self._first:
                 left = remaining(self._first, self._optimizer.space, self._run.trials.all)
                 point = next(iter(left), {})
             trial = self._optimizer.begin(**point)
-            self._session.start(trial.number, copy.copy(trial.params))
+            session.start(trial.number, copy.copy(trial.params))
 
-    def _used_up(self) -> str:
+    def _used_up(self, session: Session) -> str:
         """Return the reason why no further trial begins, or an empty text."""
         n_finished = self._run.trials.n_finished
         if n_finished >= self._n_points and self._optimizer.insight.exhausted():
             return "every point has been evaluated, and the objective has no noise"
-        n_trials = self._budget.n_trials
-        if n_trials is not None and n_finished + len(self._session.running) >= n_trials:
+        n_trials = self._call.n_trials
+        if n_trials is not None and n_finished + len(session.running) >= n_trials:
             reason = f"the budget of {n_trials} trials is used"
             if self._n_before:
                 reason = f"{reason}, {self._n_before} of them were in the journal"
             return reason
         if time.monotonic() >= self._end:
-            return f"the time budget of {self._budget.time_budget:g} s is used"
+            return f"the time budget of {self._call.time_budget:g} s is used"
         return ""
 
     def _checked(self, reason: str) -> str:
@@ -474,22 +438,23 @@ class _Work:
         infeasible = self._optimizer.insight.infeasible(PROOF if is_slow_allowed else PROOF // 10)
         if infeasible is not None:
             return str(infeasible)
-        if n_finished and is_slow_allowed and (reason := self._little_to_gain()):
-            return reason
-        return self._gap_reached(is_slow_allowed)
+        reason = ""
+        if n_finished and is_slow_allowed:
+            reason = self._little_to_gain()
+        return reason or self._gap_reached(is_slow_allowed)
 
     def _little_to_gain(self) -> str:
         """Return a reason to stop if more trials are expected to gain no more than ``stop_when``, or an empty text."""
-        if self._budget.stop_when is None:
+        if self._call.stop_when is None:
             return ""
         answers = self._optimizer.insight.answers(effects=False)
-        if answers is None or answers.more.value > self._budget.stop_when:
+        if answers is None or answers.more.value > self._call.stop_when:
             return ""
         return f"{N_MORE} more trials are expected to improve the value by {answers.more.value:.2g}"
 
     def _gap_reached(self, is_slow_allowed: bool) -> str:
         """Return a reason to stop if the optimality gap is at most ``stop_at_gap``, or an empty text."""
-        goal = self._budget.stop_at_gap
+        goal = self._call.stop_at_gap
         if goal is None:
             return ""
         gap = self._optimizer.gap()
@@ -503,27 +468,22 @@ class _Work:
             return ""
         return f"the optimality gap {gap.value:.4g} is at most {goal:g}"
 
-    def _after(self, trial: Trial, bar: Bar) -> str:
+    def _after(self, trial: Trial) -> str:
         """Take note of the end of a trial, and return a reason to stop the run, or an empty text.
 
         Raises:
             TooManyFailures: ``max_failures`` trials failed in a row.
         """
-        if trial.status == "pending":  # it is started again
-            return ""
-        bar.update()
-        self._show(bar)
         if trial.status == "failed":
             self._n_failed_in_a_row += 1
         else:
             self._n_failed_in_a_row = 0
         reason = ""
         if self._on_trial:
-            reason = self._on_trial(
-                trial, result_of(self._optimizer, "", self._path, evaluations=0)
-            )
+            result = result_of(self._optimizer, "", self._call.path, evaluations=0)
+            reason = self._on_trial(trial, result)
         reason = reason or self._reason_to_stop()
-        if self._n_failed_in_a_row >= self._budget.max_failures and not reason:
+        if self._n_failed_in_a_row >= self._call.max_failures and not reason:
             failures = "1 trial"
             if self._n_failed_in_a_row > 1:
                 failures = f"{self._n_failed_in_a_row} trials in a row"
@@ -535,15 +495,15 @@ class _Work:
     def _after_failures(self) -> str:
         """Return the advice after too many failures."""
         advice = "Correct the objective or its bounds"
-        if self._path is None:
+        if self._call.path is None:
             return f"{advice}."
         return (
-            f"{advice}. The failed trials stay in {self._path}: they count in n_trials (--trials), and the search "
+            f"{advice}. The failed trials stay in {self._call.path}: they count in n_trials (--trials), and the search "
             "avoids their parameters. So after a fault that has nothing to do with the parameters begin with a new "
             "journal (kbo tune --fresh renames the old one); otherwise the same call continues."
         )
 
-    def _show(self, bar: Bar) -> None:
+    def _show(self, bar: Bar, session: Session) -> None:
         """Show the best value, the number of running trials and the time that is left."""
         if bar.disable:
             return
@@ -552,8 +512,8 @@ class _Work:
         if values:
             best = max(values) if self._optimizer.maximize else min(values)
             shown["best"] = f"{best:.4g}"
-        if self._session.capacity > 1:
-            shown["running"] = len(self._session.running)
+        if session.capacity > 1:
+            shown["running"] = len(session.running)
         if self._end < math.inf:
             shown["left"] = f"{self._seconds_left():.0f} s"
         bar.set_postfix(shown)

@@ -416,14 +416,13 @@ class Optimizer:
 
     @guarded
     def recommended(self) -> Trial | None:
-        """Return the completed trial with the best pessimistic bound, or value while there is no bound.
+        """Return the recommended trial: in the practical setting that with the best mean less one standard deviation.
 
+        Where the objective has no noise, and while there is no bound, it is the one with the best value, and in the
+        certified setting the one with the best pessimistic bound (``criterion`` of the surrogate).
         Its parameters satisfy the constraints of the space; None if those of no completed trial do. Trials that are
         sure enough to keep the limits of measured quantities come first: certain to by the bounds, or in the practical
         setting by two standard deviations.
-
-        In the practical setting the bound is one standard deviation from the mean, and the value itself where the
-        objective has no noise.
         """
         return self._quantities.recommended()
 

@@ -13,7 +13,7 @@ import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 import numpy as np
 from scipy.special import stdtr
@@ -86,57 +86,65 @@ class Curves:
         return f"Curves(delta={self.delta:g}, n_startup={self.n_startup}, n_warmup={self.n_warmup})"
 
     def should_stop(self, trial: Trial, trials: Sequence[Trial], maximize: bool) -> bool:
-        step, value = trial.reports[-1]
-        known = np.array(curves_at(step, trials)).reshape(-1, 2)
-        enough = len(known) >= self.n_startup and len(trial.reports) > self.n_warmup
-        if not enough or sum(other.pruned for other in trials) > _PRUNED * len(known):
+        step, report = trial.reports[-1]
+        curves = curves_at(step, trials)
+        n = len(curves)
+        if n < self.n_startup or len(trial.reports) <= self.n_warmup:
+            return False
+        if sum(other.pruned for other in trials) > _PRUNED * n:
             return False
         sign = 1 if maximize else -1
-        values = sorted(
-            (sign * other.value for other in trials if other.value is not None), reverse=True
-        )
-        mean, error = _regression(value, known)
+        values = sorted(sign * other.value for other in trials if other.value is not None)
+        values.reverse()  # the best one first
+        mean, error = _regression(report, curves)
         margin = sign * mean - values[int(_BEST * len(values))]
-        above = (
-            float(stdtr(_nearest(len(known)) - 2, margin / error))
-            if error > 0
-            else float(margin >= 0)
-        )
-        return above < self.delta
+        if error == 0:
+            return margin < 0
+        return float(stdtr(_n_nearest(n) - 2, margin / error)) < self.delta
 
 
-def _regression(value: float, known: np.ndarray) -> tuple[float, float]:
+def _regression(report: float, curves: np.ndarray) -> tuple[float, float]:
     """Return mean and standard error of a final value, by linear regression on nearest pairs of reports and values.
 
     Args:
-        value: The report.
-        known: Reports at the same step, and final values [n 2].
+        report: The report.
+        curves: Reports at the same step, and final values [n 2].
     """
-    n, peak = _nearest(len(known)), max(abs(value), float(abs(known).max())) or 1.0
-    value, known = value / peak, known / peak  # squares of very large numbers would overflow
-    x, y = known[np.argsort(abs(known[:, 0] - value), kind="stable")[:n]].T
-    dx, dy = x - x.mean(), y - y.mean()
+    n = _n_nearest(len(curves))
+    scale = max(abs(report), float(abs(curves).max())) or 1.0
+    report = report / scale  # squares of very large numbers would overflow
+    curves = curves / scale
+    order = np.argsort(abs(curves[:, 0] - report), kind="stable")
+    x, y = curves[order[:n]].T
+    dx = x - x.mean()
+    dy = y - y.mean()
+    distance = report - x.mean()
     spread = dx @ dx
-    slope = max(dx @ dy / spread, 0.0) if spread > 0 else 0.0
+    slope = 0.0
+    leverage = 0.0
+    if spread > 0:
+        slope = max(dx @ dy / spread, 0.0)
+        leverage = distance**2 / spread
     residual = dy - slope * dx
-    leverage = (value - x.mean()) ** 2 / spread if spread > 0 else 0.0
     error = math.sqrt(residual @ residual / (n - 2) * (1 + 1 / n + leverage))
-    return peak * float(y.mean() + slope * (value - x.mean())), peak * error
+    return scale * float(y.mean() + slope * distance), scale * error
 
 
-def _nearest(n: int) -> int:
+def _n_nearest(n: int) -> int:
     """Return the number of completed trials that a regression uses, of n."""
     return max(_FEWEST, math.ceil(n / 2))
 
 
-def curves_at(step: int, trials: Iterable[Trial]) -> list[tuple[float, float]]:
-    """Return the last value reported by that step and the final value of completed trials; not of those without one."""
-    return [
-        (trial.reports[reached - 1][1], trial.value)
-        for trial in trials
-        if trial.value is not None
-        and (reached := bisect.bisect_right(trial.reports, step, key=operator.itemgetter(0)))
-    ]
+def curves_at(step: int, trials: Iterable[Trial]) -> np.ndarray:
+    """Return the last report up to a step and the final value of the completed trials with such a report, [n 2]."""
+    curves = []
+    for trial in trials:
+        if trial.value is None:
+            continue
+        n_reports = bisect.bisect_right(trial.reports, step, key=operator.itemgetter(0))
+        if n_reports:
+            curves.append((trial.reports[n_reports - 1][1], trial.value))
+    return np.array(curves).reshape(-1, 2)
 
 
 class OptunaPruner:
@@ -159,14 +167,16 @@ class OptunaPruner:
     def should_stop(self, trial: Trial, trials: Sequence[Trial], maximize: bool) -> bool:
         if self._study is None:
             self._study = _study(self._pruner, maximize)
-        for fresh in trials[self._n_begun :]:
-            self._twins[fresh.number] = _Twin(self._study, fresh.starts)
+        for begun in trials[self._n_begun :]:
+            self._twins[begun.number] = _Twin(self._study, begun.starts)
         self._n_begun = len(trials)
         for number, twin in list(self._twins.items()):
             if twin.starts != trials[number].starts:  # it was started again, from the first step
                 twin.end("FAIL")
-                twin = self._twins[number] = _Twin(self._study, trials[number].starts)
-            if twin.follow(trials[number]):
+                twin = _Twin(self._study, trials[number].starts)
+                self._twins[number] = twin
+            twin.follow(trials[number])
+            if trials[number].status != "pending":
                 del self._twins[number]
         return self._twins[trial.number].trial.should_prune()
 
@@ -175,49 +185,54 @@ class _Twin:
     """A trial of Optuna with the reports and the end of one of kbo."""
 
     def __init__(self, study: optuna.Study, starts: int) -> None:
-        self._study, self.starts = study, starts
+        self._study = study
+        self.starts: int = starts
         self.trial: optuna.Trial = study.ask()
-        self._reported = 0
+        self._n_reports = 0
 
-    def follow(self, trial: Trial) -> bool:
-        """Add what is new; return whether the trial has ended."""
-        for step, value in trial.reports[self._reported :]:
+    def follow(self, trial: Trial) -> None:
+        """Add the new reports, and the end if the trial has ended."""
+        for step, value in trial.reports[self._n_reports :]:
             self.trial.report(value, step)
-        self._reported = len(trial.reports)
+        self._n_reports = len(trial.reports)
         if trial.status != "pending":
-            self.end(
-                {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}[trial.status],
-                trial.value,
-            )
-        return trial.status != "pending"
+            self.end(_STATES[trial.status], trial.value)
 
     def end(self, state: str, value: float | None = None) -> None:
         self._study.tell(self.trial, value, optuna.trial.TrialState[state])
 
 
+_STATES = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
+"""States of Optuna by the status of a trial."""
+
+
 def _study(pruner: optuna.pruners.BasePruner, maximize: bool) -> optuna.Study:
     """Return a study in memory. Its name is fixed, since the brackets of Hyperband depend on it."""
-    before = optuna.logging.get_verbosity()
+    verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # the study is no news
     try:
-        sampler = optuna.samplers.RandomSampler(seed=0)
-        direction = "maximize" if maximize else "minimize"
         return optuna.create_study(
-            study_name="kbo", pruner=pruner, sampler=sampler, direction=direction
+            study_name="kbo",
+            pruner=pruner,
+            sampler=optuna.samplers.RandomSampler(seed=0),
+            direction="maximize" if maximize else "minimize",
         )
     finally:
-        optuna.logging.set_verbosity(before)
+        optuna.logging.set_verbosity(verbosity)
 
 
 def _of_optuna(name: str) -> OptunaPruner:
     require(f"pruner {name!r}", "optuna", "optuna")
-    with warnings.catch_warnings(action="ignore"):  # that one of them is experimental
-        return OptunaPruner(getattr(optuna.pruners, f"{name.capitalize()}Pruner")())
+    with warnings.catch_warnings(action="ignore"):  # Wilcoxon is experimental
+        pruner = getattr(optuna.pruners, f"{name.capitalize()}Pruner")()
+    return OptunaPruner(pruner)
 
 
 NAMES: dict[str, Callable[[], Pruner]] = {
     "curves": Curves,
-    **{name: partial(_of_optuna, name) for name in ("median", "hyperband", "wilcoxon")},
+    "median": partial(_of_optuna, "median"),
+    "hyperband": partial(_of_optuna, "hyperband"),
+    "wilcoxon": partial(_of_optuna, "wilcoxon"),
 }
 """Pruners by name."""
 
@@ -231,10 +246,11 @@ def resolve(pruner: object) -> Pruner:
     """
     if isinstance(pruner, str):
         return NAMES[checks.one_of("pruner", pruner, NAMES)]()
-    if isinstance(pruner, Pruner) and not isinstance(pruner, type):
-        return copy.deepcopy(pruner)  # which may keep what it knows of one run
-    if callable(getattr(pruner, "prune", None)) and not isinstance(pruner, type):
-        return OptunaPruner(cast("optuna.pruners.BasePruner", pruner))
+    if not isinstance(pruner, type):
+        if isinstance(pruner, Pruner):
+            return copy.deepcopy(pruner)  # it may keep data of one run
+        if callable(getattr(pruner, "prune", None)):
+            return OptunaPruner(cast("optuna.pruners.BasePruner", pruner))
     raise InvalidInput(
         f"pruner must be one of {', '.join(NAMES)}, kbo.Curves(...), a pruner of Optuna, or an object with a method "
         f"should_stop(trial, trials, maximize), got {checks.shown(pruner)}."
@@ -253,9 +269,10 @@ class Pruning:
     """
 
     def __init__(self, pruner: object, space: Space, maximize: bool) -> None:
-        self._pruner, self._maximize = resolve(pruner), maximize
+        self._pruner = resolve(pruner)
+        self._maximize = maximize
         self._trials = Trials(space)  # at the event up to which decisions are made
-        self._most = 0  # reports of a complete trial
+        self._most_reports = 0  # of a complete trial
         self._stops: dict[int, bool] = {}
 
     @property
@@ -272,33 +289,24 @@ class Pruning:
         """
         for event in events:
             self._trials.add(event)
-            if isinstance(event, (Tell, Report)):
-                trial = self._trials.all[event.number]
-                if isinstance(event, Tell):
-                    self._most = max(self._most, len(trial.reports))
-                else:
-                    self._stops[event.number] = len(
-                        trial.reports
-                    ) < self._most and self._pruner.should_stop(
-                        trial, self._trials.all, self._maximize
-                    )
+            if isinstance(event, Tell):
+                n_reports = len(self._trials.all[event.number].reports)
+                self._most_reports = max(self._most_reports, n_reports)
+            elif isinstance(event, Report):
+                self._stops[event.number] = self._decision(self._trials.all[event.number])
         return self._stops.get(number, False)
 
-
-class Prediction(NamedTuple):
-    """The final value that a trial would have had.
-
-    Attributes:
-        value: The value.
-        error: Its standard error.
-    """
-
-    value: float
-    error: float
+    def _decision(self, trial: Trial) -> bool:
+        """Return True if a trial is to be stopped after its last report."""
+        if len(trial.reports) >= self._most_reports:
+            return False
+        return self._pruner.should_stop(trial, self._trials.all, self._maximize)
 
 
-def prediction(trial: Trial, complete: Iterable[Trial], maximize: bool) -> Prediction | None:
-    """Return the final value of a pruned trial, predicted from its last report as ``Curves`` does.
+def prediction(
+    trial: Trial, complete: Iterable[Trial], maximize: bool
+) -> tuple[float, float] | None:
+    """Return the final value of a pruned trial, predicted from its last report as ``Curves`` does, and its error.
 
     With fewer than six completed trials it is, of their final values, the one with the rank of the report among theirs
     at the same step. A prediction is not better than every value, and not worse than every value and the report. The
@@ -310,24 +318,33 @@ def prediction(trial: Trial, complete: Iterable[Trial], maximize: bool) -> Predi
         maximize: Whether larger values are better.
 
     Returns:
-        The prediction; None without a report, with fewer than three completed trials with the same step, and where it
-        cannot be computed.
+        The value and its standard error; None without a report, with fewer than three completed trials with the same
+        step, and where they cannot be computed.
     """
-    known = np.array(curves_at(trial.reports[-1][0], complete) if trial.reports else []).reshape(
-        -1, 2
-    )
-    if len(known) < _LEAST:
+    if not trial.reports:
         return None
-    value, (x, y) = trial.reports[-1][1], known.T
-    if len(known) < _FEWEST:
-        mean = float(np.interp(value, np.sort(x), np.sort(y)))
-        missed = (
-            np.interp(x, np.sort(x), np.sort(y)) - y
-        )  # by the same rule for the completed trials
-        error = math.hypot(math.hypot(*missed) / math.sqrt(len(y)), float(np.ptp(y)) / len(y))
+    step, report = trial.reports[-1]
+    curves = curves_at(step, complete)
+    if len(curves) < _LEAST:
+        return None
+    reports, values = curves.T
+    if len(curves) < _FEWEST:
+        by_rank = np.sort(reports), np.sort(values)
+        mean = float(np.interp(report, *by_rank))
+        missed = np.interp(reports, *by_rank) - values  # of the completed trials
+        error = math.hypot(
+            math.hypot(*missed) / math.sqrt(len(values)), float(np.ptp(values)) / len(values)
+        )
     else:
-        mean, error = _regression(value, known)
-    low, high = (min(value, y.min()), y.max()) if maximize else (y.min(), max(value, y.max()))
+        mean, error = _regression(report, curves)
+    low = values.min()
+    high = values.max()
+    if maximize:
+        low = min(report, low)
+    else:
+        high = max(report, high)
     mean = float(min(max(mean, low), high))
-    error = math.hypot(error, float(abs(mean - y).min()) / 4)
-    return Prediction(mean, error) if math.isfinite(mean) and math.isfinite(error) else None
+    error = math.hypot(error, float(abs(mean - values).min()) / 4)
+    if not math.isfinite(mean) or not math.isfinite(error):
+        return None
+    return mean, error

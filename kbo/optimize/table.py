@@ -41,17 +41,19 @@ COLUMNS: tuple[str, ...] = (
 
 def by_name(params: Params) -> dict[str, Any]:
     """Return parameters by name; those of a list are x0, x1, and so on."""
-    return (
-        params if isinstance(params, dict) else {f"x{i}": value for i, value in enumerate(params)}
-    )
+    if isinstance(params, dict):
+        return params
+    return {f"x{i}": value for i, value in enumerate(params)}
 
 
 def shown(params: Params) -> dict[str, str]:
     """Return parameters as text by name, numbers with four digits."""
-    return {
-        name: f"{value:.4g}" if isinstance(value, float) else str(value)
-        for name, value in by_name(params).items()
-    }
+    texts = {}
+    for name, value in by_name(params).items():
+        texts[name] = str(value)
+        if isinstance(value, float):
+            texts[name] = f"{value:.4g}"
+    return texts
 
 
 def format_params(params: Params) -> str:
@@ -64,13 +66,17 @@ def rows(trials: Iterable[Trial]) -> list[dict[str, Any]]:
 
     Parameters are "params.<name>", and measurements besides the value "measured.<name>".
     """
-    return [
-        {name: getattr(trial, name) for name in COLUMNS}
-        | {"started": _time(trial.started), "finished": _time(trial.finished)}
-        | {f"measured.{name}": value for name, value in trial.measured.items()}
-        | {f"params.{name}": value for name, value in by_name(trial.params).items()}
-        for trial in trials
-    ]
+    table = []
+    for trial in trials:
+        row = {name: getattr(trial, name) for name in COLUMNS}
+        row["started"] = _time(trial.started)
+        row["finished"] = _time(trial.finished)
+        for name, value in trial.measured.items():
+            row[f"measured.{name}"] = value
+        for name, value in by_name(trial.params).items():
+            row[f"params.{name}"] = value
+        table.append(row)
+    return table
 
 
 def frame(trials: Iterable[Trial]) -> pd.DataFrame:
@@ -83,18 +89,23 @@ def frame(trials: Iterable[Trial]) -> pd.DataFrame:
         MissingExtra: pandas is not installed.
     """
     require("a table of trials", "cli", "pandas")
-    found = rows(trials)
-    names = dict.fromkeys((*COLUMNS, *(name for row in found for name in row)))
-    values = {name: pd.Series([row.get(name) for row in found], dtype=object) for name in names}
-    kinds = {"number": "int64", "value": "float64", "seconds": "float64"}
-    kinds |= {name: "float64" for name in names if name.startswith("measured.")}
-    kinds |= dict.fromkeys(("started", "finished"), "datetime64[ms, UTC]")
-    for name, column in values.items():
-        if name in kinds:
-            values[name] = column.astype(kinds[name])
+    table = rows(trials)
+    names = dict.fromkeys(COLUMNS)
+    for row in table:
+        names |= row
+    columns = {}
+    for name in names:
+        column = pd.Series([row.get(name) for row in table], dtype=object)
+        if name == "number":
+            column = column.astype("int64")
+        elif name in ("value", "seconds") or name.startswith("measured."):
+            column = column.astype("float64")
+        elif name in ("started", "finished"):
+            column = column.astype("datetime64[ms, UTC]")
         elif not column.isna().any():
-            values[name] = column.infer_objects()
-    return pd.DataFrame(values)
+            column = column.infer_objects()
+        columns[name] = column
+    return pd.DataFrame(columns)
 
 
 def text(trials: Iterable[Trial]) -> str:
@@ -103,30 +114,28 @@ def text(trials: Iterable[Trial]) -> str:
     Texts among the parameters that would read as a number, a boolean or None, and those with line ends, are written as
     in JSON, in quotation marks.
     """
-    found = frame(trials)
-    for name in found:
-        if str(name).startswith("params.") and any(isinstance(value, str) for value in found[name]):
-            found[name] = pd.Series(map(_cell, found[name]), dtype=object)
-    return found.to_csv(index=False)
+    table = frame(trials)
+    for name in table:
+        if str(name).startswith("params.") and any(isinstance(value, str) for value in table[name]):
+            table[name] = pd.Series(map(_cell, table[name]), dtype=object)
+    return table.to_csv(index=False)
 
 
 def _cell(value: Any) -> str:
     """Return the text of a parameter's value in CSV."""
+    if value is None:
+        return ""
     if not isinstance(value, str):
-        return "" if value is None else str(value)
-    if (
-        value in ("", "True", "False")
-        or _is(int, value)
-        or _is(float, value)
-        or value.startswith('"')
-        or not value.isprintable()
-    ):
+        return str(value)
+    is_number = _is(int, value) or _is(float, value)
+    is_literal = is_number or value in ("", "True", "False")
+    if is_literal or value.startswith('"') or not value.isprintable():
         return json.dumps(value, ensure_ascii=False)
     return value
 
 
 def _is(kind: type, text: str) -> bool:
-    """Return whether a number of a kind is written as a text."""
+    """Return True if a text is how a number of a kind is written."""
     try:
         return str(kind(text)) == text
     except ValueError:
@@ -137,15 +146,24 @@ def option(cell: str, parameter: Parameter) -> Any:
     """Return the value of a parameter in a cell of CSV; the text itself if it has no such value."""
     if isinstance(parameter, (Float, Int)):
         return parsed(cell)
-    options = list(parameter.options)
-    exact = [value for value in options if _cell(value) == cell]
-    found = exact or [
-        value for value in options if value in (cell, parsed(cell)) or _alike(value, cell)
-    ]
-    return found[0] if len(found) == 1 else cell
+    for is_written in (_is_exactly, _is_nearly):
+        options = [value for value in parameter.options if is_written(value, cell)]
+        if options:
+            break
+    if len(options) == 1:
+        return options[0]
+    return cell
 
 
-def _alike(value: Any, cell: str) -> bool:
+def _is_exactly(value: Any, cell: str) -> bool:
+    """Return True if a cell holds a value as ``text`` writes it."""
+    return _cell(value) == cell
+
+
+def _is_nearly(value: Any, cell: str) -> bool:
+    """Return True if a cell holds a value as other programs write it, such as 1.0 for 1 and TRUE for True."""
+    if value in (cell, parsed(cell)):
+        return True
     return not isinstance(value, str) and str(value).lower() == cell.lower()
 
 
@@ -171,11 +189,12 @@ def write(trials: Sequence[Trial], path: str | os.PathLike[str], form: str | Non
         MissingExtra: pandas or, for Parquet, pyarrow is not installed.
     """
     target = checks.path("path", path)
-    if (form or target.suffix) not in FORMS:
+    form = form or target.suffix
+    if form not in FORMS:
         raise InvalidInput(
             f"trials are written to {', '.join(FORMS)} files, got {target}: give it such a name."
         )
-    content = _content(trials, form or target.suffix)
+    content = _content(trials, form)
     try:
         with replacing(target) as file:
             file.write(content)
@@ -194,13 +213,15 @@ def _content(trials: Sequence[Trial], form: str) -> bytes:
     require("a Parquet file", "cli", "pyarrow")
     table = frame(trials)
     for name in table:
-        if (
-            len({type(value) for value in table[name] if value is not None}) > 1
-            and table[name].dtype == object
-        ):
-            table[name] = table[name].map(str, na_action="ignore")
+        column = table[name]
+        kinds = {type(value) for value in column if value is not None}
+        if column.dtype == object and len(kinds) > 1:
+            table[name] = column.map(str, na_action="ignore")
     return table.to_parquet(index=False)
 
 
 def _time(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    """Return the time so many seconds after 1970."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC)

@@ -20,13 +20,13 @@ from kbo.report import captions, summary
 from kbo.report.record import History, ImportedTrials, Record
 
 if TYPE_CHECKING:
-    from kbo.report import clients, studies, table
+    from kbo.report import clients, imported_table, studies
     from kbo.report import page as pages
 else:
     clients = Lazy("kbo.report.clients")  # each needs an extra
     pages = Lazy("kbo.report.page")
     studies = Lazy("kbo.report.studies")
-    table = Lazy("kbo.report.table")
+    imported_table = Lazy("kbo.report.imported_table")
 
 _STORAGES = (".db", ".sqlite", ".sqlite3")
 _TABLES = (".csv", ".txt", ".tsv")
@@ -164,7 +164,7 @@ def _trials_of(
     if library == "ax":
         return clients.trials_of(history)
     if hasattr(history, "columns"):
-        return table.trials_of(history, "table", target, maximize, bounds)
+        return imported_table.trials_of(history, "table", target, maximize, bounds)
     if not isinstance(history, (str, os.PathLike)):
         raise InvalidInput(
             "history must be a study of Optuna, a client of Ax, a DataFrame, or the path or storage URL of one, "
@@ -177,7 +177,9 @@ def _trials_of(
     if path.suffix == ".json":
         return clients.trials_of(path)
     if path.suffix in _TABLES:
-        return table.trials_of(table.read(path), path.name, target, maximize, bounds)
+        return imported_table.trials_of(
+            imported_table.read(path), path.name, target, maximize, bounds
+        )
     if path.suffix == ".jsonl":
         optimizer = Record.of(path).reopened()
         return ImportedTrials(path.name, "the journal", optimizer, range(len(optimizer.trials)))

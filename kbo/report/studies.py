@@ -21,9 +21,7 @@ from optuna.storages import BaseStorage
 
 from kbo.integrations.optuna import KBOSampler
 from kbo.integrations.optuna.ranges import ranges_of
-from kbo.integrations.optuna.space import SearchSpace
 from kbo.integrations.optuna.study import begun
-from kbo.integrations.replay import replay
 
 _ADVICE = "Give the SQLite file of an Optuna storage, or its URL, such as sqlite:///studies.db."
 
@@ -46,25 +44,12 @@ def trials_of(history: Any, name: str | None) -> ImportedTrials:
     if model is None:
         raise InvalidInput(f"{source}: no trial that ended has parameters.")
 
-    # The model of the sampler has indices of choices. A report shows their options.
-    search_space: SearchSpace = model.problem[0]
-    trials = []
-    for trial in model.trials:
-        encoded: Any = trial.params
-        trials.append(trial._replace(params=search_space.with_options(encoded)))
-    options = {
-        "bounds": search_space.space_with_options(),
-        "maximize": model.optimizer.maximize,
-        "constraints": model.optimizer.constraints,
-    }
-    optimizer = replay(None, None, options, trials).optimizer
-
-    numbers = [trial.key for trial in trials]
+    numbers = [trial.key for trial in model.trials]
     ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
     lost = [trial.number for trial in ended if trial.params and trial.number not in numbers]
     remark = captions.trials_left_out(lost, "far outside the ranges of the others")
     remark += captions.parameters_left_out(ranges_of(begun(study)).left_out)
-    return ImportedTrials(source, "Optuna", optimizer, numbers, remark)
+    return ImportedTrials(source, "Optuna", model.optimizer, numbers, remark)
 
 
 def _study_in(storage: str | BaseStorage, name: str | None) -> optuna.Study:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
+from kbo.space.parameters import Parameter
 
 
 @dataclass(frozen=True)
@@ -29,23 +30,23 @@ class When:
     """
 
     parent: str
-    values: tuple[Any, ...]
+    values: Any
     parameters: Mapping[str, Any]
 
-    def __init__(self, parent: str, values: Any, parameters: Mapping[str, Any]) -> None:
-        object.__setattr__(self, "parent", checks.text("parent", parent))
-        object.__setattr__(
-            self, "values", tuple(values) if isinstance(values, (list, tuple)) else (values,)
-        )
-        object.__setattr__(self, "parameters", parameters)
-        if not self.values:
+    def __post_init__(self) -> None:
+        checks.text("parent", self.parent)
+        values = (self.values,)
+        if isinstance(self.values, (list, tuple)):
+            values = tuple(self.values)
+        if not values:
             raise InvalidInput(
-                f"values of {parent!r} are empty: give one at which the parameters are active."
+                f"values of {self.parent!r} are empty: give one at which the parameters are active."
             )
-        if not isinstance(parameters, Mapping) or not parameters:
+        if not isinstance(self.parameters, Mapping) or not self.parameters:
             raise InvalidInput(
-                f"parameters must be a dict of at least one, got {checks.shown(parameters)}."
+                f"parameters must be a dict of at least one, got {checks.shown(self.parameters)}."
             )
+        object.__setattr__(self, "values", values)
 
 
 class Condition(NamedTuple):
@@ -53,3 +54,42 @@ class Condition(NamedTuple):
 
     parent: str
     values: tuple[Any, ...]
+
+
+def plain_conditions(
+    conditions: Mapping[str, Condition], parameters: Mapping[str, Parameter]
+) -> dict[str, Condition]:
+    """Return conditions with plain values.
+
+    Raises:
+        InvalidInput: A parent that does not exist, is a real number, or does not have a value.
+    """
+    plain = {}
+    for name, (parent, values) in conditions.items():
+        with checks.inside(f"bounds: the condition of parameter {name!r}"):
+            p = parameters[checks.one_of("the parent", parent, parameters)]
+            if not p.options:
+                raise InvalidInput(
+                    f"the parent {parent!r} must have finitely many values: give it a step."
+                )
+            plain[name] = Condition(parent, tuple(map(p.plain, values)))
+    return plain
+
+
+def parents_first(names: list[str], conditions: Mapping[str, Condition]) -> list[str]:
+    """Return the names of parameters in an order with parents before those that depend on them.
+
+    Raises:
+        InvalidInput: Conditions depend on each other.
+    """
+    ordered = [name for name in names if name not in conditions]
+    left = [name for name in names if name in conditions]
+    while left:
+        ready = [name for name in left if conditions[name].parent in ordered]
+        if not ready:
+            raise InvalidInput(
+                f"bounds: the conditions of the parameters {left} depend on each other."
+            )
+        ordered += ready
+        left = [name for name in left if name not in ready]
+    return ordered

@@ -14,7 +14,7 @@ from torch import Tensor
 from kbo._base import checks
 from kbo._base.surroundings import callers
 from kbo.errors import InvalidInput
-from kbo.space.parameters import FLOAT32, Float, Int, Parameter
+from kbo.space.parameters import FLOAT32, Parameter
 
 Rule = Callable[[Any], bool]
 """A function of params that returns whether they may be used."""
@@ -51,52 +51,55 @@ class Linear:
             raise InvalidInput(
                 f"weights of kbo.Linear must be a dict from parameter to weight, got {checks.shown(self.weights)}."
             )
-        weights = {
-            key: checks.number(f"the weight of {key!r}", weight)
-            for key, weight in self.weights.items()
-        }
-        if idle := [key for key, weight in weights.items() if not weight]:
+        weights = {}
+        for key, weight in self.weights.items():
+            weights[key] = checks.number(f"the weight of {key!r}", weight)
+        idle = [key for key, weight in weights.items() if not weight]
+        if idle:
             raise InvalidInput(
                 f"the weights of {idle} are 0: leave these parameters out of kbo.Linear."
             )
-        object.__setattr__(self, "weights", weights)
-        for name in ("upper", "lower"):
-            object.__setattr__(
-                self,
-                name,
-                checks.maybe(checks.number, f"{name} of kbo.Linear", getattr(self, name)),
-            )
-        if self.upper is None and self.lower is None:
+        upper = checks.maybe(checks.number, "upper of kbo.Linear", self.upper)
+        lower = checks.maybe(checks.number, "lower of kbo.Linear", self.lower)
+        if upper is None and lower is None:
             raise InvalidInput(f"kbo.Linear({weights}) has no limit: give upper=, lower= or both.")
-        if self.ends[0] > self.ends[1]:
+        if upper is not None and lower is not None and lower > upper:
             raise InvalidInput(
-                f"kbo.Linear: lower = {self.lower:g} is above upper = {self.upper:g}: exchange them."
+                f"kbo.Linear: lower = {lower:g} is above upper = {upper:g}: exchange them."
             )
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "upper", upper)
+        object.__setattr__(self, "lower", lower)
 
     @property
     def ends(self) -> tuple[float, float]:
         """The lower and the upper limit; infinite where there is none."""
-        return (
-            -math.inf if self.lower is None else self.lower,
-            math.inf if self.upper is None else self.upper,
-        )
+        lower, upper = self.lower, self.upper
+        if lower is None:
+            lower = -math.inf
+        if upper is None:
+            upper = math.inf
+        return lower, upper
 
     def __str__(self) -> str:
-        def term(weight: float, key: Any) -> str:
-            return f"{'-' if weight < 0 else '+'} {'' if abs(weight) == 1 else f'{_digits(abs(weight))} '}{key}"
-
-        text = " ".join(term(weight, key) for key, weight in self.weights.items()).removeprefix(
-            "+ "
-        )
-        if self.lower is None or self.upper is None:
-            return (
-                f"{text} >= {_digits(self.ends[0])}"
-                if self.upper is None
-                else f"{text} <= {_digits(self.upper)}"
-            )
+        terms = []
+        for key, weight in self.weights.items():
+            sign = "+"
+            if weight < 0:
+                sign = "-"
+            size = abs(weight)
+            if size == 1:
+                terms.append(f"{sign} {key}")
+            else:
+                terms.append(f"{sign} {_digits(size)} {key}")
+        total = " ".join(terms).removeprefix("+ ")
+        if self.upper is None:
+            return f"{total} >= {_digits(self.ends[0])}"
+        if self.lower is None:
+            return f"{total} <= {_digits(self.upper)}"
         if self.lower == self.upper:
-            return f"{text} = {_digits(self.upper)}"
-        return f"{_digits(self.lower)} <= {text} <= {_digits(self.upper)}"
+            return f"{total} = {_digits(self.upper)}"
+        return f"{_digits(self.lower)} <= {total} <= {_digits(self.upper)}"
 
     def named(self, names: Sequence[str], indexed: bool) -> Linear:
         """The same limit by names; keys may be indices too if ``indexed``.
@@ -104,23 +107,29 @@ class Linear:
         Raises:
             InvalidInput: A parameter that does not exist.
         """
-        found = {}
+        weights = {}
         for key, weight in self.weights.items():
-            name = names[key] if indexed and key in range(len(names)) else key
+            name = key
+            if indexed and key in range(len(names)):
+                name = names[key]
             if name not in names:
-                known = list(range(len(names))) if indexed else list(names)
+                known: list[Any] = list(names)
+                if indexed:
+                    known = list(range(len(names)))
                 raise InvalidInput(
                     f"{self}: there is no parameter {checks.shown(key)}; the parameters are {known}."
                 )
-            found[name] = weight
-        return Linear(found, upper=self.upper, lower=self.lower)
+            weights[name] = weight
+        return Linear(weights, upper=self.upper, lower=self.lower)
 
     def describe(self) -> dict[str, Any]:
         """The limit as plain JSON values."""
-        limits = {
-            name: value for name in ("upper", "lower") if (value := getattr(self, name)) is not None
-        }
-        return {"kind": "Linear", "weights": dict(self.weights), **limits}
+        entries: dict[str, Any] = {"kind": "Linear", "weights": dict(self.weights)}
+        if self.upper is not None:
+            entries["upper"] = self.upper
+        if self.lower is not None:
+            entries["lower"] = self.lower
+        return entries
 
     def check(self, parameters: Mapping[str, Parameter]) -> None:
         """Check that the parameters are numbers, and that a limit from both sides leaves room for real ones.
@@ -129,7 +138,7 @@ class Linear:
             InvalidInput: They are not, or it does not.
         """
         for name in self.weights:
-            if not all(isinstance(value, (int, float)) for value in limits_of(parameters[name])):
+            if not all(isinstance(value, (int, float)) for value in parameters[name].ends):
                 raise InvalidInput(
                     f"{self}: {name!r} has values that are no numbers: leave it out, or write the constraint as a "
                     "function of params."
@@ -152,39 +161,41 @@ class Limits:
 
     Attributes:
         columns: The parameters in some limit, by their positions.
-        unordered: The least and the largest option of those whose options do not increase.
     """
 
     def __init__(self, linear: Sequence[Linear], parameters: Mapping[str, Parameter]) -> None:
-        weights = [[limit.weights.get(name, 0.0) for name in parameters] for limit in linear]
-        self._weights: Tensor = torch.tensor(weights, dtype=torch.float64).reshape(
-            -1, len(parameters)
-        )
+        self._weights: Tensor = torch.zeros(len(linear), len(parameters), dtype=torch.float64)
+        ends = torch.zeros(len(linear), 2, dtype=torch.float64)
+        for row, limit in enumerate(linear):
+            ends[row] = torch.tensor(limit.ends, dtype=torch.float64)
+            for column, name in enumerate(parameters):
+                self._weights[row, column] = limit.weights.get(name, 0.0)
         used = self._weights.any(0).tolist()
         self.columns: dict[int, Parameter] = {
             i: p for i, p in enumerate(parameters.values()) if used[i]
         }
+
         sizes = torch.zeros(len(parameters), dtype=torch.float64)
-        moved = torch.zeros_like(
-            sizes
-        )  # by how much a number may change on its way to the unit interval and back
-        self.unordered: dict[int, tuple[float, float]] = {}
+        # by how much a number may change on its way to the unit interval and back
+        moved = torch.zeros_like(sizes)
         for i, p in self.columns.items():
-            values = limits_of(p)
-            sizes[i] = max(map(abs, values))
+            sizes[i] = max(map(abs, p.ends))
             moved[i] = sizes[i]
-            if isinstance(p, Float) and p.log:
-                moved[i] *= 1 + math.log(p.high / p.low)
-            if list(values) != sorted(values):
-                self.unordered[i] = float(min(values)), float(max(values))
-        low, high = (
-            torch.tensor([limit.ends for limit in linear], dtype=torch.float64).reshape(-1, 2).T
-        )
-        rounding = _ROUNDING * (
-            self._weights.abs() @ sizes + torch.where(high.isinf(), low, high).abs()
-        )
-        self._low, self._high = low - rounding, high + rounding
-        self._moved = _ROUNDING * (self._weights.abs() @ moved)
+            if p.log and not p.options:
+                moved[i] *= 1 + math.log(p.ends[1] / p.ends[0])
+        low, high = ends.T
+        largest = torch.where(high.isinf(), low, high).abs()
+        rounding = _ROUNDING * (self._weights.abs() @ sizes + largest)
+        self._low: Tensor = low - rounding
+        self._high: Tensor = high + rounding
+        self._moved: Tensor = _ROUNDING * (self._weights.abs() @ moved)
+
+    def numbers(self, units: Tensor) -> Tensor:
+        """Numbers [n P] of the parameters in a limit, at points [n P] of the unit cube; 0 for others."""
+        numbers = torch.zeros_like(units)
+        for i, p in self.columns.items():
+            numbers[:, i] = p.numbers(units[:, i])
+        return numbers
 
     def hold(self, numbers: Tensor, given: bool = False) -> Tensor:
         """Whether each limit holds, [n L].
@@ -195,7 +206,8 @@ class Limits:
         """
         terms = numbers.unsqueeze(-2) * self._weights
         sums = terms.sum(-1)  # by rows, unlike a matrix product
-        low, high = self._low, self._high
+        low = self._low
+        high = self._high
         if given:
             rounding = FLOAT32 * terms.abs().sum(-1)
             low = low - rounding
@@ -203,25 +215,26 @@ class Limits:
         return (low <= sums) & (sums <= high)
 
     def may_hold(self, low: Tensor, high: Tensor) -> Tensor:
-        """Whether all limits may hold, [n], for numbers between two ends [n P] each, and those rounded into them."""
-        ends = torch.stack([low, high]).unsqueeze(-2) * self._weights
-        least = ends.amin(0).sum(-1) - self._moved
-        most = ends.amax(0).sum(-1) + self._moved
-        return ((self._low <= most) & (least <= self._high)).all(-1)
+        """Whether all limits may hold, [n], somewhere in boxes between two corners [n P] of the unit cube."""
+        least = self.numbers(low)
+        most = self.numbers(high)
+        for i, p in self.columns.items():
+            if list(p.ends) != sorted(p.ends):  # options between two others may be outside of them
+                within = low[:, i] < high[:, i]
+                least[within, i] = float(min(p.ends))
+                most[within, i] = float(max(p.ends))
+        corners = torch.stack([least, most]).unsqueeze(-2) * self._weights
+        least_sums = corners.amin(0).sum(-1) - self._moved
+        most_sums = corners.amax(0).sum(-1) + self._moved
+        return ((self._low <= most_sums) & (least_sums <= self._high)).all(-1)
 
 
 def _digits(number: float) -> str:
     """A number in a text from which it can be read again."""
-    return short if float(short := f"{number:g}") == number else repr(number)
-
-
-def limits_of(parameter: Parameter) -> Sequence[Any]:
-    """The values of a parameter, or only its ends where these are numbers between two."""
-    return (
-        (parameter.low, parameter.high)
-        if isinstance(parameter, (Float, Int))
-        else parameter.options
-    )
+    short = f"{number:g}"
+    if float(short) == number:
+        return short
+    return repr(number)
 
 
 def checked(constraints: Any) -> tuple[Linear | Rule, ...]:
@@ -232,24 +245,30 @@ def checked(constraints: Any) -> tuple[Linear | Rule, ...]:
     """
     if isinstance(constraints, (str, Mapping)) or not isinstance(constraints, Sequence):
         raise InvalidInput(f"constraints must be a list, got {checks.shown(constraints)}.")
+    distinct = []
     for position, constraint in enumerate(constraints):
         if not isinstance(constraint, Linear):
-            with checks.inside(
-                "a constraint on parameters is a kbo.Linear or a function, one on a measurement a kbo.Constraint"
-            ):
-                if isinstance(constraint, type):
-                    raise InvalidInput(
-                        f"constraints[{position}] is the class {constraint.__name__}: call it."
-                    )
-                checks.named_function(f"constraints[{position}]", constraint)
-    return tuple(
-        constraint for i, constraint in enumerate(constraints) if constraint not in constraints[:i]
-    )
+            _check_rule(f"constraints[{position}]", constraint)
+        if constraint not in distinct:
+            distinct.append(constraint)
+    return tuple(distinct)
+
+
+def _check_rule(place: str, rule: Any) -> None:
+    """Check that a constraint is a function with a name."""
+    with checks.inside(
+        "a constraint on parameters is a kbo.Linear or a function, one on a measurement a kbo.Constraint"
+    ):
+        if isinstance(rule, type):
+            raise InvalidInput(f"{place} is the class {rule.__name__}: call it.")
+        checks.named_function(place, rule)
 
 
 def name_of(constraint: Linear | Rule) -> str:
     """The name of a constraint in messages and files."""
-    return str(constraint) if isinstance(constraint, Linear) else checks.name_of(constraint)
+    if isinstance(constraint, Linear):
+        return str(constraint)
+    return checks.name_of(constraint)
 
 
 def in_words(constraints: Sequence[Linear | Rule]) -> str:

@@ -9,7 +9,6 @@ differences of other points, which follow a set that is narrow in some direction
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,21 +18,34 @@ from kbo.space.constraints import in_words
 from kbo.space.program import Program
 from kbo.space.space import Space
 
-_TRIED, _MORE = 1024, 9 * 1024
-"""Uniform points that show how rare others are, and further ones if constraints that are functions refuse these all."""
+_N_UNIFORM = 1024
+"""Uniform points that show how rare those inside are."""
+
+_N_MORE = 9 * 1024
+"""Further uniform points if constraints that are functions refuse the first ones."""
 
 _RARE = 1 / 16
 """Part of the uniform points below which points walk."""
 
-_POOL, _FROM_CORNERS, _FROM_UNIFORM, _AGAIN = 512, 96, 12, 2
-"""Points that walk, their moves until they are uniform, from corners or one point and from few uniform points, and the
-moves of a copy of one of them."""
-
 _FEW = 16
 """Uniform points that are enough to start from."""
 
-_SHRUNK, _HALVED = 64, 10
-"""Times that a step of a walk is shortened, and a move of a search halved, before the point stays where it is."""
+_N_WALKING = 512
+"""Points that walk."""
+
+_MOVES_FROM_CORNERS = 96
+_MOVES_FROM_ONE_POINT = 48
+_MOVES_FROM_UNIFORM = 12
+"""Moves until the points are uniform."""
+
+_MOVES_OF_A_COPY = 2
+"""Moves of a copy of a point that has walked."""
+
+_N_SHORTER = 64
+"""Times that a step of a walk is shortened before the point stays where it is."""
+
+_N_HALVED = 10
+"""Times that a move of a search is halved before the point stays where it is."""
 
 _MOST_POINTS = 10_000
 """Points of a finite space that are listed."""
@@ -49,9 +61,10 @@ class Feasible:
     """
 
     def __init__(self, space: Space, fixed: Tensor, known: Tensor) -> None:
-        self._space, self._fixed, self._known = space, fixed, known
-        self._context = tuple(None if u != u else u for u in fixed.tolist())
-        self._found = _found(space, self._context)
+        given = tuple((i, u) for i, u in enumerate(fixed.tolist()) if u == u)
+        self._space = space
+        self._part = _part(space, given)
+        self._known = known
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
         """Draw n points [n P].
@@ -59,170 +72,202 @@ class Feasible:
         Raises:
             InvalidInput: No point that satisfies the constraints was found.
         """
-        share, pool, walks = self._found
-        if share >= _RARE:
-            kept = torch.empty(0, len(self._fixed), dtype=torch.float64)
+        part = self._part
+        if part.share:
+            kept = torch.empty(0, self._space.dimension, dtype=torch.float64)
             while len(kept) < n:
-                tried = _uniform(self._fixed, int((n - len(kept)) / share) + 8, generator)
-                kept = torch.cat([kept, tried[self._space.satisfies(tried)]])
+                n_tried = int((n - len(kept)) / part.share) + 8
+                kept = torch.cat([kept, part.uniform(n_tried, generator)])
             return kept[:n]
+        pool = part.pool
         if not len(pool):
-            known = torch.where(self._fixed.isnan(), self._known, self._fixed)
-            known = known[self._space.satisfies(known)]
-            pool = (
-                _near(self._space, self._context, tuple(known[0].tolist())) if len(known) else pool
-            )
-        if not len(pool):
+            pool = self._pool_from_known()
+        points = pool[torch.randint(len(pool), (n,), generator=generator)]
+        if not part.is_listed:
+            for _ in range(_MOVES_OF_A_COPY):
+                points = part.moved(points, pool, generator, width=4)
+        return points
+
+    def _pool_from_known(self) -> Tensor:
+        """Return points [n P] after a walk from the first known point that satisfies the constraints."""
+        known = self._part.place(self._known)
+        known = known[self._space.satisfies(known)]
+        if not len(known):
             raise InvalidInput(
-                f"no point {_place(self._space, self._context)} among thousands of random ones satisfies "
+                f"no point {self._part} among thousands of random ones satisfies "
                 f"{in_words(self._space.constraints)}: loosen the constraints, or give a point that satisfies them as "
                 "the first one, try_first=[...]."
             )
-        points = pool[torch.randint(len(pool), (n,), generator=generator)]
-        for _ in range(_AGAIN * walks):
-            points = _moved(self._space, self._fixed, points, pool, generator, width=4)
-        return points
+        return _walked_from(self._part, tuple(known[0].tolist()))
 
     def projected(self, points: Tensor, others: Tensor) -> Tensor:
         """Return ``others`` [n P], those outside moved halfway to ``points`` [n P] inside, again and again."""
-        found, outside = others.clone(), torch.arange(len(others))
-        for _ in range(_HALVED):
-            outside = outside[~self._space.satisfies(found[outside])]
+        projected = others.clone()
+        outside = torch.arange(len(others))
+        for _ in range(_N_HALVED):
+            outside = outside[~self._space.satisfies(projected[outside])]
             if not len(outside):
-                return found
-            found[outside] = (points[outside] + found[outside]) / 2
-        outside = outside[~self._space.satisfies(found[outside])]
-        found[outside] = points[outside]
-        return found
+                return projected
+            projected[outside] = (points[outside] + projected[outside]) / 2
+        outside = outside[~self._space.satisfies(projected[outside])]
+        projected[outside] = points[outside]
+        return projected
 
 
-def _fixed(context: tuple[float | None, ...]) -> Tensor:
-    return torch.tensor([torch.nan if u is None else u for u in context], dtype=torch.float64)
+class _Part:
+    """A part of a space in which some coordinates are given.
 
+    Args:
+        space: The space.
+        given: The positions and the values of the coordinates.
 
-def _place(space: Space, context: tuple[float | None, ...]) -> str:
-    """The part of a space in messages."""
-    entries = zip(space.parameters.items(), context, strict=True)
-    names = [repr(name) for (name, p), u in entries if u is not None and p.columns]
-    return f"with {', '.join(names)} as given" if names else "of the space"
-
-
-def _uniform(fixed: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    points = torch.rand(n, len(fixed), generator=generator, dtype=torch.float64)
-    return torch.where(fixed.isnan(), points, fixed)
-
-
-class _Found(NamedTuple):
-    """The part of the uniform points that satisfy the constraints; if it is small, points, which walk if not all."""
-
-    share: float
-    points: Tensor
-    walk: bool
-
-
-@lru_cache(maxsize=8)
-def _found(space: Space, context: tuple[float | None, ...]) -> _Found:
-    """Search for points in a context, given as coordinates [P] or None.
+    Attributes:
+        share: Part of the uniform points that satisfy the constraints; 0 where these are rare.
+        pool: Where they are rare, points [n P] that satisfy the constraints.
+        is_listed: Whether the pool has all of them; otherwise they have walked.
 
     Raises:
         InvalidInput: Nothing satisfies the linear constraints, or in a finite space all of them.
     """
-    fixed = _fixed(context)
-    given = {name: u for name, u in zip(space.parameters, context, strict=True) if u is not None}
-    place = _place(space, context)
-    generator = torch.Generator().manual_seed(0)
-    tried = _uniform(fixed, _TRIED, generator)
-    inside = tried[space.satisfies(tried)]
-    if len(inside) >= _RARE * _TRIED:
-        return _Found(len(inside) / _TRIED, inside, True)
-    if (listed := space.points(_MOST_POINTS)) is not None:
-        here = torch.where(fixed.isnan(), listed, fixed)
-        listed = listed[(space.features(listed) == space.features(here)).all(-1).cpu()]
-        if not len(listed):
-            raise InvalidInput(f"no point {place} satisfies {in_words(space.constraints)}.")
-        return _Found(0.0, listed, False)
-    rounds = _FROM_UNIFORM
-    if len(inside) < _FEW and space.linear:
-        program, rounds = (
-            Program(space.parameters, space.conditions, space.linear, given),
-            _FROM_CORNERS,
-        )
+
+    def __init__(self, space: Space, given: tuple[tuple[int, float], ...]) -> None:
+        self._space = space
+        self._given = given
+        self._fixed = torch.full((space.dimension,), torch.nan, dtype=torch.float64)
+        for i, u in given:
+            self._fixed[i] = u
+        self._is_free = self._fixed.isnan()
+        self.share = 0.0
+        self.is_listed = False
+        generator = torch.Generator().manual_seed(0)
+        self.pool: Tensor = self.uniform(_N_UNIFORM, generator)
+        if len(self.pool) >= _RARE * _N_UNIFORM:
+            self.share = len(self.pool) / _N_UNIFORM
+            return
+        listed = space.points(_MOST_POINTS)
+        if listed is not None:
+            self.pool = self._agreeing(listed)
+            self.is_listed = True
+            return
+        n_moves = _MOVES_FROM_UNIFORM
+        if len(self.pool) < _FEW and space.linear:
+            n_moves = _MOVES_FROM_CORNERS
+            self.pool = torch.cat([self.pool, self._between_corners(generator)])
+        elif len(self.pool) < _FEW:
+            self.pool = torch.cat([self.pool, self.uniform(_N_MORE, generator)])
+        self.pool = self.walked(self.pool, n_moves, generator)
+
+    def __str__(self) -> str:
+        names = list(self._space.parameters)
+        given = [repr(names[i]) for i, _ in self._given if names[i] not in self._space.constants]
+        if given:
+            return f"with {', '.join(given)} as given"
+        return "of the space"
+
+    def place(self, points: Tensor) -> Tensor:
+        """Return points [n P] with the given coordinates."""
+        return torch.where(self._is_free, points, self._fixed)
+
+    def uniform(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draw n uniform points and return the k that satisfy the constraints, [k P]."""
+        points = self.place(_uniform(n, self._space.dimension, generator))
+        return points[self._space.satisfies(points)]
+
+    def _agreeing(self, listed: Tensor) -> Tensor:
+        """Return the points [k P] of a finite space, among all of them [n P], that have the given coordinates."""
+        features = self._space.features(listed)
+        agrees = (features == self._space.features(self.place(listed))).all(-1).cpu()
+        if not bool(agrees.any()):
+            raise InvalidInput(f"no point {self} satisfies {in_words(self._space.constraints)}.")
+        return listed[agrees]
+
+    def _between_corners(self, generator: torch.Generator) -> Tensor:
+        """Return corners of the linear constraints and mixtures of them that satisfy all constraints, [k P]."""
+        space = self._space
+        names = list(space.parameters)
+        context = {names[i]: u for i, u in self._given}
+        program = Program(space.parameters, space.conditions, space.linear, context)
         corners = torch.from_numpy(program.corners(2 * space.dimension + 2, generator))
         if not len(corners):
-            raise InvalidInput(f"no point {place} satisfies {in_words(space.linear)}.")
-        weights = torch.empty(_TRIED, len(corners), dtype=torch.float64).exponential_(
-            generator=generator
-        )
-        mixed = torch.cat([corners, weights / weights.sum(-1, keepdim=True) @ corners])
-        units = torch.where(fixed.isnan(), program.units(mixed.numpy()), fixed)
-        units = torch.where(
-            units.isnan(), torch.rand(units.shape, generator=generator, dtype=units.dtype), units
-        )
-        inside = torch.cat([inside, units[space.satisfies(units)]])
-    elif len(inside) < _FEW:
-        tried = _uniform(fixed, _MORE, generator)
-        inside = torch.cat([inside, tried[space.satisfies(tried)]])
-    return _Found(0.0, _walked(space, fixed, inside, rounds, generator), True)
+            raise InvalidInput(f"no point {self} satisfies {in_words(space.linear)}.")
+        weights = torch.empty(_N_UNIFORM, len(corners), dtype=torch.float64)
+        weights.exponential_(generator=generator)
+        mixtures = weights / weights.sum(-1, keepdim=True) @ corners
+        points = self.place(program.units(torch.cat([corners, mixtures]).numpy()))
+        anywhere = _uniform(*points.shape, generator)
+        points = torch.where(points.isnan(), anywhere, points)
+        return points[space.satisfies(points)]
+
+    def walked(self, starts: Tensor, n_moves: int, generator: torch.Generator) -> Tensor:
+        """Return points [n P] after a walk from starts [k P]; none without a start."""
+        if not len(starts):
+            return starts
+        points = starts[torch.randint(len(starts), (_N_WALKING,), generator=generator)]
+        for _ in range(n_moves):
+            points = self.moved(points, points, generator)
+        return points
+
+    def moved(
+        self, points: Tensor, pool: Tensor, generator: torch.Generator, width: float | None = None
+    ) -> Tensor:
+        """Return points [n P] after one step of hit-and-run, along differences of a pool [k P] or in any direction.
+
+        All of a line in the cube is searched, or a part of it with the point in a random place, ``width`` times as
+        long as a difference.
+        """
+        n = len(points)
+        if width is None:
+            direction = self._directions(n, pool, 1.0, generator)
+            is_still = direction == 0
+            ends = torch.stack([-points / direction, (1 - points) / direction])
+            low = ends.amin(0).masked_fill(is_still, -1e9).amax(-1)
+            high = ends.amax(0).masked_fill(is_still, 1e9).amin(-1)
+        else:
+            direction = self._directions(n, pool, pool.std(0), generator)
+            high = width * _uniform(n, 1, generator).squeeze(-1)
+            low = high - width
+
+        moved = points.clone()
+        left = torch.arange(n)
+        for _ in range(_N_SHORTER):
+            share = _uniform(len(left), 1, generator).squeeze(-1)
+            t = low[left] + (high - low)[left] * share
+            candidates = points[left] + t.unsqueeze(-1) * direction[left]
+            inside = ((candidates >= 0) & (candidates <= 1)).all(-1)
+            inside[inside.clone()] = self._space.satisfies(candidates[inside])
+            moved[left[inside]] = candidates[inside]
+            left = left[~inside]
+            t = t[~inside]
+            if not len(left):
+                break
+            low[left] = torch.where(t < 0, t, low[left])
+            high[left] = torch.where(t < 0, high[left], t)
+        return moved
+
+    def _directions(
+        self, n: int, pool: Tensor, scale: Tensor | float, generator: torch.Generator
+    ) -> Tensor:
+        """Return n directions [n P]: differences of a pool [k P], or normal in about two coordinates, times a scale."""
+        P = self._space.dimension
+        first, second = torch.randint(len(pool), (2, n), generator=generator)
+        differences = pool[first] - pool[second]
+        anywhere = torch.randn(n, P, generator=generator, dtype=torch.float64)
+        anywhere *= scale * (_uniform(n, P, generator) < 2 / P)
+        is_difference = _uniform(n, 1, generator) < 0.5
+        return torch.where(is_difference, differences, anywhere) * self._is_free
+
+
+def _uniform(n: int, P: int, generator: torch.Generator) -> Tensor:
+    """Return uniform numbers [n P] from 0 to 1."""
+    return torch.rand(n, P, generator=generator, dtype=torch.float64)
+
+
+_part = lru_cache(maxsize=8)(_Part)
 
 
 @lru_cache(maxsize=8)
-def _near(space: Space, context: tuple[float | None, ...], start: tuple[float, ...]) -> Tensor:
-    """Points [n P] after a walk from one that satisfies the constraints."""
+def _walked_from(part: _Part, start: tuple[float, ...]) -> Tensor:
+    """Return points [n P] after a walk from one that satisfies the constraints."""
     generator = torch.Generator().manual_seed(0)
     starts = torch.tensor([start], dtype=torch.float64)
-    return _walked(space, _fixed(context), starts, _FROM_CORNERS // 2, generator)
-
-
-def _walked(
-    space: Space, fixed: Tensor, starts: Tensor, rounds: int, generator: torch.Generator
-) -> Tensor:
-    """Points after a walk from starts [n P]; none without a start."""
-    if not len(starts):
-        return starts
-    pool = starts[torch.randint(len(starts), (_POOL,), generator=generator)]
-    for _ in range(rounds):
-        pool = _moved(space, fixed, pool, pool, generator)
-    return pool
-
-
-def _moved(
-    space: Space,
-    fixed: Tensor,
-    points: Tensor,
-    pool: Tensor,
-    generator: torch.Generator,
-    width: float | None = None,
-) -> Tensor:
-    """One step of hit-and-run from points [n P], along differences of a pool [k P] or in any direction.
-
-    All of a line in the cube is searched, or a part of it with the point in a random place, ``width`` times as long as
-    a difference.
-    """
-    n, P = points.shape
-
-    def rand(*shape: int) -> Tensor:
-        return torch.rand(*shape, generator=generator, dtype=torch.float64)
-
-    i, j = torch.randint(len(pool), (2, n), generator=generator)
-    anywhere = torch.randn(n, P, generator=generator, dtype=torch.float64) * (rand(n, P) < 2 / P)
-    anywhere = anywhere if width is None else anywhere * pool.std(0)
-    along = torch.where(rand(n, 1) < 0.5, pool[i] - pool[j], anywhere) * fixed.isnan()
-    if width is None:
-        ends, still = torch.stack([-points / along, (1 - points) / along]), along == 0
-        low = ends.amin(0).masked_fill(still, -1e9).amax(-1)
-        high = ends.amax(0).masked_fill(still, 1e9).amin(-1)
-    else:
-        high = width * rand(n)
-        low = high - width
-    found, left = points.clone(), torch.arange(n)
-    for _ in range(_SHRUNK):
-        t = low[left] + (high - low)[left] * rand(len(left))
-        candidates = points[left] + t.unsqueeze(-1) * along[left]
-        inside = ((candidates >= 0) & (candidates <= 1)).all(-1)
-        inside[inside.clone()] = space.satisfies(candidates[inside])
-        found[left[inside]] = candidates[inside]
-        left, t = left[~inside], t[~inside]
-        if not len(left):
-            break
-        low[left], high[left] = torch.where(t < 0, t, low[left]), torch.where(t < 0, high[left], t)
-    return found
+    return part.walked(starts, _MOVES_FROM_ONE_POINT, generator)

@@ -29,13 +29,12 @@ _KINDS = {kind.__name__: kind for kind in (Float, Int, Choice, Ordinal, Fixed, L
 
 
 def part_of(name: Any, entry: Any) -> Mapping[str, Any] | When | Linear:
-    """The part of a space for an entry: a dict with a kind, a list of options, or a single value."""
-    if (
-        isinstance(entry, list)
-        and len(entry) == 2
-        and not any(isinstance(value, (str, bool)) for value in entry)
-    ):
-        kind = "Int" if all(isinstance(value, int) for value in entry) else "Float"
+    """Return the part of a space for an entry: a dict with a kind, a list of options, or a single value."""
+    is_pair = isinstance(entry, list) and len(entry) == 2
+    if is_pair and not any(isinstance(value, (str, bool)) for value in entry):
+        kind = "Float"
+        if all(isinstance(value, int) for value in entry):
+            kind = "Int"
         raise InvalidInput(
             f"{entry} could be a range or a choice: write {{kind: {kind}, low: {entry[0]}, high: {entry[1]}}} or "
             f"{{kind: Choice, options: {entry}}}."
@@ -64,20 +63,22 @@ def part_of(name: Any, entry: Any) -> Mapping[str, Any] | When | Linear:
         raise InvalidInput(
             f"when must have one parent with its values, {{parent: values}}, got {checks.shown(when)}."
         )
-    return When(*next(iter(when.items())), {name: kind(**fields)})
+    [(parent, values)] = when.items()
+    return When(parent, values, {name: kind(**fields)})
 
 
 def read(path: Path) -> Any:
-    """The data in a file of YAML or, with the suffix .json, JSON.
+    """Return the data in a file of YAML or, with the suffix .json, JSON.
 
     Raises:
         InvalidInput: The file cannot be read; with the line if its text is wrong.
         MissingExtra: PyYAML is not installed.
     """
+    form = "JSON"
     if path.suffix != ".json":
+        form = "YAML"
         require("a space in YAML", "yaml", "yaml")
     check_file(path, _ADVICE)
-    form = "JSON" if path.suffix == ".json" else "YAML"
     with reading(path, f"a space in {form}, text in UTF-8", _ADVICE):
         text = path.read_text("utf-8-sig")
         if form == "YAML":
@@ -96,7 +97,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _yaml(text: str) -> Any:
-    """The data in YAML, where 1e-4 is a number as in JSON; PyYAML takes it as text."""
+    """Return the data in YAML, where 1e-4 is a number as in JSON; PyYAML takes it as text."""
 
     class Loader(yaml.SafeLoader):
         pass

@@ -14,7 +14,8 @@ from torch import Tensor
 from kbo._base import checks
 from kbo.errors import InvalidInput
 
-_LARGEST = {False: 2**50, True: 2**44}
+_LARGEST = 2**50
+_LARGEST_LOG = 2**44
 """Whole numbers up to which each has a coordinate of its own in float64, on a linear and on a logarithmic scale."""
 
 _ROUNDED = 2.0**-40
@@ -35,20 +36,24 @@ class Parameter:
 
     The options lie side by side on a line: the option at position p has the places from p to p + 1. ``coordinate`` maps
     the line to the unit interval and ``place`` maps it back; everything else follows from these two. A subclass with
-    another scale defines both, and nothing outside this class computes either. A real number has its unit coordinate as
-    its place.
+    another scale defines both, and nothing outside this class computes either.
 
-    A subclass needs ``options`` only, and where it has none, every method.
+    A subclass needs ``options`` only, and where it has none, ``units``, ``values``, ``plain`` and ``features``.
 
     Attributes:
         columns: Number of feature columns.
         log: Whether the scale of a ``Float`` or an ``Int`` is logarithmic.
         options: All values, in order; empty for a real number.
+        ends: The values, or only the least and the largest one where these are numbers between the two.
     """
 
     columns: int = 1
     log: bool = False
     options: Sequence[Any]
+
+    @property
+    def ends(self) -> Sequence[Any]:
+        return self.options
 
     def coordinate(self, place: Tensor) -> Tensor:
         """Unit coordinates [n] of places [n]: ends of the cell of option p at p and p + 1, its middle at p + 1/2."""
@@ -59,7 +64,7 @@ class Parameter:
         return u * len(self.options)
 
     def index(self, u: Tensor) -> Tensor:
-        """The positions [n] among the options at unit coordinates u [n]."""
+        """Positions [n] among the options at unit coordinates u [n]."""
         return self.place(u).floor().long().clamp(0, len(self.options) - 1)
 
     def middles(self, positions: Tensor) -> Tensor:
@@ -67,46 +72,54 @@ class Parameter:
         return self.coordinate(positions.double() + 0.5)
 
     def units(self, values: Sequence[Any]) -> Tensor:
-        """Unit coordinates [n] of values, the middles of their cells; InvalidInput for a value of no option."""
-        return self.middles(
-            torch.tensor([self._position(value) for value in values], dtype=torch.float64)
-        )
+        """Unit coordinates [n] of plain values: of options the middles of their cells."""
+        return self.middles(torch.tensor([self._position(value) for value in values]))
 
     def unit(self, value: Any) -> float:
-        """The unit coordinate of a value, the middle of its cell."""
-        return float(self.units([value])[0])
+        """Unit coordinate of a value; InvalidInput if the parameter does not have it."""
+        return float(self.units([self.plain(value)])[0])
+
+    def values(self, u: Tensor) -> list[Any]:
+        """Values at unit coordinates u [n]."""
+        positions, rows = self.index(u).unique(return_inverse=True)
+        found = [self.options[position] for position in positions.tolist()]
+        return [found[row] for row in rows.tolist()]
 
     def value(self, u: float) -> Any:
-        """The value at unit coordinate u."""
-        return self.options[int(self.index(torch.tensor(u, dtype=torch.float64)))]
+        """Value at unit coordinate u."""
+        return self.values(torch.tensor([u], dtype=torch.float64))[0]
 
     def plain(self, value: Any) -> Any:
         """The value as a plain Python value; InvalidInput if the parameter does not have it."""
         return self.options[self._position(value)]
 
     def numbers(self, u: Tensor) -> Tensor:
-        """The values [n] at unit coordinates u [n], if they are numbers: exactly those of ``value``."""
-        positions, rows = self.index(u).unique(return_inverse=True)
-        numbers = [float(self.options[position]) for position in positions.tolist()]
-        return torch.tensor(numbers, dtype=u.dtype)[rows]
+        """Values [n] at unit coordinates u [n], if they are numbers."""
+        return torch.tensor(self.values(u), dtype=u.dtype)
 
     def features(self, u: Tensor) -> Tensor:
         """Columns [n columns] for unit coordinates u [n], equal for coordinates of the same value."""
         return (self.index(u).to(u) / (len(self.options) - 1)).unsqueeze(-1)
+
+    def labels(self, name: str) -> list[str]:
+        """Names of the feature columns of a parameter with a name."""
+        return [name] * self.columns
 
     def describe(self) -> dict[str, Any]:
         """The parameter as plain JSON values; the step, which journals of kbo 0.11 do not have, only if it is set."""
         entries: dict[str, Any] = {"kind": type(self).__name__}
         parameter: Any = self  # every subclass is a dataclass
         for field in fields(parameter):
-            value = getattr(parameter, field.name)
+            value = getattr(self, field.name)
             if field.name == "step" and value == field.default:
                 continue
-            entries[field.name] = list(value) if isinstance(value, tuple) else value
+            if isinstance(value, tuple):
+                value = list(value)
+            entries[field.name] = value
         return entries
 
     def _position(self, value: Any) -> int:
-        """The position of a value among the options."""
+        """Position of a value among the options; InvalidInput if it is none of them."""
         try:
             return self.options.index(value)
         except Exception as error:  # no option, or a value that cannot be compared
@@ -117,8 +130,81 @@ class Parameter:
             raise InvalidInput(f"{checks.shown(value)} is not one of {options}.") from error
 
 
+class _Range(Parameter):
+    """Numbers from ``low`` to ``high``; what ``Float`` and ``Int`` share."""
+
+    low: float
+    high: float
+    step: float | None
+
+    @property
+    def ends(self) -> Sequence[Any]:
+        return self.low, self.high
+
+    def _set_range(self, low: float, high: float) -> None:
+        """Check finite bounds and the scale, and keep them as Python values."""
+        if low > high:
+            raise InvalidInput(
+                f"the bounds low = {low} and high = {high} are reversed: write ({high}, {low})."
+            )
+        if low == high:
+            raise InvalidInput(
+                f"the bounds low = {low} and high = {high} are empty: write kbo.Fixed({low})."
+            )
+        log = checks.flag("log", self.log)
+        if log and low <= 0:
+            raise InvalidInput(f"a logarithmic scale needs low > 0, got {low}.")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        object.__setattr__(self, "log", log)
+
+    def _check_steps(self, step: float) -> None:
+        """Check that the range is a whole number of steps, on a linear scale."""
+        if self.log:
+            raise InvalidInput(
+                "a logarithmic scale has no step: leave out one of log and step, or list the values in "
+                "kbo.Ordinal([...])."
+            )
+        width = self.high - self.low
+        steps = width / step
+        if not 1 - _ON_GRID < steps < _LARGEST:
+            raise InvalidInput(
+                f"step = {step:g} must be at most high - low = {width:g} and not 2**50 times less."
+            )
+        if abs(steps - round(steps)) > _ON_GRID:
+            below = self.low + math.floor(steps) * step
+            above = self.low + math.ceil(steps) * step
+            raise InvalidInput(
+                f"high = {self.high:g} is not low = {self.low:g} plus a multiple of step = {step:g}: write "
+                f"{below:.12g} or {above:.12g}."
+            )
+
+    def _steps_to(self, value: Any, step: float, size: float) -> int:
+        """Return the number of steps from low to a value, rounded as numbers of a size may be."""
+        number = _real(value)
+        steps = (number - self.low) / step
+        position = -1
+        if math.isfinite(steps):
+            position = round(steps)
+        is_close = abs(steps - position) * step <= _rounding(size, step)
+        if is_close and 0 <= position < len(self.options):
+            return position
+        if not self.low <= number <= self.high:
+            raise self._refusal(value)
+        expected = f"{self.low:g} plus steps of {step:g}"
+        if step == 1:
+            expected = f"a whole number from {self.low:g} to {self.high:g}"
+        raise InvalidInput(f"expected {expected}, got {checks.shown(value)}.")
+
+    def _refusal(self, value: Any) -> InvalidInput:
+        """Return the refusal of a value that is outside of the range."""
+        return InvalidInput(
+            f"expected a number in [{self.low:g}, {self.high:g}], got {checks.shown(value)}."
+        )
+
+
 @dataclass(frozen=True)
-class Float(Parameter):
+class Float(_Range):
     """A real number between ``low`` and ``high``: on a logarithmic scale if ``log``, in steps from ``low`` if ``step``.
 
     Raises:
@@ -133,9 +219,8 @@ class Float(Parameter):
     step: float | None = None
 
     def __post_init__(self) -> None:
-        _check_range(self, checks.number("low", self.low), checks.number("high", self.high))
-        width = math.log(self.high / self.low) if self.log else self.high - self.low
-        if not 0 < width < math.inf:
+        self._set_range(checks.number("low", self.low), checks.number("high", self.high))
+        if not 0 < self._width < math.inf:
             raise InvalidInput(
                 f"{self} is a range that float64 cannot divide: give bounds of other sizes, or on a logarithmic scale "
                 "the bounds of the exponent, and convert in the objective."
@@ -147,52 +232,51 @@ class Float(Parameter):
             )
         if self.step is not None:
             object.__setattr__(self, "step", checks.positive("step", self.step))
-            _check_steps(self, self.step)
+            self._check_steps(self.step)
+            self._check_digits(self.step)
+
+    def _check_digits(self, step: float) -> None:
+        """Check that 15 digits tell apart the values of a range with a step."""
+        largest = max(abs(self.low), abs(self.high))
+        resolution = 10 ** (math.ceil(math.log10(largest)) - 15)
+        if resolution > _ON_GRID * step:
+            raise InvalidInput(
+                f"step = {step:g} is below the resolution of values up to {largest:g}, which have 15 digits: give a "
+                f"step of at least {largest * 1e-8:.0e}, or search over an offset, and convert in the objective."
+            )
 
     @property
     def options(self) -> Sequence[float]:
-        return () if self.step is None else _Steps(self.low, self.high, self.step)
-
-    def coordinate(self, place: Tensor) -> Tensor:
-        return place if self.step is None else super().coordinate(place)
-
-    def place(self, u: Tensor) -> Tensor:
-        return u if self.step is None else super().place(u)
+        if self.step is None:
+            return ()
+        return _Steps(self.low, self.high, self.step)
 
     def units(self, values: Sequence[Any]) -> Tensor:
         if self.step is not None:
             return super().units(values)
-        numbers = [self.plain(value) for value in values]
         if self.log:
-            whole = math.log(self.high / self.low)
-            return torch.tensor(
-                [math.log(number / self.low) / whole for number in numbers], dtype=torch.float64
-            )
-        return (torch.tensor(numbers, dtype=torch.float64) - self.low) / (self.high - self.low)
+            coordinates = [math.log(value / self.low) / self._width for value in values]
+            return torch.tensor(coordinates, dtype=torch.float64)
+        return (torch.tensor(values, dtype=torch.float64) - self.low) / self._width
 
-    def value(self, u: float) -> float:
-        """The number at unit coordinate u; the ends are met exactly."""
+    def values(self, u: Tensor) -> list[float]:
         if self.step is not None:
-            return super().value(u)
-        if u <= 0 or u >= 1:
-            return self.low if u <= 0 else self.high
-        x = (
-            self.low * (self.high / self.low) ** u
-            if self.log
-            else self.low + u * (self.high - self.low)
-        )
-        return min(max(x, self.low), self.high)
+            return super().values(u)
+        if self.log:  # the last digit of torch's power depends on the other numbers beside one
+            ratio = self.high / self.low
+            numbers = torch.tensor([self.low * ratio**x for x in u.tolist()], dtype=u.dtype)
+        else:
+            numbers = self.low + u * self._width
+        # the ends are met exactly
+        return numbers.clamp(self.low, self.high).masked_fill(u >= 1, self.high).tolist()
 
     def plain(self, value: Any) -> float:
-        return _inside(self, value) if self.step is None else super().plain(value)
-
-    def numbers(self, u: Tensor) -> Tensor:
         if self.step is not None:
-            return super().numbers(u)
-        if self.log:  # torch has another power than Python, which differs in the last digit
-            return torch.tensor([self.value(x) for x in u.tolist()], dtype=u.dtype)
-        numbers = (self.low + u * (self.high - self.low)).clamp(self.low, self.high)
-        return numbers.masked_fill(u >= 1, self.high)
+            return super().plain(value)
+        number = onto_range(_real(value), self.low, self.high, self.log)
+        if number is None:
+            raise self._refusal(value)
+        return number
 
     def features(self, u: Tensor) -> Tensor:
         if self.step is not None:
@@ -202,16 +286,23 @@ class Float(Parameter):
         return u.unsqueeze(-1)
 
     @cached_property
+    def _width(self) -> float:
+        """Length of the range, of a logarithmic scale that of the logarithms."""
+        if self.log:
+            return math.log(self.high / self.low)
+        return self.high - self.low
+
+    @cached_property
     def _rounded(self) -> bool:
         """Whether neighbouring numbers of float64 are so far apart that points between them must not count as such."""
         return math.ulp(max(abs(self.low), abs(self.high))) > _ROUNDED * (self.high - self.low)
 
     def _position(self, value: Any) -> int:
-        return _steps_to(self, value, self.step or 0.0)
+        return self._steps_to(value, self.step or 0.0, max(abs(self.low), abs(self.high)))
 
 
 @dataclass(frozen=True)
-class Int(Parameter):
+class Int(_Range):
     """A whole number from ``low`` to ``high``, both included: on a logarithmic scale if ``log``, in steps of ``step``.
 
     Raises:
@@ -226,20 +317,24 @@ class Int(Parameter):
     step: int = 1
 
     def __post_init__(self) -> None:
-        low, high = checks.number("low", self.low), checks.number("high", self.high)
+        low = checks.number("low", self.low)
+        high = checks.number("high", self.high)
         if low % 1 or high % 1:
             raise InvalidInput(
                 f"low and high of an Int must be whole numbers, got ({self.low}, {self.high})."
             )
-        if max(-low, high) > (most := _LARGEST[checks.flag("log", self.log)]):
+        largest = _LARGEST
+        if checks.flag("log", self.log):
+            largest = _LARGEST_LOG
+        if max(-low, high) > largest:
             raise InvalidInput(
-                f"{self} has whole numbers above 2**{most.bit_length() - 1} in size, which float64 cannot all tell "
+                f"{self} has whole numbers above 2**{largest.bit_length() - 1} in size, which float64 cannot all tell "
                 "apart: search over an offset or a multiple, and convert in the objective."
             )
-        _check_range(self, int(low), int(high))
+        self._set_range(int(low), int(high))
         object.__setattr__(self, "step", checks.whole("step", self.step, 1))
         if self.step > 1:
-            _check_steps(self, self.step)
+            self._check_steps(self.step)
 
     @property
     def options(self) -> Sequence[int]:
@@ -257,25 +352,40 @@ class Int(Parameter):
         start, end = self._logarithms()
         return (start + u * (end - start)).exp() - (self.low - 0.5)
 
-    def numbers(self, u: Tensor) -> Tensor:
-        return self.low + self.step * self.index(u).to(u)
-
     def features(self, u: Tensor) -> Tensor:
         if not self.log:
             return super().features(u)
-        value, low, high = (self.low + self.index(u)).to(u), math.log(self.low), math.log(self.high)
-        return ((value.log() - low) / (high - low)).unsqueeze(-1)
+        low = math.log(self.low)
+        return ((self.numbers(u).log() - low) / (math.log(self.high) - low)).unsqueeze(-1)
 
     def _logarithms(self) -> tuple[float, float]:
-        """The logarithms of the ends of the line, half a number below the lowest and above the largest."""
+        """Logarithms of the ends of the line, half a number below the lowest and above the largest."""
         return math.log(self.low - 0.5), math.log(self.high + 0.5)
 
     def _position(self, value: Any) -> int:
-        return _steps_to(self, value, self.step)
+        return self._steps_to(value, self.step, max(abs(_real(value)), 1.0))
 
 
 @dataclass(frozen=True)
-class Choice(Parameter):
+class _Listed(Parameter):
+    """One of several options in a list; what ``Choice`` and ``Ordinal`` share."""
+
+    options: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        options = self.options
+        is_listed = isinstance(options, Sequence) or getattr(options, "ndim", 0) == 1
+        if not is_listed or isinstance(options, (str, bytes, bytearray)):
+            raise InvalidInput(f"options must be a list, got {checks.shown(options)}.")
+        plain = tuple(map(_option, options))
+        if len(set(plain)) < max(2, len(plain)):
+            raise InvalidInput(
+                f"at least two different options are needed, got {checks.shown(plain)}; kbo.Fixed(value) for one value."
+            )
+        object.__setattr__(self, "options", plain)
+
+
+class Choice(_Listed):
     """One of several options without an order; options are numbers, strings, booleans or None.
 
     Each has a column of its own, so that any two are at the same distance for the kernel.
@@ -283,11 +393,6 @@ class Choice(Parameter):
     Raises:
         InvalidInput: Fewer than two different options, or options of other kinds.
     """
-
-    options: tuple[Any, ...]
-
-    def __init__(self, options: Sequence[Any]) -> None:
-        object.__setattr__(self, "options", _listed(options))
 
     @property
     def columns(self) -> int:
@@ -298,9 +403,11 @@ class Choice(Parameter):
         """One-hot columns [n k]."""
         return torch.nn.functional.one_hot(self.index(u), len(self.options)).to(u) / math.sqrt(2)
 
+    def labels(self, name: str) -> list[str]:
+        return [f"{name} = {option}" for option in self.options]
 
-@dataclass(frozen=True)
-class Ordinal(Parameter):
+
+class Ordinal(_Listed):
     """One of several options in the order given, for example 16, 32, 64, 128; options are as those of a ``Choice``.
 
     The kernel compares their positions in the list, which count as equally far apart.
@@ -308,11 +415,6 @@ class Ordinal(Parameter):
     Raises:
         InvalidInput: Fewer than two different options, or options of other kinds.
     """
-
-    options: tuple[Any, ...]
-
-    def __init__(self, options: Sequence[Any]) -> None:
-        object.__setattr__(self, "options", _listed(options))
 
 
 @dataclass(frozen=True)
@@ -347,78 +449,31 @@ class _Steps(Sequence[float]):
         return round((self.high - self.low) / self.step) + 1
 
     def __getitem__(self, index: Any) -> Any:
+        positions = range(len(self))
         if isinstance(index, slice):
-            return [self[i] for i in range(len(self))[index]]
-        i = range(len(self))[index]
-        if i == 0:
+            return [self[position] for position in positions[index]]
+        position = positions[index]
+        if position == 0:
             return self.low
+        if position == positions[-1]:
+            return self.high
         # 15 digits: 0.3 and not 0.30000000000000004
-        return self.high if i == len(self) - 1 else float(f"{self.low + i * self.step:.15g}")
-
-
-def _listed(options: Any) -> tuple[Any, ...]:
-    """At least two different options as Python values."""
-    listed = isinstance(options, Sequence) or getattr(options, "ndim", 0) == 1
-    if not listed or isinstance(options, (str, bytes, bytearray)):
-        raise InvalidInput(f"options must be a list, got {checks.shown(options)}.")
-    found = tuple(map(_option, options))
-    if len(set(found)) < max(2, len(found)):
-        raise InvalidInput(
-            f"at least two different options are needed, got {checks.shown(found)}; kbo.Fixed(value) for one value."
-        )
-    return found
+        return float(f"{self.low + position * self.step:.15g}")
 
 
 def _option(value: Any, name: str = "an option") -> Any:
-    """An option as a Python value that a journal can keep."""
+    """Return an option as a Python value that a journal can keep."""
     plain = checks.plain(value)
-    if isinstance(plain, (int, float)) and not isinstance(plain, bool):
+    if plain is None or isinstance(plain, bool):
+        return plain
+    if isinstance(plain, (int, float)):
         checks.number(name, plain)
-    elif isinstance(plain, str):
-        checks.text(name, plain)
-    elif plain is not None and not isinstance(plain, bool):
-        raise InvalidInput(
-            f"{name} must be a number, text, a boolean or None, got {checks.shown(value)}."
-        )
-    return plain
-
-
-def _check_range(spec: Float | Int, low: float, high: float) -> None:
-    """Check finite bounds and the scale, and keep them as Python values."""
-    if low >= high:
-        mend = (
-            f"reversed: write ({high}, {low})" if low > high else f"empty: write kbo.Fixed({low})"
-        )
-        raise InvalidInput(f"the bounds low = {low} and high = {high} are {mend}.")
-    if checks.flag("log", spec.log) and low <= 0:
-        raise InvalidInput(f"a logarithmic scale needs low > 0, got {low}.")
-    for name, value in {"low": low, "high": high, "log": bool(spec.log)}.items():
-        object.__setattr__(spec, name, value)
-
-
-def _check_steps(spec: Float | Int, step: float) -> None:
-    """Check that a range is a whole number of steps, on a linear scale."""
-    if spec.log:
-        raise InvalidInput(
-            "a logarithmic scale has no step: leave out one of log and step, or list the values in kbo.Ordinal([...])."
-        )
-    steps = (spec.high - spec.low) / step
-    if not 1 - _ON_GRID < steps < _LARGEST[False]:
-        raise InvalidInput(
-            f"step = {step:g} must be at most high - low = {spec.high - spec.low:g} and not 2**50 times less."
-        )
-    largest = max(abs(spec.low), abs(spec.high))
-    if isinstance(spec, Float) and 10 ** (math.ceil(math.log10(largest)) - 15) > _ON_GRID * step:
-        raise InvalidInput(
-            f"step = {step:g} is below the resolution of values up to {largest:g}, which have 15 digits: give a step "
-            f"of at least {largest * 1e-8:.0e}, or search over an offset, and convert in the objective."
-        )
-    if abs(steps - round(steps)) > _ON_GRID:
-        below, above = (spec.low + count * step for count in (math.floor(steps), math.ceil(steps)))
-        raise InvalidInput(
-            f"high = {spec.high:g} is not low = {spec.low:g} plus a multiple of step = {step:g}: write {below:.12g} or "
-            f"{above:.12g}."
-        )
+        return plain
+    if isinstance(plain, str):
+        return checks.text(name, plain)
+    raise InvalidInput(
+        f"{name} must be a number, text, a boolean or None, got {checks.shown(value)}."
+    )
 
 
 def nearest(options: Sequence[Any], value: Any) -> int | None:
@@ -432,8 +487,12 @@ def nearest(options: Sequence[Any], value: Any) -> int | None:
         return None
     distances.sort()
     distance, position = distances[0]
-    spacing = distances[1][0] if len(distances) > 1 else math.inf
-    return position if distance <= _rounding(options[position], spacing) else None
+    spacing = math.inf
+    if len(distances) > 1:
+        spacing = distances[1][0]
+    if distance <= _rounding(options[position], spacing):
+        return position
+    return None
 
 
 def _rounding(size: float, spacing: float) -> float:
@@ -458,35 +517,12 @@ def onto_range(number: float, low: float, high: float, log: bool = False) -> flo
     """Return a number of a range; one that rounding has moved outside is set onto the bound, others give None."""
     if low <= number <= high:
         return number
-    bound = low if number < low else high
-    size = bound if log else max(abs(low), abs(high))
-    return bound if abs(number - bound) <= _rounding(size, high - low) else None
-
-
-def _inside(spec: Float, value: Any) -> float:
-    """Return the value as a float within the bounds."""
-    number = onto_range(_real(value), spec.low, spec.high, spec.log)
-    if number is None:
-        raise InvalidInput(
-            f"expected a number in [{spec.low:g}, {spec.high:g}], got {checks.shown(value)}."
-        )
-    return number
-
-
-def _steps_to(spec: Float | Int, value: Any, step: float) -> int:
-    """Return the number of steps from low to a value, which may be off its place by rounding."""
-    number = _real(value)
-    steps = (number - spec.low) / step
-    position = round(steps) if math.isfinite(steps) else -1
-    size = max(abs(spec.low), abs(spec.high)) if isinstance(spec, Float) else max(abs(number), 1.0)
-    close = abs(steps - position) * step <= _rounding(size, step)
-    if close and 0 <= position < len(spec.options):
-        return position
-    if not spec.low <= number <= spec.high:
-        raise InvalidInput(
-            f"expected a number in [{spec.low:g}, {spec.high:g}], got {checks.shown(value)}."
-        )
-    kind = f"{spec.low:g} plus steps of {step:g}"
-    if step == 1:
-        kind = f"a whole number from {spec.low:g} to {spec.high:g}"
-    raise InvalidInput(f"expected {kind}, got {checks.shown(value)}.")
+    bound = high
+    if number < low:
+        bound = low
+    size = max(abs(low), abs(high))
+    if log:
+        size = bound
+    if abs(number - bound) <= _rounding(size, high - low):
+        return bound
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kbo.errors import InvalidInput
 from kbo.space.conditions import Condition
-from kbo.space.constraints import Linear, in_words, limits_of
+from kbo.space.constraints import Linear, in_words
 from kbo.space.parameters import Float, Int, Parameter
 
 _LEAST_MARGIN = 1e-7
@@ -32,8 +32,8 @@ class Program:
     limits.
 
     Args:
-        parameters: Those of the space by name.
-        conditions: Those of the space.
+        parameters: The parameters of the space by name.
+        conditions: The conditions of the space.
         limits: The limits, by names of parameters.
         context: Unit coordinates of parameters that are given wherever they are active.
     """
@@ -45,103 +45,132 @@ class Program:
         limits: Sequence[Linear],
         context: Mapping[str, float] = {},
     ) -> None:
-        self._parameters, self._conditions = parameters, conditions
-        needed = {name for limit in limits for name in limit.weights}
-        while parents := {conditions[name].parent for name in needed & conditions.keys()} - needed:
-            needed |= parents
-        self._needed = [name for name in parameters if name in needed]
+        self._parameters = parameters
+        self._conditions = conditions
+        needed = self._names_in(limits)
         parents = {condition.parent for condition in conditions.values()}
-        self._listed = {
-            name: name in parents or not isinstance(parameters[name], (Float, Int))
-            for name in self._needed
-        }
-        self._first, size = {}, 0
-        for name in self._needed:
-            self._first[name] = size
-            size += len(parameters[name].options) if self._listed[name] else 1
-        self.size: int = size + 1
-        self._upper, self._whole = np.ones(self.size), np.zeros(self.size)
+        self._variables: dict[str, list[int]] = {}
+        self._has_indicators: dict[str, bool] = {}
+        n_variables = 0
+        for name, parameter in parameters.items():
+            if name not in needed:
+                continue
+            has_indicators = name in parents or not isinstance(parameter, (Float, Int))
+            count = 1
+            if has_indicators:
+                count = len(parameter.options)
+            self._has_indicators[name] = has_indicators
+            self._variables[name] = list(range(n_variables, n_variables + count))
+            n_variables += count
+        self.size: int = n_variables + 1
+        self._upper = np.ones(self.size)
+        self._is_whole = np.zeros(self.size)
         self._rows: list[tuple[np.ndarray, float, float]] = []
-        for name in self._needed:
-            self._restrict(name, context.get(name))
+        for name in self._variables:
+            unit = context.get(name)
+            if self._has_indicators[name]:
+                self._add_indicators(name, unit)
+            else:
+                self._add_number(name, unit)
         for limit in limits:
-            self._limit(limit)
+            self._add_limit(limit)
 
-    def _variables(self, name: str, at: Sequence[int] | None = None) -> np.ndarray:
-        """The sum of some variables of a parameter, by default all of them, as coefficients."""
-        row, p = np.zeros(self.size), self._parameters[name]
-        count = len(p.options) if self._listed[name] else 1
-        row[[self._first[name] + i for i in (range(count) if at is None else at)]] = 1
+    def _names_in(self, limits: Sequence[Linear]) -> set[str]:
+        """The names of the parameters in limits, their parents, the parents of these, and so on."""
+        names = set()
+        for limit in limits:
+            for name in limit.weights:
+                names.add(name)
+                while name in self._conditions:
+                    name = self._conditions[name].parent
+                    names.add(name)
+        return names
+
+    def _row(self, variables: Sequence[int], coefficients: Any = 1.0) -> np.ndarray:
+        """Coefficients [V] of some variables, 0 for all others."""
+        row = np.zeros(self.size)
+        row[variables] = coefficients
         return row
 
     def _active(self, name: str) -> tuple[np.ndarray, float]:
-        """Whether a parameter is active, as coefficients and a constant."""
+        """Whether a parameter is active, as coefficients [V] and a constant."""
         if name not in self._conditions:
             return np.zeros(self.size), 1.0
         parent, values = self._conditions[name]
         options = self._parameters[parent].options
-        return self._variables(parent, [options.index(value) for value in values]), 0.0
+        indicators = self._variables[parent]
+        return self._row([indicators[options.index(value)] for value in values]), 0.0
 
-    def _restrict(self, name: str, u: float | None) -> None:
-        """Add the variables of a parameter, with a value if its unit coordinate is given."""
-        p, own, (active, always) = self._parameters[name], self._variables(name), self._active(name)
-        steps, given = len(p.options), torch.tensor(0.0 if u is None else u, dtype=torch.float64)
-        self._whole[own > 0] = steps > 0
-        if self._listed[name]:
-            self._rows.append((own - active, always, always))
-            if u is None:
-                return
-            own, at = self._variables(name, [int(p.index(given))]), 1.0
-        else:
-            self._upper[own > 0] = most = steps - 1.0 if steps else 1.0
-            if u is None:
-                at = most
-            elif steps:
-                at = float(p.index(given))
+    def _add_indicators(self, name: str, unit: float | None) -> None:
+        """Add an indicator for each option, of which one is 1 where the parameter is active, a given one if any."""
+        variables = self._variables[name]
+        self._is_whole[variables] = 1
+        active, constant = self._active(name)
+        self._rows.append((self._row(variables) - active, constant, constant))
+        if unit is not None:
+            position = _position(self._parameters[name], unit)
+            self._rows.append((self._row([variables[position]]) - active, constant, constant))
+
+    def _add_number(self, name: str, unit: float | None) -> None:
+        """Add the variable of a number, at most its largest where the parameter is active, or a given one."""
+        p = self._parameters[name]
+        variables = self._variables[name]
+        value = 1.0
+        if p.options:
+            self._is_whole[variables] = 1
+            value = len(p.options) - 1.0
+        self._upper[variables] = value
+        least = -np.inf
+        active, constant = self._active(name)
+        if unit is not None:
+            if p.options:
+                value = float(_position(p, unit))
             else:
-                low, high = limits_of(p)
-                at = (p.value(u) - low) / (high - low)
-        self._rows.append((own - at * active, -np.inf if u is None else at * always, at * always))
+                low, high = p.ends
+                value = (p.value(unit) - low) / (high - low)
+            least = value * constant
+        self._rows.append((self._row(variables) - value * active, least, value * constant))
 
-    def _value(self, name: str) -> tuple[np.ndarray, float, float]:
-        """The value of a parameter as coefficients and a constant, and its range if it is a real number."""
-        p, first, (active, always) = self._parameters[name], self._first[name], self._active(name)
-        if self._listed[name]:
-            row = np.zeros(self.size)
-            row[first : first + len(p.options)] = [float(value) for value in p.options]
-            return row, 0.0, 0.0
-        low, high = map(float, limits_of(p))
-        unit = (high - low) / (len(p.options) - 1 if p.options else 1)
-        return (
-            low * active + unit * self._variables(name),
-            low * always,
-            0.0 if p.options else high - low,
-        )
+    def _value(self, name: str) -> tuple[np.ndarray, float]:
+        """The value of a parameter as coefficients [V] and a constant; 0 where it is not active."""
+        p = self._parameters[name]
+        variables = self._variables[name]
+        if self._has_indicators[name]:
+            return self._row(variables, [float(value) for value in p.options]), 0.0
+        low, high = map(float, p.ends)
+        active, constant = self._active(name)
+        unit = high - low
+        if p.options:
+            unit /= len(p.options) - 1
+        return low * active + self._row(variables, unit), low * constant
 
-    def _limit(self, limit: Linear) -> None:
-        row, constant, room = np.zeros(self.size), 0.0, 0.0
+    def _add_limit(self, limit: Linear) -> None:
+        """Add both ends of a limit, from which real parameters keep the margin."""
+        total = np.zeros(self.size)
+        constant = 0.0
+        room = 0.0
         for name, weight in limit.weights.items():
-            coefficients, part, width = self._value(name)
-            row, constant, room = (
-                row + weight * coefficients,
-                constant + weight * part,
-                room + abs(weight) * width,
-            )
-        scale = float(np.abs(row).max()) or 1.0
-        margin = np.zeros(self.size)
-        margin[-1] = room
+            row, offset = self._value(name)
+            total = total + weight * row
+            constant += weight * offset
+            p = self._parameters[name]
+            if not p.options:
+                room += abs(weight) * float(p.ends[1] - p.ends[0])
+        scale = float(np.abs(total).max()) or 1.0
+        margin = self._row([-1], room)
         low, high = limit.ends
-        self._rows.append(((row + margin) / scale, -np.inf, (high - constant) / scale))
-        self._rows.append(((row - margin) / scale, (low - constant) / scale, np.inf))
+        self._rows.append(((total + margin) / scale, -np.inf, (high - constant) / scale))
+        self._rows.append(((total - margin) / scale, (low - constant) / scale, np.inf))
 
     def solve(self, cost: np.ndarray, least_margin: float = 0.0) -> np.ndarray | None:
-        """The variables that minimise a cost; None if there are none, InvalidInput if none were found in time."""
+        """The variables [V] that minimise a cost; None if there are none, InvalidInput if none were found in time."""
         arrays: list[Any] = [np.array(part) for part in zip(*self._rows, strict=True)]
-        box: list[Any] = [np.append(np.zeros(self.size - 1), least_margin), self._upper]
+        lower: Any = self._row([-1], least_margin)
+        upper: Any = self._upper
         found = milp(
             cost,
-            integrality=self._whole,
-            bounds=Bounds(*box),
+            integrality=self._is_whole,
+            bounds=Bounds(lower, upper),
             constraints=LinearConstraint(*arrays),
             options={"time_limit": _SECONDS},
         )
@@ -154,34 +183,46 @@ class Program:
 
     def margin(self) -> float | None:
         """The largest margin from all limits, in parts of the ranges of real parameters; None if no point is inside."""
-        best = self.solve(-np.eye(self.size)[-1])
-        return None if best is None else float(best[-1])
+        best = self.solve(self._row([-1], -1.0))
+        if best is None:
+            return None
+        return float(best[-1])
 
     def corners(self, n: int, generator: torch.Generator) -> np.ndarray:
         """Variables [k V] that minimise n random costs, a tenth of the largest margin away from the limits."""
-        margin = self.margin() or 0.0
+        least_margin = 0.1 * (self.margin() or 0.0)
         costs = torch.randn(n, self.size, generator=generator, dtype=torch.float64).numpy()
         costs[:, -1] = 0
-        found = [x for cost in costs if (x := self.solve(cost, 0.1 * margin)) is not None]
-        return np.array(found).reshape(-1, self.size)
+        corners = []
+        for cost in costs:
+            corner = self.solve(cost, least_margin)
+            if corner is not None:
+                corners.append(corner)
+        return np.array(corners).reshape(-1, self.size)
 
     def units(self, variables: np.ndarray) -> Tensor:
         """The points [n P] of the unit cube of variables [n V]; NaN for parameters without variables."""
         points = torch.full((len(variables), len(self._parameters)), torch.nan, dtype=torch.float64)
-        for i, (name, p) in enumerate(self._parameters.items()):
-            if name in self._first:
-                points[:, i] = torch.tensor([self._unit(name, p, x) for x in variables.tolist()])
+        for column, (name, p) in enumerate(self._parameters.items()):
+            if name in self._variables:
+                values = [self._value_at(name, p, row) for row in variables]
+                points[:, column] = p.units(values)
         return points
 
-    def _unit(self, name: str, p: Parameter, x: list[float]) -> float:
-        first = self._first[name]
-        if self._listed[name]:
-            part = x[first : first + len(p.options)]
-            return p.unit(p.options[part.index(max(part))])
-        low, high = limits_of(p)
+    def _value_at(self, name: str, p: Parameter, variables: np.ndarray) -> Any:
+        """The value of a parameter at variables [V]."""
+        own = variables[self._variables[name]]
+        if self._has_indicators[name]:
+            return p.options[int(own.argmax())]
         if p.options:
-            return p.unit(p.options[round(x[first])])
-        return p.unit(min(max(low + x[first] * (high - low), low), high))
+            return p.options[round(own[0])]
+        low, high = p.ends
+        return min(max(low + float(own[0]) * (high - low), low), high)
+
+
+def _position(parameter: Parameter, unit: float) -> int:
+    """Position among the options at a unit coordinate."""
+    return int(parameter.index(torch.tensor(unit, dtype=torch.float64)))
 
 
 def check(
@@ -194,43 +235,46 @@ def check(
     Raises:
         InvalidInput: None does, with the limits that contradict each other; or the room is too small.
     """
-
-    def fails(some: Sequence[Linear]) -> bool:
-        margin = Program(parameters, conditions, some).margin()
-        return margin is None or (possible and margin < _LEAST_MARGIN)
-
     largest = Program(parameters, conditions, limits).margin()
-    possible = largest is not None
-    if possible and largest >= _LEAST_MARGIN:
+    if largest is not None and largest >= _LEAST_MARGIN:
         return
     culprits = list(limits)
     for limit in limits:  # leave out those without which the others fail too
         rest = [other for other in culprits if other is not limit]
-        if rest and fails(rest):
+        if not rest:
+            continue
+        margin = Program(parameters, conditions, rest).margin()
+        if margin is None or (largest is not None and margin < _LEAST_MARGIN):
             culprits = rest
-    text, several = in_words(culprits), len(culprits) > 1
-    if possible:
+    text = in_words(culprits)
+    if largest is not None:
+        verb = "leave"
+        if len(culprits) == 1:
+            verb = "leaves"
         raise InvalidInput(
-            f"{text} leave{'' if several else 's'} real parameters no room (less than {_LEAST_MARGIN:g} "
-            "of their ranges): leave one of them out of the space, and compute it from the others in the objective."
+            f"{text} {verb} real parameters no room (less than {_LEAST_MARGIN:g} of their ranges): leave one of them "
+            "out of the space, and compute it from the others in the objective."
         )
-    if several:
+    if len(culprits) > 1:
         raise InvalidInput(
             f"{text} contradict each other: no point within the bounds satisfies all."
         )
-    ends = [
-        sorted((w * low, w * high)) for w, low, high in _ends(culprits[0], parameters, conditions)
-    ]
-    low, high = map(sum, zip(*ends, strict=True))
+    low, high = _extremes(culprits[0], parameters, conditions)
     raise InvalidInput(
         f"no point satisfies {text}: within the bounds the sum is from {low:g} to {high:g}."
     )
 
 
-def _ends(
+def _extremes(
     limit: Linear, parameters: Mapping[str, Parameter], conditions: Mapping[str, Condition]
-) -> Iterator[tuple[float, float, float]]:
-    """Weight, least and largest value of each parameter in a sum, which adds 0 where it is not active."""
+) -> tuple[float, float]:
+    """The least and the largest sum within the bounds; a parameter that is not active adds 0."""
+    low = 0.0
+    high = 0.0
     for name, weight in limit.weights.items():
-        values = [*limits_of(parameters[name]), *[0.0] * (name in conditions)]
-        yield weight, min(values), max(values)
+        terms = [weight * value for value in parameters[name].ends]
+        if name in conditions:
+            terms.append(0.0)
+        low += min(terms)
+        high += max(terms)
+    return low, high

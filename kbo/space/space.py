@@ -19,8 +19,7 @@ from __future__ import annotations
 import copy
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from numbers import Integral, Real
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,16 +29,14 @@ from kbo._base import checks
 from kbo._base.surroundings import on_host
 from kbo.errors import InvalidInput
 from kbo.space import program
-from kbo.space.conditions import Condition, When
+from kbo.space.bounds import Bounds, meaning_of
+from kbo.space.conditions import Condition, parents_first
 from kbo.space.constraints import Limits, Linear, Rule, checked, in_words, permits
 from kbo.space.files import part_of, read
-from kbo.space.parameters import Choice, Fixed, Float, Int, Parameter
-from kbo.space.table import Frame, columns_of, nearest_of, parameter_of, positions
+from kbo.space.parameters import Parameter
+from kbo.space.table import Frame, Table, columns_of, parameter_of
 
 Params = dict[str, Any] | list[float]
-Bounds = (
-    Mapping[str, Any] | Sequence[tuple[float, float]] | Sequence[Mapping[str, Any] | When] | Frame
-)
 
 _MOST_COLUMNS = 3000
 """Columns of the kernel's input up to which a proposal takes seconds."""
@@ -64,18 +61,18 @@ class Space:
 
     Args:
         bounds: Parameters in one of these forms, or a space.
-        constraints: Those that all parameters that kbo chooses satisfy: ``Linear``, and functions of params, defined
+        constraints: Constraints that all parameters chosen by kbo satisfy: ``Linear``, and functions of params, defined
             with ``def``, that return whether these may be used. Functions are called for params that satisfy the
             ``Linear`` ones.
 
     Attributes:
         named: Whether params are dicts.
         parameters: The parameters by name.
-        constants: The values of those that are ``Fixed``, by name.
+        constants: The values of ``Fixed`` parameters by name.
         conditions: The conditions by the names of the parameters that have one.
         constraints: The constraints, also those of a space that is given.
-        linear: Those of them that are ``Linear``.
-        device: That of the features.
+        linear: The ``Linear`` ones among the constraints.
+        device: The device of the features.
         table: The rows of a table that satisfy the constraints, as points [N P] of the unit cube; None if there is
             none.
 
@@ -90,45 +87,29 @@ class Space:
         given = checked(constraints)
         if isinstance(bounds, Space):
             vars(self).update(vars(bounds))
+            if not given:
+                return
         else:
             self._define(bounds)
-        if given or not isinstance(bounds, Space):
-            self._constrain(checked([*self.constraints, *given]))
+        self._constrain(checked([*self.constraints, *given]))
 
     def _define(self, bounds: Any) -> None:
-        """Make the parameters of bounds."""
+        """Set the parameters and conditions of bounds."""
         columns = None
         if isinstance(bounds, Frame):
             columns = columns_of(bounds)
             bounds = {name: parameter_of(name, values) for name, values in columns.items()}
-        if not isinstance(bounds, (Mapping, Sequence)) or isinstance(bounds, (str, bytes)):
-            raise InvalidInput(
-                "bounds must be a dict of parameters, a list of pairs (low, high), a list of dicts and kbo.When, or a "
-                f"DataFrame of candidates, got {checks.shown(bounds)}."
-            )
-        conditional = not isinstance(bounds, Mapping) and any(
-            isinstance(part, (Mapping, When)) for part in bounds
-        )
-        self.named: bool = conditional or isinstance(bounds, Mapping)
+        meaning = meaning_of(bounds)
+        self.named: bool = meaning.named
+        self.parameters: dict[str, Parameter] = meaning.parameters
+        self.conditions: dict[str, Condition] = meaning.conditions
+        self.constraints: tuple[Linear | Rule, ...] = ()
         self.table: Tensor | None = None
         self.device: torch.device = torch.device("cpu")
-        self.parameters: dict[str, Parameter] = {}
-        self.constants: dict[str, Any] = {}
-        self.conditions: dict[str, Condition] = {}
-        self.constraints: tuple[Linear | Rule, ...] = ()
-        parts: Any = bounds if conditional else [bounds]
-        for name, spec, condition in _entries(parts):
-            with checks.inside(f"bounds: parameter {checks.shown(name)}"):
-                if checks.text("the name", name) in self.parameters:
-                    raise InvalidInput(
-                        "there are two of this name; one may be active for several values of its parent."
-                    )
-                self.parameters[name] = _parameter(spec) if self.named else _real(spec)
-            if isinstance(fixed := self.parameters[name], Fixed):
-                self.constants[name] = fixed.constant
-            if condition is not None:
-                self.conditions[name] = condition
-        if all(p.columns == 0 for p in self.parameters.values()):
+        self.constants: dict[str, Any] = {
+            name: p.options[0] for name, p in self.parameters.items() if not p.columns
+        }
+        if len(self.constants) == len(self.parameters):
             raise InvalidInput(
                 "bounds are empty: give at least one parameter that is not fixed, for example "
                 "{'lr': kbo.Float(1e-4, 1e-1, log=True)}."
@@ -140,43 +121,41 @@ class Space:
                 f"each option of a choice, and can have {_MOST_COLUMNS}. Give fewer options, or number them: "
                 "kbo.Int(0, n - 1)."
             )
-        self._check_conditions()
-        self._positions: dict[tuple[Any, ...], int] | None = None
-        self._levels: dict[str, list[float]] = {}  # the numbers of the rows of a table, ascending
+        self._column: dict[str, int] = {name: i for i, name in enumerate(self.parameters)}
+        self._order: list[str] = parents_first(list(self._column), self.conditions)
+        self._table: Table | None = None
         if columns is not None:
             self._restrict(columns)
 
+    @on_host
     def _restrict(self, columns: Mapping[str, Sequence[Any]]) -> None:
         """Make the rows of a table with these columns the only points."""
-        if len({len(columns.get(name, ())) for name in self.parameters}) > 1:
+        if self.conditions:
             raise InvalidInput(
-                "a table needs as many rows of each parameter: give rows in all entries, or in none."
+                "a table of candidates has no conditional parameters: leave out when."
             )
-        values = [map(p.plain, columns[name]) for name, p in self.parameters.items()]
-        rows = [dict(zip(self.parameters, row, strict=True)) for row in zip(*values, strict=True)]
-        self._rows: Tensor = self.units(rows)
-        self.table = self._rows
-        self._positions = positions(rows)
-        for name, p in self.parameters.items():
-            if isinstance(p, Float):
-                self._levels[name] = sorted({row[name] for row in rows})
+        self._table = Table(columns, self.parameters)
+        self.table = self._table.units
 
     def _constrain(self, constraints: Sequence[Linear | Rule]) -> None:
         """Set the constraints, after checking that some params satisfy the linear ones."""
+        self.constraints = ()
+        self._points: dict[int, Tensor | None] = {}
+        self.linear: list[Linear] = []
+        self._rules: list[Rule] = []
         with checks.inside("constraints"):
-            names = list(self.parameters)
-            found = [
-                c.named(names, not self.named) if isinstance(c, Linear) else c for c in constraints
-            ]
-            self.constraints = tuple(found)
-            self.linear: list[Linear] = [c for c in found if isinstance(c, Linear)]
-            self._rules: list[Rule] = [c for c in found if not isinstance(c, Linear)]
-            self._enumerated: dict[int, Tensor | None] = {}
-            for limit in self.linear:
-                limit.check(self.parameters)
-            self._limits = Limits(self.linear, self.parameters)
+            for constraint in constraints:
+                if isinstance(constraint, Linear):
+                    limit = constraint.named(list(self.parameters), not self.named)
+                    limit.check(self.parameters)
+                    self.linear.append(limit)
+                    self.constraints += (limit,)
+                else:
+                    self._rules.append(constraint)
+                    self.constraints += (constraint,)
+            self._limits: Limits = Limits(self.linear, self.parameters)
             if self.table is not None:
-                self.table = self.table[self._satisfied(self.table, given=True)]
+                self.table = self.table[self.satisfies(self.table)]
                 if not len(self.table):
                     raise InvalidInput(
                         f"no row of the table of candidates satisfies {in_words(constraints)}."
@@ -208,17 +187,19 @@ class Space:
             raise InvalidInput(
                 f"a space must be a dict of parameters by name, got {checks.shown(entries)}."
             )
-        parts, constraints = [], []
+        parts = []
+        constraints = []
+        columns = {}
         for name, entry in entries.items():
             with checks.inside(f"parameter {checks.shown(name)}"):
                 part = part_of(name, entry)
-                (constraints if isinstance(part, Linear) else parts).append(part)
+            if isinstance(part, Linear):
+                constraints.append(part)
+                continue
+            parts.append(part)
+            if isinstance(entry, Mapping) and "rows" in entry:
+                columns[name] = entry["rows"]
         space = cls(parts)
-        columns = {
-            name: entry["rows"]
-            for name, entry in entries.items()
-            if isinstance(entry, Mapping) and "rows" in entry
-        }
         if columns:
             space._restrict(columns)
         return cls(space, constraints)
@@ -231,9 +212,9 @@ class Space:
             InvalidInput: The file cannot be read, or an entry cannot be used.
             MissingExtra: PyYAML, which YAML needs, is not installed.
         """
-        found = checks.path("path", path)
-        entries = read(found)
-        with checks.inside(str(found)):
+        file = checks.path("path", path)
+        entries = read(file)
+        with checks.inside(str(file)):
             return cls.from_dict(entries)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
@@ -241,34 +222,18 @@ class Space:
         entries = {name: p.describe() for name, p in self.parameters.items()}
         for name, (parent, values) in self.conditions.items():
             entries[name]["when"] = {parent: list(values)}
-        for name, column in zip(entries, zip(*(self._positions or ()), strict=True), strict=False):
-            entries[name]["rows"] = list(column)
-        rules = {checks.name_of(rule): {"kind": "function"} for rule in self._rules}
-        return entries | {str(limit): limit.describe() for limit in self.linear} | rules
+        if self._table is not None:
+            for name, column in self._table.columns.items():
+                entries[name]["rows"] = list(column)
+        for limit in self.linear:
+            entries[str(limit)] = limit.describe()
+        for rule in self._rules:
+            entries[checks.name_of(rule)] = {"kind": "function"}
+        return entries
 
     def describe(self) -> list[dict[str, Any]]:
         """Parameters and constraints, as in the header of a journal; equal descriptions are equal spaces."""
         return [{"name": name, **entry} for name, entry in self.to_dict().items()]
-
-    def _check_conditions(self) -> None:
-        """Check the conditions, give them plain values, and put the parameters in an order with parents first."""
-        names = list(self.parameters)
-        for name, (parent, values) in self.conditions.items():
-            with checks.inside(f"bounds: the condition of parameter {name!r}"):
-                p = self.parameters[checks.one_of("the parent", parent, names)]
-                if not p.options:
-                    raise InvalidInput(
-                        f"the parent {parent!r} must have finitely many values: give it a step."
-                    )
-                self.conditions[name] = Condition(parent, tuple(p.plain(value) for value in values))
-        self._order: list[str] = [name for name in names if name not in self.conditions]
-        while left := [name for name in names if name not in self._order]:
-            ready = [name for name in left if self.conditions[name].parent in self._order]
-            if not ready:
-                raise InvalidInput(
-                    f"bounds: the conditions of the parameters {left} depend on each other."
-                )
-            self._order += ready
 
     @property
     def dimension(self) -> int:
@@ -283,14 +248,13 @@ class Space:
     @property
     def labels(self) -> list[str]:
         """The names of the feature columns."""
-        found: list[str] = []
+        labels: list[str] = []
         for name, p in self.parameters.items():
-            if isinstance(p, Choice):
-                found += [f"{name} = {option}" for option in p.options]
+            if name in self.conditions and p.columns == 1:
+                labels += [f"{name} (sine)", f"{name} (cosine)"]
             else:
-                arc = name in self.conditions and p.columns == 1
-                found += [f"{name} (sine)", f"{name} (cosine)"] if arc else [name] * p.columns
-        return found
+                labels += p.labels(name)
+        return labels
 
     @property
     def continuous(self) -> bool:
@@ -303,47 +267,49 @@ class Space:
 
         With constraints, if there are more before those that violate them are left out.
         """
-        if not self.constraints or self.table is not None:
-            return self._all_points(most)
-        if most not in self._enumerated:
-            points = self._all_points(most)
-            self._enumerated[most] = None if points is None else points[self.satisfies(points)]
-        return self._enumerated[most]
-
-    def _all_points(self, most: int) -> Tensor | None:
-        """The points of the space without its constraints."""
         if self.table is not None:
-            return self.table if len(self.table) <= most else None
+            if len(self.table) > most:
+                return None
+            return self.table
+        if most not in self._points:
+            points = self._grid(most)
+            if points is not None and self.constraints:
+                points = points[self.satisfies(points)]
+            self._points[most] = points
+        return self._points[most]
+
+    def _grid(self, most: int) -> Tensor | None:
+        """The points of a space without its constraints."""
         if self.continuous:
             return None
         points = torch.full((1, self.dimension), _MIDDLE, dtype=torch.float64)
         for name in self._order:
-            p, i = self.parameters[name], list(self.parameters).index(name)
-            active = self.active(points)[:, i]
-            times = torch.where(active, len(p.options), 1)
-            if int(times.sum()) > most:
+            options = self.parameters[name].options
+            i = self._column[name]
+            is_active = self.is_active(name, points)
+            repeats = torch.where(is_active, len(options), 1)
+            if int(repeats.sum()) > most:
                 return None
-            units = p.middles(torch.arange(len(p.options)))
-            points = points.repeat_interleave(times, 0)
-            points[active.repeat_interleave(times), i] = units.repeat(int(active.sum()))
+            units = self.parameters[name].middles(torch.arange(len(options)))
+            points = points.repeat_interleave(repeats, 0)
+            points[is_active.repeat_interleave(repeats), i] = units.repeat(int(is_active.sum()))
         return points
 
     @on_host
     def satisfies(self, unit: Tensor) -> Tensor:
-        """Whether points [n P] of the unit cube satisfy all constraints, [n].
+        """Whether points [n P] of the unit cube satisfy all constraints, [n]; rows of a table up to rounding.
 
         Raises:
             InvalidInput: A function raises an exception, or returns no bool.
         """
-        return self._satisfied(unit)
-
-    def _satisfied(self, unit: Tensor, given: bool = False) -> Tensor:
-        """Whether points [n P] satisfy all constraints, [n]; those that are ``given`` may do so after rounding."""
-        found = self._hold(unit, given).all(-1)
+        numbers = self._limits.numbers(unit)
+        for name in self.conditions:
+            numbers[~self.is_active(name, unit), self._column[name]] = 0.0
+        satisfied = self._limits.hold(numbers, given=self.table is not None).all(-1)
         for rule in self._rules:
-            verdicts = [permits(rule, params) for params in self._all_params(unit[found])]
-            found[found.clone()] = torch.tensor(verdicts, dtype=torch.bool)
-        return found
+            verdicts = [permits(rule, params) for params in self._all_params(unit[satisfied])]
+            satisfied[satisfied.clone()] = torch.tensor(verdicts, dtype=torch.bool)
+        return satisfied
 
     @on_host
     def violated(self, params: Any) -> list[str]:
@@ -354,18 +320,16 @@ class Space:
         if not self.constraints:
             return []
         values = self._values(params)
-        plain = self._named(values)
-        numbers = torch.zeros(
-            1, self.dimension, dtype=torch.float64
-        )  # a parameter that is not active adds nothing
+        numbers = torch.zeros(1, self.dimension, dtype=torch.float64)
         for i, name in enumerate(self.parameters):
-            if i in self._limits.columns and name in values:
-                numbers[0, i] = float(values[name])
-        held = self._limits.hold(numbers, given=True)[0].tolist()
-        found = [str(limit) for limit, holds in zip(self.linear, held, strict=True) if not holds]
-        return found or [
-            checks.name_of(rule) for rule in self._rules if not permits(rule, copy.copy(plain))
-        ]
+            if i in self._limits.columns:
+                numbers[0, i] = float(values.get(name, 0.0))  # one that is not active adds nothing
+        holds = self._limits.hold(numbers, given=True)[0].tolist()
+        violated = [str(limit) for i, limit in enumerate(self.linear) if not holds[i]]
+        if violated:
+            return violated
+        plain = self._named(values)
+        return [checks.name_of(rule) for rule in self._rules if not permits(rule, copy.copy(plain))]
 
     @on_host
     def may_satisfy(self, low: Tensor, high: Tensor) -> Tensor:
@@ -373,59 +337,32 @@ class Space:
 
         [n], without conditions. Functions are not asked.
         """
-        ends = [self._numbers(low), self._numbers(high)]
-        for (
-            i,
-            extremes,
-        ) in (
-            self._limits.unordered.items()
-        ):  # between the numbers at two ends are not those in between
-            within = low[:, i] < high[:, i]
-            for end, number in zip(ends, extremes, strict=True):
-                end[within, i] = number
-        return self._limits.may_hold(*ends)
+        return self._limits.may_hold(low, high)
 
-    def _numbers(self, unit: Tensor) -> Tensor:
-        """The numbers [n P] of parameters in a linear constraint, at points [n P] of the unit cube; 0 for others."""
-        numbers = torch.zeros_like(unit)
-        for i, p in self._limits.columns.items():
-            numbers[:, i] = p.numbers(unit[:, i])
-        return numbers
+    def is_active(self, name: str, unit: Tensor) -> Tensor:
+        """Whether a parameter is active, [n], at points [n P] of the unit cube."""
+        if name not in self.conditions:
+            return torch.ones(len(unit), dtype=torch.bool)
+        parent, values = self.conditions[name]
+        p = self.parameters[parent]
+        positions = torch.tensor([p.options.index(value) for value in values])
+        has_value = torch.isin(p.index(unit[:, self._column[parent]]), positions)
+        return has_value & self.is_active(parent, unit)
 
-    def _hold(self, unit: Tensor, given: bool = False) -> Tensor:
-        """Whether each of the linear constraints holds, [n L], at points [n P] of the unit cube."""
-        numbers = self._numbers(unit)
-        if self.conditions:
-            numbers = torch.where(self.active(unit), numbers, 0.0)
-        return self._limits.hold(numbers, given)
-
-    @on_host
-    def active(self, unit: Tensor) -> Tensor:
-        """Whether each parameter is active, [n P], at points [n P] of the unit cube."""
-        active, names = torch.ones_like(unit, dtype=torch.bool), list(self.parameters)
-        for name in self._order[len(names) - len(self.conditions) :]:
-            parent, values = self.conditions[name]
-            p, j = self.parameters[parent], names.index(parent)
-            positions = torch.tensor([p.options.index(value) for value in values])
-            active[:, names.index(name)] = active[:, j] & torch.isin(p.index(unit[:, j]), positions)
-        return active
-
-    @on_host
     def active_names(self, params: Mapping[str, Any]) -> list[str]:
         """The names of the parameters that are active where the parents have the plain values of ``params``."""
         active: set[str] = set()
         for name in self._order:
-            condition = self.conditions.get(name)
-            if not condition or (
-                condition.parent in active and params.get(condition.parent) in condition.values
-            ):
-                active.add(name)
+            if name in self.conditions:
+                parent, values = self.conditions[name]
+                if parent not in active or params.get(parent) not in values:
+                    continue
+            active.add(name)
         return [name for name in self.parameters if name in active]
 
-    @on_host
     def pairs(self) -> list[tuple[float, float]]:
         """The bounds of a list space."""
-        return [(p.low, p.high) for p in self.parameters.values() if isinstance(p, Float)]
+        return [(p.ends[0], p.ends[1]) for p in self.parameters.values()]
 
     @on_host
     def params(self, unit: Tensor) -> Params:
@@ -434,25 +371,16 @@ class Space:
 
     def _all_params(self, units: Tensor) -> list[Params]:
         """The arguments of the objective at points [n P] of the unit cube."""
-        if self.table is not None:
-            rows, nearest = (
-                list(self._positions or ()),
-                torch.cdist(units, self._rows, 1).argmin(-1).tolist(),
-            )
-            return [dict(zip(self.parameters, rows[i], strict=True)) for i in nearest]
-        entries, active = list(self.parameters.items()), self.active(units).tolist()
-        return [
-            self._named(
-                {
-                    name: p.value(u)
-                    for (name, p), u, here in zip(entries, point, needed, strict=True)
-                    if here
-                }
-            )
-            for point, needed in zip(units.tolist(), active, strict=True)
-        ]
+        if self._table is not None:
+            return list(self._table.nearest(units))
+        params = [{} for _ in range(len(units))]
+        for i, (name, p) in enumerate(self.parameters.items()):
+            values = p.values(units[:, i])
+            for row, is_active in enumerate(self.is_active(name, units).tolist()):
+                if is_active:
+                    params[row][name] = values[row]
+        return [self._named(values) for values in params]
 
-    @on_host
     def unit(self, params: Any) -> Tensor:
         """The point [P] of the unit cube of given parameters.
 
@@ -467,12 +395,16 @@ class Space:
         rows = [self._values(params) for params in many]
         units = torch.full((len(rows), self.dimension), _MIDDLE, dtype=torch.float64)
         for i, (name, p) in enumerate(self.parameters.items()):
-            active = [row for row, values in enumerate(rows) if name in values]
+            active = []
+            values = []
+            for row, of_row in enumerate(rows):
+                if name in of_row:
+                    active.append(row)
+                    values.append(of_row[name])
             if active:
-                units[active, i] = p.units([rows[row][name] for row in active])
+                units[active, i] = p.units(values)
         return units
 
-    @on_host
     def canonical(self, params: Any) -> Params:
         """A new dict or list of given parameters, with plain Python values, and those of ``Fixed`` ones added.
 
@@ -490,123 +422,72 @@ class Space:
             InvalidInput: The parameter does not have the value.
         """
         plain = self.parameters[name].plain(value)
-        if name in self._levels:
-            return nearest_of(self._levels[name], plain)
+        if self._table is not None:
+            return self._table.plain(name, plain)
         return plain
 
     def _values(self, params: Any) -> dict[str, Any]:
         """The plain values of given parameters by name, in order."""
-        given: dict[str, Any] = {}
-        names = list(self.parameters)
-        try:
-            text = isinstance(params, (str, bytes, bytearray))
-            if isinstance(params, Mapping) == self.named and not text:
-                given = dict(params) if self.named else dict(zip(names, params, strict=True))
-        except Exception:  # of whatever is no dict or list
-            pass
-        plain = {}
-        for name in [name for name in names if name in given]:
-            with checks.inside(f"parameter {name!r}"):
-                plain[name] = self.plain(name, given[name])
-        complete = self.constants | plain
+        given = self._by_name(params)
+        complete = dict(self.constants)
+        for name in self.parameters:
+            if name in given:
+                with checks.inside(f"parameter {name!r}"):
+                    complete[name] = self.plain(name, given[name])
         names = self.active_names(complete)
-        plain = {name: complete[name] for name in names if name in complete}
-        if not given or len(plain) < len(names) or not given.keys() <= plain.keys():
-            lists = {
-                "missing": [n for n in names if n not in plain],
-                "unknown": [n for n in given if n not in plain],
-            }
-            differ = "; ".join(
-                f"{what} are {checks.shown(found, 400)}" for what, found in lists.items() if found
-            )
+        missing = [name for name in names if name not in complete]
+        unknown = [name for name in given if name not in names]
+        if missing or unknown or not given:
+            reasons = []
+            if missing:
+                reasons.append(f"missing are {checks.shown(missing, 400)}")
+            if unknown:
+                reasons.append(f"unknown are {checks.shown(unknown, 400)}")
             raise InvalidInput(
-                f"params must have the parameters {checks.shown(names)}, got {checks.shown(params)}: {differ}."
+                f"params must have the parameters {checks.shown(names)}, got {checks.shown(params)}: "
+                f"{'; '.join(reasons)}."
             )
-        if self._positions is not None and tuple(plain.values()) not in self._positions:
+        values = {name: complete[name] for name in names}
+        if self._table is not None and tuple(values.values()) not in self._table.rows:
             raise InvalidInput(
                 f"params must be a row of the table of candidates, got {checks.shown(params)}."
             )
-        return plain
+        return values
+
+    def _by_name(self, params: Any) -> dict[Any, Any]:
+        """Given parameters by name, empty if they are no dict, or for bounds in a list no list of as many numbers."""
+        is_text = isinstance(params, (str, bytes, bytearray))
+        if is_text or isinstance(params, Mapping) != self.named:
+            return {}
+        try:
+            if self.named:
+                return dict(params)
+            return dict(zip(self.parameters, params, strict=True))
+        except Exception:  # of whatever is no list
+            return {}
 
     def on(self, device: torch.device) -> Space:
         """The same space with features on a device."""
-        found = copy.copy(self)
-        found.device = device
-        return found
+        space = copy.copy(self)
+        space.device = device
+        return space
 
     @on_host
     def features(self, unit: Tensor) -> Tensor:
         """The input of the kernel, [n D], at points [n P] of the unit cube."""
-        parts, active = [], self.active(unit).unsqueeze(-1)
+        parts = []
         for i, (name, p) in enumerate(self.parameters.items()):
             part = p.features(unit[:, i])
             if name in self.conditions:
-                arc = torch.cat(
-                    [(math.pi / 2 * part).sin(), (math.pi / 2 * part).cos()], -1
-                ) / math.sqrt(2)
-                part = torch.where(active[:, i], arc if p.columns == 1 else part, 0.0)
+                if p.columns == 1:
+                    angle = math.pi / 2 * part
+                    part = torch.cat([angle.sin(), angle.cos()], -1) / math.sqrt(2)
+                part = torch.where(self.is_active(name, unit).unsqueeze(-1), part, 0.0)
             parts.append(part)
         return torch.cat(parts, -1).to(self.device)
 
     def _named(self, values: dict[str, Any]) -> Params:
-        return values if self.named else list(values.values())
-
-
-def _entries(parts: Sequence[Any]) -> Iterator[tuple[Any, Any, Condition | None]]:
-    """Names, parameters as given, and conditions, of the parts of a space."""
-    for part in parts:
-        if isinstance(part, When):
-            yield from (
-                (n, spec, Condition(part.parent, part.values))
-                for n, spec in part.parameters.items()
-            )
-        elif isinstance(part, Mapping):
-            yield from ((name, spec, None) for name, spec in part.items())
-        else:
-            yield from ((f"x{i}", pair, None) for i, pair in enumerate(part))
-
-
-def _real(pair: Any) -> Parameter:
-    """The parameter of a pair in a list of bounds."""
-    found = Float(*pair) if isinstance(pair, tuple) and len(pair) == 2 else pair
-    if not isinstance(found, Float) or found.options:
-        raise InvalidInput(
-            f"bounds given as a list must be pairs (low, high), got {checks.shown(pair)}: use a dict for other "
-            "parameters."
-        )
-    return found
-
-
-def _parameter(spec: Any) -> Parameter:
-    """The parameter that is meant by an entry of a dict."""
-    pair = isinstance(spec, (list, tuple)) and len(spec) == 2 and all(_is(v, Real) for v in spec)
-    whole = pair and all(_is(v, Integral) for v in spec)
-    if pair and (isinstance(spec, list) or (whole and spec[1] - spec[0] == 1)):
-        low, high = spec
-        integers = f", kbo.Int({low}, {high}) for whole ones" * whole
-        raise InvalidInput(
-            f"{spec} could be a range or a choice: write ({float(low)}, {float(high)}) for real numbers "
-            f"between{integers}, or kbo.Choice({[low, high]}) for one of the two."
-        )
-    if isinstance(spec, Parameter):
-        return spec
-    if isinstance(spec, list):
-        return Choice(spec)
-    if isinstance(spec, tuple) and len(spec) == 2:
-        return Int(*spec) if whole else Float(*spec)
-    if spec is bool:
-        return Choice([False, True])
-    if isinstance(spec, When):
-        raise InvalidInput(
-            "kbo.When stands beside a dict, not in it: [{...}, kbo.When(parent, value, {...})]."
-        )
-    if spec is None or isinstance(checks.plain(spec), (str, bool, Real)):
-        return Fixed(spec)
-    raise InvalidInput(
-        "expected kbo.Float, kbo.Int, kbo.Choice, kbo.Ordinal, (low, high), a list of options, bool or a single "
-        f"value, got {checks.shown(spec)}."
-    )
-
-
-def _is(value: Any, kind: type) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
+        """Values by name as the objective gets them."""
+        if self.named:
+            return values
+        return list(values.values())

@@ -6,6 +6,9 @@ import bisect
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import torch
+from torch import Tensor
+
 from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.space.parameters import Choice, Fixed, Float, Int, Parameter, nearest
@@ -24,7 +27,7 @@ class Frame(Protocol):
 
 
 def columns_of(table: Any) -> dict[str, list[Any]]:
-    """The values of a DataFrame by column.
+    """Return the values of a DataFrame by column.
 
     Raises:
         InvalidInput: Columns of the same name, no rows, or a missing value.
@@ -45,45 +48,74 @@ def columns_of(table: Any) -> dict[str, list[Any]]:
 
 
 def parameter_of(name: str, values: Sequence[Any]) -> Parameter:
-    """The parameter of the values of a column: a range of numbers, a choice of anything else, or a fixed value."""
+    """Return the parameter of a column: a range of numbers, a choice of anything else, or a fixed value."""
     with checks.inside(f"the table: column {checks.shown(name)}"):
-        if len(distinct := list(dict.fromkeys(values))) == 1:
+        distinct = list(dict.fromkeys(values))
+        if len(distinct) == 1:
             return Fixed(distinct[0])
-        if not all(
-            isinstance(value, (int, float)) and not isinstance(value, bool) for value in distinct
-        ):
+        kinds = {type(value) for value in distinct}
+        if bool in kinds or not all(issubclass(kind, (int, float)) for kind in kinds):
             return Choice(distinct)
-        numbers = min(distinct), max(distinct)
-        return (
-            Int(*numbers) if all(isinstance(value, int) for value in distinct) else Float(*numbers)
-        )
+        if all(issubclass(kind, int) for kind in kinds):
+            return Int(min(distinct), max(distinct))
+        return Float(min(distinct), max(distinct))
 
 
-def nearest_of(levels: Sequence[float], number: float) -> float:
-    """The entry of a column that a number is except for rounding; the number itself if it is none of them.
+class Table:
+    """The rows of a table of candidates.
 
     Args:
-        levels: The entries of the column, ascending.
-        number: The number.
-    """
-    place = bisect.bisect_left(levels, number)
-    if place < len(levels) and levels[place] == number:
-        return number
-    neighbours = levels[max(place - 2, 0) : place + 2]
-    position = nearest(neighbours, number)
-    return number if position is None else neighbours[position]
+        columns: The values of each parameter in the rows, by name.
+        parameters: The parameters of the space by name.
 
-
-def positions(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, ...], int]:
-    """The positions of rows by their values.
+    Attributes:
+        columns: The plain values of each parameter.
+        rows: The plain values of each row, and its position.
+        units: The rows as points [N P] of the unit cube.
 
     Raises:
-        InvalidInput: Two rows are equal.
+        InvalidInput: A column that is shorter than others, a value that a parameter does not have, or equal rows.
     """
-    found: dict[tuple[Any, ...], int] = {}
-    for i, row in enumerate(rows):
-        if (first := found.setdefault(tuple(row.values()), i)) != i:
+
+    def __init__(
+        self, columns: Mapping[str, Sequence[Any]], parameters: Mapping[str, Parameter]
+    ) -> None:
+        if len({len(columns.get(name, ())) for name in parameters}) > 1:
             raise InvalidInput(
-                f"the table has row {first} again as row {i}, counted from 0: drop duplicates."
+                "a table needs as many rows of each parameter: give rows in all entries, or in none."
             )
-    return found
+        self.columns: dict[str, list[Any]] = {}
+        units = []
+        self._levels: dict[str, list[float]] = {}
+        for name, p in parameters.items():
+            column = [p.plain(value) for value in columns[name]]
+            self.columns[name] = column
+            units.append(p.units(column))
+            if not p.options:
+                self._levels[name] = sorted(set(column))
+        self.units: Tensor = torch.stack(units, -1)
+        self.rows: dict[tuple[Any, ...], int] = {}
+        for position, row in enumerate(zip(*self.columns.values(), strict=True)):
+            first = self.rows.setdefault(row, position)
+            if first != position:
+                raise InvalidInput(
+                    f"the table has row {first} again as row {position}, counted from 0: drop duplicates."
+                )
+
+    def nearest(self, units: Tensor) -> list[dict[str, Any]]:
+        """Return the parameters of the rows that are nearest to points [n P] of the unit cube."""
+        rows = list(self.rows)
+        positions = torch.cdist(units, self.units, 1).argmin(-1).tolist()
+        return [dict(zip(self.columns, rows[position], strict=True)) for position in positions]
+
+    def plain(self, name: str, value: Any) -> Any:
+        """Return a plain value of a parameter; a real number that is off an entry by rounding is set onto it."""
+        if name not in self._levels:
+            return value
+        levels = self._levels[name]
+        place = bisect.bisect_left(levels, value)
+        neighbours = levels[max(place - 2, 0) : place + 2]
+        position = nearest(neighbours, value)
+        if position is None:
+            return value
+        return neighbours[position]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -20,17 +20,17 @@ from kbo._base import checks, devices
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import (
-    Columns,
     all_parameters,
     ended,
     left_out,
     limits_of,
+    objective_of,
     outcomes,
     pending,
-    seen,
 )
 from kbo.integrations.ax.kernels import build_kernel, describe_kernel
-from kbo.integrations.ax.space import space_of_trials
+from kbo.integrations.ax.records import Columns, record_of
+from kbo.integrations.ax.space import model_space
 from kbo.integrations.replay import Ended, Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
@@ -48,7 +48,7 @@ class KBONode(ExternalGenerationNode):
 
     Attributes:
         arguments: The arguments by name, which Ax stores.
-        data: The outcomes that it knows.
+        data: The outcomes that the optimiser has.
         fixed: The values of parameters that the search space has fixed or disabled after trials with others.
     """
 
@@ -63,38 +63,37 @@ class KBONode(ExternalGenerationNode):
     ) -> None:
         super().__init__(name=f"kbo {method}", should_deduplicate=False)
         self.arguments: dict[str, Any] = {
-            **{
-                "method": method,
-                "setting": setting,
-                "n_trials": n_trials,
-                "constraints": list(constraints),
-            },
-            **{"seed": seed, "device": device},
+            "method": method,
+            "setting": setting,
+            "n_trials": n_trials,
+            "constraints": list(constraints),
+            "seed": seed,
+            "device": device,
         }
         self.data: Columns = {}
-        self._known: Replay | None = None
-        self._next = 0  # index of the trial that is proposed next
-        self._fixed: dict[str, Any] = {}
         self.fixed: dict[str, Any] = {}
         self._within: dict[str, tuple[float, float]] = {}
-        self._said: set[int] = set()
-        self._analysed: tuple[Any, Any] | None = (
-            None  # a record of outcomes, and Ax's own model of them
-        )
+        self._model: Replay | None = None
+        self._left_out: set[int] = set()  # the trials that the log has named
+        self._next_trial = 0
+        self._fixed_features: dict[str, Any] = {}
+        self._explanations: list[str] = []
+        self._fitted_record: dict[str, Any] | None = None  # of the data of Ax's own model
+        self._fitted_model: Any = None
+
+    # Ax's own model
 
     @property
     def _fitted_adapter(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Ax's own model, which its analyses ask for; none while they have not, or after other data."""
-        if self._analysed is None or self._analysed[0] != seen(outcomes(self.experiment)):
+        """Ax's own model, which its analyses ask for; None while they have not, or after other data."""
+        if self._fitted_record != record_of(outcomes(self.experiment)):
             return None
-        return self._analysed[1]
+        return self._fitted_model
 
     def _fit(self, experiment: Experiment, data: Data | None = None, **others: Any) -> None:
         """Fit Ax's own model: Ax calls this for its analyses, and before ``_gen``, which needs none."""
-        self._analysed = (
-            seen(outcomes(experiment)),
-            Generators.BOTORCH_MODULAR(experiment=experiment, data=data),
-        )
+        self._fitted_model = Generators.BOTORCH_MODULAR(experiment=experiment, data=data)
+        self._fitted_record = record_of(outcomes(experiment))
 
     def gen(
         self,
@@ -104,15 +103,17 @@ class KBONode(ExternalGenerationNode):
         skip_fit: bool = False,
         **others: Any,
     ) -> Any:
-        """As in Ax, but without a model of its own."""
+        """Generate trials as in Ax, but without a model of its own."""
         if not skip_fit:
             super()._fit(experiment, data)
         return super().gen(experiment=experiment, data=data, skip_fit=True, **others)
 
+    # The optimiser of kbo
+
     def update_generator_state(self, experiment: Experiment, data: Data) -> None:
-        """Learn from the trials that have ended."""
+        """Add the trials that have ended to the optimiser."""
         self.learned(experiment)
-        self._next = len(experiment.trials)
+        self._next_trial = len(experiment.trials)
 
     @fixed
     def learned(self, experiment: Experiment) -> Replay:
@@ -122,49 +123,24 @@ class KBONode(ExternalGenerationNode):
             InvalidInput: The optimisation is not one that kbo can do.
         """
         config: Any = experiment.optimization_config
-        objective, maximize = _objective(config)
+        objective, maximize = objective_of(config)
         limits = self._limits(limits_of(config))
-        widened = not self.arguments[
-            "setting"
-        ].certified  # whose kernel compares values scaled by the ranges
-        found = space_of_trials(experiment.search_space, all_parameters(experiment), widened)
-        space, self._within, self.fixed = found
+        arms = all_parameters(experiment)
+        if self.arguments["setting"].certified:  # the kernel compares values scaled by the ranges
+            arms = []
+        space, self._within, self.fixed = model_space(experiment.search_space, arms)
         self.data = outcomes(experiment)
         trials = ended(experiment, self.data, space, objective, limits)
-        setting = _with_errors(self.arguments["setting"], trials)
-        others = {name: self.arguments[name] for name in ("method", "n_trials", "seed", "device")}
         options = {
+            **self.arguments,
             "bounds": space,
-            "setting": setting,
+            "setting": _with_errors(self.arguments["setting"], trials),
             "maximize": maximize,
             "constraints": limits,
-            **others,
         }
-        problem = (
-            space.describe(),
-            list(map(str, space.constraints)),
-            maximize,
-            limits,
-            setting.describe(space),
-        )
-        self._known = replay(self._known, problem, options, trials)
-        self._name_left_out(left_out(experiment, trials))
-        return self._known
-
-    def _name_left_out(self, indices: Sequence[int]) -> None:
-        """Say in the log, once, which trials the model does not have."""
-        fresh = [index for index in indices if index not in self._said]
-        if fresh:
-            self._said.update(fresh)
-            log.warning(
-                "trials %s are left out of the model: their parameters are outside the search space, which was "
-                "changed after them.",
-                fresh,
-            )
-
-    def _within_of(self, context: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-        """Return the ranges of the search space of the parameters that are to be chosen."""
-        return {name: ends for name, ends in self._within.items() if name not in context}
+        self._model = replay(self._model, options, trials)
+        self._warn_of(left_out(experiment, trials))
+        return self._model
 
     def _limits(self, limits: list[Constraint]) -> list[Constraint]:
         """Return outcome constraints with the numbers that were given for them.
@@ -181,6 +157,17 @@ class KBONode(ExternalGenerationNode):
             )
         return [given.get(str(limit), limit) for limit in limits]
 
+    def _warn_of(self, indices: Sequence[int]) -> None:
+        """Name trials that the model does not have in the log, each once."""
+        unnamed = [index for index in indices if index not in self._left_out]
+        if unnamed:
+            self._left_out.update(unnamed)
+            log.warning(
+                "trials %s are left out of the model: their parameters are outside the search space, which was "
+                "changed after them.",
+                unnamed,
+            )
+
     def _gen(
         self,
         experiment: Experiment,
@@ -190,75 +177,55 @@ class KBONode(ExternalGenerationNode):
         fixed_features: ObservationFeatures | None = None,
         **others: Any,
     ) -> GeneratorRun:
-        self._fixed = {} if fixed_features is None else dict(fixed_features.parameters)
-        self._explanations: list[str] = []
+        self._fixed_features = {}
+        if fixed_features is not None:
+            self._fixed_features = dict(fixed_features.parameters)
+        self._explanations = []
         run = super()._gen(experiment, data, n, pending_observations, **others)
-        explained = {"kbo:explanation": self._explanations}
-        run._gen_metadata = {**(run.gen_metadata or {}), **seen(self.data), **explained}
+        run._gen_metadata = {
+            **(run.gen_metadata or {}),
+            **record_of(self.data),
+            "kbo:explanation": self._explanations,
+        }
         return run
 
     @fixed
     def get_next_candidate(self, pending_parameters: list[TParameterization]) -> TParameterization:
         """Return the parameters of the next trial, apart from pending ones."""
-        assert self._known is not None
-        optimizer = self._known.optimizer
-        others = pending(self.experiment, optimizer.space, pending_parameters, self._known.trials)
-        context = {**self.fixed, **self._fixed}
+        assert self._model is not None
+        optimizer = self._model.optimizer
+        context = {**self.fixed, **self._fixed_features}
         params, explanation = optimizer.proposal(
-            self._next, context=context, pending=others, within=self._within_of(context)
+            self._next_trial,
+            context=context,
+            pending=pending(
+                self.experiment, optimizer.space, pending_parameters, self._model.trials
+            ),
+            within={name: ends for name, ends in self._within.items() if name not in context},
         )
-        self._next += 1
+        self._next_trial += 1
         self._explanations.append(str(explanation))
         return cast(TParameterization, params)
 
 
-def _objective(config: Any) -> tuple[str, bool]:
-    """Return the name of the objective, and whether larger values are better."""
-    if not config.objective.is_single_objective:
-        raise InvalidInput(
-            f"kbo has methods for one objective, got {config.objective.expression!r}: for several leave out the "
-            "strategy, and Ax takes qLogNEHVI; let the trials report a weighted sum as one outcome."
-        )
-    (name,) = config.objective.metric_names
-    return name, not config.objective.minimize
-
-
 def _with_errors(setting: Setting, trials: Sequence[Ended]) -> Setting:
-    """Return the setting for an objective whose values have these standard errors.
+    """Return the setting for an objective whose values have standard errors: without noise if all are 0.
 
     Raises:
         InvalidInput: An error contradicts the noise level that is given.
     """
-    errors = [one.measured.get(SEM) for one in trials if one.value is not None]
-    if (
-        isinstance(setting, Practical)
-        and setting.noise_std is None
-        and errors
-        and not any(e != 0 for e in errors)
-    ):
+    errors = [trial.measured.get(SEM) for trial in trials if trial.value is not None]
+    without_noise = bool(errors) and all(error == 0 for error in errors)
+    if without_noise and isinstance(setting, Practical) and setting.noise_std is None:
         return replace(setting, noise_std=0.0)
-    largest, most = (
-        max((e for e in errors if e is not None), default=0.0),
-        getattr(setting, "noise_upper", None),
-    )
-    if most is not None and largest > most * (1 + 1e-9):
+    limit = getattr(setting, "noise_upper", None)
+    largest = max((error for error in errors if error is not None), default=0.0)
+    if limit is not None and largest > limit * (1 + 1e-9):
         raise InvalidInput(
-            f"an observation has a standard error of {largest:g}, but the noise level is given as at most {most:g}: "
+            f"an observation has a standard error of {largest:g}, but the noise level is given as at most {limit:g}: "
             "no bound would hold. Give a noise level that is at least the largest standard error."
         )
     return setting
-
-
-def _storable(owner: T) -> T:
-    """Return a setting, hypothesis or constraint with its kernels as storage gives them back, to the last digit."""
-    kernel: Any = owner.kernel
-    if kernel is None:
-        return owner
-    several = isinstance(kernel, tuple)
-    return replace(
-        owner,
-        kernel=list(map(_storable, kernel)) if several else build_kernel(describe_kernel(kernel)),
-    )
 
 
 @fixed
@@ -307,6 +274,24 @@ def generation_strategy(
         >>> client.set_generation_strategy(kbo.integrations.ax.generation_strategy(seed=0))
     """
     setting, method = resolved(setting, method, n_trials)
+    _check_storable(setting)
+    measured = _checked(constraints, setting)
+    if isinstance(setting, Certified):
+        setting = _as_stored(setting)
+        measured = [_as_stored(constraint) for constraint in measured]
+        for constraint in measured:
+            setting.of(constraint, 1)
+    place = str(devices.device("device", device))
+    node = KBONode(method, setting, n_trials, measured, checks.seed(seed), place)
+    return GenerationStrategy(name=node.name, nodes=[node])
+
+
+def _check_storable(setting: Setting) -> None:
+    """Check that Ax can store a setting.
+
+    Raises:
+        InvalidInput: It is of another class, or has strategies.
+    """
     if isinstance(setting, Practical) and setting.strategies is not None:
         raise InvalidInput(
             "Ax cannot store strategies of your own: leave strategies out of kbo.Practical(...)."
@@ -315,17 +300,31 @@ def generation_strategy(
         raise InvalidInput(
             f"Ax cannot store a {type(setting).__name__}: pass kbo.Practical or kbo.Certified."
         )
-    measured, others = measured_only(constraints)
-    if others or (measured and not setting.certified):
+
+
+def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
+    """Return the constraints, if they are limits on measurements and the setting needs them.
+
+    Raises:
+        InvalidInput: They are not, or it does not.
+    """
+    measured, wrong = measured_only(constraints)
+    if not setting.certified:
+        wrong += measured
+    if wrong:
         raise InvalidInput(
             "constraints are kbo.Constraint for kbo.Certified(...), got "
-            f"{checks.shown((others or measured)[0])}: outcome constraints belong to client.configure_optimization, "
+            f"{checks.shown(wrong[0])}: outcome constraints belong to client.configure_optimization, "
             "constraints on parameters to client.configure_experiment."
         )
-    if isinstance(setting, Certified):
-        setting, measured = _storable(setting), list(map(_storable, measured))
-        for constraint in measured:
-            setting.of(constraint, 1)
-    where = str(devices.device("device", device))
-    node = KBONode(method, setting, n_trials, measured, checks.seed(seed), where)
-    return GenerationStrategy(name=node.name, nodes=[node])
+    return measured
+
+
+def _as_stored(owner: T) -> T:
+    """Return a setting, hypothesis or constraint with its kernels as storage gives them back, to the last digit."""
+    kernel: Any = owner.kernel
+    if kernel is None:
+        return owner
+    if isinstance(kernel, tuple):
+        return replace(owner, kernel=list(map(_as_stored, kernel)))
+    return replace(owner, kernel=build_kernel(describe_kernel(kernel)))

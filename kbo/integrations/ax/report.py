@@ -11,8 +11,9 @@ from ax.core.experiment import Experiment
 from kbo._base import checks
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.history import left_out, note, selected
+from kbo.integrations.ax.history import left_out, objective_of, selected
 from kbo.integrations.ax.node import KBONode
+from kbo.integrations.ax.records import store_record
 from kbo.integrations.replay import Replay
 from kbo.optimize import Practical
 from kbo.optimize.feasibility import Feasibility
@@ -37,17 +38,19 @@ def interval(
         RefutedAssumptions: The data contradict the assumptions (certified setting only).
     """
     checks.instance("parameters", parameters, Mapping)
-    node, experiment, known = _known(client)
+    node, experiment, model = _model_of(client)
     config: Any = experiment.optimization_config
-    (objective,) = config.objective.metric_names
-    names = [objective, *(constraint.name for constraint in known.optimizer.constraints)]
-    name = objective if outcome is None else checks.one_of("outcome", outcome, names)
-    found = known.optimizer.interval(
-        {**node.fixed, **parameters}, OBJECTIVE if name == objective else name
-    )
-    if found is None:
+    objective, _ = objective_of(config)
+    limited = [constraint.name for constraint in model.optimizer.constraints]
+    if outcome is None:
+        outcome = objective
+    name = checks.one_of("outcome", outcome, [objective, *limited])
+    if name == objective:
+        name = OBJECTIVE
+    bounds = model.optimizer.interval({**node.fixed, **parameters}, name)
+    if bounds is None:
         raise InvalidInput("there is no bound yet: complete more trials first.")
-    return found
+    return bounds
 
 
 @fixed
@@ -60,11 +63,13 @@ def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     Raises:
         InvalidInput: The client has another strategy, or no trial is complete.
     """
-    best = _known(client)[-1].recommended
+    _, _, model = _model_of(client)
+    best = model.recommended
     if best is None:
         raise InvalidInput("no trial is complete, so there is none to recommend: run some first.")
     params: Any = best.params
-    return best.key[0], {**params}
+    index, _ = best.key
+    return index, dict(params)
 
 
 @fixed
@@ -74,8 +79,8 @@ def feasibility(client: Client) -> Feasibility | None:
     Raises:
         InvalidInput: The client has another strategy.
     """
-    node, experiment, known = _known(client)
-    return known.optimizer.insight.feasibility(selected(experiment, node.data))
+    node, experiment, model = _model_of(client)
+    return model.optimizer.insight.feasibility(selected(experiment, node.data))
 
 
 @fixed
@@ -88,16 +93,18 @@ def guarantee(client: Client) -> str:
     Raises:
         InvalidInput: The client has another strategy.
     """
-    node, experiment, known = _known(client)
-    belief, ways = known.optimizer.insight.surrogate(), selected(experiment, node.data)
-    if belief is None:
+    node, experiment, model = _model_of(client)
+    surrogate = model.optimizer.insight.surrogate()
+    if surrogate is None:
         return NO_BOUND
-    guarantee = belief.guarantee(ways)
-    said = guarantee.text
+    guarantee = surrogate.guarantee(selected(experiment, node.data))
+    text = guarantee.text
     if guarantee:
-        said += "; and if no value was replaced by another one before the next trial was proposed"
-    noise = belief.account().get("noise")
-    return said if noise is None else f"{said} (noise: {noise})"
+        text += "; and if no value was replaced by another one before the next trial was proposed"
+    noise = surrogate.account().get("noise")
+    if noise is not None:
+        text += f" (noise: {noise})"
+    return text
 
 
 @fixed
@@ -108,21 +115,29 @@ def replayed(client: Client) -> tuple[Replay, list[int]]:
         InvalidInput: The optimisation is not one that kbo can do.
     """
     experiment = checks.instance("client", client, Client)._experiment
-    node = KBONode("ucb", Practical(), None, [], 0, "cpu")
-    replay = node.learned(experiment)
-    return replay, left_out(experiment, replay.trials)
+    model = KBONode("ucb", Practical()).learned(experiment)
+    return model, left_out(experiment, model.trials)
 
 
-def _known(client: Client) -> tuple[KBONode, Experiment, Replay]:
-    """Return the strategy of a client, its experiment, and the optimiser after its trials."""
+def _model_of(client: Client) -> tuple[KBONode, Experiment, Replay]:
+    """Return the node of a client's strategy, its experiment, and the optimiser after its trials.
+
+    The newest trial gets a record of the data, since a bound may be shown.
+
+    Raises:
+        InvalidInput: The client has another strategy.
+    """
     strategy = checks.instance("client", client, Client)._maybe_generation_strategy
-    node = None if strategy is None else strategy.current_node
+    node = None
+    if strategy is not None:
+        node = strategy.current_node
     if not isinstance(node, KBONode):
         raise InvalidInput(
             "the client has no strategy of kbo: call client.set_generation_strategy(generation_strategy(...)) first."
         )
-    experiment: Experiment = client._experiment
-    known = node.learned(experiment)
+    experiment = client._experiment
+    model = node.learned(experiment)
     if experiment.trials:
-        note(experiment.trials[max(experiment.trials)], node.data)
-    return node, experiment, known
+        newest = max(experiment.trials)
+        store_record(experiment.trials[newest], node.data)
+    return node, experiment, model

@@ -23,39 +23,54 @@ from kbo.integrations.ax.node import KBONode
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, StreamingGP
 from kbo.optimize import Certified, Constraint, Hypothesis, Practical
 
+_MODELS = (KernelRidgeGP, NystromGP, AdaptiveRidgeGP)
+_ACQUISITION_FUNCTIONS = (
+    AMMUCB,
+    CMMUCB,
+    DMMUCB,
+    ChainingUCB,
+    ConstrainedKernelUCB,
+    InflatedThompsonSampling,
+    KernelUCB,
+)
+_NOISE_BOUNDS = (NoiseBounds, MixtureNoiseBounds)
+
 
 def register() -> None:
-    """Register what strategies with parts of kbo contain; the import of the package does it.
+    """Register the parts of strategies of kbo; the import of the package does it.
 
     Calling it again changes nothing.
     """
-    for model in (KernelRidgeGP, NystromGP, AdaptiveRidgeGP):
+    for model in _MODELS:
         register_model(model)
-    for acquisition in (
-        AMMUCB,
-        CMMUCB,
-        DMMUCB,
-        ChainingUCB,
-        ConstrainedKernelUCB,
-        InflatedThompsonSampling,
-        KernelUCB,
-    ):
-        register_acquisition_function(acquisition)
+    for acquisition_function in _ACQUISITION_FUNCTIONS:
+        register_acquisition_function(acquisition_function)
     for kind in STORABLE.values():
-        CORE_ENCODER_REGISTRY.setdefault(
-            kind, lambda k: {"__type": "KboKernel", "description": describe_kernel(k)}
-        )
-    for kind in (NoiseBounds, MixtureNoiseBounds):
-        CORE_ENCODER_REGISTRY[kind] = lambda bounds: {
-            "__type": type(bounds).__name__,
-            **bounds.description,
-        }
-    CORE_ENCODER_REGISTRY[KBONode] = lambda node: {"__type": "KBONode", **node.arguments}
+        CORE_ENCODER_REGISTRY.setdefault(kind, _encoded_kernel)
+    for kind in _NOISE_BOUNDS:
+        CORE_ENCODER_REGISTRY[kind] = _encoded_noise_bounds
+    CORE_ENCODER_REGISTRY[KBONode] = _encoded_node
     CORE_DECODER_REGISTRY["KboKernel"] = build_kernel  # pyright: ignore[reportArgumentType]
-    # A function, since Ax does not decode the arguments of a node.
-    CORE_DECODER_REGISTRY["KBONode"] = lambda **arguments: KBONode(**arguments)  # pyright: ignore[reportArgumentType]
-    classes = (Certified, Hypothesis, Practical, Constraint, NoiseBounds, MixtureNoiseBounds)
-    CORE_DECODER_REGISTRY.update({kind.__name__: kind for kind in classes})
+    CORE_DECODER_REGISTRY["KBONode"] = _decoded_node  # pyright: ignore[reportArgumentType]
+    for kind in (Certified, Hypothesis, Practical, Constraint, *_NOISE_BOUNDS):
+        CORE_DECODER_REGISTRY[kind.__name__] = kind
+
+
+def _encoded_kernel(kernel: Any) -> dict[str, Any]:
+    return {"__type": "KboKernel", "description": describe_kernel(kernel)}
+
+
+def _encoded_noise_bounds(bounds: Any) -> dict[str, Any]:
+    return {"__type": type(bounds).__name__, **bounds.description}
+
+
+def _encoded_node(node: KBONode) -> dict[str, Any]:
+    return {"__type": "KBONode", **node.arguments}
+
+
+def _decoded_node(**arguments: Any) -> KBONode:
+    """A function, since Ax does not decode the arguments of a class of nodes."""
+    return KBONode(**arguments)
 
 
 @fit_botorch_model.register(StreamingGP)

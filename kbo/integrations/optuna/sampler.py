@@ -21,6 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 from kbo._base import checks, devices
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
+from kbo.integrations.optuna.proposal import Request, propose
 from kbo.integrations.optuna.ranges import Ranges, ranges_of
 from kbo.integrations.optuna.space import SearchSpace, conditions_of
 from kbo.integrations.optuna.study import (
@@ -29,15 +30,13 @@ from kbo.integrations.optuna.study import (
     constraints_of,
     ended,
     enqueued,
-    explain,
     finished,
     mark,
+    pending_values,
     publish,
-    running,
     selected,
-    suggested,
 )
-from kbo.integrations.replay import Replay, replay
+from kbo.integrations.replay import Ended, Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Constraint, Practical
 from kbo.optimize.constraint import measured_only
@@ -131,40 +130,43 @@ class KBOSampler(BaseSampler):
         device: str | torch.device | None = None,
     ) -> None:
         self._constraints_func = checks.maybe(checks.function, "constraints_func", constraints_func)
-        self._seed = secrets.randbelow(2**31) if seed is None else checks.whole("seed", seed, 0)
+        if seed is None:
+            seed = secrets.randbelow(2**31)
+        self._seed: int = checks.whole("seed", seed, 0)
         setting, method = resolved(setting, method, n_trials)
         if n_startup_trials is not None:
-            if not isinstance(setting, Practical):
-                raise InvalidInput(
-                    "n_startup_trials is for the practical setting: the certified one has a model from the first "
-                    "value. Leave it out."
-                )
-            setting = replace(
-                setting, n_initial=checks.whole("n_startup_trials", n_startup_trials, 2)
-            )
-        self._setting, self._constraints = setting, _checked(constraints, setting)
+            setting = _with_startup_trials(setting, n_startup_trials)
+        self._setting: Setting = setting
+        self._constraints: list[Constraint] = _checked(constraints, setting)
         if constraints_func is not None and setting.certified and not self._constraints:
             raise InvalidInput(
                 "constraints_func: the certified setting needs numbers for each of its constraints, as in "
                 'constraints=[kbo.Constraint("0", upper=0.0, noise_std=0.1, norm_bound=2.0)].'
             )
-        where = devices.device("device", device)
-        self._options = {
+        self._options: dict[str, Any] = {
+            "setting": setting,
             "method": method,
             "n_trials": n_trials,
             "seed": self._seed,
-            "device": where,
+            "device": devices.device("device", device),
         }
+        self._warnings: set[str] = set()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin without a model, which is a function of the trials."""
         self._lock: threading.RLock = threading.RLock()
         self._model: Replay | None = None
-        self._said: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key not in ("_lock", "_model")}
+        state = dict(vars(self))
+        del state["_lock"]
+        del state["_model"]
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._lock, self._model = threading.RLock(), None
+        self._forget()
 
     def __repr__(self) -> str:
         return f"KBOSampler(method={self._options['method']!r}, setting={self._setting}, seed={self._seed})"
@@ -184,15 +186,12 @@ class KBOSampler(BaseSampler):
         """Return the ranges of the parameters of finished trials, without those that changed lately or are one value.
 
         The range of this trial is not known yet. Where the latest trials have different ones, the parameter is left to
-        ``sample_independent``, which is told the range.
+        ``sample_independent``, which has the range as an argument.
         """
         _check_single_objective(study)
         ranges = self._ranges(study)
-        return {
-            name: d
-            for name, d in ranges.expected.items()
-            if name in ranges.settled and not d.single()
-        }
+        settled = {name: d for name, d in ranges.expected.items() if name in ranges.settled}
+        return {name: d for name, d in settled.items() if not d.single()}
 
     @fixed
     def sample_relative(
@@ -217,16 +216,15 @@ class KBOSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Return the value that suits what was suggested before; of a parameter that no finished trial has, any.
+        """Return the value that suits the parameters suggested before; a random one if no finished trial has it.
 
-        The latter is random, and depends on the seed, the number of the trial and the name alone.
+        Random values depend on the seed, the number of the trial and the name alone.
         """
         _check_single_objective(study)
-        SearchSpace(
-            {param_name: param_distribution}
-        )  # what kbo cannot model is refused in the first trial
+        wanted = {param_name: param_distribution}
+        SearchSpace(wanted)  # raises in the first trial if kbo cannot model the parameter
         with self._lock:
-            params = self._choose(study, trial, {param_name: param_distribution})
+            params = self._choose(study, trial, wanted)
         if param_name in params:
             return params[param_name]
         digest = hashlib.sha256(f"{self._seed}/{trial.number}/{param_name}".encode()).digest()
@@ -236,45 +234,56 @@ class KBOSampler(BaseSampler):
     def _choose(
         self, study: Study, trial: FrozenTrial, wanted: Mapping[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The values of wanted parameters, whose ranges in this trial are given; none of those without a model.
+        """Return the values of wanted parameters, without those that are not in the model.
 
-        They are chosen again if another worker chose meanwhile; of two at once, the later trial gives way.
+        Args:
+            study: The study.
+            trial: The trial.
+            wanted: The parameters with their ranges in this trial.
         """
         given = {**_fixed_by_wrappers(study), **enqueued(trial), **trial.params}
         ranges = self._ranges(study, wanted, given)
         if not wanted.keys() & ranges.whole.keys():
             return {}
         space = self._space_of(study, ranges)
-        before = {name: value for name, value in chosen(trial, space).items() if name not in wanted}
-        given = {**before, **given}
-        today = {**ranges.expected, **wanted}
-        unknown = [
-            name for name in ranges.whole if name not in ranges.settled and name not in wanted
-        ]
+        for name, value in chosen(trial, space).items():
+            if name not in wanted:
+                given.setdefault(name, value)
+        known = ranges.settled | wanted.keys()
+        unknown = [name for name in ranges.whole if name not in known]
+        request = Request(trial.number, given, {**ranges.expected, **wanted}, unknown)
+        params = self._choose_apart(study, trial, space, request)
+        return {name: value for name, value in params.items() if name in wanted}
+
+    def _choose_apart(
+        self, study: Study, trial: FrozenTrial, space: SearchSpace, request: Request
+    ) -> dict[str, Any]:
+        """Return parameters apart from those of running trials, and store them.
+
+        They are chosen again if another worker chose meanwhile; of two at once, the later trial gives way.
+        """
         params: dict[str, Any] = {}
         explanation = ""
-        pending = running(study, space, trial)
+        pending = pending_values(study, space, trial)
         for _ in range(_ATTEMPTS):
-            params, explanation = suggested(
-                self._model_of(study, space), space, study, trial, given, today, unknown, pending
-            )
-            known_before, pending = pending, running(study, space, trial)
-            if pending.keys() - known_before.keys():
+            optimizer = self._model_of(study, space).optimizer
+            params, explanation = propose(optimizer, space, request, pending, finished(study))
+            considered = pending.keys()
+            pending = pending_values(study, space, trial)
+            if pending.keys() - considered:
                 continue
-            publish(study, trial, space, params)
-            known_before, pending = pending, running(study, space, trial)
-            if not any(number < trial.number for number in pending.keys() - known_before.keys()):
-                break
-        else:
-            publish(study, trial, space, params)
-        if explanation:
-            explain(study, trial, explanation)
-        return {name: value for name, value in params.items() if name in wanted}
+            publish(study, trial, space, params, explanation)
+            considered = pending.keys()
+            pending = pending_values(study, space, trial)
+            if not any(number < trial.number for number in pending.keys() - considered):
+                return params
+        publish(study, trial, space, params, explanation)
+        return params
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """Store what ``constraints_func`` returns, where Optuna and its samplers look for it."""
+        """Store the constraints of ``constraints_func`` where Optuna and its samplers look for them."""
         if self._constraints_func is not None:
             _process_constraints_after_trial(self._constraints_func, study, trial, state)
 
@@ -291,18 +300,20 @@ class KBOSampler(BaseSampler):
         Raises:
             InvalidInput: A value that its distribution does not contain, or none of the study's parameters.
         """
+        _check_single_objective(study)
         with self._lock:
-            model = self.replayed(study)
-            if model is None:
+            ranges = self._ranges(study)
+            if not ranges.whole:
                 return None
-            space: SearchSpace = model.problem[0]
+            space = self._space_of(study, ranges)
+            optimizer = self._model_of(study, space).optimizer
             values = space.complete(params)
             if values is None:
                 names = list(space.distributions)
                 raise InvalidInput(
                     f"expected values of the study's parameters {names}, got {dict(params)!r}."
                 )
-            return model.optimizer.interval(values)
+            return optimizer.interval(values)
 
     @fixed
     def guarantee(self, study: Study) -> str:
@@ -311,8 +322,10 @@ class KBOSampler(BaseSampler):
             model = self.replayed(study)
             if model is None:
                 return "none: there are too few trials for a bound"
-            belief = model.optimizer.insight.surrogate()
-            return NO_BOUND if belief is None else belief.guarantee(selected(study)).text
+            surrogate = model.optimizer.insight.surrogate()
+            if surrogate is None:
+                return NO_BOUND
+            return surrogate.guarantee(selected(study)).text
 
     @fixed
     def recommended(self, study: Study) -> FrozenTrial:
@@ -327,85 +340,112 @@ class KBOSampler(BaseSampler):
         with self._lock:
             model = self.replayed(study)
             best = None if model is None else model.recommended
-            if best is None:
-                raise InvalidInput(
-                    "no trial of the study is complete and has all constraints, so there is none to recommend: run "
-                    "some first, and let the objective set the constraints that the sampler is given."
-                )
-        return next(
-            copy.deepcopy(t) for t in study.get_trials(deepcopy=False) if t.number == best.key
-        )
+        if best is None:
+            raise InvalidInput(
+                "no trial of the study is complete and has all constraints, so there is none to recommend: run "
+                "some first, and let the objective set the constraints that the sampler is given."
+            )
+        numbers = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
+        return copy.deepcopy(numbers[best.key])
 
     @fixed
     def feasibility(self, study: Study) -> Feasibility | None:
         """Return bounds and limits of the constraints at the recommended trial; None without constraints or trials."""
         with self._lock:
             model = self.replayed(study)
-            return None if model is None else model.optimizer.insight.feasibility(selected(study))
+            if model is None:
+                return None
+            return model.optimizer.insight.feasibility(selected(study))
 
     @fixed
     def replayed(self, study: Study) -> Replay | None:
         """Return the optimiser of kbo after the finished trials; None if they have no parameters."""
         _check_single_objective(study)
         ranges = self._ranges(study)
-        return self._model_of(study, self._space_of(study, ranges)) if ranges.whole else None
+        if not ranges.whole:
+            return None
+        return self._model_of(study, self._space_of(study, ranges))
 
     def _ranges(
         self,
         study: Study,
-        today: Mapping[str, BaseDistribution] | None = None,
+        present: Mapping[str, BaseDistribution] | None = None,
         given: Mapping[str, Any] | None = None,
     ) -> Ranges:
-        """Return the ranges of finished and running trials, after naming in the log what the model cannot have."""
-        ranges = ranges_of(begun(study), today, given, widened=not self._setting.certified)
+        """Return the ranges of finished and running trials, and log which trials and parameters the model lacks.
+
+        Args:
+            study: The study.
+            present: The ranges of a trial that is begun.
+            given: Values that were chosen for that trial elsewhere.
+        """
+        ranges = ranges_of(begun(study), present, given, widened=not self._setting.certified)
         if self._setting.certified:
             _check_first_ranges(ranges)
         for name, reason in ranges.left_out.items():
-            self._say_once(
+            self._warn_once(
                 f"parameter {name!r} is left out of the model, and sampled at random: {reason}"
             )
         for name, (number, value) in ranges.far.items():
-            self._say_once(
+            self._warn_once(
                 f"trial {number} and others like it are left out of the model: {name} = {value} is far outside of "
                 f"{ranges.whole.get(name, 'its range')}."
             )
         return ranges
 
-    def _say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+    def _warn_once(self, text: str) -> None:
+        """Log a warning that was not logged before."""
+        if text not in self._warnings:
+            self._warnings.add(text)
             log.warning("KBOSampler: %s", text)
 
     def _space_of(self, study: Study, ranges: Ranges) -> SearchSpace:
-        """The space of the model, with the conditions that the trials show; in the certified setting there are none."""
-        known = {} if self._setting.certified else conditions_of(finished(study), ranges.whole)
-        return SearchSpace(ranges.whole, known)
+        """Return the space of the model, with the conditions that the trials show; certified models have none."""
+        if self._setting.certified:
+            return SearchSpace(ranges.whole)
+        return SearchSpace(ranges.whole, conditions_of(finished(study), ranges.whole))
 
-    def _model_of(self, study: Study, search_space: SearchSpace) -> Replay:
-        """The model of the finished trials: the last one with new trials added, or another if they do not follow it."""
+    def _model_of(self, study: Study, space: SearchSpace) -> Replay:
+        """Return the model of the finished trials: the last one with new trials added if these follow it."""
         trials = finished(study)
         if self._setting.certified:
-            _check_complete(trials, search_space)
-        maximize, constraints = (
-            study.direction == StudyDirection.MAXIMIZE,
-            constraints_of(trials, self._constraints),
-        )
+            _check_complete(trials, space)
         options = {
-            "setting": self._setting,
-            "maximize": maximize,
-            "constraints": constraints,
+            "bounds": space.space,
+            "maximize": study.direction == StudyDirection.MAXIMIZE,
+            "constraints": constraints_of(trials, self._constraints),
             **self._options,
         }
-        known = [one for trial in trials if (one := ended(trial, search_space)) is not None]
-        problem = search_space, maximize, constraints
-        self._model = replay(self._model, problem, {"bounds": search_space.space, **options}, known)
+        usable: list[Ended] = []
+        for trial in trials:
+            entry = ended(trial, space)
+            if entry is not None:
+                usable.append(entry)
+        self._model = replay(self._model, options, usable)
         return self._model
 
 
+def _with_startup_trials(setting: Setting, n_startup_trials: int) -> Practical:
+    """Return the setting with a number of values before the first model."""
+    if not isinstance(setting, Practical):
+        raise InvalidInput(
+            "n_startup_trials is for the practical setting: the certified one has a model from the first "
+            "value. Leave it out."
+        )
+    return replace(setting, n_initial=checks.whole("n_startup_trials", n_startup_trials, 2))
+
+
 def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
-    """The constraints, if they are limits of at most 0 with the numbers that the setting needs."""
-    measured, others = measured_only(constraints)
-    if wrong := others or [c for c in measured if c.name != OBJECTIVE and c.upper != 0]:
+    """Return the constraints.
+
+    Raises:
+        InvalidInput: One is no limit of at most 0 on a measurement, or lacks numbers that the setting needs.
+    """
+    measured, wrong = measured_only(constraints)
+    for constraint in measured:
+        if constraint.name != OBJECTIVE and constraint.upper != 0:
+            wrong.append(constraint)
+    if wrong:
         raise InvalidInput(
             "constraints must be those that Optuna measures, kept at values of at most 0, as in "
             f"kbo.Constraint('memory', upper=0.0), got {checks.shown(wrong[0])}."
@@ -416,9 +456,12 @@ def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
 
 
 def _check_first_ranges(ranges: Ranges) -> None:
-    """Raise InvalidInput unless the first trial with each parameter has its whole range."""
-    if ranges.left_out:
-        name, reason = next(iter(ranges.left_out.items()))
+    """Check that the first trial with each parameter has its whole range.
+
+    Raises:
+        InvalidInput: It has another range.
+    """
+    for name, reason in ranges.left_out.items():
         raise InvalidInput(
             f"the certified setting needs the same parameters in every trial; of {name!r} {reason}"
         )
@@ -433,10 +476,14 @@ def _check_first_ranges(ranges: Ranges) -> None:
             )
 
 
-def _check_complete(trials: Sequence[FrozenTrial], search_space: SearchSpace) -> None:
-    """Raise InvalidInput if a complete trial lacks a parameter."""
+def _check_complete(trials: Sequence[FrozenTrial], space: SearchSpace) -> None:
+    """Check that the complete trials have all parameters.
+
+    Raises:
+        InvalidInput: One lacks a parameter.
+    """
     for trial in trials:
-        missing = [name for name in search_space.distributions if name not in trial.params]
+        missing = [name for name in space.distributions if name not in trial.params]
         if trial.state == TrialState.COMPLETE and missing:
             raise InvalidInput(
                 f"the certified setting needs the same parameters in every trial: trial {trial.number} lacks "
@@ -446,15 +493,20 @@ def _check_complete(trials: Sequence[FrozenTrial], search_space: SearchSpace) ->
 
 def _fixed_by_wrappers(study: Study) -> dict[str, Any]:
     """Return the values that samplers around this one give to parameters, whatever it chooses."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     sampler = study.sampler
     while isinstance(sampler, PartialFixedSampler):
-        found = {**sampler._fixed_params, **found}
+        values = {**sampler._fixed_params, **values}
         sampler = sampler._base_sampler
-    return found
+    return values
 
 
 def _check_single_objective(study: Study) -> None:
+    """Check that a study has one objective.
+
+    Raises:
+        InvalidInput: It has several.
+    """
     if len(study.directions) > 1:
         raise InvalidInput(
             f"KBOSampler is for one objective, the study has {len(study.directions)}: use optuna.samplers.GPSampler "

@@ -1,4 +1,4 @@
-"""Optuna's distributions as a space of kbo and back, and the parameters of a study in the space of its model."""
+"""Distributions of Optuna as a space of kbo and back, and the parameters of a study in the space of its model."""
 
 from __future__ import annotations
 
@@ -28,14 +28,29 @@ def from_distributions(distributions: Mapping[str, BaseDistribution]) -> Space:
     Raises:
         InvalidInput: A choice of objects that are no numbers, text, booleans or None, or another kind of distribution.
     """
-    parameters = {}
+    parameters: dict[str, Parameter] = {}
     for name, d in checks.instance("distributions", distributions, Mapping).items():
         with checks.inside(f"parameter {checks.shown(name)}"):
-            if isinstance(d, CategoricalDistribution):
-                parameters[name] = Fixed(*d.choices) if d.single() else Choice(d.choices)
-            else:
+            if not isinstance(d, CategoricalDistribution):
                 parameters[name] = _range(d)
+            elif d.single():
+                parameters[name] = Fixed(d.choices[0])
+            else:
+                parameters[name] = Choice(d.choices)
     return Space(parameters)
+
+
+def _range(d: BaseDistribution) -> Parameter:
+    """The parameter of a distribution of numbers."""
+    if not isinstance(d, (FloatDistribution, IntDistribution)):
+        raise InvalidInput(
+            f"expected a FloatDistribution, IntDistribution or CategoricalDistribution, got {checks.shown(d)}."
+        )
+    if d.single():
+        return Fixed(d.low)
+    if isinstance(d, IntDistribution):
+        return Int(d.low, d.high, log=d.log, step=d.step)
+    return Float(d.low, d.high, log=d.log, step=d.step)
 
 
 def to_distributions(space: Space) -> dict[str, BaseDistribution]:
@@ -51,14 +66,20 @@ def to_distributions(space: Space) -> dict[str, BaseDistribution]:
             f"Optuna has no constraints on parameters: leave out {in_words(space.constraints)}, and raise "
             "optuna.TrialPruned where space.violated(params) names one."
         )
-    return {
-        name: FloatDistribution(p.low, p.high, log=p.log, step=p.step)
-        if isinstance(p, Float)
-        else IntDistribution(p.low, p.high, log=p.log, step=p.step)
-        if isinstance(p, Int)
-        else CategoricalDistribution(tuple(p.options))
-        for name, p in space.parameters.items()
-    }
+    return {name: _distribution(parameter) for name, parameter in space.parameters.items()}
+
+
+def _distribution(parameter: Parameter) -> BaseDistribution:
+    """The distribution of a parameter."""
+    if isinstance(parameter, Float):
+        return FloatDistribution(
+            parameter.low, parameter.high, log=parameter.log, step=parameter.step
+        )
+    if isinstance(parameter, Int):
+        return IntDistribution(
+            parameter.low, parameter.high, log=parameter.log, step=parameter.step
+        )
+    return CategoricalDistribution(tuple(parameter.options))
 
 
 def suggest(trial: BaseTrial, space: Space) -> Params:
@@ -74,33 +95,39 @@ def suggest(trial: BaseTrial, space: Space) -> Params:
     Example:
         >>> study.optimize(lambda trial: objective(suggest(trial, space)), n_trials=50)
     """
-    distributions, found = to_distributions(space), {}
-    while left := [name for name in space.active_names(found) if name not in found]:
-        for name in left:
-            d = distributions[name]
-            if isinstance(d, CategoricalDistribution):
-                found[name] = trial.suggest_categorical(name, d.choices)
-            elif isinstance(d, FloatDistribution):
-                found[name] = trial.suggest_float(name, d.low, d.high, step=d.step, log=d.log)
-            else:
-                assert isinstance(d, IntDistribution)
-                found[name] = trial.suggest_int(name, d.low, d.high, step=d.step, log=d.log)
-            found[name] = space.parameters[name].plain(found[name])
-    return space.canonical(found if space.named else list(found.values()))
+    distributions = to_distributions(space)
+    params: dict[str, Any] = {}
+    while missing := [name for name in space.active_names(params) if name not in params]:
+        for name in missing:
+            value = _suggested(trial, name, distributions[name])
+            params[name] = space.parameters[name].plain(value)
+    if space.named:
+        return space.canonical(params)
+    return space.canonical(list(params.values()))
+
+
+def _suggested(trial: BaseTrial, name: str, d: BaseDistribution) -> Any:
+    """Suggest the value of one parameter."""
+    if isinstance(d, CategoricalDistribution):
+        return trial.suggest_categorical(name, d.choices)
+    if isinstance(d, FloatDistribution):
+        return trial.suggest_float(name, d.low, d.high, step=d.step, log=d.log)
+    assert isinstance(d, IntDistribution)
+    return trial.suggest_int(name, d.low, d.high, step=d.step, log=d.log)
 
 
 class SearchSpace:
     """The distributions of a study as a space of kbo, of which a sampler makes a model.
 
-    Numbers are themselves; choices, which may be any objects, are their index. Parameters, and so the columns of the
-    features, are in the order of their names.
+    Parameters, and so the columns of the features, are in the order of their names. Choices that ``kbo.Choice`` cannot
+    have, such as objects, are texts in the space of kbo.
 
     Args:
         distributions: At least one, none of a single value.
-        conditions: Conditions on some of the parameters, whose values are indices; see ``conditions_of``.
+        conditions: Conditions on some of the parameters; see ``conditions_of``.
 
     Attributes:
-        distributions: The same, sorted by name.
+        distributions: The distributions, sorted by name.
         space: The space of kbo.
         defaults: The values of parameters that a trial does not have: the middle of the range (on the logarithmic scale
             if it has one), or the first choice.
@@ -111,110 +138,93 @@ class SearchSpace:
         distributions: Mapping[str, BaseDistribution],
         conditions: Mapping[str, Condition] | None = None,
     ) -> None:
-        self.distributions: dict[str, BaseDistribution] = {
-            name: distributions[name] for name in sorted(distributions)
-        }
+        self.distributions: dict[str, BaseDistribution] = dict(sorted(distributions.items()))
+        self.defaults: dict[str, Any] = {}
         parts: list[Mapping[str, Any] | When] = []
         for name, d in self.distributions.items():
             with checks.inside(f"parameter {name!r}"):
-                p = (
-                    Choice(range(len(d.choices)))
-                    if isinstance(d, CategoricalDistribution)
-                    else _range(d)
-                )
-            condition = (conditions or {}).get(name)
-            parts.append(When(*condition, {name: p}) if condition else {name: p})
+                if isinstance(d, CategoricalDistribution):
+                    parameter = choice_of(d)
+                    self.defaults[name] = parameter.options[0]
+                else:
+                    parameter = _range(d)
+                    self.defaults[name] = parameter.value(0.5)
+            if conditions and name in conditions:
+                parent, values = conditions[name]
+                parts.append(When(parent, values, {name: parameter}))
+            else:
+                parts.append({name: parameter})
         self.space: Space = Space(parts)
-        self.defaults: dict[str, Any] = {
-            name: p.options[0] if isinstance(p, Choice) else p.value(0.5)
-            for name, p in self.space.parameters.items()
-        }
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, SearchSpace)
-            and self.distributions == other.distributions
-            and self.space.conditions == other.space.conditions
-        )
 
     def encode(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The values in the space of kbo of those parameters that it has; others are ignored."""
-        found = {}
-        for name in [name for name in self.distributions if name in params]:
-            d, value = self.distributions[name], params[name]
+        """The values in the space of kbo of the parameters that it has; others are ignored.
+
+        Raises:
+            InvalidInput: A value outside its distribution.
+        """
+        values: dict[str, Any] = {}
+        for name, d in self.distributions.items():
+            if name not in params:
+                continue
+            parameter = self.space.parameters[name]
             try:
                 if isinstance(d, CategoricalDistribution):
-                    value = int(d.to_internal_repr(value))
-                found[name] = self.space.parameters[name].plain(value)
+                    values[name] = parameter.options[int(d.to_internal_repr(params[name]))]
+                else:
+                    values[name] = parameter.plain(params[name])
             except (TypeError, ValueError, OverflowError) as error:
                 raise InvalidInput(
                     f"parameter {name!r}: {params[name]!r} is not in {d}."
                 ) from error
-        return found
+        return values
 
-    def inside(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values as by ``encode``, without those that are outside their distributions."""
-        found = {}
-        for name, value in params.items():
-            with contextlib.suppress(InvalidInput):
-                found.update(self.encode({name: value}))
-        return found
-
-    def complete(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The values as by ``encode``, with defaults for missing active parameters; None if all are missing."""
-        found = self.encode(params)
-        if not found:
-            return None
-        found = {**self.defaults, **found}
-        return {name: found[name] for name in self.space.active_names(found)}
-
-    def space_with_options(self) -> Space:
-        """Return the space of reports, in which a choice has its options as values, not their indices."""
-        parts: list[Mapping[str, Any] | When] = []
-        for name, parameter in self.space.parameters.items():
-            d = self.distributions[name]
-            if isinstance(d, CategoricalDistribution):
-                parameter = Choice(_plain(d))
-            condition = self.space.conditions.get(name)
-            if condition is None:
-                parts.append({name: parameter})
-                continue
-            options = _plain(self.distributions[condition.parent])
-            values = [options[index] for index in condition.values]
-            parts.append(When(condition.parent, values, {name: parameter}))
-        return Space(parts)
-
-    def with_options(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters of ``space_with_options`` for values in the space of kbo."""
-        params = dict(values)
+    def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of Optuna for values in the space of kbo, the inverse of ``encode``."""
+        params: dict[str, Any] = {}
         for name, value in values.items():
             d = self.distributions[name]
             if isinstance(d, CategoricalDistribution):
-                params[name] = _plain(d)[value]
+                value = d.choices[self.space.parameters[name].options.index(value)]
+            params[name] = value
         return params
 
-    def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of Optuna for values in the space of kbo."""
-        distributions = self.distributions
-        return {
-            name: d.choices[value]
-            if isinstance(d := distributions[name], CategoricalDistribution)
-            else value
-            for name, value in values.items()
-        }
+    def inside(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The values as by ``encode``, without values outside their distributions."""
+        values: dict[str, Any] = {}
+        for name, value in params.items():
+            with contextlib.suppress(InvalidInput):
+                values.update(self.encode({name: value}))
+        return values
+
+    def complete(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The values as by ``encode``, with defaults for missing active parameters; None if all are missing.
+
+        Raises:
+            InvalidInput: A value outside its distribution.
+        """
+        encoded = self.encode(params)
+        if not encoded:
+            return None
+        values = {**self.defaults, **encoded}
+        return {name: values[name] for name in self.space.active_names(values)}
+
+    def complete_inside(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The values as by ``complete``; None also if one of them is outside its distribution."""
+        try:
+            return self.complete(params)
+        except InvalidInput:
+            return None
 
 
-def _plain(d: Any) -> list[Any]:
-    """Return the options of a distribution, as text where they are no distinct plain values."""
-    found = list(d.choices)
-    plain = all(
-        value is None or (isinstance(value, (str, bool, int, float)) and value == value)
-        for value in found
-    )
-    if plain and len({str(value) for value in found}) == len(set(found)) == len(found):
-        return found
-    texts = [str(value) for value in found]
-    return [text if texts.count(text) == 1 else f"{text} ({i})" for i, text in enumerate(texts)]
+def choice_of(d: CategoricalDistribution) -> Choice:
+    """The choice of a distribution, with texts as options where its own are no different plain values."""
+    try:
+        return Choice(d.choices)
+    except InvalidInput:
+        texts = [checks.shown(choice) for choice in d.choices]
+        if len(set(texts)) < len(texts):
+            texts = [f"{text} ({index})" for index, text in enumerate(texts)]
+        return Choice(texts)
 
 
 def conditions_of(
@@ -227,43 +237,44 @@ def conditions_of(
         distributions: The parameters, in any order.
 
     Returns:
-        The condition of each such parameter: of the parents that explain it, the one that was suggested first, and the
-        indices of its values with which the parameter was seen.
+        The condition of each such parameter: of the parents that explain it, the one that was suggested first, and its
+        values, in the space of kbo, with which the parameter was seen.
     """
-    params = [trial.params for trial in trials if trial.state == TrialState.COMPLETE]
-    order = [
-        name
-        for name in dict.fromkeys(name for each in params for name in each)
-        if name in distributions
-    ]
-    found = {}
-    for place, name in enumerate(order):
-        having = [each for each in params if name in each]
-        lacking = [each for each in params if name not in each]
-        for parent in order[:place] if lacking else ():
-            d = distributions[parent]
-            if not isinstance(d, CategoricalDistribution) or not all(
-                parent in each for each in having
-            ):
-                continue
-            active = {int(d.to_internal_repr(each[parent])) for each in having}
-            if not any(
-                parent in each and int(d.to_internal_repr(each[parent])) in active
-                for each in lacking
-            ):
-                found[name] = Condition(parent, tuple(sorted(active)))
-                break
-    return found
+    complete = [trial.params for trial in trials if trial.state == TrialState.COMPLETE]
+    suggested: dict[str, BaseDistribution] = {}  # in the order of their first suggestions
+    conditions: dict[str, Condition] = {}
+    for params in complete:
+        for name in params:
+            if name in distributions and name not in suggested:
+                condition = _condition(name, suggested, complete)
+                suggested[name] = distributions[name]
+                if condition is not None:
+                    conditions[name] = condition
+    return conditions
 
 
-def _range(d: BaseDistribution) -> Parameter:
-    """The parameter of a distribution of numbers."""
-    if not isinstance(d, (FloatDistribution, IntDistribution)):
-        raise InvalidInput(
-            f"expected a FloatDistribution, IntDistribution or CategoricalDistribution, got {checks.shown(d)}."
-        )
-    if d.single():
-        return Fixed(d.low)
-    if isinstance(d, IntDistribution):
-        return Int(d.low, d.high, log=d.log, step=d.step)
-    return Float(d.low, d.high, log=d.log, step=d.step)
+def _condition(
+    name: str, earlier: Mapping[str, BaseDistribution], complete: Sequence[Mapping[str, Any]]
+) -> Condition | None:
+    """The condition that explains which trials have a parameter; None if all have it or no condition does.
+
+    Args:
+        name: The name of the parameter.
+        earlier: The distributions of the parameters that were suggested before it.
+        complete: The parameters of the complete trials.
+    """
+    having = [params for params in complete if name in params]
+    lacking = [params for params in complete if name not in params]
+    if not lacking:
+        return None
+    for parent, d in earlier.items():
+        if not isinstance(d, CategoricalDistribution):
+            continue
+        if not all(parent in params for params in having):
+            continue
+        active = {int(d.to_internal_repr(params[parent])) for params in having}
+        others = [params[parent] for params in lacking if parent in params]
+        if not any(int(d.to_internal_repr(value)) in active for value in others):
+            options = choice_of(d).options
+            return Condition(parent, tuple(options[index] for index in sorted(active)))
+    return None

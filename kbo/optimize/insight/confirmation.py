@@ -1,8 +1,7 @@
 """``confirm``: the best of a few parameters, by new evaluations alone: no kernel, no norm, no noise level.
 
-Each candidate has a confidence sequence of its median, or with a declared range of its mean. They hold for all numbers
-of values, however it is decided who is evaluated next and when to stop. Evaluated is the candidate that is best so far
-or its strongest rival, whichever has fewer evaluations (LUCB, Kalyanakrishnan et al. 2012).
+Evaluated is the candidate that is best so far or its strongest rival, whichever has fewer evaluations (LUCB,
+Kalyanakrishnan et al. 2012).
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from typing import Any
 from kbo._base import checks
 from kbo._base.surroundings import fixed
 from kbo._base.terminal import Bar, rounded_up
-from kbo.confidence.repeated.mean import bounded_mean
-from kbo.confidence.repeated.median import median, median_bounds
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
+from kbo.optimize.insight.race import Finalist, Race
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
@@ -32,51 +30,6 @@ from kbo.workers.engine import YEAR, Session
 
 _MOST_FAILURES = 5
 """Failures in a row that end a confirmation."""
-
-_REPEATED = 0.5
-"""Share of the values of a candidate that one value makes up from which on a median says too little of them."""
-
-
-@dataclass(frozen=True)
-class Finalist:
-    """A candidate of a confirmation.
-
-    Attributes:
-        name: Its name.
-        params: Its parameters.
-        values: Its new values, in the order of their starts, up to the first that has not come.
-        lower, upper: Confidence bounds of their median, or with ``value_range`` of their mean; infinite for few values.
-    """
-
-    name: str
-    params: Params
-    values: Sequence[float]
-    lower: float
-    upper: float
-
-    @property
-    def mean(self) -> float | None:
-        """The mean of the values; None without any."""
-        if not self.values:
-            return None
-        return math.fsum(value / len(self.values) for value in self.values)
-
-    @property
-    def median(self) -> float | None:
-        """The median of the values; None without any."""
-        if not self.values:
-            return None
-        return median(self.values)
-
-    @property
-    def repeated(self) -> tuple[float, int] | None:
-        """The most frequent value and its count, if it is half of the values or more and not all; else None."""
-        if not self.values:
-            return None
-        ((value, count),) = Counter(self.values).most_common(1)
-        if 1 < count < len(self.values) and count >= _REPEATED * len(self.values):
-            return value, count
-        return None
 
 
 @dataclass(frozen=True)
@@ -120,96 +73,6 @@ class Confirmation:
         return _statement(self)
 
 
-@dataclass(frozen=True)
-class _Race:
-    """The comparison of candidates by their values alone.
-
-    Attributes:
-        n_candidates: The number of candidates.
-        maximize: Whether larger values are better.
-        delta: Probability that the statement is wrong, at most.
-        value_range: The least and the largest possible value; without one medians are compared, else means.
-    """
-
-    n_candidates: int
-    maximize: bool
-    delta: float
-    value_range: tuple[float, float] | None
-
-    def bounds(self, values: Sequence[float]) -> tuple[float, float]:
-        """Return the lower and the upper bound of the median of values [n], or with a range of their mean.
-
-        A statement about medians is wrong only if the bound on the good side fails for the candidate that is truly the
-        best, or the one on the bad side for one of the others (docs/theory/confirm.md, "The statement").
-        """
-        if self.value_range is not None:
-            return bounded_mean(values, self.delta / self.n_candidates, *self.value_range)
-        good_side = self.delta / 2
-        bad_side = self.delta / (2 * (self.n_candidates - 1))
-        if self.maximize:
-            return median_bounds(values, bad_side, good_side)
-        return median_bounds(values, good_side, bad_side)
-
-    def compared(
-        self, finalists: Sequence[Finalist]
-    ) -> tuple[Finalist | None, Finalist | None, float]:
-        """Return the best candidate so far, its strongest rival, and the largest possible lead of the rival."""
-        if any(not finalist.values for finalist in finalists):
-            return None, None, math.inf
-        best = max(finalists, key=self._estimate)
-        others = [finalist for finalist in finalists if finalist is not best]
-        rival = max(others, key=self._good_bound)
-        within = max(self._good_bound(rival) - self._bad_bound(best), 0.0)
-        return best, rival, within
-
-    def worth_evaluating(self, finalists: Sequence[Finalist]) -> list[str]:
-        """Return the names of the candidates that need evaluations most."""
-        best, rival, within = self.compared(finalists)
-        if best is None or rival is None:
-            return [finalist.name for finalist in finalists if not finalist.values]
-        if math.isfinite(within):
-            return [best.name, rival.name]
-        unbounded = [f.name for f in finalists if math.isinf(self._good_bound(f))]
-        if math.isinf(self._bad_bound(best)):
-            unbounded.append(best.name)
-        return unbounded or [best.name, rival.name]  # finite bounds whose difference is not
-
-    def objection(self, finalists: Sequence[Finalist]) -> str:
-        """Return the reason why the values allow no statement; an empty text if they do."""
-        if self.value_range is not None:
-            return ""
-        for finalist in finalists:
-            if finalist.repeated is None:
-                continue
-            value, count = finalist.repeated
-            return (
-                f"{count} of {len(finalist.values)} values of {finalist.name} are {value:.6g}, and medians of "
-                "values that repeat hide differences; give value_range, the least and the largest possible value "
-                "(with another journal), then the statement is about means"
-            )
-        return ""
-
-    def _estimate(self, finalist: Finalist) -> float:
-        """Return the median of a candidate with values, or with a range the mean; larger is better."""
-        estimate = finalist.median if self.value_range is None else finalist.mean
-        assert estimate is not None
-        if self.maximize:
-            return estimate
-        return -estimate
-
-    def _good_bound(self, finalist: Finalist) -> float:
-        """Return the bound of a candidate on the good side; larger is better."""
-        if self.maximize:
-            return finalist.upper
-        return -finalist.lower
-
-    def _bad_bound(self, finalist: Finalist) -> float:
-        """Return the bound of a candidate on the bad side; larger is better."""
-        if self.maximize:
-            return finalist.lower
-        return -finalist.upper
-
-
 class _Confirming:
     """The evaluations of a confirmation: a run whose trials have one parameter, the name of the candidate."""
 
@@ -224,10 +87,10 @@ class _Confirming:
         space = Space({"candidate": Choice(list(candidates))})
         header = _header(space, candidates, maximize, value_range)
         self.run: Run = Run(space, header, journal, value_range=value_range)
-        self.race: _Race = _Race(len(candidates), maximize, delta, self.run.value_range)
+        self.race: Race = Race(len(candidates), maximize, delta, self.run.value_range)
         self._candidates: Mapping[str, Params] = candidates
         self._n_events: int = -1
-        self._finalists: list[Finalist] = []
+        self._finalists: dict[str, Finalist] = {}
 
     def begin(self) -> Trial:
         """Begin an evaluation, first the abandoned ones."""
@@ -243,17 +106,15 @@ class _Confirming:
     def finalists(self) -> list[Finalist]:
         """Return the candidates with their values and bounds."""
         if self._n_events == self.run.trials.n_events:
-            return self._finalists
-        before = {finalist.name: finalist for finalist in self._finalists}
-        self._finalists = []
+            return list(self._finalists.values())
         for name, values in self._values().items():
-            finalist = before.get(name)
+            finalist = self._finalists.get(name)
             if finalist is None or len(finalist.values) != len(values):
                 lower, upper = self.race.bounds(values)
                 finalist = Finalist(name, self._candidates[name], values, lower, upper)
-            self._finalists.append(finalist)
+                self._finalists[name] = finalist
         self._n_events = self.run.trials.n_events
-        return self._finalists
+        return list(self._finalists.values())
 
     def _values(self) -> dict[str, list[float]]:
         """Return the values of each candidate, in the order of their starts, up to the first that has not come."""
@@ -278,8 +139,34 @@ class _Confirming:
 
     def _next(self) -> str:
         """Return the name of the candidate that is evaluated next: the one with the fewest evaluations so far."""
-        started = Counter(map(_name, self.run.trials.all))
-        return min(self.race.worth_evaluating(self.finalists()), key=started.__getitem__)
+        n_evaluations = Counter(map(_name, self.run.trials.all))
+        names = self.race.worth_evaluating(self.finalists())
+        return min(names, key=n_evaluations.__getitem__)
+
+    def outcome(self, tolerance: float, stopped: str) -> Confirmation:
+        """Return the confirmation by the values so far."""
+        finalists = self.finalists()
+        best, _, within = self.race.compared(finalists)
+        objection = ""
+        if math.isfinite(within):
+            objection = self.race.objection(finalists)
+        if objection:
+            within = math.inf
+        trials = self.run.trials.all
+        return Confirmation(
+            best=best,
+            within=within,
+            confirmed=within <= tolerance,
+            objection=objection,
+            finalists=finalists,
+            tolerance=tolerance,
+            delta=self.race.delta,
+            maximize=self.race.maximize,
+            value_range=self.race.value_range,
+            evaluations=sum(trial.value is not None for trial in trials),
+            selected=sum(map(_is_selected, trials)),
+            stopped=stopped,
+        )
 
 
 def _header(
@@ -289,7 +176,9 @@ def _header(
     value_range: tuple[float, float] | None,
 ) -> dict[str, Any]:
     """Return the description of a confirmation."""
-    entries = [{"name": name, "params": by_name(params)} for name, params in candidates.items()]
+    entries = []
+    for name, params in candidates.items():
+        entries.append({"name": name, "params": by_name(params)})
     header = {
         "setting": "confirm",
         "space": space.describe(),
@@ -364,27 +253,18 @@ def confirm(
     checks.flag("maximize", maximize)
     checks.flag("progress", progress)
     checks.maybe(checks.positive, "timeout", timeout, YEAR)
-    if value_range is not None:
-        low, high = checks.interval("value_range", value_range)
-        if not math.isfinite(high - low):
-            raise InvalidInput(
-                f"value_range must have a finite width, got {checks.shown(value_range)}."
-            )
+    _check_range(value_range)
     confirming = _Confirming(by_candidate, maximize, delta, value_range, journal)
     run = confirming.run
     stopped = "interrupted before its end"
     try:
         engine = engine_of(workers, timeout)
+        n_before = run.trials.n_finished
+        options = {"desc": "confirm", "unit": "evaluation", "disable": not progress}
         with (
             contextlib.suppress(KeyboardInterrupt),
-            engine.session(objective, timeout, lambda number, value, step: False) as session,
-            Bar(
-                total=budget,
-                initial=run.trials.n_finished,
-                desc="confirm",
-                unit="evaluation",
-                disable=not progress,
-            ) as bar,
+            engine.session(objective, timeout, _on_report) as session,
+            Bar(total=budget, initial=n_before, **options) as bar,
         ):
             run.open_session(n_trials=budget, timeout=timeout)
             run.fail_lost()
@@ -393,27 +273,23 @@ def confirm(
         with contextlib.suppress(JournalError):
             run.release()
         run.close()
-    finalists = confirming.finalists()
-    best, _, within = confirming.race.compared(finalists)
-    objection = ""
-    if math.isfinite(within):
-        objection = confirming.race.objection(finalists)
-    if objection:
-        within = math.inf
-    return Confirmation(
-        best=best,
-        within=within,
-        confirmed=within <= tolerance,
-        objection=objection,
-        finalists=finalists,
-        tolerance=tolerance,
-        delta=delta,
-        maximize=maximize,
-        value_range=run.value_range,
-        evaluations=sum(trial.value is not None for trial in run.trials.all),
-        selected=sum(map(_is_selected, run.trials.all)),
-        stopped=stopped,
-    )
+    return confirming.outcome(tolerance, stopped)
+
+
+def _check_range(value_range: Any) -> None:
+    """Raise InvalidInput if a range is neither None nor an interval of finite width."""
+    if value_range is None:
+        return
+    low, high = checks.interval("value_range", value_range)
+    if not math.isfinite(high - low):
+        raise InvalidInput(
+            f"value_range must have a finite width, got {checks.shown(value_range)}."
+        )
+
+
+def _on_report(number: int, value: float, step: int) -> bool:
+    """Return False: no evaluation is stopped early."""
+    return False
 
 
 def _is_selected(trial: Trial) -> bool:
@@ -439,10 +315,8 @@ def _evaluate(
             return "it stops here, as values repeat"
         if within <= tolerance:
             return f"that is enough for the tolerance {tolerance:.2g}"
-        while (
-            len(session.running) < session.capacity
-            and confirming.run.trials.n_finished + len(session.running) < budget
-        ):
+        n_left = budget - confirming.run.trials.n_finished
+        while len(session.running) < min(session.capacity, n_left):
             trial = confirming.begin()
             session.start(trial.number, confirming.params_of(trial))
         if not session.running:
@@ -490,24 +364,27 @@ def _named(candidates: Any) -> dict[str, Params]:
 def _text(confirmation: Confirmation) -> str:
     """Return the statement, the reason why it ended, and a line for each candidate."""
     width = max(len(finalist.name) for finalist in confirmation.finalists)
-    lines = [
+    lines = [f"{confirmation.statement}; {confirmation.stopped}"]
+    lines.extend(
         f"{finalist.name:{width}}  {_described(finalist, confirmation)}"
         for finalist in confirmation.finalists
-    ]
-    return "\n".join([f"{confirmation.statement}; {confirmation.stopped}", *lines])
+    )
+    return "\n".join(lines)
 
 
 def _described(finalist: Finalist, confirmation: Confirmation) -> str:
     """Return estimate, bounds and number of evaluations of a candidate, and its parameters."""
-    estimate = finalist.median if confirmation.value_range is None else finalist.mean
+    estimate = finalist.mean
+    if confirmation.value_range is None:
+        estimate = finalist.median
     text = "no value"
     if estimate is not None:
         text = f"{estimate:.4g}"
     if math.isfinite(finalist.lower) or math.isfinite(finalist.upper):
         text += f"  [{finalist.lower:.4g}, {finalist.upper:.4g}]"
     n = len(finalist.values)
-    count = "1 evaluation" if n == 1 else f"{n} evaluations"
-    return f"{text}, {count}: {format_params(finalist.params)}"
+    plural = "" if n == 1 else "s"
+    return f"{text}, {n} evaluation{plural}: {format_params(finalist.params)}"
 
 
 def _statement(confirmation: Confirmation) -> str:
@@ -520,19 +397,20 @@ def _statement(confirmation: Confirmation) -> str:
     if best is None or not math.isfinite(within):
         return f"not known yet after {n} evaluations: each candidate needs more"
     n_candidates = len(confirmation.finalists)
-    text = f"{best.name} is within {rounded_up(within, 2)} of the best of these {n_candidates}"
-    text += f", with {100 * (1 - confirmation.delta):.4g}%"
-    text += ", if evaluations of a candidate are independent"
+    text = (
+        f"{best.name} is within {rounded_up(within, 2)} of the best of these {n_candidates}, "
+        f"with {100 * (1 - confirmation.delta):.4g}%, if evaluations of a candidate are independent"
+    )
     if confirmation.selected:
         text += f", and losing {confirmation.selected} of them did not depend on their values"
     if confirmation.value_range is not None:
         return f"{text}; this is about their means; {n} evaluations"
-    text += "; this is about their medians, which half of the evaluations exceed"
-    text += (
-        f"; {_on_unseen(best, confirmation.delta / n_candidates)}"  # values decide which is best
+    unseen = _on_unseen(best, confirmation.delta / n_candidates)  # values decide which is best
+    means = _on_means(confirmation, best)
+    return (
+        f"{text}; this is about their medians, which half of the evaluations exceed; {unseen}{means}; "
+        f"{n} evaluations"
     )
-    text += _on_means(confirmation, best)
-    return f"{text}; {n} evaluations"
 
 
 def _on_unseen(best: Finalist, delta: float) -> str:

@@ -103,7 +103,6 @@ def effects(
         tolerance: The loss that counts as none.
     """
     active = by_name(best)
-    is_active = space.active(optima.units)
     names = list(space.parameters)
     found = []
     for entry in shares:
@@ -113,7 +112,8 @@ def effects(
         edge = ""
         if entry.name in active:
             parameter = space.parameters[entry.name]
-            credible = credible_set(parameter, optima.units[is_active[:, column], column])
+            is_active = space.is_active(entry.name, optima.units)
+            credible = credible_set(parameter, optima.units[is_active, column])
             units, points = _along(space, best, entry.name)
             values = functions(space.features(points)).cpu()
             feasible = probably_feasible(space, constraints, points)

@@ -142,7 +142,7 @@ def objection_to_bounds(
 
 def _on_finite_set(question: _Question) -> Gap:
     """Return the gap over all points of a small finite space, exactly."""
-    value = max(found.gap for found in _found(question))
+    value = max(found.gap for found in _found_gaps(question))
     scope = _WHOLE
     if question.search.space.constraints:
         scope = "over all points that satisfy the constraints"
@@ -186,18 +186,18 @@ def _on_box(question: _Question, scope: str) -> Gap:
     With several hypotheses it is the largest of their gaps, since one of them is true.
     """
     space = question.search.space
-    found = _found(question)
-    widest = max(range(len(found)), key=lambda i: found[i].gap)
-    largest_found = found[widest].gap
+    gaps = _found_gaps(question)
+    widest = max(range(len(gaps)), key=lambda i: gaps[i].gap)
+    largest_found = gaps[widest].gap
     reason = question.objection
     if not reason and not question.evaluations:
         reason = NOT_REQUESTED
-    for hypothesis in found:
-        reason = reason or obstacle([CellBound([hypothesis.bound])], space)
+    for found in gaps:
+        reason = reason or obstacle([CellBound([found.bound])], space)
     if reason:
         return _unproved(largest_found, reason)
     slacks = slack_bounds(question.constraints, space)
-    proved = [_proved(question, hypothesis, slacks) for hypothesis in found]
+    proved = [_proved(question, found, slacks) for found in gaps]
     value = max(gap for gap, _ in proved)
     scope += f", proved; {largest_found:.4g} was found"
     if value < largest_found:
@@ -213,7 +213,7 @@ def _unproved(found: float, reason: str) -> Gap:
     return Gap(found, False, scope, exact=False, found=found, reason=reason)
 
 
-class _Found(NamedTuple):
+class _FoundGap(NamedTuple):
     """The gap that was found with the bound of one hypothesis.
 
     Attributes:
@@ -229,24 +229,24 @@ class _Found(NamedTuple):
     gap: float
 
 
-def _found(question: _Question) -> list[_Found]:
+def _found_gaps(question: _Question) -> list[_FoundGap]:
     """Return the gaps that a search finds, or that are exact on a small finite space, one for each hypothesis."""
     surrogate = question.surrogate
     known_limits = limits(question.constraints)
-    found = []
+    in_units = surrogate.transform.inverse
+    gaps = []
     for bound in surrogate.bounds:
         confidence = bound.confidence
         lower = confidence.lower(bound.posterior, question.recommended)[0]
         largest = largest_upper(confidence, bound.posterior, question.search, known_limits)
-        gap = max(
-            float(surrogate.transform.inverse(largest.value) - surrogate.transform.inverse(lower)),
-            0.0,
-        )
-        found.append(_Found(bound, lower, largest, gap))
-    return found
+        difference = float(in_units(largest.value) - in_units(lower))
+        gaps.append(_FoundGap(bound, lower, largest, max(difference, 0.0)))
+    return gaps
 
 
-def _proved(question: _Question, found: _Found, slacks: Sequence[CellBound]) -> tuple[float, str]:
+def _proved(
+    question: _Question, found: _FoundGap, slacks: Sequence[CellBound]
+) -> tuple[float, str]:
     """Return the proved gap by the bound of one hypothesis, and if it is below the found one, the reason."""
     assert found.largest.point is not None
     lower = float(found.lower)

@@ -68,30 +68,35 @@ def certificate(
         return None
     points = space.points(MOST_POINTS)
     if points is None:
-        slacks = slack_bounds(surrogates, space)
-        proof = bound_maximum(slacks, space, evaluations, until=0.0)
+        n_points = None
+        proof = bound_maximum(slack_bounds(surrogates, space), space, evaluations, until=0.0)
         if proof is None or proof.largest >= 0:
             return None
         examined = torch.cat([tried, space.units([space.params(proof.point)])])
         slack = upper_slack(bounds, space.features(examined)).cpu()
     else:
+        n_points = len(points)
         examined = points
         slack = upper_slack(bounds, space.features(points)).cpu()
         if bool((slack >= 0).any()):
             return None
     is_candidate = space.satisfies(examined) & (slack < 0)  # a bound may say nothing of the others
     nearest = examined[slack.masked_fill(~is_candidate, -math.inf).argmax()]
-    X = space.features(nearest.unsqueeze(0))
-    upper = {}
-    for constraint, surrogate in surrogates:
-        upper[constraint.name] = constraint.sign * float(surrogate.interval(X)[2])
     return Infeasible(
-        points=None if points is None else len(points),
+        points=n_points,
         params=space.params(nearest),
-        bounds=upper,
+        bounds=_best_values(surrogates, space.features(nearest.unsqueeze(0))),
         constraints=tuple(constraints),
         delta=sum(entry.surrogate.assumptions()["delta"] for entry in surrogates),
     )
+
+
+def _best_values(surrogates: Sequence[ConstraintSurrogate], X: Tensor) -> dict[str, float]:
+    """Return the best value that the bounds leave to each quantity at features X [1 D], by name."""
+    values = {}
+    for constraint, surrogate in surrogates:
+        values[constraint.name] = constraint.sign * float(surrogate.interval(X)[2])
+    return values
 
 
 def _text(infeasible: Infeasible) -> str:
@@ -103,8 +108,10 @@ def _text(infeasible: Infeasible) -> str:
         bound = infeasible.bounds[constraint.name]
         if constraint.kept_by(bound):
             continue
-        side = "at least" if constraint.sign < 0 else "at most"
-        broken.append(f"{constraint.name} {side} {bound:.4g} ({constraint})")
+        if constraint.sign < 0:
+            broken.append(f"{constraint.name} at least {bound:.4g} ({constraint})")
+        else:
+            broken.append(f"{constraint.name} at most {bound:.4g} ({constraint})")
     if infeasible.points is None:
         points = "no point"
         nearest = "the nearest one found"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -51,15 +51,26 @@ class Subspace:
         choices: Sequence[Any] | None = None,
         within: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
-        self._space, self._known = space, torch.empty(0, space.dimension, dtype=torch.float64)
-        self._keys: list[Any] = (
-            list(space.parameters) if space.named else list(range(space.dimension))
-        )
-        self._context = {} if context is None else self._canonical("context", context)
+        self._space = space
+        self._known = torch.empty(0, space.dimension, dtype=torch.float64)
+        self._keys: list[Any] = list(space.parameters)
+        if not space.named:
+            self._keys = list(range(space.dimension))
+        self._context: dict[Any, Any] = {}
+        if context is not None:
+            self._context = self._plain("context", context)
+        self.constrained: bool = bool(space.constraints)
+        self.partial: bool = bool(self._context) or choices is not None
+        self._set_fixed()
+        self._set_box(within or {})
+        self._set_choices(choices)
+
+    def _set_fixed(self) -> None:
+        """Set the coordinates that the context gives, and those of parameters of one value."""
+        space = self._space
         self.fixed: Tensor = torch.full((space.dimension,), torch.nan, dtype=torch.float64)
-        for i, (key, parameter) in enumerate(
-            zip(self._keys, space.parameters.values(), strict=True)
-        ):
+        for i, parameter in enumerate(space.parameters.values()):
+            key = self._keys[i]
             if key in self._context:
                 self.fixed[i] = parameter.unit(self._context[key])
             elif parameter.columns == 0:  # it has one value
@@ -69,13 +80,18 @@ class Subspace:
                 f"the context fixes all parameters {list(space.parameters)}: there is nothing to choose. Leave out at "
                 "least one, or report the value with tell(params, value)."
             )
-        self._set_box(within or {})
-        self._listed = None if choices is None else self._allowed(self._complete(choices))
-        self.choices: Tensor | None = None if self._listed is None else space.units(self._listed)
-        self.constrained: bool = bool(space.constraints)
-        self.partial: bool = bool(self._context) or self.choices is not None
-        if space.table is not None and self.choices is None:
-            self.choices = space.table[(self.fixed.isnan() | (space.table == self.fixed)).all(-1)]
+
+    def _set_choices(self, choices: Sequence[Any] | None) -> None:
+        """Set the points to choose from: the choices, or the rows of a table that agree with the context."""
+        table = self._space.table
+        self._listed: list[Params] | None = None
+        self.choices: Tensor | None = None
+        if choices is not None:
+            self._listed = self._allowed(choices)
+            self.choices = self._space.units(self._listed)
+        elif table is not None:
+            agrees = self.fixed.isnan() | (table == self.fixed)
+            self.choices = table[agrees.all(-1)]
             if not len(self.choices):
                 raise InvalidInput(
                     f"no row of the table of candidates has the context {checks.shown(self._context)}."
@@ -134,9 +150,8 @@ class Subspace:
             return False
         if self.boxed and not bool(self.in_box(self._space.unit(params))):
             return False
-        return all(
-            value == self._context.get(key, value) for key, value in _entries(params).items()
-        )
+        entries = _entries(params)
+        return all(value == self._context.get(key, value) for key, value in entries.items())
 
     def in_box(self, units: Tensor) -> Tensor:
         """Return whether the free coordinates of points [n P] of the unit cube are in the box, [n]."""
@@ -154,7 +169,8 @@ class Subspace:
     def params(self, unit: Tensor) -> Params:
         """Return the parameters at a point [P] of this part of the cube; the values of the context exactly as given."""
         if self.choices is not None and self._listed is not None:
-            return copy.copy(self._listed[int((self.choices == unit).all(-1).long().argmax())])
+            is_chosen = (self.choices == unit).all(-1)
+            return copy.copy(self._listed[int(is_chosen.long().argmax())])
         params: Any = self._space.params(unit)
         for key in self._context.keys() & _entries(params).keys():
             params[key] = self._context[key]
@@ -163,12 +179,12 @@ class Subspace:
     def sample(self, generator: torch.Generator) -> Tensor:
         """Draw a point [P] of the unit cube uniformly: one of the choices, or any that agrees with the context."""
         if self.choices is not None:
-            return self.choices[int(torch.randint(len(self.choices), (), generator=generator))]
+            row = torch.randint(len(self.choices), (), generator=generator)
+            return self.choices[int(row)]
         if self.constrained:
             return self._feasible.draw(1, generator)[0]
-        return self.spread(
-            torch.rand(self._space.dimension, generator=generator, dtype=torch.float64)
-        )
+        unit = torch.rand(self._space.dimension, generator=generator, dtype=torch.float64)
+        return self.spread(unit)
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
         """Draw points [n P] of this part of the cube uniformly; for parts without choices.
@@ -179,10 +195,10 @@ class Subspace:
         if self.constrained:
             return self._feasible.draw(n, generator)
         free = self.fixed.isnan()
-        U = torch.rand(n, int(free.sum()), generator=generator, dtype=torch.float64)
-        return self.fixed.expand(n, -1).masked_scatter(
-            free, self.low[free] + (self.high - self.low)[free] * U
-        )
+        uniform = torch.rand(n, int(free.sum()), generator=generator, dtype=torch.float64)
+        width = self.high - self.low
+        in_box = self.low[free] + width[free] * uniform
+        return self.fixed.expand(n, -1).masked_scatter(free, in_box)
 
     def satisfies(self, points: Tensor) -> Tensor:
         """Return whether points [n P] satisfy the constraints of the space, [n]."""
@@ -190,86 +206,86 @@ class Subspace:
 
     def projected(self, points: Tensor, others: Tensor) -> Tensor:
         """Return ``others`` [n P], those that violate a constraint moved towards ``points`` [n P], which do not."""
-        return self._feasible.projected(points, others) if self.constrained else others
+        if not self.constrained:
+            return others
+        return self._feasible.projected(points, others)
 
-    def _allowed(self, listed: list[Params]) -> list[Params]:
-        """Return the choices that satisfy the constraints of the space."""
-        if not (violated := [self._space.violated(params) for params in listed]) or not all(
-            violated
-        ):
-            return [params for params, names in zip(listed, violated, strict=True) if not names]
-        which = (
-            f"{checks.shown(listed[0])} violates"
-            if len(listed) == 1
-            else "each of the choices violates one of"
-        )
-        raise InvalidInput(
-            f"{which} the constraints {', '.join(map(repr, sorted({n for v in violated for n in v})))}."
-        )
-
-    def _complete(self, choices: Any) -> list[Params]:
-        """Return the choices with all parameters and plain values."""
+    def _allowed(self, choices: Any) -> list[Params]:
+        """Return the choices that satisfy the constraints of the space, with all parameters and plain values."""
         if isinstance(choices, (str, Mapping)) or not isinstance(choices, Sequence) or not choices:
             raise InvalidInput(
                 f"choices must be a list of at least one dict of parameters, got {checks.shown(choices)}."
             )
-        return [self._with_context(choice) for choice in choices]
+        allowed = []
+        broken: set[str] = set()
+        for params in [self._complete(choice) for choice in choices]:
+            violated = self._space.violated(params)
+            broken.update(violated)
+            if not violated:
+                allowed.append(params)
+        if allowed:
+            return allowed
+        which = "each of the choices violates one of"
+        if len(choices) == 1:
+            which = f"{checks.shown(self._complete(choices[0]))} violates"
+        raise InvalidInput(f"{which} the constraints {', '.join(map(repr, sorted(broken)))}.")
 
-    def _with_context(self, choice: Any) -> Params:
-        listed = (
-            isinstance(choice, (list, tuple))
-            and not self._space.named
-            and len(choice) == len(self._keys)
-        )
-        if not listed and not isinstance(choice, Mapping):
+    def _complete(self, choice: Any) -> Params:
+        """Return a choice with the parameters of the context and plain values."""
+        is_list = isinstance(choice, (list, tuple)) and not self._space.named
+        is_complete_list = is_list and len(choice) == len(self._keys)
+        if not is_complete_list and not isinstance(choice, Mapping):
             raise InvalidInput(
                 f"choices must be values of {list(self._space.parameters)}, one of them is {checks.shown(choice)}."
             )
-        own = self._canonical("choices", _entries(choice))
+        own = self._plain("choices", _entries(choice))
         entries = self._context | own
         changed = [key for key, value in self._context.items() if entries[key] != value]
         if changed:
             raise InvalidInput(f"the choice {choice!r} contradicts the context at {changed}.")
-        needed = (
-            self._space.active_names(self._space.constants | entries)
-            if self._space.named
-            else self._keys
-        )
-        missing = [key for key in needed if key not in entries and key not in self._space.constants]
+        constants = self._space.constants
+        needed: Collection[Any] = self._keys
+        if self._space.named:
+            needed = self._space.active_names(constants | entries)
+        missing = [key for key in needed if key not in entries and key not in constants]
         if missing:
             raise InvalidInput(
                 f"the choice {choice!r} lacks {missing}: give them in the choice or in the context."
             )
-        values = {
-            key: entries[key]
-            for key in self._keys
-            if key in entries and (key in needed or key in own)
-        }
-        return self._space.canonical(values if self._space.named else list(values.values()))
+        used = [key for key in self._keys if key in own or (key in entries and key in needed)]
+        if self._space.named:
+            return self._space.canonical({key: entries[key] for key in used})
+        return self._space.canonical([entries[key] for key in used])
 
-    def _canonical(self, what: str, values: Any) -> dict[Any, Any]:
+    def _plain(self, argument: str, values: Any) -> dict[Any, Any]:
         """Return some parameters by name (or index) with plain values, checked."""
         if not isinstance(values, Mapping):
             expected = "from name to value" if self._space.named else "from index to value"
-            raise InvalidInput(f"{what} must be a dict {expected}, got {checks.shown(values)}.")
+            raise InvalidInput(f"{argument} must be a dict {expected}, got {checks.shown(values)}.")
         names = dict(zip(self._keys, self._space.parameters, strict=True))
-        found = {}
+        plain = {}
         for given, value in values.items():
-            key = given if self._space.named else _index(given)
+            key = given
+            if not self._space.named:
+                key = _index(given)
             if key not in names:
                 raise InvalidInput(
-                    f"{what}: there is no parameter {checks.shown(given)}; the parameters are {self._keys}."
+                    f"{argument}: there is no parameter {checks.shown(given)}; the parameters are {self._keys}."
                 )
-            with checks.inside(f"{what}: parameter {given!r}"):
-                found[key] = self._space.plain(names[key], value)
-        return found
+            with checks.inside(f"{argument}: parameter {given!r}"):
+                plain[key] = self._space.plain(names[key], value)
+        return plain
 
 
 def _entries(params: Any) -> Mapping[Any, Any]:
-    return params if isinstance(params, Mapping) else dict(enumerate(params))
+    """Return parameters by name, or by index where they are a list."""
+    if isinstance(params, Mapping):
+        return params
+    return dict(enumerate(params))
 
 
 def _index(key: Any) -> Any:
+    """Return a key as a whole number, if it is one."""
     try:
         return operator.index(key)
     except TypeError:

@@ -39,6 +39,8 @@ class Explanation:
 
     def __str__(self) -> str:
         sentences = [f"chosen by: {self.strategy}"]
+        if self.replaced:
+            sentences = [f"random, in place of: {self.strategy}, since {self.replaced}"]
         if self.mean is not None:
             sentences.append(f"expected value {self.mean:.4g}")
         if self.std is not None:
@@ -47,8 +49,6 @@ class Explanation:
             sentences.append(f"optimistic bound {self.bound:.4g}{self._width()}")
         if self.best is not None:
             sentences.append(f"best measured value then {self.best:.4g}")
-        if self.replaced:
-            sentences.append(f"replaced by random parameters, since {self.replaced}")
         return "; ".join(sentences)
 
     def _width(self) -> str:

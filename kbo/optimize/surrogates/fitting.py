@@ -29,7 +29,7 @@ import functools
 import logging
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -71,8 +71,11 @@ LEAST_NOISE = 0.01
 BOWL = 0.4, 1.0
 """Mean and variance of the height of the bowl, in standard deviations of the targets."""
 
-COMMON, OWN = 3.0, 0.2
-"""Variances of m and e_d: the common and the own part of the logarithms of the lengthscales."""
+_COMMON = 3.0
+"""Variance of m, the common part of the logarithms of the lengthscales."""
+
+_OWN = 0.2
+"""Variance of e_d, the own part of the logarithm of each lengthscale."""
 
 _RANGE = 7.0
 """Largest distance of a logarithm from the mean of its prior."""
@@ -95,20 +98,6 @@ def on_one_thread(compute: Callable[[], R]) -> R:
     """Return the value of a function that is computed with one thread of BLAS."""
     # On one line: between two, an interrupt could come after the work and before the lock is released.
     with _limit.lock, _blas().limit(limits=1, user_api="blas"): return compute()  # noqa: E701  # fmt: skip
-
-
-def _minima(
-    loss: Callable, starts: Sequence[Array], box: Sequence[tuple[float, float]]
-) -> Iterator[tuple[float, Array]]:
-    """Yield minimum and minimiser from every start from which they can be computed."""
-    for start in starts:
-        try:
-            best = minimize(
-                loss, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": 60}
-            )
-            yield float(best.fun), best.x
-        except np.linalg.LinAlgError as error:
-            log.warning("kernel and noise could not be fitted from one start: %s", error)
 
 
 def unit_kernel(columns: int) -> MaternKernel:
@@ -169,12 +158,16 @@ class Loss:
         self.squares: Array = self.X**2
         self.X_and_ones: Array = np.column_stack([self.X, np.ones(n)])
         self.y: Array = y.numpy()
-        self.extra: Array | float = 0.0 if errors is None else errors.square().numpy()
-        self.ratios: Array | float = 1.0 if ratios is None else ratios.numpy()
+        self.extra: Array | float = 0.0
+        if errors is not None:
+            self.extra = errors.square().numpy()
+        self.ratios: Array | float = 1.0
+        if ratios is not None:
+            self.ratios = ratios.numpy()
         self.y_and_B: Array = np.column_stack([self.y, self.B])
         self.means: Array = np.array([_lengthscale_mean(D)] * D + [noise[0]])
-        covariance = np.diag([OWN] * D + [noise[1]])
-        covariance[:D, :D] += COMMON
+        covariance = np.diag([_OWN] * D + [noise[1]])
+        covariance[:D, :D] += _COMMON
         self.precision: Array = np.linalg.inv(covariance)
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
@@ -208,7 +201,9 @@ class Loss:
         variance = max(float(self.y.var()), sys.float_info.min)
         of_constant = -len(self.y) * (math.log(2 * math.pi * variance) + 1) / 2
         gain = self._log_likelihood(L, b, alpha) - of_constant
-        height = float(b[1]) if len(b) > 1 else 0.0
+        height = 0.0
+        if len(b) > 1:
+            height = float(b[1])
         return float(b[0]), height, gain
 
     def predict(self, theta: Array, Z: Tensor) -> tuple[Array, Array]:
@@ -308,14 +303,12 @@ def fit(
         with_bowl: Whether the trend has a bowl, or is constant.
     """
     rows = _rows(len(y))
-    loss = Loss(
-        X.cpu()[rows],
-        y.cpu()[rows],
-        NOISELESS if noiseless else NOISE,
-        None if errors is None else errors.cpu()[rows],
-        None if ratios is None else ratios.cpu()[rows],
-        with_bowl=with_bowl,
-    )
+    if errors is not None:
+        errors = errors.cpu()[rows]
+    if ratios is not None:
+        ratios = ratios.cpu()[rows]
+    noise = NOISELESS if noiseless else NOISE
+    loss = Loss(X.cpu()[rows], y.cpu()[rows], noise, errors, ratios, with_bowl=with_bowl)
     log_density, theta = mode(loss, noise_std)
     constant, height, gain = loss.trend(theta)
     kernel = unit_kernel(X.shape[-1])
@@ -337,9 +330,27 @@ def mode(loss: Loss, noise_std: float | None) -> tuple[float, Array]:
         if noise_std is None:
             start[-1] += noise
         starts.append(start)
-    minima = on_one_thread(lambda: list(_minima(loss, starts, box)))
-    least, theta = min([(math.inf, fallback), *minima], key=lambda pair: pair[0])
-    return -least, theta
+    return on_one_thread(lambda: _best_mode(loss, starts, box, fallback))
+
+
+def _best_mode(
+    loss: Loss, starts: Sequence[Array], box: Sequence[tuple[float, float]], fallback: Array
+) -> tuple[float, Array]:
+    """Return the largest log-density found from some starts and its theta; ``fallback`` if none can be computed."""
+    largest = -math.inf
+    theta = fallback
+    for start in starts:
+        try:
+            minimum = minimize(
+                loss, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": 60}
+            )
+        except np.linalg.LinAlgError as error:
+            log.warning("kernel and noise could not be fitted from one start: %s", error)
+            continue
+        if -minimum.fun > largest:
+            largest = -float(minimum.fun)
+            theta = minimum.x
+    return largest, theta
 
 
 def _rows(n: int) -> Tensor:

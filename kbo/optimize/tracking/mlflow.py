@@ -43,52 +43,59 @@ class MLflow(Tracker):
     def __init__(
         self, experiment: str = "kbo", uri: str | None = None, name: str | None = None
     ) -> None:
-        self._experiment, self._uri = (
-            checks.text("experiment", experiment),
-            checks.maybe(checks.text, "uri", uri),
-        )
+        self._experiment = checks.text("experiment", experiment)
+        self._uri = checks.maybe(checks.text, "uri", uri)
         self._name = checks.maybe(checks.text, "name", name)
         require("kbo.optimize.tracking.MLflow", "mlflow", "mlflow")
 
     def _begin(self) -> None:
-        self._mlflow: Any = import_module("mlflow")
-        self._client = self._mlflow.MlflowClient(tracking_uri=self._uri)
-        known = self._client.get_experiment_by_name(self._experiment)
-        self._id = (
-            self._client.create_experiment(self._experiment)
-            if known is None
-            else known.experiment_id
-        )
-        self._parent = self._client.create_run(self._id, run_name=self._name).info.run_id
+        mlflow: Any = import_module("mlflow")
+        self._entities: Any = mlflow.entities
+        self._client: Any = mlflow.MlflowClient(tracking_uri=self._uri)
+        experiment = self._client.get_experiment_by_name(self._experiment)
+        if experiment is None:
+            self._experiment_id = self._client.create_experiment(self._experiment)
+        else:
+            self._experiment_id = experiment.experiment_id
+        parent = self._client.create_run(self._experiment_id, run_name=self._name)
+        self._parent_id = parent.info.run_id
         self._result: Result | None = None
 
     def _record(self, trial: Trial, result: Result) -> None:
-        kinds = self._mlflow.entities
-        self._result, end = result, _milliseconds(trial.finished)
-        tags = {"mlflow.parentRunId": self._parent, "mlflow.runName": f"trial {trial.number}"}
+        self._result = result
+        end = _milliseconds(trial.finished)
         run = self._client.create_run(
-            self._id, start_time=_milliseconds(trial.started), tags=tags
-        ).info.run_id
-        metrics = [kinds.Metric("report", value, end, step) for step, value in trial.reports]
-        known = trial.measured | ({} if trial.value is None else {"value": trial.value})
-        metrics += [kinds.Metric(_name(name), value, end, 0) for name, value in known.items()]
-        params = [
-            kinds.Param(_name(name), str(value)) for name, value in by_name(trial.params).items()
-        ]
-        self._client.log_batch(
-            run, metrics, params, [kinds.RunTag("failure", trial.failure)] if trial.failure else []
+            self._experiment_id,
+            start_time=_milliseconds(trial.started),
+            tags={"mlflow.parentRunId": self._parent_id, "mlflow.runName": f"trial {trial.number}"},
         )
-        self._client.set_terminated(run, _STATUS[trial.status], end)
+        run_id = run.info.run_id
+        metrics = []
+        for step, value in trial.reports:
+            metrics.append(self._entities.Metric("report", value, end, step))
+        measured = dict(trial.measured)
+        if trial.value is not None:
+            measured["value"] = trial.value
+        for name, value in measured.items():
+            metrics.append(self._entities.Metric(_name(name), value, end, 0))
+        params = []
+        for name, value in by_name(trial.params).items():
+            params.append(self._entities.Param(_name(name), str(value)))
+        tags = []
+        if trial.failure:
+            tags.append(self._entities.RunTag("failure", trial.failure))
+        self._client.log_batch(run_id, metrics, params, tags)
+        self._client.set_terminated(run_id, _STATUS[trial.status], end)
         if result.best_observed is not None:
             self._client.log_metric(
-                self._parent, "best observed", result.best_observed, end, trial.number
+                self._parent_id, "best observed", result.best_observed, end, trial.number
             )
 
     def _end(self, whole: bool) -> None:
         if self._result is not None and self._result.params is not None:
             for name, value in by_name(self._result.params).items():
-                self._client.log_param(self._parent, f"recommended {_name(name)}", value)
-        self._client.set_terminated(self._parent, "FINISHED" if whole else "FAILED")
+                self._client.log_param(self._parent_id, f"recommended {_name(name)}", value)
+        self._client.set_terminated(self._parent_id, "FINISHED" if whole else "FAILED")
 
 
 def _name(text: str) -> str:
@@ -97,4 +104,7 @@ def _name(text: str) -> str:
 
 
 def _milliseconds(seconds: float | None) -> int:
-    return int(1000 * (time.time() if seconds is None else seconds))
+    """Return a time in milliseconds since 1970; by default the present."""
+    if seconds is None:
+        seconds = time.time()
+    return int(1000 * seconds)

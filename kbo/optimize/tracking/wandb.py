@@ -45,31 +45,30 @@ class WandB(Tracker):
         group: str | None = None,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        mode = checks.maybe(checks.one_of, "mode", mode, ("online", "offline"))
-        group = (
-            checks.maybe(checks.text, "group", group) or f"kbo {datetime.now():%Y-%m-%d %H:%M:%S}"
-        )
-        where = checks.maybe(checks.path, "folder", folder)
+        group = checks.maybe(checks.text, "group", group)
         self._options = {
             "project": checks.text("project", project),
-            "mode": mode,
-            "group": group,
-            "dir": where,
+            "mode": checks.maybe(checks.one_of, "mode", mode, ("online", "offline")),
+            "group": group or f"kbo {datetime.now():%Y-%m-%d %H:%M:%S}",
+            "dir": checks.maybe(checks.path, "folder", folder),
         }
         require("kbo.optimize.tracking.WandB", "wandb", "wandb")
 
     def _record(self, trial: Trial, result: Result) -> None:
         wandb: Any = import_module("wandb")
-        named = {"name": f"trial {trial.number}", "config": by_name(trial.params)}
-        silent = wandb.Settings(silent=True)
-        run = wandb.init(**self._options, **named, reinit="create_new", settings=silent)
+        run = wandb.init(
+            **self._options,
+            name=f"trial {trial.number}",
+            config=by_name(trial.params),
+            reinit="create_new",
+            settings=wandb.Settings(silent=True),
+        )
         for step, value in trial.reports:
             run.log({"report": value}, step=step)
-        own = {
-            name: getattr(trial, name)
-            for name in ("number", "status", "value", "seconds", "failure")
-        }
-        for name, known in (trial.measured | own).items():
-            if known is not None:
-                run.summary[name] = known
+        summary = dict(trial.measured)
+        for name in ("number", "status", "value", "seconds", "failure"):
+            summary[name] = getattr(trial, name)
+        for name, entry in summary.items():
+            if entry is not None:
+                run.summary[name] = entry
         run.finish(exit_code=int(trial.status == "failed"))

@@ -1,0 +1,158 @@
+"""The next parameters of a trial whose ranges are known only in part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.trial import FrozenTrial
+from torch import Tensor
+
+from kbo.integrations.optuna.ranges import nearest
+from kbo.integrations.optuna.space import SearchSpace
+from kbo.optimize import Optimizer
+from kbo.space import Params
+
+_POINTS = 1024
+"""The number of points to choose from where ranges are not known."""
+
+_WIDTH = 0.2
+"""The width of the cube around a trial in which half of them are."""
+
+
+class Request(NamedTuple):
+    """A trial that needs parameters.
+
+    Attributes:
+        number: Its number, which decides the random numbers.
+        given: The values of parameters that were chosen already.
+        ranges: The ranges of the parameters in this trial, of unknown ones as expected.
+        unknown: The names of parameters whose ranges in this trial are not known.
+    """
+
+    number: int
+    given: Mapping[str, Any]
+    ranges: Mapping[str, BaseDistribution]
+    unknown: Sequence[str]
+
+
+def propose(
+    optimizer: Optimizer,
+    search_space: SearchSpace,
+    request: Request,
+    pending: Mapping[int, Params],
+    trials: Sequence[FrozenTrial],
+) -> tuple[dict[str, Any], str]:
+    """Return the next parameters of Optuna, and why they were chosen; an empty text if others chose them.
+
+    Args:
+        optimizer: The optimiser after the finished trials.
+        search_space: Its space.
+        request: The trial.
+        pending: The values in the space that other trials evaluate, by the numbers of the trials.
+        trials: The finished trials.
+    """
+    context = search_space.inside({**_single_values(request.ranges), **request.given})
+    active = search_space.space.active_names(context)
+    if all(name in context for name in active):
+        return search_space.decode({name: context[name] for name in active}), ""
+    ranges = _narrower_ranges(search_space, request, context)
+    unknown = [name for name in request.unknown if name not in context]
+    points = None
+    if unknown:
+        points = _likely_points(search_space, trials, unknown, request.number)
+    values: Any
+    values, explanation = optimizer.proposal(
+        request.number,
+        context=context,
+        pending=[pending[number] for number in sorted(pending)],
+        within={name: (d.low, d.high) for name, d in ranges.items()},
+        among=points,
+    )
+    params = search_space.decode(values)
+    for name, d in ranges.items():
+        if name in params:
+            params[name] = nearest(d, params[name])
+    return params, str(explanation)
+
+
+def _single_values(ranges: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the numbers that have only one."""
+    values: dict[str, Any] = {}
+    for name, d in ranges.items():
+        if not isinstance(d, CategoricalDistribution) and d.single():
+            values[name] = d.low
+    return values
+
+
+def _narrower_ranges(
+    search_space: SearchSpace, request: Request, context: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The ranges in a trial that differ from those of the model, of the parameters that are to be chosen."""
+    ranges: dict[str, Any] = {}
+    for name, whole in search_space.distributions.items():
+        d = request.ranges.get(name, whole)
+        if name not in context and d != whole:
+            ranges[name] = d
+    return ranges
+
+
+def _likely_points(
+    search_space: SearchSpace, trials: Sequence[FrozenTrial], unknown: Sequence[str], number: int
+) -> Tensor | None:
+    """Return points [A P] of the unit cube where some parameters are in ranges that they are likely to have there.
+
+    A range may depend on other parameters, and only the objective knows how. So the range of a parameter is taken to be
+    that of the trial whose other parameters are nearest. Half of the points are near trials, and of the values in a
+    range a quarter are at either end, where the best one often is. None if no trial has all of these parameters.
+
+    Args:
+        search_space: The space.
+        trials: The finished trials.
+        unknown: The parameters whose ranges are not known.
+        number: The number of the trial, which decides the random numbers.
+    """
+    templates: list[FrozenTrial] = []
+    values: list[dict[str, Any]] = []
+    for trial in trials:
+        complete = search_space.complete_inside(trial.params)
+        if complete is not None and all(name in trial.distributions for name in unknown):
+            templates.append(trial)
+            values.append(complete)
+    if not templates:
+        return None
+    space = search_space.space
+    units = space.units(values)
+    generator = torch.Generator().manual_seed(number)
+    points = _uniform(generator, _POINTS, space.dimension)
+    centres = units[torch.randint(len(units), (_POINTS // 2,), generator=generator)]
+    steps = _WIDTH * (_uniform(generator, *centres.shape) - 0.5)
+    points[::2] = (centres + steps).clamp(0, 1)
+    others = [i for i, name in enumerate(space.parameters) if name not in unknown]
+    if others:
+        rows = torch.cdist(points[:, others], units[:, others], 1).argmin(-1)
+    else:
+        rows = torch.randint(len(units), (_POINTS,), generator=generator)
+    for i, name in enumerate(space.parameters):
+        if name in unknown:
+            lower, upper = _ends(search_space, templates, name)[rows].unbind(-1)
+            share = (2 * _uniform(generator, _POINTS) - 0.5).clamp(0, 1)
+            points[:, i] = lower + (upper - lower) * share
+    return points
+
+
+def _uniform(generator: torch.Generator, *shape: int) -> Tensor:
+    """Random numbers in [0, 1]."""
+    return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+
+def _ends(search_space: SearchSpace, trials: Sequence[FrozenTrial], name: str) -> Tensor:
+    """Unit coordinates [n 2] of the lower and the upper end of the range of a parameter in trials."""
+    parameter = search_space.space.parameters[name]
+    ends: list[list[float]] = []
+    for trial in trials:
+        d: Any = trial.distributions[name]
+        ends.append([parameter.unit(d.low), parameter.unit(d.high)])
+    return torch.tensor(ends, dtype=torch.float64)

@@ -1,0 +1,155 @@
+"""The race of a few candidates: confidence bounds of each by its own values, and the comparison by these.
+
+Each candidate has a confidence sequence of its median, or with a declared range of its mean. They hold for all numbers
+of values, however it is decided which candidate is evaluated next and when to stop (docs/theory/confirm.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kbo.confidence.repeated.mean import bounded_mean
+from kbo.confidence.repeated.median import median, median_bounds
+from kbo.space import Params
+
+_REPEATED = 0.5
+"""Share of the values of a candidate that one value makes up from which on a median says too little of them."""
+
+
+@dataclass(frozen=True)
+class Finalist:
+    """A candidate of a confirmation.
+
+    Attributes:
+        name: Its name.
+        params: Its parameters.
+        values: Its new values, in the order of their starts, up to the first that has not come.
+        lower, upper: Confidence bounds of their median, or with ``value_range`` of their mean; infinite for few values.
+    """
+
+    name: str
+    params: Params
+    values: Sequence[float]
+    lower: float
+    upper: float
+
+    @property
+    def mean(self) -> float | None:
+        """The mean of the values; None without any."""
+        if not self.values:
+            return None
+        return math.fsum(value / len(self.values) for value in self.values)
+
+    @property
+    def median(self) -> float | None:
+        """The median of the values; None without any."""
+        if not self.values:
+            return None
+        return median(self.values)
+
+    @property
+    def repeated(self) -> tuple[float, int] | None:
+        """The most frequent value and its count, if it is half of the values or more and not all; else None."""
+        if not self.values:
+            return None
+        ((value, count),) = Counter(self.values).most_common(1)
+        if 1 < count < len(self.values) and count >= _REPEATED * len(self.values):
+            return value, count
+        return None
+
+
+@dataclass(frozen=True)
+class Race:
+    """The comparison of candidates by their values alone.
+
+    Attributes:
+        n_candidates: The number of candidates.
+        maximize: Whether larger values are better.
+        delta: Probability that the statement is wrong, at most.
+        value_range: The least and the largest possible value; without one medians are compared, else means.
+    """
+
+    n_candidates: int
+    maximize: bool
+    delta: float
+    value_range: tuple[float, float] | None
+
+    def bounds(self, values: Sequence[float]) -> tuple[float, float]:
+        """Return the lower and the upper bound of the median of values [n], or with a range of their mean.
+
+        A statement about medians is wrong only if the bound on the good side fails for the candidate that is truly the
+        best, or the one on the bad side for one of the others (docs/theory/confirm.md, "The statement").
+        """
+        if self.value_range is not None:
+            return bounded_mean(values, self.delta / self.n_candidates, *self.value_range)
+        good_side = self.delta / 2
+        bad_side = self.delta / (2 * (self.n_candidates - 1))
+        if self.maximize:
+            return median_bounds(values, bad_side, good_side)
+        return median_bounds(values, good_side, bad_side)
+
+    def compared(
+        self, finalists: Sequence[Finalist]
+    ) -> tuple[Finalist | None, Finalist | None, float]:
+        """Return the best candidate so far, its strongest rival, and the largest possible lead of the rival."""
+        if any(not finalist.values for finalist in finalists):
+            return None, None, math.inf
+        best = max(finalists, key=self._estimate)
+        others = [finalist for finalist in finalists if finalist is not best]
+        rival = max(others, key=self._good_bound)
+        within = max(self._good_bound(rival) - self._bad_bound(best), 0.0)
+        return best, rival, within
+
+    def worth_evaluating(self, finalists: Sequence[Finalist]) -> list[str]:
+        """Return the names of the candidates that need evaluations most."""
+        best, rival, within = self.compared(finalists)
+        if best is None or rival is None:
+            return [finalist.name for finalist in finalists if not finalist.values]
+        if math.isfinite(within):
+            return [best.name, rival.name]
+        unbounded = [
+            finalist.name for finalist in finalists if math.isinf(self._good_bound(finalist))
+        ]
+        if math.isinf(self._bad_bound(best)):
+            unbounded.append(best.name)
+        return unbounded or [best.name, rival.name]  # finite bounds whose difference is not
+
+    def objection(self, finalists: Sequence[Finalist]) -> str:
+        """Return the reason why the values allow no statement; an empty text if they do."""
+        if self.value_range is not None:
+            return ""
+        for finalist in finalists:
+            if finalist.repeated is None:
+                continue
+            value, count = finalist.repeated
+            return (
+                f"{count} of {len(finalist.values)} values of {finalist.name} are {value:.6g}, and medians of "
+                "values that repeat hide differences; give value_range, the least and the largest possible value "
+                "(with another journal), then the statement is about means"
+            )
+        return ""
+
+    def _estimate(self, finalist: Finalist) -> float:
+        """Return the median of a candidate with values, or with a range the mean; larger is better."""
+        estimate = finalist.mean
+        if self.value_range is None:
+            estimate = finalist.median
+        assert estimate is not None
+        if self.maximize:
+            return estimate
+        return -estimate
+
+    def _good_bound(self, finalist: Finalist) -> float:
+        """Return the bound of a candidate on the good side; larger is better."""
+        if self.maximize:
+            return finalist.upper
+        return -finalist.lower
+
+    def _bad_bound(self, finalist: Finalist) -> float:
+        """Return the bound of a candidate on the bad side; larger is better."""
+        if self.maximize:
+            return finalist.lower
+        return -finalist.upper
