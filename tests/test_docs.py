@@ -241,6 +241,7 @@ def test_quoted_commands_and_options_exist():
 
 
 def test_quoted_experiments_and_their_options_exist():
+    from experiments import insight
     from experiments.bandits import redraw
     from experiments.bandits.__main__ import run
     from experiments.bench.__main__ import bench
@@ -248,7 +249,13 @@ def test_quoted_experiments_and_their_options_exist():
     from experiments.papers.command import command_of
     from experiments.tuning.__main__ import compare
 
-    functions = {"bandits": run, "bandits.redraw": redraw.draw, "tuning": compare, "bench": bench}
+    functions = {
+        "bandits": run,
+        "bandits.redraw": redraw.draw,
+        "tuning": compare,
+        "bench": bench,
+        "insight": insight.run,
+    }
     papers = {
         module.removeprefix("experiments."): name for name, module in catalogue.PAPERS.items()
     }

@@ -181,7 +181,7 @@ def _along(space: Space, best: Params, name: str) -> tuple[Tensor, Tensor]:
     if options and (len(options) <= _N_STEPS or isinstance(parameter, Choice)):
         grid = parameter.middles(torch.arange(len(options)))
     else:
-        steps = torch.arange(-_N_STEPS, _N_STEPS + 1) / _N_STEPS
+        steps = torch.arange(-_N_STEPS, _N_STEPS + 1, dtype=torch.float64) / _N_STEPS
         grid = (unit + steps).clamp(0, 1).unique()
     units = torch.cat([unit.unsqueeze(0), grid])
     points = recommended.repeat(len(units), 1)

@@ -119,7 +119,7 @@ def walks(P: int, varied: Sequence[int], n: int) -> tuple[Tensor, Tensor]:
     """Return orders [n V] of the varied parameters, and points [n V+1 P] in which they change in this order."""
     x, y = sobol(n, 2 * P, seed=0).split(P, 1)
     generator = torch.Generator().manual_seed(0)
-    random = torch.rand(n // 2, len(varied), generator=generator)
+    random = torch.rand(n // 2, len(varied), generator=generator, dtype=torch.float64)
     order = random.argsort(1)
     order = torch.cat([order, order.flip(1)])  # and each in reverse
     point = x.clone()

@@ -184,8 +184,8 @@ class FittedFunctions(Functions):
         prior_trend[1:] += prior_std * _normal(len(prior_std), n_draws, generator)
         noise = regression.noise_std.unsqueeze(1) * _normal(n, n_draws, generator)
         sines, cosines = _features(data.X, frequencies)
-        of_sines, of_cosines = series.float().chunk(2)
-        prior = (sines @ of_sines + cosines @ of_cosines).double()
+        of_sines, of_cosines = series.chunk(2)
+        prior = sines @ of_sines + cosines @ of_cosines
         trend, weights = regression(self._y.unsqueeze(1) - prior - noise, prior_trend)
         mean_trend, mean_weights = regression(self._y.unsqueeze(1), self._b0.unsqueeze(1))
         return _Hypothesis(
@@ -368,15 +368,15 @@ def _frequencies(theta: Array, D: int, generator: torch.Generator) -> Tensor:
 def _features(points: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
     """Return sines and cosines [N f] at points [N D], the random features.
 
-    In float32, which takes a third of the time; its errors are far below the noise level of any model.
+    Rounded to float32, in which sines take a third of the time: errors of 1e-5 at most, far below any noise level.
     """
     phases = (points @ frequencies.mT).float()
-    return phases.sin(), phases.cos()
+    return phases.sin().double(), phases.cos().double()
 
 
 def _coefficients(hypothesis: _Hypothesis) -> list[Tensor]:
     """Return the coefficients [... r] of sines, cosines, trend and kernel."""
-    return [*hypothesis.series.float().chunk(2), hypothesis.trend, hypothesis.weights]
+    return [*hypothesis.series.chunk(2), hypothesis.trend, hypothesis.weights]
 
 
 def _kernel(points: Tensor, data: Tensor, theta: Array) -> Tensor:
