@@ -36,7 +36,7 @@ def noisy(objective, level, seed=0):
 
 
 def by_name(optimizer, **options):
-    return {effect.name: effect for effect in optimizer.answers(**options).effects}
+    return {effect.name: effect for effect in optimizer.insight.answers(**options).effects}
 
 
 QUADRATIC = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
@@ -51,7 +51,7 @@ def quadratic(params):
 
 def test_functions_have_the_moments_of_a_dense_gaussian_process():
     optimizer = at_random(noisy(quadratic, 0.05), QUADRATIC, 20)
-    surrogate = optimizer.description()
+    surrogate = optimizer.insight.description()
     functions = surrogate.functions(20_000, torch.Generator().manual_seed(0))
     Z = torch.rand(5, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     values = functions.targets(Z)
@@ -64,7 +64,7 @@ def test_functions_have_the_moments_of_a_dense_gaussian_process():
 
 def test_means_after_more_values_are_a_martingale_with_less_variance():
     optimizer = at_random(noisy(quadratic, 0.05), QUADRATIC, 20)
-    surrogate = optimizer.description()
+    surrogate = optimizer.insight.description()
     functions = surrogate.functions(4000, torch.Generator().manual_seed(0))
     Z = torch.rand(4, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     X = torch.rand(3, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
@@ -81,7 +81,7 @@ def test_the_range_of_a_quadratic_is_that_of_the_optima_of_dense_draws():
     """The optimum of each of many draws on a grid, by the joint distribution of all its points."""
     optimizer = at_random(noisy(lambda p: (p["x"] - 0.3) ** 2, 0.1), {"x": (0.0, 1.0)}, 25)
     low, high = by_name(optimizer)["x"].range.values
-    surrogate = optimizer.description()
+    surrogate = optimizer.insight.description()
     grid = torch.linspace(0, 1, 401, dtype=torch.float64)
     X, y = data(surrogate.values)
     targets = surrogate.transform(y)
@@ -125,7 +125,7 @@ def dense_draws(X, y, grid, theta, factor, count):
 def test_twice_as_many_points_change_no_end_of_a_range_by_more_than_a_twentieth(dim, level):
     objective = noisy(lambda p: sum((x - 0.3) ** 2 for x in p), level)
     optimizer = at_random(objective, [(0.0, 1.0)] * dim, 30)
-    surrogate, space = optimizer.description(), optimizer.space
+    surrogate, space = optimizer.insight.description(), optimizer.space
     best = optimizer.recommended().params
     trials = space.units([best])
     found = []
@@ -148,7 +148,7 @@ def test_twice_as_many_points_change_no_end_of_a_range_by_more_than_a_twentieth(
 
 def test_the_optima_are_at_least_as_large_as_the_draws_on_a_grid():
     optimizer = at_random(noisy(quadratic, 0.1), QUADRATIC, 20)
-    functions = optimizer.description().functions(64, torch.Generator().manual_seed(0))
+    functions = optimizer.insight.description().functions(64, torch.Generator().manual_seed(0))
     trials = optimizer.space.units([optimizer.recommended().params])
     found = optima(optimizer.space, functions, [], trials, torch.Generator().manual_seed(1))
     line = torch.linspace(0, 1, 101, dtype=torch.float64)
@@ -200,7 +200,7 @@ def test_the_gain_is_never_negative(seed):
     space = [(0.0, 1.0)] * rng.randint(1, 3)
     level = rng.choice([0.0, 0.1, 1.0, 10.0])
     optimizer = at_random(noisy(lambda p: math.sin(5 * p[0]), level, seed), space, 12, seed)
-    more = optimizer.answers(effects=False).more
+    more = optimizer.insight.answers(effects=False).more
     assert more.value >= 0
     assert more.lower <= more.value <= more.upper
 
@@ -221,10 +221,10 @@ def test_the_gain_of_a_known_function_is_nothing_and_that_of_an_unknown_one_is_i
     known = at_random(lambda p: (p[0] - 0.3) ** 2, [(0.0, 1.0)], 40)
     known.tell([0.3], 0.0)
     known.tell([0.3], 0.0)
-    assert known.answers(effects=False).more.value < 1e-3
-    assert known.answers(effects=False).decision == "stop"
+    assert known.insight.answers(effects=False).more.value < 1e-3
+    assert known.insight.answers(effects=False).decision == "stop"
     unknown = at_random(lambda p: math.sin(40 * p[0]) + p[1], [(0.0, 1.0)] * 2, 8)
-    assert unknown.answers(effects=False).more.value > 0.05
+    assert unknown.insight.answers(effects=False).more.value > 0.05
 
 
 # Importance
@@ -273,12 +273,12 @@ def test_shapley_effects_are_those_of_their_definition(function):
 @pytest.mark.parametrize("level", [0.0, 0.2, 2.0])
 def test_shares_add_up_and_have_one_order(level):
     optimizer = at_random(noisy(quadratic, level), QUADRATIC | {"c": ["a", "b"]}, 25)
-    effects = optimizer.answers().effects
+    effects = optimizer.insight.answers().effects
     assert sum(effect.share.value for effect in effects) == pytest.approx(1.0)
     values = [effect.share.value for effect in effects]
     assert values == sorted(values, reverse=True)
     for effect, entry in zip(
-        effects, importance(optimizer.space, optimizer.description()), strict=True
+        effects, importance(optimizer.space, optimizer.insight.description()), strict=True
     ):
         assert (effect.name, effect.share, effect.visible) == (
             entry.name,
@@ -290,11 +290,11 @@ def test_shares_add_up_and_have_one_order(level):
 
 def test_a_constant_function_has_no_effect():
     optimizer = at_random(lambda p: 3.0, [(0.0, 1.0)] * 2, 12)
-    answers = optimizer.answers()
+    answers = optimizer.insight.answers()
     assert not any(effect.visible for effect in answers.effects)
     assert (answers.more.value, answers.decision) == (pytest.approx(0, abs=1e-3), "stop")
     optimizer.tell([0.5, 0.5], 2.0)
-    assert optimizer.answers(effects=False).misfits == []  # the first one that is better
+    assert optimizer.insight.answers(effects=False).misfits == []  # the first one that is better
     wrong = 0
     for seed in range(10):
         pure_noise = at_random(noisy(lambda p: 0.0, 1.0, seed), [(0.0, 1.0)] * 3, 20, seed)
@@ -314,10 +314,10 @@ def test_a_value_far_from_all_others_is_named_whatever_the_direction():
                 params = {"x": rng.random(), "y": rng.random()}
                 value = 100 * quadratic(params) + rng.gauss(0, 1)
                 optimizer.tell(params, wrong if i == 11 else value)
-            (misfit,) = optimizer.answers(effects=False).misfits
+            (misfit,) = optimizer.insight.answers(effects=False).misfits
             assert (misfit.number, misfit.value, misfit.repeated) == (11, wrong, None)
             assert -200 < misfit.lower < misfit.upper < 300
-            assert "trial 11" in optimizer.answers(effects=False).entries()["does not fit"]
+            assert "trial 11" in optimizer.insight.answers(effects=False).entries()["does not fit"]
 
 
 def test_a_value_far_from_a_repetition_is_named():
@@ -325,9 +325,9 @@ def test_a_value_far_from_a_repetition_is_named():
     optimizer = at_random(noisy(quadratic, 0.001), QUADRATIC, 30)
     params = optimizer.trials[7].params
     optimizer.tell(params, quadratic(params) + 0.001 * rng.gauss(0, 1))
-    assert misfits(optimizer.description(), False) == []
+    assert misfits(optimizer.insight.description(), False) == []
     optimizer.tell(params, quadratic(params) + 0.3)
-    (misfit,) = misfits(optimizer.description(), False)
+    (misfit,) = misfits(optimizer.insight.description(), False)
     assert (misfit.number, misfit.repeated) == (31, 7)
     assert misfit.lower < quadratic(params) < misfit.upper
 
@@ -337,18 +337,18 @@ def test_a_value_far_from_a_repetition_is_named():
 
 def test_few_trials_have_no_statistics():
     optimizer = kbo.Optimizer(QUADRATIC, seed=0)
-    assert optimizer.answers() is None
+    assert optimizer.insight.answers() is None
     optimizer.tell({"x": 0.2, "y": 0.3}, 1.0)
-    assert optimizer.answers() is None
+    assert optimizer.insight.answers() is None
     optimizer.tell({"x": 0.2, "y": 0.3}, 1.0)
-    assert optimizer.answers() is None
+    assert optimizer.insight.answers() is None
 
 
 def test_one_point_again_and_again():
     optimizer = kbo.Optimizer(QUADRATIC, seed=0)
     for i in range(8):
         optimizer.tell({"x": 0.2, "y": 0.3}, 1.0 + 0.01 * (-1) ** i)
-    answers = optimizer.answers()
+    answers = optimizer.insight.answers()
     assert answers.more.value >= 0
     assert answers.misfits == []
     assert not any(effect.visible for effect in answers.effects)
@@ -357,7 +357,7 @@ def test_one_point_again_and_again():
 @pytest.mark.parametrize("size", [1e300, 1e-300])
 def test_values_of_any_size(size):
     optimizer = at_random(lambda p: size * quadratic(p), QUADRATIC, 15)
-    answers = optimizer.answers()
+    answers = optimizer.insight.answers()
     numbers = [*answers.more, answers.tolerance]
     for effect in answers.effects:
         numbers += [*effect.share, *effect.range.values]
@@ -398,7 +398,7 @@ def test_ranges_keep_the_constraints():
 
 def test_left_out_errors_are_those_of_models_without_each_value():
     optimizer = at_random(noisy(quadratic, 0.1), QUADRATIC, 12)
-    surrogate = optimizer.description()
+    surrogate = optimizer.insight.description()
     predictive = surrogate._predictive
     errors, stds = surrogate.left_out_errors()
     whole = Data.of(predictive._loss)
