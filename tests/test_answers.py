@@ -4,6 +4,7 @@ import csv
 import math
 import random
 import warnings
+from decimal import ROUND_CEILING, ROUND_FLOOR
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from kbo.optimize.insight import importance
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import CredibleSet, Effect
+from kbo.report import summary
 from tests.commands import kbo as command
 
 
@@ -72,11 +74,10 @@ def test_what_matters_is_told_and_which_values_are_as_good():
     assert found.seconds == pytest.approx(20 * 30)
     assert found.inside[1] == 30
     assert found == optimizer.insight.answers(tolerance=0.02)
-    text = found.entries()
-    assert text["what matters"].endswith("no effect is visible yet of unused")
-    assert "in about 10 minutes" in text["20 more trials"]
-    assert "c b" in text["as good"]
-    assert "unused" not in text["as good"]
+    assert summary.importance(found.effects).endswith("no effect is visible yet of unused")
+    assert summary.more_trials(found).startswith("20 more trials (10 minutes) ")
+    assert "c b" in summary.ranges(found.effects)
+    assert summary.ranges(found.effects).endswith("nothing can be ruled out yet for unused")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,9 @@ def test_what_matters_is_told_and_which_values_are_as_good():
 def test_a_value_at_a_bound_with_better_ones_beyond_is_told(sign, edge, x):
     found = told(lambda p: sign * p["x"], {"x": x, "z": (0.0, 1.0)}, 20).insight.answers()
     assert {one.name: one.edge for one in found.effects}["x"] == edge
-    assert f"x is at its {edge} bound" in found.entries()["at an edge"]
+    sentence = f"; x is at its {edge} bound, widen it if you can"
+    assert summary.ranges(found.effects).endswith(sentence)
+    assert sentence not in summary.ranges(found.effects, has_bounds=False)
 
 
 def test_points_that_break_constraints_bring_nothing():
@@ -117,19 +120,16 @@ def test_a_declared_range_bounds_the_gain_and_large_numbers_are_no_error():
         optimizer.insight.answers().more.value
         <= optimizer.interval(optimizer.recommended().params)[1]
     )
-    assert (
-        told(lambda p: 1e200 * (p["x"] - 0.3) ** 2, {"x": (0.0, 1.0)}, 12)
-        .insight.answers()
-        .entries()
-    )
+    large = told(lambda p: 1e200 * (p["x"] - 0.3) ** 2, {"x": (0.0, 1.0)}, 12)
+    assert "nan" not in summary.more_trials(large.insight.answers())
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_gain_beyond_zero_where_no_value_was_asks_for_a_range(sign):
-    text = Answers(
+    answers = Answers(
         None, Estimate(0.042, 0.0, 0.1), "go on", None, 0.01, [], (0, 0), beyond_zero=True
-    ).entries()["20 more trials"]
-    assert "that is beyond 0, where no value was: if none can be, give value_range" in text
+    )
+    assert "beyond 0: if no value can be there, give value_range" in summary.more_trials(answers)
     optimizer = told(lambda p: sign * (0.05 + p["x"]), {"x": (0.0, 1.0)}, 10, maximize=sign < 0)
     assert not optimizer.insight.answers().beyond_zero
 
@@ -207,28 +207,55 @@ def test_a_choice_may_have_many_options_and_numbers_among_them():
 
 
 def test_the_first_trial_is_compared_in_words():
-    def text(*difference):
-        values = CredibleSet((0.25, 0.5), True, False)
-        effect = Effect("x", Estimate(0.5, 0.4, 0.6), True, False, values, values, "")
-        start = Estimate(*difference) if difference else None
-        gain = Estimate(0.0, 0.0, 0.0)
-        return Answers(start, gain, "stop", None, 0.1, [effect], (0, 0)).entries()
+    worse = summary.first_trial(Estimate(0.5, 0.4, 0.6))
+    assert worse == "worse than the recommended parameters, by 0.5 [0.4, 0.6]"
+    better = summary.first_trial(Estimate(-0.5, -0.6, -0.4))
+    assert better == "better than the recommended parameters, by 0.5 [0.4, 0.6]"
+    unclear = summary.first_trial(Estimate(0.1, -0.4, 0.6))
+    assert unclear == "not visibly different from the recommended parameters"
+    assert not summary.first_trial(None)
 
-    assert (
-        text(0.5, 0.4, 0.6)["first trial"]
-        == "worse than the recommended parameters, by 0.5  [0.4, 0.6]"
-    )
-    assert (
-        text(-0.5, -0.6, -0.4)["first trial"]
-        == "better than the recommended parameters, by 0.5  [0.4, 0.6]"
-    )
-    assert (
-        text(0.1, -0.4, 0.6)["first trial"]
-        == "not visibly different from the recommended parameters"
-    )
-    assert "first trial" not in text()
-    assert "model check" not in text()
-    assert text()["as good"] == "with 80%, one changed at a time: x 0.25 to 0.5"
+
+@pytest.mark.parametrize(
+    ("decision", "gain", "sentence"),
+    [
+        ("stop", Estimate(0.001, 0, 0.005), "would gain less than 0.1, too little to matter: stop"),
+        ("go on", Estimate(0.5, 0.2, 0.9), "would gain about 0.5: go on"),
+        (
+            "undecided",
+            Estimate(0.2, 0, 0.9),
+            "may gain nothing or up to 0.9, about 0.2 on average: undecided",
+        ),
+    ],
+)
+def test_the_decision_about_more_trials_is_one_sentence(decision, gain, sentence):
+    answers = Answers(None, gain, decision, None, 0.1, [], (0, 0))
+    assert summary.more_trials(answers) == f"20 more trials {sentence}"
+
+
+@pytest.mark.parametrize(("visible", "hidden"), [(0, 3), (2, 0), (1, 2), (7, 3)])
+def test_every_parameter_is_either_important_or_not_visible_yet(visible, hidden):
+    values = CredibleSet((0.25, 0.5), True, False)
+    effects = []
+    for number in range(visible + hidden):
+        is_visible = number < visible
+        share = Estimate(1 / (visible + hidden), 0.0, 1.0)
+        effects.append(Effect(f"p{number}", share, is_visible, False, values, values, ""))
+    sentence = summary.importance(effects)
+    assert ("no effect" in sentence) == (hidden > 0)
+    assert ("p0 (" in sentence) == (visible > 0)
+    assert ("p0 0.25 to 0.5" in summary.ranges(effects)) == (visible > 0)
+    assert ("and 3 others" in sentence) == (visible == 7)
+
+
+@pytest.mark.parametrize(
+    ("number", "width", "shown"),
+    [(0.01401, 0.031, "0.014"), (123456, 2300, "123500"), (1e300, 2e299, "1.00e+300")],
+)
+def test_numbers_have_two_digits_of_the_width_of_their_interval(number, width, shown):
+    assert summary.rounded(number, width) == shown
+    assert float(summary.rounded(number, width, ROUND_FLOOR)) <= number
+    assert float(summary.rounded(number, width, ROUND_CEILING)) >= number
 
 
 def test_a_run_stops_when_little_is_expected_of_more_trials():
@@ -266,8 +293,8 @@ def test_a_table_is_audited(tmp_path):
     assert space.parameters["lr"].log
     assert found.likely in range(100, 130)
     assert "ranges are those of the trials" in str(found)
-    assert "at an edge" not in str(found)
-    assert "what matters" in str(found)
+    assert "bound, widen it" not in str(found)
+    assert "Matters" in str(found)
     given = kbo.audit(path, bounds={"lr": kbo.Float(1e-5, 1, log=True), "layers": kbo.Int(1, 9)})
     assert "ranges are" not in str(given)
     upside_down = kbo.audit(path, maximize=True)

@@ -17,6 +17,7 @@ from kbo.optimize.insight.misfits import misfits
 from kbo.optimize.insight.optima import optima
 from kbo.optimize.surrogates.functions import Data, Regression
 from kbo.optimize.surrogates.surrogate import data
+from kbo.report import summary
 
 
 def at_random(objective, space, n, seed=0, **options):
@@ -317,7 +318,14 @@ def test_a_value_far_from_all_others_is_named_whatever_the_direction():
             (misfit,) = optimizer.insight.answers(effects=False).misfits
             assert (misfit.number, misfit.value, misfit.repeated) == (11, wrong, None)
             assert -200 < misfit.lower < misfit.upper < 300
-            assert "trial 11" in optimizer.insight.answers(effects=False).entries()["does not fit"]
+            assert summary.does_not_fit(misfit).startswith("trial 11 (")
+
+
+def test_a_repetition_with_the_same_value_fits():
+    objective = lambda p: (p["x"] - 0.3) ** 2  # noqa: E731
+    result = kbo.minimize(objective, {"x": (0.0, 1.0), "c": ["a", "b"]}, 20, seed=1)
+    assert result.exact
+    assert result.answers.misfits == []
 
 
 def test_a_value_far_from_a_repetition_is_named():

@@ -18,6 +18,8 @@ from kbo.optimize.table import format_params
 
 if TYPE_CHECKING:
     from kbo.optimize.insight.answers import Answers
+    from kbo.optimize.insight.credible_sets import Effect
+    from kbo.optimize.insight.misfits import Misfit
     from kbo.optimize.result import Result
 
 Lines = list[tuple[str, str]]
@@ -25,6 +27,9 @@ Lines = list[tuple[str, str]]
 
 _MOST_NAMED = 4
 """Parameters that a line names; of more it says how many there are."""
+
+_MOST_MISFITS = 2
+"""Values that do not fit, of which the line of the trials asks."""
 
 _MOST_IN_HEADLINE = 2
 """Parameters above the line "Matters" of a page."""
@@ -58,14 +63,14 @@ def lines(
     elif result.params is None:
         found.append(("Best", "unknown: no trial has returned a value"))
     else:
-        found += [
-            ("Best", best(result)),
-            ("Value", value(result)),
-            ("More?", more_trials(result)),
-            ("Matters", importance(result)),
-            ("Ranges", ranges(result, has_bounds)),
-            ("Certain?", certainty(result, surer)),
-        ]
+        found += [("Best", best(result)), ("Value", value(result))]
+        if result.certified:
+            found.append(("More?", optimality_gap(result)))
+        if result.answers is not None:
+            found.append(("More?", more_trials(result.answers)))
+            found.append(("Matters", importance(result.answers.effects)))
+            found.append(("Ranges", ranges(result.answers.effects, has_bounds)))
+        found.append(("Certain?", certainty(result, surer)))
     found.append(("Details", place_of_details(result)))
     return [(label, sentence) for label, sentence in found if sentence]
 
@@ -88,10 +93,19 @@ def trials(result: Result) -> str:
         sentence += f"; {result.stopped}"
     if result.left_out:
         sentence += f"; not used: {printable('; '.join(result.left_out))}"
-    if result.answers is not None and result.answers.misfits:
-        misfits = [f"trial {one.number} ({one.value:.4g})" for one in result.answers.misfits]
-        sentence += f"; far from all others, correct or remove: {_listed(misfits)}"
+    if result.answers is not None:
+        for misfit in result.answers.misfits[:_MOST_MISFITS]:
+            sentence += f"; {does_not_fit(misfit)}"
     return sentence
+
+
+def does_not_fit(misfit: Misfit) -> str:
+    """Return that the value of a trial is far from others, as a question."""
+    if misfit.repeated is None:
+        others = "all others"
+    else:
+        others = f"trial {misfit.repeated} at the same parameters"
+    return f"trial {misfit.number} ({misfit.value:.4g}) is far from {others}: correct or remove it?"
 
 
 def best(result: Result) -> str:
@@ -129,13 +143,8 @@ def _value(result: Result) -> str:
     return f"{sentence}; the best result was {observed}, which is partly luck"
 
 
-def more_trials(result: Result) -> str:
-    """Return whether more trials are worth it; in the certified setting the optimality gap."""
-    if result.certified:
-        return optimality_gap(result)
-    if result.answers is None:
-        return ""
-    answers = result.answers
+def more_trials(answers: Answers) -> str:
+    """Return whether more trials are worth it."""
     trials = f"{N_MORE} more trials"
     if answers.seconds is not None and answers.seconds >= _LONG:
         trials += f" ({duration(answers.seconds)})"
@@ -175,11 +184,8 @@ def optimality_gap(result: Result) -> str:
     return ""
 
 
-def importance(result: Result) -> str:
+def importance(effects: Sequence[Effect]) -> str:
     """Return the parameters with a visible effect, the most important first, and those without."""
-    if result.answers is None:
-        return ""
-    effects = result.answers.effects
     visible = [f"{effect.name} ({effect.share.value:.0%})" for effect in effects if effect.visible]
     hidden = [effect.name for effect in effects if not effect.visible]
     if not hidden:
@@ -189,14 +195,17 @@ def importance(result: Result) -> str:
     return f"{_listed(visible)}; no effect is visible yet of {_listed(hidden)}"
 
 
-def ranges(result: Result, has_bounds: bool = True) -> str:
-    """Return the ranges that contain the best values with 90%, and the parameters of which nothing is ruled out."""
-    if result.answers is None:
-        return ""
+def ranges(effects: Sequence[Effect], has_bounds: bool = True) -> str:
+    """Return the ranges that contain the best values with 90%, and the parameters of which nothing is ruled out.
+
+    Args:
+        effects: The effects of the parameters.
+        has_bounds: Whether the bounds of the parameters are known, and not those of the trials.
+    """
     narrowed = []
     at_an_edge = []
     open_names = []
-    for effect in result.answers.effects:
+    for effect in effects:
         if effect.range is None:
             continue
         if effect.visible and not effect.range.all:
@@ -266,11 +275,11 @@ def details(result: Result) -> Lines:
     if result.answers is not None:
         answers = result.answers
         found += [
-            ("first trial", _first_trial(answers.start)),
+            ("first trial", first_trial(answers.start)),
             ("more trials", f"expected gain of {N_MORE}: {interval(answers.more)}"),
             ("enough", f"a difference of {answers.tolerance:.2g} counts as none"),
             ("importance", _shares(answers)),
-            ("as good", _good_values(answers)),
+            ("as good", good_values(answers.effects)),
         ]
     if result.params is not None:
         found.append(("evaluated", evaluations(result)))
@@ -290,7 +299,7 @@ def evaluations(result: Result) -> str:
     return f"{result.evaluations} times"
 
 
-def _first_trial(gain: Estimate | None) -> str:
+def first_trial(gain: Estimate | None) -> str:
     """Return the comparison of the recommended parameters with the first trial."""
     if gain is None:
         return ""
@@ -311,10 +320,9 @@ def _shares(answers: Answers) -> str:
     return ", ".join(shares)
 
 
-def _good_values(answers: Answers) -> str:
+def good_values(effects: Sequence[Effect]) -> str:
     """Return the values that are as good as the recommended ones, the other parameters held."""
-    effects = [effect for effect in answers.effects if effect.good is not None]
-    good = [f"{effect.name} {effect.good}" for effect in effects]
+    good = [f"{effect.name} {effect.good}" for effect in effects if effect.good is not None]
     if not good:
         return ""
     return f"with 80%, one parameter changed at a time: {', '.join(good)}"

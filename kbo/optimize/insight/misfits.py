@@ -120,7 +120,8 @@ def _contradictions(values: Sequence[Evaluation], standard: Sequence[float]) -> 
             rows_at.setdefault(evaluation.features, []).append(row)
     found = {}
     for rows in rows_at.values():
-        if len(rows) < 2:
+        different = {values[row].value for row in rows}
+        if len(different) < 2:
             continue
         farthest = max(rows, key=lambda row: standard[row])
         if standard[farthest] > _FAR:
