@@ -32,7 +32,7 @@ def test_tune_a_script_then_continue_and_report(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     done = python("-m", "kbo", "tune", "train.py", "-n", "9")
     assert "kind=good" in done.stdout
-    assert "practical, not certified" in done.stdout
+    assert "the other lines are estimates" in done.stdout
     assert (tmp_path / "kbo-runs/tune-train.png").read_bytes().startswith(b"\x89PNG")
     more = kbo("tune", "train.py", "-n", "11", "-v")
     assert "continuing" in more.stderr
@@ -56,8 +56,8 @@ def objective(params):
 def test_a_script_may_have_a_setting_with_hypotheses(tmp_path):
     (tmp_path / "known.py").write_text(CERTIFIED)
     done = kbo("tune", "known.py", "-n", "4", "-q")
-    assert "2 of 2 are left" in done.stdout
-    assert "certified: the interval holds" in done.stdout
+    assert "hypotheses are right" in done.stdout
+    assert "yes: the interval holds" in done.stdout
     kbo("tune", "known.py", "-n", "6", "-q")
     confirmed = kbo("confirm", "known.py", "-n", "12", "--tolerance", "2", "-q")
     assert "confirmation   " in confirmed.stdout
@@ -99,7 +99,10 @@ def test_tune_prunes_and_begins_with_known_results_and_points_to_try(tmp_path):
     (tmp_path / "first.json").write_text('[{"layers": 3}, {"x": 0.75, "layers": 2}]')
     given = ("--prune", "curves", "--evaluated", "known.csv", "--try-first", "first.json")
     done = kbo("tune", "script.py", "-n", "12", *given, "-q")
-    assert "stopped early, 1 known result; the budget of 12 trials is used" in done.stdout
+    assert (
+        "12 trials and 1 known result, 2 stopped early; the budget of 12 trials is used"
+        in done.stdout
+    )
     shown = kbo("journal", "show", "kbo-runs/tune-script.jsonl").stdout
     assert "13 trials" in kbo("journal", "check", "kbo-runs/tune-script.jsonl").stdout
     first, second, third = [line for line in shown.splitlines() if "layers" in line][:3]
@@ -132,9 +135,9 @@ def test_a_space_that_changed_takes_over_earlier_results(tmp_path):
     script.write_text(CHANGED.replace("DEFAULTS", 'defaults = {"dropout": 0.1}'))
     done = kbo("tune", "script.py", *given, "2", "--allow-change")
     assert "took over 3 results" in done.stderr
-    assert "2 trials, 3 known results" in done.stdout
+    assert "2 trials and 3 known results" in done.stdout
     assert kbo("journal", "show", "kbo-runs/tune-script.jsonl").stdout.count("dropout=0.1") == 3
-    assert "4 trials, 3 known results" in kbo("tune", "script.py", *given, "4").stdout
+    assert "4 trials and 3 known results" in kbo("tune", "script.py", *given, "4").stdout
 
 
 def test_fresh_sets_every_old_journal_aside_also_in_one_second(tmp_path, monkeypatch):
@@ -142,7 +145,7 @@ def test_fresh_sets_every_old_journal_aside_also_in_one_second(tmp_path, monkeyp
     command = ("tune", "branin", "--fresh", "-q", "--noise-std", "0", "-n")
     for trials in (1, 2, 8):
         done = kbo(*command, trials)
-    assert "none, as given" in done.stdout
+    assert "the objective has no noise" in done.stdout
     journals = (tmp_path / "kbo-runs").glob("*.jsonl")
     assert sorted(path.read_text().count('"ask"') for path in journals) == [1, 2, 8]
 

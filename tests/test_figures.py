@@ -125,7 +125,7 @@ def test_runs_with_reports_have_curves(tmp_path):
     optimizer.tell(trials[1], 0.3)
     optimizer.prune(trials[2])
     page = report.write(optimizer, tmp_path / "run.html").read_text()
-    assert all(text in page for text in ("Learning curves", "1 pruned"))
+    assert all(text in page for text in ("Learning curves", "1 stopped early"))
     _, axes = report.picture()
     report.draw_curves(axes, optimizer)
     assert {line.get_label() for line in axes.lines} >= {"recommended", "stopped early"}
@@ -136,7 +136,7 @@ def test_the_page_has_figures_for_dark_pages_and_the_trials_as_csv_known_ones_to
     known = pd.DataFrame({"x": [0.25], "lr": [0.1], "value": [0.25]})
     run = kbo.minimize(additive, space, 8, evaluated=known)
     page = report.write(run, tmp_path / "run.html").read_text()
-    assert page.count("known result") == 1
+    assert page.count("known result") == 2
     assert "the budget of 8 trials is used." in page
     content = base64.b64decode(
         re.search(r'href="data:text/csv;base64,(.*?)" download', page)[1]
@@ -150,10 +150,7 @@ def test_the_page_has_figures_for_dark_pages_and_the_trials_as_csv_known_ones_to
         assert not {"#000000", "#ffffff"} & set(re.findall(r"#[0-9a-f]{6}", drawn))
     wanted = [
         "result",
-        "parameters",
-        "importance",
-        "history",
-        "together",
+        "pictures",
         "trials",
         "guarantee",
         "resume",

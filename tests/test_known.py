@@ -137,7 +137,9 @@ def test_a_run_begins_with_known_results_and_points_to_try_and_repeats_neither(t
         )
     assert [(t.params, t.value) for t in result.trials[:2]] == KNOWN
     assert [t.asked for t in result.trials] == [False] * 2 + [True] * 7
-    assert str(result).startswith("7 trials, 2 known results; the budget of 7 trials is used")
+    assert str(result).startswith(
+        "Trials    7 trials and 2 known results; the budget of 7 trials is used"
+    )
     assert calls == [t.params for t in result.trials[2:]]
     assert first[0].items() <= calls[0].items()
     assert calls[1] == B

