@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
     from kbo.optimize import constraint as constraint_module
     from kbo.optimize import evaluated as known
     from kbo.optimize.evaluated import Known
+    from kbo.report import summary
     from kbo.report.figures import trials as figures
 else:
     constraint_module = Lazy("kbo.optimize.constraint")
     known = Lazy("kbo.optimize.evaluated")
     table = Lazy("kbo.optimize.table")
     figures = Lazy("kbo.report.figures.trials")
+    summary = Lazy("kbo.report.summary")
 
 _TRIALS = "Trials in all, those in the journal included."
 _RANGE = "Least and largest possible value, such as 0 1 for an error rate."
@@ -183,10 +186,10 @@ def tune(
             evaluated=_taken_over(path, script, constraints, maximize, value_range, evaluated)
         )
     if result.stopped.startswith("interrupted"):
-        typer.echo(f"{result}\nThe same command continues from here.")
+        _print(result, "")
+        typer.echo("The same command continues from here.")
         raise typer.Exit(130)
-    typer.echo(result)
-    _draw(result, path, script.name)
+    _print(result, f"; picture: {_draw(result, path, script.name)}")
     if confirm and result.exact:
         typer.echo("confirmation   there is nothing to confirm: the objective has no noise")
     elif confirm:
@@ -194,8 +197,17 @@ def tune(
         confirmation.run(result, script.objective, path, confirm, **how)
 
 
-def _draw(result: Result, path: Path, name: str) -> None:
-    """Draw the trials of a run into a picture beside its journal."""
+def _print(result: Result, picture: str) -> None:
+    """Print the summary of a run, the last line with the place of its picture."""
+    *lines, (label, details) = summary.lines(result, "The option --confirm 60")
+    columns = None
+    if sys.stdout.isatty():
+        columns = shutil.get_terminal_size().columns
+    typer.echo(summary.text([*lines, (label, f"{details}{picture}")], columns))
+
+
+def _draw(result: Result, path: Path, name: str) -> Path:
+    """Draw the trials of a run into a picture beside its journal, and return its path."""
     recommended = result.optimizer.recommended()
     number = None
     if recommended is not None:
@@ -209,7 +221,7 @@ def _draw(result: Result, path: Path, name: str) -> None:
         maximize=result.optimizer.maximize,
         recommended=number,
     )
-    typer.echo(f"picture        {picture}")
+    return picture
 
 
 def _is_agreed(error: AnotherProblem) -> bool:

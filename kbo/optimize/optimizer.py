@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import Any, Never, overload
 
 import torch
@@ -388,6 +389,15 @@ class Optimizer:
     def completed(self) -> list[Trial]:
         """Return the trials with a value."""
         return list(self.run.trials.complete)
+
+    def summary(self, full: bool = False) -> str:
+        """Return the summary of the run so far, at most eight lines, as ``Result.summary``.
+
+        Args:
+            full: Whether the details follow.
+        """
+        # By name: reports know optimisers, and not the other way round.
+        return import_module("kbo.report.summary").of(self, full)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole run as a journal, replacing ``path`` in one step."""

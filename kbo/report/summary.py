@@ -6,6 +6,7 @@ Terminal, notebook, page and audit take the same sentences from here. The number
 from __future__ import annotations
 
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING
 from kbo._base.terminal import printable, rounded_up
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.expected_gain import GO_ON, N_MORE, STOP
+from kbo.optimize.result import result_of
 from kbo.optimize.table import format_params
 
 if TYPE_CHECKING:
     from kbo.optimize.insight.answers import Answers
     from kbo.optimize.insight.credible_sets import Effect
     from kbo.optimize.insight.misfits import Misfit
+    from kbo.optimize.optimizer import Optimizer
     from kbo.optimize.result import Result
 
 Lines = list[tuple[str, str]]
@@ -27,6 +30,9 @@ Lines = list[tuple[str, str]]
 
 _MOST_NAMED = 4
 """Parameters that a line names; of more it says how many there are."""
+
+_NARROWEST = 40
+"""Characters of a sentence in a row of a narrow terminal."""
 
 _MOST_MISFITS = 2
 """Values that do not fit, of which the line of the trials asks."""
@@ -41,10 +47,33 @@ _FEWEST_INSIDE = 0.8
 """Share of the values inside their 90% intervals below which the model is doubted."""
 
 
-def text(lines: Lines) -> str:
-    """Return lines as text, with the sentences below each other."""
-    width = max((len(label) for label, _ in lines), default=0)
-    return "\n".join(f"{label:<{width}}  {sentence}" for label, sentence in lines)
+def text(lines: Lines, columns: int | None = None) -> str:
+    """Return lines as text, with the sentences below each other.
+
+    Args:
+        lines: Labels and sentences.
+        columns: The width of the terminal, at which sentences go on below their beginnings; None without one.
+    """
+    indent = max((len(label) for label, _ in lines), default=0) + 2
+    rows = []
+    for label, sentence in lines:
+        row = label.ljust(indent) + sentence
+        if columns is not None:
+            wrapped = textwrap.wrap(
+                sentence, max(columns - indent, _NARROWEST), break_long_words=False
+            )
+            row = label.ljust(indent) + ("\n" + " " * indent).join(wrapped)
+        rows.append(row)
+    return "\n".join(rows)
+
+
+def of(optimizer: Optimizer, full: bool = False) -> str:
+    """Return the summary of an optimiser's run; see ``Result.summary``."""
+    result = result_of(optimizer, "", optimizer.run.path)
+    found = lines(result, "kbo.confirm")
+    if full:
+        found += details(result)
+    return text(found)
 
 
 def lines(
@@ -250,7 +279,7 @@ def certainty(result: Result, surer: str) -> str:
         sentence += _model_check(result.answers)
     if result.exact:
         return sentence
-    return f"{sentence}. {surer} evaluates the best trials again"
+    return f"{sentence}. {surer} evaluates the best ones again"
 
 
 def _model_check(answers: Answers) -> str:

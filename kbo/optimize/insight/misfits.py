@@ -1,6 +1,6 @@
 """Misfits: trials whose value is far from what all others predict, such as a slip in a table.
 
-A value is far from all others if it is worse than the worst of them by more than fifty times their range, or better than
+A value is far from all others if it is worse than the worst by more than fifty times their range, or better than
 the best of them by more than their range. It is far from a repetition if it is further than six standard deviations
 from the prediction by all others, which are scaled by the median of all such errors.
 """

@@ -116,6 +116,13 @@ class Run:
         """The events so far, oldest first."""
         return list(self._events)
 
+    @property
+    def path(self) -> str | None:
+        """The path of the journal; None without one."""
+        if self._journal is None:
+            return None
+        return str(self._journal.path)
+
     @guarded
     def events_from(self, number: int) -> list[Event]:
         """Return the events from a number on, oldest first."""
