@@ -186,10 +186,10 @@ def tune(
             evaluated=_taken_over(path, script, constraints, maximize, value_range, evaluated)
         )
     if result.stopped.startswith("interrupted"):
-        _print(result, "")
+        _print(result, target, "")
         typer.echo("The same command continues from here.")
         raise typer.Exit(130)
-    _print(result, f"; picture: {_draw(result, path, script.name)}")
+    _print(result, target, f"; picture: {_draw(result, path, script.name)}")
     if confirm and result.exact:
         typer.echo("confirmation   there is nothing to confirm: the objective has no noise")
     elif confirm:
@@ -197,9 +197,9 @@ def tune(
         confirmation.run(result, script.objective, path, confirm, **how)
 
 
-def _print(result: Result, picture: str) -> None:
+def _print(result: Result, target: str, picture: str) -> None:
     """Print the summary of a run, the last line with the place of its picture."""
-    *lines, (label, details) = summary.lines(result, "The option --confirm 60")
+    *lines, (label, details) = summary.lines(result, f"`kbo confirm {target}`")
     columns = None
     if sys.stdout.isatty():
         columns = shutil.get_terminal_size().columns

@@ -131,13 +131,15 @@ def slice(record: Record, name: str, effect: Effect | None) -> str:
         name: The parameter.
         effect: Its effect; None if it is not known.
     """
-    sentence = "The value along it, all others as recommended; dots are the trials, whose other values differ."
+    sentence = (
+        "The estimated value if only it changes; dots are results, whose other parameters differ."
+    )
     if record.space.dimension == 1:
-        sentence = "The value along it; dots are the trials."
+        sentence = "The estimated value; dots are results."
     if effect is not None and not effect.visible:
-        sentence += " No effect of it is visible yet."
+        sentence += " No effect of it is visible so far."
     elif effect is not None and effect.range is not None and not effect.range.all:
-        sentence += f" The best value is probably in the green part, {effect.range}."
+        sentence += f" Green: where the best setting is with 90%, {effect.range}."
     if record.space.constraints:
         sentence += " Grey: values that violate a constraint there."
     return sentence

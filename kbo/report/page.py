@@ -37,6 +37,9 @@ _MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
 _IN_CARDS = ("Trials", "Best", "Value", "More?", "Matters", "Details")
 """Lines of the summary that have a place of their own on the page."""
 
+_SURER = "`kbo confirm SCRIPT`, in Python result.confirm(objective, 60),"
+"""The command and the call that evaluate the best trials again."""
+
 _VOCABULARY = {
     "format_params": format_params,
     "level": LEVEL,
@@ -183,7 +186,7 @@ def _sentences(record: Record, result: Result | None) -> dict[str, str]:
         return dict(record.history.lines)
     if result is None:
         return {}
-    return dict(summary.lines(replace(result, stopped=record.stopped or "")))
+    return dict(summary.lines(replace(result, stopped=record.stopped or ""), _SURER))
 
 
 def _below(sentences: Mapping[str, str]) -> dict[str, str]:

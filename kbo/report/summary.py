@@ -37,8 +37,11 @@ _NARROWEST = 40
 _MOST_MISFITS = 2
 """Values that do not fit, of which the line of the trials asks."""
 
-_MOST_IN_HEADLINE = 2
+_MOST_IN_HEADLINE = 5
 """Parameters above the line "Matters" of a page."""
+
+_SPREAD_OF_90_PERCENT = 1.645
+"""Half the width of the 90% interval of a normal distribution, in standard deviations."""
 
 _LONG = 10.0
 """Seconds from which on the duration of further trials is given."""
@@ -170,11 +173,12 @@ def _value(result: Result) -> str:
     number = rounded(result.value, width)
     lower = rounded(result.lower, width, ROUND_FLOOR)
     upper = rounded(result.upper, width, ROUND_CEILING)
-    sentence = f"{number}, between {lower} and {upper} ({result.sure})"
     if result.certified or result.best_observed is None:
-        return sentence
+        return f"{number}, between {lower} and {upper} ({result.sure})"
+    sentence = f"{number} on average, between {lower} and {upper} with {result.sure}"
+    scatter = _SPREAD_OF_90_PERCENT * result.assumptions["noise_std"]
     observed = rounded(result.best_observed, width)
-    return f"{sentence}; the best result was {observed}, which is partly luck"
+    return f"{sentence}; single results vary by about {scatter:.1g} more, and the best one, {observed}, was partly luck"
 
 
 def more_trials(answers: Answers) -> str:
@@ -183,7 +187,7 @@ def more_trials(answers: Answers) -> str:
     if answers.seconds is not None and answers.seconds >= _LONG:
         trials += f" ({duration(answers.seconds)})"
     if answers.decision == STOP:
-        return f"{trials} would gain less than {answers.tolerance:.2g}, too little to matter: stop"
+        return f"{trials} would gain less than {answers.tolerance:.1g}, too little to matter: stop"
     gain = f"{answers.more.value:.2g}"
     if answers.beyond_zero:
         gain += " (beyond 0: if no value can be there, give value_range)"
@@ -205,7 +209,7 @@ def headlines(result: Result) -> dict[str, str]:
     if result.answers is not None:
         more = result.answers.decision
         visible = [effect.name for effect in result.answers.effects if effect.visible]
-        matters = ", ".join(visible[:_MOST_IN_HEADLINE]) or "unknown yet"
+        matters = ", ".join(visible[:_MOST_IN_HEADLINE]) or "unknown so far"
     return {"Value": value, "More?": more, "Matters": matters}
 
 
@@ -225,8 +229,8 @@ def importance(effects: Sequence[Effect]) -> str:
     if not hidden:
         return _listed(visible)
     if not visible:
-        return "unknown: no effect of any parameter is visible yet"
-    return f"{_listed(visible)}; no effect is visible yet of {_listed(hidden)}"
+        return "unknown: no effect of any parameter is visible so far"
+    return f"{_listed(visible)}; no effect is visible so far of {_listed(hidden)}"
 
 
 def ranges(effects: Sequence[Effect], has_bounds: bool = True) -> str:
@@ -249,10 +253,10 @@ def ranges(effects: Sequence[Effect], has_bounds: bool = True) -> str:
         if effect.edge and has_bounds:
             at_an_edge.append(f"{effect.name} is at its {effect.edge} bound")
     if not narrowed:
-        return "no value of any parameter can be ruled out yet"
-    sentence = f"the best value is probably in {_listed(narrowed)}"
+        return "all values of all parameters are still possible"
+    sentence = f"the best setting of each, with 90%: {_listed(narrowed)}"
     if open_names:
-        sentence += f"; nothing can be ruled out yet for {_listed(open_names)}"
+        sentence += f"; all values are still possible for {_listed(open_names)}"
     if at_an_edge:
         sentence += f"; {_listed(at_an_edge)}, widen it if you can"
     return sentence
@@ -272,14 +276,14 @@ def certainty(result: Result, surer: str) -> str:
     if result.answers is None:
         return f"no: {result.guarantee}"
     if result.exact:
-        sentence = "the value is, the other lines are estimates"
+        sentence = "the value is; the other lines are estimates by a model"
     else:
-        sentence = "no, these are estimates"
+        sentence = "no: these are estimates by a model"
     if result.answers is not None:
         sentence += _model_check(result.answers)
     if result.exact:
         return sentence
-    return f"{sentence}. {surer} evaluates the best ones again"
+    return f"{sentence}. To be surer which trial is best, {surer} repeats the best ones"
 
 
 def _model_check(answers: Answers) -> str:
@@ -287,16 +291,16 @@ def _model_check(answers: Answers) -> str:
     n_inside, n_known = answers.inside
     if not n_known:
         return ""
-    sentence = f"{n_inside} of {n_known} results were where the model expected them"
+    sentence = f"{n_inside} of {n_known} results were in its 90% ranges"
     if n_inside < _FEWEST_INSIDE * n_known:
-        return f"; only {sentence}, so do not rely on them"
-    return f"; {sentence}"
+        return f", but only {sentence}: do not rely on it"
+    return f"; {sentence}, as they should be"
 
 
 def place_of_details(result: Result) -> str:
     """Return the command or the call that shows more."""
     if result.journal is not None:
-        return f"kbo report {result.journal}"
+        return f"kbo report {result.journal} writes a page with pictures"
     return "result.summary(full=True), result.plot()"
 
 

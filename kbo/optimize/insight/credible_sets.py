@@ -50,10 +50,14 @@ class CredibleSet:
     all: bool
 
     def __str__(self) -> str:
-        values = [_shown(value) for value in dict.fromkeys(self.values)]
-        if self.ranged:
-            return " to ".join(values)
-        return " or ".join(values)
+        if not self.ranged:
+            return " or ".join(map(str, self.values))
+        low, high = self.values
+        if low == high:
+            return _shown(low, 4)
+        largest = max(abs(low), abs(high))
+        n_equal_digits = max(0, math.floor(math.log10(largest / (high - low))))
+        return f"{_shown(low, 2 + n_equal_digits)} to {_shown(high, 2 + n_equal_digits)}"
 
 
 @dataclass(frozen=True)
@@ -270,7 +274,8 @@ def _edge(parameter: Parameter, units: Tensor, values: Tensor) -> str:
     return edge
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, digits: int) -> str:
+    """Return a value as text, a real number with so many digits."""
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.{digits}g}"
     return str(value)

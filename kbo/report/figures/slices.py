@@ -189,15 +189,16 @@ def draw_band(
 
 def _shade(axes: Any, band: Slice, best_range: CredibleSet) -> None:
     """Shade the values that may be optimal."""
-    label = "best value, 90%"
-    spans = [(best_range.values[0], best_range.values[-1])]
-    if not best_range.ranged:
-        spans = []
-        for value in best_range.values:
-            place = value
-            if band.options:
-                place = band.values.index(value)
-            spans.append((place - 0.3, place + 0.3))
+    label = "best setting, 90%"
+    places = list(best_range.values)
+    if band.options:
+        places = [band.values.index(value) for value in places]
+    margin = 0.0
+    if band.options or len(band.values) < _LEAST_CURVE:
+        margin = 0.3
+    spans = [(place - margin, place + margin) for place in places]
+    if best_range.ranged:
+        spans = [(places[0] - margin, places[-1] + margin)]
     for start, end in spans:
         axes.axvspan(start, end, color=GREEN, alpha=0.12, lw=0, zorder=0, label=label)
         label = ""  # one entry in the legend
