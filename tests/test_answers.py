@@ -74,10 +74,10 @@ def test_what_matters_is_told_and_which_values_are_as_good():
     assert found.seconds == pytest.approx(20 * 30)
     assert found.inside[1] == 30
     assert found == optimizer.insight.answers(tolerance=0.02)
-    assert summary.importance(found.effects).endswith("no effect is visible yet of unused")
+    assert summary.importance(found.effects).endswith("no effect is visible so far of unused")
     assert summary.more_trials(found).startswith("20 more trials (10 minutes) ")
     assert "c b" in summary.ranges(found.effects)
-    assert summary.ranges(found.effects).endswith("nothing can be ruled out yet for unused")
+    assert summary.ranges(found.effects).endswith("all values are still possible for unused")
 
 
 @pytest.mark.parametrize(
