@@ -148,7 +148,7 @@ def test_the_numbers_of_a_practical_page_are_the_optimisers_and_none_is_called_g
     for label, sentence in summary.lines(result):
         if label not in ("Trials", "Certain?", "Details"):
             assert " ".join(sentence.split()) in page.text
-    for text in (result.guarantee[1:], "Not guaranteed", "which is partly luck"):
+    for text in (result.guarantee[1:], "Not guaranteed", "was partly luck"):
         assert text in page.text
     for text in (
         "Optimality gap",

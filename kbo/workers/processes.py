@@ -108,8 +108,6 @@ class _Processes(RemoteSession["_Process"]):
         self._idle: list[_Process] = []
 
     def start(self, number: int, params: Any) -> None:
-        while self._idle and self._idle[-1].is_dead:  # killed while it had nothing to do
-            self._release(self._idle.pop())
         if not self._idle:
             place = self._free_places.pop()
             environment = _environment(place, self.capacity)
