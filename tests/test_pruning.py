@@ -229,7 +229,7 @@ def test_a_pruned_trial_is_an_evaluation_with_a_predicted_value():
             "1 trial stopped early: final values predicted"
             in run.insight.surrogate().account()["predicted"]
         )
-        assert "11 trials, 1 stopped early; " in str(kbo.optimize.result.result_of(run, "", None))
+        assert "11 trials, 1 stopped early" in str(kbo.optimize.result.result_of(run, "", None))
     assert bad.interval({"x": 0.9})[1] > plain.interval({"x": 0.9})[1]
     assert "predicted" not in plain.insight.surrogate().account()
     again = kbo.Optimizer(BOX, setting=kbo.Practical(noise_std=0.05))

@@ -1,6 +1,7 @@
 """Results as tables, and in notebooks."""
 
 import pickle
+import random
 from datetime import UTC, datetime
 
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 import kbo
 from kbo.cli.app import app
 from kbo.errors import InvalidInput
+from kbo.report import summary
 from tests.commands import CliRunner
 
 SPACE = {
@@ -85,3 +87,37 @@ def test_a_notebook_shows_a_table_of_the_printed_lines(result):
     assert "&lt;i&gt;diverged" in shown
     assert not any(markup in shown for markup in ("<i>", "src=", "href=", "<b>"))
     assert len(shown) < 10_000
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize("n_trials", [1, 4, 15])
+@pytest.mark.parametrize("options", [{}, {"constraints": [kbo.Constraint("m", upper=0.5)]}])
+def test_a_summary_has_at_most_eight_lines_and_the_details_follow_on_request(
+    noise, n_trials, options
+):
+    rng = random.Random(0)
+
+    def objective(params):
+        if params["x"] > 0.9:
+            raise ValueError("diverged")
+        value = (params["x"] - 0.3) ** 2 + noise * rng.gauss(0, 1)
+        return (value, {"m": params["x"]}) if options else value
+
+    result = kbo.minimize(objective, {"x": (0.0, 1.0), "c": ["a", "b"]}, n_trials, **options)
+    lines = result.summary().splitlines()
+    assert str(result) == result.summary()
+    assert len(lines) <= 8
+    assert lines[0].startswith(f"Trials    {n_trials} trial")
+    assert "nan" not in result.summary(full=True)
+    assert result.summary(full=True).startswith("Trials")
+    assert result.guarantee in result.summary(full=True)
+    of_optimizer = result.optimizer.summary().splitlines()
+    assert of_optimizer[1:4] == lines[1:4]
+
+
+def test_a_narrow_terminal_has_the_rest_of_a_sentence_below_its_beginning():
+    lines = [("Best", "a " * 60), ("More?", "b")]
+    text = summary.text(lines, 80)
+    assert all(len(row) <= 80 for row in text.splitlines())
+    assert text.splitlines()[1].startswith("       a")
+    assert text.splitlines()[-1] == "More?  b"

@@ -216,7 +216,7 @@ def test_a_client_of_ax_with_the_strategy_of_kbo_is_audited(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", text, "client.json"], capture_output=True, text=True
     )
-    assert done.stdout.startswith("client.json: 3 trials"), done.stderr
+    assert done.stdout.startswith("Trials    client.json: 3 trials"), done.stderr
 
 
 @pytest.mark.faults

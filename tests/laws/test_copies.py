@@ -30,6 +30,7 @@ from kbo.confidence import chaining as covers
 from kbo.kernels import PrecomputedKernel
 from kbo.models.base import FunctionPaths
 from kbo.optimize import Pruning
+from kbo.optimize.insight.comparison import Estimate
 from kbo.regression import Hypothetical, KernelRidge, NystromRidge, Posterior
 from tests.laws.confidences import BOUNDS, Setting
 from tests.laws.states import DICTIONARIES, STATES, matern, rbf, seeded, unit_square
@@ -448,7 +449,7 @@ _OPTIMIZE = {
     "Fitted": Used(lambda: run().optimizer.insight.surrogate().fitted, str),
     "Processes": value(kbo.Processes(2)),
     "Threads": value(kbo.Threads(2)),
-    "Importance": value(report.Importance("x", (0.0, 0.1, 0.2), (0.0, 0.2, 0.3))),
+    "Importance": value(report.Importance("x", Estimate(0.2, 0.1, 0.3), True, False)),
 }
 USED = {**_REGRESSION, **_CONFIDENCE, **_BOTORCH, **_OPTIMIZE}
 

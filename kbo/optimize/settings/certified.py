@@ -21,7 +21,7 @@ from kbo.optimize.constraint import Constraint
 from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.settings.setting import Setting
+from kbo.optimize.settings.setting import Setting, keep
 from kbo.optimize.strategies.initial_design import InitialDesign
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.strategy import Strategy
@@ -84,16 +84,18 @@ class Certified(Setting):
     def __post_init__(self) -> None:
         numbers = {name: getattr(self, name) for name in ("noise_std", "norm_bound", "noise_upper")}
         kernel = checked_kernel(self.kernel, type(self).__name__, numbers)
-        object.__setattr__(self, "kernel", kernel)
-        if isinstance(self.kernel, Kernel):
-            checks.positive("norm_bound", self.norm_bound)
-        checks.maybe(checks.positive, "noise_std", self.noise_std)
-        checks.maybe(checks.positive, "noise_upper", self.noise_upper)
-        checks.probability("delta", self.delta)
+        if isinstance(kernel, Kernel):
+            keep(self, norm_bound=checks.positive("norm_bound", self.norm_bound))
         checks.flag("completion_independent_of_noise", self.completion_independent_of_noise)
         checks.flag("strict_noise", self.strict_noise)
-        scale = checked_scale(self.scale)  # Ax reads several from its storage as a list
-        object.__setattr__(self, "scale", scale)
+        keep(
+            self,
+            kernel=kernel,
+            noise_std=checks.maybe(checks.positive, "noise_std", self.noise_std),
+            noise_upper=checks.maybe(checks.positive, "noise_upper", self.noise_upper),
+            delta=checks.probability("delta", self.delta),
+            scale=checked_scale(self.scale),  # Ax reads several from its storage as a list
+        )
 
     @property
     def hypotheses(self) -> Sequence[Certified]:

@@ -16,7 +16,7 @@ from kbo.confidence import PRACTICAL_MULTIPLE
 from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.settings.setting import Setting
+from kbo.optimize.settings.setting import Setting, keep
 from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
 from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
@@ -107,16 +107,23 @@ class Practical(Setting):
     )
 
     def __post_init__(self) -> None:
-        checks.probability("delta", self.delta)
-        checks.positive("scale", self.scale)
-        if checks.positive("norm_factor", self.norm_factor) < 1:
+        norm_factor = checks.positive("norm_factor", self.norm_factor)
+        if norm_factor < 1:
             raise InvalidInput(
                 f"norm_factor must be at least 1, got {self.norm_factor}: a smaller norm is refuted."
             )
-        checks.maybe(checks.whole, "n_initial", self.n_initial, 2)
-        checks.maybe(checks.non_negative, "noise_std", self.noise_std)
-        if self.strategies is not None:
-            object.__setattr__(self, "strategies", checked(self.strategies))
+        strategies = self.strategies
+        if strategies is not None:
+            strategies = checked(strategies)
+        keep(
+            self,
+            delta=checks.probability("delta", self.delta),
+            scale=checks.positive("scale", self.scale),
+            norm_factor=norm_factor,
+            n_initial=checks.maybe(checks.whole, "n_initial", self.n_initial, 2),
+            noise_std=checks.maybe(checks.non_negative, "noise_std", self.noise_std),
+            strategies=strategies,
+        )
 
     def strategies_for(self, method: str) -> Sequence[Strategy]:
         if self.strategies is not None:
