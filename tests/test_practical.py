@@ -193,7 +193,7 @@ def test_predictions_are_those_of_the_dense_gaussian_and_left_out_errors_those_o
     dense = dense_gaussian(X, y, theta, Z, with_bowl)
     close(torch.from_numpy(mean), dense[0], 1e-4)
     close(torch.from_numpy(variance), dense[1], 1e-3)
-    errors = loss.left_out(theta.numpy())
+    errors, _ = loss.left_out(theta.numpy())
     for i in range(len(y)):
         others = torch.arange(len(y)) != i
         mean, variance = dense_gaussian(X[others], y[others], theta, X[i : i + 1], with_bowl)

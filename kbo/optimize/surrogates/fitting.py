@@ -222,14 +222,18 @@ class Loss:
         by_trend = (rest @ np.linalg.inv(L_B.T @ L_B + self.P) * rest).sum(1)
         return B @ b + k @ alpha, unexplained + by_trend
 
-    def left_out(self, theta: Array) -> Array:
-        """Return the leave-one-out errors of the values [n], in standard deviations of the predictions (Sec. 5.4.2)."""
+    def left_out(self, theta: Array) -> tuple[Array, Array]:
+        """Return leave-one-out errors [n] of the targets, and standard deviations of the predictions (Sec. 5.4.2).
+
+        The errors are in these standard deviations.
+        """
         L, _, _, alpha = self._terms(theta)
         inverse = _potri(L, lower=True)[0]
         inverse = np.tril(inverse) + np.tril(inverse, -1).T
         of_B = inverse @ self.B
         inverse -= of_B @ np.linalg.inv(self.B.T @ of_B + self.P) @ of_B.T
-        return alpha / np.sqrt(inverse.diagonal())
+        precision = np.sqrt(inverse.diagonal())
+        return alpha / precision, 1 / precision
 
     def _log_likelihood(self, L: Array, b: Array, alpha: Array) -> float:
         """Return the log-likelihood of the targets, given the terms at theta."""

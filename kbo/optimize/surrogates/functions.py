@@ -328,14 +328,6 @@ class Regression:
         trend = torch.linalg.solve(self._precision, self._B.mT @ solved + self._P @ b0)
         return trend, solved - self._solved_B @ trend
 
-    def left_out(self, y: Tensor, b0: Tensor) -> tuple[Tensor, Tensor]:
-        """Return leave-one-out errors [n] of targets y [n], and their standard deviations (Sec. 5.4.2)."""
-        _, weights = self(y.unsqueeze(1), b0.unsqueeze(1))
-        precision = torch.cholesky_inverse(self._L)
-        by_trend = self._solved_B @ torch.linalg.solve(self._precision, self._solved_B.mT)
-        variance = (precision - by_trend).diagonal().reciprocal()
-        return weights.squeeze(1) * variance, variance.sqrt()
-
     def variance(self, columns: Tensor, B: Tensor) -> Tensor:
         """Return the variance [N] without noise at points with kernel columns [N n] and trend B [N b]."""
         solved = torch.linalg.solve_triangular(self._L, columns.mT, upper=False)

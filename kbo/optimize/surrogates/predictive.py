@@ -20,7 +20,7 @@ from torch import Tensor
 
 from kbo._base.quasirandom import sobol
 from kbo.optimize.surrogates.fitting import NOISELESS, Array, Loss, mode, on_one_thread
-from kbo.optimize.surrogates.functions import Data, FittedFunctions, Regression
+from kbo.optimize.surrogates.functions import FittedFunctions
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 
 NOISE = -3.0, 2.0
@@ -98,7 +98,8 @@ class Predictive:
 
     def left_out(self) -> tuple[int, int]:
         """Return the number of observed values inside the 90% interval that the others predict, and of all."""
-        errors = np.abs(self._loss.left_out(self._thetas[0]))[self._observed] / self._error
+        errors, _ = self._loss.left_out(self._thetas[0])
+        errors = np.abs(errors[self._observed]) / self._error
         is_inside = errors <= NormalDist().inv_cdf(0.95)
         return int(is_inside.sum()), len(errors)
 
@@ -107,12 +108,10 @@ class Predictive:
 
         These are scaled by the median of the errors of observed values, which few wrong ones do not change.
         """
-        y = torch.from_numpy(self._loss.y)
-        b0 = torch.from_numpy(self._loss.b0)
-        P = torch.from_numpy(self._loss.P)
-        error, std = Regression(Data.of(self._loss), P, self._thetas[0]).left_out(y, b0)
-        scale = _NORMAL_MAD * (error.abs() / std)[self._observed].median()
-        return error, scale * std
+        errors, stds = self._loss.left_out(self._thetas[0])
+        median = np.quantile(np.abs(errors[self._observed]), 0.5, method="lower")
+        scale = _NORMAL_MAD * median
+        return torch.from_numpy(errors * stds), torch.from_numpy(scale * stds)
 
     def _draws(self, noise_std: float | None) -> tuple[Array, Array, float]:
         """Return theta [k D + 1], their weights [k], and the factor max(1, e) of the standard deviations."""
@@ -137,7 +136,8 @@ class Predictive:
         order = np.argsort(-loss.y[self._observed], kind="stable")
         n_best = max(_FEWEST_ERRORS, len(order) // 4)
         best = self._observed[order][:n_best]
-        mean_square = np.mean(loss.left_out(theta)[best] ** 2)
+        errors, _ = loss.left_out(theta)
+        mean_square = np.mean(errors[best] ** 2)
         return max(1.0, math.sqrt(mean_square))
 
     def _curvature(self, theta: Array, n_free: int) -> tuple[Array, Array]:
