@@ -1,5 +1,6 @@
 """Statistics of a run against independent dense computations, and their laws."""
 
+import copy
 import itertools
 import math
 import random
@@ -50,13 +51,37 @@ def quadratic(params):
 # Draws as functions
 
 
+def without_bowl(loss):
+    """The same model with a constant trend."""
+    other = copy.copy(loss)
+    other.B, other.b0, other.P = loss.B[:, :1], loss.b0[:1], loss.P[:1, :1]
+    other.y_and_B = loss.y_and_B[:, :2]
+    return other
+
+
+def moments(predictive, Z):
+    """Mean and standard deviation at Z of models with and without the bowl, with equal weights."""
+    trends = predictive._loss, without_bowl(predictive._loss)
+    predictions = [
+        (weight / 2, *loss.predict(theta, Z))
+        for loss in trends
+        for theta, weight in zip(predictive._thetas, predictive._weights, strict=True)
+    ]
+    mean = sum(weight * means for weight, means, _ in predictions)
+    variance = sum(
+        weight * (predictive._error**2 * variances + (means - mean) ** 2)
+        for weight, means, variances in predictions
+    )
+    return torch.from_numpy(mean), torch.from_numpy(variance).sqrt()
+
+
 def test_functions_have_the_moments_of_a_dense_gaussian_process():
     optimizer = at_random(noisy(quadratic, 0.05), QUADRATIC, 20)
     surrogate = optimizer.insight.description()
     functions = surrogate.functions(20_000, torch.Generator().manual_seed(0))
     Z = torch.rand(5, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     values = functions.targets(Z)
-    mean, std = surrogate._predictive(Z)
+    mean, std = moments(surrogate._predictive, Z)
     torch.testing.assert_close(values.mean(0), mean, rtol=0, atol=0.03)
     torch.testing.assert_close(values.std(0), std, rtol=0.12, atol=0)
     own = functions.own_targets(Z.expand(functions.count, -1, -1))
@@ -70,7 +95,7 @@ def test_means_after_more_values_are_a_martingale_with_less_variance():
     Z = torch.rand(4, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     X = torch.rand(3, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     mean, variance = functions.updated(Z, X, torch.Generator().manual_seed(3))
-    before, std = surrogate._predictive(X)
+    before, std = moments(surrogate._predictive, X)
     torch.testing.assert_close(mean.mean(0), before, rtol=0, atol=0.03)
     assert bool((variance.sqrt().mean(0) < std).all())
 
@@ -417,7 +442,7 @@ def test_left_out_errors_are_those_of_models_without_each_value():
     own = []
     for i in range(len(y)):
         others = torch.arange(len(y)) != i
-        part = Regression(whole.rows(others), P, theta)
+        part = Regression(Data(*(column[others] for column in whole)), P, theta)
         trend, weights = part(y[others].unsqueeze(1), b0.unsqueeze(1))
         kernel = matern(whole.X[i : i + 1], whole.X[others], theta)
         predicted = whole.B[i : i + 1] @ trend + kernel @ weights
@@ -432,3 +457,20 @@ def matern(X, Z, theta):
     scaled = (X[:, None] - Z[None, :]) / torch.from_numpy(theta[:-1]).exp()
     r = math.sqrt(5) * scaled.square().sum(-1).sqrt()
     return (1 + r + r**2 / 3) * (-r).exp()
+
+
+def test_what_the_bowl_alone_says_is_not_said_of_the_objective():
+    """A constant with noise, but for a few bad values near the bounds: no small range in the middle is certain."""
+    rng = random.Random(2)
+    space = {name: (0.0, 1.0) for name in "abcd"}
+    optimizer = kbo.Optimizer(space, seed=1)
+    for number in range(40):
+        params = dict.fromkeys(space, 0.5)
+        value = 0.03 + 0.006 * rng.gauss(0, 1)
+        if number % 8 == 0:
+            params = {name: rng.choice([0.02, 0.98]) for name in space}
+            value += 0.05
+        optimizer.tell(params, value)
+    for effect in by_name(optimizer).values():
+        low, high = effect.range.values
+        assert high - low > 0.3

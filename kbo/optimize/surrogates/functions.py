@@ -6,6 +6,9 @@ phi are random Fourier features of the kernel, a is standard normal, b is the mo
 ``y - phi(X)'a - eps`` with a draw from its prior as the prior mean, and eps is a draw of the noise: Matheron's rule
 (Wilson et al. 2020, "Efficiently sampling functions from Gaussian process posteriors", Sec. 3).
 
+Every second draw has no bowl in its trend (see ``fitting``). The bowl keeps a search away from the corners, and is no
+knowledge: where it explains most of the values, all draws with it have their optimum near the centre.
+
 Kernels and noise levels differ between the draws: each has one of those over which an interval is averaged, as often as
 its weight says. All draws with one kernel share its features.
 """
@@ -112,9 +115,9 @@ class Data(NamedTuple):
         extra = torch.as_tensor(loss.extra) * ones
         return cls(torch.from_numpy(loss.X), torch.from_numpy(loss.B), ratios, extra)
 
-    def rows(self, rows: Tensor) -> Data:
-        """Return a part of the data."""
-        return Data(self.X[rows], self.B[rows], self.ratios[rows], self.extra[rows])
+    def with_trend(self, n: int) -> Data:
+        """Return the data with the first n columns of the trend."""
+        return self._replace(B=self.B[:, :n])
 
     def with_points(self, X: Tensor, B: Tensor) -> Data:
         """Return the data with further points [k D], less the centre, whose trend has the columns [k b]."""
@@ -164,30 +167,38 @@ class FittedFunctions(Functions):
         noise_variances = torch.from_numpy(thetas[:, -1]).exp()
         self.noise_std = factor * noise_variances[owners].sqrt()
         self._hypotheses = []
+        trends = [self._b0]
+        if len(self._b0) > 1:
+            trends.append(self._b0[:1])
         for i in owners.unique().tolist():
             rows = (owners == i).nonzero().flatten()
-            self._hypotheses.append(self._hypothesis(rows, thetas[i], factor, generator))
+            for first, b0 in enumerate(trends):
+                own_rows = rows[first :: len(trends)]
+                if len(own_rows):
+                    hypothesis = self._hypothesis(own_rows, thetas[i], b0, factor, generator)
+                    self._hypotheses.append(hypothesis)
 
     def _hypothesis(
-        self, rows: Tensor, theta: Array, factor: float, generator: torch.Generator
+        self, rows: Tensor, theta: Array, b0: Tensor, factor: float, generator: torch.Generator
     ) -> _Hypothesis:
-        """Return draws with one kernel and noise level, by Matheron's rule."""
-        data = self._data
+        """Return draws with one kernel, noise level and trend, by Matheron's rule."""
+        data = self._data.with_trend(len(b0))
         n, D = data.X.shape
         n_draws = len(rows)
         frequencies = _frequencies(theta, D, generator)
         series = _normal(2 * _N_FREQUENCIES, n_draws, generator) / math.sqrt(_N_FREQUENCIES)
-        regression = Regression(data, self._P, theta)
+        P = self._precision(b0)
+        regression = Regression(data, P, theta)
         # The prior of the constant is flat, so any draw of it serves.
-        prior_trend = self._b0.unsqueeze(1).repeat(1, n_draws)
-        prior_std = self._P.diagonal()[1:].rsqrt().unsqueeze(1)
+        prior_trend = b0.unsqueeze(1).repeat(1, n_draws)
+        prior_std = P.diagonal()[1:].rsqrt().unsqueeze(1)
         prior_trend[1:] += prior_std * _normal(len(prior_std), n_draws, generator)
         noise = regression.noise_std.unsqueeze(1) * _normal(n, n_draws, generator)
         sines, cosines = _features(data.X, frequencies)
         of_sines, of_cosines = series.chunk(2)
         prior = sines @ of_sines + cosines @ of_cosines
         trend, weights = regression(self._y.unsqueeze(1) - prior - noise, prior_trend)
-        mean_trend, mean_weights = regression(self._y.unsqueeze(1), self._b0.unsqueeze(1))
+        mean_trend, mean_weights = regression(self._y.unsqueeze(1), b0.unsqueeze(1))
         return _Hypothesis(
             rows,
             theta,
@@ -226,7 +237,12 @@ class FittedFunctions(Functions):
         centred = points - self._centre
         sines, cosines = _features(centred, hypothesis.frequencies)
         kernel = _kernel(centred, self._data.X, hypothesis.theta)
-        return [sines, cosines, self._trend(points), kernel]
+        trend = self._trend(points)[:, : len(hypothesis.trend)]
+        return [sines, cosines, trend, kernel]
+
+    def _precision(self, b0: Tensor) -> Tensor:
+        """Return the prior precision of the coefficients of a trend."""
+        return self._P[: len(b0), : len(b0)]
 
     def _trend(self, points: Tensor) -> Tensor:
         """Return the columns of the trend [N b] at points [N D]: the constant, and the bowl if there is one."""
@@ -237,17 +253,20 @@ class FittedFunctions(Functions):
         Z = Z.cpu()
         points = X.cpu()
         values = self.targets(Z)
-        data = self._data.with_points(Z - self._centre, self._trend(Z))
-        B = self._trend(points)
+        all_data = self._data.with_points(Z - self._centre, self._trend(Z))
+        all_B = self._trend(points)
         mean = torch.empty(self.count, len(points), dtype=torch.float64)
         variance = torch.empty(self.count, len(points), dtype=torch.float64)
         for hypothesis in self._hypotheses:
-            regression = Regression(data, self._P, hypothesis.theta)
+            b0 = self._b0[: len(hypothesis.trend)]
+            data = all_data.with_trend(len(b0))
+            B = all_B[:, : len(b0)]
+            regression = Regression(data, self._precision(b0), hypothesis.theta)
             n_draws = len(hypothesis.rows)
             noise_std = regression.noise_std[-len(Z) :].unsqueeze(1)
             new = values[hypothesis.rows].mT + noise_std * _normal(len(Z), n_draws, generator)
             targets = torch.cat([self._y.unsqueeze(1).expand(-1, n_draws), new])
-            trend, weights = regression(targets, self._b0.unsqueeze(1))
+            trend, weights = regression(targets, b0.unsqueeze(1))
             columns = _kernel(points - self._centre, data.X, hypothesis.theta)
             mean[hypothesis.rows] = (B @ trend + columns @ weights).mT
             variance[hypothesis.rows] = regression.variance(columns, B)
