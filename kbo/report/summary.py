@@ -175,10 +175,11 @@ def _value(result: Result) -> str:
     upper = rounded(result.upper, width, ROUND_CEILING)
     if result.certified or result.best_observed is None:
         return f"{number}, between {lower} and {upper} ({result.sure})"
-    sentence = f"{number} on average, between {lower} and {upper} with {result.sure}"
+    sentence = f"{number} on average of many repetitions, very likely ({result.sure}) between {lower} and {upper}"
     scatter = _SPREAD_OF_90_PERCENT * result.assumptions["noise_std"]
     observed = rounded(result.best_observed, width)
-    return f"{sentence}; single results vary by about {scatter:.1g} more, and the best one, {observed}, was partly luck"
+    sentence += f"; a single result is up to {scatter:.1g} higher or lower"
+    return f"{sentence}, so the best one, {observed}, was partly luck"
 
 
 def more_trials(answers: Answers) -> str:
@@ -187,13 +188,13 @@ def more_trials(answers: Answers) -> str:
     if answers.seconds is not None and answers.seconds >= _LONG:
         trials += f" ({duration(answers.seconds)})"
     if answers.decision == STOP:
-        return f"{trials} would gain less than {answers.tolerance:.1g}, too little to matter: stop"
+        return f"{trials} would improve it by less than {answers.tolerance:.1g}, too little to matter: stop"
     gain = f"{answers.more.value:.2g}"
     if answers.beyond_zero:
         gain += " (beyond 0: if no value can be there, give value_range)"
     if answers.decision == GO_ON:
-        return f"{trials} would gain about {gain}: go on"
-    return f"{trials} may gain nothing or up to {answers.more.upper:.2g}, about {gain} on average: undecided"
+        return f"{trials} would improve it by about {gain}: go on"
+    return f"undecided: {trials} may improve it by nothing or up to {answers.more.upper:.2g}, {gain} on average"
 
 
 def headlines(result: Result) -> dict[str, str]:
@@ -278,12 +279,12 @@ def certainty(result: Result, surer: str) -> str:
     if result.exact:
         sentence = "the value is; the other lines are estimates by a model"
     else:
-        sentence = "no: these are estimates by a model"
+        sentence = "no, a best guess: estimates by a model"
     if result.answers is not None:
         sentence += _model_check(result.answers)
     if result.exact:
         return sentence
-    return f"{sentence}. To be surer which trial is best, {surer} repeats the best ones"
+    return f"{sentence}. To check which trial is best, {surer} repeats the best ones"
 
 
 def _model_check(answers: Answers) -> str:

@@ -6,8 +6,9 @@ phi are random Fourier features of the kernel, a is standard normal, b is the mo
 ``y - phi(X)'a - eps`` with a draw from its prior as the prior mean, and eps is a draw of the noise: Matheron's rule
 (Wilson et al. 2020, "Efficiently sampling functions from Gaussian process posteriors", Sec. 3).
 
-Every second draw has no bowl in its trend (see ``fitting``). The bowl keeps a search away from the corners, and is no
-knowledge: where it explains most of the values, all draws with it have their optimum near the centre.
+Every second draw of a statistic has no bowl in its trend (see ``fitting``). The bowl keeps a search away from the
+corners, and is no knowledge: where it explains most of the values, all draws with it have their optimum near the
+centre.
 
 Kernels and noise levels differ between the draws: each has one of those over which an interval is averaged, as often as
 its weight says. All draws with one kernel share its features.
@@ -141,6 +142,7 @@ class FittedFunctions(Functions):
         factor: Factor of the deviations from the mean.
         count: The number of draws.
         generator: Source of randomness.
+        one_trend: Whether all draws have the trend of the model, as the intervals have, a bowl if there is one.
 
     Attributes:
         noise_std: Noise levels [s] of the draws, times the factor.
@@ -155,6 +157,8 @@ class FittedFunctions(Functions):
         factor: float,
         count: int,
         generator: torch.Generator,
+        *,
+        one_trend: bool = False,
     ) -> None:
         super().__init__(transform)
         self.count = count
@@ -168,7 +172,7 @@ class FittedFunctions(Functions):
         self.noise_std = factor * noise_variances[owners].sqrt()
         self._hypotheses = []
         trends = [self._b0]
-        if len(self._b0) > 1:
+        if len(self._b0) > 1 and not one_trend:
             trends.append(self._b0[:1])
         for i in owners.unique().tolist():
             rows = (owners == i).nonzero().flatten()

@@ -127,7 +127,7 @@ class PracticalSurrogate(Surrogate):
             deviations = self.posterior.at(self.fitted.noise_std**2).draw(X, count, generator)
             values = self.transform.inverse(mean + deviations)
         else:
-            functions = self._predictive.functions(self.transform, count, generator)
+            functions = self._predictive.functions(self.transform, count, generator, one_trend=True)
             targets = functions.targets(X)
             if self.noiseless:  # the part that the kernel does not explain belongs to the objective
                 noise = torch.randn(targets.shape, generator=generator, dtype=targets.dtype)

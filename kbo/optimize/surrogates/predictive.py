@@ -84,11 +84,23 @@ class Predictive:
         return Z.new_tensor(mean), self._error * Z.new_tensor(variance).sqrt()
 
     def functions(
-        self, transform: OutcomeTransform, count: int, generator: torch.Generator
+        self,
+        transform: OutcomeTransform,
+        count: int,
+        generator: torch.Generator,
+        *,
+        one_trend: bool = False,
     ) -> FittedFunctions:
         """Return joint draws of the objective as functions; arguments as for ``FittedFunctions``."""
         return FittedFunctions(
-            transform, self._loss, self._thetas, self._weights, self._error, count, generator
+            transform,
+            self._loss,
+            self._thetas,
+            self._weights,
+            self._error,
+            count,
+            generator,
+            one_trend=one_trend,
         )
 
     @property
