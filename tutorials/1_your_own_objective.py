@@ -72,17 +72,17 @@ print(result)
 # %% [markdown]
 # How to read this:
 #
-# * **recommended** is the trial with the best *pessimistic* bound. This is not always
-#   the trial with the best observed value.
-# * **value there** is the estimate of the objective without noise, with an interval
-#   around it.
-# * **best observed** is the smallest observed value. It is optimistically biased: the
-#   noise of the smallest of many values is usually negative.
-# * **optimality gap** says how much better than the recommended speed any speed can be,
-#   if the intervals hold.
-# * **guarantee** says what is proved about the interval and the gap. Here this is
-#   nothing. Kernel, noise and norm were estimated from the same 20 values.
+# * **Best** is the recommended trial. This is not always the trial with the best
+#   observed value, which was lucky.
+# * **Value** is the estimate of the objective there, without noise, and the range in
+#   which it is with 90%.
+# * **More?** says whether more trials are worth it.
+# * **Matters** and **Ranges** say which parameters have a visible effect, and where
+#   their best values are.
+# * **Certain?** says what is guaranteed. Here this is nothing: kernel and noise were
+#   estimated from the same 20 values.
 #
+# `result.summary(full=True)` has the details.
 # All of this is also available as attributes. Since we know the function, we can
 # compare.
 
