@@ -349,7 +349,7 @@ full, dtc = KernelRidge(rbf, 0.01), NystromRidge(rbf, 0.01, dictionary)
 full.update(seen, noisy)
 dtc.update(seen, noisy)
 
-Z, z = dtc.features(seen), dtc.features(x)  # [m n] and [m 201]
+Z, z = dtc.sketch.features(seen), dtc.sketch.features(x)  # [m n] and [m 201]
 M = Z @ Z.T + 0.01 * torch.eye(dtc.m)
 sor = 0.01 * (z * torch.linalg.solve(M, z)).sum(0)
 
