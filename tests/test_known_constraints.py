@@ -335,7 +335,7 @@ def test_a_page_shows_limits_and_where_no_trial_may_be_and_which_known_results_v
     for shown in (
         "violates a + b &lt;= 1",
         "Grey: values that violate a constraint there.",
-        "Limits at the recommended setting",
+        "Measured quantities at the recommended setting",
     ):
         assert shown in text
 
