@@ -254,7 +254,13 @@ def test_every_parameter_is_either_important_or_not_visible_yet(visible, hidden)
 
 @pytest.mark.parametrize(
     ("number", "width", "shown"),
-    [(0.01401, 0.031, "0.014"), (123456, 2300, "123500"), (1e300, 2e299, "1.00e+300")],
+    [
+        (0.01401, 0.031, "0.014"),
+        (123456, 2300, "123500"),
+        (1e300, 2e299, "1.00e+300"),
+        (-1e40, 1.0, "-1e+40"),
+        (0.5, math.inf, "0.5"),
+    ],
 )
 def test_numbers_have_two_digits_of_the_width_of_their_interval(number, width, shown):
     assert summary.rounded(number, width) == shown

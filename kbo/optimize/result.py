@@ -118,7 +118,7 @@ class Result:
 
     @cached_property
     def answers(self) -> Answers | None:
-        """What more trials would bring, what matters, and which values are as good; see ``Insight.answers``.
+        """The gain of more trials, the effects of the parameters, and values that do not fit; see ``Insight.answers``.
 
         Computed when it is first asked for, in some tenths of a second.
         """

@@ -43,6 +43,9 @@ _MOST_IN_HEADLINE = 5
 _SPREAD_OF_90_PERCENT = 1.645
 """Half the width of the 90% interval of a normal distribution, in standard deviations."""
 
+_MOST_WIDTHS = 1e15
+"""Size of a number, in widths of its interval, beyond which all of its digits are shown."""
+
 _LONG = 10.0
 """Seconds from which on the duration of further trials is given."""
 
@@ -178,7 +181,7 @@ def _value(result: Result) -> str:
     sentence = f"{number} on average of many repetitions, very likely ({result.sure}) between {lower} and {upper}"
     scatter = _SPREAD_OF_90_PERCENT * result.assumptions["noise_std"]
     observed = rounded(result.best_observed, width)
-    sentence += f"; a single result is up to {scatter:.1g} higher or lower"
+    sentence += f"; a single result is mostly up to {scatter:.1g} higher or lower"
     return f"{sentence}, so the best one, {observed}, was partly luck"
 
 
@@ -378,6 +381,8 @@ def rounded(number: float, width: float, rounding: str = ROUND_HALF_EVEN) -> str
         width: The width of its interval.
         rounding: A rounding mode of ``decimal``: ends of intervals are rounded outwards.
     """
+    if not math.isfinite(width) or abs(number) > _MOST_WIDTHS * width:
+        return f"{number}"
     last_digit = math.floor(math.log10(width)) - 1
     shown = Decimal(number).quantize(Decimal(1).scaleb(last_digit), rounding)
     if abs(last_digit) > 6:

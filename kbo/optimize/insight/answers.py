@@ -20,9 +20,6 @@ from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
-_LONG = 10.0
-"""Seconds from which on the duration of further trials is reported."""
-
 _N_BEST = 64
 """Trials with the best means, one of which may be recommended after further trials."""
 
