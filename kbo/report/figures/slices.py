@@ -157,6 +157,7 @@ def draw_band(
     """
     record = Record.of(run)
     band = slice_of(record, parameter, at)
+    _shade(axes, band, best_range)  # first: matplotlib cannot place a span beside values of 1e308
     _draw_bounds(axes, band)
     places = []
     values = []
@@ -176,19 +177,19 @@ def draw_band(
         place = band.place_of(recommended)
         axes.scatter([place], [recommended.value], label="recommended", **RING)
         needed.append(recommended.value)
-    if best_range is not None and not best_range.all:
-        _shade(axes, band, best_range)
-    label = OUTSIDE
-    for start, end in band.outside:
-        axes.axvspan(start, end, color=GREY, alpha=0.25, lw=0, zorder=0, label=label)
-        label = ""  # one entry in the legend
     frame(axes, values, needed, [*band.lower, *band.upper])
     axes.set_ylabel(VALUE)
     _label(axes, axes.xaxis, band)
 
 
-def _shade(axes: Any, band: Slice, best_range: CredibleSet) -> None:
-    """Shade the values that may be optimal."""
+def _shade(axes: Any, band: Slice, best_range: CredibleSet | None) -> None:
+    """Shade the values outside of the constraints, and those that may be optimal."""
+    label = OUTSIDE
+    for start, end in band.outside:
+        axes.axvspan(start, end, color=GREY, alpha=0.25, lw=0, zorder=0, label=label)
+        label = ""  # one entry in the legend
+    if best_range is None or best_range.all:
+        return
     label = "best setting, 90%"
     places = list(best_range.values)
     if band.options:
