@@ -233,7 +233,7 @@ def test_a_pruned_trial_is_an_evaluation_with_a_predicted_value():
     assert bad.interval({"x": 0.9})[1] > plain.interval({"x": 0.9})[1]
     assert "predicted" not in plain.insight.surrogate().account()
     again = kbo.Optimizer(BOX, setting=kbo.Practical(noise_std=0.05))
-    again.run.restore(list(bad.run.events))
+    again.run.restore(list(bad.run.events), bad.space)
     assert again.interval({"x": 0.9}) == bad.interval({"x": 0.9})
 
 

@@ -311,7 +311,7 @@ class _Work:
         self._run = optimizer.run
         self._pruning: Pruning | None = None
         if call.pruner is not None:
-            self._pruning = Pruning(call.pruner, optimizer.space, optimizer.maximize)
+            self._pruning = Pruning(call.pruner, optimizer.run.first_space, optimizer.maximize)
         self._error_of_report: Exception | None = None
         self._n_failed_in_a_row = 0
         self._n_before = self._run.trials.n_finished  # trials that the journal had

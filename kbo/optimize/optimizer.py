@@ -19,6 +19,7 @@ from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint, measured_only
+from kbo.optimize.evaluated import known_results, unrecorded
 from kbo.optimize.feasibility import limits
 from kbo.optimize.hypotheses import described
 from kbo.optimize.insight.gap import Gap, optimality_gap
@@ -71,13 +72,19 @@ class Optimizer:
             and other values are failures.
         seed: Seed of every random choice.
         journal: Path of the journal; None keeps the run in memory.
+        allow_change: Whether the space may differ from that of the journal: then the run goes on in the new space, with
+            all earlier trials that have a place in it, as by ``change``.
+        was: The values that parameters had in the trials before that lack them, by name; with ``allow_change``.
+        evaluated: Results that are known: a DataFrame, or the path of a table (.csv) or of a journal; see
+            ``kbo.minimize``.
         device: Where posteriors are, and points of a search are scored, such as "cuda"; the CPU by default. It decides
             neither the journal nor, but for rounding, the points.
 
     Attributes:
         run: The events and the trials so far, and the journal.
+        space: The search space.
         insight: Statistics about the run: the surrogate, what more trials would bring, what matters.
-        setting, method, space, constraints, maximize, value_range, seed: As given, or the defaults.
+        setting, method, constraints, maximize, value_range, seed: As given, or the defaults.
 
     Raises:
         InvalidInput: Bounds, setting, method, constraints or device cannot be used.
@@ -102,10 +109,13 @@ class Optimizer:
         value_range: tuple[float, float] | None = None,
         seed: int = 0,
         journal: str | os.PathLike[str] | None = None,
+        allow_change: bool = False,
+        was: Mapping[str, Any] | None = None,
+        evaluated: Any = None,
         device: str | torch.device | None = None,
     ) -> None:
         measured, of_parameters = measured_only(constraints)
-        self.space: Space = Space(bounds, of_parameters).on(devices.device("device", device))
+        space = Space(bounds, of_parameters).on(devices.device("device", device))
         self.constraints: tuple[Constraint, ...] = tuple(measured)
         n_trials = checks.maybe(checks.whole, "n_trials", n_trials, 1)
         self.setting: Setting
@@ -117,23 +127,37 @@ class Optimizer:
             checks.interval, "value_range", value_range
         )
         span = _span(self.value_range, maximize)
-        problem = Problem(self.method, n_trials, self.space, span)
+        problem = Problem(self.method, n_trials, space, span)
         # Before a journal is opened, since this refuses settings that cannot be used.
         quantities = Quantities(
-            Trials(self.space), self.setting, problem, self.constraints, self.maximize
+            Trials(space), self.setting, problem, self.constraints, self.maximize
         )
-        self._problem = problem
+        self._n_trials = n_trials
         needed = [c.name for c in self.constraints if c.name != OBJECTIVE]
-        self.run: Run = Run(self.space, self._header(), journal, needed, self.value_range)
-        quantities.trials = self.run.trials
-        self.insight: Insight = Insight(self.run, quantities, self.seed)
+        known = known_results(evaluated, space, maximize, needed, self.value_range)
+        allow_change = checks.flag("allow_change", allow_change)
+        header = self._header(space)
+        self.run: Run = Run(space, header, journal, needed, self.value_range, allow_change)
+        self.insight: Insight = Insight(self.run, quantities.after(self.run.trials), self.seed)
         self.guard: Guard = self.run.guard
+        try:
+            if self.space.describe() != space.describe():
+                self._change(space, was)
+            self.run.add_all(unrecorded(known.results, self.run.trials.all))
+        except BaseException:
+            self.close()
+            raise
 
-    def _header(self) -> dict[str, Any]:
-        """Return the description of the problem."""
+    @property
+    def space(self) -> Space:
+        """The search space, after the changes so far."""
+        return self.run.space
+
+    def _header(self, space: Space) -> dict[str, Any]:
+        """Return the description of the problem on a space."""
         header = {
-            "space": self.space.describe(),
-            "named": self.space.named,
+            "space": space.describe(),
+            "named": space.named,
             "maximize": self.maximize,
             "method": self.method,
             "seed": self.seed,
@@ -141,17 +165,11 @@ class Optimizer:
         if self.value_range is not None:
             header["value_range"] = list(self.value_range)
         if methods.get(self.method).needs_horizon:
-            header["n_trials"] = self._problem.n_trials
-        header |= self.setting.describe(self.space)
+            header["n_trials"] = self._n_trials
+        header |= self.setting.describe(space)
         if self.constraints:
-            header["constraints"] = [self._described(c) for c in self.constraints]
+            header["constraints"] = [_described(c, space.columns) for c in self.constraints]
         return header
-
-    def _described(self, constraint: Constraint) -> dict[str, Any]:
-        numbers = constraint.describe()
-        if constraint.kernel is None:
-            return numbers
-        return {**numbers, **described(constraint.kernel, self.space.columns)}
 
     @property
     def _quantities(self) -> Quantities:
@@ -172,15 +190,16 @@ class Optimizer:
             "method": self.method,
             "maximize": self.maximize,
             "seed": self.seed,
-            "n_trials": self._problem.n_trials,
+            "n_trials": self._n_trials,
             "constraints": self.constraints,
             "value_range": self.value_range,
         }
-        return partial(Optimizer, self.space, **options), (), self.run.events
+        state = (self.run.events, self.space)
+        return partial(Optimizer, self.run.first_space, **options), (), state
 
     @fixed
-    def __setstate__(self, events: list[Event]) -> None:
-        self.run.restore(events)
+    def __setstate__(self, state: tuple[list[Event], Space]) -> None:
+        self.run.restore(*state)
 
     def __repr__(self) -> str:
         trials = dict(Counter(trial.status for trial in self.trials))
@@ -314,11 +333,7 @@ class Optimizer:
             InvalidInput: There is no such trial.
         """
         number = checks.whole("number", number, 0)
-        if number >= len(self.run.trials.all):
-            raise InvalidInput(
-                f"there is no trial {number}: the run has {len(self.run.trials.all)} trials, from 0."
-            )
-        return explanation_of(self.run.trials.all[number].proposal)
+        return explanation_of(self.run.trials.known(number).proposal)
 
     # Tell
 
@@ -378,6 +393,76 @@ class Optimizer:
                 not finite.
         """
         return self.run.report(params, value, *others, step=step)
+
+    # Corrections, and changes of the space
+
+    @guarded
+    def correct(self, trial: Trial | int, value: Any) -> Trial:
+        """Replace the result of a trial that has ended, for example a mistyped one, and return the trial.
+
+        The journal keeps what was reported before. A failed, pruned or removed trial counts again with the new value.
+        In the certified setting the guarantee then assumes that no correction depends on the noise.
+
+        Args:
+            trial: The trial or its number.
+            value: The value, with other measurements as for ``tell``; the former ones are dropped.
+
+        Raises:
+            InvalidInput: There is no such trial, it is pending, or the value is not finite or incomplete.
+        """
+        return self.run.correct(trial, value)
+
+    @guarded
+    def remove(self, trial: Trial | int, reason: str) -> Trial:
+        """Leave out a trial, pending or not, and return it: nothing is learned from it, and its parameters stay free.
+
+        The journal keeps what was reported. ``correct`` brings the trial back.
+
+        Args:
+            trial: The trial or its number.
+            reason: The reason, as text.
+
+        Raises:
+            InvalidInput: There is no such trial, or it is removed already.
+        """
+        return self.run.remove(trial, reason)
+
+    @guarded
+    def change(
+        self,
+        bounds: Bounds | Space,
+        was: Mapping[str, Any] | None = None,
+        constraints: Sequence[Any] | None = None,
+    ) -> None:
+        """Go on in another space: ranges, scales, steps and options may change, and parameters may come and go.
+
+        Every earlier trial with a place in the new space stays a result from which kbo learns, also outside of the new
+        ranges; proposals and the recommended trial are inside. ``run.trials.misplaced`` are those without a place, for
+        example a value of 0 on a logarithmic scale. Trials that differ only in a parameter that is left out count as
+        repetitions.
+
+        Args:
+            bounds: The new space.
+            was: By name, the values that new parameters had so far.
+            constraints: The new constraints on parameters; None keeps those of the space.
+
+        Raises:
+            InvalidInput: The space cannot be used, or in the certified setting the kernel would be another function of
+                the earlier parameters.
+        """
+        if constraints is None:
+            constraints = self.space.constraints
+        space = Space(bounds, list(constraints)).on(self.space.device)
+        self._change(space, was)
+
+    def _change(self, space: Space, was: Mapping[str, Any] | None) -> None:
+        """Record a change of the space, if setting and constraints can be used there."""
+        certified = self.setting.certified
+        problem = self._quantities.problem._replace(space=space)
+        Quantities(Trials(space), self.setting, problem, self.constraints, self.maximize)
+        if certified:
+            check_same_kernel(self.space, space.replacing(self.space, same_scale=True))
+        self.run.change(space, was, same_scale=certified)
 
     # The run
 
@@ -577,6 +662,29 @@ class Optimizer:
     def _search_in(self, subspace: Subspace) -> Search:
         n_ended = len(self.run.trials.finished)
         return search_from_best(self._quantities, self.seed, subspace, n_ended)
+
+
+def check_same_kernel(former: Space, space: Space) -> None:
+    """Raise InvalidInput unless the features of params are the same in two spaces, and so is every kernel of them."""
+    reasons = []
+    if space.labels != former.labels:
+        reasons.append(f"it compares {space.labels} in place of {former.labels}")
+    for name, parameter in space.compared.items():
+        if former.compared.get(name) not in (None, parameter):
+            reasons.append(f"{name!r} has another scale: {parameter} in place of {former.compared[name]}")
+    if reasons:
+        raise InvalidInput(
+            "in the certified setting a space can change only where the kernel stays the same function of the "
+            f"parameters: {'; '.join(reasons)}. Begin a new run there; evaluated=... takes the results over."
+        )
+
+
+def _described(constraint: Constraint, columns: int) -> dict[str, Any]:
+    """Return a constraint as plain JSON values; its kernel by a fingerprint on some columns."""
+    numbers = constraint.describe()
+    if constraint.kernel is None:
+        return numbers
+    return {**numbers, **described(constraint.kernel, columns)}
 
 
 def _span(value_range: tuple[float, float] | None, maximize: bool) -> tuple[float, float]:

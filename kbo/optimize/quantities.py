@@ -149,14 +149,17 @@ class Quantities:
         self.maximize: bool = maximize
         self.sign: int = 1 if maximize else -1
         self._n_learned = 0
+        # NaN for trials outside of the space, and for trials without a place.
         self._units = GrowingTensor(torch.empty(0, self.space.dimension, dtype=torch.float64))
+        self._features = GrowingTensor(torch.empty(0, self.space.columns, dtype=torch.float64))
         self._permitted: list[bool] = []  # whether a trial satisfies the constraints of the space
         self._best: list[Trial] = []  # those of the first ``_n_ranked`` trials that have ended
         self._n_ranked = 0
 
     def after(self, trials: Trials) -> Quantities:
-        """Return the quantities of the same problem after other trials."""
-        return Quantities(trials, self.setting, self.problem, self.constraints, self.maximize)
+        """Return the quantities of the same problem after other trials, in their space."""
+        problem = self.problem._replace(space=trials.space)
+        return Quantities(trials, self.setting, problem, self.constraints, self.maximize)
 
     # Surrogates
 
@@ -234,8 +237,7 @@ class Quantities:
         fresh = self.trials.finished[self._n_learned :]
         if not fresh:
             return
-        on_cpu = self.space.on(torch.device("cpu"))
-        features = on_cpu.features(self.units_of(fresh)).tolist()
+        features = self._features_of(fresh).tolist()
         for trial, row in zip(fresh, features, strict=True):
             self._add(trial, tuple(row))
             self._n_learned += 1
@@ -312,8 +314,8 @@ class Quantities:
         return [t for t in allowed if t is best or not violations(t, self.constraints)]
 
     def allowed(self, trials: list[Trial]) -> list[Trial]:
-        """Return the trials whose parameters satisfy the constraints of the space."""
-        if not self.space.constraints:
+        """Return the trials whose parameters are in the space and satisfy its constraints."""
+        if not self.space.constraints and not self.space.changed:
             return trials
         fresh = self.trials.all[len(self._permitted) :]
         self._permitted += [not self.space.violated(trial.params) for trial in fresh]
@@ -340,15 +342,50 @@ class Quantities:
         return -violations(trial, self.constraints), self.signed(trial)
 
     def features(self, trials: list[Trial]) -> Tensor:
-        """Return the features [n D] of trials."""
-        return self.space.features(self.units_of(trials))
+        """Return the features [n D] of trials that have a place in the space, also outside of its ranges."""
+        return self._features_of(trials).to(self.space.device)
 
     def units_of(self, trials: list[Trial]) -> Tensor:
-        """Return the points [n P] of the unit cube of trials."""
+        """Return the points [n P] of the unit cube of those trials that are in the space."""
+        self._place()
+        units = self._units.value[[trial.number for trial in trials]]
+        if self.space.changed:
+            return units[~units.isnan().any(-1)]
+        return units
+
+    def running(self) -> Tensor:
+        """Return the features [n D] of the pending trials that have a place in the space."""
+        features = self.features(list(self.trials.pending.values()))
+        return features[~features.isnan().any(-1)]
+
+    def _features_of(self, trials: list[Trial]) -> Tensor:
+        """Return the features [n D] of trials, on the CPU."""
+        self._place()
+        return self._features.value[[trial.number for trial in trials]]
+
+    def _place(self) -> None:
+        """Compute units and features of the trials that began since the last call."""
         fresh = self.trials.all[self._units.n :]
-        if fresh:
-            self._units.append(self.space.units([trial.params for trial in fresh]))
-        return self._units.value[[trial.number for trial in trials]]
+        if not fresh:
+            return
+        space = self.space.on(torch.device("cpu"))
+        if not space.changed:
+            units = space.units([trial.params for trial in fresh])
+            self._units.append(units)
+            self._features.append(space.features(units))
+            return
+        for trial in fresh:
+            unit = torch.full((1, space.dimension), torch.nan, dtype=torch.float64)
+            features = torch.full((1, space.columns), torch.nan, dtype=torch.float64)
+            if space.contains(trial.params):
+                unit = space.units([trial.params])
+                features = space.features(unit)
+            else:
+                place = space.place(trial.params)
+                if place is not None:
+                    features = place.unsqueeze(0)
+            self._units.append(unit)
+            self._features.append(features)
 
 
 def _quantities(

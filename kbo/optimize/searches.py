@@ -66,7 +66,7 @@ def search_for_trial(
     """
     trials = quantities.trials
     pending_units = quantities.space.units(pending)
-    running = torch.cat([quantities.units_of(list(trials.pending.values())), pending_units])
+    running = torch.cat([quantities.running(), quantities.space.features(pending_units)])
     tried = torch.cat([quantities.units_of(trials.all), pending_units])
     has_bounds = methods.get(quantities.problem.method).has_bounds
     surrogate = None
@@ -79,11 +79,11 @@ def search_for_trial(
     bound = None
     if surrogate is not None:
         bound = _with_failed(quantities, surrogate, surrogate.bound(number))
-        bound = _with_pending(quantities, bound, running)
+        bound = _with_pending(bound, running)
     limits = []
     if surrogate is not None or quantities.exploration is not None:
         for limited in quantities.limits():
-            own = _with_pending(quantities, limited.surrogate.bound(number), running)
+            own = _with_pending(limited.surrogate.bound(number), running)
             limits.append(Limit(own.posterior, own.confidence, lower=limited.level))
     search = replace(
         search,
@@ -105,7 +105,7 @@ def search_for_trial(
 def _starts(quantities: Quantities, subspace: Subspace) -> Tensor:
     """Return the points [s P] of the best trials; if the subspace has a box, in the box, if there are any."""
     if subspace.boxed:
-        complete = quantities.trials.complete
+        complete = quantities.allowed(quantities.trials.complete)
         is_inside = subspace.in_box(quantities.units_of(complete)).tolist()
         inside = [trial for trial, kept in zip(complete, is_inside, strict=True) if kept]
         if inside:
@@ -130,8 +130,8 @@ def _with_failed(quantities: Quantities, surrogate: Surrogate, bound: Bound) -> 
     return bound.given(X, X.new_full((len(X),), worst))
 
 
-def _with_pending(quantities: Quantities, bound: Bound, pending: Tensor) -> Bound:
-    """Return a bound to search with, with pending points [n P] of the unit cube observed at the mean."""
-    if not len(pending):
+def _with_pending(bound: Bound, running: Tensor) -> Bound:
+    """Return a bound to search with, with running trials, at features [n D], observed at the mean."""
+    if not len(running):
         return bound
-    return bound.given(quantities.space.features(pending))
+    return bound.given(running)

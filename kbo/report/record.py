@@ -30,7 +30,7 @@ from kbo.optimize.run.trials import Trials, violations
 from kbo.optimize.search.search import Search
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies import Strategy
-from kbo.space import Params, Rule, Space
+from kbo.space import Params, Space
 
 
 class JournalFile(NamedTuple):
@@ -41,6 +41,7 @@ class JournalFile(NamedTuple):
         header: The description of the problem: the first line.
         events: The events that fit those before them, oldest first.
         trials: The trials that these events describe.
+        space: The search space after the events.
         damage: The first line that is damaged or does not fit, and the reason; empty if there is none.
         unfinished: Whether a last line follows that a killed run has not completely written.
     """
@@ -49,6 +50,7 @@ class JournalFile(NamedTuple):
     header: Header
     events: list[Event]
     trials: list[Trial]
+    space: Space
     damage: str
     unfinished: bool
 
@@ -82,7 +84,9 @@ def read_journal(path: Path) -> JournalFile:
     if misfit:
         damage = f"{misfit}, which does not fit the lines before"
     events = contents.events[: trials.n_events]
-    return JournalFile(path, contents.header, events, trials.all, damage, contents.unfinished)
+    return JournalFile(
+        path, contents.header, events, trials.all, trials.space, damage, contents.unfinished
+    )
 
 
 class ImportedTrials(NamedTuple):
@@ -127,6 +131,7 @@ class Record:
         header: The description of the problem, as in the first line of a journal.
         events: The events, oldest first.
         trials: The trials with their values or failures.
+        space: The search space after the last event.
         optimizer: The optimiser after the last event; None if it cannot be rebuilt from the journal.
         obstacle: The reason why it cannot; empty if it can.
         path: The journal, if there is one.
@@ -137,6 +142,7 @@ class Record:
     header: Header
     events: list[Event]
     trials: list[Trial]
+    space: Space
     optimizer: Optimizer | None = None
     obstacle: str = ""
     path: Path | None = None
@@ -170,7 +176,7 @@ class Record:
                     "the run has a kernel already: pass kernel only with the path of a journal."
                 )
             if isinstance(run, Optimizer):
-                return cls(run.run.header, run.run.events, list(run.trials), run)
+                return cls(run.run.header, run.run.events, list(run.trials), run.space, run)
             path = None
             if run.journal is not None:
                 path = Path(run.journal)
@@ -188,13 +194,6 @@ class Record:
     def maximize(self) -> bool:
         """Whether larger values are better."""
         return bool(self.header.get("maximize"))
-
-    @property
-    def space(self) -> Space:
-        """The search space."""
-        if self.optimizer is not None:
-            return self.optimizer.space
-        return space_of(self.header)
 
     @property
     def constraints(self) -> list[Constraint]:
@@ -248,7 +247,8 @@ class Record:
     def blank(self) -> Optimizer:
         """Return the optimiser as it was before the first event."""
         optimizer = self.reopened()
-        return _begin(self.header, optimizer.space, optimizer.setting, optimizer.constraints)
+        space = optimizer.run.first_space
+        return _begin(self.header, space, optimizer.setting, optimizer.constraints)
 
 
 Run = Record | Optimizer | Result | str | os.PathLike[str]
@@ -272,7 +272,7 @@ def _of_journal(
     path = contents.path
     header = contents.header
     setting = header.get("setting")
-    record = Record(header, contents.events, contents.trials, path=path)
+    record = Record(header, contents.events, contents.trials, contents.space, path=path)
     if setting == "confirm":
         raise JournalError(
             f"{path} has the evaluations of a confirmation: see `kbo journal show {path}`."
@@ -296,7 +296,9 @@ def _of_journal(
         if kernel is not None:
             raise
         return replace(record, obstacle=f"This version of kbo cannot resume the run: {error}")
-    return replace(record, trials=list(optimizer.trials), optimizer=optimizer)
+    return replace(
+        record, trials=list(optimizer.trials), space=optimizer.space, optimizer=optimizer
+    )
 
 
 @contextlib.contextmanager
@@ -375,27 +377,7 @@ def _setting_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis]
 def space_of(header: Mapping[str, Any]) -> Space:
     """Return the space that a header describes; constraints that are functions permit everything."""
     with _usable("the header of the journal describes no space"):
-        parameters = {}
-        rules = []
-        for entry in header["space"]:
-            if entry.get("kind") == "function":
-                rules.append(_stand_in(entry["name"]))
-                continue
-            parameters[entry["name"]] = {k: v for k, v in entry.items() if k != "name"}
-        space = Space.from_dict(parameters)
-        if header["named"]:
-            return Space(space, rules)
-        return Space(Space(space.pairs(), space.linear), rules)
-
-
-def _stand_in(name: str) -> Rule:
-    """Return a function with the name of a constraint that a journal only names."""
-
-    def permits(params: Any) -> bool:
-        return True
-
-    permits.__module__, _, permits.__qualname__ = name.rpartition(".")
-    return permits
+        return Space.described(header["space"], header["named"])
 
 
 def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:

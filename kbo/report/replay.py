@@ -146,7 +146,7 @@ def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> 
         is_watched = event.number in watched
         expected = None
         if is_watched and not trouble:
-            expected, trouble = _expected(optimizer, record.trials[event.number].params)
+            expected, trouble = _expected(optimizer, optimizer.trials[event.number].params)
         optimizer.run.follow(event)
         values.append(event.value)
         if not is_watched:

@@ -101,6 +101,14 @@ class Parameter:
         """Columns [n columns] for unit coordinates u [n], equal for coordinates of the same value."""
         return (self.index(u).to(u) / (len(self.options) - 1)).unsqueeze(-1)
 
+    def columns_of(self, value: Any) -> list[float]:
+        """Columns of a value that may be outside of today's range, as earlier trials have them.
+
+        Raises:
+            InvalidInput: The value has no place among those of the parameter.
+        """
+        return self.features(self.units([self.plain(value)]))[0].tolist()
+
     def labels(self, name: str) -> list[str]:
         """Names of the feature columns of a parameter with a name."""
         return [name] * self.columns
@@ -140,6 +148,14 @@ class _Range(Parameter):
     @property
     def ends(self) -> Sequence[Any]:
         return self.low, self.high
+
+    def columns_of(self, value: Any) -> list[float]:
+        number = _real(value)
+        if self.log and number > 0:
+            return [math.log(number / self.low) / math.log(self.high / self.low)]
+        if self.log or not math.isfinite(number):
+            raise InvalidInput(f"{checks.shown(value)} has no place on the scale of {self}.")
+        return [(number - self.low) / (self.high - self.low)]
 
     def _set_range(self, low: float, high: float) -> None:
         """Check finite bounds and the scale, and keep them as Python values."""
@@ -459,6 +475,37 @@ class _Steps(Sequence[float]):
             return self.high
         # 15 digits: 0.3 and not 0.30000000000000004
         return float(f"{self.low + position * self.step:.15g}")
+
+
+def comparable(new: Parameter, former: Parameter, same_scale: bool = False) -> Parameter:
+    """Return the parameter by whose columns the values of a changed parameter and of the former one are compared.
+
+    Numbers outside of a range have a place on its scale. Options of former ones have columns of their own.
+
+    Args:
+        new: The parameter.
+        former: The parameter that compared the values before.
+        same_scale: Whether numbers keep the former scale; otherwise they have that of the new range.
+    """
+    is_range = isinstance(new, _Range)
+    was_range = isinstance(former, _Range)
+    if is_range and was_range and same_scale and new.log == former.log:
+        return former
+    if is_range:
+        return new
+    if was_range:
+        if isinstance(new, Fixed) and math.isfinite(_real(new.constant)):
+            return former
+        return new
+    kept = [option for option in former.options if option in new.options]
+    alike = isinstance(new, Fixed) or type(new) is type(former)
+    if alike and former.columns and len(kept) == len(new.options):
+        if not isinstance(new, Ordinal) or kept == list(new.options):
+            return former
+    options = [*new.options, *(option for option in former.options if option not in kept)]
+    if isinstance(new, Ordinal) or len(options) == len(new.options):
+        return new
+    return Choice(options)
 
 
 def _option(value: Any, name: str = "an option") -> Any:

@@ -16,6 +16,7 @@ so on params, since features are a function of params.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import os
@@ -33,7 +34,7 @@ from kbo.space.bounds import Bounds, meaning_of
 from kbo.space.conditions import Condition, parents_first
 from kbo.space.constraints import Limits, Linear, Rule, checked, in_words, permits
 from kbo.space.files import part_of, read
-from kbo.space.parameters import Parameter
+from kbo.space.parameters import Parameter, comparable
 from kbo.space.table import Frame, Table, columns_of, parameter_of
 
 Params = dict[str, Any] | list[float]
@@ -75,6 +76,9 @@ class Space:
         device: The device of the features.
         table: The rows of a table that satisfy the constraints, as points [N P] of the unit cube; None if there is
             none.
+        compared: By name, the parameter by whose columns the kernel compares values: the parameter itself, or another
+            that has a place for values of an earlier space, too.
+        changed: Whether the space has replaced another, and params may be outside of it.
 
     Raises:
         InvalidInput: Bounds that are empty, reversed or not finite, each named; a condition on a parameter that does
@@ -103,6 +107,8 @@ class Space:
         self.named: bool = meaning.named
         self.parameters: dict[str, Parameter] = meaning.parameters
         self.conditions: dict[str, Condition] = meaning.conditions
+        self.compared: dict[str, Parameter] = dict(meaning.parameters)
+        self.changed: bool = False
         self.constraints: tuple[Linear | Rule, ...] = ()
         self.table: Tensor | None = None
         self.device: torch.device = torch.device("cpu")
@@ -235,6 +241,56 @@ class Space:
         """Parameters and constraints, as in the header of a journal; equal descriptions are equal spaces."""
         return [{"name": name, **entry} for name, entry in self.to_dict().items()]
 
+    @classmethod
+    def described(cls, entries: Sequence[Mapping[str, Any]], named: bool) -> Space:
+        """The space of a description, as ``describe`` returns; constraints that are functions permit everything.
+
+        Args:
+            entries: The description.
+            named: Whether params are dicts.
+        """
+        parameters = {}
+        rules = []
+        for entry in entries:
+            if entry.get("kind") == "function":
+                rules.append(_stand_in(entry["name"]))
+                continue
+            parameters[entry["name"]] = {k: v for k, v in entry.items() if k != "name"}
+        space = cls.from_dict(parameters)
+        if not named:
+            space = cls(space.pairs(), space.linear)
+        return cls(space, rules)
+
+    def replacing(self, former: Space, same_scale: bool = False) -> Space:
+        """The same space with places for the params of a former one among its features.
+
+        Args:
+            former: The former space.
+            same_scale: Whether numbers keep the scale of the features that they had; otherwise it is that of the
+                ranges of this space.
+
+        Raises:
+            InvalidInput: Params are dicts in one of them and lists in the other, or lists of another length.
+        """
+        if self.named != former.named or (not self.named and self.dimension != former.dimension):
+            raise InvalidInput(
+                "bounds: a list of pairs can only be replaced by a list of as many pairs, and a dict by a dict."
+            )
+        space = copy.copy(self)
+        space.changed = True
+        space.compared = dict(self.parameters)
+        for name, parameter in self.parameters.items():
+            if name in former.compared:
+                space.compared[name] = comparable(parameter, former.compared[name], same_scale)
+        return space
+
+    def compares_as(self, other: Space) -> Space:
+        """The same space with the features of an equal one that has replaced others."""
+        space = copy.copy(self)
+        space.changed = other.changed
+        space.compared = other.compared
+        return space
+
     @property
     def dimension(self) -> int:
         """Number of parameters P."""
@@ -249,11 +305,12 @@ class Space:
     def labels(self) -> list[str]:
         """The names of the feature columns."""
         labels: list[str] = []
-        for name, p in self.parameters.items():
-            if name in self.conditions and p.columns == 1:
+        for name in self.parameters:
+            compared = self.compared[name]
+            if name in self.conditions and compared.columns == 1:
                 labels += [f"{name} (sine)", f"{name} (cosine)"]
             else:
-                labels += p.labels(name)
+                labels += compared.labels(name)
         return labels
 
     @property
@@ -317,9 +374,14 @@ class Space:
 
         A sum that exceeds its limit by no more than rounding to float32 does not violate it.
         """
+        try:
+            values = self._values(params)
+        except InvalidInput:
+            if not self.changed:
+                raise
+            return ["the bounds, which have changed since"]
         if not self.constraints:
             return []
-        values = self._values(params)
         numbers = torch.zeros(1, self.dimension, dtype=torch.float64)
         for i, name in enumerate(self.parameters):
             if i in self._limits.columns:
@@ -477,17 +539,79 @@ class Space:
         """The input of the kernel, [n D], at points [n P] of the unit cube."""
         parts = []
         for i, (name, p) in enumerate(self.parameters.items()):
-            part = p.features(unit[:, i])
-            if name in self.conditions:
-                if p.columns == 1:
-                    angle = math.pi / 2 * part
-                    part = torch.cat([angle.sin(), angle.cos()], -1) / math.sqrt(2)
-                part = torch.where(self.is_active(name, unit).unsqueeze(-1), part, 0.0)
-            parts.append(part)
+            compared = self.compared[name]
+            if compared is p:
+                part = p.features(unit[:, i])
+            else:
+                columns = {value: compared.columns_of(value) for value in set(p.values(unit[:, i]))}
+                rows = [columns[value] for value in p.values(unit[:, i])]
+                part = unit.new_tensor(rows).reshape(len(unit), compared.columns)
+            parts.append(self._where_active(name, part, self.is_active(name, unit)))
         return torch.cat(parts, -1).to(self.device)
+
+    def _where_active(self, name: str, part: Tensor, is_active: Tensor) -> Tensor:
+        """The columns of a parameter from its columns [n k] without conditions, and where it is active, [n]."""
+        if name not in self.conditions:
+            return part
+        if self.compared[name].columns == 1:
+            angle = math.pi / 2 * part
+            part = torch.cat([angle.sin(), angle.cos()], -1) / math.sqrt(2)
+        return torch.where(is_active.unsqueeze(-1), part, 0.0)
+
+    def contains(self, params: Any) -> bool:
+        """Whether params are in the space; its constraints are not asked."""
+        with contextlib.suppress(InvalidInput):
+            self.canonical(params)
+            return True
+        return False
+
+    def carried(self, params: Params) -> Params | None:
+        """The params of an earlier space as params of this one, also outside of its ranges; None if they have no place.
+
+        Parameters that this space lacks are left out. Its own that are active are needed, unless they are ``Fixed``.
+        """
+        with contextlib.suppress(InvalidInput):
+            return self.canonical(params)
+        by_name = self._by_name(params)
+        known = {name: by_name[name] for name in self.parameters if name in by_name}
+        complete = self.constants | known
+        values = {name: complete[name] for name in self.active_names(complete) if name in complete}
+        carried = self._named(values)
+        if self.place(carried) is None:
+            return None
+        with contextlib.suppress(InvalidInput):
+            return self.canonical(carried)
+        return carried
+
+    @on_host
+    def place(self, params: Params) -> Tensor | None:
+        """The features [D] of params, also outside of the ranges of this space; None if they have no place there."""
+        values = self._by_name(params)
+        active = self.active_names(values)
+        parts = []
+        try:
+            for name in self.parameters:
+                columns = [0.0] * self.compared[name].columns
+                if name in active:
+                    columns = self.compared[name].columns_of(values[name])
+                part = torch.tensor([columns], dtype=torch.float64)
+                parts.append(self._where_active(name, part, torch.tensor([name in active])))
+        except (KeyError, InvalidInput):
+            return None
+        return torch.cat(parts, -1)[0]
 
     def _named(self, values: dict[str, Any]) -> Params:
         """Values by name as the objective gets them."""
         if self.named:
             return values
         return list(values.values())
+
+
+def _stand_in(name: str) -> Rule:
+    """A function with the name of a constraint of which only the name is known."""
+
+    def permits(params: Any) -> bool:
+        return True
+
+    permits.__module__, _, permits.__qualname__ = name.rpartition(".")
+    return permits

@@ -89,7 +89,7 @@ class Cells:
         _, differences = self.spans()
         changes = []
         start = 0
-        for parameter in self.space.parameters.values():
+        for parameter in self.space.compared.values():
             columns = slice(start, start + parameter.columns)
             along_side = torch.zeros_like(differences)
             along_side[:, columns] = differences[:, columns]

@@ -36,6 +36,9 @@ Time = Annotated[float, Meta(ge=0, le=253_402_300_799)]
 """Seconds from 1970 up to the year 9999."""
 
 
+Entry = dict[str, Scalar | list[Scalar | dict[str, Scalar]] | dict[str, Scalar | list[Scalar]]]
+
+
 class _Event(
     Struct,
     kw_only=True,
@@ -96,6 +99,39 @@ class Prune(_Event, tag="prune"):
     seconds: Seconds | None = None
 
 
+class Correct(_Event, tag="correct"):
+    """A trial that has ended has another value and other measurements than were reported."""
+
+    value: float
+    measured: dict[str, float] = {}
+
+
+class Remove(_Event, tag="remove"):
+    """A trial does not count any more: nothing is learned from it."""
+
+    reason: str
+
+
+class Change(
+    Struct,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag="space",
+    tag_field="event",
+):
+    """The space is another one from here on; ``was`` has the values of parameters that earlier trials lack.
+
+    Numbers keep the scale on which the kernel compared them before if ``same_scale``.
+    """
+
+    space: list[Entry]
+    was: dict[str, Scalar] = {}
+    same_scale: bool = False
+    time: Time | None = None
+
+
 class Session(
     Struct,
     kw_only=True,
@@ -114,9 +150,8 @@ class Session(
     workers: str | None = None
 
 
-TrialEvent = Ask | Again | Release | Report | Tell | Fail | Prune
-Event = TrialEvent | Session
-Entry = dict[str, Scalar | list[Scalar | dict[str, Scalar]] | dict[str, Scalar | list[Scalar]]]
+TrialEvent = Ask | Again | Release | Report | Tell | Fail | Prune | Correct | Remove
+Event = TrialEvent | Session | Change
 Header = dict[str, Scalar | list[float | Entry | list[Scalar]]]
 
 

@@ -10,20 +10,22 @@ import os
 import stat
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kbo._base import checks
 from kbo._base.files import replacing, sync_folder
 from kbo._base.locks import after_fork_in_child
-from kbo.errors import AnotherProblem, JournalError
+from kbo.errors import JournalError
 from kbo.optimize.run.events import FORMAT, Contents, Event, Header, header_of, line, parse
 
 try:
     import fcntl
 except ImportError:  # a platform without advisory locks
     fcntl = None
+
+Check = Callable[[Header, list[Event]], None]
 
 _open: weakref.WeakSet[Journal] = weakref.WeakSet()
 
@@ -43,7 +45,10 @@ class Journal:
 
     Args:
         path: The file; created, with its folders, if it does not exist.
-        description: The problem; a journal of another one is refused.
+        description: The problem, for the first line of a new file.
+
+    Attributes:
+        header: The description in the file.
 
     Raises:
         JournalError: The file cannot be written, or is in use.
@@ -52,7 +57,7 @@ class Journal:
     def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
         self.path = path
         self._place = path.absolute()
-        self._header: Header = {"format": FORMAT, **header_of(description)}
+        self.header: Header = {"format": FORMAT, **header_of(description)}
         self._closed = ""
         try:
             self._place.parent.mkdir(parents=True, exist_ok=True)
@@ -70,16 +75,19 @@ class Journal:
             self._file.close()
             raise
 
-    def recover(self) -> list[Event]:
+    def recover(self, check: Check | None = None) -> list[Event]:
         """Return the events on disk, after removing an unfinished last line; a foreign file is left as it is.
 
+        Args:
+            check: A function of header and events that raises an error if they are of another problem.
+
         Raises:
-            JournalError: The file is damaged, not a journal, or of another problem.
+            JournalError: The file is damaged, or not a journal.
         """
         self._check_open()
         self._file.seek(0)
         text = self._file.read()
-        first, checksum = line(self._header, 0)
+        first, checksum = line(self.header, 0)
         if first.startswith(text) and first != text:  # empty, or a part of the first line
             self._file.truncate(0)
             self._size = 0
@@ -90,14 +98,9 @@ class Journal:
         contents = _valid(parse(text), self.path)
         self._size = contents.size
         self._checksum = contents.checksum
-        different = differences(contents.header, self._header)
-        if different:
-            raise AnotherProblem(
-                f"the journal {self.path} belongs to another problem ({different}). Continue it with the same "
-                "arguments, or start a new one with another path. It can begin with the results of this one, as far "
-                f"as they fit: evaluated={str(self.path)!r}, or --evaluated {self.path}. `kbo tune --allow-change` "
-                "renames this one and does so."
-            )
+        self.header = contents.header
+        if check is not None:
+            check(contents.header, contents.events)
         if contents.unfinished:
             warnings.warn(
                 f"dropped an unfinished last line of {self.path}: the run was killed while writing it."

@@ -6,20 +6,24 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Never
 
 from kbo._base import checks
-from kbo.errors import InvalidInput, JournalError
+from kbo.errors import AnotherProblem, InvalidInput, JournalError
 from kbo.optimize.run.events import (
     LONGEST_REASON,
     Again,
     Ask,
+    Change,
+    Correct,
     Event,
     Fail,
     Header,
     Prune,
     Release,
+    Remove,
     Report,
     Session,
     Tell,
@@ -30,7 +34,7 @@ from kbo.optimize.run.events import (
 )
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.journal import Journal, differences, read, write
-from kbo.optimize.run.outcome import OBJECTIVE, outcome_of
+from kbo.optimize.run.outcome import OBJECTIVE, Outcome, outcome_of
 from kbo.optimize.run.trials import Trial, Trials
 from kbo.space import Params, Space
 from kbo.workers import call
@@ -59,8 +63,11 @@ class Run:
         journal: Path of the journal; None keeps the run in memory.
         needed: Names of the measurements without which a trial has failed.
         value_range: The least and the largest possible value of the objective; None if they are not known.
+        allow_change: Whether the journal may be of another space, which ``change`` then has to replace.
 
     Attributes:
+        space: The search space after the events.
+        first_space: The search space before them.
         header: The description of the problem, as in the first line of a journal.
         guard: The lock of the run, for objects whose methods use it.
 
@@ -80,8 +87,11 @@ class Run:
         journal: str | os.PathLike[str] | None = None,
         needed: Iterable[str] = (),
         value_range: tuple[float, float] | None = None,
+        allow_change: bool = False,
     ) -> None:
         self.space: Space = space
+        self.first_space: Space = space
+        self._given = space
         self.value_range: tuple[float, float] | None = checks.maybe(
             checks.interval, "value_range", value_range
         )
@@ -96,7 +106,10 @@ class Run:
             self._journal = Journal(checks.path("journal", journal), self.header)
         try:
             if self._journal is not None:
-                events = self._journal.recover()
+                check = partial(_check_problem, self._journal.path, self.header, allow_change)
+                events = self._journal.recover(check)
+                if "space" in self.header:
+                    self.header["space"] = self._journal.header["space"]
             self._start(events)
         except BaseException:
             self.close()
@@ -230,11 +243,7 @@ class Run:
         Raises:
             InvalidInput: Parameters outside the space, or a value that is not finite or incomplete.
         """
-        outcome = outcome_of(
-            value, self._needed, self.value_range, "value must be a finite number, got"
-        )
-        if outcome.value is None or outcome.failure:
-            raise InvalidInput(f"{outcome.failure}.")
+        outcome = self._outcome(value)
         trial = self._begin(params, asked=False)
         return self._record(
             Tell(
@@ -244,6 +253,11 @@ class Run:
                 time=self._now(),
             )
         )
+
+    def add_all(self, results: Iterable[tuple[Params, Any]]) -> None:
+        """Record results that are known, as ``add``."""
+        for params, value in results:
+            self.add(params, value)
 
     @guarded
     def fail(
@@ -295,6 +309,58 @@ class Run:
             log.info("where it failed:\n%s", outcome.trace)
         return trial
 
+    # Corrections, changes of the space
+
+    @guarded
+    def correct(self, trial: Trial | int, value: Any) -> Trial:
+        """Record another result of a trial that has ended; arguments and errors as for ``Optimizer.correct``."""
+        ended = self._trials.ended(_number(trial))
+        outcome = self._outcome(value)
+        return self._record(
+            Correct(
+                number=ended.number,
+                value=outcome.value,
+                measured=outcome.measured,
+                time=self._now(),
+            )
+        )
+
+    @guarded
+    def remove(self, trial: Trial | int, reason: str) -> Trial:
+        """Record that a trial does not count; arguments and errors as for ``Optimizer.remove``."""
+        known = self._trials.known(_number(trial))
+        if known.status == "removed":
+            raise InvalidInput(f"trial {known.number} is removed already.")
+        reason = shortened(checks.text("reason", reason), LONGEST_REASON)
+        return self._record(Remove(number=known.number, reason=reason, time=self._now()))
+
+    @guarded
+    def change(
+        self, space: Space, was: Mapping[str, Any] | None = None, same_scale: bool = False
+    ) -> None:
+        """Record that the space is another one from here on; arguments and errors as for ``Optimizer.change``.
+
+        Args:
+            space: The new space.
+            was: Values of parameters that the trials so far lack.
+            same_scale: Whether numbers keep the scale on which the kernel compared them.
+        """
+        space.replacing(self.space, same_scale)  # raises if it cannot
+        values = {}
+        for name, value in (was or {}).items():
+            if name not in space.parameters:
+                raise InvalidInput(
+                    f"was: there is no parameter {checks.shown(name)}; the parameters are {list(space.parameters)}."
+                )
+            with checks.inside(f"was: parameter {name!r}"):
+                values[name] = checks.plain(value)
+                space.parameters[name].columns_of(values[name])
+        event = Change(
+            space=space.describe(), was=values, same_scale=same_scale, time=self._now()
+        )
+        self._given = space
+        self._log(event)
+
     # Reports, sessions
 
     @guarded
@@ -343,12 +409,13 @@ class Run:
         different = differences(header, self.header)
         if different:
             raise JournalError(f"{path} belongs to another problem ({different}).")
-        Trials.of(self.space, events, path)  # raises if an event does not fit
+        Trials.of(self.first_space, events, path)  # raises if an event does not fit
         self._start(events)
 
     @guarded
-    def restore(self, events: list[Event]) -> None:
-        """Replace the run in memory by one with these events."""
+    def restore(self, events: list[Event], space: Space) -> None:
+        """Replace the run in memory by one with these events, after which the space is the given one."""
+        self._given = space
         self._start(events)
 
     @guarded
@@ -377,10 +444,22 @@ class Run:
                 self._lost.add(event.number)
 
     def _computed(self) -> Trials:
+        """Return the trials of the record, and set the spaces before and after it."""
         name = "the run"
         if self._journal is not None:
             name = self._journal.path
-        return Trials.of(self.space, self._events, name)
+        self.first_space = self._given
+        if any(isinstance(event, Change) for event in self._events):
+            self.first_space = Space.described(self.header["space"], self._given.named)
+        trials = Trials.of(self.first_space, self._events, name)
+        if self.first_space is self._given:
+            self.space = self._given
+            return trials
+        self.space = trials.space.on(self._given.device)
+        if self.space.describe() == self._given.describe():  # functions among its constraints are known
+            self.space = self._given.compares_as(trials.space)
+        trials.space = self.space
+        return trials
 
     def _record(self, event: TrialEvent) -> Trial:
         """Record an event, and return its trial."""
@@ -392,7 +471,10 @@ class Run:
         if self._journal is not None:
             self._journal.append(event)
         self._events.append(event)
-        self._trials.add(event)
+        if isinstance(event, Correct | Remove | Change):  # what was learned from earlier events is withdrawn
+            self._trials = self._computed()
+        else:
+            self._trials.add(event)
 
     def _begin(
         self,
@@ -411,6 +493,18 @@ class Run:
             )
         )
 
+    def _outcome(self, value: Any) -> Outcome:
+        """Return value and measurements of a result.
+
+        Raises:
+            InvalidInput: The value is not finite or incomplete.
+        """
+        expected = "value must be a finite number, got"
+        outcome = outcome_of(value, self._needed, self.value_range, expected)
+        if outcome.value is None or outcome.failure:
+            raise InvalidInput(f"{outcome.failure}.")
+        return outcome
+
     def _fail(
         self, number: int, reason: str, seconds: float | None, measured: dict[str, float]
     ) -> Trial:
@@ -419,15 +513,18 @@ class Run:
             Fail(number=number, reason=reason, measured=measured, seconds=seconds, time=self._now())
         )
 
-    def _number_of(self, params: Trial | Params) -> int:
+    def _number_of(self, params: Trial | Params | int) -> int:
         """Return the number of a trial, or of the pending one with these parameters; of a new one if there is none.
 
         Of several pending trials it is the one that was started last: reported bounds wait for the first one, whose
         value then comes when all have come, so nobody can choose which value comes first.
         """
-        if isinstance(params, Trial):
-            return self._trials.unfinished(params.number).number
-        params = self.space.canonical(params)
+        if isinstance(params, Trial | int):
+            return self._trials.unfinished(_number(params)).number
+        if self.space.changed:
+            params = self.space.carried(params) or params
+        else:
+            params = self.space.canonical(params)
         for trial in reversed(self._trials.pending.values()):
             if trial.params == params:
                 return trial.number
@@ -448,6 +545,46 @@ class Run:
     def _now(self) -> float:
         """Return the time in seconds since 1970, by a clock that nobody sets while a loop runs."""
         return round(self._epoch + time.monotonic(), 3)
+
+
+def _number(trial: Trial | int) -> int:
+    """Return the number of a trial, which may be given by its number."""
+    if isinstance(trial, Trial):
+        return trial.number
+    return checks.whole("trial", trial, 0)
+
+
+def _at_end(header: Header, events: Iterable[Event]) -> Header:
+    """Return a header with the space after some events."""
+    latest = dict(header)
+    for event in events:
+        if isinstance(event, Change):
+            latest["space"] = event.space  # pyright: ignore[reportArgumentType]
+    return latest
+
+
+def _check_problem(
+    path: Path, expected: Header, allow_change: bool, header: Header, events: Iterable[Event]
+) -> None:
+    """Raise AnotherProblem if a journal belongs to another problem, or to another space that is not to change."""
+    found = _at_end(header, events)
+    different = differences(found, expected)
+    other = different
+    if "space" in found:
+        other = differences(found, {**expected, "space": found["space"]})
+    if not different or (allow_change and not other):
+        return
+    advice = "start a new one with another path"
+    if not other:
+        advice = (
+            "go on with its trials in the new space by allow_change=True (or --allow-change), "
+            "with the values that new parameters had so far in was={...} (or --was name=value)"
+        )
+    raise AnotherProblem(
+        f"the journal {path} belongs to another problem ({different}). Continue it with the same arguments, "
+        f"or {advice}. A new one can begin with the results of this one, as far as they fit: "
+        f"evaluated={str(path)!r}, or --evaluated {path}."
+    )
 
 
 def _may_end_its_process(trial: Trial) -> bool:

@@ -13,10 +13,13 @@ from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.run.events import (
     Again,
     Ask,
+    Change,
+    Correct,
     Event,
     Fail,
     Prune,
     Release,
+    Remove,
     Report,
     Session,
     Tell,
@@ -30,6 +33,7 @@ WAYS = (
     "stopped early",
     "lost and started again",
     "with a value at parameters that ask did not return",
+    "corrected or removed by hand",
 )
 """Ways in which the noise of a trial may decide which values there are."""
 
@@ -40,7 +44,7 @@ class Trial:
 
     Attributes:
         number: Position in the order in which trials were begun, from 0.
-        params: The arguments of the objective.
+        params: The arguments of the objective; after a change of the space, in the form of the new one.
         value: The value of the objective; None while pending or if it failed.
         measured: The other quantities that it has measured, by name, "sem" the standard error of the value.
         seconds: The duration, if known.
@@ -49,6 +53,9 @@ class Trial:
         released: How often the run ended while it was running; these starts were not lost.
         asked: Whether it was started before its value was known.
         pruned: Whether it was stopped early; then it has no value.
+        removed: The reason why it does not count any more; None if it does.
+        reported: The value that was reported before it was corrected or removed; None without one.
+        corrected: Whether its result was corrected.
         reports: Steps and the values reported at them, in the order of the reports of its last start.
         proposal: The reason why it was chosen, as its event has it.
         started, finished: Times of its last start and its end in seconds since 1970, if known.
@@ -64,6 +71,9 @@ class Trial:
     released: int = 0
     asked: bool = True
     pruned: bool = False
+    removed: str | None = None
+    reported: float | None = None
+    corrected: bool = False
     reports: list[tuple[int, float]] = field(default_factory=list)
     proposal: dict[str, str | float] = field(default_factory=dict, compare=False)
     started: float | None = field(default=None, compare=False)
@@ -71,7 +81,9 @@ class Trial:
 
     @property
     def status(self) -> str:
-        """One of "pending", "complete", "failed" and "pruned"."""
+        """One of "pending", "complete", "failed", "pruned" and "removed"."""
+        if self.removed is not None:
+            return "removed"
         if self.failure is not None:
             return "failed"
         if self.pruned:
@@ -83,7 +95,7 @@ class Trial:
     @property
     def selected(self) -> list[str]:
         """The ``WAYS`` in which the noise may have decided whether it has a value, or which one."""
-        failed, stopped, lost, not_asked = WAYS
+        failed, stopped, lost, not_asked, by_hand = WAYS
         ways = []
         if self.failure is not None:
             ways.append(failed)
@@ -93,34 +105,44 @@ class Trial:
             ways.append(lost)
         if not self.asked:
             ways.append(not_asked)
+        if self.corrected or self.removed is not None:
+            ways.append(by_hand)
         return ways
 
 
 class Trials:
     """The trials that events describe.
 
+    After a change of the space, trials without a place in the new one are in ``all`` alone.
+
     Args:
-        space: The search space.
+        space: The search space at the beginning.
 
     Attributes:
+        space: The search space after the events.
         all: All trials, in the order of their starts.
         pending: The trials that have not ended, by number.
         finished: The trials that have ended, in the order of their ends.
         complete, failed, pruned: The trials with a value, that failed, and that were stopped early, each in the order
             of their starts.
+        misplaced: The trials without a place in the space, in the order of their starts.
         seconds: The time that sessions have taken, from their beginning to their last event.
         n_finished: The number of trials that ``ask`` began and that have ended.
         n_events: The number of events so far.
     """
 
     def __init__(self, space: Space) -> None:
-        self._space = space
+        self.space: Space = space
         self.all: list[Trial] = []
+        self._given: list[Params] = []  # the parameters of all, of whatever space, with those of ``was``
         self.pending: dict[int, Trial] = {}
         self.finished: list[Trial] = []
         self.complete: list[Trial] = []
         self.failed: list[Trial] = []
         self.pruned: list[Trial] = []
+        self.misplaced: list[Trial] = []
+        self._ended: list[Trial] = []  # those with and without a place, in the order of their ends
+        self._without_place: set[int] = set()
         self.seconds: float = 0.0
         self._last_event: float | None = None  # the time of the last event of a session
         self.n_finished: int = 0
@@ -159,6 +181,12 @@ class Trials:
         match event:
             case Session():
                 self._last_event = event.time
+            case Change():
+                self._change(event)
+            case Correct():
+                self._correct(event)
+            case Remove():
+                self._remove(event)
             case Ask():
                 self._begin(event)
             case Again():
@@ -192,7 +220,7 @@ class Trials:
             raise InvalidInput(
                 f"trial {event.number} begins where trial {len(self.all)} is expected"
             )
-        params = self._space.canonical(event.params)
+        params = self.space.canonical(event.params)
         if params != event.params:
             raise InvalidInput(
                 f"the parameters {event.params} are not {params}, as they would have been written"
@@ -206,7 +234,86 @@ class Trials:
             started=event.time,
         )
         self.all.append(trial)
+        self._given.append(params)
         self.pending[event.number] = trial
+
+    def _change(self, event: Change) -> None:
+        """Put the trials into another space."""
+        space = Space.described(event.space, self.space.named)
+        self.space = space.replacing(self.space, event.same_scale)
+        if self.space.named:
+            self._given = [{**event.was, **dict(params)} for params in self._given]
+        self._without_place = set()
+        for trial, given in zip(self.all, self._given, strict=True):
+            carried = self.space.carried(given)
+            if carried is None:
+                self._without_place.add(trial.number)
+            else:
+                trial.params = carried
+        self._sort()
+
+    def _correct(self, event: Correct) -> None:
+        """Replace the result of a trial that has ended."""
+        trial = self.ended(event.number)
+        self._withdraw(trial)
+        trial.corrected = True
+        trial.removed = None
+        trial.value = event.value
+        trial.measured = event.measured
+        self._sort()
+
+    def _remove(self, event: Remove) -> None:
+        """Leave a trial out, whether or not it has ended."""
+        trial = self.known(event.number)
+        if trial.status == "removed":
+            raise InvalidInput(f"trial {event.number} is removed already")
+        self._withdraw(trial)
+        trial.removed = printable(event.reason)
+        if trial.number in self.pending:
+            del self.pending[trial.number]
+            self._ended.append(trial)
+        self._sort()
+
+    def _withdraw(self, trial: Trial) -> None:
+        """Take back the result of a trial; its first value stays as ``reported``."""
+        if trial.reported is None:
+            trial.reported = trial.value
+        trial.value = None
+        trial.measured = {}
+        trial.failure = None
+        trial.pruned = False
+
+    def _sort(self) -> None:
+        """Group the trials with a place in the space again."""
+        placed = [trial for trial in self.all if trial.number not in self._without_place]
+        self.complete = [trial for trial in placed if trial.status == "complete"]
+        self.failed = [trial for trial in placed if trial.status == "failed"]
+        self.pruned = [trial for trial in placed if trial.status == "pruned"]
+        self.misplaced = [t for t in self.all if t.number in self._without_place]
+        self.finished = [t for t in self._ended if t.number not in self._without_place]
+
+    def known(self, number: int) -> Trial:
+        """Return a trial by its number.
+
+        Raises:
+            InvalidInput: There is none.
+        """
+        if not 0 <= number < len(self.all):
+            raise InvalidInput(
+                f"there is no trial {number}: the run has {len(self.all)} trials, from 0."
+            )
+        return self.all[number]
+
+    def ended(self, number: int) -> Trial:
+        """Return a trial that has ended.
+
+        Raises:
+            InvalidInput: There is none of this number, or it is pending.
+        """
+        trial = self.known(number)
+        if trial.number in self.pending:
+            raise InvalidInput(f"trial {number} is pending: report its value with tell.")
+        return trial
 
     def unfinished(self, number: int) -> Trial:
         """Return a pending trial by its number.
@@ -228,6 +335,9 @@ class Trials:
         trial.finished = event.time
         self.n_finished += trial.asked
         del self.pending[trial.number]
+        self._ended.append(trial)
+        if trial.number in self._without_place:
+            return
         self.finished.append(trial)
         bisect.insort(alike, trial, key=lambda other: other.number)
 

@@ -73,7 +73,7 @@ class Subspace:
             key = self._keys[i]
             if key in self._context:
                 self.fixed[i] = parameter.unit(self._context[key])
-            elif parameter.columns == 0:  # it has one value
+            elif len(parameter.options) == 1:
                 self.fixed[i] = 0.5
         if not bool(self.fixed.isnan().any()):
             raise InvalidInput(
@@ -146,6 +146,8 @@ class Subspace:
 
     def accepts(self, params: Params) -> bool:
         """Whether parameters agree with the context, are among the choices and in the box."""
+        if self._space.changed and not self._space.contains(params):
+            return False
         if self._listed is not None and params not in self._listed:
             return False
         if self.boxed and not bool(self.in_box(self._space.unit(params))):

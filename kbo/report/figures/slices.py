@@ -58,11 +58,18 @@ class Along:
     def place_of(self, trial: Trial) -> Any:
         """Return the coordinate of a trial; None if it has no value of the parameter."""
         params = by_name(trial.params)
-        if self.name not in params:
+        value = params.get(self.name)
+        if self.name not in params or not self._has(value):
             return None
         if self.options:
-            return self.values.index(params[self.name])
-        return params[self.name]
+            return self.values.index(value)
+        return value
+
+    def _has(self, value: Any) -> bool:
+        """Return whether a value is in the space, which may have changed since the trial."""
+        if self.options:
+            return value in self.values
+        return isinstance(value, (int, float)) and self.values[0] <= value <= self.values[-1]
 
 
 @dataclass(frozen=True)
