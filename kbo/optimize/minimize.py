@@ -10,7 +10,7 @@ import copy
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from kbo.bandit import methods
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.callbacks import Callbacks, OnTrial
 from kbo.optimize.constraint import measured_only
-from kbo.optimize.evaluated import first_points, known_results, remaining, unrecorded
+from kbo.optimize.evaluated import first_points, known_results, remaining
 from kbo.optimize.insight.expected_gain import N_MORE
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Pruner, Pruning, resolve
@@ -30,7 +30,7 @@ from kbo.optimize.result import PROOF, Result, result_of
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.settings.setting import Setting
-from kbo.space import Bounds, Params, Space
+from kbo.space import Bounds, Space
 from kbo.workers.call import takes_trial
 from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import YEAR, Engine, Session
@@ -57,6 +57,8 @@ def minimize(
     value_range: tuple[float, float] | None = None,
     seed: int = 0,
     journal: str | os.PathLike[str] | None = None,
+    allow_change: bool = False,
+    was: Mapping[str, Any] | None = None,
     workers: Workers = None,
     timeout: float | None = None,
     time_budget: float | None = None,
@@ -97,6 +99,9 @@ def minimize(
             and other values are failures.
         seed: Seed of every random choice.
         journal: Path of a crash-safe journal.
+        allow_change: Whether ``bounds`` and constraints on parameters may differ from those of the journal: the run goes
+            on in the new space with all earlier trials that have a place in it, also outside of the new ranges.
+        was: The values that parameters had in the trials before that lack them, by name; with ``allow_change``.
         workers: Number of trials at a time, each in a worker process; or ``kbo.Processes(...)``, ``kbo.Threads(...)``,
             ``kbo.workers.ray.Ray(...)``. With 1 everything stays in this process. By default 1, or with ``timeout`` one
             worker process.
@@ -152,6 +157,8 @@ def maximize(
     value_range: tuple[float, float] | None = None,
     seed: int = 0,
     journal: str | os.PathLike[str] | None = None,
+    allow_change: bool = False,
+    was: Mapping[str, Any] | None = None,
     workers: Workers = None,
     timeout: float | None = None,
     time_budget: float | None = None,
@@ -183,6 +190,8 @@ class _Call:
     value_range: tuple[float, float] | None
     seed: int
     journal: str | os.PathLike[str] | None
+    allow_change: bool
+    was: Mapping[str, Any] | None
     workers: Workers
     timeout: float | None
     time_budget: float | None
@@ -261,12 +270,15 @@ def _run(call: _Call) -> Result:
         value_range=call.value_range,
         seed=call.seed,
         journal=call.journal,
+        allow_change=call.allow_change,
+        was=call.was,
+        evaluated=known,
         device=call.device,
     )
     stopped = "interrupted before its end"
     try:
         with contextlib.suppress(KeyboardInterrupt), callbacks.opened():
-            stopped = _Work(call, optimizer, engine, callbacks, first).run(known.results)
+            stopped = _Work(call, optimizer, engine, callbacks, first).run()
         left_out = list(known.left_out)
         not_begun = remaining(first, space, optimizer.trials)
         if not_begun:
@@ -321,12 +333,8 @@ class _Work:
             self._n_points = len(points)
         self._end = math.inf  # of the time budget
 
-    def run(self, known: Sequence[tuple[Params, Any]]) -> str:
-        """Run trials until there is a reason to stop, and return it; trials that still run are released.
-
-        Args:
-            known: Results that are known before.
-        """
+    def run(self) -> str:
+        """Run trials until there is a reason to stop, and return it; trials that still run are released."""
         call = self._call
         try:
             with self._engine.session(call.objective, call.timeout, self._on_report) as session:
@@ -338,8 +346,6 @@ class _Work:
                 )
                 if call.time_budget is not None:
                     self._end = time.monotonic() + call.time_budget - seconds_before
-                for params, value in unrecorded(known, self._optimizer.trials):
-                    self._run.add(params, value)
                 return self._until_stopped(session)
         finally:
             with contextlib.suppress(JournalError):  # which has been raised already

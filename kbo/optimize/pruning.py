@@ -202,7 +202,7 @@ class _Twin:
         self._study.tell(self.trial, value, optuna.trial.TrialState[state])
 
 
-_STATES = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
+_STATES = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL", "removed": "FAIL"}
 """States of Optuna by the status of a trial."""
 
 

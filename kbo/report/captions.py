@@ -58,7 +58,7 @@ def trial_counts(record: Record) -> str:
         text = "1 trial"
     counts = Counter(trial.status for trial in record.trials)
     separator = ": "
-    for status in ("complete", "failed", "pruned", "pending"):
+    for status in ("complete", "failed", "pruned", "removed", "pending"):
         if counts[status]:
             text += f"{separator}{counts[status]} {status}"
             separator = ", "
@@ -109,7 +109,18 @@ def notes(record: Record, trial: Trial, recommended: Any, first: Mapping[int, in
         remarks.append("best observed")
     if trial.failure is not None:
         remarks.append(f"failed: {reason(trial)}")
+    if trial.corrected:
+        remarks.append(f"corrected{_reported(trial)}")
+    if trial.removed is not None:
+        remarks.append(f"removed{_reported(trial)}: {trial.removed}")
     return ", ".join(remarks)
+
+
+def _reported(trial: Trial) -> str:
+    """Return the value that was reported before a correction, as an addition."""
+    if trial.reported is None:
+        return ""
+    return f" (reported: {trial.reported:.6g})"
 
 
 def reason(trial: Trial) -> str:
@@ -200,7 +211,7 @@ def audited(source: str, trials: Sequence[Trial], remark: str) -> str:
     """Return the source of the trials, their number, and the remark on rows and columns that were left out."""
     counts = Counter(trial.status for trial in trials)
     text = f"{source}: {len(trials)} trials"
-    for status in ("failed", "pruned", "pending"):
+    for status in ("failed", "pruned", "removed", "pending"):
         if counts[status]:
             text += f", {counts[status]} {status}"
     return text + remark

@@ -209,7 +209,7 @@ class Record:
         return self.history.names[trial.number]
 
     def with_status(self, status: str) -> list[Trial]:
-        """Return the trials that are "pending", "complete", "failed" or "pruned"."""
+        """Return the trials that are "pending", "complete", "failed", "pruned" or "removed"."""
         return [trial for trial in self.trials if trial.status == status]
 
     def rank(self, trial: Trial) -> tuple[int, float]:

@@ -129,8 +129,14 @@ def trials(result: Result) -> str:
         failures = [trial.failure for trial in result.trials if trial.failure]
         last = " ".join(failures[-1].split()) if failures else "no reason given"
         sentence += f", {counts['failed']} failed (the last: {last})"
+    if counts["removed"]:
+        sentence += f", {counts['removed']} removed"
     if result.stopped:
         sentence += f"; {result.stopped}"
+    misplaced = result.optimizer.run.trials.misplaced
+    if misplaced:
+        numbers = ", ".join(str(trial.number) for trial in misplaced)
+        sentence += f"; without a place in the changed space, so nothing is learned from them: {numbers}"
     if result.left_out:
         sentence += f"; not used: {printable('; '.join(result.left_out))}"
     if result.answers is not None:

@@ -14,7 +14,7 @@ from kbo.optimize.run.trials import Trial
 from kbo.optimize.table import by_name
 from kbo.optimize.tracking.tracker import Tracker
 
-_STATUS = {"complete": "FINISHED", "failed": "FAILED", "pruned": "KILLED"}
+_STATUS = {"complete": "FINISHED", "failed": "FAILED", "pruned": "KILLED", "removed": "KILLED"}
 
 
 class MLflow(Tracker):
