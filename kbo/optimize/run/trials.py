@@ -211,7 +211,8 @@ class Trials:
                 trial.pruned = True
                 self._finish(trial, event, self.pruned)
         if self._last_event is not None and event.time is not None:
-            self.seconds += max(event.time - self._last_event, 0.0)
+            if not _is_by_hand(event):
+                self.seconds += max(event.time - self._last_event, 0.0)
             self._last_event = event.time
         self.n_events += 1
 
@@ -340,6 +341,12 @@ class Trials:
             return
         self.finished.append(trial)
         bisect.insort(alike, trial, key=lambda other: other.number)
+
+
+def _is_by_hand(event: Event) -> bool:
+    """Return whether an event may come between two sessions: the time before it is no part of the run."""
+    is_known_result = isinstance(event, Ask) and not event.asked
+    return is_known_result or isinstance(event, Correct | Remove | Change)
 
 
 def repetitions(trials: Iterable[Trial]) -> dict[int, int]:
