@@ -460,6 +460,11 @@ class Optimizer:
         certified = self.setting.certified
         problem = self._quantities.problem._replace(space=space)
         Quantities(Trials(space), self.setting, problem, self.constraints, self.maximize)
+        if certified and methods.get(self.method).fixed_kernel:
+            raise InvalidInput(
+                f"the bound of method {self.method!r} is about the points of one finite space, which cannot change: "
+                "begin a new run; evaluated=... takes the results over."
+            )
         if certified:
             check_same_kernel(self.space, space.replacing(self.space, same_scale=True))
         self.run.change(space, was, same_scale=certified)

@@ -543,9 +543,10 @@ class Space:
             if compared is p:
                 part = p.features(unit[:, i])
             else:
-                columns = {value: compared.columns_of(value) for value in set(p.values(unit[:, i]))}
-                rows = [columns[value] for value in p.values(unit[:, i])]
-                part = unit.new_tensor(rows).reshape(len(unit), compared.columns)
+                values = p.values(unit[:, i])
+                columns = {value: compared.columns_of(value) for value in set(values)}
+                part = unit.new_tensor([columns[value] for value in values])
+                part = part.reshape(len(unit), compared.columns)  # also of no rows
             parts.append(self._where_active(name, part, self.is_active(name, unit)))
         return torch.cat(parts, -1).to(self.device)
 
