@@ -44,8 +44,8 @@ def search_from_best(
     if space.constraints:
         subspace = subspace.knowing(quantities.units_of(quantities.trials.all))
         starts = starts[space.satisfies(starts)]  # known results may exceed a limit by rounding
-        if not len(starts):
-            starts = subspace.sample(generator).unsqueeze(0)
+    if not len(starts) and (space.constraints or space.changed):
+        starts = subspace.sample(generator).unsqueeze(0)
     return Search(space, subspace, starts, number, generator, effort)
 
 

@@ -449,16 +449,13 @@ class Run:
         if self._journal is not None:
             name = self._journal.path
         self.first_space = self._given
-        if any(isinstance(event, Change) for event in self._events):
+        description = header_of({"space": self._given.describe()})["space"]
+        if self.header.get("space", description) != description:
             self.first_space = Space.described(self.header["space"], self._given.named)
         trials = Trials.of(self.first_space, self._events, name)
-        if self.first_space is self._given:
-            self.space = self._given
-            return trials
-        self.space = trials.space.on(self._given.device)
-        if self.space.describe() == self._given.describe():  # functions among its constraints are known
-            self.space = self._given.compares_as(trials.space)
-        trials.space = self.space
+        if trials.space.describe() == self._given.describe():  # its functions and device are known
+            trials.space = self._given.compares_as(trials.space)
+        self.space = trials.space
         return trials
 
     def _record(self, event: TrialEvent) -> Trial:
