@@ -24,6 +24,7 @@ from kbo.optimize.feasibility import limits
 from kbo.optimize.hypotheses import described
 from kbo.optimize.insight.gap import Gap, optimality_gap
 from kbo.optimize.insight.insight import Insight
+from kbo.optimize.objective import Objective, objectives_of, reference_of
 from kbo.optimize.quantities import Quantities
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
@@ -37,6 +38,9 @@ from kbo.optimize.searches import search_for_trial, search_from_best
 from kbo.optimize.settings.choice import resolve
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.explanation import Explanation, explained, explanation_of
+from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
+from kbo.optimize.strategies.initial_design import InitialDesign
+from kbo.optimize.strategies.repeat_once import RepeatOnce
 from kbo.optimize.strategies.safe_exploration import SafeExploration
 from kbo.optimize.strategies.strategy import Strategy, propose
 from kbo.optimize.surrogates.surrogate import ANY, Problem
@@ -70,6 +74,9 @@ class Optimizer:
             that return whether given parameters are allowed).
         value_range: The least and the largest possible value, such as (0, 1) for an error rate: intervals stay inside,
             and other values are failures.
+        objectives: Several quantities to optimise: names, which are minimised unless ``maximize``,
+            ``kbo.Minimize(name)`` and ``kbo.Maximize(name)``. The objective returns a dict with them.
+        reference: With several objectives: a value of each that is just not acceptable, as a dict or a list.
         seed: Seed of every random choice.
         journal: Path of the journal; None keeps the run in memory.
         allow_change: Whether the space may differ from that of the journal: then the run goes on in the new space, with
@@ -107,6 +114,8 @@ class Optimizer:
         n_trials: int | None = None,
         constraints: Sequence[Any] = (),
         value_range: tuple[float, float] | None = None,
+        objectives: Sequence[Any] = (),
+        reference: Any = None,
         seed: int = 0,
         journal: str | os.PathLike[str] | None = None,
         allow_change: bool = False,
@@ -121,23 +130,41 @@ class Optimizer:
         self.setting: Setting
         self.method: str
         self.setting, self.method = resolve(setting, method, n_trials)
-        self.maximize: bool = checks.flag("maximize", maximize)
+        self.objectives: tuple[Objective, ...] = objectives_of(
+            objectives, checks.flag("maximize", maximize)
+        )
+        self.reference: tuple[float, ...] | None = reference_of(reference, self.objectives)
+        self.maximize: bool = maximize
+        if self.objectives:
+            self.maximize = self.objectives[0].maximize
+            if value_range is not None:
+                raise InvalidInput("value_range is for one objective: leave it out.")
         self.seed: int = checks.seed(seed)
         self.value_range: tuple[float, float] | None = checks.maybe(
             checks.interval, "value_range", value_range
         )
-        span = _span(self.value_range, maximize)
+        span = _span(self.value_range, self.maximize)
         problem = Problem(self.method, n_trials, space, span)
         # Before a journal is opened, since this refuses settings that cannot be used.
         quantities = Quantities(
-            Trials(space), self.setting, problem, self.constraints, self.maximize
+            Trials(space),
+            self.setting,
+            problem,
+            self.constraints,
+            self.maximize,
+            self.objectives,
+            self.reference,
         )
         self._n_trials = n_trials
+        main = OBJECTIVE
         needed = [c.name for c in self.constraints if c.name != OBJECTIVE]
+        if self.objectives:
+            main = self.objectives[0].name
+            needed += [o.name for o in self.objectives[1:] if o.name not in needed]
         known = known_results(evaluated, space, maximize, needed, self.value_range)
         allow_change = checks.flag("allow_change", allow_change)
         header = self._header(space)
-        self.run: Run = Run(space, header, journal, needed, self.value_range, allow_change)
+        self.run: Run = Run(space, header, journal, needed, self.value_range, allow_change, main)
         self.insight: Insight = Insight(self.run, quantities.after(self.run.trials), self.seed)
         self.guard: Guard = self.run.guard
         try:
@@ -164,6 +191,10 @@ class Optimizer:
         }
         if self.value_range is not None:
             header["value_range"] = list(self.value_range)
+        if self.objectives:
+            header["objectives"] = [objective.describe() for objective in self.objectives]
+        if self.reference is not None:
+            header["reference"] = list(self.reference)
         if methods.get(self.method).needs_horizon:
             header["n_trials"] = self._n_trials
         header |= self.setting.describe(space)
@@ -179,6 +210,8 @@ class Optimizer:
     def _strategies(self) -> Sequence[Strategy]:
         """The strategies that propose the next trial."""
         exploration = self._quantities.exploration
+        if self.objectives:
+            return [RepeatOnce(), InitialDesign(), HypervolumeUpperBound()]
         if exploration is None:
             return self.setting.strategies_for(self.method)
         return [SafeExploration(exploration)]
@@ -193,6 +226,8 @@ class Optimizer:
             "n_trials": self._n_trials,
             "constraints": self.constraints,
             "value_range": self.value_range,
+            "objectives": self.objectives,
+            "reference": self.reference,
         }
         state = (self.run.events, self.space)
         return partial(Optimizer, self.run.first_space, **options), (), state
@@ -458,8 +493,7 @@ class Optimizer:
     def _change(self, space: Space, was: Mapping[str, Any] | None) -> None:
         """Record a change of the space, if setting and constraints can be used there."""
         certified = self.setting.certified
-        problem = self._quantities.problem._replace(space=space)
-        Quantities(Trials(space), self.setting, problem, self.constraints, self.maximize)
+        self._quantities.after(Trials(space))  # raises if it cannot be used
         if certified and methods.get(self.method).fixed_kernel:
             raise InvalidInput(
                 f"the bound of method {self.method!r} is about the points of one finite space, which cannot change: "

@@ -15,6 +15,8 @@ from kbo.confidence.base import decided
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.feasibility import ConstraintSurrogate, Feasibility, feasibility, preferred
+from kbo.optimize.hypervolume import non_dominated
+from kbo.optimize.objective import Objective
 from kbo.optimize.pruning import prediction
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial, Trials, error_of, quantity, violations
@@ -23,6 +25,10 @@ from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.safe_exploration import Exploration
 from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
 from kbo.space import Params, Space
+
+
+_LEAST_EXTENT = 1e-9
+"""Extent of a front in targets, of which the standard deviation is about 1, at least."""
 
 
 class Quantity:
@@ -114,11 +120,14 @@ class Quantities:
         problem: Method and space.
         constraints: The limits on measured quantities.
         maximize: Whether larger values of the objective are better.
+        objectives: Several objectives, the first of which has the values of the trials; none if there is one.
+        reference: Values of them that are just not acceptable, if they are given.
 
     Attributes:
-        trials, setting, problem, constraints, maximize: As given.
+        trials, setting, problem, constraints, maximize, objectives, reference: As given.
         space: The space of the problem.
-        objective: The objective.
+        objective: The objective, or the first one of several.
+        others: The other objectives.
         limited: The constraints that the assumptions alone do not decide, with their quantities.
         sign: 1, or -1 if the objective is minimised.
         exploration: The points that are certain to be safe; None unless the setting explores safely.
@@ -134,11 +143,18 @@ class Quantities:
         problem: Problem,
         constraints: Sequence[Constraint],
         maximize: bool,
+        objectives: Sequence[Objective] = (),
+        reference: Sequence[float] | None = None,
     ) -> None:
         self.trials: Trials = trials
+        self.objectives: Sequence[Objective] = objectives
+        self.reference: Sequence[float] | None = reference
         self.objective: Quantity
         self.limited: list[tuple[Constraint, Quantity]]
-        self.objective, self.limited = _quantities(setting, problem, constraints)
+        self.others: list[tuple[Objective, Quantity]]
+        self.objective, self.others, self.limited = _quantities(
+            setting, problem, constraints, objectives[1:]
+        )
         self.exploration: Exploration | None = None
         if setting.start:
             self.exploration = Exploration(problem.space, setting.start, len(self.limited))
@@ -159,7 +175,15 @@ class Quantities:
     def after(self, trials: Trials) -> Quantities:
         """Return the quantities of the same problem after other trials, in their space."""
         problem = self.problem._replace(space=trials.space)
-        return Quantities(trials, self.setting, problem, self.constraints, self.maximize)
+        return Quantities(
+            trials,
+            self.setting,
+            problem,
+            self.constraints,
+            self.maximize,
+            self.objectives,
+            self.reference,
+        )
 
     # Surrogates
 
@@ -176,6 +200,21 @@ class Quantities:
         """Return the surrogate of the objective for reports, in which bad values are not cut; errors as above."""
         self.learn()
         return self.objective.description()
+
+    def surrogates(self) -> list[Surrogate]:
+        """Return the surrogates of all objectives, in their order; none while there are too few values.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
+        """
+        self.learn()
+        surrogates = []
+        for one_quantity in (self.objective, *(quantity for _, quantity in self.others)):
+            surrogate = one_quantity.surrogate()
+            if surrogate is None or surrogate.reported is None:
+                return []
+            surrogates.append(surrogate)
+        return surrogates
 
     def bounded(self) -> tuple[Surrogate, Confidence] | None:
         """Return the surrogate of the objective and its reported bound; None while there is no bound."""
@@ -215,7 +254,10 @@ class Quantities:
         signed = {
             constraint.name: (constraint.sign, limited) for constraint, limited in self.limited
         }
+        signed |= {objective.name: (objective.sign, of) for objective, of in self.others}
         signed[OBJECTIVE] = (self.sign, self.objective)
+        if self.objectives:
+            signed[self.objectives[0].name] = signed[OBJECTIVE]
         sign, one_quantity = signed[checks.one_of("name", name, signed)]
         self.learn()
         interval = one_quantity.interval(self.space.features(units))
@@ -252,6 +294,15 @@ class Quantities:
         self.objective.evaluations.append(
             Evaluation(trial.number, features, value, trial.selected, error, trial.pruned)
         )
+        for objective, one_quantity in self.others:
+            value = trial.measured.get(objective.name)
+            if trial.value is None:  # what a failed trial measured says nothing of the front
+                value = None
+            if value is not None:
+                value = objective.sign * value
+            one_quantity.evaluations.append(
+                Evaluation(trial.number, features, value, trial.selected)
+            )
         for constraint, limited in self.limited:
             value = quantity(trial, constraint)
             if value is not None:
@@ -284,9 +335,22 @@ class Quantities:
         features = self.features(complete)
         values = features.new_tensor([self.signed(trial) for trial in complete])
         criterion = decided(surrogate.criterion(features, values), "bound")
+        if self.others:
+            criterion = self._balance(features)
         criterion = preferred(criterion, self.limits(), features, complete).tolist()
         of_trial = {trial.number: value for trial, value in zip(complete, criterion, strict=True)}
         return max(allowed, key=lambda trial: of_trial[trial.number])
+
+    def _balance(self, features: Tensor) -> Tensor:
+        """Return the least share of the front's extent [n] that any objective reaches, at features [n D]."""
+        surrogates = self.surrogates()
+        if not surrogates:
+            return features.new_zeros(len(features))
+        targets = torch.stack([s.posterior.predict(features)[0] for s in surrogates], -1)
+        front = targets[non_dominated(targets)]
+        least = front.amin(0)
+        extent = (front.amax(0) - least).clamp_min(_LEAST_EXTENT)
+        return ((targets - least) / extent).amin(-1)
 
     def recommended_params(self) -> Params | None:
         """Return the parameters of the recommended trial; None without one."""
@@ -389,20 +453,28 @@ class Quantities:
 
 
 def _quantities(
-    setting: Setting, problem: Problem, constraints: Sequence[Constraint]
-) -> tuple[Quantity, list[tuple[Constraint, Quantity]]]:
-    """Return the objective, and the constraints that are not decided in advance with their quantities.
+    setting: Setting,
+    problem: Problem,
+    constraints: Sequence[Constraint],
+    objectives: Sequence[Objective],
+) -> tuple[Quantity, list[tuple[Objective, Quantity]], list[tuple[Constraint, Quantity]]]:
+    """Return the objective, others, and the constraints that are not decided in advance, with their quantities.
 
     Raises:
         InvalidInput: The setting cannot be used with the method, the space or the constraints, or no function of the
             given norm reaches a limit.
     """
     undecided = [c for c in constraints if not setting.decides(c, problem.method, problem.space)]
-    n_quantities = 1 + sum(constraint.name != OBJECTIVE for constraint in undecided)
+    n_quantities = 1 + len(objectives) + sum(constraint.name != OBJECTIVE for constraint in undecided)
     without_range = problem._replace(span=ANY)  # the declared range is that of the objective
     constrained = []
     for constraint in undecided:
         own_setting = setting.of(constraint, n_quantities)
         prefix = f"constraint {constraint.name!r}: "
         constrained.append((constraint, Quantity(own_setting, without_range, prefix)))
-    return Quantity(setting.shared(n_quantities), problem), constrained
+    own_setting = setting.shared(n_quantities)
+    others = []
+    for objective in objectives:
+        prefix = f"objective {objective.name!r}: "
+        others.append((objective, Quantity(own_setting, without_range, prefix)))
+    return Quantity(own_setting, problem), others, constrained

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from kbo.bandit import methods
 from kbo.confidence import Limit
+from kbo.optimize.hypervolume import non_dominated
 from kbo.optimize.quantities import Quantities
-from kbo.optimize.search.search import Search
+from kbo.optimize.search.search import Search, SearchedFront
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 from kbo.space import Params
@@ -78,8 +79,17 @@ def search_for_trial(
     search = search_from_best(quantities, seed, subspace, number, effort)
     bound = None
     if surrogate is not None:
-        bound = _with_failed(quantities, surrogate, surrogate.bound(number))
+        worst = min(map(quantities.signed, trials.complete))
+        bound = _with_failed(quantities, surrogate, surrogate.bound(number), worst)
         bound = _with_pending(bound, running)
+    bounds = []
+    if bound is not None:
+        bounds.append(bound)
+    if quantities.others:
+        for other in quantities.surrogates()[1:]:
+            worst = min(e.value for e in other.values if e.value is not None)
+            own = _with_failed(quantities, other, other.bound(number), worst)
+            bounds.append(_with_pending(own, running))
     limits = []
     if surrogate is not None or quantities.exploration is not None:
         for limited in quantities.limits():
@@ -91,6 +101,8 @@ def search_for_trial(
         tried=tried,
         surrogate=surrogate,
         bound=bound,
+        bounds=bounds,
+        front=_front(quantities),
         limits=limits,
         recommend=quantities.recommended_params,
     )
@@ -100,6 +112,43 @@ def search_for_trial(
     if repeats_nothing:
         return search.untried()
     return search
+
+
+def _front(quantities: Quantities) -> SearchedFront | None:
+    """Return the front of several objectives so far; None while there are no surrogates, or with one objective.
+
+    The reference is that of the user; by default a tenth of the front's extent below its least targets.
+    """
+    trials = quantities.within_limits()
+    if not quantities.others or not trials:
+        return None
+    surrogates = quantities.surrogates()
+    if not surrogates:
+        return None
+    features = quantities.features(trials)
+    means = [surrogate.posterior.predict(features)[0].cpu() for surrogate in surrogates]
+    targets = torch.stack(means, -1)
+    on_front = non_dominated(targets)
+    least = targets[on_front].amin(0)
+    extent = targets[on_front].amax(0) - least
+    if int(on_front.sum()) == 1:
+        least = targets.amin(0)
+        extent = targets.amax(0) - least
+    reference = least - _BELOW * extent.clamp_min(_LEAST_EXTENT)
+    if quantities.reference is not None:
+        given = zip(surrogates, quantities.objectives, quantities.reference, strict=True)
+        reference = torch.tensor([s.transform.target(o.sign * r) for s, o, r in given])
+        reference = reference.double()
+    scale = (targets[on_front].amax(0) - reference).clamp_min(_LEAST_EXTENT)
+    units = quantities.units_of(trials)[on_front]
+    return SearchedFront(units, targets[on_front], reference, scale)
+
+
+_BELOW = 0.1
+"""Distance of the default reference below the least targets of a front, in its extents."""
+
+_LEAST_EXTENT = 1e-6
+"""Extent of a front in targets, at least."""
 
 
 def _starts(quantities: Quantities, subspace: Subspace) -> Tensor:
@@ -113,8 +162,10 @@ def _starts(quantities: Quantities, subspace: Subspace) -> Tensor:
     return quantities.units_of(quantities.leading())
 
 
-def _with_failed(quantities: Quantities, surrogate: Surrogate, bound: Bound) -> Bound:
-    """Return a bound of the objective to search with, with failed trials observed at the worst value so far.
+def _with_failed(
+    quantities: Quantities, surrogate: Surrogate, bound: Bound, worst: float
+) -> Bound:
+    """Return a bound of an objective to search with, with failed trials observed at the worst value so far.
 
     Otherwise the search would return to them: the data say nothing against them. Pruned trials of whose value nothing
     is predicted count as failed ones.
@@ -125,9 +176,9 @@ def _with_failed(quantities: Quantities, surrogate: Surrogate, bound: Bound) -> 
     without_value = trials.failed + unpredicted
     if not without_value:
         return bound
-    worst = surrogate.transform.target(min(map(quantities.signed, trials.complete)))
     X = quantities.features(without_value)
-    return bound.given(X, X.new_full((len(X),), worst))
+    target = surrogate.transform.target(worst)
+    return bound.given(X, X.new_full((len(X),), target))
 
 
 def _with_pending(bound: Bound, running: Tensor) -> Bound:

@@ -51,6 +51,7 @@ def outcome_of(
     needed: Iterable[str],
     value_range: tuple[float, float] | None = None,
     got: str = "the objective returned",
+    main: str = OBJECTIVE,
 ) -> Outcome:
     """Return the outcome of a trial whose objective has returned.
 
@@ -61,14 +62,15 @@ def outcome_of(
         value_range: The least and the largest possible value, if they are declared. A value that is outside by no more
             than rounding is set onto it.
         got: The beginning of the reasons of failures.
+        main: The name of the value in a dict: that of the first one of several objectives.
     """
     others: dict[str, Any] = {}
     value = returned
     has_value = True
     if isinstance(returned, Mapping):
         others = {str(name): entry for name, entry in returned.items()}
-        has_value = OBJECTIVE in others
-        value = others.pop(OBJECTIVE, None)
+        has_value = main in others
+        value = others.pop(main, None)
     elif _is_pair(returned):
         value = returned[0]
         others = {str(name): entry for name, entry in returned[1].items()}
@@ -78,7 +80,7 @@ def outcome_of(
         recordable = {name: measured[name] for name in needed if name in measured}
         return Outcome(number, recordable, f"the measurements cannot be recorded: {reason}")
     if not has_value:
-        reason = f"{got} {checks.shown(returned)} without an entry {OBJECTIVE!r}"
+        reason = f"{got} {checks.shown(returned)} without an entry {main!r}"
         return Outcome(None, measured, reason)
     if number is None:
         return Outcome(None, measured, f"{got} {_not_a_number(value)}")

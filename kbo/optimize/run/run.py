@@ -64,6 +64,7 @@ class Run:
         needed: Names of the measurements without which a trial has failed.
         value_range: The least and the largest possible value of the objective; None if they are not known.
         allow_change: Whether the journal may be of another space, which ``change`` then has to replace.
+        main: The name of the value among the measurements of a trial.
 
     Attributes:
         space: The search space after the events.
@@ -88,6 +89,7 @@ class Run:
         needed: Iterable[str] = (),
         value_range: tuple[float, float] | None = None,
         allow_change: bool = False,
+        main: str = OBJECTIVE,
     ) -> None:
         self.space: Space = space
         self.first_space: Space = space
@@ -98,6 +100,7 @@ class Run:
         self.header: Header = header_of(header)
         self.guard: Guard = Guard(self._rebuild)
         self._needed = list(needed)
+        self._main = main
         self._epoch = time.time() - time.monotonic()
         self._warned_of: set[str] = set()  # names of measurements that were not kept
         self._journal: Journal | None = None
@@ -217,11 +220,11 @@ class Run:
         """Record the value of a trial; arguments and errors as for ``Optimizer.tell``."""
         seconds = checks.maybe(checks.non_negative, "seconds", seconds)
         number = self._number_of(params)
-        outcome = outcome_of(value, self._needed, self.value_range)
+        outcome = outcome_of(value, self._needed, self.value_range, main=self._main)
         if outcome.value is None or outcome.failure:
             measured = outcome.measured
             if outcome.value is not None:
-                measured = {OBJECTIVE: outcome.value, **measured}
+                measured = {self._main: outcome.value, **measured}
             trial = self._fail(number, outcome.failure, seconds, measured)
             log.warning("trial %d failed: %s", number, trial.failure)
             return trial
@@ -497,7 +500,7 @@ class Run:
             InvalidInput: The value is not finite or incomplete.
         """
         expected = "value must be a finite number, got"
-        outcome = outcome_of(value, self._needed, self.value_range, expected)
+        outcome = outcome_of(value, self._needed, self.value_range, expected, self._main)
         if outcome.value is None or outcome.failure:
             raise InvalidInput(f"{outcome.failure}.")
         return outcome

@@ -50,6 +50,23 @@ _N_ELITE = 16
 
 
 @dataclass(frozen=True, eq=False)
+class SearchedFront:
+    """The completed trials that no other dominates, by the means of the surrogates of several objectives.
+
+    Attributes:
+        units: Their points [f P] of the unit cube.
+        targets: Their targets [f m], larger ones better.
+        reference: The targets [m] above which a point counts.
+        scale: The extent [m] of the targets above the reference.
+    """
+
+    units: Tensor
+    targets: Tensor
+    reference: Tensor
+    scale: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Search:
     """The search for the parameters of one trial.
 
@@ -65,6 +82,8 @@ class Search:
         surrogate: The surrogate of the objective; None while there are too few trials.
         bound: The confidence that the trial maximises, with the posterior: pending trials count as observed at the
             mean, failed ones as observed at the worst value. None while there is no surrogate.
+        bounds: The bounds of all objectives; that of the objective alone if there is one.
+        front: The front of several objectives so far; None while there are no surrogates, or with one objective.
         limits: The limits on measured quantities that have a surrogate, with such bounds.
         recommend: Returns the parameters of the recommended trial; None if there is none.
     """
@@ -79,6 +98,8 @@ class Search:
     tried: Tensor = field(default_factory=lambda: torch.empty(0))
     surrogate: Surrogate | None = None
     bound: Bound | None = None
+    bounds: Sequence[Bound] = ()
+    front: SearchedFront | None = None
     limits: Sequence[Limit] = ()
     recommend: Callable[[], Params | None] = lambda: None
 

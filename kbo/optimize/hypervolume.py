@@ -1,0 +1,88 @@
+"""Hypervolume of a front, and its scalarisations: one number for each direction in which the objectives may improve.
+
+A point with targets y_1, ..., y_m above a reference z is worth
+
+    s_w(y) = min_k (y_k - z_k) / w_k
+
+in the direction w, a positive vector of length 1. The volume between z and the points that some of a set of points
+dominates is, with w uniform on the positive part of the sphere,
+
+    HV(Y) = c_m E_w[max_{y in Y} max(s_w(y), 0)^m],   c_m = pi^(m/2) / (2^m Gamma(m/2 + 1))
+
+(Zhang and Golovin 2020, "Random hypervolume scalarizations for provable multi-objective black box optimization",
+Lemma 5). Larger targets are better.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def directions(count: int, m: int, generator: torch.Generator) -> Tensor:
+    """Draw directions [count m] uniformly from the positive part of the unit sphere."""
+    normal = torch.randn(count, m, generator=generator, dtype=torch.float64).abs()
+    return normal / normal.norm(dim=-1, keepdim=True)
+
+
+def scalarized(targets: Tensor, reference: Tensor, weights: Tensor) -> Tensor:
+    """Return the scalarisations s_w [... k] of targets [... m] in directions [k m] from a reference [m]."""
+    return ((targets - reference).unsqueeze(-2) / weights).amin(-1)
+
+
+def improvement(targets: Tensor, front: Tensor, reference: Tensor, weights: Tensor) -> Tensor:
+    """Return the growth of the hypervolume [n] by points with targets [n m], each alone, over a front [f m].
+
+    By the formula above, up to the factor c_m, with the mean over directions [k m]. Where nothing grows it is the
+    distance to a growth, below 0: that of the nearest direction.
+    """
+    m = targets.shape[-1]
+    best = scalarized(front, reference, weights).amax(0).clamp_min(0)  # [k]
+    gained = scalarized(targets, reference, weights) - best
+    grown = (gained.clamp_min(0) + best) ** m - best**m
+    return torch.where(gained.amax(-1) > 0, grown.mean(-1), gained.amax(-1))
+
+
+def non_dominated(targets: Tensor) -> Tensor:
+    """Return whether points with targets [... n m] are dominated by no other of them, [... n].
+
+    A point dominates another if it is at least as good in all objectives, and better in one.
+    """
+    others = targets.unsqueeze(-3)
+    own = targets.unsqueeze(-2)
+    as_good = (others >= own).all(-1)
+    better = (others > own).any(-1)
+    return ~(as_good & better).any(-1)
+
+
+def hypervolume(targets: Tensor, reference: Tensor) -> Tensor:
+    """Return the volume [...] between a reference [m] and the points that some of targets [... n m] dominates.
+
+    Exact, by sorting along the last objective: O(n^2 log n) for 3 objectives.
+    """
+    above = targets.clamp_min(reference) - reference
+    return _volume(above)
+
+
+def _volume(above: Tensor) -> Tensor:
+    """Return the volume [...] of the union of boxes from 0 to points [... n m] of the positive orthant."""
+    m = above.shape[-1]
+    if m == 1:
+        return above.squeeze(-1).amax(-1)
+    order = above[..., -1].argsort(-1, descending=True)
+    sorted_points = above.gather(-2, order.unsqueeze(-1).expand_as(above))
+    heights = sorted_points[..., -1]
+    total = torch.zeros(above.shape[:-2], dtype=above.dtype)
+    n = above.shape[-2]
+    for i in range(n):
+        lower = torch.zeros_like(total) if i == n - 1 else heights[..., i + 1]
+        slab = heights[..., i] - lower
+        total = total + slab * _volume(sorted_points[..., : i + 1, :-1])
+    return total
+
+
+def constant(m: int) -> float:
+    """Return c_m."""
+    return math.pi ** (m / 2) / (2**m * math.gamma(m / 2 + 1))

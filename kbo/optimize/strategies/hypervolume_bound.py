@@ -1,0 +1,57 @@
+"""Several objectives: optimism about the hypervolume of the front."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from kbo.optimize.hypervolume import directions, improvement, scalarized
+from kbo.optimize.search.bounds import quick_upper
+from kbo.optimize.search.search import N_BEST, Search
+from kbo.optimize.slacks import log_probability
+from kbo.optimize.strategies.strategy import Strategy
+from kbo.space import Params
+
+_N_DIRECTIONS = 128
+"""Number of directions of which the mean approximates the hypervolume."""
+
+
+@dataclass(frozen=True)
+class HypervolumeUpperBound(Strategy):
+    """The largest growth of the hypervolume if every objective reaches its upper confidence bound.
+
+    Every second trial follows one random direction alone (Zhang and Golovin 2020, Alg. 1). Limits on measured
+    quantities count as in ``FeasibleUpperBound``. Only with several objectives.
+    """
+
+    def propose(self, search: Search) -> Params | None:
+        front = search.front
+        if front is None:
+            return None
+        generator = search.generator
+        m = len(search.bounds)
+        order = torch.randperm(len(front.units), generator=generator)[:N_BEST]
+        search = replace(search, starts=front.units[order])
+        count = _N_DIRECTIONS
+        if search.number % 2:
+            count = 1
+        weights = directions(count, m, generator) * front.scale
+
+        def uppers(features: Tensor) -> Tensor:
+            bounds = [quick_upper(b.confidence, b.posterior, features) for b in search.bounds]
+            return torch.stack(bounds, -1).cpu()
+
+        def score(features: Tensor) -> Tensor:
+            optimistic = uppers(features)
+            if count == 1:
+                worth = scalarized(optimistic, front.reference, weights).squeeze(-1)
+            else:
+                worth = improvement(optimistic, front.targets, front.reference, weights)
+            return worth + log_probability(search.limits, features).cpu()
+
+        return search.argmax(score)
+
+    def describe(self) -> str:
+        return "largest possible growth of the front (hypervolume of upper confidence bounds)"
