@@ -13,6 +13,7 @@ from kbo.optimize.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers, answers
 from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
 from kbo.optimize.insight.finalists import distinct, finalists
+from kbo.optimize.insight.front import Front, front_of
 from kbo.optimize.insight.infeasibility import Infeasible, certificate
 from kbo.optimize.quantities import Quantities
 from kbo.optimize.run.guard import Guard, guarded
@@ -156,6 +157,8 @@ class Insight:
         surrogate = quantities.description()
         if best is None or surrogate is None or quantities.bounded() is None:
             return None
+        if quantities.objectives:
+            return None
         return answers(
             quantities.space,
             surrogate,
@@ -166,6 +169,29 @@ class Insight:
             self._generator(),
             tolerance,
             effects,
+        )
+
+    @guarded
+    def front(self) -> Front | None:
+        """Return the trials of several objectives that no other dominates; None with one, and while there is no bound.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
+        """
+        quantities = self.quantities
+        best = quantities.recommended()
+        surrogates = quantities.surrogates()
+        if not quantities.objectives or best is None or not surrogates:
+            return None
+        trials = distinct(quantities.keeping_limits(best), best)
+        return front_of(
+            quantities.objectives,
+            surrogates,
+            trials,
+            quantities.features(trials),
+            best.number,
+            quantities.reference,
+            self._generator(),
         )
 
     @guarded

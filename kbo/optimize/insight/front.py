@@ -1,0 +1,211 @@
+"""The front of several objectives: the trials that no other dominates, by their estimated true values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from kbo._base import checks
+from kbo.errors import InvalidInput
+from kbo.optimize.hypervolume import hypervolume, non_dominated
+from kbo.optimize.insight.comparison import N_DRAWS
+from kbo.optimize.objective import Objective
+from kbo.optimize.run.trials import Trial
+from kbo.optimize.surrogates.surrogate import Surrogate
+
+BELOW = 0.1
+"""Distance of the default reference from the worst values of a front, in its extents."""
+
+_MOST_DRAWN = 256
+"""Trials whose true values are drawn jointly; of more, those with the least dominated means."""
+
+_TAIL = 0.05
+"""Probability on each side of the interval of the hypervolume."""
+
+
+class Interval(NamedTuple):
+    """A quantity of a trial without noise: the interval of each value is that of ``Optimizer.interval``."""
+
+    lower: float
+    mean: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class FrontPoint:
+    """A trial of the front.
+
+    Attributes:
+        trial: The trial.
+        values: The estimated true value of each objective, by its name.
+        probability: The probability that no other completed trial dominates it; None without a prior.
+    """
+
+    trial: Trial
+    values: Mapping[str, Interval]
+    probability: float | None
+
+
+@dataclass(frozen=True)
+class Front:
+    """The trials that no other trial dominates, by the means of their true values.
+
+    A trial dominates another if it is at least as good in every objective, and better in one. Points are in the order
+    of the first objective, the best one first.
+
+    Attributes:
+        objectives: The objectives.
+        points: The trials of the front.
+        balanced: The number of the recommended trial: the one whose least good objective, as a share of the extent of
+            the front, is best.
+        reference: The values of the objectives above which a point counts in the hypervolume.
+        hypervolume: The volume between the reference and what the front dominates, in the product of the units, with
+            its 90% interval; None without a prior.
+        gap: With certified bounds: no point of the space is better than every point of the front by more than this
+            share of ``units`` in all objectives at once; None while there is none.
+    """
+
+    objectives: Sequence[Objective]
+    points: Sequence[FrontPoint]
+    balanced: int
+    reference: Mapping[str, float]
+    hypervolume: Interval | None
+
+    def choose(
+        self,
+        weights: Mapping[str, float] | None = None,
+        limits: Mapping[str, float] | None = None,
+    ) -> FrontPoint:
+        """Return the point of the front that suits given weights or limits best.
+
+        Args:
+            weights: The importance of the objectives, by name, at least 0; those without one have 0. The sum of their
+                values, each divided by the extent of the front, is best. By default all objectives weigh the same.
+            limits: For some objectives, the largest acceptable value if smaller ones are better, otherwise the least
+                one. The means of the point keep them.
+
+        Raises:
+            InvalidInput: No point keeps the limits, an unknown name, or weights that are all 0 or below 0.
+        """
+        names = [objective.name for objective in self.objectives]
+        for name in (*(weights or {}), *(limits or {})):
+            checks.one_of("an objective in weights or limits", name, names)
+        shares = dict.fromkeys(names, 1.0)
+        if weights is not None:
+            shares = {}
+            for name in names:
+                weight = weights.get(name, 0.0)
+                shares[name] = checks.non_negative(f"weight of {name!r}", weight)
+            if not any(shares.values()):
+                raise InvalidInput("weights: at least one must be above 0.")
+        signs = {objective.name: objective.sign for objective in self.objectives}
+        kept = list(self.points)
+        for name, limit in (limits or {}).items():
+            least = signs[name] * checks.number(f"limit of {name!r}", limit)
+            kept = [point for point in kept if signs[name] * point.values[name].mean >= least]
+        if not kept:
+            raise InvalidInput(
+                f"no point of the front keeps the limits {dict(limits or {})}: {self._extents()}. Loosen one of them."
+            )
+        extents = {}
+        for name in names:
+            means = [point.values[name].mean for point in self.points]
+            extents[name] = (max(means) - min(means)) or 1.0
+
+        def worth(point: FrontPoint) -> float:
+            total = 0.0
+            for name in names:
+                total += shares[name] * signs[name] * point.values[name].mean / extents[name]
+            return total
+
+        return max(kept, key=worth)
+
+    def _extents(self) -> str:
+        """Return the least and the largest mean of each objective, as text."""
+        texts = []
+        for objective in self.objectives:
+            means = [point.values[objective.name].mean for point in self.points]
+            texts.append(f"{objective.name} is {min(means):.4g} to {max(means):.4g} there")
+        return ", ".join(texts)
+
+
+def front_of(
+    objectives: Sequence[Objective],
+    surrogates: Sequence[Surrogate],
+    trials: Sequence[Trial],
+    features: Tensor,
+    balanced: int,
+    reference: Sequence[float] | None,
+    generator: torch.Generator,
+) -> Front:
+    """Return the front of some trials.
+
+    Args:
+        objectives: The objectives.
+        surrogates: Their surrogates.
+        trials: Completed trials with different parameters, that keep all limits.
+        features: Their features [n D].
+        balanced: The number of the recommended trial.
+        reference: Values of the objectives that are just not acceptable, if they are given.
+        generator: Source of randomness.
+    """
+    intervals = [surrogate.interval(features) for surrogate in surrogates]
+    means = torch.stack([mean for _, mean, _ in intervals], -1).cpu()
+    on_front = non_dominated(means)
+    rows = on_front.nonzero().flatten()
+    rows = rows[means[rows, 0].argsort(descending=True)].tolist()
+    signs = torch.tensor([objective.sign for objective in objectives], dtype=torch.float64)
+    if reference is None:
+        least = means[on_front].amin(0)
+        extent = means[on_front].amax(0) - least
+        level = least - BELOW * extent
+    else:
+        level = signs * torch.tensor(reference, dtype=torch.float64)
+    probabilities, volume = _drawn(surrogates, features, on_front, level, generator)
+    points = []
+    for row in rows:
+        values = {}
+        for objective, (lower, mean, upper) in zip(objectives, intervals, strict=True):
+            ends = sorted(objective.sign * float(end[row]) for end in (lower, upper))
+            values[objective.name] = Interval(ends[0], objective.sign * float(mean[row]), ends[1])
+        points.append(FrontPoint(trials[row], values, probabilities.get(row)))
+    names = [objective.name for objective in objectives]
+    worst = dict(zip(names, (signs * level).tolist(), strict=True))
+    return Front(objectives, points, balanced, worst, volume)
+
+
+def _drawn(
+    surrogates: Sequence[Surrogate],
+    features: Tensor,
+    on_front: Tensor,
+    reference: Tensor,
+    generator: torch.Generator,
+) -> tuple[dict[int, float], Interval | None]:
+    """Return the probability of each trial of a front that it is in the true one, by row, and the hypervolume.
+
+    Args:
+        surrogates: The surrogates of the objectives.
+        features: The features [n D] of all trials.
+        on_front: Whether each trial is in the front, by the means, [n].
+        reference: The least values [m] that count, larger ones better.
+        generator: Source of randomness.
+    """
+    rows = on_front.nonzero().flatten().tolist()
+    others = (~on_front).nonzero().flatten().tolist()
+    compared = [*rows, *others[-max(_MOST_DRAWN - len(rows), 0) :]]
+    draws = []
+    for surrogate in surrogates:
+        values: Any = surrogate.draws(features[compared], N_DRAWS, generator)
+        if values is None:
+            return {}, None
+        draws.append(values.cpu())
+    values = torch.stack(draws, -1)  # [s n m]
+    shares = torch.stack([non_dominated(draw) for draw in values]).double().mean(0)
+    probabilities = dict(zip(compared, shares.tolist(), strict=True))
+    volumes = hypervolume(values[:, : len(rows)], reference)
+    ends = volumes.quantile(torch.tensor([_TAIL, 1 - _TAIL], dtype=torch.float64))
+    return probabilities, Interval(float(ends[0]), float(volumes.mean()), float(ends[1]))
