@@ -25,7 +25,10 @@ from .optimize import Certified as Certified
 from .optimize import Confirmation as Confirmation
 from .optimize import Constraint as Constraint
 from .optimize import Curves as Curves
+from .optimize import Front as Front
 from .optimize import Hypothesis as Hypothesis
+from .optimize import Maximize as Maximize
+from .optimize import Minimize as Minimize
 from .optimize import Optimizer as Optimizer
 from .optimize import Practical as Practical
 from .optimize import Result as Result

@@ -3,7 +3,9 @@
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.hypotheses import Hypothesis, hypotheses
 from kbo.optimize.insight.confirmation import Confirmation, confirm
+from kbo.optimize.insight.front import Front
 from kbo.optimize.minimize import maximize, minimize
+from kbo.optimize.objective import Maximize, Minimize
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Curves, Pruning
 from kbo.optimize.result import Result
@@ -19,7 +21,10 @@ __all__ = [
     "Constraint",
     "Curves",
     "Fitted",
+    "Front",
     "Hypothesis",
+    "Maximize",
+    "Minimize",
     "Optimizer",
     "Practical",
     "Pruning",

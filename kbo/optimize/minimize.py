@@ -55,6 +55,8 @@ def minimize(
     method: str | None = None,
     constraints: Sequence[Any] = (),
     value_range: tuple[float, float] | None = None,
+    objectives: Sequence[Any] = (),
+    reference: Any = None,
     seed: int = 0,
     journal: str | os.PathLike[str] | None = None,
     allow_change: bool = False,
@@ -97,6 +99,9 @@ def minimize(
             allowed.
         value_range: The least and the largest possible value, such as (0, 1) for an error rate: intervals stay inside,
             and other values are failures.
+        objectives: Several quantities to optimise, which the objective returns in a dict: their names, or
+            ``kbo.Minimize(name)`` and ``kbo.Maximize(name)``. The answer is then ``Result.front``.
+        reference: With several objectives, a value of each that is just not acceptable, as a dict or a list.
         seed: Seed of every random choice.
         journal: Path of a crash-safe journal.
         allow_change: Whether ``bounds`` and constraints on parameters may differ from those of the journal: the run goes
@@ -155,6 +160,8 @@ def maximize(
     method: str | None = None,
     constraints: Sequence[Any] = (),
     value_range: tuple[float, float] | None = None,
+    objectives: Sequence[Any] = (),
+    reference: Any = None,
     seed: int = 0,
     journal: str | os.PathLike[str] | None = None,
     allow_change: bool = False,
@@ -188,6 +195,8 @@ class _Call:
     method: str | None
     constraints: Sequence[Any]
     value_range: tuple[float, float] | None
+    objectives: Sequence[Any]
+    reference: Any
     seed: int
     journal: str | os.PathLike[str] | None
     allow_change: bool
@@ -220,6 +229,10 @@ class _Call:
         checks.function("objective", self.objective)
         checks.flag("progress", self.progress)
         self._check_reasons_to_stop()
+        if self.objectives and (self.pruner is not None or self.stop_when):
+            raise InvalidInput(
+                "pruner and stop_when are for one objective: leave them out, or objectives."
+            )
         if self.pruner is not None and resolve(self.pruner) and not takes_trial(self.objective):
             raise InvalidInput(
                 "pruner needs an objective that takes two arguments, (params, trial), and reports."
@@ -268,6 +281,8 @@ def _run(call: _Call) -> Result:
         n_trials=call.n_trials,
         constraints=measured,
         value_range=call.value_range,
+        objectives=call.objectives,
+        reference=call.reference,
         seed=call.seed,
         journal=call.journal,
         allow_change=call.allow_change,

@@ -59,6 +59,13 @@ class Maximize(Objective):
     maximize = True
 
 
+def objective_of(entry: Mapping[str, Any]) -> Objective:
+    """Return the objective that plain JSON values describe."""
+    if entry["maximize"]:
+        return Maximize(entry["name"])
+    return Minimize(entry["name"])
+
+
 def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
     """Return several objectives; none if there is only that of the run.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ from kbo.optimize.constraint import Constraint, measured_only
 from kbo.optimize.evaluated import known_results, unrecorded
 from kbo.optimize.feasibility import limits
 from kbo.optimize.hypotheses import described
+from kbo.optimize.insight.front import front_gap
 from kbo.optimize.insight.gap import Gap, optimality_gap
 from kbo.optimize.insight.insight import Insight
 from kbo.optimize.objective import Objective, objectives_of, reference_of
@@ -46,8 +48,10 @@ from kbo.optimize.strategies.strategy import Strategy, propose
 from kbo.optimize.surrogates.surrogate import ANY, Problem
 from kbo.space import Bounds, Params, Space
 
-_N_RANDOM = 64
-"""Random points with which the recommended one is compared."""
+log: logging.Logger = logging.getLogger("kbo")
+
+_MANY_OBJECTIVES = 4
+"""Number of objectives above which a warning names the cost."""
 
 
 class Optimizer:
@@ -137,8 +141,7 @@ class Optimizer:
         self.maximize: bool = maximize
         if self.objectives:
             self.maximize = self.objectives[0].maximize
-            if value_range is not None:
-                raise InvalidInput("value_range is for one objective: leave it out.")
+            self._check_several(value_range)
         self.seed: int = checks.seed(seed)
         self.value_range: tuple[float, float] | None = checks.maybe(
             checks.interval, "value_range", value_range
@@ -175,6 +178,25 @@ class Optimizer:
             self.close()
             raise
 
+    def _check_several(self, value_range: tuple[float, float] | None) -> None:
+        """Raise InvalidInput if another argument is for one objective only, and warn of the cost of many."""
+        if value_range is not None:
+            raise InvalidInput("value_range is for one objective: leave it out.")
+        if self.setting.start:
+            raise InvalidInput(
+                "kbo.Safe is for one objective: the others can be constraints, kbo.Constraint(name, upper=...)."
+            )
+        if not methods.get(self.method).has_bounds:
+            raise InvalidInput(
+                f"method {self.method!r} has no bounds, which the search for a front needs: leave method out."
+            )
+        if len(self.objectives) > _MANY_OBJECTIVES:
+            log.warning(
+                "with %d objectives nearly every trial is on the front, and its hypervolume takes long: consider limits "
+                "(kbo.Constraint) on some of them",
+                len(self.objectives),
+            )
+
     @property
     def space(self) -> Space:
         """The search space, after the changes so far."""
@@ -210,7 +232,7 @@ class Optimizer:
     def _strategies(self) -> Sequence[Strategy]:
         """The strategies that propose the next trial."""
         exploration = self._quantities.exploration
-        if self.objectives:
+        if self.objectives and getattr(self.setting, "strategies", None) is None:
             return [RepeatOnce(), InitialDesign(), HypervolumeUpperBound()]
         if exploration is None:
             return self.setting.strategies_for(self.method)
@@ -381,6 +403,8 @@ class Optimizer:
         and never reach the model, and so are values outside ``value_range`` and missing measurements of constraints;
         those that came are kept. A warning on the log says why the trial failed, and which measurements were not kept.
 
+        With several objectives it is a dict with each of them.
+
         Raises:
             InvalidInput: A trial that has ended, parameters outside the space, or seconds that are no finite number of
                 at least 0.
@@ -409,7 +433,12 @@ class Optimizer:
         """Record that a trial was stopped early because of what it reported: it has no value.
 
         What was ``measured`` of other quantities counts.
+
+        Raises:
+            InvalidInput: The run has several objectives.
         """
+        if self.objectives:
+            raise InvalidInput("trials are stopped early with one objective only: use fail.")
         return self.run.prune(params, seconds, measured)
 
     def report(
@@ -640,6 +669,8 @@ class Optimizer:
         which are certain to: of the whole space, if it is proved that all are. None while there is no bound, and while
         the recommendation is not known to keep all constraints.
 
+        With several objectives it is that of the front, as a share of its extent (``front_gap``).
+
         Args:
             evaluations: Points at which bounds may be computed for a proof, at most, for each hypothesis. There is one
                 in the certified setting, for kernels made of RBF and Matern kernels and parameters without conditions.
@@ -662,6 +693,17 @@ class Optimizer:
             tried = self._quantities.units_of(self.run.trials.all)
             safe = (self._quantities.exploration, tried)
         surrogate, _ = bounded
+        if self.objectives:
+            front = self.insight.front()
+            if front is None:
+                return None
+            return front_gap(
+                self._quantities.surrogates(),
+                self._quantities.limits(),
+                self._quantities.features([point.trial for point in front.points]),
+                self._search(),
+                self.run.trials.finished,
+            )
         return optimality_gap(
             surrogate,
             self._quantities.limits(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -17,6 +17,7 @@ from kbo.optimize.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.insight.confirmation import Confirmation, confirm
+from kbo.optimize.insight.front import Front, FrontPoint, Interval
 from kbo.optimize.insight.infeasibility import Infeasible
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.run.trials import Trial
@@ -64,6 +65,8 @@ class Result:
         stopped: The reason why the run ended.
         journal: Path of the journal; None without one.
         optimizer: The optimiser after the run.
+        front: With several objectives, the trials that no other dominates; then ``value`` and its bounds are those of
+            the first objective, at the balanced trial of the front, and ``gap`` is a share of the front's extent.
         left_out: Sentences about what was given to the run and was not used, one for each reason.
     """
 
@@ -89,6 +92,7 @@ class Result:
     stopped: str
     journal: str | None
     optimizer: Optimizer = field(compare=False)
+    front: Front | None = None
     left_out: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -123,6 +127,23 @@ class Result:
         Computed when it is first asked for, in some tenths of a second.
         """
         return self.optimizer.insight.answers()
+
+    @property
+    def hypervolume(self) -> Interval | None:
+        """The hypervolume of the front with its 90% interval; see ``Front``."""
+        if self.front is None:
+            return None
+        return self.front.hypervolume
+
+    def choose(
+        self,
+        weights: Mapping[str, float] | None = None,
+        limits: Mapping[str, float] | None = None,
+    ) -> FrontPoint:
+        """Return the point of the front that suits given weights or limits best; see ``Front.choose``."""
+        if self.front is None:
+            raise InvalidInput("there is no front: the run has one objective, or too few trials.")
+        return self.front.choose(weights, limits)
 
     def predict(self, params: Params) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of the objective at any parameters; see ``Optimizer.interval``."""
@@ -268,6 +289,7 @@ def result_of(
         stopped=stopped,
         journal=journal,
         optimizer=optimizer,
+        front=insight.front(),
     )
 
 

@@ -24,6 +24,7 @@ from kbo.optimize import (
     Safe,
     Trial,
 )
+from kbo.optimize.objective import objective_of
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Event, Header
 from kbo.optimize.run.trials import Trials, violations
@@ -402,4 +403,6 @@ def _begin(
         seed=header["seed"],
         n_trials=header.get("n_trials"),
         value_range=header.get("value_range"),
+        objectives=[objective_of(entry) for entry in header.get("objectives", ())],
+        reference=header.get("reference"),
     )

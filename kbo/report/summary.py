@@ -21,6 +21,7 @@ from kbo.optimize.table import format_params
 if TYPE_CHECKING:
     from kbo.optimize.insight.answers import Answers
     from kbo.optimize.insight.credible_sets import Effect
+    from kbo.optimize.insight.front import Front
     from kbo.optimize.insight.misfits import Misfit
     from kbo.optimize.optimizer import Optimizer
     from kbo.optimize.result import Result
@@ -45,6 +46,15 @@ _SPREAD_OF_90_PERCENT = 1.645
 
 _MOST_WIDTHS = 1e15
 """Size of a number, in widths of its interval, beyond which all of its digits are shown."""
+
+_FRONT_STEPS = 50
+"""Steps of the extent of a front to which its ends are rounded."""
+
+_LEAST_WIDTH = 1e-9
+"""Width of an interval of the hypervolume, as a share of it, below which it is exact."""
+
+_LIKELY = 0.9
+"""Probability from which on a setting is said to be on the front."""
 
 _LONG = 10.0
 """Seconds from which on the duration of further trials is given."""
@@ -97,6 +107,8 @@ def lines(
         found.append(("Solution", f"none: {result.infeasible}"))
     elif result.params is None:
         found.append(("Best", "unknown: no trial has returned a value"))
+    elif result.front is not None:
+        found += _of_front(result, result.front)
     else:
         found += [("Best", best(result)), ("Value", value(result))]
         if result.certified:
@@ -108,6 +120,92 @@ def lines(
         found.append(("Certain?", certainty(result, surer)))
     found.append(("Details", place_of_details(result)))
     return [(label, sentence) for label, sentence in found if sentence]
+
+
+def _of_front(result: Result, front: Front) -> Lines:
+    """Return the lines about a front of several objectives."""
+    found = [("Front", front_extent(front)), ("Balanced", balanced(result, front))]
+    if result.certified:
+        found.append(("More?", _front_gap(result)))
+    if front.hypervolume is not None:
+        found.append(("Volume", hypervolume(front)))
+    found.append(("Certain?", front_certainty(result, front)))
+    return found
+
+
+def front_extent(front: Front) -> str:
+    """Return the number of settings on a front, and the values of each objective there."""
+    texts = []
+    for objective in front.objectives:
+        means = [point.values[objective.name].mean for point in front.points]
+        span = max(means) - min(means)
+        if span == 0:
+            texts.append(f"{objective.name} {means[0]:.4g}")
+            continue
+        width = span / _FRONT_STEPS
+        low = rounded(min(means), width)
+        high = rounded(max(means), width)
+        texts.append(f"{objective.name} {low} to {high}")
+    settings = _count(len(front.points), "setting")
+    if len(front.points) == 1:
+        return f"{settings} that is best in every objective: {', '.join(texts)}"
+    return f"{settings}, each best for some taste: {', '.join(texts)}. result.choose(limits=...) picks one"
+
+
+def balanced(result: Result, front: Front) -> str:
+    """Return the balanced setting of a front, its trial and the values there."""
+    texts = []
+    for point in front.points:
+        if point.trial.number != front.balanced:
+            continue
+        for name, interval in point.values.items():
+            width = interval.upper - interval.lower
+            if width == 0:
+                texts.append(f"{name} {interval.mean:.4g}")
+                continue
+            mean = rounded(interval.mean, width)
+            low = rounded(interval.lower, width, ROUND_FLOOR)
+            high = rounded(interval.upper, width, ROUND_CEILING)
+            texts.append(f"{name} {mean}, between {low} and {high} ({result.sure})")
+    return "; ".join([best(result), *texts])
+
+
+def hypervolume(front: Front) -> str:
+    """Return the hypervolume of a front with its interval, and the reference."""
+    assert front.hypervolume is not None
+    lower, mean, upper = front.hypervolume
+    worst = [f"{name} {value:.4g}" for name, value in front.reference.items()]
+    sentence = f"{mean:.4g}"
+    if upper - lower > _LEAST_WIDTH * abs(mean):
+        width = upper - lower
+        low = rounded(lower, width, ROUND_FLOOR)
+        high = rounded(upper, width, ROUND_CEILING)
+        sentence = f"{rounded(mean, width)}, between {low} and {high} (90%)"
+    return f"{sentence}, of what the front improves on {', '.join(worst)} (hypervolume)"
+
+
+def front_certainty(result: Result, front: Front) -> str:
+    """Return whether the intervals are guaranteed, and how likely the settings are on the true front."""
+    if result.certified:
+        return f"yes: {result.guarantee.removeprefix('certified: ')}"
+    probabilities = [point.probability for point in front.points if point.probability is not None]
+    if not probabilities:
+        return f"no: {result.guarantee}"
+    n_likely = sum(probability >= _LIKELY for probability in probabilities)
+    return (
+        f"no, a best guess: estimates by models; {n_likely} of the {_count(len(probabilities), 'setting')} "
+        f"are on the front of all trials with at least {_LIKELY:.0%}"
+    )
+
+
+def _front_gap(result: Result) -> str:
+    """Return the gap of a front."""
+    if result.gap is None:
+        return ""
+    return (
+        f"no setting is better than all of these by more than {rounded_up(100 * result.gap, 3)}% of the front's extent "
+        f"in any objective ({result.gap_scope})"
+    )
 
 
 def trials(result: Result) -> str:

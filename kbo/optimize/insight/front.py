@@ -11,10 +11,14 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
+from kbo.optimize.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.hypervolume import hypervolume, non_dominated
 from kbo.optimize.insight.comparison import N_DRAWS
+from kbo.optimize.insight.gap import WHOLE, Gap, objection_to_bounds
 from kbo.optimize.objective import Objective
 from kbo.optimize.run.trials import Trial
+from kbo.optimize.search.search import MOST_POINTS, Search
+from kbo.optimize.slacks import feasible_first, upper_slack
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 BELOW = 0.1
@@ -65,8 +69,6 @@ class Front:
         reference: The values of the objectives above which a point counts in the hypervolume.
         hypervolume: The volume between the reference and what the front dominates, in the product of the units, with
             its 90% interval; None without a prior.
-        gap: With certified bounds: no point of the space is better than every point of the front by more than this
-            share of ``units`` in all objectives at once; None while there is none.
     """
 
     objectives: Sequence[Objective]
@@ -209,3 +211,56 @@ def _drawn(
     volumes = hypervolume(values[:, : len(rows)], reference)
     ends = volumes.quantile(torch.tensor([_TAIL, 1 - _TAIL], dtype=torch.float64))
     return probabilities, Interval(float(ends[0]), float(volumes.mean()), float(ends[1]))
+
+
+def front_gap(
+    surrogates: Sequence[Surrogate],
+    constraints: Sequence[ConstraintSurrogate],
+    front: Tensor,
+    search: Search,
+    finished: Sequence[Trial],
+) -> Gap:
+    """Return the gap of a front: the share of its extent by which, at most, it misses the true front.
+
+    If the bounds of all objectives hold, then for every point x of the space that keeps the limits there is a trial p
+    of the front with f_k(x) <= f_k(p) + gap * extent_k for all objectives k, larger ones better:
+
+        gap = max_x min_p max_k (U_k(x) - L_k(p)) / extent_k
+
+    with the upper and lower bounds U and L. On a finite space every x is examined, else a search looks for the largest.
+
+    Args:
+        surrogates: The surrogates of the objectives.
+        constraints: The constraints with their surrogates.
+        front: The features [f D] of the trials of the front.
+        search: A search of the whole space.
+        finished: The trials that have ended.
+    """
+    intervals = [surrogate.interval(front) for surrogate in surrogates]
+    lower = torch.stack([low for low, _, _ in intervals], -1)  # [f m]
+    means = torch.stack([mean for _, mean, _ in intervals], -1)
+    extent = means.amax(0) - means.amin(0)
+    extent = torch.where(extent > 0, extent, 1.0)
+    known_limits = limits(constraints)
+
+    def distance(features: Tensor) -> Tensor:
+        uppers = [surrogate.interval(features)[2] for surrogate in surrogates]
+        missing = (torch.stack(uppers, -1).unsqueeze(1) - lower) / extent  # [n f m]
+        found = missing.amax(-1).amin(-1)
+        if known_limits:
+            return feasible_first(found, upper_slack(known_limits, features))
+        return found
+
+    objections = []
+    for surrogate in surrogates:
+        objections.append(objection_to_bounds(surrogate, constraints, finished))
+    reason = next(filter(None, objections), "")
+    points = search.space.points(MOST_POINTS)
+    if points is not None:
+        value = max(float(distance(search.space.features(points)).amax()), 0.0)
+        return Gap(value, not reason, WHOLE, exact=True, found=value, reason=reason)
+    farthest = search.argmax_point(distance)
+    value = max(float(distance(search.space.features(farthest.unsqueeze(0)))[0]), 0.0)
+    reason = reason or "branch and bound is for one objective"
+    scope = f"by a search from many starts; not proved: {reason}"
+    return Gap(value, False, scope, exact=False, found=value, reason=reason)

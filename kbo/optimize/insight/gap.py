@@ -31,7 +31,7 @@ from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 NOT_REQUESTED = "no proof was asked for: pass evaluations="
 """Reason why nothing is proved, where nobody asked for it."""
 
-_WHOLE = "over the whole space"
+WHOLE = "over the whole space"
 
 
 class Gap(NamedTuple):
@@ -118,7 +118,7 @@ def optimality_gap(
             return _on_safe_set(question, *safe)
         if search.space.points(MOST_POINTS) is not None:
             return _on_finite_set(question)
-        return _on_box(question, _WHOLE)
+        return _on_box(question, WHOLE)
 
 
 def objection_to_bounds(
@@ -143,7 +143,7 @@ def objection_to_bounds(
 def _on_finite_set(question: _Question) -> Gap:
     """Return the gap over all points of a small finite space, exactly."""
     value = max(found.gap for found in _found_gaps(question))
-    scope = _WHOLE
+    scope = WHOLE
     if question.search.space.constraints:
         scope = "over all points that satisfy the constraints"
     objection = question.objection
@@ -176,7 +176,7 @@ def _on_safe_set(question: _Question, exploration: Exploration, tried: Tensor) -
         return gap._replace(reason=NOT_REQUESTED)
     if not kept_everywhere(question.constraints, space, question.evaluations, question.counted):
         return gap._replace(reason="it is not proved that every point of the space is safe")
-    scope = f"{_WHOLE}, every point of which is certain to be safe"
+    scope = f"{WHOLE}, every point of which is certain to be safe"
     return _on_box(question._replace(constraints=[]), scope)
 
 

@@ -90,7 +90,7 @@ def explained(proposal: Proposal, search: Search, sign: int, best: float | None)
     """
     surrogate = search.surrogate
     bound = search.bound
-    if surrogate is None or bound is None:
+    if surrogate is None or bound is None or search.front is not None:
         return Explanation(proposal.strategy, best=best, replaced=proposal.replaced)
     features = search.space.features(search.space.unit(proposal.proposed).unsqueeze(0))
     mean, variance = bound.posterior.predict(features)
