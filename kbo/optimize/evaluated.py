@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 import os
 from collections import Counter
@@ -11,14 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbo._base import checks
-from kbo._base.files import check_file, reading
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.run.events import Ask, Fail, Prune, Tell
+from kbo.optimize.run.events import Ask, Change, Correct, Fail, Prune, Remove, Tell
 from kbo.optimize.run.journal import read
 from kbo.optimize.run.outcome import OBJECTIVE, SEM, Outcome, Returned, outcome_of
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.table import COLUMNS, option, parsed
+from kbo.optimize.table import COLUMNS, option, parsed, read_csv
 from kbo.space import Params, Space
 
 log: logging.Logger = logging.getLogger("kbo")
@@ -96,13 +94,13 @@ def known_results(
         if path.suffix == ".csv":
             rows = _of_table(_of_csv(path, space), space, needed, left_out)
         else:
-            rows = completed(path, maximize, left_out)
+            rows = _completed(path, maximize, left_out)
     else:
         rows = _of_table(_of_frame(evaluated), space, needed, left_out)
-    return usable(list(rows), left_out, space, needed, value_range, source)
+    return _usable(list(rows), left_out, space, needed, value_range, source)
 
 
-def usable(
+def _usable(
     rows: Sequence[Row],
     left_out: Sequence[str],
     space: Space,
@@ -204,30 +202,16 @@ def _is_missing(entry: Any) -> bool:
 def _of_csv(path: Path, space: Space) -> _Table:
     """Return the table in a CSV file, with the entries of parameters as values of the space."""
     with checks.inside("evaluated"):
-        check_file(path, _TABLE)
-        with (
-            reading(path, "a table (CSV), text in UTF-8", _TABLE),
-            open(path, encoding="utf-8-sig", newline="") as file,
-        ):
-            reader = csv.reader(file, strict=True)
-            lines = [(reader.line_num, cells) for cells in reader if cells]
-    columns = lines[0][1] if lines else []
+        columns, lines = read_csv(path, _TABLE)
     parameters = {}
     for name, parameter in space.parameters.items():
         parameters[f"{_PARAMS}{name}"] = parameter
         if name != _VALUE:
             parameters[name] = parameter
     rows = []
-    for line, cells in lines[1:]:
-        if len(cells) != len(columns):
-            raise InvalidInput(
-                f"evaluated: line {line} of {path} has {len(cells)} fields and the first line has {len(columns)}: "
-                "correct it, and put fields with a comma in quotes."
-            )
+    for line, cells in lines:
         entries = {}
-        for column, cell in zip(columns, cells, strict=True):
-            if not cell:  # None, or a missing value
-                continue
+        for column, cell in cells.items():
             if column in parameters:
                 entries[column] = option(cell, parameters[column])
             else:
@@ -270,7 +254,7 @@ def _columns_of(
     for column in table.columns:
         if column == _VALUE:
             continue
-        measurement = _measurement_in(column, space, needed)
+        measurement = measurement_in(column, space, needed)
         if column in names:
             columns.parameters[column] = names[column]
         elif measurement in columns.measured.values():
@@ -305,7 +289,7 @@ def _has_prefixes(columns: Sequence[Any], space: Space) -> bool:
     return False
 
 
-def _measurement_in(column: Any, space: Space, needed: Sequence[str]) -> str | None:
+def measurement_in(column: Any, space: Space, needed: Sequence[str]) -> str | None:
     """Return the name of the measurement in a column: "measured.<name>", "sem", or a needed name."""
     if column in space.parameters:
         return None
@@ -357,8 +341,11 @@ def _with_none(params: dict[str, Any], space: Space) -> dict[str, Any]:
     return params | {name: None for name in missing if name in active}
 
 
-def completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]:
-    """Yield the completed trials of a journal, of whatever space; others are counted in a text in ``left_out``."""
+def _completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]:
+    """Yield the completed trials of a journal, of whatever space; others are counted in a text in ``left_out``.
+
+    Corrected ones have their last value, and parameters that came later the value that they had before.
+    """
     try:
         header, events = read(path)
     except JournalError as error:
@@ -367,19 +354,29 @@ def completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]:
         raise InvalidInput(
             f"evaluated: {path} is of a run that {'minimises' if maximize else 'maximises'}."
         )
-    params = {}
+    params: dict[int, Params] = {}
+    returned = {}  # by number
     unfinished = {}  # status by number
     for event in events:
         if isinstance(event, Ask):
             params[event.number] = event.params
             unfinished[event.number] = "pending"
+        elif isinstance(event, Change):
+            for number, earlier in params.items():
+                if isinstance(earlier, dict):
+                    params[number] = {**event.was, **earlier}
         elif isinstance(event, Fail):
             unfinished[event.number] = "failed"
         elif isinstance(event, Prune):
             unfinished[event.number] = "stopped early"
-        elif isinstance(event, Tell):
-            del unfinished[event.number]
-            yield f"trial {event.number}", params[event.number], (event.value, event.measured)
+        elif isinstance(event, Remove):
+            unfinished[event.number] = "removed"
+            returned.pop(event.number, None)
+        elif isinstance(event, Tell | Correct):
+            unfinished.pop(event.number, None)
+            returned[event.number] = (event.value, event.measured)
+    for number, result in returned.items():
+        yield f"trial {number}", params[number], result
     if unfinished:
         trials = [f"Trial {number}: {status}." for number, status in unfinished.items()]
         left_out.append(

@@ -327,8 +327,18 @@ def optimizer_of(
     header: Mapping[str, Any],
     kernel: Kernel | Sequence[Hypothesis] | None = None,
     constraints: Sequence[Constraint] = (),
+    space: Space | None = None,
+    **options: Any,
 ) -> Optimizer:
-    """Return an optimiser without trials for the problem that a header describes; arguments as for ``Record.of``."""
+    """Return an optimiser for the problem that a header describes, with the trials of a journal among the options.
+
+    Args:
+        header: The header.
+        kernel: As for ``Record.of``.
+        constraints: As for ``Record.of``.
+        space: The search space, if it is not that of the header.
+        options: Further arguments of ``Optimizer``.
+    """
     with _usable("the header of the journal cannot be used", passed_on=(KboError,)):
         setting = _setting_of(header, kernel)
         own = {constraint.name: constraint for constraint in constraints}
@@ -338,7 +348,7 @@ def optimizer_of(
                     "a constraint of the run has a kernel of its own, of which the journal has a fingerprint only."
                 )
         limits = [own.get(limit.name, limit) for limit in constraints_of(header)]
-        return _begin(header, space_of(header), setting, limits)
+        return _begin(header, space or space_of(header), setting, limits, **options)
 
 
 class _Recorded(Strategy):
@@ -391,7 +401,11 @@ def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
 
 
 def _begin(
-    header: Mapping[str, Any], space: Space, setting: Setting, constraints: Sequence[Constraint]
+    header: Mapping[str, Any],
+    space: Space,
+    setting: Setting,
+    constraints: Sequence[Constraint],
+    **options: Any,
 ) -> Optimizer:
     return Optimizer(
         space,
@@ -402,4 +416,5 @@ def _begin(
         seed=header["seed"],
         n_trials=header.get("n_trials"),
         value_range=header.get("value_range"),
+        **options,
     )

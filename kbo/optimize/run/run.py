@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Never
 
 from kbo._base import checks
-from kbo.errors import AnotherProblem, InvalidInput, JournalError
+from kbo.errors import AnotherProblem, AnotherSpace, InvalidInput, JournalError
 from kbo.optimize.run.events import (
     LONGEST_REASON,
     Again,
@@ -236,6 +236,18 @@ class Run:
             )
         )
 
+    def outcome(self, value: Any) -> Outcome:
+        """Return value and measurements of a result.
+
+        Raises:
+            InvalidInput: The value is not finite or incomplete.
+        """
+        expected = "value must be a finite number, got"
+        outcome = outcome_of(value, self._needed, self.value_range, expected)
+        if outcome.value is None or outcome.failure:
+            raise InvalidInput(f"{outcome.failure}.")
+        return outcome
+
     @guarded
     def add(self, params: Params, value: Any) -> Trial:
         """Record a result that is known as a trial of its own, also if one with these parameters is pending.
@@ -243,7 +255,7 @@ class Run:
         Raises:
             InvalidInput: Parameters outside the space, or a value that is not finite or incomplete.
         """
-        outcome = self._outcome(value)
+        outcome = self.outcome(value)
         trial = self._begin(params, asked=False)
         return self._record(
             Tell(
@@ -315,7 +327,7 @@ class Run:
     def correct(self, trial: Trial | int, value: Any) -> Trial:
         """Record another result of a trial that has ended; arguments and errors as for ``Optimizer.correct``."""
         ended = self._trials.ended(_number(trial))
-        outcome = self._outcome(value)
+        outcome = self.outcome(value)
         return self._record(
             Correct(
                 number=ended.number,
@@ -355,9 +367,7 @@ class Run:
             with checks.inside(f"was: parameter {name!r}"):
                 values[name] = checks.plain(value)
                 space.parameters[name].columns_of(values[name])
-        event = Change(
-            space=space.describe(), was=values, same_scale=same_scale, time=self._now()
-        )
+        event = Change(space=space.describe(), was=values, same_scale=same_scale, time=self._now())
         self._given = space
         self._log(event)
 
@@ -468,7 +478,9 @@ class Run:
         if self._journal is not None:
             self._journal.append(event)
         self._events.append(event)
-        if isinstance(event, Correct | Remove | Change):  # what was learned from earlier events is withdrawn
+        if isinstance(
+            event, Correct | Remove | Change
+        ):  # what was learned from earlier events is withdrawn
             self._trials = self._computed()
         else:
             self._trials.add(event)
@@ -489,18 +501,6 @@ class Run:
                 time=self._now(),
             )
         )
-
-    def _outcome(self, value: Any) -> Outcome:
-        """Return value and measurements of a result.
-
-        Raises:
-            InvalidInput: The value is not finite or incomplete.
-        """
-        expected = "value must be a finite number, got"
-        outcome = outcome_of(value, self._needed, self.value_range, expected)
-        if outcome.value is None or outcome.failure:
-            raise InvalidInput(f"{outcome.failure}.")
-        return outcome
 
     def _fail(
         self, number: int, reason: str, seconds: float | None, measured: dict[str, float]
@@ -563,7 +563,7 @@ def _at_end(header: Header, events: Iterable[Event]) -> Header:
 def _check_problem(
     path: Path, expected: Header, allow_change: bool, header: Header, events: Iterable[Event]
 ) -> None:
-    """Raise AnotherProblem if a journal belongs to another problem, or to another space that is not to change."""
+    """Raise AnotherProblem for a journal of another problem, and AnotherSpace if only the space would change."""
     found = _at_end(header, events)
     different = differences(found, expected)
     other = different
@@ -571,16 +571,17 @@ def _check_problem(
         other = differences(found, {**expected, "space": found["space"]})
     if not different or (allow_change and not other):
         return
-    advice = "start a new one with another path"
-    if not other:
-        advice = (
-            "go on with its trials in the new space by allow_change=True (or --allow-change), "
-            "with the values that new parameters had so far in was={...} (or --was name=value)"
-        )
-    raise AnotherProblem(
-        f"the journal {path} belongs to another problem ({different}). Continue it with the same arguments, "
-        f"or {advice}. A new one can begin with the results of this one, as far as they fit: "
+    message = f"the journal {path} belongs to another problem ({different}). Continue it with the same arguments, or"
+    known = (
+        "A new one can begin with the results of this one, as far as they fit: "
         f"evaluated={str(path)!r}, or --evaluated {path}."
+    )
+    if other:
+        raise AnotherProblem(f"{message} start a new one with another path. {known}")
+    raise AnotherSpace(
+        f"{message} go on with its trials in the new space by allow_change=True (or --allow-change), with the values "
+        f"that new parameters had so far in was={{...}} (`kbo ask`: --was name=value). {known}",
+        different,
     )
 
 
