@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,7 @@ from rich.text import Text
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.cli import options
-from kbo.cli.laboratory import number_in, opened, trial_in
+from kbo.cli.laboratory import number_in, result_text, run_of, trial_in
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -38,6 +38,16 @@ else:
 journal: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Check, show, correct, repair or export the journal of a run."
 )
+
+_HISTORY = {
+    "Ask": "begun",
+    "Again": "started again",
+    "Tell": "reported",
+    "Fail": "failed",
+    "Prune": "stopped early",
+    "Correct": "corrected to",
+    "Remove": "removed",
+}
 
 File = Annotated[Path, typer.Argument(help="A journal (.jsonl).")]
 
@@ -130,34 +140,18 @@ def _date(event: Event) -> str:
 
 
 def _history(number: int, all_events: Sequence[Event]) -> list[str]:
-    """Return a line for each event of a trial that begins it, ends it or changes its result."""
+    """Return a line for each event that begins or ends a trial, or changes its result."""
     lines = []
     for event in all_events:
-        if getattr(event, "number", None) != number:
+        what = _HISTORY.get(type(event).__name__)
+        if what is None or getattr(event, "number", None) != number:
             continue
-        match event:
-            case events.Ask():
-                what = "begun"
-            case events.Again():
-                what = "started again"
-            case events.Tell():
-                what = f"reported {_result(event.value, event.measured)}"
-            case events.Fail():
-                what = f"failed: {event.reason}"
-            case events.Prune():
-                what = "stopped early"
-            case events.Correct():
-                what = f"corrected to {_result(event.value, event.measured)}"
-            case events.Remove():
-                what = f"removed: {event.reason}"
-            case _:
-                continue
+        if isinstance(event, events.Tell | events.Correct):
+            what += f" {result_text(event.value, event.measured)}"
+        elif isinstance(event, events.Fail | events.Remove):
+            what += f": {event.reason}"
         lines.append(f"{_date(event)}{what}")
     return lines
-
-
-def _result(value: float, measured: Mapping[str, float]) -> str:
-    return f"{value:.6g}  {table.format_params({**measured})}".rstrip()
 
 
 def _show_one(trials: Sequence[Trial], number: int, all_events: Sequence[Event]) -> None:
@@ -199,7 +193,7 @@ def correct(
     ] = None,
 ) -> None:
     """Replace the results of trials that have ended; the journal keeps what was reported before."""
-    with contextlib.closing(opened(path)) as run:
+    with contextlib.closing(run_of(path)) as run:
         others = {}
         for name, text in options.assignments(measured or (), "--measured memory=7.2").items():
             others[name] = number_in(name, text)
@@ -214,7 +208,7 @@ def correct(
         for trial, returned in corrections:
             before = _number(trial.value) or trial.status
             run.correct(trial, returned)
-            typer.echo(f"trial {trial.number}: {_result(*returned)} (was {before})")
+            typer.echo(f"trial {trial.number}: {result_text(*returned)} (was {before})")
 
 
 @journal.command()
@@ -224,7 +218,7 @@ def remove(
     reason: Annotated[str, typer.Option("--reason", help="Why it does not count.")],
 ) -> None:
     """Leave out a trial: nothing is learned from it any more. `kbo journal correct` brings it back."""
-    with contextlib.closing(opened(path)) as run:
+    with contextlib.closing(run_of(path)) as run:
         removed = run.remove(trial, reason)
     typer.echo(printable(f"trial {trial} is removed: {removed.removed}"))
 

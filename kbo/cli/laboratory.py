@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
-import shutil
-import sys
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -23,66 +20,54 @@ from kbo.cli import options
 from kbo.errors import AnotherSpace, InvalidInput
 
 if TYPE_CHECKING:
-    from kbo._base import checks, files
+    import pandas as pd
+
+    from kbo._base import checks
     from kbo.optimize import Optimizer, Trial, evaluated, table
     from kbo.optimize import result as results
-    from kbo.optimize.run import outcome
     from kbo.optimize.run import run as runs
-    from kbo.optimize.run.run import Run
     from kbo.report import record, summary
-    from kbo.report.record import JournalFile
 else:
+    pd = Lazy("pandas")
     checks = Lazy("kbo._base.checks")
-    files = Lazy("kbo._base.files")
     evaluated = Lazy("kbo.optimize.evaluated")
     table = Lazy("kbo.optimize.table")
     results = Lazy("kbo.optimize.result")
-    outcome = Lazy("kbo.optimize.run.outcome")
     runs = Lazy("kbo.optimize.run.run")
     record = Lazy("kbo.report.record")
     summary = Lazy("kbo.report.summary")
 
-_SPACE = "Parameters (.yaml or .json): needed at the first call, later only where they change."
-_RESULTS = (
-    "A number of a trial and its value, such as 17 0.83 memory=7.2 sem=0.02, or a table (.csv)."
-)
-_CHANGE = "Go on in another space, with the earlier trials as far as they have a place in it."
-_WAS = "With --allow-change: a value that a new parameter had so far, such as temperature=20; repeatable."
-_TO = "Write the new trials (with -n 0 all pending ones) to a table (.csv) to fill in, for `kbo tell`."
-_FAILED = "The experiment failed, for this reason; in place of the value."
+_COUNT = "New trials; 0 only shows the pending ones."
+_SPACE = "Parameters (.yaml or .json), at the first call and where they change."
+_WAS = "The value that a new parameter had so far, such as temperature=20; repeatable."
+_TO = "Write the trials that are shown to a table (.csv) to fill in, for `kbo tell`."
+_RESULT = "A trial and its value, such as 17 0.83, or a table (.csv)."
+_FAILED = "The experiment failed, for this reason; in place of a value."
 _AGAIN = "Another measurement at the parameters of a trial that has ended: a new trial."
-
 _TABLE = (
-    "Give a table with the columns trial and value, as `kbo ask --to` writes it, separated by commas; for failed "
-    "experiments a column failed with the reason."
+    "Give a table, separated by commas, with the columns trial and value, as `kbo ask --to` writes it; a column failed "
+    "has the reasons of failures."
 )
+
 _RESERVED = ("trial", "value", "failed")
-_SAME = 1e-3
-"""Part of a range by which a parameter in a table may be rounded."""
+_ROUNDED = 1e-3
+"""Relative rounding of parameters in a table that was edited."""
 
 Journal = Annotated[
     Path, typer.Argument(metavar="JOURNAL", help="The journal of the run (.jsonl).")
 ]
 
 
-# Ask
-
-
 def ask(
     journal: Journal,
-    count: Annotated[
-        int,
-        Option("--count", "-n", min=0, help="New trials; with 0 only the pending ones are shown."),
-    ] = 1,
+    count: Annotated[int, Option("--count", "-n", min=0, help=_COUNT)] = 1,
     space: Annotated[Path | None, Option(help=_SPACE)] = None,
-    maximize: Annotated[bool, Option("--maximize", help="Larger values are better.")] = False,
-    noise_std: Annotated[float | None, Option(help=options.NOISE, show_default="estimated")] = None,
-    seed: Annotated[
-        int | None, Option(help="Seed of the choices of kbo.", show_default="0")
-    ] = None,
-    constraint: Annotated[list[str] | None, Option(help=options.LIMIT)] = None,
-    evaluated: Annotated[Path | None, Option(help=options.KNOWN)] = None,
-    allow_change: Annotated[bool, Option("--allow-change", help=_CHANGE)] = False,
+    maximize: options.Maximize = False,
+    noise_std: options.NoiseStd = None,
+    seed: options.Seed = None,
+    constraint: options.Constraints = None,
+    evaluated: options.Evaluated = None,
+    allow_change: options.AllowChange = False,
     was: Annotated[list[str] | None, Option(help=_WAS)] = None,
     to: Annotated[Path | None, Option("--to", help=_TO)] = None,
 ) -> None:
@@ -100,135 +85,109 @@ def ask(
     """
     if to is not None and to.exists():
         raise InvalidInput(f"{to} exists, and may have results in it: choose another file.")
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {"noise_std": noise_std, "seed": seed}
     if maximize:
         given["maximize"] = True
-    if noise_std is not None:
-        given["noise_std"] = noise_std
-    if seed is not None:
-        given["seed"] = seed
     if constraint:
         given["constraints"] = [options.constraint(text).describe() for text in constraint]
-    if journal.exists() and journal.stat().st_size:
-        optimizer = _reopened(journal, given, space, evaluated, allow_change, was or ())
-    else:
-        optimizer = _begun(journal, given, space, evaluated)
+    given = {name: value for name, value in given.items() if value is not None}
+    optimizer = _opened(journal, given, space, evaluated, allow_change, was or ())
     with contextlib.closing(optimizer):
-        earlier = list(optimizer.run.trials.pending.values())
+        pending = list(optimizer.run.trials.pending.values())
         begun = []
         for _ in range(count):
             params, explanation = optimizer.proposal()
             begun.append(optimizer.run.begin(params, explanation.record()))
-            optimizer.run.release()  # a person has it: this process ends before the value comes
-    shown = begun or earlier
-    if shown:
-        typer.echo(_aligned([_row(trial) for trial in shown]))
-    if not count and not earlier:
-        typer.echo("no trial is pending")
-    elif earlier:
-        typer.echo(_waiting(earlier))
+            optimizer.run.release()  # this process ends before the value comes
+    batch = _batch(begun or pending, optimizer)
+    if len(batch):
+        parameters = batch.columns[: batch.columns.get_loc("value")]
+        typer.echo(printable(batch[parameters].map(_cell).to_string(index=False)))
+    if pending or not count:
+        typer.echo(_waiting(pending))
     if to is not None:
-        _write(to, shown, optimizer)
-        typer.echo(f"wrote {to}: fill in the values, then `kbo tell {journal} {to}`")
+        table.save(batch.to_csv(index=False).encode(), to)
+        typer.echo(f"fill in {to}, then `kbo tell {journal} {to}`")
 
 
-def _begun(path: Path, given: dict[str, Any], space: Path | None, known: Path | None) -> Optimizer:
-    """Return the optimiser of a new run; arguments as for ``_reopened``."""
-    if space is None:
-        raise InvalidInput(
-            f"there is no journal {path}. A new run needs its parameters, --space space.yaml, with lines such as "
-            "`temperature: {kind: Float, low: 20, high: 90}`."
-        )
-    header = {"method": kbo.Practical.default_method, "maximize": False, "seed": 0, **given}
-    parameters = kbo.Space.load(space)
-    optimizer = record.optimizer_of(header, space=parameters, journal=path, evaluated=known)
-    wanted = "smaller values are better; --maximize is for the contrary"
-    if optimizer.maximize:
-        wanted = "larger values are better"
-    typer.echo(f"a new run in {path}: {wanted}", err=True)
-    return optimizer
-
-
-def _reopened(
+def _opened(
     path: Path,
-    given: dict[str, Any],
+    given: Mapping[str, Any],
     space: Path | None,
     known: Path | None,
     allow_change: bool,
     was: Sequence[str],
 ) -> Optimizer:
-    """Return the optimiser of a journal, which it goes on writing.
+    """Return the optimiser of a journal, which it goes on writing, or begins.
 
     Args:
         path: The journal.
-        given: Entries of its header by options, which must be those of the journal.
-        space: The file of another space.
+        given: Entries of its header by options, which must be those of a journal that exists.
+        space: The file of the space; None for that of the journal.
         known: Known results.
-        allow_change: Whether the space may change without being asked.
+        allow_change: Whether the space may change without a question.
         was: The values that new parameters had so far, as text.
     """
-    contents = record.read_journal(path).whole()
-    if obstacle := _obstacle(contents):
-        raise InvalidInput(
-            f"{path} cannot be continued in the shell: {obstacle}. Continue it in Python by the script that began it, "
-            f"or kbo.Optimizer(..., journal={str(path)!r}) with its arguments; `kbo tell` records results."
-        )
-    parameters = contents.space
+    header: dict[str, Any] = {"method": kbo.Practical.default_method, "maximize": False, "seed": 0}
+    parameters = None
+    if path.exists() and path.stat().st_size:
+        contents = record.read_journal(path).whole()
+        if obstacle := _obstacle(contents):
+            raise InvalidInput(
+                f"{path} cannot be continued in the shell: {obstacle}. Continue it by the script that began it, or by "
+                f"kbo.Optimizer(..., journal={str(path)!r}) with its arguments; `kbo tell` records results."
+            )
+        header = {**contents.header}
+        parameters = contents.space
     if space is not None:
         parameters = kbo.Space.load(space)
-    elif was:
-        raise InvalidInput("--was is for parameters that are new in a space: add --space.")
-    header = {**contents.header, **given}
-    reopen = partial(record.optimizer_of, header, space=parameters, journal=path, evaluated=known)
+    if parameters is None:
+        raise InvalidInput(
+            f"there is no journal {path}. A new run needs its parameters, --space space.yaml, with lines such as "
+            "`temperature: {kind: Float, low: 20, high: 90}`."
+        )
+    reopen = partial(
+        record.optimizer_of, {**header, **given}, space=parameters, journal=path, evaluated=known
+    )
     try:
-        return reopen()
+        optimizer = reopen()
     except AnotherSpace as error:
         if not allow_change and not options.agrees_to_change(error, path):
             raise
-    values = {}
-    for name, text in options.assignments(was, "--was temperature=20").items():
-        values[name] = text
-        if name in parameters.parameters:
-            values[name] = table.option(text, parameters.parameters[name])
-    options.check_new_parameters(path, parameters, values, "--was NAME=VALUE")
-    optimizer = reopen(allow_change=True, was=values)
-    typer.echo(
-        f"the space of {path} has changed; its trials so far are data in the new one", err=True
-    )
-    if misplaced := optimizer.run.trials.misplaced:
-        numbers = ", ".join(str(trial.number) for trial in misplaced)
-        typer.echo(f"without a place in it, so nothing is learned from them: {numbers}", err=True)
+        values = {}
+        for name, text in options.assignments(was, "--was temperature=20").items():
+            values[name] = table.option(text, parameters.parameters.get(name, kbo.Fixed(text)))
+        options.check_new_parameters(path, parameters, values, "--was NAME=VALUE")
+        optimizer = reopen(allow_change=True, was=values)
+    if not optimizer.trials:
+        better = "smaller"
+        if optimizer.maximize:
+            better = "larger"
+        typer.echo(f"a new run in {path}, in which {better} values are better", err=True)
     return optimizer
 
 
-def _obstacle(contents: JournalFile) -> str:
+def _obstacle(contents: record.JournalFile) -> str:
     """Return the reason why a journal alone does not determine the next trial; empty if it does."""
     header = contents.header
     if header.get("setting") == "confirm":
         return "it has the evaluations of a confirmation"
     if header.get("setting") == "certified":
         return "the run is certified, and the journal has only a fingerprint of its kernel"
-    if "class" in header:
-        return f"the setting is a class of your own, {header['class']}"
-    if "strategies" in header:
-        return "the strategies are your own, and the journal has only their descriptions"
-    functions = [
-        entry["name"] for entry in contents.space.describe() if entry["kind"] == "function"
-    ]
-    if functions:
-        return (
-            f"the constraint {functions[0]} is a function, of which the journal has only the name"
-        )
+    if "class" in header or "strategies" in header:
+        return "the setting is your own, and the journal has only its name"
+    for entry in contents.space.describe():
+        if entry["kind"] == "function":
+            return (
+                f"the constraint {entry['name']} is a function, and the journal has only its name"
+            )
     return ""
-
-
-# Tell
 
 
 def tell(
     journal: Journal,
-    result: Annotated[list[str], typer.Argument(metavar="TRIAL VALUE... | TABLE", help=_RESULTS)],
-    failed: Annotated[str | None, Option("--failed", help=_FAILED)] = None,
+    result: Annotated[list[str], typer.Argument(metavar="TRIAL VALUE | TABLE", help=_RESULT)],
+    failed: Annotated[str | None, Option(help=_FAILED)] = None,
     again: Annotated[bool, Option("--again", help=_AGAIN)] = False,
 ) -> None:
     """Record results of experiments that `kbo ask` has chosen, and say what is known by now.
@@ -248,27 +207,34 @@ def tell(
 
     A wrong result is replaced by `kbo journal correct`, or taken back by `kbo journal remove`.
     """
-    with contextlib.closing(opened(journal)) as run:
-        first, *others = result
+    first, *others = result
+    with contextlib.closing(run_of(journal)) as run:
         if first.endswith(".csv"):
             if others or again or failed is not None:
                 raise InvalidInput(f"give {first} alone: its columns have values and failures.")
             reports = _in_table(Path(first), run)
         else:
-            reports = [_given(first, others, failed, again, run)]
+            cells = {"trial": first}
+            if others and "=" not in others[0]:
+                cells["value"] = others.pop(0)
+            if failed is not None:
+                cells["failed"] = failed
+            measured = options.assignments(others, "other measurements such as memory=7.2")
+            reports = [_report(cells, measured, run, again)]
         for report in reports:
-            typer.echo(_recorded(report, again, run))
+            typer.echo(printable(_recorded(report, run, again)))
         pending = list(run.trials.pending.values())
-    if not reports:
-        typer.echo(f"{first} has no result that is not recorded already")
-    typer.echo(f"\n{_summary(journal)}\n")
-    if pending:
-        typer.echo(_waiting(pending))
+    obstacle = _obstacle(record.read_journal(journal))
+    if obstacle:
+        typer.echo(f"no summary: {obstacle}")
     else:
-        typer.echo("no trial is pending")
+        optimizer = record.Record.of(journal).reopened()
+        result_so_far = results.result_of(optimizer, "", str(journal))
+        options.show_lines(summary.lines(result_so_far, "kbo.confirm"))
+    typer.echo(_waiting(pending))
 
 
-def opened(path: Path) -> Run:
+def run_of(path: Path) -> runs.Run:
     """Return the run in a journal, to which events are appended; of whatever setting, since it needs no model.
 
     Raises:
@@ -279,17 +245,13 @@ def opened(path: Path) -> Run:
     header = contents.header
     if header.get("setting") == "confirm":
         raise InvalidInput(
-            f"{path} has the evaluations of a confirmation, whose statement does not hold if results are changed by "
-            "hand: confirm again, with another journal."
+            f"{path} has the evaluations of a confirmation, whose results no person may choose: confirm again, with "
+            "another journal."
         )
     latest = {**header, "space": contents.space.describe()}
-    return runs.Run(contents.space, latest, path, _needed(header), header.get("value_range"))
-
-
-def _needed(header: Mapping[str, Any]) -> list[str]:
-    """Return the names of the measurements that the constraints of a run are about."""
-    names = [constraint.name for constraint in record.constraints_of(header)]
-    return [name for name in names if name != outcome.OBJECTIVE]
+    needed = record.needed_by(header)
+    value_range: Any = header.get("value_range")
+    return runs.Run(contents.space, latest, path, needed, value_range)
 
 
 class _Report(NamedTuple):
@@ -301,174 +263,126 @@ class _Report(NamedTuple):
     failure: str | None
 
 
-def _given(number: str, texts: Sequence[str], failed: str | None, again: bool, run: Run) -> _Report:
-    """Return the result in the arguments of a command.
-
-    Raises:
-        InvalidInput: They have none, or it cannot be recorded.
-    """
-    trial = run.trials.known(trial_in(number))
-    value = None
-    if again and failed is not None:
-        raise InvalidInput("--again is for another value: leave out --failed.")
-    if failed is None:
-        if not texts or "=" in texts[0]:
-            raise InvalidInput(
-                f"give the value of trial {number}, `kbo tell {run.path} {number} 0.83`, or --failed with a reason."
-            )
-        value = number_in("value", texts[0])
-        texts = texts[1:]
-    example = "other measurements such as memory=7.2"
-    measured = {}
-    for name, text in options.assignments(texts, example).items():
-        measured[name] = number_in(name, text)
-    if again and trial.status == "pending":
-        raise InvalidInput(
-            f"trial {number} is pending, so this is its first value: leave out --again."
-        )
-    if not again and trial.status != "pending":
-        raise InvalidInput(_of_ended(trial, run))
-    return _checked(_Report(trial, value, measured, failed), run)
-
-
-def _in_table(path: Path, run: Run) -> list[_Report]:
+def _in_table(path: Path, run: runs.Run) -> list[_Report]:
     """Return the results in a table that are not recorded yet.
 
     Raises:
         InvalidInput: The table cannot be read, or one of its rows is wrong, which is named.
     """
     columns, lines = table.read_csv(path, _TABLE)
-    if len(set(columns)) < len(columns) or not {"trial", "value"} <= set(columns):
+    if len({*columns}) < len(columns) or not {"trial", "value"} <= {*columns}:
         raise InvalidInput(f"{path} has the columns {checks.shown(columns)}. {_TABLE}")
-    measurements = {}
+    names = {}
     unused = []
     for column in columns:
-        measurement = evaluated.measurement_in(column, run.space, _needed(run.header))
-        if measurement is not None:
-            measurements[column] = measurement
-        elif column not in _RESERVED and column not in map(_column, run.space.parameters):
-            unused.append(printable(column))
+        name = evaluated.measurement_in(column, run.space, record.needed_by(run.header))
+        if name is not None:
+            names[column] = name
+        elif column not in (*_RESERVED, *map(_column, run.space.parameters)):
+            unused.append(column)
     if unused:
-        typer.echo(f"columns of {path} that are not used: {', '.join(unused)}", err=True)
-    reports: list[_Report] = []
+        typer.echo(printable(f"columns that are not used: {', '.join(unused)}"), err=True)
+    reports = {}
     for line, cells in lines:
+        if "value" not in cells and "failed" not in cells:
+            continue
+        measured = {name: cells[column] for column, name in names.items() if column in cells}
         with checks.inside(f"line {line} of {path}"):
-            report = _in_row(cells, measurements, run)
-            if report is None:
-                continue
-            number = report.trial.number
-            if any(number == other.trial.number for other in reports):
+            report = _report(cells, measured, run, is_row=True)
+            if report.trial.number in reports:
                 raise InvalidInput(
-                    f"an earlier line has a result of trial {number}, too: leave one out. Another measurement at the "
-                    f"same parameters is recorded by `kbo tell {run.path} {number} VALUE --again`."
+                    f"an earlier line has a result of trial {report.trial.number}, too: leave one out, and report "
+                    "another measurement at the same parameters with --again."
                 )
-            reports.append(report)
-    return reports
+        reports[report.trial.number] = report
+    return [report for report in reports.values() if report.trial.status == "pending"]
 
 
-def _in_row(cells: Mapping[str, str], measurements: Mapping[str, str], run: Run) -> _Report | None:
-    """Return the result in a row of a table; None if the row has none, or one that is recorded already.
+def _report(
+    cells: Mapping[str, str],
+    measured: Mapping[str, str],
+    run: runs.Run,
+    again: bool = False,
+    is_row: bool = False,
+) -> _Report:
+    """Return a result that can be recorded.
 
     Args:
-        cells: The cells by column, without empty ones.
-        measurements: The name of the measurement in each column of one.
+        cells: The number of the trial, its value or failure, and parameters, as text by column.
+        measured: Other measurements as text by name.
         run: The run.
-    """
-    failure = cells.get("failed")
-    if "value" not in cells and failure is None:
-        return None
-    trial = run.trials.known(trial_in(cells.get("trial", "")))
-    value = None
-    if "value" in cells:
-        value = number_in("value", cells["value"])
-    if value is not None and failure is not None:
-        raise InvalidInput(
-            f"there are a value and a failure of trial {trial.number}: leave one out."
-        )
-    measured = {}
-    for column, name in measurements.items():
-        if column in cells:
-            measured[name] = number_in(name, cells[column])
-    _check_parameters(cells, trial, run)
-    report = _checked(_Report(trial, value, measured, failure), run)
-    if trial.status == "pending":
-        return report
-    is_same_failure = failure is not None and trial.failure == failure
-    if is_same_failure or (value is not None and value in (trial.value, trial.reported)):
-        return None
-    raise InvalidInput(_of_ended(trial, run))
-
-
-def _check_parameters(cells: Mapping[str, str], trial: Trial, run: Run) -> None:
-    """Raise InvalidInput if a row of a table has other parameters than its trial, up to rounding."""
-    for name, value in table.by_name(trial.params).items():
-        cell = cells.get(_column(name))
-        if cell is None or cell == str(value):
-            continue
-        scale = run.space.compared[name]
-        try:
-            columns = scale.columns_of(table.option(cell, run.space.parameters[name]))
-        except InvalidInput:
-            columns = []
-        expected = scale.columns_of(value)
-        if len(columns) == len(expected) and all(
-            abs(a - b) <= _SAME for a, b in zip(columns, expected, strict=True)
-        ):
-            continue
-        raise InvalidInput(
-            f"trial {trial.number} has {name} = {value}, and the table {cell!r}. If the experiment was carried out "
-            f"so, remove the trial, `kbo journal remove {run.path} {trial.number}`, and give the row as a known "
-            f"result, `kbo ask {run.path} -n 0 --evaluated TABLE`."
-        )
-
-
-def _checked(report: _Report, run: Run) -> _Report:
-    """Return a result that can be recorded, with its value as it is recorded.
+        again: Whether it is another measurement at the parameters of a trial that has ended.
+        is_row: Whether it is a row of a table, which may have been recorded before.
 
     Raises:
         InvalidInput: It cannot be recorded.
     """
-    if report.failure is not None:
-        checks.text("the reason of a failure", report.failure)
-        return report
-    with checks.inside(f"trial {report.trial.number}"):
-        found = run.outcome((report.value, report.measured))
-    return report._replace(value=found.value)
+    trial = run.trials.known(trial_in(cells.get("trial", "")))
+    numbers = {name: number_in(name, text) for name, text in measured.items()}
+    failure = cells.get("failed")
+    if ("value" in cells) == (failure is not None) or (again and failure is not None):
+        raise InvalidInput(
+            f"expected either a value of trial {trial.number}, as `kbo tell {run.path} {trial.number} 0.83`, or "
+            "--failed with a reason."
+        )
+    value = None
+    if failure is None:
+        value = number_in("value", cells["value"])
+        value = run.outcome((value, numbers)).value
+    for name, chosen in table.by_name(trial.params).items():
+        cell = cells.get(_column(name), str(chosen))
+        if cell != str(chosen) and not _is_rounded(table.parsed(cell), chosen):
+            raise InvalidInput(
+                f"trial {trial.number} has {name}={chosen}, and the table {cell}. If the experiment was carried out "
+                f"with that, `kbo journal remove {run.path} {trial.number} --reason ...`, and give the row as a known "
+                f"result, `kbo ask {run.path} -n 0 --evaluated TABLE`."
+            )
+    is_recorded = value in (trial.value, trial.reported) and failure == trial.failure
+    if again == (trial.status == "pending") and not (is_row and is_recorded):
+        raise InvalidInput(_misplaced(trial, run))
+    return _Report(trial, value, numbers, failure)
 
 
-def _recorded(report: _Report, again: bool, run: Run) -> str:
-    """Record a result, and return what was recorded as text."""
+def _is_rounded(number: Any, chosen: Any) -> bool:
+    """Return whether a number in a table is that of a trial, up to rounding."""
+    both = (number, chosen)
+    if not all(isinstance(entry, float | int) for entry in both):
+        return False
+    return math.isclose(*both, rel_tol=_ROUNDED)
+
+
+def _misplaced(trial: Trial, run: runs.Run) -> str:
+    """Return the refusal of a first result of a trial that has one, and of another one of a trial that has none."""
+    number = trial.number
+    if trial.status == "pending":
+        return f"trial {number} is pending, so this is its first value: leave out --again."
+    status = trial.status
+    if trial.value is not None:
+        status += f", with the value {trial.value:.6g}"
+    return (
+        f"trial {number} is {status}. Report another measurement at the same parameters by `kbo tell {run.path} "
+        f"{number} VALUE --again`, or replace the result by `kbo journal correct {run.path} {number}=VALUE`."
+    )
+
+
+def _recorded(report: _Report, run: runs.Run, again: bool) -> str:
+    """Record a result, and return it as text."""
     trial = report.trial
-    returned = (report.value, report.measured)
     if report.failure is not None:
         trial = run.fail(trial, report.failure, measured=report.measured)
         return f"trial {trial.number} failed: {trial.failure}"
-    place = ""
-    if again:
-        place = f", at the parameters of trial {trial.number}"
-        trial = run.add(trial.params, returned)
-    else:
+    assert report.value is not None
+    returned = (report.value, report.measured)
+    if not again:
         trial = run.complete(trial, returned)
-    text = f"trial {trial.number}{place}: {trial.value:.6g}"
-    if trial.measured:
-        text += f"  ({table.format_params(trial.measured)})"
-    return text
+        return f"trial {trial.number}: {result_text(*returned)}"
+    number = run.add(trial.params, returned).number
+    return f"trial {number}, at the parameters of trial {trial.number}: {result_text(*returned)}"
 
 
-def _of_ended(trial: Trial, run: Run) -> str:
-    """Return the refusal of another result of a trial that has ended, with what to do."""
-    number = trial.number
-    status = trial.status
-    if trial.value is not None:
-        status = f"{status}, with the value {trial.value:.6g}"
-    elif trial.removed is not None:
-        status = f"removed ({trial.removed})"
-    elif trial.failure is not None:
-        status = f"failed ({trial.failure})"
-    return (
-        f"trial {number} is {status}. Another measurement at the same parameters is recorded by `kbo tell {run.path} "
-        f"{number} VALUE --again`, and the result replaced by `kbo journal correct {run.path} {number}=VALUE`."
-    )
+def result_text(value: float, measured: Mapping[str, float]) -> str:
+    """Return a value and other measurements as text."""
+    return f"{value:.6g}  {table.format_params(dict(measured))}".rstrip()
 
 
 def trial_in(text: str) -> int:
@@ -478,9 +392,7 @@ def trial_in(text: str) -> int:
         InvalidInput: There is none.
     """
     if not text.isdecimal():
-        raise InvalidInput(
-            f"expected the number of a trial, got {text!r}. Trials have numbers from 0."
-        )
+        raise InvalidInput(f"expected the number of a trial, got {text!r}.")
     return int(text)
 
 
@@ -493,37 +405,29 @@ def number_in(name: str, text: str) -> float:
     return checks.number(name, table.parsed(text), "a finite number, with a point as 0.5")
 
 
-# Tables
-
-
-def _row(trial: Trial) -> dict[str, str]:
-    """Return number and parameters of a trial as text by column."""
-    row = {"trial": str(trial.number)}
-    for name, value in table.by_name(trial.params).items():
-        row[_column(name)] = str(value)
-        if isinstance(value, float):
-            row[_column(name)] = f"{value:.6g}"
-    return row
+def _batch(trials: Iterable[Trial], optimizer: Optimizer) -> pd.DataFrame:
+    """Return the table of trials to fill in."""
+    columns = ["trial", *map(_column, optimizer.space.parameters), "value"]
+    columns += [f"measured.{name}" for name in record.needed_by(optimizer.run.header)]
+    rows = []
+    for trial in trials:
+        params = table.by_name(trial.params)
+        rows.append({"trial": trial.number, **{_column(name): params[name] for name in params}})
+    return pd.DataFrame(rows, columns=[*columns, "failed"], dtype=object)
 
 
 def _column(name: str) -> str:
-    """Return the column of a parameter in a table of results."""
+    """Return the column of a parameter."""
     if name in _RESERVED:
         return f"params.{name}"
     return name
 
 
-def _aligned(rows: Sequence[Mapping[str, str]]) -> str:
-    """Return rows with their columns below each other, the names of these in the first line."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    lines = [[printable(name) for name in names]]
-    lines += [[printable(row.get(name, "")) for name in names] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    texts = []
-    for line in lines:
-        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
-        texts.append("  ".join(cells).rstrip())
-    return "\n".join(texts)
+def _cell(value: Any) -> str:
+    """Return the text of a parameter's value; empty if it has none."""
+    if isinstance(value, float):
+        return f"{value:.6g}".replace("nan", "")
+    return str(value)
 
 
 def _waiting(trials: Iterable[Trial]) -> str:
@@ -534,40 +438,5 @@ def _waiting(trials: Iterable[Trial]) -> str:
         if trial.started is not None:
             age = f"pending for {summary.duration(max(time.time() - trial.started, 0.0))}"
         groups.setdefault(age, []).append(str(trial.number))
-    return "\n".join(f"{age}: {', '.join(numbers)}" for age, numbers in groups.items())
-
-
-def _write(path: Path, trials: Sequence[Trial], optimizer: Optimizer) -> None:
-    """Write trials to a table with empty columns for their values and the measurements of constraints."""
-    columns = ["trial", *map(_column, optimizer.space.parameters), "value"]
-    columns += [f"measured.{name}" for name in _needed(optimizer.run.header)]
-    columns.append("failed")
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns)
-    writer.writeheader()
-    for trial in trials:
-        row: dict[str, Any] = {"trial": trial.number}
-        for name, value in table.by_name(trial.params).items():
-            row[_column(name)] = value
-        writer.writerow(row)
-    try:
-        with files.replacing(path) as file:
-            file.write(text.getvalue().encode())
-    except OSError as error:
-        raise InvalidInput(
-            f"cannot write {path}: {error.strerror}. The trials have begun: `kbo ask JOURNAL -n 0 --to TABLE` writes "
-            "them elsewhere."
-        ) from error
-
-
-def _summary(path: Path) -> str:
-    """Return the summary of the run in a journal, or the reason why there is none."""
-    obstacle = _obstacle(record.read_journal(path))
-    if obstacle:
-        return f"no summary: {obstacle}"
-    optimizer = record.Record.of(path).reopened()
-    result = results.result_of(optimizer, "", str(path))
-    columns = None
-    if sys.stdout.isatty():
-        columns = shutil.get_terminal_size().columns
-    return summary.text(summary.lines(result, "kbo.confirm"), columns)
+    lines = [f"{age}: {', '.join(numbers)}" for age, numbers in groups.items()]
+    return "\n".join(lines) or "no trial is pending"

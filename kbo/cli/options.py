@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -22,23 +23,31 @@ if TYPE_CHECKING:
     from kbo.bandit import methods
     from kbo.cli import examples
     from kbo.optimize import pruning
-    from kbo.report import record
+    from kbo.report import record, summary
     from kbo.workers import ray
 else:
     methods = Lazy("kbo.bandit.methods")
     examples = Lazy("kbo.cli.examples")
     pruning = Lazy("kbo.optimize.pruning")
     record = Lazy("kbo.report.record")
+    summary = Lazy("kbo.report.summary")
     ray = Lazy("kbo.workers.ray")
 
 TARGETS = "An example ({examples}), or your script: a .py file that defines `bounds` and `objective(params)`."
-NOISE = "Standard deviation of the noise, if it is known; 0 for none."
-LIMIT = 'Limit on a quantity that is measured, such as "memory<=8"; repeatable.'
-KNOWN = "Known results: a table (.csv) with a column for each parameter and value, or a journal."
+_NOISE = "Standard deviation of the noise, if it is known; 0 for none."
+_LIMIT = 'Limit on a quantity that is measured, such as "memory<=8"; repeatable.'
+_KNOWN = "Known results: a table (.csv) with a column for each parameter and value, or a journal."
+_CHANGE = "Go on in another space, with the earlier trials as far as they have a place in it."
 BOX_METHODS = "{box_methods}."
 PRUNERS = "Stop bad trials early by what they report: {pruners}."
 ADDRESS = "With --engine ray: HOST:PORT of a cluster's head, auto to find it, or local to start Ray on this machine."
 
+Maximize = Annotated[bool, Option("--maximize", help="Larger values are better.")]
+NoiseStd = Annotated[float | None, Option(help=_NOISE, show_default="estimated")]
+Seed = Annotated[int | None, Option(help="Seed of the choices of kbo.", show_default="0")]
+Constraints = Annotated[list[str] | None, Option(help=_LIMIT)]
+Evaluated = Annotated[Path | None, Option(help=_KNOWN)]
+AllowChange = Annotated[bool, Option("--allow-change", help=_CHANGE)]
 Out = Annotated[Path, Option("--out", "-o", help="Folder for journals, tables and pictures.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress bar, results only.")]
 Verbose = Annotated[bool, Option("--verbose", "-v", help="Also a line for every trial or run.")]
@@ -119,6 +128,14 @@ def assignments(texts: Iterable[str], example: str) -> dict[str, str]:
             raise InvalidInput(f"{name.strip()!r} is given twice: leave one out.")
         values[name.strip()] = value.strip()
     return values
+
+
+def show_lines(lines: summary.Lines) -> None:
+    """Print the lines of a summary, in a terminal with its width."""
+    columns = None
+    if sys.stdout.isatty():
+        columns = shutil.get_terminal_size().columns
+    typer.echo(summary.text(lines, columns))
 
 
 def agrees_to_change(error: AnotherSpace, path: Path) -> bool:

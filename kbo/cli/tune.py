@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,7 +42,6 @@ _END = "End the trials that run at the end of the time budget."
 _STOP = "Stop when 20 more trials are expected to improve the value by no more than this."
 _FIRST = "Parameters of the first trials, all or some of them: a list of dicts (.json)."
 _CONFIRM = "New evaluations at the end, at most, that find the best of a few trials; 0 for none."
-_CHANGE = "After a change of bounds: go on in the new space, with the earlier trials as far as they have a place."
 _LIVE = "Serve the page of the run, on this machine only, while it goes on."
 
 
@@ -54,12 +51,12 @@ def tune(
     method: Annotated[
         str | None, Option("--method", "-m", help=options.BOX_METHODS, show_default="ucb")
     ] = None,
-    maximize: Annotated[bool, Option("--maximize", help="Larger values are better.")] = False,
+    maximize: options.Maximize = False,
     value_range: Annotated[
         tuple[float, float] | None, Option(help=_RANGE, show_default="any")
     ] = None,
-    seed: Annotated[int, Option(help="Seed of the choices of kbo.")] = 0,
-    noise_std: Annotated[float | None, Option(help=options.NOISE, show_default="estimated")] = None,
+    seed: options.Seed = None,
+    noise_std: options.NoiseStd = None,
     workers: Annotated[
         int | None,
         Option(
@@ -71,12 +68,12 @@ def tune(
     ] = None,
     time_budget: Annotated[float | None, Option(help=_BUDGET)] = None,
     end_running: Annotated[bool, Option("--end-running", help=_END)] = False,
-    constraint: Annotated[list[str] | None, Option(help=options.LIMIT)] = None,
+    constraint: options.Constraints = None,
     stop_when: Annotated[float | None, Option(help=_STOP)] = None,
     prune: Annotated[
         str | None, Option(help=options.PRUNERS, show_default="none is stopped")
     ] = None,
-    evaluated: Annotated[Path | None, Option(help=options.KNOWN)] = None,
+    evaluated: options.Evaluated = None,
     try_first: Annotated[Path | None, Option(help=_FIRST)] = None,
     confirm: Annotated[int, Option(help=_CONFIRM)] = 0,
     journal: Annotated[
@@ -85,7 +82,7 @@ def tune(
     fresh: Annotated[
         bool, Option("--fresh", help="Rename an existing journal and start a new one.")
     ] = False,
-    allow_change: Annotated[bool, Option("--allow-change", help=_CHANGE)] = False,
+    allow_change: options.AllowChange = False,
     engine: Engine = "processes",
     address: Address = None,
     resources: Annotated[
@@ -157,7 +154,7 @@ def tune(
         method=method,
         constraints=constraints,
         value_range=value_range,
-        seed=seed,
+        seed=seed or 0,
         journal=path,
         workers=chosen_engine,
         timeout=timeout,
@@ -197,10 +194,7 @@ def tune(
 def _print(result: Result, target: str, picture: str) -> None:
     """Print the summary of a run, the last line with the place of its picture."""
     *lines, (label, details) = summary.lines(result, f"`kbo confirm {target}`")
-    columns = None
-    if sys.stdout.isatty():
-        columns = shutil.get_terminal_size().columns
-    typer.echo(summary.text([*lines, (label, f"{details}{picture}")], columns))
+    options.show_lines([*lines, (label, f"{details}{picture}")])
 
 
 def _draw(result: Result, path: Path, name: str) -> Path:

@@ -227,7 +227,16 @@ def write(trials: Sequence[Trial], path: str | os.PathLike[str], form: str | Non
         raise InvalidInput(
             f"trials are written to {', '.join(FORMS)} files, got {target}: give it such a name."
         )
-    content = _content(trials, form)
+    save(_content(trials, form), target)
+    return target
+
+
+def save(content: bytes, target: Path) -> None:
+    """Write a file, replacing it in one step.
+
+    Raises:
+        InvalidInput: It cannot be written.
+    """
     try:
         with replacing(target) as file:
             file.write(content)
@@ -235,7 +244,6 @@ def write(trials: Sequence[Trial], path: str | os.PathLike[str], form: str | Non
         raise InvalidInput(
             f"cannot write {target}: {error.strerror}. Choose a writable place."
         ) from error
-    return target
 
 
 def _content(trials: Sequence[Trial], form: str) -> bytes:

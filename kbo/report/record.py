@@ -26,6 +26,7 @@ from kbo.optimize import (
 )
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Event, Header
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trials, violations
 from kbo.optimize.search.search import Search
 from kbo.optimize.settings.setting import Setting
@@ -398,6 +399,12 @@ def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
             arguments = {name: value for name, value in entry.items() if name not in _KERNELS}
             constraints.append(Constraint(**arguments))
         return constraints
+
+
+def needed_by(header: Mapping[str, Any]) -> list[str]:
+    """Return the names of the measurements that the constraints of a header are about."""
+    names = [constraint.name for constraint in constraints_of(header)]
+    return [name for name in names if name != OBJECTIVE]
 
 
 def _begin(
