@@ -198,7 +198,7 @@ def correct(
         for name, text in options.assignments(measured or (), "--measured memory=7.2").items():
             others[name] = number_in(name, text)
         corrections = []
-        for number, text in options.assignments(values, "11=95").items():
+        for number, text in options.assignments(values, "a trial and its value, as 11=95").items():
             trial = run.trials.ended(trial_in(number))
             returned = (number_in("value", text), {**trial.measured, **others})
             run.outcome(returned)

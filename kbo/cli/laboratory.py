@@ -221,9 +221,12 @@ def tell(
                 cells["failed"] = failed
             measured = options.assignments(others, "other measurements such as memory=7.2")
             reports = [_report(cells, measured, run, again)]
+        if not reports:
+            typer.echo(f"{first} has no result that is not recorded already")
         for report in reports:
             typer.echo(printable(_recorded(report, run, again)))
         pending = list(run.trials.pending.values())
+    typer.echo()
     obstacle = _obstacle(record.read_journal(journal))
     if obstacle:
         typer.echo(f"no summary: {obstacle}")
@@ -328,6 +331,12 @@ def _report(
     value = None
     if failure is None:
         value = number_in("value", cells["value"])
+        missing = [name for name in record.needed_by(run.header) if name not in numbers]
+        if missing:
+            raise InvalidInput(
+                f"trial {trial.number} lacks the measurement of {missing[0]!r}: add {missing[0]}=NUMBER, or in a table "
+                f"the column measured.{missing[0]}."
+            )
         value = run.outcome((value, numbers)).value
     for name, chosen in table.by_name(trial.params).items():
         cell = cells.get(_column(name), str(chosen))
