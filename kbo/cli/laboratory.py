@@ -85,11 +85,12 @@ def ask(
     """
     if to is not None and to.exists():
         raise InvalidInput(f"{to} exists, and may have results in it: choose another file.")
-    given: dict[str, Any] = {"noise_std": noise_std, "seed": seed}
-    if maximize:
-        given["maximize"] = True
-    if constraint:
-        given["constraints"] = [options.constraint(text).describe() for text in constraint]
+    given = {
+        "maximize": maximize or None,
+        "noise_std": noise_std,
+        "seed": seed,
+        "constraints": [options.constraint(text).describe() for text in constraint or ()] or None,
+    }
     given = {name: value for name, value in given.items() if value is not None}
     optimizer = _opened(journal, given, space, evaluated, allow_change, was or ())
     with contextlib.closing(optimizer):

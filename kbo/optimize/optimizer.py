@@ -337,8 +337,8 @@ class Optimizer:
 
     # Tell
 
-    def tell(self, params: Trial | Params, value: Any, seconds: float | None = None) -> Trial:
-        """Report the value at parameters returned by ``ask`` or ``begin``, a trial itself, or at any other parameters.
+    def tell(self, params: Trial | int | Params, value: Any, seconds: float | None = None) -> Trial:
+        """Report the value of a trial, given by itself, its number or its parameters, or at any other parameters.
 
         With other measurements the value is ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``,
         and with its standard error ``(value, {"sem": 0.02})``.
@@ -354,7 +354,7 @@ class Optimizer:
 
     def fail(
         self,
-        params: Trial | Params,
+        params: Trial | int | Params,
         reason: str,
         seconds: float | None = None,
         measured: Mapping[str, float] | None = None,
@@ -367,7 +367,7 @@ class Optimizer:
 
     def prune(
         self,
-        params: Trial | Params,
+        params: Trial | int | Params,
         seconds: float | None = None,
         measured: Mapping[str, float] | None = None,
     ) -> Trial:
@@ -378,7 +378,7 @@ class Optimizer:
         return self.run.prune(params, seconds, measured)
 
     def report(
-        self, params: Trial | Params, value: float, *others: Never, step: int | None = None
+        self, params: Trial | int | Params, value: float, *others: Never, step: int | None = None
     ) -> Trial:
         """Record what a running trial reports at a step, for example the validation error after an epoch.
 

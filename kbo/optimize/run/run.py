@@ -213,7 +213,7 @@ class Run:
     # Trials end
 
     @guarded
-    def complete(self, params: Trial | Params, value: Any, seconds: float | None = None) -> Trial:
+    def complete(self, params: Trial | int | Params, value: Any, seconds: float | None = None) -> Trial:
         """Record the value of a trial; arguments and errors as for ``Optimizer.tell``."""
         seconds = checks.maybe(checks.non_negative, "seconds", seconds)
         number = self._number_of(params)
@@ -274,7 +274,7 @@ class Run:
     @guarded
     def fail(
         self,
-        params: Trial | Params,
+        params: Trial | int | Params,
         reason: str,
         seconds: float | None = None,
         measured: Mapping[str, float] | None = None,
@@ -288,7 +288,7 @@ class Run:
     @guarded
     def prune(
         self,
-        params: Trial | Params,
+        params: Trial | int | Params,
         seconds: float | None = None,
         measured: Mapping[str, float] | None = None,
     ) -> Trial:
@@ -375,7 +375,7 @@ class Run:
 
     @guarded
     def report(
-        self, params: Trial | Params, value: float, *others: Never, step: int | None = None
+        self, params: Trial | int | Params, value: float, *others: Never, step: int | None = None
     ) -> Trial:
         """Record a report of a running trial; arguments and errors as for ``Optimizer.report``."""
         check_step_by_name("optimizer.report(trial, value, step=step)", others, step)
@@ -510,7 +510,7 @@ class Run:
             Fail(number=number, reason=reason, measured=measured, seconds=seconds, time=self._now())
         )
 
-    def _number_of(self, params: Trial | Params | int) -> int:
+    def _number_of(self, params: Trial | int | Params) -> int:
         """Return the number of a trial, or of the pending one with these parameters; of a new one if there is none.
 
         Of several pending trials it is the one that was started last: reported bounds wait for the first one, whose
