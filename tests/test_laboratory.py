@@ -260,6 +260,7 @@ def test_another_space_is_refused_or_goes_on_with_the_trials(begun):
     )
     kbo("ask", "lab.jsonl")  # the space is that of the journal
     assert statuses() == ["complete"] + ["pending"] * 34
+    assert "Best      temperature=" in kbo("tell", "lab.jsonl", 5, 0.9).stdout
 
 
 def test_a_new_parameter_needs_the_value_that_it_had_so_far(begun, tmp_path):

@@ -85,13 +85,15 @@ def ask(
     """
     if to is not None and to.exists():
         raise InvalidInput(f"{to} exists, and may have results in it: choose another file.")
-    given = {
-        "maximize": maximize or None,
-        "noise_std": noise_std,
-        "seed": seed,
-        "constraints": [options.constraint(text).describe() for text in constraint or ()] or None,
-    }
-    given = {name: value for name, value in given.items() if value is not None}
+    given: dict[str, Any] = {}
+    if maximize:
+        given["maximize"] = True
+    if noise_std is not None:
+        given["noise_std"] = noise_std
+    if seed is not None:
+        given["seed"] = seed
+    if constraint:
+        given["constraints"] = [options.constraint(text).describe() for text in constraint]
     optimizer = _opened(journal, given, space, evaluated, allow_change, was or ())
     with contextlib.closing(optimizer):
         pending = list(optimizer.run.trials.pending.values())
@@ -324,7 +326,8 @@ def _report(
     trial = run.trials.known(trial_in(cells.get("trial", "")))
     numbers = {name: number_in(name, text) for name, text in measured.items()}
     failure = cells.get("failed")
-    if ("value" in cells) == (failure is not None) or (again and failure is not None):
+    has_one = ("value" in cells) != (failure is not None)
+    if not has_one or (again and failure is not None):
         raise InvalidInput(
             f"expected either a value of trial {trial.number}, as `kbo tell {run.path} {trial.number} 0.83`, or "
             "--failed with a reason."
