@@ -341,7 +341,7 @@ def _report(
                 f"trial {trial.number} lacks the measurement of {missing[0]!r}: add {missing[0]}=NUMBER, or in a table "
                 f"the column measured.{missing[0]}."
             )
-        value = run.outcome((value, numbers)).value
+        value, numbers = run.outcome((value, numbers))
     for name, chosen in table.by_name(trial.params).items():
         cell = cells.get(_column(name), str(chosen))
         if cell != str(chosen) and not _is_rounded(table.parsed(cell), chosen):

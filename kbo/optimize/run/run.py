@@ -34,7 +34,7 @@ from kbo.optimize.run.events import (
 )
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.journal import Journal, differences, read, write
-from kbo.optimize.run.outcome import OBJECTIVE, Outcome, outcome_of
+from kbo.optimize.run.outcome import OBJECTIVE, outcome_of
 from kbo.optimize.run.trials import Trial, Trials
 from kbo.space import Params, Space
 from kbo.workers import call
@@ -213,7 +213,9 @@ class Run:
     # Trials end
 
     @guarded
-    def complete(self, params: Trial | int | Params, value: Any, seconds: float | None = None) -> Trial:
+    def complete(
+        self, params: Trial | int | Params, value: Any, seconds: float | None = None
+    ) -> Trial:
         """Record the value of a trial; arguments and errors as for ``Optimizer.tell``."""
         seconds = checks.maybe(checks.non_negative, "seconds", seconds)
         number = self._number_of(params)
@@ -236,8 +238,8 @@ class Run:
             )
         )
 
-    def outcome(self, value: Any) -> Outcome:
-        """Return value and measurements of a result.
+    def outcome(self, value: Any) -> tuple[float, dict[str, float]]:
+        """Return value and other measurements of a result, as they are recorded.
 
         Raises:
             InvalidInput: The value is not finite or incomplete.
@@ -246,7 +248,7 @@ class Run:
         outcome = outcome_of(value, self._needed, self.value_range, expected)
         if outcome.value is None or outcome.failure:
             raise InvalidInput(f"{outcome.failure}.")
-        return outcome
+        return outcome.value, outcome.measured
 
     @guarded
     def add(self, params: Params, value: Any) -> Trial:
@@ -255,15 +257,10 @@ class Run:
         Raises:
             InvalidInput: Parameters outside the space, or a value that is not finite or incomplete.
         """
-        outcome = self.outcome(value)
+        number, measured = self.outcome(value)
         trial = self._begin(params, asked=False)
         return self._record(
-            Tell(
-                number=trial.number,
-                value=outcome.value,
-                measured=outcome.measured,
-                time=self._now(),
-            )
+            Tell(number=trial.number, value=number, measured=measured, time=self._now())
         )
 
     def add_all(self, results: Iterable[tuple[Params, Any]]) -> None:
@@ -327,14 +324,9 @@ class Run:
     def correct(self, trial: Trial | int, value: Any) -> Trial:
         """Record another result of a trial that has ended; arguments and errors as for ``Optimizer.correct``."""
         ended = self._trials.ended(_number(trial))
-        outcome = self.outcome(value)
+        number, measured = self.outcome(value)
         return self._record(
-            Correct(
-                number=ended.number,
-                value=outcome.value,
-                measured=outcome.measured,
-                time=self._now(),
-            )
+            Correct(number=ended.number, value=number, measured=measured, time=self._now())
         )
 
     @guarded
