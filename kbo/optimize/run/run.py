@@ -453,7 +453,8 @@ class Run:
         self.first_space = self._given
         description = header_of({"space": self._given.describe()})["space"]
         if self.header.get("space", description) != description:
-            self.first_space = Space.described(self.header["space"], self._given.named)
+            entries: Any = self.header["space"]
+            self.first_space = Space.described(entries, self._given.named)
         trials = Trials.of(self.first_space, self._events, name)
         if trials.space.describe() == self._given.describe():  # its functions and device are known
             trials.space = self._given.compares_as(trials.space)
