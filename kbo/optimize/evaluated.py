@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ from kbo._base import checks
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.run.events import Ask, Change, Correct, Fail, Prune, Remove, Tell
 from kbo.optimize.run.journal import read
-from kbo.optimize.run.outcome import OBJECTIVE, SEM, Outcome, Returned, outcome_of
+from kbo.optimize.run.outcome import OBJECTIVE, SEM, Returned, outcome_of
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.table import COLUMNS, option, parsed, read_csv
@@ -387,21 +386,27 @@ def _completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]
 def unrecorded(
     results: Sequence[tuple[Params, Returned]], trials: Sequence[Trial]
 ) -> list[tuple[Params, Returned]]:
-    """Return the known results that are not among the trials yet.
+    """Return the known results that are not among the trials yet, as they are or as they were before a correction.
 
     Before a run is continued, these are all; and none are those of its own journal.
     """
-    # A known result with the parameters and values of a trial is that trial.
-    recorded = Counter(
-        repr((trial.params, Outcome(trial.value, trial.measured, "").returned)) for trial in trials
-    )
+    by_result: dict[str, list[Trial]] = {}
+    for trial in trials:
+        for value in {trial.reported, trial.value}:
+            by_result.setdefault(repr((trial.params, value)), []).append(trial)
+    known: set[int] = set()  # numbers of the trials that are among the results
     unrecorded_results = []
-    for result in results:
-        key = repr(result)
-        if recorded[key]:
-            recorded[key] -= 1
+    for params, returned in results:
+        outcome = outcome_of(returned, ())
+        alike = by_result.get(repr((params, outcome.value)), [])
+        alike = [trial for trial in alike if trial.number not in known]
+        before = [trial for trial in alike if trial.reported == outcome.value]
+        same = [trial for trial in alike if trial.measured == outcome.measured]
+        same.sort(key=lambda trial: trial.corrected)
+        if before or same:
+            known.add([*before, *same][0].number)
         else:
-            unrecorded_results.append(result)
+            unrecorded_results.append((params, returned))
     return unrecorded_results
 
 

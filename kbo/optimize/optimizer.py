@@ -137,7 +137,9 @@ class Optimizer:
         known = known_results(evaluated, space, maximize, needed, self.value_range)
         allow_change = checks.flag("allow_change", allow_change)
         header = self._header(space)
-        self.run: Run = Run(space, header, journal, needed, self.value_range, allow_change)
+        self.run: Run = Run(
+            space, header, journal, needed, self.value_range, allow_change, describe=self._header
+        )
         self.insight: Insight = Insight(self.run, quantities.after(self.run.trials), self.seed)
         self.guard: Guard = self.run.guard
         try:
@@ -676,7 +678,9 @@ def check_same_kernel(former: Space, space: Space) -> None:
         reasons.append(f"it compares {space.labels} in place of {former.labels}")
     for name, parameter in space.compared.items():
         if former.compared.get(name) not in (None, parameter):
-            reasons.append(f"{name!r} has another scale: {parameter} in place of {former.compared[name]}")
+            reasons.append(
+                f"{name!r} has another scale: {parameter} in place of {former.compared[name]}"
+            )
     if reasons:
         raise InvalidInput(
             "in the certified setting a space can change only where the kernel stays the same function of the "

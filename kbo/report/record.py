@@ -249,7 +249,9 @@ class Record:
         """Return the optimiser as it was before the first event."""
         optimizer = self.reopened()
         space = optimizer.run.first_space
-        return _begin(self.header, space, optimizer.setting, optimizer.constraints)
+        blank = _begin(self.header, space, optimizer.setting, optimizer.constraints)
+        blank.run.restore([], optimizer.space)  # whose functions the events do not have
+        return blank
 
 
 Run = Record | Optimizer | Result | str | os.PathLike[str]

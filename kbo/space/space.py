@@ -490,7 +490,7 @@ class Space:
 
     def _values(self, params: Any) -> dict[str, Any]:
         """The plain values of given parameters by name, in order."""
-        given = self._by_name(params)
+        given = self.by_name(params)
         complete = dict(self.constants)
         for name in self.parameters:
             if name in given:
@@ -516,7 +516,7 @@ class Space:
             )
         return values
 
-    def _by_name(self, params: Any) -> dict[Any, Any]:
+    def by_name(self, params: Any) -> dict[Any, Any]:
         """Given parameters by name, empty if they are no dict, or for bounds in a list no list of as many numbers."""
         is_text = isinstance(params, (str, bytes, bytearray))
         if is_text or isinstance(params, Mapping) != self.named:
@@ -540,7 +540,7 @@ class Space:
         parts = []
         for i, (name, p) in enumerate(self.parameters.items()):
             compared = self.compared[name]
-            if compared is p:
+            if compared == p:
                 part = p.features(unit[:, i])
             else:
                 values = p.values(unit[:, i])
@@ -555,8 +555,11 @@ class Space:
         if name not in self.conditions:
             return part
         if self.compared[name].columns == 1:
-            angle = math.pi / 2 * part
-            part = torch.cat([angle.sin(), angle.cos()], -1) / math.sqrt(2)
+            angle = math.pi / 2 * part.clamp(0, 1)
+            # Values outside of the range lie on the tangents at the ends: on the circle they would meet others.
+            below = math.pi / 2 * part.clamp(max=0)
+            above = math.pi / 2 * (part - 1).clamp(min=0)
+            part = torch.cat([angle.sin() + below, angle.cos() - above], -1) / math.sqrt(2)
         return torch.where(is_active.unsqueeze(-1), part, 0.0)
 
     def contains(self, params: Any) -> bool:
@@ -573,7 +576,7 @@ class Space:
         """
         with contextlib.suppress(InvalidInput):
             return self.canonical(params)
-        by_name = self._by_name(params)
+        by_name = self.by_name(params)
         known = {name: by_name[name] for name in self.parameters if name in by_name}
         complete = self.constants | known
         values = {name: complete[name] for name in self.active_names(complete) if name in complete}
@@ -587,7 +590,7 @@ class Space:
     @on_host
     def place(self, params: Params) -> Tensor | None:
         """The features [D] of params, also outside of the ranges of this space; None if they have no place there."""
-        values = self._by_name(params)
+        values = self.by_name(params)
         active = self.active_names(values)
         parts = []
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Never
@@ -64,6 +64,7 @@ class Run:
         needed: Names of the measurements without which a trial has failed.
         value_range: The least and the largest possible value of the objective; None if they are not known.
         allow_change: Whether the journal may be of another space, which ``change`` then has to replace.
+        describe: The description of the problem in another space, in which a journal may have begun.
 
     Attributes:
         space: The search space after the events.
@@ -88,10 +89,11 @@ class Run:
         needed: Iterable[str] = (),
         value_range: tuple[float, float] | None = None,
         allow_change: bool = False,
+        describe: Callable[[Space], Mapping[str, Any]] | None = None,
     ) -> None:
         self.space: Space = space
         self.first_space: Space = space
-        self._given = space
+        self._given = [space]  # the spaces with the functions among their constraints
         self.value_range: tuple[float, float] | None = checks.maybe(
             checks.interval, "value_range", value_range
         )
@@ -106,10 +108,8 @@ class Run:
             self._journal = Journal(checks.path("journal", journal), self.header)
         try:
             if self._journal is not None:
-                check = partial(_check_problem, self._journal.path, self.header, allow_change)
+                check = partial(self._check_problem, self._journal.path, describe, allow_change)
                 events = self._journal.recover(check)
-                if "space" in self.header:
-                    self.header["space"] = self._journal.header["space"]
             self._start(events)
         except BaseException:
             self.close()
@@ -301,6 +301,9 @@ class Run:
     def end(self, outcome: call.Outcome) -> Trial:
         """Record the end of a worker's call, and return its trial, which is pending if it is to be started again."""
         trial = self._trials.all[outcome.number]
+        if trial.status == "removed":
+            log.warning("trial %d was removed while it ran: its result is left out", trial.number)
+            return trial
         if outcome.died:
             self.lose(trial, outcome.failure or "")
         elif outcome.stopped:
@@ -359,9 +362,10 @@ class Run:
             with checks.inside(f"was: parameter {name!r}"):
                 values[name] = checks.plain(value)
                 space.parameters[name].columns_of(values[name])
-        event = Change(space=space.describe(), was=values, same_scale=same_scale, time=self._now())
-        self._given = space
-        self._log(event)
+        self._given.append(space)
+        self._log(
+            Change(space=space.describe(), was=values, same_scale=same_scale, time=self._now())
+        )
 
     # Reports, sessions
 
@@ -417,7 +421,7 @@ class Run:
     @guarded
     def restore(self, events: list[Event], space: Space) -> None:
         """Replace the run in memory by one with these events, after which the space is the given one."""
-        self._given = space
+        self._given.append(space)
         self._start(events)
 
     @guarded
@@ -425,6 +429,60 @@ class Run:
         """Release the journal; the trials can still be read."""
         if self._journal is not None:
             self._journal.close()
+
+    def _check_problem(
+        self,
+        path: Path,
+        describe: Callable[[Space], Mapping[str, Any]] | None,
+        allow_change: bool,
+        header: Header,
+        events: Iterable[Event],
+    ) -> None:
+        """Begin in the first space of a journal, which may be another one than that of this run.
+
+        Raises:
+            AnotherProblem: The journal belongs to another problem; ``AnotherSpace`` if only the space would change.
+        """
+        found = _at_end(header, events)
+        expected = self.header
+        different = differences(found, expected)
+        other = different
+        if describe is not None and "space" in header:
+            if header["space"] != expected["space"]:
+                self._begin_in(header, describe)
+            same = {"space": expected["space"], "named": expected["named"]}
+            expected = {**self.header, **same}
+            different = differences(found, expected)
+            other = differences(found, {**expected, "space": found["space"]})
+        if not different or (allow_change and not other):
+            return
+        message = (
+            f"the journal {path} belongs to another problem ({different}). Continue it with the "
+            "same arguments, or"
+        )
+        known = (
+            "A new one can begin with the results of this one, as far as they fit: "
+            f"evaluated={str(path)!r}, or --evaluated {path}."
+        )
+        if other:
+            raise AnotherProblem(f"{message} start a new one with another path. {known}")
+        raise AnotherSpace(
+            f"{message} go on with its trials in the new space by allow_change=True (or --allow-change), with the "
+            f"values that new parameters had so far in was={{...}} (`kbo ask`: --was name=value). {known}",
+            different,
+        )
+
+    def _begin_in(self, header: Header, describe: Callable[[Space], Mapping[str, Any]]) -> None:
+        """Begin in the space of the header of a journal."""
+        space: Any = header["space"]
+        self.first_space = Space.described(space, bool(header.get("named"))).on(self.space.device)
+        try:
+            self.header = header_of(describe(self.first_space))
+        except InvalidInput as error:
+            raise AnotherProblem(
+                f"the journal begins in a space to which this problem does not belong: {error} Start a new one with "
+                "another path."
+            ) from error
 
     def _start(self, events: list[Event]) -> None:
         """Continue a run with these events, none of whose trials runs here."""
@@ -446,19 +504,16 @@ class Run:
                 self._lost.add(event.number)
 
     def _computed(self) -> Trials:
-        """Return the trials of the record, and set the spaces before and after it."""
+        """Return the trials of the record, and set the space after it."""
         name = "the run"
         if self._journal is not None:
             name = self._journal.path
-        self.first_space = self._given
-        description = header_of({"space": self._given.describe()})["space"]
-        if self.header.get("space", description) != description:
-            entries: Any = self.header["space"]
-            self.first_space = Space.described(entries, self._given.named)
         trials = Trials.of(self.first_space, self._events, name)
-        if trials.space.describe() == self._given.describe():  # its functions and device are known
-            trials.space = self._given.compares_as(trials.space)
-        self.space = trials.space
+        self.space = trials.space.on(self.first_space.device)
+        for given in self._given:
+            if trials.space.changed and given.describe() == self.space.describe():
+                self.space = given.compares_as(trials.space)
+        trials.space = self.space
         return trials
 
     def _record(self, event: TrialEvent) -> Trial:
@@ -471,9 +526,7 @@ class Run:
         if self._journal is not None:
             self._journal.append(event)
         self._events.append(event)
-        if isinstance(
-            event, Correct | Remove | Change
-        ):  # what was learned from earlier events is withdrawn
+        if isinstance(event, Correct | Remove | Change):  # they withdraw what was learned before
             self._trials = self._computed()
         else:
             self._trials.add(event)
@@ -512,11 +565,20 @@ class Run:
         if isinstance(params, Trial | int):
             return self._trials.unfinished(_number(params)).number
         if self.space.changed:
-            params = self.space.carried(params) or params
-        else:
-            params = self.space.canonical(params)
+            return self._number_in_changed_space(params)
+        params = self.space.canonical(params)
         for trial in reversed(self._trials.pending.values()):
             if trial.params == params:
+                return trial.number
+        return self._begin(params, asked=False).number
+
+    def _number_in_changed_space(self, params: Params) -> int:
+        """Return the number for parameters that may be of an earlier space, as they were when the trial began."""
+        given = self.space.by_name(params)
+        carried = self.space.carried(params)
+        for trial in reversed(self._trials.pending.values()):
+            begun = self._trials.begun[trial.number]
+            if trial.params == carried or self.space.by_name(begun) == given:
                 return trial.number
         return self._begin(params, asked=False).number
 
@@ -551,31 +613,6 @@ def _at_end(header: Header, events: Iterable[Event]) -> Header:
         if isinstance(event, Change):
             latest["space"] = event.space  # pyright: ignore[reportArgumentType]
     return latest
-
-
-def _check_problem(
-    path: Path, expected: Header, allow_change: bool, header: Header, events: Iterable[Event]
-) -> None:
-    """Raise AnotherProblem for a journal of another problem, and AnotherSpace if only the space would change."""
-    found = _at_end(header, events)
-    different = differences(found, expected)
-    other = different
-    if "space" in found:
-        other = differences(found, {**expected, "space": found["space"]})
-    if not different or (allow_change and not other):
-        return
-    message = f"the journal {path} belongs to another problem ({different}). Continue it with the same arguments, or"
-    known = (
-        "A new one can begin with the results of this one, as far as they fit: "
-        f"evaluated={str(path)!r}, or --evaluated {path}."
-    )
-    if other:
-        raise AnotherProblem(f"{message} start a new one with another path. {known}")
-    raise AnotherSpace(
-        f"{message} go on with its trials in the new space by allow_change=True (or --allow-change), with the values "
-        f"that new parameters had so far in was={{...}} (`kbo ask`: --was name=value). {known}",
-        different,
-    )
 
 
 def _may_end_its_process(trial: Trial) -> bool:
