@@ -188,10 +188,8 @@ class Study(OptunaTuner):
 
     begins: int = 0
 
-    def __init__(self, change: Change, seed: int, sampler: str) -> None:
-        super().__init__(
-            Space(change.first), seed, N_TRIALS, sampler, warn_independent_sampling=False
-        )
+    def __init__(self, change: Change, seed: int, sampler: str, **options: Any) -> None:
+        super().__init__(Space(change.first), seed, N_TRIALS, sampler, **options)
         self._change = change
 
     def change(self) -> None:
@@ -245,7 +243,7 @@ METHODS: dict[str, Callable[[Change, int], Any]] = {
     "again": Again,
     "known": Known,
     "tpe": partial(Study, sampler="TPESampler"),
-    "gpsampler": partial(Study, sampler="GPSampler"),
+    "gpsampler": partial(Study, sampler="GPSampler", warn_independent_sampling=False),
     "random": Random,
 }
 
@@ -260,14 +258,17 @@ def measure(
         function: Number of the function, 1 to 24.
         dim: Number of parameters.
         noise: A key of ``experiments.problems.bbob.NOISES``.
-        seed: Instance of the function, and seed of noise and method.
+        seed: Instance of the function, from which seeds of noise and method follow.
         method: A key of ``METHODS``.
         code: The code of kbo, as a hash; only there to make runs of another code other cells.
     """
-    problem = BBOB(function, dim, seed, noise, seed=seed)
-    change = SCENARIOS[scenario](problem, seed)
-    objective = _objective(problem, seed)
-    tuner = METHODS[method](change, seed)
+    problem = BBOB(function, dim, seed, noise)
+    own_seed = (
+        10_000 * seed + 100 * dim + function
+    )  # no function shares its noise and its first points with another
+    change = SCENARIOS[scenario](problem, own_seed)
+    objective = _objective(problem, own_seed)
+    tuner = METHODS[method](change, own_seed)
     rows = []
     for trial in range(tuner.begins, N_TRIALS):
         if trial == N_FIRST:
