@@ -97,7 +97,7 @@ def added(problem: BBOB, seed: int) -> Change:
 
 
 def narrowed(problem: BBOB, seed: int) -> Change:
-    """Return a change after which two ranges are a quarter as wide, around what kbo recommends after the first trials."""
+    """Return a change after which two ranges are a quarter as wide, around what kbo recommends before it."""
     first = _bounds(problem)
     tuner = Known(Change(first, first, {}), seed)
     objective = _objective(problem, seed)
