@@ -8,10 +8,11 @@ equal features.
 
 A parameter that is not active is not among the params. Its coordinate has no effect, and its features are zeros. A
 conditional number is a point of a quarter of a circle around zero, two columns (as in the arc kernel of Swersky et al.
-2014), of radius 1/sqrt(2), so that the ends of its range are at distance 1. So two points without a parameter are
-compared by the others alone, and a point with it and one without it are at distance 1/sqrt(2) in it, whatever its
-value. Parameters outside of conditions are shared by all branches. Any kernel that is positive definite on features is
-so on params, since features are a function of params.
+2014), of radius 1/sqrt(2), so that the ends of its range are at distance 1; values outside of a range that has changed
+are on the half circle around it. So two points without a parameter are compared by the others alone, and a point with
+it and one without it are at distance 1/sqrt(2) in it, whatever its value. Parameters outside of conditions are shared
+by all branches. Any kernel that is positive definite on features is so on params, since features are a function of
+params.
 """
 
 from __future__ import annotations
@@ -555,11 +556,8 @@ class Space:
         if name not in self.conditions:
             return part
         if self.compared[name].columns == 1:
-            angle = math.pi / 2 * part.clamp(0, 1)
-            # Values outside of the range lie on the tangents at the ends: on the circle they would meet others.
-            below = math.pi / 2 * part.clamp(max=0)
-            above = math.pi / 2 * (part - 1).clamp(min=0)
-            part = torch.cat([angle.sin() + below, angle.cos() - above], -1) / math.sqrt(2)
+            angle = math.pi / 2 * _within_half_circle(part)
+            part = torch.cat([angle.sin(), angle.cos()], -1) / math.sqrt(2)
         return torch.where(is_active.unsqueeze(-1), part, 0.0)
 
     def contains(self, params: Any) -> bool:
@@ -609,6 +607,17 @@ class Space:
         if self.named:
             return values
         return list(values.values())
+
+
+def _within_half_circle(part: Tensor) -> Tensor:
+    """Columns of a number with those outside of [0, 1] drawn into (-1/2, 3/2), in their order.
+
+    As angles of a quarter of a circle each, they stay on a half circle, on which numbers that are farther apart have a
+    larger distance; otherwise the angle of a number far outside would be that of one inside again.
+    """
+    inside = part.clamp(0, 1)
+    excess = part - inside
+    return inside + excess / (1 + 2 * excess.abs())
 
 
 def _stand_in(name: str) -> Rule:
