@@ -38,7 +38,7 @@ def interval(
         RefutedAssumptions: The data contradict the assumptions (certified setting only).
     """
     checks.instance("parameters", parameters, Mapping)
-    node, experiment, model = _model_of(client)
+    _, experiment, model = _model_of(client)
     config: Any = experiment.optimization_config
     objective, _ = objective_of(config)
     limited = [constraint.name for constraint in model.optimizer.constraints]
@@ -47,7 +47,7 @@ def interval(
     name = checks.one_of("outcome", outcome, [objective, *limited])
     if name == objective:
         name = OBJECTIVE
-    bounds = model.optimizer.interval({**node.fixed, **parameters}, name)
+    bounds = model.optimizer.interval(dict(parameters), name)
     if bounds is None:
         raise InvalidInput("there is no bound yet: complete more trials first.")
     return bounds
@@ -116,7 +116,7 @@ def replayed(client: Client) -> tuple[Replay, list[int]]:
     """
     experiment = checks.instance("client", client, Client)._experiment
     model = KBONode("ucb", Practical()).learned(experiment)
-    return model, left_out(experiment, model.trials)
+    return model, left_out(experiment, model)
 
 
 def _model_of(client: Client) -> tuple[KBONode, Experiment, Replay]:

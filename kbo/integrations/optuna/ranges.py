@@ -19,8 +19,9 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
+from kbo._base import checks
 from kbo.errors import InvalidInput
 
 _RECENT = 5
@@ -44,6 +45,8 @@ class Ranges(NamedTuple):
         left_out: The reasons why parameters have no union.
         far: The first trial of each parameter whose value is so far outside of all ranges that the trial cannot be
             used: its number and the value.
+        added: The number of the first trial with each parameter that all earlier complete trials lack, and that all
+            later ones have.
     """
 
     whole: dict[str, BaseDistribution]
@@ -52,12 +55,14 @@ class Ranges(NamedTuple):
     first: dict[str, tuple[int, BaseDistribution]]
     left_out: dict[str, str]
     far: dict[str, tuple[int, Any]]
+    added: dict[str, int]
 
 
 def ranges_of(
     trials: Sequence[FrozenTrial],
     present: Mapping[str, BaseDistribution] | None = None,
     given: Mapping[str, Any] | None = None,
+    was: Mapping[str, Any] | None = None,
     widened: bool = True,
 ) -> Ranges:
     """Return the ranges of the parameters that at least one finished trial has.
@@ -66,16 +71,19 @@ def ranges_of(
         trials: Finished and running trials, in the order of their numbers.
         present: More ranges that the unions have to contain: those of the trial that is begun.
         given: Values that were chosen for that trial elsewhere.
+        was: Values in trials that lack a parameter, which the unions have to contain.
         widened: Whether values outside of the ranges of their trials widen the union.
     """
     histories = _histories(trials)
-    ranges = Ranges({}, {}, set(), {}, {}, {})
+    ranges = Ranges({}, {}, set(), {}, {}, {}, _added(trials))
     for name, history in sorted(histories.items()):
         if not history.is_finished:
             continue
         distributions = list(history.distinct)
         if present and name in present:
             distributions.append(present[name])
+        if was and name in was and not isinstance(distributions[0], CategoricalDistribution):
+            distributions.insert(0, _single(distributions[-1], _number(name, was, distributions)))
         try:
             whole = union(distributions)
         except InvalidInput as error:
@@ -98,6 +106,38 @@ def ranges_of(
         if all(d == ranges.expected[name] for d in history.recent):
             ranges.settled.add(name)
     return ranges
+
+
+def _number(name: str, was: Mapping[str, Any], distributions: Sequence[Any]) -> float:
+    """Return the value of a parameter in trials that lack it.
+
+    Raises:
+        InvalidInput: It is no finite number, or has no place on the scale of the parameter.
+    """
+    value = checks.number(f"was: {name!r}", was[name])
+    if distributions[-1].log and value <= 0:
+        raise InvalidInput(
+            f"was: {name} = {value:g} has no place on the logarithmic scale of {distributions[-1]}: give a value above "
+            "0, or leave it out."
+        )
+    return value
+
+
+def _added(trials: Sequence[FrozenTrial]) -> dict[str, int]:
+    """Return the numbers of the first trials with parameters that all complete trials have from then on, by name."""
+    first: dict[str, int] = {}
+    is_later: dict[str, bool] = {}
+    n_complete = 0
+    for trial in trials:
+        if trial.state != TrialState.COMPLETE:
+            continue
+        for name in first.keys() - trial.params.keys():
+            is_later[name] = False
+        for name in trial.params.keys() - first.keys():
+            first[name] = trial.number
+            is_later[name] = n_complete > 0
+        n_complete += 1
+    return {name: number for name, number in first.items() if is_later[name]}
 
 
 class _History:

@@ -101,6 +101,8 @@ class KBOSampler(BaseSampler):
         constraints: What is known of the constraints, such as ``[kbo.Constraint("memory", upper=0.0, noise_std=0.1,
             norm_bound=2.0)]``; needed in the certified setting. ``kbo.Constraint("objective", ...)`` is a limit on the
             value.
+        was: The values of parameters in trials that lack them, by name, such as ``{"temperature": 20.0}`` where it is
+            suggested since later trials only, or no longer.
         device: As in ``kbo.minimize``: "cuda", for example.
 
     Raises:
@@ -127,8 +129,10 @@ class KBOSampler(BaseSampler):
         seed: int | None = None,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
         constraints: Sequence[Constraint] = (),
+        was: Mapping[str, Any] | None = None,
         device: str | torch.device | None = None,
     ) -> None:
+        self._was: dict[str, Any] = dict(checks.instance("was", was or {}, Mapping))
         self._constraints_func = checks.maybe(checks.function, "constraints_func", constraints_func)
         if seed is None:
             seed = secrets.randbelow(2**31)
@@ -379,7 +383,8 @@ class KBOSampler(BaseSampler):
             present: The ranges of a trial that is begun.
             given: Values that were chosen for that trial elsewhere.
         """
-        ranges = ranges_of(begun(study), present, given, widened=not self._setting.certified)
+        widened = not self._setting.certified
+        ranges = ranges_of(begun(study), present, given, self._was, widened)
         if self._setting.certified:
             _check_first_ranges(ranges)
         for name, reason in ranges.left_out.items():
@@ -403,7 +408,15 @@ class KBOSampler(BaseSampler):
         """Return the space of the model, with the conditions that the trials show; certified models have none."""
         if self._setting.certified:
             return SearchSpace(ranges.whole)
-        return SearchSpace(ranges.whole, conditions_of(finished(study), ranges.whole))
+        conditions = conditions_of(finished(study), ranges.whole)
+        conditions = {name: c for name, c in conditions.items() if name not in self._was}
+        needed = ranges.added.keys() & ranges.whole.keys() - conditions.keys() - self._was.keys()
+        for name in sorted(needed):
+            self._warn_once(
+                f"parameter {name!r} was added in trial {ranges.added[name]}, and trials that lack it are left out of "
+                f"the model: give the value that it had so far, as in KBOSampler(was={{{name!r}: value}})."
+            )
+        return SearchSpace(ranges.whole, conditions, self._was, needed)
 
     def _model_of(self, study: Study, space: SearchSpace) -> Replay:
         """Return the model of the finished trials: the last one with new trials added if these follow it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import (
@@ -125,19 +125,28 @@ class SearchSpace:
     Args:
         distributions: At least one, none of a single value.
         conditions: Conditions on some of the parameters; see ``conditions_of``.
+        was: Values in trials that lack a parameter, by name.
+        needed: The parameters without which a trial has no place in the space.
 
     Attributes:
         distributions: The distributions, sorted by name.
         space: The space of kbo.
-        defaults: The values of parameters that a trial does not have: the middle of the range (on the logarithmic scale
-            if it has one), or the first choice.
+        defaults: The values of parameters that a trial does not have: those of ``was``, otherwise the middle of the
+            range (on the logarithmic scale if it has one), or the first choice.
+        needed: As given.
+
+    Raises:
+        InvalidInput: A parameter that cannot be one of kbo, or a value of ``was`` outside its distribution.
     """
 
     def __init__(
         self,
         distributions: Mapping[str, BaseDistribution],
         conditions: Mapping[str, Condition] | None = None,
+        was: Mapping[str, Any] | None = None,
+        needed: Iterable[str] = (),
     ) -> None:
+        self.needed: set[str] = set(needed)
         self.distributions: dict[str, BaseDistribution] = dict(sorted(distributions.items()))
         self.defaults: dict[str, Any] = {}
         parts: list[Mapping[str, Any] | When] = []
@@ -155,6 +164,8 @@ class SearchSpace:
             else:
                 parts.append({name: parameter})
         self.space: Space = Space(parts)
+        with checks.inside("was"):
+            self.defaults.update(self.encode(was or {}))
 
     def encode(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The values in the space of kbo of the parameters that it has; others are ignored.
