@@ -248,6 +248,13 @@ def trials_left_out(names: Sequence[Any], reason: str) -> str:
     return f", {len(names)} left out ({reason}: {text})"
 
 
+def values_guessed(values: Params) -> str:
+    """Return the values that parameters count as in trials that lack them."""
+    if not values:
+        return ""
+    return f"; the latest trials count as {format_params(values)}, which they lack: a guess"
+
+
 def parameters_left_out(reasons: Mapping[str, str]) -> str:
     """Return the parameters of a study that are left out, with the reason of each, by their names."""
     text = ""
