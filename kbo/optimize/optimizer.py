@@ -676,9 +676,7 @@ def check_same_kernel(former: Space, space: Space) -> None:
         reasons.append(f"it compares {space.labels} in place of {former.labels}")
     for name, parameter in space.compared.items():
         if former.compared.get(name) not in (None, parameter):
-            reasons.append(
-                f"{name!r} has another scale: {parameter} in place of {former.compared[name]}"
-            )
+            reasons.append(f"{name!r} has another scale: {parameter} in place of {former.compared[name]}")
     if reasons:
         raise InvalidInput(
             "in the certified setting a space can change only where the kernel stays the same function of the "

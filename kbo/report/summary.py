@@ -136,9 +136,7 @@ def trials(result: Result) -> str:
     misplaced = result.optimizer.run.trials.misplaced
     if misplaced:
         numbers = ", ".join(str(trial.number) for trial in misplaced)
-        sentence += (
-            f"; without a place in the changed space, so nothing is learned from them: {numbers}"
-        )
+        sentence += f"; without a place in the changed space, so nothing is learned from them: {numbers}"
     if result.left_out:
         sentence += f"; not used: {printable('; '.join(result.left_out))}"
     if result.answers is not None:

@@ -134,9 +134,7 @@ class Trials:
     def __init__(self, space: Space) -> None:
         self.space: Space = space
         self.all: list[Trial] = []
-        self._given: list[
-            Params
-        ] = []  # the parameters of all, of whatever space, with those of ``was``
+        self._given: list[Params] = []  # the parameters of all, of whatever space, with those of ``was``
         self.pending: dict[int, Trial] = {}
         self.finished: list[Trial] = []
         self.complete: list[Trial] = []
