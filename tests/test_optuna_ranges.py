@@ -228,6 +228,115 @@ def test_ranges_of_every_kind_may_differ_in_every_trial(distributions):
     assert study.sampler.interval(study, study.trials[0].params) is not None
 
 
+# Parameters that come and go
+
+
+def with_z(trial):
+    return bowl(target=0.5)(trial) + (trial.suggest_float("z", 0.0, 1.0) - 0.7) ** 2
+
+
+def without_z(trial):
+    return bowl(target=0.5)(trial) + 0.49  # as z = 0
+
+
+def changed(first, later, n_first=10, n_later=8, **options):
+    study = study_with(KBOSampler(seed=0, n_startup_trials=4, **options))
+    study.optimize(first, n_trials=n_first)
+    study.optimize(later, n_trials=n_later)
+    return study
+
+
+def params_of_the_model(study):
+    return [ended.params for ended in study.sampler.replayed(study).trials]
+
+
+@pytest.mark.parametrize("value", [0.25, 0.0, -2.0])
+def test_earlier_trials_have_the_value_that_an_added_parameter_had(value, caplog):
+    study = changed(without_z, with_z, was={"z": value})
+    assert [params["z"] for params in params_of_the_model(study)[:10]] == [value] * 10
+    assert len(params_of_the_model(study)) == 18
+    assert caplog.text == ""
+    assert "left out" not in str(kbo.audit(study))
+    assert inside_their_ranges(study)
+
+
+def test_trials_before_an_added_parameter_are_left_out_and_named_once(caplog):
+    study = changed(without_z, with_z)
+    assert len(params_of_the_model(study)) == 8
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert "parameter 'z' was added in trial 10, and trials that lack it are left out" in said[0]
+    assert "KBOSampler(was={'z': value})" in said[0]
+    assert "10 left out (without z, added later: 0, 1, 2, 3, 4, ...)" in str(kbo.audit(study))
+
+
+@pytest.mark.parametrize(("was", "value"), [({"z": 0.0}, 0.0), ({}, 0.5)])
+def test_later_trials_are_proposed_for_the_value_that_a_dropped_parameter_has(was, value, caplog):
+    study = changed(with_z, without_z, was=was)
+    assert [params["z"] for params in params_of_the_model(study)[10:]] == [value] * 8
+    assert [trial.system_attrs["kbo:chosen"]["z"] for trial in study.trials[-3:]] == [value] * 3
+    assert ("which is a guess: give the value that it has now" in caplog.text) == (not was)
+    assert ("the latest trials count as z=0.5" in str(kbo.audit(study))) == (not was)
+    assert "z" in study.best_trial.params  # it was better with z free
+    assert "z" not in study.sampler.recommended(study).params
+
+
+def test_parameters_that_depend_on_a_number_are_neither_added_nor_dropped(caplog):
+    def network(trial):
+        n_layers = trial.suggest_int("n_layers", 1, 3)
+        widths = [trial.suggest_int(f"width {i}", 1, 9) for i in range(n_layers)]
+        return abs(sum(widths) - 12) / 12
+
+    study = study_with(KBOSampler(seed=0))
+    study.optimize(network, n_trials=20)
+    assert len(params_of_the_model(study)) == 20
+    assert "added" not in str(kbo.audit(study))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"was": {"z": -1.0}}, r"was: z = -1 has no place on the logarithmic scale of"),
+        ({"was": {"z": "low"}}, r"was: 'z'"),
+        ({"was": {"c": "d"}}, r"was: parameter 'c': 'd' is not in"),
+        ({"was": [("z", 1.0)]}, "was"),
+    ],
+)
+def test_values_that_a_parameter_cannot_have_had_are_refused(options, words):
+    def objective(trial):
+        trial.suggest_categorical("c", ["a", "b"])
+        return trial.suggest_float("z", 0.1, 1.0, log=True)
+
+    with pytest.raises(InvalidInput, match=words):
+        study_with(KBOSampler(seed=0, **options)).optimize(objective, n_trials=3)
+
+
+def test_the_certified_setting_refuses_values_of_parameters_that_trials_lack():
+    with pytest.raises(InvalidInput, match="was is for the practical setting"):
+        KBOSampler(setting=certified()._setting, was={"z": 0.0})
+
+
+def test_the_recommended_trial_is_inside_the_latest_ranges_and_the_best_one_anywhere():
+    study = study_with()
+    study.optimize(bowl(high=2.0), n_trials=12)
+    study.optimize(bowl(high=1.0), n_trials=8)
+    assert study.best_trial.params["x"] > 1.0
+    assert study.sampler.recommended(study).params["x"] <= 1.0
+    assert study.sampler.interval(study, study.best_trial.params) is not None
+
+
+@pytest.mark.parametrize("change", ["added", "dropped"])
+def test_a_study_with_other_parameters_goes_on_alike_in_another_process(change):
+    objectives = {"added": (without_z, with_z), "dropped": (with_z, without_z)}[change]
+    study = changed(*objectives, was={"z": 0.0})
+    other = study_with(KBOSampler(seed=0, n_startup_trials=4, was={"z": 0.0}))
+    other.add_trials(study.trials)
+    distributions = study.trials[-1].distributions
+    assert study.ask(distributions).params == other.ask(distributions).params
+    numbers = {s.sampler.recommended(s).number for s in (study, other)}
+    assert len(numbers) == 1
+
+
 # Values from outside
 
 

@@ -77,8 +77,9 @@ def replay(
     Raises:
         InvalidInput: The arguments cannot be used.
     """
-    whole = options["bounds"]
-    present = present or whole
+    whole: Space = options["bounds"]
+    if present is None:
+        present = whole
     problem = {**options, "bounds": whole.describe(), "present": present.describe()}
     if earlier is None or not earlier.begins(problem, trials):
         earlier = Replay(problem, Optimizer(**options), [])

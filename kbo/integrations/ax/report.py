@@ -57,16 +57,18 @@ def interval(
 def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     """Return index and parameters of the recommended trial, as ``kbo.Optimizer.recommended`` does.
 
-    It is the completed trial with the best pessimistic bound that keeps all limits by such. If no trial keeps the
+    It is the completed trial inside the search space with the best pessimistic bound that keeps all limits by such. If no trial keeps the
     limits, it is the one that is nearest to that; ``feasibility`` says how certain it is.
 
     Raises:
-        InvalidInput: The client has another strategy, or no trial is complete.
+        InvalidInput: The client has another strategy, or no complete trial is inside the search space.
     """
     _, _, model = _model_of(client)
     best = model.recommended
     if best is None:
-        raise InvalidInput("no trial is complete, so there is none to recommend: run some first.")
+        raise InvalidInput(
+            "no complete trial is inside the search space, so there is none to recommend: run some first."
+        )
     params: Any = best.params
     index, _ = best.key
     return index, dict(params)

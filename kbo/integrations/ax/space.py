@@ -204,8 +204,11 @@ def spaces_of(search_space: SearchSpace, arms: Iterable[Mapping[str, Any]]) -> S
     wider: list[_Entry] = []
     for name, p in search_space.parameters.items():
         parameter = _of_experiment(p)
+        of_trials = _with_values(parameter, values.get(name, []))
+        if isinstance(of_trials, Choice) and isinstance(parameter, Ordinal):
+            parameter = Choice(parameter.options)  # Ax takes any two options to have an order
         entry = _Entry(name, parameter, p.dependents if p.is_hierarchical else None)
-        wider.append(entry._replace(parameter=_with_values(parameter, values.get(name, []))))
+        wider.append(entry._replace(parameter=of_trials))
         if p.is_disabled:
             entry = entry._replace(parameter=Fixed(p.default_value))
         entries.append(entry)
@@ -245,8 +248,8 @@ def _with_values(present: Parameter, values: Sequence[Any]) -> Parameter:
     """Return a parameter that has the values of trials as well, without those that have no place on its scale."""
     if isinstance(present, (Float, Int)):
         numbers = [v for v in values if _is_number(v) and (v > 0 or not present.log)]
-        low = min([present.low, *numbers])
-        high = max([present.high, *numbers])
+        low: Any = min([present.low, *numbers])
+        high: Any = max([present.high, *numbers])
         return type(present)(low, high, present.log)
     options = list(present.options)
     options += [value for value in dict.fromkeys(values) if value not in (None, *options)]
