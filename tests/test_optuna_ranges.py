@@ -3,6 +3,7 @@
 import logging
 import math
 import statistics
+from random import Random
 
 import pytest
 from gpytorch.kernels import MaternKernel
@@ -468,3 +469,72 @@ def test_two_objectives_are_refused_by_every_way_into_the_sampler():
     ):
         with pytest.raises(ValueError, match="one objective, the study has 2"):
             call()
+
+
+# How often the intervals are right
+
+
+FORMER = -2.5
+"""The value of a parameter while it is not suggested."""
+
+
+def ranges_of_scenario(scenario, solution):
+    """The ranges of three parameters before and after the change; None for one that is not suggested."""
+    first = [(-5.0, 5.0)] * 3
+    later = [(-5.0, 5.0)] * 3
+    if scenario == "widened":  # the optimum is outside at first
+        for i in (0, 1):
+            first[i] = (0.0, 5.0) if solution[i] < 0 else (-5.0, 0.0)
+    if scenario == "narrowed":
+        for i in (0, 1):
+            centre = min(max(solution[i], -3.75), 3.75)
+            later[i] = (centre - 1.25, centre + 1.25)
+    if scenario == "added":
+        first[2] = None
+    if scenario == "dropped":
+        later[2] = None
+    return first, later
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("scenario", ["widened", "narrowed", "added", "dropped"])
+def test_intervals_hold_the_true_value_in_studies_that_change(scenario):
+    """At 20 random points of the latest ranges and at the recommended trial, in 24 studies of 60 trials."""
+    pytest.importorskip("cocoex")
+    from experiments.problems import BBOB
+
+    def params_of(x, ranges):
+        return {f"x{i}": value for i, value in enumerate(x) if ranges[i] is not None}
+
+    at_random = []
+    at_recommended = []
+    for noise in ("gauss", "gauss-0.5"):
+        for function in range(1, 25, 2):
+            problem = BBOB(function, 3, 1, noise, seed=1)
+            first, later = ranges_of_scenario(scenario, problem.solution)
+            sampler = KBOSampler(seed=1, was={"x2": FORMER})
+            study = study_with(sampler)
+            for ranges, trials in ((first, 20), (later, 40)):
+
+                def objective(trial, ranges=ranges, problem=problem):
+                    x = [FORMER] * 3
+                    for i, ends in enumerate(ranges):
+                        if ends is not None:
+                            x[i] = trial.suggest_float(f"x{i}", *ends)
+                    return problem(x)
+
+                study.optimize(objective, n_trials=trials)
+            points = [sampler.recommended(study).params]
+            random = Random(function)
+            for _ in range(20):
+                x = [FORMER if ends is None else random.uniform(*ends) for ends in later]
+                points.append(params_of(x, later))
+            hits = []
+            for params in points:
+                low, _, high = sampler.interval(study, params)
+                truth = problem.noiseless([params.get(f"x{i}", FORMER) for i in range(3)])
+                hits.append(low <= truth <= high)
+            at_recommended.append(hits[0])
+            at_random += hits[1:]
+    assert 0.8 < statistics.mean(at_random) < 0.97
+    assert statistics.mean(at_recommended) > 0.65  # 0.77 in 48 studies that do not change

@@ -57,8 +57,8 @@ def interval(
 def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     """Return index and parameters of the recommended trial, as ``kbo.Optimizer.recommended`` does.
 
-    It is the completed trial inside the search space with the best pessimistic bound that keeps all limits by such. If no trial keeps the
-    limits, it is the one that is nearest to that; ``feasibility`` says how certain it is.
+    It is the completed trial inside the search space with the best pessimistic bound that keeps all limits by such. If
+    no trial keeps the limits, it is the one that is nearest to that; ``feasibility`` says how certain it is.
 
     Raises:
         InvalidInput: The client has another strategy, or no complete trial is inside the search space.
