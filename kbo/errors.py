@@ -70,5 +70,17 @@ class AnotherProblem(JournalError):
     """A journal that belongs to another problem, for example to another space."""
 
 
+class AnotherSpace(AnotherProblem):
+    """A journal of the same problem in another space, in which the run can go on.
+
+    Attributes:
+        different: The differences between the spaces.
+    """
+
+    def __init__(self, message: str, different: str) -> None:
+        super().__init__(message)
+        self.different = different
+
+
 class IllConditionedWarning(UserWarning):
     """A ridge so small that rounding shows in the results."""

@@ -33,7 +33,7 @@ pytest.importorskip("ax")
 from ax.adapter.registry import Generators
 from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig, StorageConfig
-from ax.core.parameter import FixedParameter, ParameterType, RangeParameter
+from ax.core.parameter import ChoiceParameter, FixedParameter, ParameterType, RangeParameter
 from ax.core.search_space import SearchSpace
 from ax.generation_strategy.generation_node import GenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
@@ -473,6 +473,96 @@ def test_a_search_space_may_be_changed_between_trials(change, tmp_path):
     assert index in range(11)
     assert "11 trials" in str(audit(client))
     assert "left out" not in str(audit(client))
+
+
+TEXT = ParameterType.STRING
+WHOLE = ParameterType.INT
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        ChoiceParameter("c", TEXT, ["a", "b"], is_ordered=False, sort_values=False),
+        ChoiceParameter("c", TEXT, ["a", "b", "z", "e"], is_ordered=False, sort_values=False),
+        FixedParameter("c", TEXT, "b"),
+        FixedParameter("c", TEXT, "new"),
+        ChoiceParameter("o", WHOLE, [1, 2], is_ordered=True, sort_values=True),
+        ChoiceParameter("o", WHOLE, [1, 2, 4, 8, 16], is_ordered=True, sort_values=True),
+        RangeParameter("k", WHOLE, 2, 3),
+        RangeParameter("k", WHOLE, 1, 20, log_scale=True),
+        FixedParameter("k", WHOLE, 9),
+    ],
+    ids=lambda new: f"{new.name} {type(new).__name__}",
+)
+def test_options_and_scales_may_be_changed_and_all_trials_are_data(new, caplog):
+    choice = ChoiceParameterConfig(
+        name="c", parameter_type="str", values=["a", "b", "z"], is_ordered=False
+    )
+    order = ChoiceParameterConfig(
+        name="o", parameter_type="int", values=[1, 2, 4, 8], is_ordered=True
+    )
+
+    def function(c, o, k):
+        return (k - 3) ** 2 / 9 + (c != "z") + 0.1 * o
+
+    client = started([INT, choice, order], n_initial=4)
+    run(client, 8, function)
+    experiment = client._experiment
+    parameters = {**experiment.search_space.parameters, new.name: new}
+    experiment.search_space = SearchSpace(list(parameters.values()))
+    points = run(client, 3, function)
+    for point in points:
+        assert new.validate(point[new.name])
+    model = client._generation_strategy.current_node.learned(experiment)
+    assert len(model.optimizer.completed()) == 11
+    assert "left out" not in caplog.text
+    _, params = kbo_ax.recommended(client)
+    assert new.validate(params[new.name])
+    assert kbo_ax.interval(client, points[-1]) is not None
+
+
+def test_trials_that_end_after_the_search_space_was_narrowed_are_data():
+    client = started(n_initial=4)
+    run(client, 6, branin)
+    pending = client.get_next_trials(max_trials=2)
+    changed(client, "narrower")
+    points = run(client, 1, branin)
+    for index, parameters in pending.items():
+        client.complete_trial(index, raw_data={"loss": branin(**parameters)})
+    points += run(client, 1, branin)
+    assert all(2 <= point["a"] <= 4 for point in points)
+    model = client._generation_strategy.current_node.learned(client._experiment)
+    assert len(model.optimizer.completed()) == 10
+
+
+def test_a_narrowed_search_space_without_a_trial_recommends_none_and_says_so():
+    client = started(n_initial=4)
+    run(client, 6, lambda a, b: branin(a, b))
+    b = client._experiment.search_space.parameters["b"]
+    a = RangeParameter("a", ParameterType.FLOAT, 30.0, 31.0)
+    client._experiment.search_space = SearchSpace([a, b])
+    for call in (kbo_ax.recommended, audit):
+        with pytest.raises(InvalidInput, match=r"no (complete )?trial .*inside the search space"):
+            call(client)
+
+
+def test_parameters_of_a_value_that_a_fixed_parameter_does_not_have_are_left_out():
+    kind = ChoiceParameterConfig(
+        name="kind",
+        parameter_type="str",
+        values=["near", "far"],
+        is_ordered=False,
+        dependent_parameters={"near": ["k"]},
+    )
+
+    def function(kind, lr, k=3):
+        return k + (kind == "far") + lr
+
+    client = started([kind, INT, FLOAT], n_initial=4)
+    run(client, 8, function)
+    client._experiment.disable_parameters_in_search_space({"kind": "far"})
+    model = client._generation_strategy.current_node.learned(client._experiment)
+    assert "k" not in model.optimizer.space.parameters
 
 
 def test_ranges_that_are_narrowed_beside_constraints_on_parameters_are_kept():

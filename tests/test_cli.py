@@ -115,29 +115,42 @@ def test_tune_prunes_and_begins_with_known_results_and_points_to_try(tmp_path):
 
 CHANGED = """
 bounds = {"x": (0.0, 2.0), "layers": [1, 2, 3, 4], "dropout": (0.0, 0.5)}
-DEFAULTS
+WAS
 def objective(params):
     return (params["x"] - 0.3) ** 2 + params["layers"] + params["dropout"]
 """
 
 
-def test_a_space_that_changed_takes_over_earlier_results(tmp_path):
-    script, given = tmp_path / "script.py", ("-q", "-n")
+def test_tune_goes_on_in_a_space_that_changed(tmp_path, monkeypatch):
+    script = tmp_path / "script.py"
+    journal = tmp_path / "kbo-runs/tune-script.jsonl"
     script.write_text(STEPWISE)
-    kbo("tune", "script.py", *given, "3")
-    script.write_text(CHANGED.replace("DEFAULTS", ""))
-    refused = kbo("tune", "script.py", *given, "2", code=1).stderr
+    kbo("tune", "script.py", "-q", "-n", "3")
+    before = journal.read_bytes()
+    script.write_text(CHANGED.replace("WAS", ""))
+    refused = kbo("tune", "script.py", "-q", "-n", "4", code=1).stderr
     assert "belongs to another problem" in refused
     assert "--allow-change" in refused
-    without = kbo("tune", "script.py", *given, "2", "--allow-change", code=1).stderr
-    assert "defaults" in without
-    assert len(list((tmp_path / "kbo-runs").glob("*.jsonl"))) == 1  # nothing was moved
-    script.write_text(CHANGED.replace("DEFAULTS", 'defaults = {"dropout": 0.1}'))
-    done = kbo("tune", "script.py", *given, "2", "--allow-change")
-    assert "took over 3 results" in done.stderr
-    assert "2 trials and 3 known results" in done.stdout
-    assert kbo("journal", "show", "kbo-runs/tune-script.jsonl").stdout.count("dropout=0.1") == 3
-    assert "4 trials and 3 known results" in kbo("tune", "script.py", *given, "4").stdout
+    without = kbo("tune", "script.py", "-q", "-n", "4", "--allow-change", code=1).stderr
+    assert 'was = {"dropout": VALUE} beside bounds' in without
+    script.write_text(CHANGED.replace("WAS", 'defaults = {"dropout": 0.1}'))
+    renamed = kbo("tune", "script.py", "-q", "-n", "4", "--allow-change", code=1).stderr
+    assert "called `was`" in renamed
+    assert journal.read_bytes() == before
+    script.write_text(CHANGED.replace("WAS", 'was = {"dropout": 0.1}'))
+    used = kbo("tune", "script.py", "-q", "-n", "3", "--allow-change")
+    assert "--trials counts the trials in kbo-runs/tune-script.jsonl too" in used.stderr
+    assert "3 trials; the budget of 3 trials is used, 3 of them were in the journal" in used.stdout
+    assert "5 trials" in kbo("tune", "script.py", "-q", "-n", "5").stdout
+    assert kbo("journal", "show", journal).stdout.count("dropout=0.1") == 4  # and the change
+    script.write_text(STEPWISE)
+    asked = []
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("typer.confirm", lambda text: asked.append(text) or len(asked) > 1)
+    kbo("tune", "script.py", "-q", "-n", "6", code=1)
+    assert "only in the journal: {'name': 'dropout'" in asked[0]
+    assert "6 trials" in kbo("tune", "script.py", "-q", "-n", "6").stdout
+    assert len(list((tmp_path / "kbo-runs").glob("*.jsonl"))) == 1
 
 
 def test_fresh_sets_every_old_journal_aside_also_in_one_second(tmp_path, monkeypatch):
@@ -170,7 +183,7 @@ def test_errors_are_one_line_and_exit_code_one(arguments, says, tmp_path):
 
 def test_help_lists_the_names_and_wrong_usage_is_exit_code_two(monkeypatch):
     monkeypatch.setenv("COLUMNS", "4000")
-    for name in ("tune", "confirm", "report", "audit", "journal"):
+    for name in ("tune", "ask", "tell", "confirm", "report", "audit", "journal"):
         shown = kbo(name, "--help").stdout
         assert "Usage" in shown
         assert "methods}" not in shown

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from experiments import insight
+from experiments import changes, insight
 from experiments.papers import catalogue
-from experiments.problems import BANDITS
+from experiments.problems import BANDITS, BBOB
 from kbo import bandit
 from tests.commands import experiment
 
@@ -118,3 +118,35 @@ def test_the_statistics_of_a_run_are_compared_with_the_truth():
     table = insight.summary(pd.DataFrame(rows))
     assert table.loc["runs", "all"] == "1"
     assert table.loc["the true value is in its interval (90%)", "none"] == "100% of 1"
+
+
+def test_runs_whose_space_changes_are_compared_with_others():
+    pytest.importorskip("cocoex")
+    pytest.importorskip("optuna")
+    problem = {"scenario": "added", "function": 1, "dim": 3, "noise": "none", "seed": 1}
+    rows = []
+    for method in ("change", "tpe", "random"):
+        case = {**problem, "method": method}
+        rows += [{**case, **row} for row in changes.measure(**case)]
+    table = pd.DataFrame(rows)
+    ranks = changes.summary(table)
+    assert list(ranks["n"]) == ["1", "1"]
+    assert ranks.loc[("added", "none"), "change"] == "1.00 (1.00 to 1.00)"
+    better = changes.comparison(table)
+    assert list(better) == ["n", "tpe", "random"]
+    assert better.loc[("added", "all"), "random"] == "100% (100% to 100%), 0.00"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "outside"), [("widened", ["x0", "x1"]), ("added", ["x0"]), ("narrowed", [])]
+)
+def test_the_optimum_is_outside_of_the_first_space_of_a_scenario(scenario, outside):
+    pytest.importorskip("cocoex")
+    problem = BBOB(3, 3, 1)
+    change = changes.SCENARIOS[scenario](problem, 0)
+    first = change.first | {name: (value, value) for name, value in change.was.items()}
+    optimum = dict(zip(change.final, problem.solution, strict=True))
+    assert [
+        name for name, (low, high) in first.items() if not low <= optimum[name] <= high
+    ] == outside
+    assert sorted(first) == sorted(change.final)

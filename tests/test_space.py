@@ -270,6 +270,22 @@ def test_params_are_equal_exactly_where_features_are_and_kernels_are_positive_de
     assert float(torch.linalg.eigvalsh(K).min()) >= (0 if p == q else 1e-9) - 1e-12
 
 
+def test_a_conditional_number_is_the_farther_from_another_the_farther_outside_of_a_changed_range():
+    def conditional(low, high):
+        return Space([{"model": ["svm", "forest"]}, When("model", "svm", {"C": Float(low, high)})])
+
+    space = conditional(1.0, 2.0).replacing(conditional(-100.0, 100.0))
+    for inside in (1.0, 1.5, 2.0):
+        for side in (-1, 1):
+            values = [inside + side * step for step in (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 8.0, 90.0)]
+            places = torch.stack([space.place({"model": "svm", "C": value}) for value in values])
+            distances = (places - places[0]).norm(dim=-1)
+            assert bool((distances.diff() > 0).all())
+            assert bool(
+                ((places - space.place({"model": "forest"}))[:, 2:].norm(dim=-1) > 0.7).all()
+            )
+
+
 def test_a_conditional_parameter_is_equally_far_from_its_absence_at_all_values():
     space = Space(BRANCHES)
     forest = {"model": "forest", "scaled": True, "seed": 3, "leaf": 20}

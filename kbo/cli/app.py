@@ -1,4 +1,4 @@
-"""Command line: kbo tune | confirm | audit | report | journal."""
+"""Command line: kbo tune | ask | tell | confirm | audit | report | journal."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 
 from kbo.cli.confirm import confirm
 from kbo.cli.journal import journal
+from kbo.cli.laboratory import ask, tell
 from kbo.cli.options import CommandWithNames
 from kbo.cli.tune import tune
 from kbo.cli.views import audit, report
@@ -26,6 +27,8 @@ app: typer.Typer = typer.Typer(
 
     Start with `kbo tune`: it tunes a small neural network in a minute or two, and the same command tunes your
     own script. Press Ctrl-C, or kill it, at any time: the same command continues where it stopped.
+
+    `kbo ask` and `kbo tell` are for experiments that people carry out.
 
     Exit codes: 0 done, 1 an error that the message explains (also that the output could not be written), 2 wrong usage,
     130 interrupted.""",
@@ -46,6 +49,7 @@ def _top(
 
 for _listing_names in (tune, confirm):
     app.command(cls=CommandWithNames)(_listing_names)
-for _command in (audit, report):
+for _command in (ask, audit, report):
     app.command()(_command)
+app.command(context_settings={"ignore_unknown_options": True})(tell)  # a value may be negative
 app.add_typer(journal, name="journal")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,22 +16,38 @@ from rich.text import Text
 
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
+from kbo.cli import options
+from kbo.cli.laboratory import number_in, result_text, run_of, trial_in
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
     from kbo.optimize import Trial, table
+    from kbo.optimize.run import events
     from kbo.optimize.run import journal as journals
+    from kbo.optimize.run.events import Event
     from kbo.optimize.strategies import explanation as explanations
     from kbo.report import record
+    from kbo.report.record import JournalFile
 else:
+    events = Lazy("kbo.optimize.run.events")
     journals = Lazy("kbo.optimize.run.journal")
     explanations = Lazy("kbo.optimize.strategies.explanation")
     table = Lazy("kbo.optimize.table")
     record = Lazy("kbo.report.record")
 
 journal: typer.Typer = typer.Typer(
-    no_args_is_help=True, help="Check, show, repair or export the journal of a run."
+    no_args_is_help=True, help="Check, show, correct, repair or export the journal of a run."
 )
+
+_HISTORY = {
+    "Ask": "begun",
+    "Again": "started again",
+    "Tell": "reported",
+    "Fail": "failed",
+    "Prune": "stopped early",
+    "Correct": "corrected to",
+    "Remove": "removed",
+}
 
 File = Annotated[Path, typer.Argument(help="A journal (.jsonl).")]
 
@@ -39,9 +57,10 @@ def check(path: File) -> None:
     """Say whether a journal is whole; the exit code is 1 if it is not."""
     contents = record.read_journal(path).whole()
     counts = Counter(trial.status for trial in contents.trials)
-    statuses = ("complete", "failed", "pruned", "pending")
+    statuses = ("complete", "failed", "pruned", "pending", "removed")
     shown = ", ".join(f"{counts[status]} {status}" for status in statuses)
-    typer.echo(f"{path} is whole: {len(contents.trials)} trials, {shown}")
+    n_events = len(contents.events)
+    typer.echo(f"{path} is whole: {len(contents.trials)} trials, {shown}; {n_events} events")
     if contents.unfinished:
         typer.echo("An unfinished last line follows, of a run that was killed; it will be removed.")
 
@@ -50,31 +69,93 @@ def check(path: File) -> None:
 def show(
     path: File,
     trial: Annotated[
-        int | None, typer.Option("--trial", help="One trial alone, and why it was chosen.")
+        int | None,
+        typer.Option("--trial", help="One trial alone: why it was chosen, and what was reported."),
     ] = None,
 ) -> None:
-    """Show the trials of a journal as a table."""
-    trials = record.read_journal(path).whole().trials
+    """Show the trials of a journal as a table, and the changes of its space."""
+    contents = record.read_journal(path).whole()
+    trials = contents.trials
     if trial is not None:
-        _show_one(trials, trial)
+        _show_one(trials, trial, contents.events)
         return
     has_measurements = any(trial.measured for trial in trials)
-    columns = ["trial", "status", "value", "seconds", "parameters"]
+    has_corrections = any(trial.reported is not None for trial in trials)
+    columns = ["trial", "status", "value"]
+    if has_corrections:
+        columns.append("reported")
+    columns += ["seconds", "parameters"]
     if has_measurements:
         columns.append("measured")
-    shown = Table(*columns, "failure")
+    shown = Table(*columns, "remark")
     for row in trials:
-        cells = [str(row.number), row.status, _number(row.value), _number(row.seconds)]
-        cells.append(table.format_params(row.params))
+        cells = [str(row.number), row.status, _number(row.value)]
+        if has_corrections:
+            cells.append(_number(row.reported))
+        cells += [_number(row.seconds), table.format_params(row.params)]
         if has_measurements:
             cells.append(table.format_params(row.measured))
-        cells.append(row.failure or "")
+        cells.append(_remark(row))
         shown.add_row(*(Text(printable(cell), overflow="fold") for cell in cells))
     Console().print(shown)
+    for line in _changes(contents):
+        typer.echo(printable(line))
 
 
-def _show_one(trials: Sequence[Trial], number: int) -> None:
-    """Print one trial, and why it was chosen.
+def _remark(trial: Trial) -> str:
+    """Return why a trial has no value, or that its value was corrected."""
+    if trial.removed is not None:
+        return f"removed: {trial.removed}"
+    if trial.corrected:
+        return "corrected"
+    return trial.failure or ""
+
+
+def _changes(contents: JournalFile) -> list[str]:
+    """Return a line for each change of the space."""
+    lines = []
+    n_trials = 0
+    space = contents.header["space"]
+    for event in contents.events:
+        if isinstance(event, events.Ask):
+            n_trials = event.number + 1
+        if isinstance(event, events.Change):
+            former = {"space": space}
+            latest = {"space": event.space}
+            different = journals.differences(former, latest, ("before", "after"))
+            lines.append(
+                f"{_date(event)}before trial {n_trials} the space has changed: {different}"
+            )
+            if event.was:
+                lines.append(f"  the trials before had {table.format_params(event.was)}")
+            space = event.space
+    return lines
+
+
+def _date(event: Event) -> str:
+    """Return the local time of an event, in front of what happened."""
+    if event.time is None:
+        return ""
+    return time.strftime("%Y-%m-%d %H:%M  ", time.localtime(event.time))
+
+
+def _history(number: int, all_events: Sequence[Event]) -> list[str]:
+    """Return a line for each event that begins or ends a trial, or changes its result."""
+    lines = []
+    for event in all_events:
+        what = _HISTORY.get(type(event).__name__)
+        if what is None or getattr(event, "number", None) != number:
+            continue
+        if isinstance(event, events.Tell | events.Correct):
+            what += f" {result_text(event.value, event.measured)}"
+        elif isinstance(event, events.Fail | events.Remove):
+            what += f": {event.reason}"
+        lines.append(f"{_date(event)}{what}")
+    return lines
+
+
+def _show_one(trials: Sequence[Trial], number: int, all_events: Sequence[Event]) -> None:
+    """Print one trial, why it was chosen, and what happened to it.
 
     Raises:
         InvalidInput: There is no such trial.
@@ -89,12 +170,57 @@ def _show_one(trials: Sequence[Trial], number: int) -> None:
         typer.echo("its parameters were given, or the journal was written before version 0.25")
     else:
         typer.echo(printable(str(explanation)))
+    for line in _history(number, all_events):
+        typer.echo(printable(line))
 
 
 def _number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.6g}"
+
+
+@journal.command()
+def correct(
+    path: File,
+    values: Annotated[
+        list[str],
+        typer.Argument(metavar="TRIAL=VALUE...", help="Trials and their values, such as 11=95."),
+    ],
+    measured: Annotated[
+        list[str] | None,
+        typer.Option("--measured", help="Another measurement, such as memory=7.2; repeatable."),
+    ] = None,
+) -> None:
+    """Replace the results of trials that have ended; the journal keeps what was reported before."""
+    with contextlib.closing(run_of(path)) as run:
+        others = {}
+        for name, text in options.assignments(measured or (), "--measured memory=7.2").items():
+            others[name] = number_in(name, text)
+        corrections = []
+        for number, text in options.assignments(values, "a trial and its value, as 11=95").items():
+            trial = run.trials.ended(trial_in(number))
+            returned = (number_in("value", text), {**trial.measured, **others})
+            run.outcome(returned)
+            corrections.append((trial, returned))
+        if others and len(corrections) > 1:
+            raise InvalidInput("--measured is for one trial: correct the others by themselves.")
+        for trial, returned in corrections:
+            before = _number(trial.value) or trial.status
+            run.correct(trial, returned)
+            typer.echo(f"trial {trial.number}: {result_text(*returned)} (was {before})")
+
+
+@journal.command()
+def remove(
+    path: File,
+    trial: Annotated[int, typer.Argument(metavar="TRIAL", help="The number of the trial.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why it does not count.")],
+) -> None:
+    """Leave out a trial: nothing is learned from it any more. `kbo journal correct` brings it back."""
+    with contextlib.closing(run_of(path)) as run:
+        removed = run.remove(trial, reason)
+    typer.echo(printable(f"trial {trial} is removed: {removed.removed}"))
 
 
 @journal.command()

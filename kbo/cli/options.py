@@ -4,33 +4,50 @@ from __future__ import annotations
 
 import itertools
 import logging
+import shutil
+import sys
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from typer import Option
 from typer.core import TyperCommand
 
 import kbo
 from kbo._base.lazy import Lazy
-from kbo.errors import InvalidInput
+from kbo.errors import AnotherSpace, InvalidInput
 
 if TYPE_CHECKING:
     from kbo.bandit import methods
     from kbo.cli import examples
     from kbo.optimize import pruning
+    from kbo.report import record, summary
     from kbo.workers import ray
 else:
     methods = Lazy("kbo.bandit.methods")
     examples = Lazy("kbo.cli.examples")
     pruning = Lazy("kbo.optimize.pruning")
+    record = Lazy("kbo.report.record")
+    summary = Lazy("kbo.report.summary")
     ray = Lazy("kbo.workers.ray")
 
 TARGETS = "An example ({examples}), or your script: a .py file that defines `bounds` and `objective(params)`."
+_NOISE = "Standard deviation of the noise, if it is known; 0 for none."
+_LIMIT = 'Limit on a quantity that is measured, such as "memory<=8"; repeatable.'
+_KNOWN = "Known results: a table (.csv) with a column for each parameter and value, or a journal."
+_CHANGE = "Go on in another space, with the earlier trials as far as they have a place in it."
 BOX_METHODS = "{box_methods}."
 PRUNERS = "Stop bad trials early by what they report: {pruners}."
 ADDRESS = "With --engine ray: HOST:PORT of a cluster's head, auto to find it, or local to start Ray on this machine."
 
+Maximize = Annotated[bool, Option("--maximize", help="Larger values are better.")]
+NoiseStd = Annotated[float | None, Option(help=_NOISE, show_default="estimated")]
+Seed = Annotated[int | None, Option(help="Seed of the choices of kbo.", show_default="0")]
+Constraints = Annotated[list[str] | None, Option(help=_LIMIT)]
+Evaluated = Annotated[Path | None, Option(help=_KNOWN)]
+AllowChange = Annotated[bool, Option("--allow-change", help=_CHANGE)]
 Out = Annotated[Path, Option("--out", "-o", help="Folder for journals, tables and pictures.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress bar, results only.")]
 Verbose = Annotated[bool, Option("--verbose", "-v", help="Also a line for every trial or run.")]
@@ -90,6 +107,63 @@ def constraint(text: str) -> kbo.Constraint:
     if sign == "<=":
         return kbo.Constraint(name.strip(), upper=number)
     return kbo.Constraint(name.strip(), lower=number)
+
+
+def assignments(texts: Iterable[str], example: str) -> dict[str, str]:
+    """Return the values in texts such as "memory=7.2" by name.
+
+    Args:
+        texts: The texts.
+        example: The option or argument with an example, for the error message.
+
+    Raises:
+        InvalidInput: A text without a name or a value, or a name that comes twice.
+    """
+    values: dict[str, str] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not name.strip() or not value.strip():
+            raise InvalidInput(f"expected {example}, got {text!r}.")
+        if name.strip() in values:
+            raise InvalidInput(f"{name.strip()!r} is given twice: leave one out.")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def show_lines(lines: summary.Lines) -> None:
+    """Print the lines of a summary, in a terminal with its width."""
+    columns = None
+    if sys.stdout.isatty():
+        columns = shutil.get_terminal_size().columns
+    typer.echo(summary.text(lines, columns))
+
+
+def agrees_to_change(error: AnotherSpace, path: Path) -> bool:
+    """Ask in a terminal whether a run goes on in another space, and return the answer; False without a terminal."""
+    question = f"The space is not that of {path} ({error.different}).\nGo on with its trials there?"
+    return sys.stdin.isatty() and typer.confirm(question)
+
+
+def check_new_parameters(path: Path, space: kbo.Space, was: Mapping[str, Any], how: str) -> None:
+    """Check that parameters which the trials of a journal lack have the value that they had so far.
+
+    Args:
+        path: The journal.
+        space: The new space.
+        was: The values by name.
+        how: The text that gives such a value, with NAME for the name.
+
+    Raises:
+        InvalidInput: A value is missing.
+    """
+    contents = record.read_journal(path)
+    known = {*contents.space.parameters, *was, *space.constants, *space.conditions}
+    missing = [name for name in space.parameters if name not in known]
+    if missing and contents.trials:
+        raise InvalidInput(
+            f"the trials in {path} have no value of {missing[0]!r}, so nothing could be learned from them: give the "
+            f"value that it had so far, {how.replace('NAME', missing[0])}, or begin a new journal."
+        )
 
 
 def unused_path(path: Path) -> Path:

@@ -32,7 +32,7 @@ class Script(NamedTuple):
         objective: The function that is tuned.
         bounds: The search space.
         constraints: Constraints on parameters and limits on measured quantities.
-        defaults: Values of parameters that earlier trials lack.
+        was: Values that parameters had in earlier trials, which lack them.
         setting: The setting of the run; None for the practical one.
     """
 
@@ -40,7 +40,7 @@ class Script(NamedTuple):
     objective: Any
     bounds: Any
     constraints: Sequence[Any] = ()
-    defaults: Mapping[str, Any] = {}
+    was: Mapping[str, Any] = {}
     setting: Any = None
 
 
@@ -61,7 +61,11 @@ def load(target: str) -> Script:
         )
     module = _executed(path)
     names = {}
-    for name in ("objective", "bounds", "constraints", "defaults", "setting"):
+    if hasattr(module, "defaults") and not hasattr(module, "was"):
+        raise InvalidInput(
+            f"{path}: the values that new parameters had so far are called `was` since kbo 0.27: rename `defaults`."
+        )
+    for name in ("objective", "bounds", "constraints", "was", "setting"):
         if hasattr(module, name):
             names[name] = getattr(module, name)
     missing = [name for name in ("bounds", "objective") if name not in names]
@@ -72,8 +76,8 @@ def load(target: str) -> Script:
         raise InvalidInput(
             f"{path}: setting is to be kbo.Certified(...), kbo.Safe(...) or kbo.Practical(...); rename it."
         )
-    if not isinstance(script.defaults, Mapping):
-        raise InvalidInput(f"{path}: defaults must be a dict of values by the names of parameters.")
+    if not isinstance(script.was, Mapping):
+        raise InvalidInput(f"{path}: was must be a dict of values by the names of parameters.")
     if not isinstance(script.constraints, (list, tuple)):
         raise InvalidInput(
             f'{path}: constraints must be a list, for example [kbo.Constraint("memory", upper=8)].'

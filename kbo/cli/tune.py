@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,38 +17,31 @@ from kbo._base.lazy import Lazy
 from kbo.cli import confirm as confirmation
 from kbo.cli import options
 from kbo.cli.options import Address, Device, Engine, Out, Quiet, Verbose
-from kbo.cli.script import Script, load
-from kbo.errors import AnotherProblem, InvalidInput
+from kbo.cli.script import load
+from kbo.errors import AnotherSpace, InvalidInput
 
 if TYPE_CHECKING:
     from kbo.optimize import Result, Trial, table
     from kbo.optimize import constraint as constraint_module
-    from kbo.optimize import evaluated as known
-    from kbo.optimize.evaluated import Known
     from kbo.report import summary
     from kbo.report.figures import trials as figures
 else:
     constraint_module = Lazy("kbo.optimize.constraint")
-    known = Lazy("kbo.optimize.evaluated")
     table = Lazy("kbo.optimize.table")
     figures = Lazy("kbo.report.figures.trials")
     summary = Lazy("kbo.report.summary")
 
 _TRIALS = "Trials in all, those in the journal included."
 _RANGE = "Least and largest possible value, such as 0 1 for an error rate."
-_NOISE = "Standard deviation of the noise, if it is known; 0 for none."
 _WORKERS = (
     "Trials at a time, each in a process; 0 for one per CPU. 1 is in this process, where --timeout cannot interrupt "
     "compiled code."
 )
 _BUDGET = "Seconds after which no trial begins; --trials is optional then."
 _END = "End the trials that run at the end of the time budget."
-_LIMIT = 'Limit on a quantity that the objective measures, such as "memory<=8"; repeatable.'
 _STOP = "Stop when 20 more trials are expected to improve the value by no more than this."
-_KNOWN = "Known results: a table (.csv) with a column for each parameter and value, or a journal."
 _FIRST = "Parameters of the first trials, all or some of them: a list of dicts (.json)."
 _CONFIRM = "New evaluations at the end, at most, that find the best of a few trials; 0 for none."
-_CHANGE = "After a change of bounds or options: like --fresh, with the earlier results as far as they fit."
 _LIVE = "Serve the page of the run, on this machine only, while it goes on."
 
 
@@ -61,12 +51,12 @@ def tune(
     method: Annotated[
         str | None, Option("--method", "-m", help=options.BOX_METHODS, show_default="ucb")
     ] = None,
-    maximize: Annotated[bool, Option("--maximize", help="Larger values are better.")] = False,
+    maximize: options.Maximize = False,
     value_range: Annotated[
         tuple[float, float] | None, Option(help=_RANGE, show_default="any")
     ] = None,
-    seed: Annotated[int, Option(help="Seed of the choices of kbo.")] = 0,
-    noise_std: Annotated[float | None, Option(help=_NOISE, show_default="estimated")] = None,
+    seed: options.Seed = None,
+    noise_std: options.NoiseStd = None,
     workers: Annotated[
         int | None,
         Option(
@@ -78,12 +68,12 @@ def tune(
     ] = None,
     time_budget: Annotated[float | None, Option(help=_BUDGET)] = None,
     end_running: Annotated[bool, Option("--end-running", help=_END)] = False,
-    constraint: Annotated[list[str] | None, Option(help=_LIMIT)] = None,
+    constraint: options.Constraints = None,
     stop_when: Annotated[float | None, Option(help=_STOP)] = None,
     prune: Annotated[
         str | None, Option(help=options.PRUNERS, show_default="none is stopped")
     ] = None,
-    evaluated: Annotated[Path | None, Option(help=_KNOWN)] = None,
+    evaluated: options.Evaluated = None,
     try_first: Annotated[Path | None, Option(help=_FIRST)] = None,
     confirm: Annotated[int, Option(help=_CONFIRM)] = 0,
     journal: Annotated[
@@ -92,7 +82,7 @@ def tune(
     fresh: Annotated[
         bool, Option("--fresh", help="Rename an existing journal and start a new one.")
     ] = False,
-    allow_change: Annotated[bool, Option("--allow-change", help=_CHANGE)] = False,
+    allow_change: options.AllowChange = False,
     engine: Engine = "processes",
     address: Address = None,
     resources: Annotated[
@@ -115,8 +105,8 @@ def tune(
     For constraints it returns (validation_error, {"memory": 7.2}) or {"objective": ..., "memory": ...}; see
     --constraint, or define `constraints = [kbo.Constraint("memory", upper=8)]` beside bounds.
 
-    After a change of bounds, --allow-change takes over earlier results; `defaults = {"dropout": 0.0}` beside bounds has
-    the values of new parameters in them.
+    After a change of bounds, --allow-change goes on with the earlier trials, which --trials counts too;
+    `was = {"dropout": 0.0}` beside bounds has the values that new parameters had in them.
 
     `setting = kbo.Certified(...)` beside bounds gives what certified bounds assume, or a list of hypotheses; by default
     everything is estimated.
@@ -164,7 +154,7 @@ def tune(
         method=method,
         constraints=constraints,
         value_range=value_range,
-        seed=seed,
+        seed=seed or 0,
         journal=path,
         workers=chosen_engine,
         timeout=timeout,
@@ -172,19 +162,23 @@ def tune(
         end_running=end_running,
         stop_when=stop_when,
         pruner=prune,
+        evaluated=evaluated,
         try_first=first_points,
         progress=not quiet,
         on_trial=callbacks,
         device=device,
     )
     try:
-        result = run(evaluated=evaluated)
-    except AnotherProblem as error:
-        if not allow_change and not _is_agreed(error):
+        result = run()
+    except AnotherSpace as error:
+        if not allow_change and not options.agrees_to_change(error, path):
             raise
-        result = run(
-            evaluated=_taken_over(path, script, constraints, maximize, value_range, evaluated)
-        )
+        _, on_parameters = constraint_module.measured_only(constraints)
+        space = kbo.Space(script.bounds, on_parameters)
+        how = 'was = {"NAME": VALUE} beside bounds'
+        options.check_new_parameters(path, space, script.was, how)
+        typer.echo(f"the space has changed; --trials counts the trials in {path} too", err=True)
+        result = run(allow_change=True, was=script.was)
     if result.stopped.startswith("interrupted"):
         _print(result, target, "")
         typer.echo("The same command continues from here.")
@@ -200,10 +194,7 @@ def tune(
 def _print(result: Result, target: str, picture: str) -> None:
     """Print the summary of a run, the last line with the place of its picture."""
     *lines, (label, details) = summary.lines(result, f"`kbo confirm {target}`")
-    columns = None
-    if sys.stdout.isatty():
-        columns = shutil.get_terminal_size().columns
-    typer.echo(summary.text([*lines, (label, f"{details}{picture}")], columns))
+    options.show_lines([*lines, (label, f"{details}{picture}")])
 
 
 def _draw(result: Result, path: Path, name: str) -> Path:
@@ -222,53 +213,6 @@ def _draw(result: Result, path: Path, name: str) -> Path:
         recommended=number,
     )
     return picture
-
-
-def _is_agreed(error: AnotherProblem) -> bool:
-    """Ask in a terminal whether the earlier results are taken over, and return the answer."""
-    return sys.stdin.isatty() and typer.confirm(f"{error}\nDo that now?")
-
-
-def _taken_over(
-    path: Path,
-    script: Script,
-    constraints: Sequence[Any],
-    maximize: bool,
-    value_range: tuple[float, float] | None,
-    evaluated: Path | None,
-) -> Known:
-    """Rename the journal of another space, and return its results that are points of the new one.
-
-    Parameters that earlier trials lack have the default values of the script. Results in ``evaluated`` follow.
-
-    Raises:
-        InvalidInput: None of the earlier results is a point of the new space; nothing was renamed.
-    """
-    measured, others = constraint_module.measured_only(constraints)
-    needed = [limit.name for limit in measured]
-    space = kbo.Space(script.bounds, others)
-    left_out: list[str] = []
-    rows = []
-    for place, params, returned in known.completed(path, maximize, left_out):
-        if not isinstance(params, list):
-            params = {**script.defaults, **params}
-        rows.append((place, params, returned))
-    try:
-        earlier = known.usable(rows, left_out, space, needed, value_range)
-    except InvalidInput as error:
-        raise InvalidInput(
-            f"{path}: {error} The script can define defaults = {{...}}, values of parameters that earlier trials lack; "
-            "--fresh starts without them."
-        ) from error
-    given = known.known_results(evaluated, space, maximize, needed, value_range)
-    added = [result for result in given.results if result not in earlier.results]
-    results = [*earlier.results, *added]
-    aside = options.unused_path(path)
-    path.replace(aside)
-    typer.echo(
-        f"took over {len(results)} results of {aside}; --trials does not count them", err=True
-    )
-    return known.Known(results, [*earlier.left_out, *given.left_out])
 
 
 def parameters_in(path: Path) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kbo.optimize import Optimizer, Trial
 from kbo.optimize.run.outcome import OBJECTIVE, outcome_of
-from kbo.space import Params
+from kbo.space import Params, Space
 
 
 class Ended(NamedTuple):
@@ -55,26 +55,39 @@ class Replay(NamedTuple):
         """Return True if the problem is the same and the trials begin with those of this optimiser."""
         if len(self.optimizer.trials) != len(self.trials):  # after an interrupt
             return False
+        if self.optimizer.space.changed and len(trials) > len(self.trials):  # they may be outside
+            return False
         return self.problem == problem and self.trials == trials[: len(self.trials)]
 
 
-def replay(earlier: Replay | None, options: Mapping[str, Any], trials: Sequence[Ended]) -> Replay:
+def replay(
+    earlier: Replay | None,
+    options: Mapping[str, Any],
+    trials: Sequence[Ended],
+    present: Space | None = None,
+) -> Replay:
     """Return an optimiser after some trials.
 
     Args:
         earlier: An optimiser after the first of them, which goes on. Any other is ignored.
-        options: The arguments of the optimiser.
+        options: The arguments of the optimiser; the space contains all trials.
         trials: The trials, in the order of their ends.
+        present: The space for the next trial; None if it is the same.
 
     Raises:
         InvalidInput: The arguments cannot be used.
     """
-    problem = {**options, "bounds": options["bounds"].describe()}
+    whole: Space = options["bounds"]
+    if present is None:
+        present = whole
+    problem = {**options, "bounds": whole.describe(), "present": present.describe()}
     if earlier is None or not earlier.begins(problem, trials):
         earlier = Replay(problem, Optimizer(**options), [])
     for ended in trials[len(earlier.trials) :]:
         _add(earlier.optimizer, ended)
         earlier.trials.append(ended)
+    if present is not whole and not earlier.optimizer.space.changed:
+        earlier.optimizer.change(present)
     return earlier
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbo._base import checks
-from kbo._base.files import check_file, reading
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.run.events import Ask, Fail, Prune, Tell
+from kbo.optimize.run.events import Ask, Change, Correct, Fail, Prune, Remove, Tell
 from kbo.optimize.run.journal import read
-from kbo.optimize.run.outcome import OBJECTIVE, SEM, Outcome, Returned, outcome_of
+from kbo.optimize.run.outcome import OBJECTIVE, SEM, Returned, outcome_of
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.table import COLUMNS, option, parsed
+from kbo.optimize.table import COLUMNS, option, parsed, read_csv
 from kbo.space import Params, Space
 
 log: logging.Logger = logging.getLogger("kbo")
@@ -96,13 +93,13 @@ def known_results(
         if path.suffix == ".csv":
             rows = _of_table(_of_csv(path, space), space, needed, left_out)
         else:
-            rows = completed(path, maximize, left_out)
+            rows = _completed(path, maximize, left_out)
     else:
         rows = _of_table(_of_frame(evaluated), space, needed, left_out)
-    return usable(list(rows), left_out, space, needed, value_range, source)
+    return _usable(list(rows), left_out, space, needed, value_range, source)
 
 
-def usable(
+def _usable(
     rows: Sequence[Row],
     left_out: Sequence[str],
     space: Space,
@@ -204,30 +201,16 @@ def _is_missing(entry: Any) -> bool:
 def _of_csv(path: Path, space: Space) -> _Table:
     """Return the table in a CSV file, with the entries of parameters as values of the space."""
     with checks.inside("evaluated"):
-        check_file(path, _TABLE)
-        with (
-            reading(path, "a table (CSV), text in UTF-8", _TABLE),
-            open(path, encoding="utf-8-sig", newline="") as file,
-        ):
-            reader = csv.reader(file, strict=True)
-            lines = [(reader.line_num, cells) for cells in reader if cells]
-    columns = lines[0][1] if lines else []
+        columns, lines = read_csv(path, _TABLE)
     parameters = {}
     for name, parameter in space.parameters.items():
         parameters[f"{_PARAMS}{name}"] = parameter
         if name != _VALUE:
             parameters[name] = parameter
     rows = []
-    for line, cells in lines[1:]:
-        if len(cells) != len(columns):
-            raise InvalidInput(
-                f"evaluated: line {line} of {path} has {len(cells)} fields and the first line has {len(columns)}: "
-                "correct it, and put fields with a comma in quotes."
-            )
+    for line, cells in lines:
         entries = {}
-        for column, cell in zip(columns, cells, strict=True):
-            if not cell:  # None, or a missing value
-                continue
+        for column, cell in cells.items():
             if column in parameters:
                 entries[column] = option(cell, parameters[column])
             else:
@@ -270,7 +253,7 @@ def _columns_of(
     for column in table.columns:
         if column == _VALUE:
             continue
-        measurement = _measurement_in(column, space, needed)
+        measurement = measurement_in(column, space, needed)
         if column in names:
             columns.parameters[column] = names[column]
         elif measurement in columns.measured.values():
@@ -305,7 +288,7 @@ def _has_prefixes(columns: Sequence[Any], space: Space) -> bool:
     return False
 
 
-def _measurement_in(column: Any, space: Space, needed: Sequence[str]) -> str | None:
+def measurement_in(column: Any, space: Space, needed: Sequence[str]) -> str | None:
     """Return the name of the measurement in a column: "measured.<name>", "sem", or a needed name."""
     if column in space.parameters:
         return None
@@ -357,8 +340,11 @@ def _with_none(params: dict[str, Any], space: Space) -> dict[str, Any]:
     return params | {name: None for name in missing if name in active}
 
 
-def completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]:
-    """Yield the completed trials of a journal, of whatever space; others are counted in a text in ``left_out``."""
+def _completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]:
+    """Yield the completed trials of a journal, of whatever space; others are counted in a text in ``left_out``.
+
+    Corrected ones have their last value, and parameters that came later the value that they had before.
+    """
     try:
         header, events = read(path)
     except JournalError as error:
@@ -367,19 +353,29 @@ def completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]:
         raise InvalidInput(
             f"evaluated: {path} is of a run that {'minimises' if maximize else 'maximises'}."
         )
-    params = {}
+    params: dict[int, Params] = {}
+    returned = {}  # by number
     unfinished = {}  # status by number
     for event in events:
         if isinstance(event, Ask):
             params[event.number] = event.params
             unfinished[event.number] = "pending"
+        elif isinstance(event, Change):
+            for number, earlier in params.items():
+                if isinstance(earlier, dict):
+                    params[number] = {**event.was, **earlier}
         elif isinstance(event, Fail):
             unfinished[event.number] = "failed"
         elif isinstance(event, Prune):
             unfinished[event.number] = "stopped early"
-        elif isinstance(event, Tell):
-            del unfinished[event.number]
-            yield f"trial {event.number}", params[event.number], (event.value, event.measured)
+        elif isinstance(event, Remove):
+            unfinished[event.number] = "removed"
+            returned.pop(event.number, None)
+        elif isinstance(event, Tell | Correct):
+            unfinished.pop(event.number, None)
+            returned[event.number] = (event.value, event.measured)
+    for number, result in returned.items():
+        yield f"trial {number}", params[number], result
     if unfinished:
         trials = [f"Trial {number}: {status}." for number, status in unfinished.items()]
         left_out.append(
@@ -390,21 +386,27 @@ def completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]:
 def unrecorded(
     results: Sequence[tuple[Params, Returned]], trials: Sequence[Trial]
 ) -> list[tuple[Params, Returned]]:
-    """Return the known results that are not among the trials yet.
+    """Return the known results that are not among the trials yet, as they are or as they were before a correction.
 
     Before a run is continued, these are all; and none are those of its own journal.
     """
-    # A known result with the parameters and values of a trial is that trial.
-    recorded = Counter(
-        repr((trial.params, Outcome(trial.value, trial.measured, "").returned)) for trial in trials
-    )
+    by_result: dict[str, list[Trial]] = {}
+    for trial in trials:
+        for value in {trial.reported, trial.value}:
+            by_result.setdefault(repr((trial.params, value)), []).append(trial)
+    known: set[int] = set()  # numbers of the trials that are among the results
     unrecorded_results = []
-    for result in results:
-        key = repr(result)
-        if recorded[key]:
-            recorded[key] -= 1
+    for params, returned in results:
+        outcome = outcome_of(returned, ())
+        alike = by_result.get(repr((params, outcome.value)), [])
+        alike = [trial for trial in alike if trial.number not in known]
+        before = [trial for trial in alike if trial.reported == outcome.value]
+        same = [trial for trial in alike if trial.measured == outcome.measured]
+        same.sort(key=lambda trial: trial.corrected)
+        if before or same:
+            known.add([*before, *same][0].number)
         else:
-            unrecorded_results.append(result)
+            unrecorded_results.append((params, returned))
     return unrecorded_results
 
 

@@ -104,8 +104,8 @@ def minimize(
         reference: With several objectives, a value of each that is just not acceptable, as a dict or a list.
         seed: Seed of every random choice.
         journal: Path of a crash-safe journal.
-        allow_change: Whether ``bounds`` and constraints on parameters may differ from those of the journal: the run goes
-            on in the new space with all earlier trials that have a place in it, also outside of the new ranges.
+        allow_change: Whether ``bounds`` and constraints on parameters may differ from those of the journal: the run
+            goes on in the new space with all earlier trials that have a place in it, also outside of the new ranges.
         was: The values that parameters had in the trials before that lack them, by name; with ``allow_change``.
         workers: Number of trials at a time, each in a worker process; or ``kbo.Processes(...)``, ``kbo.Threads(...)``,
             ``kbo.workers.ray.Ray(...)``. With 1 everything stays in this process. By default 1, or with ``timeout`` one

@@ -167,7 +167,9 @@ class Optimizer:
         known = known_results(evaluated, space, maximize, needed, self.value_range)
         allow_change = checks.flag("allow_change", allow_change)
         header = self._header(space)
-        self.run: Run = Run(space, header, journal, needed, self.value_range, allow_change, main)
+        self.run: Run = Run(
+            space, header, journal, needed, self.value_range, allow_change, self._header, main
+        )
         self.insight: Insight = Insight(self.run, quantities.after(self.run.trials), self.seed)
         self.guard: Guard = self.run.guard
         try:
@@ -394,8 +396,8 @@ class Optimizer:
 
     # Tell
 
-    def tell(self, params: Trial | Params, value: Any, seconds: float | None = None) -> Trial:
-        """Report the value at parameters returned by ``ask`` or ``begin``, a trial itself, or at any other parameters.
+    def tell(self, params: Trial | int | Params, value: Any, seconds: float | None = None) -> Trial:
+        """Report the value of a trial, given by itself, its number or its parameters, or at any other parameters.
 
         With other measurements the value is ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``,
         and with its standard error ``(value, {"sem": 0.02})``.
@@ -413,7 +415,7 @@ class Optimizer:
 
     def fail(
         self,
-        params: Trial | Params,
+        params: Trial | int | Params,
         reason: str,
         seconds: float | None = None,
         measured: Mapping[str, float] | None = None,
@@ -426,7 +428,7 @@ class Optimizer:
 
     def prune(
         self,
-        params: Trial | Params,
+        params: Trial | int | Params,
         seconds: float | None = None,
         measured: Mapping[str, float] | None = None,
     ) -> Trial:
@@ -442,7 +444,7 @@ class Optimizer:
         return self.run.prune(params, seconds, measured)
 
     def report(
-        self, params: Trial | Params, value: float, *others: Never, step: int | None = None
+        self, params: Trial | int | Params, value: float, *others: Never, step: int | None = None
     ) -> Trial:
         """Record what a running trial reports at a step, for example the validation error after an epoch.
 
@@ -752,7 +754,9 @@ def check_same_kernel(former: Space, space: Space) -> None:
         reasons.append(f"it compares {space.labels} in place of {former.labels}")
     for name, parameter in space.compared.items():
         if former.compared.get(name) not in (None, parameter):
-            reasons.append(f"{name!r} has another scale: {parameter} in place of {former.compared[name]}")
+            reasons.append(
+                f"{name!r} has another scale: {parameter} in place of {former.compared[name]}"
+            )
     if reasons:
         raise InvalidInput(
             "in the certified setting a space can change only where the kernel stays the same function of the "

@@ -68,7 +68,8 @@ def search_for_trial(
     trials = quantities.trials
     pending_units = quantities.space.units(pending)
     running = torch.cat([quantities.running(), quantities.space.features(pending_units)])
-    tried = torch.cat([quantities.units_of(trials.all), pending_units])
+    counting = [trial for trial in trials.all if trial.removed is None]
+    tried = torch.cat([quantities.units_of(counting), pending_units])
     has_bounds = methods.get(quantities.problem.method).has_bounds
     surrogate = None
     if has_bounds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbo._base import checks
 from kbo._base.extras import require
-from kbo._base.files import replacing
+from kbo._base.files import check_file, reading, replacing
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.errors import InvalidInput
@@ -175,6 +176,38 @@ def parsed(cell: str) -> Any:
         return cell
 
 
+def read_csv(path: Path, advice: str) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+    """Return the columns of a CSV file, and for each further line its number and its cells by column.
+
+    Empty cells are left out.
+
+    Args:
+        path: The file.
+        advice: The content that it should have, as a sentence.
+
+    Raises:
+        InvalidInput: The file cannot be read, or a line has another number of fields than the first one.
+    """
+    check_file(path, advice)
+    with (
+        reading(path, "a table (CSV), text in UTF-8", advice),
+        open(path, encoding="utf-8-sig", newline="") as file,
+    ):
+        reader = csv.reader(file, strict=True)
+        lines = [(reader.line_num, cells) for cells in reader if cells]
+    columns = lines[0][1] if lines else []
+    rows = []
+    for line, cells in lines[1:]:
+        if len(cells) != len(columns):
+            raise InvalidInput(
+                f"line {line} of {path} has {len(cells)} fields and the first line has {len(columns)}: "
+                "correct it, and put fields with a comma in quotes."
+            )
+        given = {column: cell for column, cell in zip(columns, cells, strict=True) if cell}
+        rows.append((line, given))
+    return columns, rows
+
+
 def write(trials: Sequence[Trial], path: str | os.PathLike[str], form: str | None = None) -> Path:
     """Write the rows of trials to a file, replacing it in one step.
 
@@ -194,7 +227,16 @@ def write(trials: Sequence[Trial], path: str | os.PathLike[str], form: str | Non
         raise InvalidInput(
             f"trials are written to {', '.join(FORMS)} files, got {target}: give it such a name."
         )
-    content = _content(trials, form)
+    save(_content(trials, form), target)
+    return target
+
+
+def save(content: bytes, target: Path) -> None:
+    """Write a file, replacing it in one step.
+
+    Raises:
+        InvalidInput: It cannot be written.
+    """
     try:
         with replacing(target) as file:
             file.write(content)
@@ -202,7 +244,6 @@ def write(trials: Sequence[Trial], path: str | os.PathLike[str], form: str | Non
         raise InvalidInput(
             f"cannot write {target}: {error.strerror}. Choose a writable place."
         ) from error
-    return target
 
 
 def _content(trials: Sequence[Trial], form: str) -> bytes:

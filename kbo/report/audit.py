@@ -75,7 +75,8 @@ class Audit:
         """Return the lines of the audit, at most eight: labels and sentences."""
         lines = [("Trials", captions.audited(self.source, self.result.trials, self.remark))]
         trial, value = self.reported
-        reported = captions.reported_best(self.tool, trial, value, self.estimated)
+        of_changed = self.result.optimizer.space.changed
+        reported = captions.reported_best(self.tool, trial, value, self.estimated, of_changed)
         params = self.result.params or {}
         lines.append(("Reported", reported))
         lines.append(("Best", captions.likely_best(self.likely, params, trial, self.margin)))
@@ -134,7 +135,8 @@ def audit(
     recommended = optimizer.recommended()
     if not complete or recommended is None:
         raise InvalidInput(
-            f"{trials.source}: no trial has a value, so there is nothing to say of it{trials.remark}."
+            f"{trials.source}: no trial inside the search space has a value, so there is nothing to say of it"
+            f"{trials.remark}."
         )
     pick = min
     if optimizer.maximize:

@@ -218,10 +218,16 @@ def audited(source: str, trials: Sequence[Trial], remark: str) -> str:
 
 
 def reported_best(
-    tool: str, trial: Any, value: float, estimated: tuple[float, float, float] | None
+    tool: str,
+    trial: Any,
+    value: float,
+    estimated: tuple[float, float, float] | None,
+    of_changed: bool = False,
 ) -> str:
-    """Return the trial with the best observed value, and the interval there."""
+    """Return the trial with the best observed value, of a changed space the best inside, and the interval there."""
     text = f"{tool} has {value:.4g} as the best value, of trial {trial}"
+    if of_changed:
+        text = f"{tool} has {value:.4g} as the best value inside the present search space, of trial {trial}"
     if estimated is None:
         return text
     lower, mean, upper = estimated
@@ -246,6 +252,13 @@ def trials_left_out(names: Sequence[Any], reason: str) -> str:
     if len(names) > _MOST_NAMED:
         text += ", ..."
     return f", {len(names)} left out ({reason}: {text})"
+
+
+def values_guessed(values: Params) -> str:
+    """Return the values that parameters count as in trials that lack them."""
+    if not values:
+        return ""
+    return f"; the latest trials count as {format_params(values)}, which they lack: a guess"
 
 
 def parameters_left_out(reasons: Mapping[str, str]) -> str:

@@ -27,6 +27,7 @@ from kbo.optimize import (
 from kbo.optimize.objective import objective_of
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Event, Header
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trials, violations
 from kbo.optimize.search.search import Search
 from kbo.optimize.settings.setting import Setting
@@ -249,7 +250,9 @@ class Record:
         """Return the optimiser as it was before the first event."""
         optimizer = self.reopened()
         space = optimizer.run.first_space
-        return _begin(self.header, space, optimizer.setting, optimizer.constraints)
+        blank = _begin(self.header, space, optimizer.setting, optimizer.constraints)
+        blank.run.restore([], optimizer.space)  # whose functions the events do not have
+        return blank
 
 
 Run = Record | Optimizer | Result | str | os.PathLike[str]
@@ -328,8 +331,18 @@ def optimizer_of(
     header: Mapping[str, Any],
     kernel: Kernel | Sequence[Hypothesis] | None = None,
     constraints: Sequence[Constraint] = (),
+    space: Space | None = None,
+    **options: Any,
 ) -> Optimizer:
-    """Return an optimiser without trials for the problem that a header describes; arguments as for ``Record.of``."""
+    """Return an optimiser for the problem that a header describes, with the trials of a journal among the options.
+
+    Args:
+        header: The header.
+        kernel: As for ``Record.of``.
+        constraints: As for ``Record.of``.
+        space: The search space, if it is not that of the header.
+        options: Further arguments of ``Optimizer``.
+    """
     with _usable("the header of the journal cannot be used", passed_on=(KboError,)):
         setting = _setting_of(header, kernel)
         own = {constraint.name: constraint for constraint in constraints}
@@ -339,7 +352,7 @@ def optimizer_of(
                     "a constraint of the run has a kernel of its own, of which the journal has a fingerprint only."
                 )
         limits = [own.get(limit.name, limit) for limit in constraints_of(header)]
-        return _begin(header, space_of(header), setting, limits)
+        return _begin(header, space or space_of(header), setting, limits, **options)
 
 
 class _Recorded(Strategy):
@@ -391,8 +404,18 @@ def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
         return constraints
 
 
+def needed_by(header: Mapping[str, Any]) -> list[str]:
+    """Return the names of the measurements that the constraints of a header are about."""
+    names = [constraint.name for constraint in constraints_of(header)]
+    return [name for name in names if name != OBJECTIVE]
+
+
 def _begin(
-    header: Mapping[str, Any], space: Space, setting: Setting, constraints: Sequence[Constraint]
+    header: Mapping[str, Any],
+    space: Space,
+    setting: Setting,
+    constraints: Sequence[Constraint],
+    **options: Any,
 ) -> Optimizer:
     return Optimizer(
         space,
@@ -405,4 +428,5 @@ def _begin(
         value_range=header.get("value_range"),
         objectives=[objective_of(entry) for entry in header.get("objectives", ())],
         reference=header.get("reference"),
+        **options,
     )

@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from kbo._base.surroundings import fixed
 from kbo.errors import KboError
 from kbo.optimize import Optimizer
-from kbo.optimize.run.events import Fail, Prune, Tell
+from kbo.optimize.run.events import Change, Correct, Event, Fail, Prune, Remove, Tell
 from kbo.report.record import Record, Run
 from kbo.space import Params
 
@@ -89,6 +89,8 @@ def history(
 ) -> list[Moment]:
     """Replay a run and return its state after its trials, in the order in which their values were observed.
 
+    Corrected results are replayed as if they had come at once, and removed ones never come.
+
     Args:
         run: The run.
         kernel: The kernel of a journal in the certified setting.
@@ -105,6 +107,7 @@ def history(
         InvalidInput: The run cannot be replayed; the message says why.
     """
     record = Record.of(run, kernel)
+    record = replace(record, events=_with_final_results(record))
     observed = [event.number for event in record.events if isinstance(event, Tell)]
     replayed = observed
     if not record.reopened().setting.certified:
@@ -123,6 +126,37 @@ def history(
     return moments
 
 
+def _with_final_results(record: Record) -> list[Event]:
+    """Return the events of a run in which every trial ended with its final result."""
+    by_hand = {
+        trial.number for trial in record.trials if trial.corrected or trial.removed is not None
+    }
+    events: list[Event] = []
+    ended: set[int] = set()
+    for event in record.events:
+        is_end = isinstance(event, Tell | Fail | Prune | Correct | Remove)
+        if not is_end or event.number not in by_hand:
+            events.append(event)
+            continue
+        if event.number in ended:
+            continue
+        ended.add(event.number)
+        trial = record.trials[event.number]
+        if trial.value is None:
+            reason = trial.removed or ""
+            events.append(Remove(number=trial.number, reason=reason, time=event.time))
+        else:
+            events.append(
+                Tell(
+                    number=trial.number,
+                    value=trial.value,
+                    measured=trial.measured,
+                    time=event.time,
+                )
+            )
+    return events
+
+
 def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> list[Moment]:
     """Return the moments after the values of some trials.
 
@@ -139,7 +173,7 @@ def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> 
     for event in record.events:
         if len(moments) == len(watched):
             break
-        n_without_value += isinstance(event, Fail | Prune)
+        n_without_value += isinstance(event, Fail | Prune | Remove)
         if not isinstance(event, Tell):
             optimizer.run.follow(event)
             continue
@@ -168,7 +202,7 @@ def _at_end(record: Record, moment: Moment) -> Moment:
     """Return the moment after the last value with the bounds after the trials without a value that followed it."""
     last_kind = None
     for event in record.events:
-        if isinstance(event, Tell | Fail | Prune):
+        if isinstance(event, Tell | Fail | Prune | Remove | Change):
             last_kind = type(event)
     if last_kind is Tell or record.optimizer is None:
         return moment
@@ -200,6 +234,8 @@ def miscoverage(moments: Sequence[Moment]) -> tuple[int, int]:
 
 def _expected(optimizer: Optimizer, params: Params) -> tuple[tuple[float, float] | None, str]:
     """Return the range of the next value, and the reason why there is none although there should be."""
+    if not optimizer.space.contains(params):  # the space has changed since the trial began
+        return None, ""
     try:
         interval = optimizer.interval(params)
     except KboError as error:

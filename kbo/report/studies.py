@@ -40,14 +40,32 @@ def trials_of(history: Any, name: str | None) -> ImportedTrials:
         study = _study_in(history, name)
     study = checks.instance("history", study, optuna.Study)
     source = f"study {study.study_name!r}"
-    model = KBOSampler(seed=0).replayed(study)
-    if model is None:
+    was: dict[str, Any] = {}
+    if isinstance(study.sampler, KBOSampler):
+        was = study.sampler.was
+    sampler = KBOSampler(seed=0, was=was)
+    space = sampler.search_space(study)
+    model = sampler.replayed(study)
+    if space is None or model is None:
         raise InvalidInput(f"{source}: no trial that ended has parameters.")
 
     numbers = [trial.key for trial in model.trials]
     ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
-    lost = [trial.number for trial in ended if trial.params and trial.number not in numbers]
-    remark = captions.trials_left_out(lost, "far outside the ranges of the others")
+    lacking = []
+    far = []
+    for trial in ended:
+        if not trial.params or trial.number in numbers:
+            continue
+        if space.needed - trial.params.keys():
+            lacking.append(trial.number)
+        else:
+            far.append(trial.number)
+    remark = captions.trials_left_out(far, "far outside the ranges of the others")
+    remark += captions.trials_left_out(
+        lacking, f"without {', '.join(sorted(space.needed))}, added later"
+    )
+    guesses = {name: space.defaults[name] for name in space.dropped if name not in was}
+    remark += captions.values_guessed(guesses)
     remark += captions.parameters_left_out(ranges_of(begun(study)).left_out)
     return ImportedTrials(source, "Optuna", model.optimizer, numbers, remark)
 

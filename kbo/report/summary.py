@@ -234,7 +234,9 @@ def trials(result: Result) -> str:
     misplaced = result.optimizer.run.trials.misplaced
     if misplaced:
         numbers = ", ".join(str(trial.number) for trial in misplaced)
-        sentence += f"; without a place in the changed space, so nothing is learned from them: {numbers}"
+        sentence += (
+            f"; without a place in the changed space, so nothing is learned from them: {numbers}"
+        )
     if result.left_out:
         sentence += f"; not used: {printable('; '.join(result.left_out))}"
     if result.answers is not None:
@@ -272,8 +274,11 @@ def value(result: Result) -> str:
 
 def _value(result: Result) -> str:
     assert result.value is not None
+    place = ""
+    if result.optimizer.space.changed:
+        place = " inside the present bounds"
     if result.lower is None or result.upper is None:
-        return f"{result.value:.4g}, the best one observed; there are too few trials to say more"
+        return f"{result.value:.4g}, the best one observed{place}; there are too few trials to say more"
     if result.lower == result.upper:
         return f"{result.value:.4g}, exactly: the objective has no noise"
     width = result.upper - result.lower
@@ -286,7 +291,7 @@ def _value(result: Result) -> str:
     scatter = _SPREAD_OF_90_PERCENT * result.assumptions["noise_std"]
     observed = rounded(result.best_observed, width)
     sentence += f"; a single result is mostly up to {scatter:.1g} higher or lower"
-    return f"{sentence}, so the best one, {observed}, was partly luck"
+    return f"{sentence}, so the best one{place}, {observed}, was partly luck"
 
 
 def more_trials(answers: Answers) -> str:

@@ -498,9 +498,10 @@ def comparable(new: Parameter, former: Parameter, same_scale: bool = False) -> P
             return former
         return new
     kept = [option for option in former.options if option in new.options]
-    alike = isinstance(new, Fixed) or type(new) is type(former)
-    if alike and former.columns and len(kept) == len(new.options):
-        if not isinstance(new, Ordinal) or kept == list(new.options):
+    has_columns = former.columns > 0 and len(kept) == len(new.options)
+    if has_columns and (isinstance(new, Fixed) or type(new) is type(former)):
+        in_order = kept == list(new.options)
+        if in_order or not isinstance(new, Ordinal):
             return former
     options = [*new.options, *(option for option in former.options if option not in kept)]
     if isinstance(new, Ordinal) or len(options) == len(new.options):

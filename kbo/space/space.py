@@ -8,10 +8,11 @@ equal features.
 
 A parameter that is not active is not among the params. Its coordinate has no effect, and its features are zeros. A
 conditional number is a point of a quarter of a circle around zero, two columns (as in the arc kernel of Swersky et al.
-2014), of radius 1/sqrt(2), so that the ends of its range are at distance 1. So two points without a parameter are
-compared by the others alone, and a point with it and one without it are at distance 1/sqrt(2) in it, whatever its
-value. Parameters outside of conditions are shared by all branches. Any kernel that is positive definite on features is
-so on params, since features are a function of params.
+2014), of radius 1/sqrt(2), so that the ends of its range are at distance 1; values outside of a range that has changed
+are on the half circle around it. So two points without a parameter are compared by the others alone, and a point with
+it and one without it are at distance 1/sqrt(2) in it, whatever its value. Parameters outside of conditions are shared
+by all branches. Any kernel that is positive definite on features is so on params, since features are a function of
+params.
 """
 
 from __future__ import annotations
@@ -490,7 +491,7 @@ class Space:
 
     def _values(self, params: Any) -> dict[str, Any]:
         """The plain values of given parameters by name, in order."""
-        given = self._by_name(params)
+        given = self.by_name(params)
         complete = dict(self.constants)
         for name in self.parameters:
             if name in given:
@@ -516,7 +517,7 @@ class Space:
             )
         return values
 
-    def _by_name(self, params: Any) -> dict[Any, Any]:
+    def by_name(self, params: Any) -> dict[Any, Any]:
         """Given parameters by name, empty if they are no dict, or for bounds in a list no list of as many numbers."""
         is_text = isinstance(params, (str, bytes, bytearray))
         if is_text or isinstance(params, Mapping) != self.named:
@@ -540,7 +541,7 @@ class Space:
         parts = []
         for i, (name, p) in enumerate(self.parameters.items()):
             compared = self.compared[name]
-            if compared is p:
+            if compared == p:
                 part = p.features(unit[:, i])
             else:
                 values = p.values(unit[:, i])
@@ -555,7 +556,7 @@ class Space:
         if name not in self.conditions:
             return part
         if self.compared[name].columns == 1:
-            angle = math.pi / 2 * part
+            angle = math.pi / 2 * _within_half_circle(part)
             part = torch.cat([angle.sin(), angle.cos()], -1) / math.sqrt(2)
         return torch.where(is_active.unsqueeze(-1), part, 0.0)
 
@@ -573,7 +574,7 @@ class Space:
         """
         with contextlib.suppress(InvalidInput):
             return self.canonical(params)
-        by_name = self._by_name(params)
+        by_name = self.by_name(params)
         known = {name: by_name[name] for name in self.parameters if name in by_name}
         complete = self.constants | known
         values = {name: complete[name] for name in self.active_names(complete) if name in complete}
@@ -587,7 +588,7 @@ class Space:
     @on_host
     def place(self, params: Params) -> Tensor | None:
         """The features [D] of params, also outside of the ranges of this space; None if they have no place there."""
-        values = self._by_name(params)
+        values = self.by_name(params)
         active = self.active_names(values)
         parts = []
         try:
@@ -606,6 +607,17 @@ class Space:
         if self.named:
             return values
         return list(values.values())
+
+
+def _within_half_circle(part: Tensor) -> Tensor:
+    """Columns of a number with those outside of [0, 1] drawn into (-1/2, 3/2), in their order.
+
+    As angles of a quarter of a circle each, they stay on a half circle, on which numbers that are farther apart have a
+    larger distance; otherwise the angle of a number far outside would be that of one inside again.
+    """
+    inside = part.clamp(0, 1)
+    excess = part - inside
+    return inside + excess / (1 + 2 * excess.abs())
 
 
 def _stand_in(name: str) -> Rule:

@@ -162,7 +162,7 @@ BROKEN = {
     "bomb": bomb(),
     "header": b'{"format":"kbo-journal-1"}\n',
     "exit": b"raise SystemExit(0)\n",
-    "settings": b"bounds = {}\nobjective = len\ndefaults = 3\nconstraints = 4\n",
+    "settings": b"bounds = {}\nobjective = len\nwas = 3\nconstraints = 4\n",
 }
 
 

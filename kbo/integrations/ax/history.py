@@ -16,7 +16,7 @@ from ax.core.types import ComparisonOp
 
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.records import Columns, Row, largest_of, overwritten
-from kbo.integrations.replay import Ended
+from kbo.integrations.replay import Ended, Replay
 from kbo.optimize import Constraint
 from kbo.optimize.run.outcome import SEM
 from kbo.optimize.run.trials import in_words, out_of_order
@@ -180,9 +180,10 @@ def _finite(data: Columns, name: str, row: Row) -> float | None:
     return None
 
 
-def left_out(experiment: Experiment, known: Sequence[Ended]) -> list[int]:
-    """Return the indices of trials that have ended and are not among the known ones."""
-    indices = {entry.key[0] for entry in known}
+def left_out(experiment: Experiment, replay: Replay) -> list[int]:
+    """Return the indices of trials that have ended and have no place in the space of an optimiser."""
+    misplaced = {trial.number for trial in replay.optimizer.run.trials.misplaced}
+    indices = {entry.key[0] for i, entry in enumerate(replay.trials) if i not in misplaced}
     return [t.index for t in _in_order(experiment, *_ENDED) if t.index not in indices]
 
 

@@ -30,7 +30,7 @@ from kbo.integrations.ax.history import (
 )
 from kbo.integrations.ax.kernels import build_kernel, describe_kernel
 from kbo.integrations.ax.records import Columns, record_of
-from kbo.integrations.ax.space import model_space
+from kbo.integrations.ax.space import spaces_of
 from kbo.integrations.replay import Ended, Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
@@ -49,7 +49,6 @@ class KBONode(ExternalGenerationNode):
     Attributes:
         arguments: The arguments by name, which Ax stores.
         data: The outcomes that the optimiser has.
-        fixed: The values of parameters that the search space has fixed or disabled after trials with others.
     """
 
     def __init__(
@@ -71,8 +70,6 @@ class KBONode(ExternalGenerationNode):
             "device": device,
         }
         self.data: Columns = {}
-        self.fixed: dict[str, Any] = {}
-        self._within: dict[str, tuple[float, float]] = {}
         self._model: Replay | None = None
         self._left_out: set[int] = set()  # the trials that the log has named
         self._next_trial = 0
@@ -128,18 +125,18 @@ class KBONode(ExternalGenerationNode):
         arms = all_parameters(experiment)
         if self.arguments["setting"].certified:  # the kernel compares values scaled by the ranges
             arms = []
-        space, self._within, self.fixed = model_space(experiment.search_space, arms)
+        whole, present = spaces_of(experiment.search_space, arms)
         self.data = outcomes(experiment)
-        trials = ended(experiment, self.data, space, objective, limits)
+        trials = ended(experiment, self.data, whole, objective, limits)
         options = {
             **self.arguments,
-            "bounds": space,
+            "bounds": whole,
             "setting": _with_errors(self.arguments["setting"], trials),
             "maximize": maximize,
             "constraints": limits,
         }
-        self._model = replay(self._model, options, trials)
-        self._warn_of(left_out(experiment, trials))
+        self._model = replay(self._model, options, trials, present)
+        self._warn_of(left_out(experiment, self._model))
         return self._model
 
     def _limits(self, limits: list[Constraint]) -> list[Constraint]:
@@ -194,14 +191,12 @@ class KBONode(ExternalGenerationNode):
         """Return the parameters of the next trial, apart from pending ones."""
         assert self._model is not None
         optimizer = self._model.optimizer
-        context = {**self.fixed, **self._fixed_features}
         params, explanation = optimizer.proposal(
             self._next_trial,
-            context=context,
+            context=self._fixed_features,
             pending=pending(
                 self.experiment, optimizer.space, pending_parameters, self._model.trials
             ),
-            within={name: ends for name, ends in self._within.items() if name not in context},
         )
         self._next_trial += 1
         self._explanations.append(str(explanation))

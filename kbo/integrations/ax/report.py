@@ -38,7 +38,7 @@ def interval(
         RefutedAssumptions: The data contradict the assumptions (certified setting only).
     """
     checks.instance("parameters", parameters, Mapping)
-    node, experiment, model = _model_of(client)
+    _, experiment, model = _model_of(client)
     config: Any = experiment.optimization_config
     objective, _ = objective_of(config)
     limited = [constraint.name for constraint in model.optimizer.constraints]
@@ -47,7 +47,7 @@ def interval(
     name = checks.one_of("outcome", outcome, [objective, *limited])
     if name == objective:
         name = OBJECTIVE
-    bounds = model.optimizer.interval({**node.fixed, **parameters}, name)
+    bounds = model.optimizer.interval(dict(parameters), name)
     if bounds is None:
         raise InvalidInput("there is no bound yet: complete more trials first.")
     return bounds
@@ -57,16 +57,18 @@ def interval(
 def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     """Return index and parameters of the recommended trial, as ``kbo.Optimizer.recommended`` does.
 
-    It is the completed trial with the best pessimistic bound that keeps all limits by such. If no trial keeps the
-    limits, it is the one that is nearest to that; ``feasibility`` says how certain it is.
+    It is the completed trial inside the search space with the best pessimistic bound that keeps all limits by such. If
+    no trial keeps the limits, it is the one that is nearest to that; ``feasibility`` says how certain it is.
 
     Raises:
-        InvalidInput: The client has another strategy, or no trial is complete.
+        InvalidInput: The client has another strategy, or no complete trial is inside the search space.
     """
     _, _, model = _model_of(client)
     best = model.recommended
     if best is None:
-        raise InvalidInput("no trial is complete, so there is none to recommend: run some first.")
+        raise InvalidInput(
+            "no complete trial is inside the search space, so there is none to recommend: run some first."
+        )
     params: Any = best.params
     index, _ = best.key
     return index, dict(params)
@@ -116,7 +118,7 @@ def replayed(client: Client) -> tuple[Replay, list[int]]:
     """
     experiment = checks.instance("client", client, Client)._experiment
     model = KBONode("ucb", Practical()).learned(experiment)
-    return model, left_out(experiment, model.trials)
+    return model, left_out(experiment, model)
 
 
 def _model_of(client: Client) -> tuple[KBONode, Experiment, Replay]:

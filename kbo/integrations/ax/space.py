@@ -36,21 +36,26 @@ class _Entry(NamedTuple):
 
 
 def _space(entries: Sequence[_Entry], constraints: Sequence[Linear]) -> Space:
-    """The space of parameters with their dependents."""
+    """The space of parameters with their dependents, without those of options that a fixed parent does not have."""
     parents: dict[str, str] = {}
     values: dict[str, list[Any]] = {}
     for entry in entries:
         for value, names in (entry.dependents or {}).items():
             for name in names:
                 parents.setdefault(name, entry.name)
-                values.setdefault(name, []).append(value)
+                if not isinstance(entry.parameter, Fixed) or value == entry.parameter.constant:
+                    values.setdefault(name, []).append(value)
+
+    def may_be_active(name: str) -> bool:
+        return name not in parents or (name in values and may_be_active(parents[name]))
+
     parts: list[Mapping[str, Any] | When] = []
     for entry in entries:
         part = {entry.name: entry.parameter}
-        if entry.name in parents:
-            parts.append(When(parents[entry.name], values[entry.name], part))
-        else:
+        if entry.name not in parents:
             parts.append(part)
+        elif may_be_active(entry.name):
+            parts.append(When(parents[entry.name], values[entry.name], part))
     return Space(parts, constraints)
 
 
@@ -168,27 +173,25 @@ def to_parameter_constraints(space: Space) -> list[str]:
 # The search space of an experiment
 
 
-class ModelSpace(NamedTuple):
-    """The space of a model of all trials of an experiment, whose search space may have been changed between them.
+class Spaces(NamedTuple):
+    """The spaces of an experiment, whose search space may have been changed between its trials.
 
     Attributes:
-        space: The space, whose ranges contain those of the search space and the values of the trials. Choices have the
-            options of the search space only, since Ax keeps no trace of others.
-        within: The ranges of the search space, for proposals, where they are narrower.
-        fixed: The values of the parameters that the search space fixes while trials have others, or that are disabled.
+        whole: The space of the trials: its ranges and options are those of the search space and the values of the
+            trials. It has no constraints unless it is the present one.
+        present: The search space for the next trial, in which disabled parameters are fixed.
     """
 
-    space: Space
-    within: dict[str, tuple[float, float]]
-    fixed: dict[str, Any]
+    whole: Space
+    present: Space
 
 
-def model_space(search_space: SearchSpace, arms: Iterable[Mapping[str, Any]]) -> ModelSpace:
-    """Return the space of a model of trials; of the conditions and constraints of the search space.
+def spaces_of(search_space: SearchSpace, arms: Iterable[Mapping[str, Any]]) -> Spaces:
+    """Return the spaces of the trials and of the next one; both are the same if no trial is outside of the latter.
 
     Args:
         search_space: The search space for the next trial.
-        arms: The parameters of trials, whose values outside the search space widen the ranges.
+        arms: The parameters of trials.
 
     Raises:
         InvalidInput: A parameter that is a task, a fidelity or computed from others.
@@ -197,27 +200,23 @@ def model_space(search_space: SearchSpace, arms: Iterable[Mapping[str, Any]]) ->
     for parameters in arms:
         for name, value in parameters.items():
             values.setdefault(name, []).append(value)
-    within: dict[str, tuple[float, float]] = {}
-    fixed: dict[str, Any] = {}
     entries: list[_Entry] = []
+    wider: list[_Entry] = []
     for name, p in search_space.parameters.items():
-        present = _of_experiment(p)
-        parameter = _with_values(present, values.get(name, []))
-        entries.append(_Entry(name, parameter, p.dependents if p.is_hierarchical else None))
+        parameter = _of_experiment(p)
+        of_trials = _with_values(parameter, values.get(name, []))
+        if isinstance(of_trials, Choice) and isinstance(parameter, Ordinal):
+            parameter = Choice(parameter.options)  # Ax takes any two options to have an order
+        entry = _Entry(name, parameter, p.dependents if p.is_hierarchical else None)
+        wider.append(entry._replace(parameter=of_trials))
         if p.is_disabled:
-            fixed[name] = p.default_value
-        elif parameter == present:
-            continue
-        elif isinstance(present, Fixed):
-            fixed[name] = present.constant
-        elif isinstance(present, (Float, Int)):
-            within[name] = (present.low, present.high)
+            entry = entry._replace(parameter=Fixed(p.default_value))
+        entries.append(entry)
     limits = [Linear(c.constraint_dict, upper=c.bound) for c in search_space.parameter_constraints]
-    if limits:  # then proposals have no ranges of their own: they are constraints as well
-        for name, (low, high) in within.items():
-            limits.append(Linear({name: 1.0}, lower=low, upper=high))
-        within = {}
-    return ModelSpace(_space(entries, limits), within, fixed)
+    present = _space(entries, limits)
+    if wider == entries:
+        return Spaces(present, present)
+    return Spaces(_space(wider, []), present)
 
 
 def _of_experiment(p: Any) -> Parameter:
@@ -246,34 +245,24 @@ def _of_experiment(p: Any) -> Parameter:
 
 
 def _with_values(present: Parameter, values: Sequence[Any]) -> Parameter:
-    """Return a parameter that has the values of trials as well; the same one if they cannot be added to it."""
-    if isinstance(present, Fixed):
-        return _of_values(present, [present.constant, *values])
-    if not isinstance(present, (Float, Int)):
+    """Return a parameter that has the values of trials as well, without those that have no place on its scale."""
+    if isinstance(present, (Float, Int)):
+        numbers = [v for v in values if _is_number(v) and (v > 0 or not present.log)]
+        low: Any = min([present.low, *numbers])
+        high: Any = max([present.high, *numbers])
+        return type(present)(low, high, present.log)
+    options = list(present.options)
+    options += [value for value in dict.fromkeys(values) if value not in (None, *options)]
+    if len(options) == len(present.options):
         return present
-    low = present.low
-    high = present.high
-    for value in values:
-        if _is_number(value) and (value > 0 or not present.log):
-            low = min(low, value)
-            high = max(high, value)
-    if isinstance(present, Int):
-        return Int(int(low), int(high), present.log)
-    return Float(low, high, present.log)
-
-
-def _of_values(fixed: Fixed, values: Sequence[Any]) -> Parameter:
-    """Return a parameter of the values that a parameter had before it was fixed, and of the one that it has now."""
-    distinct = list(dict.fromkeys(value for value in values if value is not None))
-    if len(distinct) < 2:
-        return fixed
-    if not all(map(_is_number, distinct)):
-        return Choice(distinct)
-    low = min(distinct)
-    high = max(distinct)
-    if all(isinstance(value, int) for value in distinct):
-        return Int(low, high)
-    return Float(float(low), float(high))
+    are_numbers = all(map(_is_number, options))
+    if isinstance(present, Ordinal) and are_numbers:
+        return Ordinal(sorted(options))
+    if isinstance(present, Fixed) and are_numbers:
+        if all(isinstance(option, int) for option in options):
+            return Int(min(options), max(options))
+        return Float(min(options), max(options))
+    return Choice(options)
 
 
 def _is_number(value: Any) -> bool:

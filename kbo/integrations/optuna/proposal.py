@@ -55,6 +55,8 @@ def propose(
         trials: The finished trials.
     """
     context = search_space.inside({**_single_values(request.ranges), **request.given})
+    for name in search_space.dropped:
+        context.setdefault(name, search_space.defaults[name])
     active = search_space.space.active_names(context)
     if all(name in context for name in active):
         return search_space.decode({name: context[name] for name in active}), ""

@@ -19,8 +19,9 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
+from kbo._base import checks
 from kbo.errors import InvalidInput
 
 _RECENT = 5
@@ -40,24 +41,31 @@ class Ranges(NamedTuple):
         whole: The unions of the ranges of all trials, sorted by name; none of a single value.
         expected: The unions of the ranges of the latest trials with the parameter.
         settled: The names of parameters whose range was the same in all of these.
+        latest: The ranges of the settled parameters, and values near them that were given outside of all ranges.
         first: The number of the first trial with each parameter, and its range there.
         left_out: The reasons why parameters have no union.
         far: The first trial of each parameter whose value is so far outside of all ranges that the trial cannot be
             used: its number and the value.
+        added: The number of the first trial with each parameter that earlier complete trials lack, and later ones have.
+        dropped: The number of the last trial with each parameter that the latest trials lack.
     """
 
     whole: dict[str, BaseDistribution]
     expected: dict[str, BaseDistribution]
     settled: set[str]
+    latest: dict[str, BaseDistribution]
     first: dict[str, tuple[int, BaseDistribution]]
     left_out: dict[str, str]
     far: dict[str, tuple[int, Any]]
+    added: dict[str, int]
+    dropped: dict[str, int]
 
 
 def ranges_of(
     trials: Sequence[FrozenTrial],
     present: Mapping[str, BaseDistribution] | None = None,
     given: Mapping[str, Any] | None = None,
+    was: Mapping[str, Any] | None = None,
     widened: bool = True,
 ) -> Ranges:
     """Return the ranges of the parameters that at least one finished trial has.
@@ -66,21 +74,26 @@ def ranges_of(
         trials: Finished and running trials, in the order of their numbers.
         present: More ranges that the unions have to contain: those of the trial that is begun.
         given: Values that were chosen for that trial elsewhere.
+        was: Values in trials that lack a parameter, which the unions have to contain.
         widened: Whether values outside of the ranges of their trials widen the union.
     """
     histories = _histories(trials)
-    ranges = Ranges({}, {}, set(), {}, {}, {})
+    ranges = Ranges({}, {}, set(), {}, {}, {}, {}, {}, {})
+    _set_changes(ranges, trials)
     for name, history in sorted(histories.items()):
         if not history.is_finished:
             continue
         distributions = list(history.distinct)
         if present and name in present:
             distributions.append(present[name])
+        if was and name in was and not isinstance(distributions[0], CategoricalDistribution):
+            distributions.insert(0, _single_value(name, was, distributions[-1]))
         try:
-            whole = union(distributions)
+            of_trials = union(distributions)
         except InvalidInput as error:
             ranges.left_out[name] = str(error)
             continue
+        whole = of_trials
         if widened:
             values = [value for _, value in history.outside]
             if given and name in given:
@@ -97,7 +110,43 @@ def ranges_of(
         ranges.expected[name] = union(history.recent)
         if all(d == ranges.expected[name] for d in history.recent):
             ranges.settled.add(name)
+            by_hand = [value for _, value in history.outside if not contains(of_trials, value)]
+            ranges.latest[name] = _widened(ranges.expected[name], by_hand)
     return ranges
+
+
+def _single_value(name: str, was: Mapping[str, Any], d: Any) -> BaseDistribution:
+    """Return the distribution of the value of a parameter in trials that lack it.
+
+    Raises:
+        InvalidInput: It is no finite number, or has no place on the scale of the parameter.
+    """
+    value = checks.number(f"was: {name!r}", was[name])
+    if d.log and value <= 0:
+        raise InvalidInput(
+            f"was: {name} = {value:g} has no place on the logarithmic scale of {d}: give a value above 0, or leave it "
+            "out."
+        )
+    return _single(d, value)
+
+
+def _set_changes(ranges: Ranges, trials: Sequence[FrozenTrial]) -> None:
+    """Set the parameters that were added and dropped; others that some trials lack depend on further parameters."""
+    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+    rows: dict[str, list[int]] = {}
+    for row, trial in enumerate(complete):
+        for name in trial.params:
+            rows.setdefault(name, []).append(row)
+    for name, having in rows.items():
+        first = having[0]
+        last = having[-1]
+        n_later = len(complete) - 1 - last
+        if len(having) < last - first + 1:
+            continue
+        if first > 0 and n_later == 0:
+            ranges.added[name] = complete[first].number
+        elif n_later >= _RECENT:
+            ranges.dropped[name] = complete[last].number
 
 
 class _History:

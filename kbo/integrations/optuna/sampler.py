@@ -55,7 +55,8 @@ class KBOSampler(BaseSampler):
 
     **Model.** One model covers all parameters of finished trials. A parameter that complete trials have exactly where a
     choice suggested before has certain values is conditional, as with ``kbo.When``. Where a trial lacks one for another
-    reason, it counts as the middle of its range or the first choice. A parameter is sampled at random until a trial
+    reason, it has the value of ``was``; without that, trials before the parameter was added are left out, and in others
+    it counts as the middle of its range or the first choice. A parameter is sampled at random until a trial
     with it has finished (so the whole first trial is). Where its range differs from trial to trial, the model has the
     union of all, and proposals lie inside the range of their trial; choices that differ are sampled at random.
     Parameters of a single value are left to Optuna, those of ``PartialFixedSampler`` to that sampler, and the others
@@ -101,7 +102,12 @@ class KBOSampler(BaseSampler):
         constraints: What is known of the constraints, such as ``[kbo.Constraint("memory", upper=0.0, noise_std=0.1,
             norm_bound=2.0)]``; needed in the certified setting. ``kbo.Constraint("objective", ...)`` is a limit on the
             value.
+        was: The values of parameters in trials that lack them, by name, such as ``{"temperature": 20.0}`` where it is
+            suggested since later trials only, or no longer.
         device: As in ``kbo.minimize``: "cuda", for example.
+
+    Attributes:
+        was: As given.
 
     Raises:
         InvalidInput: Arguments that cannot be used; during a trial, a study that cannot be (several objectives, or in
@@ -127,6 +133,7 @@ class KBOSampler(BaseSampler):
         seed: int | None = None,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
         constraints: Sequence[Constraint] = (),
+        was: Mapping[str, Any] | None = None,
         device: str | torch.device | None = None,
     ) -> None:
         self._constraints_func = checks.maybe(checks.function, "constraints_func", constraints_func)
@@ -137,6 +144,11 @@ class KBOSampler(BaseSampler):
         if n_startup_trials is not None:
             setting = _with_startup_trials(setting, n_startup_trials)
         self._setting: Setting = setting
+        self.was: dict[str, Any] = dict(checks.instance("was", was or {}, Mapping))
+        if self.was and setting.certified:
+            raise InvalidInput(
+                "was is for the practical setting: in the certified one every trial has all parameters. Leave it out."
+            )
         self._constraints: list[Constraint] = _checked(constraints, setting)
         if constraints_func is not None and setting.certified and not self._constraints:
             raise InvalidInput(
@@ -190,7 +202,8 @@ class KBOSampler(BaseSampler):
         """
         _check_single_objective(study)
         ranges = self._ranges(study)
-        settled = {name: d for name, d in ranges.expected.items() if name in ranges.settled}
+        lasting = ranges.settled - ranges.dropped.keys()
+        settled = {name: d for name, d in ranges.expected.items() if name in lasting}
         return {name: d for name, d in settled.items() if not d.single()}
 
     @fixed
@@ -245,7 +258,7 @@ class KBOSampler(BaseSampler):
         ranges = self._ranges(study, wanted, given)
         if not wanted.keys() & ranges.whole.keys():
             return {}
-        space = self._space_of(study, ranges)
+        space = self._space_of(study, ranges, wanted)
         for name, value in chosen(trial, space).items():
             if name not in wanted:
                 given.setdefault(name, value)
@@ -295,17 +308,17 @@ class KBOSampler(BaseSampler):
 
         Args:
             study: The study with the trials.
-            params: As in ``trial.params``; parameters that are left out count as in trials without them.
+            params: As in ``trial.params``; parameters that are left out have the value of ``was``, or the middle of
+                their range or the first choice.
 
         Raises:
             InvalidInput: A value that its distribution does not contain, or none of the study's parameters.
         """
         _check_single_objective(study)
         with self._lock:
-            ranges = self._ranges(study)
-            if not ranges.whole:
+            space = self.search_space(study)
+            if space is None:
                 return None
-            space = self._space_of(study, ranges)
             optimizer = self._model_of(study, space).optimizer
             values = space.complete(params)
             if values is None:
@@ -333,12 +346,14 @@ class KBOSampler(BaseSampler):
 
         Under noise the best value is optimistically biased. Of trials with constraints it is the best of those that
         keep them by their pessimistic bounds (``feasibility`` says how certain that is); if none does, the nearest.
+        It is inside the ranges that the latest trials share, and has none of the parameters that were dropped, as soon
+        as there is such a trial; ``study.best_trial`` may be any.
 
         Raises:
             InvalidInput: No trial is complete.
         """
         with self._lock:
-            model = self.replayed(study)
+            model = self._present_of(study)
             best = None if model is None else model.recommended
         if best is None:
             raise InvalidInput(
@@ -352,7 +367,7 @@ class KBOSampler(BaseSampler):
     def feasibility(self, study: Study) -> Feasibility | None:
         """Return bounds and limits of the constraints at the recommended trial; None without constraints or trials."""
         with self._lock:
-            model = self.replayed(study)
+            model = self._present_of(study)
             if model is None:
                 return None
             return model.optimizer.insight.feasibility(selected(study))
@@ -360,11 +375,18 @@ class KBOSampler(BaseSampler):
     @fixed
     def replayed(self, study: Study) -> Replay | None:
         """Return the optimiser of kbo after the finished trials; None if they have no parameters."""
+        space = self.search_space(study)
+        if space is None:
+            return None
+        return self._model_of(study, space)
+
+    def search_space(self, study: Study) -> SearchSpace | None:
+        """Return the space of the model of the finished trials; None if they have no parameters."""
         _check_single_objective(study)
         ranges = self._ranges(study)
         if not ranges.whole:
             return None
-        return self._model_of(study, self._space_of(study, ranges))
+        return self._space_of(study, ranges)
 
     def _ranges(
         self,
@@ -379,7 +401,8 @@ class KBOSampler(BaseSampler):
             present: The ranges of a trial that is begun.
             given: Values that were chosen for that trial elsewhere.
         """
-        ranges = ranges_of(begun(study), present, given, widened=not self._setting.certified)
+        widened = not self._setting.certified
+        ranges = ranges_of(begun(study), present, given, self.was, widened)
         if self._setting.certified:
             _check_first_ranges(ranges)
         for name, reason in ranges.left_out.items():
@@ -399,11 +422,55 @@ class KBOSampler(BaseSampler):
             self._warnings.add(text)
             log.warning("KBOSampler: %s", text)
 
-    def _space_of(self, study: Study, ranges: Ranges) -> SearchSpace:
-        """Return the space of the model, with the conditions that the trials show; certified models have none."""
+    def _space_of(
+        self, study: Study, ranges: Ranges, wanted: Mapping[str, Any] | None = None
+    ) -> SearchSpace:
+        """Return the space of the model, with the conditions that the trials show; certified models have none.
+
+        Args:
+            study: The study.
+            ranges: The ranges of the trials.
+            wanted: Parameters of a trial that is begun.
+        """
         if self._setting.certified:
             return SearchSpace(ranges.whole)
-        return SearchSpace(ranges.whole, conditions_of(finished(study), ranges.whole))
+        conditions = conditions_of(finished(study), ranges.whole)
+        conditions = {name: c for name, c in conditions.items() if name not in self.was}
+        unconditional = ranges.whole.keys() - conditions.keys()
+        unknown = unconditional - self.was.keys()
+        needed = ranges.added.keys() & unknown
+        for name in sorted(needed):
+            self._warn_once(
+                f"parameter {name!r} was added in trial {ranges.added[name]}, and trials that lack it are left out of "
+                f"the model: give the value that it had so far, as in KBOSampler(was={{{name!r}: value}})."
+            )
+        dropped = ranges.dropped.keys() & unconditional - (wanted or {}).keys()
+        space = SearchSpace(ranges.whole, conditions, self.was, needed, dropped)
+        for name in sorted(dropped & unknown):
+            self._warn_once(
+                f"parameter {name!r} was dropped after trial {ranges.dropped[name]}, and later trials count as "
+                f"{space.defaults[name]!r}, which is a guess: give the value that it has now, as in "
+                f"KBOSampler(was={{{name!r}: value}})."
+            )
+        return space
+
+    def _present_of(self, study: Study) -> Replay | None:
+        """Return the optimiser after the finished trials, in the ranges that the latest trials share.
+
+        None if there are no parameters. In the ranges of all trials while no complete trial is inside of those.
+        """
+        space = self.search_space(study)
+        if space is None:
+            return None
+        model = self._model_of(study, space)
+        present = space.within(self._ranges(study).latest)
+        if present.describe() == space.space.describe():
+            return model
+        optimizer = copy.copy(model.optimizer)
+        optimizer.run.change(present, same_scale=True)
+        if optimizer.recommended() is None:
+            return model
+        return model._replace(optimizer=optimizer)
 
     def _model_of(self, study: Study, space: SearchSpace) -> Replay:
         """Return the model of the finished trials: the last one with new trials added if these follow it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import (
@@ -125,36 +125,68 @@ class SearchSpace:
     Args:
         distributions: At least one, none of a single value.
         conditions: Conditions on some of the parameters; see ``conditions_of``.
+        was: Values in trials that lack a parameter, by name.
+        needed: The parameters without which a trial has no place in the space.
+        dropped: The parameters that the latest trials lack.
 
     Attributes:
         distributions: The distributions, sorted by name.
         space: The space of kbo.
-        defaults: The values of parameters that a trial does not have: the middle of the range (on the logarithmic scale
-            if it has one), or the first choice.
+        defaults: The values of parameters that a trial does not have: those of ``was``, otherwise the middle of the
+            range (on the logarithmic scale if it has one), or the first choice.
+        needed, dropped: As given.
+
+    Raises:
+        InvalidInput: A parameter that cannot be one of kbo, or a value of ``was`` outside its distribution.
     """
 
     def __init__(
         self,
         distributions: Mapping[str, BaseDistribution],
         conditions: Mapping[str, Condition] | None = None,
+        was: Mapping[str, Any] | None = None,
+        needed: Iterable[str] = (),
+        dropped: Iterable[str] = (),
     ) -> None:
+        self.needed: set[str] = set(needed)
+        self.dropped: list[str] = sorted(dropped)
         self.distributions: dict[str, BaseDistribution] = dict(sorted(distributions.items()))
         self.defaults: dict[str, Any] = {}
-        parts: list[Mapping[str, Any] | When] = []
+        self._conditions = dict(conditions or {})
+        parameters: dict[str, Parameter] = {}
         for name, d in self.distributions.items():
             with checks.inside(f"parameter {name!r}"):
                 if isinstance(d, CategoricalDistribution):
-                    parameter = choice_of(d)
-                    self.defaults[name] = parameter.options[0]
+                    parameters[name] = choice_of(d)
+                    self.defaults[name] = parameters[name].options[0]
                 else:
-                    parameter = _range(d)
-                    self.defaults[name] = parameter.value(0.5)
-            if conditions and name in conditions:
-                parent, values = conditions[name]
-                parts.append(When(parent, values, {name: parameter}))
+                    parameters[name] = _range(d)
+                    self.defaults[name] = parameters[name].value(0.5)
+        self.space: Space = self._of(parameters)
+        with checks.inside("was"):
+            self.defaults.update(self.encode(was or {}))
+
+    def _of(self, parameters: Mapping[str, Parameter]) -> Space:
+        """The space of parameters with the conditions."""
+        parts: list[Mapping[str, Any] | When] = []
+        for name, parameter in parameters.items():
+            part = {name: parameter}
+            if name in self._conditions:
+                parent, values = self._conditions[name]
+                parts.append(When(parent, values, part))
             else:
-                parts.append({name: parameter})
-        self.space: Space = Space(parts)
+                parts.append(part)
+        return Space(parts)
+
+    def within(self, ranges: Mapping[str, BaseDistribution]) -> Space:
+        """The space of some ranges, in which parameters that were dropped have their defaults."""
+        parameters = dict(self.space.parameters)
+        for name, d in ranges.items():
+            if not isinstance(d, CategoricalDistribution):
+                parameters[name] = _range(d)
+        for name in self.dropped:
+            parameters[name] = Fixed(self.defaults[name])
+        return self._of(parameters)
 
     def encode(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The values in the space of kbo of the parameters that it has; others are ignored.

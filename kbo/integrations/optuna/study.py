@@ -53,9 +53,9 @@ def _running(study: Study) -> list[FrozenTrial]:
 
 
 def ended(trial: FrozenTrial, search_space: SearchSpace) -> Ended | None:
-    """A finished trial; None if it has no parameter of this space or a value outside its distribution."""
+    """A finished trial; None if it lacks a parameter that is needed, all parameters, or has a value outside."""
     values = search_space.complete_inside(trial.params)
-    if values is None:
+    if values is None or search_space.needed - trial.params.keys():
         return None
     measured = dict(trial.constraints)
     error = trial.user_attrs.get(SEM)

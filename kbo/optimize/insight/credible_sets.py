@@ -55,6 +55,8 @@ class CredibleSet:
         low, high = self.values
         if low == high:
             return _shown(low, 4)
+        if not isinstance(low, int | float) or not isinstance(high, int | float):
+            return f"{low} to {high}"
         largest = max(abs(low), abs(high))
         n_equal_digits = max(0, math.floor(math.log10(largest / (high - low))))
         return f"{_shown(low, 2 + n_equal_digits)} to {_shown(high, 2 + n_equal_digits)}"

@@ -116,7 +116,8 @@ class Insight:
         points = quantities.space.points(MOST_POINTS)
         if points is None:
             return False
-        evaluated = quantities.units_of(self._run.trials.finished)
+        counting = [trial for trial in self._run.trials.finished if trial.removed is None]
+        evaluated = quantities.units_of(counting)
         return set(map(tuple, evaluated.tolist())).issuperset(map(tuple, points.tolist()))
 
     @guarded

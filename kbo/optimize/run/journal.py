@@ -263,43 +263,45 @@ def write(
         ) from error
 
 
-def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+def differences(
+    found: Mapping[str, Any],
+    expected: Mapping[str, Any],
+    places: tuple[str, str] = ("in the journal", "in this run"),
+) -> str:
     """Return a description of the differences between two headers, empty if there is none.
 
     Args:
         found: The header of a journal.
         expected: The header of this run.
+        places: The words for the two.
     """
     same = {"format": FORMAT, _DECLARED: False}
-    return "; ".join(_differences("", {**found, **same}, {**expected, **same}))
+    return "; ".join(_differences("", {**found, **same}, {**expected, **same}, places))
 
 
-def _differences(name: str, found: Any, expected: Any) -> list[str]:
+def _differences(name: str, found: Any, expected: Any, places: tuple[str, str]) -> list[str]:
     """Return one text for each entry that differs, with the parameters of a space compared by their names."""
     if found == expected:
         return []
     # Fingerprints of kernels begin with all that kbo 0.14 and before wrote of them.
     if name.endswith("kernel") and str(expected).startswith(f"{found} "):
         return []
+    before, after = places
     in_journal = _by_name(found)
     in_run = _by_name(expected)
     if in_journal is None or in_run is None:
-        return [
-            f"{name}: {checks.shown(found)} in the journal, {checks.shown(expected)} in this run"
-        ]
+        return [f"{name}: {checks.shown(found)} {before}, {checks.shown(expected)} {after}"]
     if in_journal == in_run:
-        return [
-            f"{name}: in the order {list(in_journal)} in the journal, {list(in_run)} in this run"
-        ]
+        return [f"{name}: in the order {list(in_journal)} {before}, {list(in_run)} {after}"]
     texts = []
     for key in dict.fromkeys([*in_journal, *in_run]):
         label = f"{name} {key}".strip()
         if key not in in_run:
-            texts.append(f"{label}: only in the journal: {in_journal[key]!r}")
+            texts.append(f"{label}: only {before}: {in_journal[key]!r}")
         elif key not in in_journal:
-            texts.append(f"{label}: only in this run: {in_run[key]!r}")
+            texts.append(f"{label}: only {after}: {in_run[key]!r}")
         else:
-            texts += _differences(label, in_journal[key], in_run[key])
+            texts += _differences(label, in_journal[key], in_run[key], places)
     return texts
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Never
 
 from kbo._base import checks
-from kbo.errors import AnotherProblem, InvalidInput, JournalError
+from kbo.errors import AnotherProblem, AnotherSpace, InvalidInput, JournalError
 from kbo.optimize.run.events import (
     LONGEST_REASON,
     Again,
@@ -34,7 +34,7 @@ from kbo.optimize.run.events import (
 )
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.journal import Journal, differences, read, write
-from kbo.optimize.run.outcome import OBJECTIVE, Outcome, outcome_of
+from kbo.optimize.run.outcome import OBJECTIVE, outcome_of
 from kbo.optimize.run.trials import Trial, Trials
 from kbo.space import Params, Space
 from kbo.workers import call
@@ -64,6 +64,7 @@ class Run:
         needed: Names of the measurements without which a trial has failed.
         value_range: The least and the largest possible value of the objective; None if they are not known.
         allow_change: Whether the journal may be of another space, which ``change`` then has to replace.
+        describe: The description of the problem in another space, in which a journal may have begun.
         main: The name of the value among the measurements of a trial.
 
     Attributes:
@@ -89,11 +90,12 @@ class Run:
         needed: Iterable[str] = (),
         value_range: tuple[float, float] | None = None,
         allow_change: bool = False,
+        describe: Callable[[Space], Mapping[str, Any]] | None = None,
         main: str = OBJECTIVE,
     ) -> None:
         self.space: Space = space
         self.first_space: Space = space
-        self._given = space
+        self._given = [space]  # the spaces with the functions among their constraints
         self.value_range: tuple[float, float] | None = checks.maybe(
             checks.interval, "value_range", value_range
         )
@@ -109,10 +111,8 @@ class Run:
             self._journal = Journal(checks.path("journal", journal), self.header)
         try:
             if self._journal is not None:
-                check = partial(_check_problem, self._journal.path, self.header, allow_change)
+                check = partial(self._check_problem, self._journal.path, describe, allow_change)
                 events = self._journal.recover(check)
-                if "space" in self.header:
-                    self.header["space"] = self._journal.header["space"]
             self._start(events)
         except BaseException:
             self.close()
@@ -216,7 +216,9 @@ class Run:
     # Trials end
 
     @guarded
-    def complete(self, params: Trial | Params, value: Any, seconds: float | None = None) -> Trial:
+    def complete(
+        self, params: Trial | int | Params, value: Any, seconds: float | None = None
+    ) -> Trial:
         """Record the value of a trial; arguments and errors as for ``Optimizer.tell``."""
         seconds = checks.maybe(checks.non_negative, "seconds", seconds)
         number = self._number_of(params)
@@ -239,6 +241,18 @@ class Run:
             )
         )
 
+    def outcome(self, value: Any) -> tuple[float, dict[str, float]]:
+        """Return value and other measurements of a result, as they are recorded.
+
+        Raises:
+            InvalidInput: The value is not finite or incomplete.
+        """
+        expected = "value must be a finite number, got"
+        outcome = outcome_of(value, self._needed, self.value_range, expected, self._main)
+        if outcome.value is None or outcome.failure:
+            raise InvalidInput(f"{outcome.failure}.")
+        return outcome.value, outcome.measured
+
     @guarded
     def add(self, params: Params, value: Any) -> Trial:
         """Record a result that is known as a trial of its own, also if one with these parameters is pending.
@@ -246,15 +260,10 @@ class Run:
         Raises:
             InvalidInput: Parameters outside the space, or a value that is not finite or incomplete.
         """
-        outcome = self._outcome(value)
+        number, measured = self.outcome(value)
         trial = self._begin(params, asked=False)
         return self._record(
-            Tell(
-                number=trial.number,
-                value=outcome.value,
-                measured=outcome.measured,
-                time=self._now(),
-            )
+            Tell(number=trial.number, value=number, measured=measured, time=self._now())
         )
 
     def add_all(self, results: Iterable[tuple[Params, Any]]) -> None:
@@ -265,7 +274,7 @@ class Run:
     @guarded
     def fail(
         self,
-        params: Trial | Params,
+        params: Trial | int | Params,
         reason: str,
         seconds: float | None = None,
         measured: Mapping[str, float] | None = None,
@@ -279,7 +288,7 @@ class Run:
     @guarded
     def prune(
         self,
-        params: Trial | Params,
+        params: Trial | int | Params,
         seconds: float | None = None,
         measured: Mapping[str, float] | None = None,
     ) -> Trial:
@@ -295,6 +304,9 @@ class Run:
     def end(self, outcome: call.Outcome) -> Trial:
         """Record the end of a worker's call, and return its trial, which is pending if it is to be started again."""
         trial = self._trials.all[outcome.number]
+        if trial.status == "removed":
+            log.warning("trial %d was removed while it ran: its result is left out", trial.number)
+            return trial
         if outcome.died:
             self.lose(trial, outcome.failure or "")
         elif outcome.stopped:
@@ -318,14 +330,9 @@ class Run:
     def correct(self, trial: Trial | int, value: Any) -> Trial:
         """Record another result of a trial that has ended; arguments and errors as for ``Optimizer.correct``."""
         ended = self._trials.ended(_number(trial))
-        outcome = self._outcome(value)
+        number, measured = self.outcome(value)
         return self._record(
-            Correct(
-                number=ended.number,
-                value=outcome.value,
-                measured=outcome.measured,
-                time=self._now(),
-            )
+            Correct(number=ended.number, value=number, measured=measured, time=self._now())
         )
 
     @guarded
@@ -358,17 +365,16 @@ class Run:
             with checks.inside(f"was: parameter {name!r}"):
                 values[name] = checks.plain(value)
                 space.parameters[name].columns_of(values[name])
-        event = Change(
-            space=space.describe(), was=values, same_scale=same_scale, time=self._now()
+        self._given.append(space)
+        self._log(
+            Change(space=space.describe(), was=values, same_scale=same_scale, time=self._now())
         )
-        self._given = space
-        self._log(event)
 
     # Reports, sessions
 
     @guarded
     def report(
-        self, params: Trial | Params, value: float, *others: Never, step: int | None = None
+        self, params: Trial | int | Params, value: float, *others: Never, step: int | None = None
     ) -> Trial:
         """Record a report of a running trial; arguments and errors as for ``Optimizer.report``."""
         check_step_by_name("optimizer.report(trial, value, step=step)", others, step)
@@ -418,7 +424,7 @@ class Run:
     @guarded
     def restore(self, events: list[Event], space: Space) -> None:
         """Replace the run in memory by one with these events, after which the space is the given one."""
-        self._given = space
+        self._given.append(space)
         self._start(events)
 
     @guarded
@@ -426,6 +432,60 @@ class Run:
         """Release the journal; the trials can still be read."""
         if self._journal is not None:
             self._journal.close()
+
+    def _check_problem(
+        self,
+        path: Path,
+        describe: Callable[[Space], Mapping[str, Any]] | None,
+        allow_change: bool,
+        header: Header,
+        events: Iterable[Event],
+    ) -> None:
+        """Begin in the first space of a journal, which may be another one than that of this run.
+
+        Raises:
+            AnotherProblem: The journal belongs to another problem; ``AnotherSpace`` if only the space would change.
+        """
+        found = _at_end(header, events)
+        expected = self.header
+        different = differences(found, expected)
+        other = different
+        if describe is not None and "space" in header:
+            if header["space"] != expected["space"]:
+                self._begin_in(header, describe)
+            same = {"space": expected["space"], "named": expected["named"]}
+            expected = {**self.header, **same}
+            different = differences(found, expected)
+            other = differences(found, {**expected, "space": found["space"]})
+        if not different or (allow_change and not other):
+            return
+        message = (
+            f"the journal {path} belongs to another problem ({different}). Continue it with the "
+            "same arguments, or"
+        )
+        known = (
+            "A new one can begin with the results of this one, as far as they fit: "
+            f"evaluated={str(path)!r}, or --evaluated {path}."
+        )
+        if other:
+            raise AnotherProblem(f"{message} start a new one with another path. {known}")
+        raise AnotherSpace(
+            f"{message} go on with its trials in the new space by allow_change=True (or --allow-change), with the "
+            f"values that new parameters had so far in was={{...}} (`kbo ask`: --was name=value). {known}",
+            different,
+        )
+
+    def _begin_in(self, header: Header, describe: Callable[[Space], Mapping[str, Any]]) -> None:
+        """Begin in the space of the header of a journal."""
+        space: Any = header["space"]
+        self.first_space = Space.described(space, bool(header.get("named"))).on(self.space.device)
+        try:
+            self.header = header_of(describe(self.first_space))
+        except InvalidInput as error:
+            raise AnotherProblem(
+                f"the journal begins in a space to which this problem does not belong: {error} Start a new one with "
+                "another path."
+            ) from error
 
     def _start(self, events: list[Event]) -> None:
         """Continue a run with these events, none of whose trials runs here."""
@@ -447,18 +507,16 @@ class Run:
                 self._lost.add(event.number)
 
     def _computed(self) -> Trials:
-        """Return the trials of the record, and set the spaces before and after it."""
+        """Return the trials of the record, and set the space after it."""
         name = "the run"
         if self._journal is not None:
             name = self._journal.path
-        self.first_space = self._given
-        description = header_of({"space": self._given.describe()})["space"]
-        if self.header.get("space", description) != description:
-            self.first_space = Space.described(self.header["space"], self._given.named)
         trials = Trials.of(self.first_space, self._events, name)
-        if trials.space.describe() == self._given.describe():  # its functions and device are known
-            trials.space = self._given.compares_as(trials.space)
-        self.space = trials.space
+        self.space = trials.space.on(self.first_space.device)
+        for given in self._given:
+            if trials.space.changed and given.describe() == self.space.describe():
+                self.space = given.compares_as(trials.space)
+        trials.space = self.space
         return trials
 
     def _record(self, event: TrialEvent) -> Trial:
@@ -471,7 +529,7 @@ class Run:
         if self._journal is not None:
             self._journal.append(event)
         self._events.append(event)
-        if isinstance(event, Correct | Remove | Change):  # what was learned from earlier events is withdrawn
+        if isinstance(event, Correct | Remove | Change):  # they withdraw what was learned before
             self._trials = self._computed()
         else:
             self._trials.add(event)
@@ -493,18 +551,6 @@ class Run:
             )
         )
 
-    def _outcome(self, value: Any) -> Outcome:
-        """Return value and measurements of a result.
-
-        Raises:
-            InvalidInput: The value is not finite or incomplete.
-        """
-        expected = "value must be a finite number, got"
-        outcome = outcome_of(value, self._needed, self.value_range, expected, self._main)
-        if outcome.value is None or outcome.failure:
-            raise InvalidInput(f"{outcome.failure}.")
-        return outcome
-
     def _fail(
         self, number: int, reason: str, seconds: float | None, measured: dict[str, float]
     ) -> Trial:
@@ -513,7 +559,7 @@ class Run:
             Fail(number=number, reason=reason, measured=measured, seconds=seconds, time=self._now())
         )
 
-    def _number_of(self, params: Trial | Params | int) -> int:
+    def _number_of(self, params: Trial | int | Params) -> int:
         """Return the number of a trial, or of the pending one with these parameters; of a new one if there is none.
 
         Of several pending trials it is the one that was started last: reported bounds wait for the first one, whose
@@ -522,11 +568,20 @@ class Run:
         if isinstance(params, Trial | int):
             return self._trials.unfinished(_number(params)).number
         if self.space.changed:
-            params = self.space.carried(params) or params
-        else:
-            params = self.space.canonical(params)
+            return self._number_in_changed_space(params)
+        params = self.space.canonical(params)
         for trial in reversed(self._trials.pending.values()):
             if trial.params == params:
+                return trial.number
+        return self._begin(params, asked=False).number
+
+    def _number_in_changed_space(self, params: Params) -> int:
+        """Return the number for parameters that may be of an earlier space, as they were when the trial began."""
+        given = self.space.by_name(params)
+        carried = self.space.carried(params)
+        for trial in reversed(self._trials.pending.values()):
+            begun = self._trials.begun[trial.number]
+            if trial.params == carried or self.space.by_name(begun) == given:
                 return trial.number
         return self._begin(params, asked=False).number
 
@@ -561,30 +616,6 @@ def _at_end(header: Header, events: Iterable[Event]) -> Header:
         if isinstance(event, Change):
             latest["space"] = event.space  # pyright: ignore[reportArgumentType]
     return latest
-
-
-def _check_problem(
-    path: Path, expected: Header, allow_change: bool, header: Header, events: Iterable[Event]
-) -> None:
-    """Raise AnotherProblem if a journal belongs to another problem, or to another space that is not to change."""
-    found = _at_end(header, events)
-    different = differences(found, expected)
-    other = different
-    if "space" in found:
-        other = differences(found, {**expected, "space": found["space"]})
-    if not different or (allow_change and not other):
-        return
-    advice = "start a new one with another path"
-    if not other:
-        advice = (
-            "go on with its trials in the new space by allow_change=True (or --allow-change), "
-            "with the values that new parameters had so far in was={...} (or --was name=value)"
-        )
-    raise AnotherProblem(
-        f"the journal {path} belongs to another problem ({different}). Continue it with the same arguments, "
-        f"or {advice}. A new one can begin with the results of this one, as far as they fit: "
-        f"evaluated={str(path)!r}, or --evaluated {path}."
-    )
 
 
 def _may_end_its_process(trial: Trial) -> bool:

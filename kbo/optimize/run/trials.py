@@ -126,6 +126,7 @@ class Trials:
         complete, failed, pruned: The trials with a value, that failed, and that were stopped early, each in the order
             of their starts.
         misplaced: The trials without a place in the space, in the order of their starts.
+        begun: The parameters with which all trials were begun, of whatever space.
         seconds: The time that sessions have taken, from their beginning to their last event.
         n_finished: The number of trials that ``ask`` began and that have ended.
         n_events: The number of events so far.
@@ -134,7 +135,8 @@ class Trials:
     def __init__(self, space: Space) -> None:
         self.space: Space = space
         self.all: list[Trial] = []
-        self._given: list[Params] = []  # the parameters of all, of whatever space, with those of ``was``
+        self.begun: list[Params] = []
+        self._given: list[Params] = []  # those with the values of ``was``
         self.pending: dict[int, Trial] = {}
         self.finished: list[Trial] = []
         self.complete: list[Trial] = []
@@ -235,6 +237,7 @@ class Trials:
             started=event.time,
         )
         self.all.append(trial)
+        self.begun.append(params)
         self._given.append(params)
         self.pending[event.number] = trial
 
@@ -271,6 +274,7 @@ class Trials:
         self._withdraw(trial)
         trial.removed = printable(event.reason)
         if trial.number in self.pending:
+            self.n_finished += trial.asked
             del self.pending[trial.number]
             self._ended.append(trial)
         self._sort()
