@@ -79,9 +79,11 @@ def show(
     if trial is not None:
         _show_one(trials, trial, contents.events)
         return
-    has_measurements = any(trial.measured for trial in trials)
+    objectives = [entry["name"] for entry in contents.header.get("objectives", ())]
+    others = objectives[1:]
+    has_measurements = any({*trial.measured} - {*objectives} for trial in trials)
     has_corrections = any(trial.reported is not None for trial in trials)
-    columns = ["trial", "status", "value"]
+    columns = ["trial", "status", *(objectives or ["value"])]
     if has_corrections:
         columns.append("reported")
     columns += ["seconds", "parameters"]
@@ -89,12 +91,14 @@ def show(
         columns.append("measured")
     shown = Table(*columns, "remark")
     for row in trials:
+        measured = dict(row.measured)
         cells = [str(row.number), row.status, _number(row.value)]
+        cells += [_number(measured.pop(name, None)) for name in others]
         if has_corrections:
             cells.append(_number(row.reported))
         cells += [_number(row.seconds), table.format_params(row.params)]
         if has_measurements:
-            cells.append(table.format_params(row.measured))
+            cells.append(table.format_params(measured))
         cells.append(_remark(row))
         shown.add_row(*(Text(printable(cell), overflow="fold") for cell in cells))
     Console().print(shown)
@@ -248,8 +252,11 @@ def export(
     ] = None,
 ) -> None:
     """Write the trials of a journal as a table."""
-    trials = record.read_journal(path).whole().trials
+    contents = record.read_journal(path).whole()
+    trials = contents.trials
+    objectives = [entry["name"] for entry in contents.header.get("objectives", ())]
     if to is None:
-        typer.echo(table.text(trials), nl=False)
+        typer.echo(table.text(trials, objectives), nl=False)
     else:
-        typer.echo(f"{len(trials)} trials in {table.write(trials, to)}")
+        written = table.write(trials, to, objectives=objectives)
+        typer.echo(f"{len(trials)} trials in {written}")

@@ -34,6 +34,8 @@ class Script(NamedTuple):
         constraints: Constraints on parameters and limits on measured quantities.
         was: Values that parameters had in earlier trials, which lack them.
         setting: The setting of the run; None for the practical one.
+        objectives: Several objectives; none of one.
+        reference: Values of them that are just not acceptable; None without one.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Script(NamedTuple):
     constraints: Sequence[Any] = ()
     was: Mapping[str, Any] = {}
     setting: Any = None
+    objectives: Sequence[Any] = ()
+    reference: Any = None
 
 
 def load(target: str) -> Script:
@@ -65,7 +69,7 @@ def load(target: str) -> Script:
         raise InvalidInput(
             f"{path}: the values that new parameters had so far are called `was` since kbo 0.27: rename `defaults`."
         )
-    for name in ("objective", "bounds", "constraints", "was", "setting"):
+    for name in Script._fields[1:]:
         if hasattr(module, name):
             names[name] = getattr(module, name)
     missing = [name for name in ("bounds", "objective") if name not in names]

@@ -108,6 +108,9 @@ def tune(
     After a change of bounds, --allow-change goes on with the earlier trials, which --trials counts too;
     `was = {"dropout": 0.0}` beside bounds has the values that new parameters had in them.
 
+    Several objectives, which it returns in a dict: `objectives = ["error", kbo.Maximize("throughput")]` beside bounds,
+    and if you like `reference = {"error": 0.3, "throughput": 20}`, values that are just not acceptable.
+
     `setting = kbo.Certified(...)` beside bounds gives what certified bounds assume, or a list of hypotheses; by default
     everything is estimated.
 
@@ -128,6 +131,8 @@ def tune(
     constraints = [*script.constraints, *map(options.constraint, constraint or ())]
     if trials is None and time_budget is None:
         trials = 40
+    if script.objectives:
+        _check_several(target, maximize, confirm)
     path = journal or out / f"tune-{script.name}.jsonl"
     callbacks: list[Any] = []
     if verbose:
@@ -154,6 +159,8 @@ def tune(
         method=method,
         constraints=constraints,
         value_range=value_range,
+        objectives=script.objectives,
+        reference=script.reference if script.objectives else None,
         seed=seed or 0,
         journal=path,
         workers=chosen_engine,
@@ -191,6 +198,18 @@ def tune(
         confirmation.run(result, script.objective, path, confirm, **how)
 
 
+def _check_several(target: str, maximize: bool, confirm: int) -> None:
+    """Raise InvalidInput if an option is for one objective."""
+    if maximize:
+        raise InvalidInput(
+            f"--maximize is for one objective: write kbo.Maximize(name) among the objectives in {target}."
+        )
+    if confirm:
+        raise InvalidInput(
+            "--confirm is for one objective: leave it out. The page says which trials are on the front in spite of noise."
+        )
+
+
 def _print(result: Result, target: str, picture: str) -> None:
     """Print the summary of a run, the last line with the place of its picture."""
     *lines, (label, details) = summary.lines(result, f"`kbo confirm {target}`")
@@ -204,6 +223,9 @@ def _draw(result: Result, path: Path, name: str) -> Path:
     if recommended is not None:
         number = recommended.number
     picture = path.with_suffix(".png")
+    if result.front is not None:
+        result.plot("front").savefig(picture, dpi=150)
+        return picture
     figures.trace(
         result.trials,
         picture,

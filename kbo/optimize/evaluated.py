@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 from kbo._base import checks
 from kbo.errors import InvalidInput, JournalError
+from kbo.optimize.objective import Objective, objective_of
 from kbo.optimize.run.events import Ask, Change, Correct, Fail, Prune, Remove, Tell
 from kbo.optimize.run.journal import read
 from kbo.optimize.run.outcome import OBJECTIVE, SEM, Returned, outcome_of
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.table import COLUMNS, option, parsed, read_csv
+from kbo.optimize.table import COLUMNS, option, parsed, read_csv, value_column
 from kbo.space import Params, Space
 
 log: logging.Logger = logging.getLogger("kbo")
@@ -23,14 +24,13 @@ log: logging.Logger = logging.getLogger("kbo")
 _EXAMPLES = 3
 """Results that are named of those that are left out."""
 
-_GOT = "value must be a finite number, got"
 _VALUE = "value"
 _PARAMS = "params."
 _MEASURED = "measured."
-_TABLE = "Give a table with a column for each parameter and a column 'value'."
+_TABLE = "Give a table with a column for each parameter and a column {value!r}."
 _EXPECTED = (
-    "evaluated must be a DataFrame with a column for each parameter and a column 'value', or the path of such a table "
-    "(.csv) or of a journal (.jsonl)"
+    "evaluated must be a DataFrame with a column for each parameter and a column {value!r}, or the path of such a "
+    "table (.csv) or of a journal (.jsonl)"
 )
 _CONVERSION = (
     "A list of dicts becomes a table by pandas.DataFrame(rows), a list of pairs by "
@@ -61,6 +61,7 @@ def known_results(
     maximize: bool,
     needed: Sequence[str] = (),
     value_range: tuple[float, float] | None = None,
+    objectives: Sequence[Objective] = (),
 ) -> Known:
     """Return parameters, values and other measurements that are known, and what was left out.
 
@@ -72,11 +73,12 @@ def known_results(
             "value", one for each measurement, and "sem" for standard errors, if there are any, or as by
             ``Result.to_frame``; the path of such a table as CSV; the path of a journal; or ``Known`` results of an
             earlier call. A parameter that is called "value" has the column "params.value", and so have all others
-            then. Other columns are left out.
+            then. Other columns are left out. Each of several objectives has a column of its name in place of "value".
         space: The search space.
         maximize: Whether larger values are better, which a journal must agree with.
         needed: Names of the measurements that constraints are about.
         value_range: The least and the largest possible value, if they are declared.
+        objectives: Several objectives, which a journal must have, too.
 
     Raises:
         InvalidInput: None of these, a file that cannot be read, or none of the results can be used.
@@ -87,16 +89,20 @@ def known_results(
         return evaluated
     left_out: list[str] = []
     source = ""
+    value = _VALUE
+    if objectives:
+        value = objectives[0].name
+        needed = [*needed, *(objective.name for objective in objectives[1:])]
     if isinstance(evaluated, (str, os.PathLike)):
         path = checks.path("evaluated", evaluated)
         source = f" of {evaluated}"
         if path.suffix == ".csv":
-            rows = _of_table(_of_csv(path, space), space, needed, left_out)
+            rows = _of_table(_of_csv(path, space, value), space, needed, left_out, value)
         else:
-            rows = _completed(path, maximize, left_out)
+            rows = _completed(path, maximize, objectives, left_out)
     else:
-        rows = _of_table(_of_frame(evaluated), space, needed, left_out)
-    return _usable(list(rows), left_out, space, needed, value_range, source)
+        rows = _of_table(_of_frame(evaluated, value), space, needed, left_out, value)
+    return _usable(list(rows), left_out, space, needed, value_range, value, source)
 
 
 def _usable(
@@ -105,6 +111,7 @@ def _usable(
     space: Space,
     needed: Sequence[str],
     value_range: tuple[float, float] | None,
+    value: str,
     source: str = "",
 ) -> Known:
     """Return the results among rows that are points of a space and have the measurements that constraints need.
@@ -115,6 +122,7 @@ def _usable(
         space: The search space.
         needed: Names of the measurements that constraints are about.
         value_range: The least and the largest possible value, if they are declared.
+        value: The name of the value.
         source: The origin of the rows, for the error message.
 
     Raises:
@@ -123,11 +131,12 @@ def _usable(
     results: list[tuple[Params, Returned]] = []
     left_out = list(left_out)
     measurements = [name for name in needed if name != OBJECTIVE]
+    got = f"{value} must be a finite number, got"
     unusable: list[str] = []
     violating: list[str] = []
     for place, given, returned in rows:
         try:
-            outcome = outcome_of(returned, measurements, value_range, _GOT)
+            outcome = outcome_of(returned, measurements, value_range, got)
             if outcome.failure:
                 raise InvalidInput(f"{outcome.failure}.")
             params = space.canonical(given)
@@ -176,10 +185,11 @@ class _Table(NamedTuple):
     rows: Iterable[tuple[str, dict[Any, Any]]]
 
 
-def _of_frame(frame: Any) -> _Table:
-    """Return the table in a DataFrame."""
+def _of_frame(frame: Any, value: str) -> _Table:
+    """Return the table in a DataFrame; ``value`` is the column of the values."""
     if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
-        raise InvalidInput(f"{_EXPECTED}, got {checks.shown(frame)}. {_CONVERSION}.")
+        expected = _EXPECTED.format(value=value)
+        raise InvalidInput(f"{expected}, got {checks.shown(frame)}. {_CONVERSION}.")
     return _Table("the table", list(frame.columns), _rows_of(frame))
 
 
@@ -198,14 +208,14 @@ def _is_missing(entry: Any) -> bool:
         return True
 
 
-def _of_csv(path: Path, space: Space) -> _Table:
+def _of_csv(path: Path, space: Space, value: str) -> _Table:
     """Return the table in a CSV file, with the entries of parameters as values of the space."""
     with checks.inside("evaluated"):
-        columns, lines = read_csv(path, _TABLE)
+        columns, lines = read_csv(path, _TABLE.format(value=value))
     parameters = {}
     for name, parameter in space.parameters.items():
         parameters[f"{_PARAMS}{name}"] = parameter
-        if name != _VALUE:
+        if name != value:
             parameters[name] = parameter
     rows = []
     for line, cells in lines:
@@ -224,34 +234,40 @@ class _Columns(NamedTuple):
 
     Attributes:
         of_trials: Whether the table is as by ``Result.to_frame``, with parameters in columns "params.<name>".
+        value: The column of the values.
         parameters: The name of the parameter in each column of one.
         measured: The name of the measurement in each column of one.
     """
 
     of_trials: bool
+    value: str
     parameters: dict[Any, str]
     measured: dict[Any, str]
 
 
 def _columns_of(
-    table: _Table, space: Space, needed: Sequence[str], left_out: list[str]
+    table: _Table, space: Space, needed: Sequence[str], left_out: list[str], value: str
 ) -> _Columns:
     """Return the columns of a table; a sentence about those that are not used is added to ``left_out``."""
+    if value_column(value) in table.columns:
+        value = value_column(value)
     if len(set(table.columns)) < len(table.columns):
         raise InvalidInput(
             f"evaluated: {table.name} has several columns of one name: {checks.shown(table.columns)}."
         )
-    if _VALUE not in table.columns:
+    if value not in table.columns:
+        expected = _EXPECTED.format(value=value)
         raise InvalidInput(
-            f"{_EXPECTED}; {table.name} has the columns {checks.shown(table.columns)}."
+            f"{expected}; {table.name} has the columns {checks.shown(table.columns)}."
         )
-    of_trials = _has_prefixes(table.columns, space)
+    of_trials = _has_prefixes(table.columns, space, value)
     prefix = _PARAMS if of_trials else ""
     names = {f"{prefix}{name}": name for name in space.parameters}
-    columns = _Columns(of_trials, {}, {})
+    columns = _Columns(of_trials, value, {}, {})
     unused = []
     for column in table.columns:
-        if column == _VALUE:
+        is_course = column in COLUMNS and f"{_MEASURED}{column}" in table.columns
+        if column == value or is_course:
             continue
         measurement = measurement_in(column, space, needed)
         if column in names:
@@ -271,7 +287,7 @@ def _columns_of(
     return columns
 
 
-def _has_prefixes(columns: Sequence[Any], space: Space) -> bool:
+def _has_prefixes(columns: Sequence[Any], space: Space, value: str) -> bool:
     """Return True if the columns of parameters are "params.<name>", as by ``Result.to_frame``.
 
     Raises:
@@ -280,10 +296,10 @@ def _has_prefixes(columns: Sequence[Any], space: Space) -> bool:
     for column in columns:
         if str(column).startswith(_PARAMS) and column not in space.parameters:
             return True
-    if _VALUE in space.parameters and _VALUE not in space.constants:
+    if value in space.parameters and value not in space.constants:
         raise InvalidInput(
-            f"evaluated: {_VALUE!r} is a parameter, and the name of the values of the objective: write all parameters "
-            f"as '{_PARAMS}<name>', such as '{_PARAMS}{_VALUE}'."
+            f"evaluated: {value!r} is a parameter, and the name of the values of the objective: write all parameters "
+            f"as '{_PARAMS}<name>', such as '{_PARAMS}{value}'."
         )
     return False
 
@@ -300,10 +316,10 @@ def measurement_in(column: Any, space: Space, needed: Sequence[str]) -> str | No
 
 
 def _of_table(
-    table: _Table, space: Space, needed: Sequence[str], left_out: list[str]
+    table: _Table, space: Space, needed: Sequence[str], left_out: list[str], value: str
 ) -> Iterator[Row]:
     """Yield the rows of a table that have a value; sentences about the others are added to ``left_out``."""
-    columns = _columns_of(table, space, needed, left_out)
+    columns = _columns_of(table, space, needed, left_out, value)
     unfinished: list[str] = []
     for place, entries in table.rows:
         status = str(entries.get("status", "complete")).lower()
@@ -313,7 +329,7 @@ def _of_table(
         params: Any = _with_none(_selected(entries, columns.parameters), space)
         if not space.named and len(params) == space.dimension:
             params = [params[name] for name in space.parameters]
-        yield place, params, (entries.get(_VALUE), _selected(entries, columns.measured))
+        yield place, params, (entries.get(columns.value), _selected(entries, columns.measured))
     if unfinished:
         left_out.append(
             f"{len(unfinished)} trials of evaluated, which have no value. {_examples(unfinished)}"
@@ -340,7 +356,9 @@ def _with_none(params: dict[str, Any], space: Space) -> dict[str, Any]:
     return params | {name: None for name in missing if name in active}
 
 
-def _completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]:
+def _completed(
+    path: Path, maximize: bool, objectives: Sequence[Objective], left_out: list[str]
+) -> Iterator[Row]:
     """Yield the completed trials of a journal, of whatever space; others are counted in a text in ``left_out``.
 
     Corrected ones have their last value, and parameters that came later the value that they had before.
@@ -349,7 +367,11 @@ def _completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]
         header, events = read(path)
     except JournalError as error:
         raise InvalidInput(f"evaluated: {error}") from error
-    if header.get("maximize") != maximize:
+    recorded = [objective_of(entry) for entry in header.get("objectives", ())]
+    if _directions(recorded) != _directions(objectives):
+        texts = ", ".join(map(str, recorded)) or "one objective"
+        raise InvalidInput(f"evaluated: {path} is of a run with other objectives: {texts}.")
+    if not objectives and header.get("maximize") != maximize:
         raise InvalidInput(
             f"evaluated: {path} is of a run that {'minimises' if maximize else 'maximises'}."
         )
@@ -374,13 +396,21 @@ def _completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[Row]
         elif isinstance(event, Tell | Correct):
             unfinished.pop(event.number, None)
             returned[event.number] = (event.value, event.measured)
-    for number, result in returned.items():
-        yield f"trial {number}", params[number], result
+    for number, (value, measured) in returned.items():
+        if recorded:  # perhaps in another order
+            measured = {recorded[0].name: value, **measured}
+            value = measured.pop(objectives[0].name)
+        yield f"trial {number}", params[number], (value, measured)
     if unfinished:
         trials = [f"Trial {number}: {status}." for number, status in unfinished.items()]
         left_out.append(
             f"{len(unfinished)} trials of {path}, which have no value. {_examples(trials)}"
         )
+
+
+def _directions(objectives: Sequence[Objective]) -> dict[str, bool]:
+    """Return whether each of several objectives is maximised, by its name."""
+    return {objective.name: objective.maximize for objective in objectives}
 
 
 def unrecorded(

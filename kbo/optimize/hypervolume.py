@@ -21,6 +21,10 @@ import torch
 from torch import Tensor
 
 
+EXACT = 3
+"""Number of objectives up to which the exact hypervolume takes no noticeable time."""
+
+
 def directions(count: int, m: int, generator: torch.Generator) -> Tensor:
     """Draw directions [count m] uniformly from the positive part of the unit sphere."""
     normal = torch.randn(count, m, generator=generator, dtype=torch.float64).abs()
@@ -64,6 +68,21 @@ def hypervolume(targets: Tensor, reference: Tensor) -> Tensor:
     """
     above = targets.clamp_min(reference) - reference
     return _volume(above)
+
+
+def volumes_so_far(targets: Tensor, reference: Tensor) -> list[float]:
+    """Return the hypervolume of the first 1, 2, ..., n of targets [n m] above a reference [m]."""
+    volumes = []
+    volume = 0.0
+    front = targets[:0]
+    for target in targets:
+        front = torch.cat([front, target.unsqueeze(0)])
+        is_kept = non_dominated(front)
+        front = front[is_kept]
+        if is_kept[-1]:
+            volume = float(hypervolume(front, reference))
+        volumes.append(volume)
+    return volumes
 
 
 def _volume(above: Tensor) -> Tensor:

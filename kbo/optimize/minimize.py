@@ -23,7 +23,9 @@ from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.callbacks import Callbacks, OnTrial
 from kbo.optimize.constraint import measured_only
 from kbo.optimize.evaluated import first_points, known_results, remaining
+from kbo.optimize.hypervolume import EXACT, hypervolume, non_dominated
 from kbo.optimize.insight.expected_gain import N_MORE
+from kbo.optimize.objective import objectives_of, targets_of
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Pruner, Pruning, resolve
 from kbo.optimize.result import PROOF, Result, result_of
@@ -271,7 +273,10 @@ def _run(call: _Call) -> Result:
     measured, on_parameters = measured_only(call.constraints)
     space = Space(call.bounds, on_parameters)
     names = [constraint.name for constraint in measured]
-    known = known_results(call.evaluated, space, call.maximize, names, call.value_range)
+    objectives = objectives_of(call.objectives, call.maximize)
+    known = known_results(
+        call.evaluated, space, call.maximize, names, call.value_range, objectives
+    )
     first = first_points(call.try_first, space)
     optimizer = Optimizer(
         space,
@@ -281,7 +286,7 @@ def _run(call: _Call) -> Result:
         n_trials=call.n_trials,
         constraints=measured,
         value_range=call.value_range,
-        objectives=call.objectives,
+        objectives=objectives,
         reference=call.reference,
         seed=call.seed,
         journal=call.journal,
@@ -525,12 +530,15 @@ class _Work:
         )
 
     def _show(self, bar: Bar, session: Session) -> None:
-        """Show the best value, the number of running trials and the time that is left."""
+        """Show the best value or the hypervolume, the number of running trials and the time that is left."""
         if bar.disable:
             return
         shown: dict[str, Any] = {}
-        values = [t.value for t in self._optimizer.insight.within_limits() if t.value is not None]
-        if values:
+        completed = self._optimizer.insight.within_limits()
+        values = [t.value for t in completed if t.value is not None]
+        if self._optimizer.objectives:
+            shown |= self._front_so_far(completed)
+        elif values:
             best = max(values) if self._optimizer.maximize else min(values)
             shown["best"] = f"{best:.4g}"
         if session.capacity > 1:
@@ -538,3 +546,22 @@ class _Work:
         if self._end < math.inf:
             shown["left"] = f"{self._seconds_left():.0f} s"
         bar.set_postfix(shown)
+
+    def _front_so_far(self, completed: Sequence[Trial]) -> dict[str, Any]:
+        """Return the number of observed values on the front of several objectives, and their hypervolume.
+
+        Without a reference it is above the worst values so far.
+        """
+        objectives = self._optimizer.objectives
+        targets = targets_of(completed, objectives)
+        if not len(targets):
+            return {}
+        front = targets[non_dominated(targets)]
+        shown: dict[str, Any] = {"front": len(front)}
+        if len(objectives) <= EXACT:
+            reference = targets.amin(0)
+            if self._optimizer.reference is not None:
+                signs = [objective.sign for objective in objectives]
+                reference = targets.new_tensor(self._optimizer.reference) * targets.new_tensor(signs)
+            shown["volume"] = f"{float(hypervolume(front, reference)):.4g}"
+        return shown

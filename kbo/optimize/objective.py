@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
+from torch import Tensor
+
 from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
+from kbo.optimize.run.trials import Trial
 
 _LEAST = 2
 """Number of objectives from which on there is a front."""
@@ -95,6 +99,17 @@ def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
             f"objectives needs at least {_LEAST}, got one: leave it out, and return a number."
         )
     return tuple(found)
+
+
+def targets_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Tensor:
+    """Return the observed values [n m] of several objectives in the completed trials, times -1 if minimised."""
+    signs = torch.tensor([objective.sign for objective in objectives], dtype=torch.float64)
+    values = []
+    for trial in trials:
+        if trial.value is not None:
+            others = [trial.measured[objective.name] for objective in objectives[1:]]
+            values.append([trial.value, *others])
+    return signs * torch.tensor(values, dtype=torch.float64).reshape(-1, len(objectives))
 
 
 def reference_of(

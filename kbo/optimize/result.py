@@ -20,8 +20,10 @@ from kbo.optimize.insight.confirmation import Confirmation, confirm
 from kbo.optimize.insight.front import Front, FrontPoint, Interval
 from kbo.optimize.insight.infeasibility import Infeasible
 from kbo.optimize.optimizer import Optimizer
+from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.strategies.explanation import Explanation
+from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.surrogates.surrogate import NO_BOUND, Surrogate
 from kbo.space import Params
 
@@ -145,9 +147,16 @@ class Result:
             raise InvalidInput("there is no front: the run has one objective, or too few trials.")
         return self.front.choose(weights, limits)
 
-    def predict(self, params: Params) -> tuple[float, float, float] | None:
-        """Return lower bound, mean and upper bound of the objective at any parameters; see ``Optimizer.interval``."""
-        return self.optimizer.interval(params)
+    def predict(
+        self, params: Params, name: str = OBJECTIVE
+    ) -> tuple[float, float, float] | None:
+        """Return lower bound, mean and upper bound of a quantity at any parameters; see ``Optimizer.interval``.
+
+        Args:
+            params: The parameters.
+            name: The quantity: by default the objective, of several the first one.
+        """
+        return self.optimizer.interval(params, name)
 
     def explain(self, number: int) -> Explanation | None:
         """Return why a trial has its parameters; see ``Optimizer.explain``."""
@@ -155,6 +164,7 @@ class Result:
 
     def compare(self, others: Params) -> Comparison | None:
         """Return the difference between the recommended parameters and others; see ``Insight.compare``."""
+        self._check_one_objective("compare")
         return self.optimizer.insight.compare(others)
 
     def confirm(
@@ -178,6 +188,7 @@ class Result:
         Raises:
             InvalidInput: Arguments that cannot be used, no other trial, or no noise.
         """
+        self._check_one_objective("confirm")
         candidates = self.optimizer.insight.finalists()
         if len(candidates) < 2 or self.exact:
             raise InvalidInput(
@@ -198,16 +209,24 @@ class Result:
         }
         return confirm(objective, candidates, budget, tolerance=tolerance, **given)
 
+    def _check_one_objective(self, question: str) -> None:
+        """Raise InvalidInput if the run has several objectives."""
+        if self.optimizer.objectives:
+            raise InvalidInput(
+                f"{question} is for one objective, and this run has {len(self.optimizer.objectives)}: the probabilities "
+                "of result.front say which trials are on the front in spite of the noise."
+            )
+
     def to_frame(self) -> pd.DataFrame:
         """Return the trials as a DataFrame, in the order of their starts.
 
         The columns are number, status, value, seconds, started and finished (in UTC), failure, and "params.<name>" for
-        each parameter.
+        each parameter. Each of several objectives has a column of its name in place of "value".
 
         Raises:
             MissingExtra: pandas is not installed.
         """
-        return table.frame(self.trials)
+        return table.frame(self.trials, self._objectives)
 
     def to_csv(self, path: str | os.PathLike[str]) -> Path:
         """Write the table of ``to_frame`` as CSV, and return the path.
@@ -216,14 +235,14 @@ class Result:
             InvalidInput: The file cannot be written.
             MissingExtra: pandas is not installed.
         """
-        return table.write(self.trials, path, ".csv")
+        return table.write(self.trials, path, ".csv", self._objectives)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
         """Write the table of ``to_frame`` in Parquet, and return the path; errors as ``to_csv``.
 
         Parameters with values of several kinds are text.
         """
-        return table.write(self.trials, path, ".parquet")
+        return table.write(self.trials, path, ".parquet", self._objectives)
 
     def plot(self, what: str = "overview") -> Any:
         """Return a figure of matplotlib; see ``kbo.report.plot``.
@@ -235,6 +254,11 @@ class Result:
         # By name: reports know results, and not the other way round.
         draw: Callable[..., Any] = import_module("kbo.report").plot
         return draw(self, what)
+
+    @property
+    def _objectives(self) -> list[str]:
+        """The names of several objectives; none of one."""
+        return [objective.name for objective in self.optimizer.objectives]
 
     @property
     def sure(self) -> str:
@@ -300,6 +324,10 @@ def _account(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, str
     else:
         account = surrogate.account()
         search = optimizer.setting.describe_search(optimizer.method, optimizer.space, surrogate)
+        if optimizer.objectives:
+            account = {"rule": "the least good objective, as a share of the front's extent, is best"}
+            if getattr(optimizer.setting, "strategies", None) is None:
+                search = HypervolumeUpperBound().describe()
         if search:
             rule = account.pop("rule", "")
             account["search"] = search

@@ -39,6 +39,9 @@ COLUMNS: tuple[str, ...] = (
 )
 """Columns besides parameters and measurements."""
 
+_PREFIXES = ("params.", "measured.")
+"""Prefixes of the columns of parameters and measurements."""
+
 
 def by_name(params: Params) -> dict[str, Any]:
     """Return parameters by name; those of a list are x0, x1, and so on."""
@@ -62,17 +65,35 @@ def format_params(params: Params) -> str:
     return printable("  ".join(f"{name}={value}" for name, value in shown(params).items()))
 
 
-def rows(trials: Iterable[Trial]) -> list[dict[str, Any]]:
+def value_column(objective: str) -> str:
+    """Return the column of one of several objectives: its name, or "measured.<name>" if another column has that name."""
+    if objective != "value" and (objective in COLUMNS or objective.startswith(_PREFIXES)):
+        return f"measured.{objective}"
+    return objective
+
+
+def rows(trials: Iterable[Trial], objectives: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return a dict for each trial, with times in UTC; unknown values are None.
 
     Parameters are "params.<name>", and measurements besides the value "measured.<name>".
+
+    Args:
+        trials: The trials.
+        objectives: The names of several objectives, whose ``value_column`` replace that of the value.
     """
     table = []
     for trial in trials:
-        row = {name: getattr(trial, name) for name in COLUMNS}
+        measured = dict(trial.measured)
+        row: dict[str, Any] = {}
+        for name in _columns(objectives):
+            row[name] = getattr(trial, name, None)
+        for name in objectives:
+            row[value_column(name)] = measured.pop(name, None)
+        if objectives and trial.value is not None:
+            row[value_column(objectives[0])] = trial.value
         row["started"] = _time(trial.started)
         row["finished"] = _time(trial.finished)
-        for name, value in trial.measured.items():
+        for name, value in measured.items():
             row[f"measured.{name}"] = value
         for name, value in by_name(trial.params).items():
             row[f"params.{name}"] = value
@@ -80,8 +101,17 @@ def rows(trials: Iterable[Trial]) -> list[dict[str, Any]]:
     return table
 
 
-def frame(trials: Iterable[Trial]) -> pd.DataFrame:
-    """Return the rows of trials as a DataFrame.
+def _columns(objectives: Sequence[str]) -> list[str]:
+    """Return the columns besides parameters and measurements, with those of several objectives."""
+    columns = list(COLUMNS)
+    if objectives:
+        place = columns.index("value")
+        columns[place : place + 1] = map(value_column, objectives)
+    return columns
+
+
+def frame(trials: Iterable[Trial], objectives: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the rows of trials as a DataFrame; arguments as for ``rows``.
 
     Unknown numbers are NaN and unknown times NaT. Parameters with values of several kinds, or without a value in some
     trials, are columns of Python objects.
@@ -90,8 +120,9 @@ def frame(trials: Iterable[Trial]) -> pd.DataFrame:
         MissingExtra: pandas is not installed.
     """
     require("a table of trials", "cli", "pandas")
-    table = rows(trials)
-    names = dict.fromkeys(COLUMNS)
+    table = rows(trials, objectives)
+    numbers = {"value", "seconds", *map(value_column, objectives)}
+    names = dict.fromkeys(_columns(objectives))
     for row in table:
         names |= row
     columns = {}
@@ -99,7 +130,7 @@ def frame(trials: Iterable[Trial]) -> pd.DataFrame:
         column = pd.Series([row.get(name) for row in table], dtype=object)
         if name == "number":
             column = column.astype("int64")
-        elif name in ("value", "seconds") or name.startswith("measured."):
+        elif name in numbers or name.startswith("measured."):
             column = column.astype("float64")
         elif name in ("started", "finished"):
             column = column.astype("datetime64[ms, UTC]")
@@ -109,13 +140,13 @@ def frame(trials: Iterable[Trial]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def text(trials: Iterable[Trial]) -> str:
-    """Return the rows of trials as CSV.
+def text(trials: Iterable[Trial], objectives: Sequence[str] = ()) -> str:
+    """Return the rows of trials as CSV; arguments as for ``rows``.
 
     Texts among the parameters that would read as a number, a boolean or None, and those with line ends, are written as
     in JSON, in quotation marks.
     """
-    table = frame(trials)
+    table = frame(trials, objectives)
     for name in table:
         if str(name).startswith("params.") and any(isinstance(value, str) for value in table[name]):
             table[name] = pd.Series(map(_cell, table[name]), dtype=object)
@@ -208,7 +239,12 @@ def read_csv(path: Path, advice: str) -> tuple[list[str], list[tuple[int, dict[s
     return columns, rows
 
 
-def write(trials: Sequence[Trial], path: str | os.PathLike[str], form: str | None = None) -> Path:
+def write(
+    trials: Sequence[Trial],
+    path: str | os.PathLike[str],
+    form: str | None = None,
+    objectives: Sequence[str] = (),
+) -> Path:
     """Write the rows of trials to a file, replacing it in one step.
 
     Args:
@@ -216,6 +252,7 @@ def write(trials: Sequence[Trial], path: str | os.PathLike[str], form: str | Non
         path: The file.
         form: One of ``FORMS``; by default the end of the name of the file. In Parquet, parameters with values of
             several kinds are text.
+        objectives: As for ``rows``.
 
     Raises:
         InvalidInput: Another kind of file, or one that cannot be written.
@@ -227,7 +264,7 @@ def write(trials: Sequence[Trial], path: str | os.PathLike[str], form: str | Non
         raise InvalidInput(
             f"trials are written to {', '.join(FORMS)} files, got {target}: give it such a name."
         )
-    save(_content(trials, form), target)
+    save(_content(trials, form, objectives), target)
     return target
 
 
@@ -246,13 +283,14 @@ def save(content: bytes, target: Path) -> None:
         ) from error
 
 
-def _content(trials: Sequence[Trial], form: str) -> bytes:
+def _content(trials: Sequence[Trial], form: str, objectives: Sequence[str]) -> bytes:
     if form == ".json":
-        return json.dumps(rows(trials), indent=1, default=datetime.isoformat).encode()
+        table_rows = rows(trials, objectives)
+        return json.dumps(table_rows, indent=1, default=datetime.isoformat).encode()
     if form == ".csv":
-        return text(trials).encode()
+        return text(trials, objectives).encode()
     require("a Parquet file", "cli", "pyarrow")
-    table = frame(trials)
+    table = frame(trials, objectives)
     for name in table:
         column = table[name]
         kinds = {type(value) for value in column if value is not None}

@@ -48,6 +48,9 @@ def opening(record: Record) -> str:
     if record.header.get("setting") == "certified":
         setting = "certified setting (the assumptions of the bounds are given)"
     method = record.header.get("method")
+    if record.objectives:
+        texts = ", ".join(map(str, record.objectives))
+        return f"Optimised in the {setting}, seed {record.header.get('seed')}: {texts}."
     return f"{direction} by {method} in the {setting}, seed {record.header.get('seed')}."
 
 
@@ -105,7 +108,7 @@ def notes(record: Record, trial: Trial, recommended: Any, first: Mapping[int, in
         broken = [limit for limit in record.constraints if violations(trial, [limit])]
         remarks += [f"breaks {limit}" for limit in broken]
     remarks += [f"violates {constraint}" for constraint in record.space.violated(trial.params)]
-    if best is not None and trial.number == best.number:
+    if best is not None and trial.number == best.number and not record.objectives:
         remarks.append("best observed")
     if trial.failure is not None:
         remarks.append(f"failed: {reason(trial)}")

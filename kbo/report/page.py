@@ -34,7 +34,17 @@ from kbo.report.replay import NOISE_MARGIN, miscoverage
 
 _MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
 
-_IN_CARDS = ("Trials", "Best", "Value", "More?", "Matters", "Details")
+_IN_CARDS = (
+    "Trials",
+    "Best",
+    "Value",
+    "More?",
+    "Matters",
+    "Details",
+    "Front",
+    "Balanced",
+    "Volume",
+)
 """Lines of the summary that have a place of their own on the page."""
 
 _SURER = "`kbo confirm SCRIPT`, in Python result.confirm(objective, 60),"
@@ -143,10 +153,17 @@ def content_of(record: Record, title: str, *, live: str | None = None) -> str:
         **_VOCABULARY,
         below=_below(sentences),
         columns=[*(name for name, _ in _columns(record)), "note"],
-        csv=base64.b64encode(text(record.trials).encode()).decode(),
+        csv=base64.b64encode(_csv(record).encode()).decode(),
         details=_details(result),
         effects=plots.effects,
         expected=expected,
+        front=_front(result),
+        front_columns=(
+            "trial",
+            *(objective.name for objective in record.objectives),
+            "probability",
+            *record.space.parameters,
+        ),
         headlines=_headlines(result),
         limits=_limits(result),
         live=live,
@@ -202,15 +219,36 @@ def _headlines(result: Result | None) -> dict[str, str]:
 
 
 def _details(result: Result | None) -> dict[str, str]:
-    """Return the details by label."""
+    """Return the details by label, but for the front, which has a table."""
     if result is None:
         return {}
-    return dict(summary.details(result))
+    return dict(summary.details(result, settings=False))
+
+
+def _csv(record: Record) -> str:
+    """Return all trials as CSV."""
+    return text(record.trials, [objective.name for objective in record.objectives])
+
+
+def _front(result: Result | None) -> list[tuple]:
+    """Return the rows of the table of a front: trial, values, probability, parameters."""
+    if result is None or result.front is None:
+        return []
+    rows = []
+    for point in result.front.points:
+        probability = None
+        if point.probability is not None:
+            probability = f"{point.probability:.0%}"
+        values = summary.point_values(point).values()
+        params = by_name(point.trial.params)
+        settings = [params.get(name) for name in result.optimizer.space.parameters]
+        rows.append((point.trial.number, *values, probability, *settings))
+    return rows
 
 
 def _numbers(optimizer: Optimizer | None, result: Result | None) -> dict[str, Any]:
     """Return the numbers in the bounds by their labels."""
-    if optimizer is None or result is None or not result.assumptions:
+    if optimizer is None or result is None or not result.assumptions or result.front is not None:
         return {}
     assumptions = result.assumptions
     numbers = {
@@ -272,10 +310,9 @@ def _tables(record: Record, recommended: Any) -> dict[str, list[tuple]]:
     if len(trials) > 2 * _MOST_TRIALS:
         best = sorted(record.with_status("complete"), key=record.rank)[:_MOST_TRIALS]
         last = trials[-_MOST_TRIALS:]
-        chosen = {
-            f"The {len(best)} best observed values.": best,
-            f"The last {len(last)} trials.": last,
-        }
+        chosen = {f"The last {len(last)} trials.": last}
+        if not record.objectives:
+            chosen = {f"The {len(best)} best observed values.": best, **chosen}
     first = repetitions(trials)
     columns = _columns(record)
     tables = {}
@@ -292,9 +329,13 @@ def _columns(record: Record) -> list[tuple[str, Callable[[Trial], Any]]]:
     """Return the columns of the tables of trials but for the notes: the name of each, and the cell of a trial."""
     columns: list[tuple[str, Callable[[Trial], Any]]] = [
         ("trial", record.name),
-        ("value", lambda trial: trial.value),
     ]
+    value = "value"
+    if record.objectives:
+        value = record.objectives[0].name
+    columns.append((value, lambda trial: trial.value))
     measured = dict.fromkeys(name for trial in record.trials for name in trial.measured)
+    measured.pop(value, None)
     columns += [(name, partial(_measurement, name)) for name in measured]
     columns += [(name, partial(_parameter, name)) for name in record.space.parameters]
     columns.append(("seconds", lambda trial: trial.seconds))

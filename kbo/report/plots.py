@@ -16,8 +16,10 @@ from kbo._base import checks
 from kbo._base.drawing import blank, dress
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput, KboError
+from kbo.optimize.hypervolume import EXACT
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.credible_sets import Effect
+from kbo.optimize.insight.front import Front
 from kbo.optimize.run.trials import quantity
 from kbo.report import figures
 from kbo.report.record import Record, Run
@@ -31,6 +33,7 @@ MOST_PAIRED = 2
 """Number of parameters of which each pair has a contour: the most important ones."""
 
 GROUPS = (
+    "front",
     "history",
     "limits",
     "slices",
@@ -83,7 +86,7 @@ class Plots:
     @cached_property
     def moments(self) -> list[Moment]:
         """The states of the run after its trials."""
-        if not self._replay or self.record.optimizer is None:
+        if not self._replay or self.record.optimizer is None or self.record.objectives:
             return []
         return history(self.record)
 
@@ -94,6 +97,15 @@ class Plots:
             return self._answers
         with suppress(KboError):  # refuted assumptions
             return self.record.optimizer.insight.answers()
+        return None
+
+    @cached_property
+    def several(self) -> Front | None:
+        """The front of several objectives; None with one, and without a model."""
+        if self.record.optimizer is None:
+            return None
+        with suppress(KboError):  # refuted assumptions
+            return self.record.optimizer.insight.front()
         return None
 
     @cached_property
@@ -108,7 +120,7 @@ class Plots:
         """The importance of the parameters; empty while there is no bound."""
         optimizer = self.record.optimizer
         best = self.record.recommended()
-        if optimizer is None or best is None:
+        if optimizer is None or best is None or self.record.objectives:
             return []
         try:
             if optimizer.interval(best.params) is None:
@@ -125,10 +137,32 @@ class Plots:
         named = self.record.space.named
         return [entry.name for entry in self.shares if not named or entry.name in best.params]
 
+    def front(self) -> Group:
+        """The front of several objectives: each pair of them, and its settings."""
+        front = self.several
+        if front is None:
+            return {}
+        group = {}
+        for first, second in itertools.combinations(front.objectives, 2):
+            draw = partial(
+                figures.draw_front, run=self.record, front=front, first=first, second=second
+            )
+            group[f"{first.name} and {second.name}"] = Drawing(draw, height=3.8)
+        draw = partial(figures.draw_parallel, run=self.record, front=front)
+        group["settings"] = Drawing(draw, height=3.8)
+        return group
+
     def history(self) -> Group:
-        """Values in the order of trials."""
+        """Values in the order of trials, of several objectives the hypervolume."""
         if not self.record.with_status("complete"):
             return {}
+        if self.record.objectives:
+            front = self.several
+            if front is None or len(front.objectives) > EXACT:
+                return {}
+            return {
+                "history": Drawing(partial(figures.draw_volume, run=self.record, front=front))
+            }
         draw = partial(figures.draw_history, run=self.record, moments=self.moments)
         return {"history": Drawing(draw)}
 
@@ -186,7 +220,9 @@ class Plots:
         return group
 
     def overview(self) -> Group:
-        """History, importance, and slices of the two most important parameters."""
+        """The front; or history, importance, and slices of the two most important parameters."""
+        if self.record.objectives:
+            return self.front() | self.history()
         slices = list(self.slices().items())
         return self.history() | self.importance() | dict(slices[:2])
 
@@ -197,7 +233,7 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
 
     Args:
         run: The run: a result, an optimiser, or the path of a journal.
-        what: "overview", or one of "history" (values and intervals), "limits" (measured
+        what: "overview", or one of "front" (of several objectives), "history" (values and intervals), "limits" (measured
             quantities and their limits), "slices" (the effect of each parameter),
             "importance" (shares of the variation), "contours" (pairs of parameters), "curves"
             (reports of trials) and "bounds".

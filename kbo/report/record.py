@@ -24,7 +24,7 @@ from kbo.optimize import (
     Safe,
     Trial,
 )
-from kbo.optimize.objective import objective_of
+from kbo.optimize.objective import Objective, objective_of
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Event, Header
 from kbo.optimize.run.outcome import OBJECTIVE
@@ -204,6 +204,11 @@ class Record:
             return list(self.optimizer.constraints)
         return constraints_of(self.header)
 
+    @property
+    def objectives(self) -> list[Objective]:
+        """Several objectives; none of one."""
+        return [objective_of(entry) for entry in self.header.get("objectives", ())]
+
     def name(self, trial: Trial) -> Any:
         """Return the name of a trial."""
         if self.history is None:
@@ -221,6 +226,10 @@ class Record:
         if self.maximize:
             value = -value
         return n_broken, value
+
+    def within_limits(self) -> list[Trial]:
+        """Return the completed trials that keep all constraints, as measured."""
+        return [trial for trial in self.with_status("complete") if self.rank(trial)[0] == 0]
 
     def best(self) -> Trial | None:
         """Return the trial with the best observed value, which is optimistically biased if the objective is noisy.
@@ -405,8 +414,9 @@ def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
 
 
 def needed_by(header: Mapping[str, Any]) -> list[str]:
-    """Return the names of the measurements that the constraints of a header are about."""
+    """Return the names of the measurements that the constraints of a header are about, and of further objectives."""
     names = [constraint.name for constraint in constraints_of(header)]
+    names += [entry["name"] for entry in header.get("objectives", ())[1:]]
     return [name for name in names if name != OBJECTIVE]
 
 

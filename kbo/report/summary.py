@@ -21,7 +21,7 @@ from kbo.optimize.table import format_params
 if TYPE_CHECKING:
     from kbo.optimize.insight.answers import Answers
     from kbo.optimize.insight.credible_sets import Effect
-    from kbo.optimize.insight.front import Front
+    from kbo.optimize.insight.front import Front, FrontPoint
     from kbo.optimize.insight.misfits import Misfit
     from kbo.optimize.optimizer import Optimizer
     from kbo.optimize.result import Result
@@ -109,6 +109,8 @@ def lines(
         found.append(("Best", "unknown: no trial has returned a value"))
     elif result.front is not None:
         found += _of_front(result, result.front)
+    elif result.optimizer.objectives:
+        found.append(("Front", "unknown: there are too few trials for a model of each objective"))
     else:
         found += [("Best", best(result)), ("Value", value(result))]
         if result.certified:
@@ -152,6 +154,19 @@ def front_extent(front: Front) -> str:
     return f"{settings}, each best for some taste: {', '.join(texts)}. result.choose(limits=...) picks one"
 
 
+def point_values(point: FrontPoint) -> dict[str, str]:
+    """Return the value of each objective at a point of a front with its interval, by name."""
+    texts = {}
+    for name, (lower, mean, upper) in point.values.items():
+        width = upper - lower
+        texts[name] = f"{mean:.4g}"
+        if width > 0:
+            low = rounded(lower, width, ROUND_FLOOR)
+            high = rounded(upper, width, ROUND_CEILING)
+            texts[name] = f"{rounded(mean, width)} [{low}, {high}]"
+    return texts
+
+
 def balanced(result: Result, front: Front) -> str:
     """Return the balanced setting of a front, its trial and the values there."""
     texts = []
@@ -167,6 +182,8 @@ def balanced(result: Result, front: Front) -> str:
             low = rounded(interval.lower, width, ROUND_FLOOR)
             high = rounded(interval.upper, width, ROUND_CEILING)
             texts.append(f"{name} {mean}, between {low} and {high} ({result.sure})")
+    if result.feasibility is not None:
+        texts.append(f"limits: {result.feasibility}")
     return "; ".join([best(result), *texts])
 
 
@@ -181,7 +198,9 @@ def hypervolume(front: Front) -> str:
         low = rounded(lower, width, ROUND_FLOOR)
         high = rounded(upper, width, ROUND_CEILING)
         sentence = f"{rounded(mean, width)}, between {low} and {high} (90%)"
-    return f"{sentence}, of what the front improves on {', '.join(worst)} (hypervolume)"
+    if upper <= 0:
+        return f"0: no trial is better than the reference, {', '.join(worst)}, in all objectives"
+    return f"{sentence}: the hypervolume by which the front is better than {', '.join(worst)}"
 
 
 def front_certainty(result: Result, front: Front) -> str:
@@ -194,7 +213,7 @@ def front_certainty(result: Result, front: Front) -> str:
     n_likely = sum(probability >= _LIKELY for probability in probabilities)
     return (
         f"no, a best guess: estimates by models; {n_likely} of the {_count(len(probabilities), 'setting')} "
-        f"are on the front of all trials with at least {_LIKELY:.0%}"
+        f"are very likely ({_LIKELY:.0%} or more) on the front of all trials"
     )
 
 
@@ -310,7 +329,9 @@ def more_trials(answers: Answers) -> str:
 
 
 def headlines(result: Result) -> dict[str, str]:
-    """Return the number or the word that stands above the lines "Value", "More?" and "Matters" of a page."""
+    """Return the number or the word that stands above the lines of a page that have cards."""
+    if result.front is not None:
+        return _front_headlines(result, result.front)
     assert result.value is not None
     value = f"{result.value:.4g}"
     if result.lower is not None and result.upper is not None and result.lower < result.upper:
@@ -324,6 +345,20 @@ def headlines(result: Result) -> dict[str, str]:
         visible = [effect.name for effect in result.answers.effects if effect.visible]
         matters = ", ".join(visible[:_MOST_IN_HEADLINE]) or "unknown so far"
     return {"Value": value, "More?": more, "Matters": matters}
+
+
+def _front_headlines(result: Result, front: Front) -> dict[str, str]:
+    """Return the headlines of the lines about a front."""
+    found = {"Front": _count(len(front.points), "setting")}
+    for point in front.points:
+        if point.trial.number == front.balanced:
+            values = [f"{name} {value.mean:.3g}" for name, value in point.values.items()]
+            found["Balanced"] = ", ".join(values)
+    if front.hypervolume is not None:
+        found["Volume"] = f"{front.hypervolume.mean:.3g}"
+    if result.gap is not None:
+        found["More?"] = f"{rounded_up(100 * result.gap, 3)}%"
+    return found
 
 
 def optimality_gap(result: Result) -> str:
@@ -420,9 +455,22 @@ def place_of_details(result: Result) -> str:
 # The details
 
 
-def details(result: Result) -> Lines:
-    """Return the sentences behind the summary."""
+def details(result: Result, settings: bool = True) -> Lines:
+    """Return the sentences behind the summary.
+
+    Args:
+        result: The run.
+        settings: Whether there is a line for each setting of a front.
+    """
     found: Lines = []
+    if result.front is not None and settings:
+        for point in result.front.points:
+            values = point_values(point)
+            sentence = ", ".join(f"{name} {text}" for name, text in values.items())
+            if point.probability is not None:
+                sentence += f"; on the front with {point.probability:.0%}"
+            sentence += f"; {format_params(point.trial.params)}"
+            found.append((f"trial {point.trial.number}", sentence))
     if result.answers is not None:
         answers = result.answers
         found += [
@@ -434,7 +482,7 @@ def details(result: Result) -> Lines:
         ]
     if result.params is not None:
         found.append(("evaluated", evaluations(result)))
-    if not result.certified and result.gap is not None:
+    if not result.certified and result.gap is not None and result.front is None:
         found.append(("gap", f"{result.gap:.4g}, not guaranteed ({result.gap_scope})"))
     found += [(name, sentence) for name, sentence in result.account.items() if name != "effects"]
     found.append(("guarantee", result.guarantee))

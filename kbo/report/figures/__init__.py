@@ -6,6 +6,7 @@ require("kbo.report", "cli", "matplotlib")
 
 from kbo.report.figures.axes import finish, picture
 from kbo.report.figures.bounds import draw_miscoverage, draw_width
+from kbo.report.figures.front import draw_front, draw_parallel, draw_volume
 from kbo.report.figures.importance import draw_importance
 from kbo.report.figures.slices import Slice, draw_band, draw_contour, slice_of
 from kbo.report.figures.trials import draw_curves, draw_history, draw_limit
@@ -15,10 +16,13 @@ __all__ = [
     "draw_band",
     "draw_contour",
     "draw_curves",
+    "draw_front",
     "draw_history",
     "draw_importance",
     "draw_limit",
     "draw_miscoverage",
+    "draw_parallel",
+    "draw_volume",
     "draw_width",
     "finish",
     "picture",
