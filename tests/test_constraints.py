@@ -63,7 +63,7 @@ def seeded(seed=0):
             (1.0, 2.0),
             None,
             {},
-            "(1.0, 2.0) instead of a number: for several objectives use Optuna's NSGAIISampler",
+            "(1.0, 2.0) instead of a number: for several objectives pass objectives=[...]",
         ),
     ],
 )

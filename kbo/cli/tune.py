@@ -206,7 +206,7 @@ def _check_several(target: str, maximize: bool, confirm: int) -> None:
         )
     if confirm:
         raise InvalidInput(
-            "--confirm is for one objective: leave it out. The page says which trials are on the front in spite of noise."
+            "--confirm is for one objective: leave it out. The summary says how many trials are likely on the front."
         )
 
 

@@ -20,7 +20,6 @@ import math
 import torch
 from torch import Tensor
 
-
 EXACT = 3
 """Number of objectives up to which the exact hypervolume takes no noticeable time."""
 

@@ -233,7 +233,7 @@ class _Call:
         self._check_reasons_to_stop()
         if self.objectives and (self.pruner is not None or self.stop_when):
             raise InvalidInput(
-                "pruner and stop_when are for one objective: leave them out, or objectives."
+                "pruner (--prune) and stop_when (--stop-when) are for one objective: leave them out, or objectives."
             )
         if self.pruner is not None and resolve(self.pruner) and not takes_trial(self.objective):
             raise InvalidInput(
@@ -274,9 +274,7 @@ def _run(call: _Call) -> Result:
     space = Space(call.bounds, on_parameters)
     names = [constraint.name for constraint in measured]
     objectives = objectives_of(call.objectives, call.maximize)
-    known = known_results(
-        call.evaluated, space, call.maximize, names, call.value_range, objectives
-    )
+    known = known_results(call.evaluated, space, call.maximize, names, call.value_range, objectives)
     first = first_points(call.try_first, space)
     optimizer = Optimizer(
         space,
@@ -560,8 +558,9 @@ class _Work:
         shown: dict[str, Any] = {"front": len(front)}
         if len(objectives) <= EXACT:
             reference = targets.amin(0)
-            if self._optimizer.reference is not None:
-                signs = [objective.sign for objective in objectives]
-                reference = targets.new_tensor(self._optimizer.reference) * targets.new_tensor(signs)
+            given = self._optimizer.reference or ()
+            for column, (objective, value) in enumerate(zip(objectives, given, strict=False)):
+                if value is not None:
+                    reference[column] = objective.sign * value
             shown["volume"] = f"{float(hypervolume(front, reference)):.4g}"
         return shown

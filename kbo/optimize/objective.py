@@ -112,9 +112,7 @@ def targets_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Tens
     return signs * torch.tensor(values, dtype=torch.float64).reshape(-1, len(objectives))
 
 
-def reference_of(
-    reference: Any, objectives: Sequence[Objective]
-) -> tuple[float, ...] | None:
+def reference_of(reference: Any, objectives: Sequence[Objective]) -> tuple[float, ...] | None:
     """Return the values of the objectives that are just not acceptable; None where they are not given.
 
     Args:

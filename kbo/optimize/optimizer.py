@@ -164,9 +164,7 @@ class Optimizer:
         if self.objectives:
             main = self.objectives[0].name
             needed += [o.name for o in self.objectives[1:] if o.name not in needed]
-        known = known_results(
-            evaluated, space, maximize, needed, self.value_range, self.objectives
-        )
+        known = known_results(evaluated, space, maximize, needed, self.value_range, self.objectives)
         allow_change = checks.flag("allow_change", allow_change)
         header = self._header(space)
         self.run: Run = Run(

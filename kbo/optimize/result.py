@@ -147,9 +147,7 @@ class Result:
             raise InvalidInput("there is no front: the run has one objective, or too few trials.")
         return self.front.choose(weights, limits)
 
-    def predict(
-        self, params: Params, name: str = OBJECTIVE
-    ) -> tuple[float, float, float] | None:
+    def predict(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of a quantity at any parameters; see ``Optimizer.interval``.
 
         Args:
@@ -213,8 +211,8 @@ class Result:
         """Raise InvalidInput if the run has several objectives."""
         if self.optimizer.objectives:
             raise InvalidInput(
-                f"{question} is for one objective, and this run has {len(self.optimizer.objectives)}: the probabilities "
-                "of result.front say which trials are on the front in spite of the noise."
+                f"{question} is for one objective, and this run has {len(self.optimizer.objectives)}: the "
+                "probabilities of result.front say which trials are on the front in spite of the noise."
             )
 
     def to_frame(self) -> pd.DataFrame:
@@ -325,7 +323,9 @@ def _account(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, str
         account = surrogate.account()
         search = optimizer.setting.describe_search(optimizer.method, optimizer.space, surrogate)
         if optimizer.objectives:
-            account = {"rule": "the least good objective, as a share of the front's extent, is best"}
+            account = {
+                "rule": "the least good objective, as a share of the front's extent, is best"
+            }
             if getattr(optimizer.setting, "strategies", None) is None:
                 search = HypervolumeUpperBound().describe()
         if search:

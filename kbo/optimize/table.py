@@ -66,7 +66,7 @@ def format_params(params: Params) -> str:
 
 
 def value_column(objective: str) -> str:
-    """Return the column of one of several objectives: its name, or "measured.<name>" if another column has that name."""
+    """Return the column of one of several objectives: its name, or "measured.<name>" if that is another column's."""
     if objective != "value" and (objective in COLUMNS or objective.startswith(_PREFIXES)):
         return f"measured.{objective}"
     return objective

@@ -160,9 +160,7 @@ class Plots:
             front = self.several
             if front is None or len(front.objectives) > EXACT:
                 return {}
-            return {
-                "history": Drawing(partial(figures.draw_volume, run=self.record, front=front))
-            }
+            return {"history": Drawing(partial(figures.draw_volume, run=self.record, front=front))}
         draw = partial(figures.draw_history, run=self.record, moments=self.moments)
         return {"history": Drawing(draw)}
 
@@ -233,8 +231,8 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
 
     Args:
         run: The run: a result, an optimiser, or the path of a journal.
-        what: "overview", or one of "front" (of several objectives), "history" (values and intervals), "limits" (measured
-            quantities and their limits), "slices" (the effect of each parameter),
+        what: "overview", or one of "front" (of several objectives), "history" (values and intervals),
+            "limits" (measured quantities and their limits), "slices" (the effect of each parameter),
             "importance" (shares of the variation), "contours" (pairs of parameters), "curves"
             (reports of trials) and "bounds".
         kernel: The kernel of a journal in the certified setting.

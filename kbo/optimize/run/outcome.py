@@ -67,6 +67,9 @@ def outcome_of(
     others: dict[str, Any] = {}
     value = returned
     has_value = True
+    if main != OBJECTIVE and not isinstance(returned, Mapping) and not _is_pair(returned):
+        names = [main, *needed]
+        return Outcome(None, {}, f"{got} {checks.shown(returned)} instead of a dict with {names}")
     if isinstance(returned, Mapping):
         others = {str(name): entry for name, entry in returned.items()}
         has_value = main in others
@@ -167,10 +170,8 @@ def _not_a_number(value: Any) -> str:
     if is_infinite:
         return shown
     if _is_several_numbers(value):
-        return (
-            f"{shown} instead of a number: for several objectives use Optuna's NSGAIISampler or BoTorch's qLogNEHVI "
-            "with models of kbo"
-        )
+        advice = "for several objectives pass objectives=[...], their names, and return a dict"
+        return f"{shown} instead of a number: {advice}"
     return f"{shown} instead of a number"
 
 
