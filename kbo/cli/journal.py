@@ -79,7 +79,7 @@ def show(
     if trial is not None:
         _show_one(trials, trial, contents.events)
         return
-    objectives = [entry["name"] for entry in contents.header.get("objectives", ())]
+    objectives = contents.objectives
     others = objectives[1:]
     has_measurements = any({*trial.measured} - {*objectives} for trial in trials)
     has_corrections = any(trial.reported is not None for trial in trials)
@@ -254,7 +254,7 @@ def export(
     """Write the trials of a journal as a table."""
     contents = record.read_journal(path).whole()
     trials = contents.trials
-    objectives = [entry["name"] for entry in contents.header.get("objectives", ())]
+    objectives = contents.objectives
     if to is None:
         typer.echo(table.text(trials, objectives), nl=False)
     else:

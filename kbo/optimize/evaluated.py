@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kbo._base import checks
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.objective import Objective, objective_of
+from kbo.optimize.objective import Objective, recorded_objectives
 from kbo.optimize.run.events import Ask, Change, Correct, Fail, Prune, Remove, Tell
 from kbo.optimize.run.journal import read
 from kbo.optimize.run.outcome import OBJECTIVE, SEM, Returned, outcome_of
@@ -367,7 +367,7 @@ def _completed(
         header, events = read(path)
     except JournalError as error:
         raise InvalidInput(f"evaluated: {error}") from error
-    recorded = [objective_of(entry) for entry in header.get("objectives", ())]
+    recorded = recorded_objectives(header)
     if _directions(recorded) != _directions(objectives):
         texts = ", ".join(map(str, recorded)) or "one objective"
         raise InvalidInput(f"evaluated: {path} is of a run with other objectives: {texts}.")

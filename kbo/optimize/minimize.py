@@ -49,7 +49,7 @@ _MOST_REASONS = 3
 
 
 def minimize(
-    objective: Callable[..., float],
+    objective: Callable[..., Any],
     bounds: Bounds | Space,
     n_trials: int | None = None,
     *,
@@ -154,7 +154,7 @@ def minimize(
 
 
 def maximize(
-    objective: Callable[..., float],
+    objective: Callable[..., Any],
     bounds: Bounds | Space,
     n_trials: int | None = None,
     *,
@@ -190,7 +190,7 @@ def maximize(
 class _Call:
     """The arguments of a call of ``minimize`` or ``maximize``."""
 
-    objective: Callable[..., float]
+    objective: Callable[..., Any]
     bounds: Bounds | Space
     n_trials: int | None
     setting: Setting | None

@@ -70,6 +70,11 @@ def objective_of(entry: Mapping[str, Any]) -> Objective:
     return Minimize(entry["name"])
 
 
+def recorded_objectives(header: Mapping[str, Any]) -> list[Objective]:
+    """Return the several objectives that the header of a journal describes; none of one."""
+    return [objective_of(entry) for entry in header.get("objectives", ())]
+
+
 def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
     """Return several objectives; none if there is only that of the run.
 

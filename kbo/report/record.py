@@ -24,7 +24,7 @@ from kbo.optimize import (
     Safe,
     Trial,
 )
-from kbo.optimize.objective import Objective, objective_of
+from kbo.optimize.objective import Objective, recorded_objectives
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Event, Header
 from kbo.optimize.run.outcome import OBJECTIVE
@@ -55,6 +55,11 @@ class JournalFile(NamedTuple):
     space: Space
     damage: str
     unfinished: bool
+
+    @property
+    def objectives(self) -> list[str]:
+        """The names of several objectives; none of one."""
+        return [objective.name for objective in recorded_objectives(self.header)]
 
     def whole(self) -> JournalFile:
         """Return the contents of a journal without damage.
@@ -207,7 +212,7 @@ class Record:
     @property
     def objectives(self) -> list[Objective]:
         """Several objectives; none of one."""
-        return [objective_of(entry) for entry in self.header.get("objectives", ())]
+        return recorded_objectives(self.header)
 
     def name(self, trial: Trial) -> Any:
         """Return the name of a trial."""
@@ -416,7 +421,7 @@ def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
 def needed_by(header: Mapping[str, Any]) -> list[str]:
     """Return the names of the measurements that the constraints of a header are about, and of further objectives."""
     names = [constraint.name for constraint in constraints_of(header)]
-    names += [entry["name"] for entry in header.get("objectives", ())[1:]]
+    names += [objective.name for objective in recorded_objectives(header)[1:]]
     return [name for name in names if name != OBJECTIVE]
 
 
@@ -436,7 +441,7 @@ def _begin(
         seed=header["seed"],
         n_trials=header.get("n_trials"),
         value_range=header.get("value_range"),
-        objectives=[objective_of(entry) for entry in header.get("objectives", ())],
+        objectives=recorded_objectives(header),
         reference=header.get("reference"),
         **options,
     )
