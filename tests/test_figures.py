@@ -101,7 +101,7 @@ COSTLY = ("slices", "importance", "contours", "bounds")
     "what", [pytest.param(g, marks=[pytest.mark.thorough] * (g in COSTLY)) for g in GROUPS]
 )
 def test_every_kind_of_figure_is_drawn_or_refused(result, what):
-    if what in ("limits", "curves"):
+    if what in ("front", "limits", "curves"):
         with pytest.raises(InvalidInput, match=f"nothing to draw for '{what}'"):
             result.plot(what)
     else:
@@ -111,7 +111,7 @@ def test_every_kind_of_figure_is_drawn_or_refused(result, what):
 
 
 def test_an_unknown_kind_is_refused(result):
-    with pytest.raises(InvalidInput, match="what must be one of 'history', 'limits', 'slices'"):
+    with pytest.raises(InvalidInput, match="what must be one of 'front', 'history', 'limits', 'slices'"):
         result.plot("slice")
 
 

@@ -69,7 +69,8 @@ def load(target: str) -> Script:
         raise InvalidInput(
             f"{path}: the values that new parameters had so far are called `was` since kbo 0.27: rename `defaults`."
         )
-    for name in Script._fields[1:]:
+    optional = ("constraints", "was", "setting", "objectives", "reference")
+    for name in ("objective", "bounds", *optional):
         if hasattr(module, name):
             names[name] = getattr(module, name)
     missing = [name for name in ("bounds", "objective") if name not in names]
