@@ -201,8 +201,11 @@ class Quantities:
         self.learn()
         return self.objective.description()
 
-    def surrogates(self) -> list[Surrogate]:
+    def surrogates(self, *, described: bool = False) -> list[Surrogate]:
         """Return the surrogates of all objectives, in their order; none while there are too few values.
+
+        Args:
+            described: Whether they are for reports, in which bad values are not cut.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
@@ -211,6 +214,8 @@ class Quantities:
         surrogates = []
         for one_quantity in (self.objective, *(quantity for _, quantity in self.others)):
             surrogate = one_quantity.surrogate()
+            if described:
+                surrogate = one_quantity.description()
             if surrogate is None or surrogate.reported is None:
                 return []
             surrogates.append(surrogate)
