@@ -1,4 +1,4 @@
-"""Problems with several objectives, whose true values are known: pairs of functions of COCO, ZDT, DTLZ2, and learners."""
+"""Problems with several objectives whose true values are known: pairs of functions of COCO, ZDT, DTLZ2, learners."""
 
 from __future__ import annotations
 
@@ -101,9 +101,7 @@ def pair(
     return SeveralObjectives(name, first.space, truth, nadir, noise, seed=seed)
 
 
-def zdt(
-    number: int, dim: int, noise: float = 0.0, seed: int | None = None
-) -> SeveralObjectives:
+def zdt(number: int, dim: int, noise: float = 0.0, seed: int | None = None) -> SeveralObjectives:
     """Return ZDT1, ZDT2 or ZDT3 (Zitzler, Deb and Thiele 2000), with the reference (1.1, 1.1)."""
     checks.whole("number", number, 1, 3)
 

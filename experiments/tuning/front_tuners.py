@@ -137,7 +137,11 @@ class BoTorchFront(BoTorchTuner):
         values = self._values()
         reference = infer_reference_point(values[non_dominated(values)])
         return qLogNoisyExpectedHypervolumeImprovement(
-            self._fitted(), reference, self._features(), sampler=self._sampler(), prune_baseline=True
+            self._fitted(),
+            reference,
+            self._features(),
+            sampler=self._sampler(),
+            prune_baseline=True,
         )
 
 

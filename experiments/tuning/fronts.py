@@ -1,4 +1,6 @@
-"""``python -m experiments.tuning.fronts``: the fronts that tuners of several objectives recommend, and what is said of them.
+"""``python -m experiments.tuning.fronts``: tuners of several objectives, by the fronts that they recommend.
+
+With noise, how often what kbo says of its fronts is true, too.
 
 A front is judged by the true values of its trials, without noise: by its hypervolume, as a share of that of the best
 front known, that of all trials of all runs on the problem.
@@ -41,10 +43,10 @@ CHECKPOINTS = (60, 150)
 """Numbers of trials after which fronts are judged."""
 
 SLOW = ("gpsampler", "qlognehvi")
-"""Tuners that run up to the first checkpoint only: after 60 trials they have taken 20 and 100 CPU seconds."""
+"""Tuners that run on few problems, and up to the first checkpoint: 60 trials take them about 20 and 100 CPU seconds."""
 
-N_SLOWEST = 6
-"""Number of the problems that qLogNEHVI runs on."""
+N_SLOW_PROBLEMS = 6
+"""Number of these problems, which are spread over the suite."""
 
 _LIKELY = (0.85, 0.95)
 """Probabilities of being on the front that are checked."""
@@ -108,7 +110,7 @@ def run(
 
 
 def checked(chosen: KBOFront, objectives: SeveralObjectives, true: Tensor) -> dict[str, float]:
-    """Return what is said of a front and how much of it is true, from true values [n m] of all trials, larger better."""
+    """Return how much of what is said of a front is true, given the true values [n m] of all trials, larger better."""
     front = chosen.front()
     is_on_front = non_dominated(true).tolist()
     low, high = _LIKELY
@@ -145,7 +147,7 @@ def _minus(values: Any) -> Tensor:
 def cells(suite: str, seeds: int, names: Sequence[str], trials: Sequence[int]) -> list[Cell]:
     """Return the runs of a suite."""
     problems = list(PROBLEMS[suite])
-    slowest = problems[:: -(-len(problems) // N_SLOWEST)]
+    for_slow = [problems[i * len(problems) // N_SLOW_PROBLEMS] for i in range(N_SLOW_PROBLEMS)]
     found = []
     for seed in range(1, seeds + 1):
         for problem in problems:
@@ -153,7 +155,7 @@ def cells(suite: str, seeds: int, names: Sequence[str], trials: Sequence[int]) -
                 for name in names:
                     if noise == STRONG_NOISE and name != "kbo":
                         continue
-                    if name == "qlognehvi" and problem not in slowest:
+                    if name in SLOW and problem not in for_slow:
                         continue
                     checkpoints = list(trials[:1] if name in SLOW else trials)
                     arguments = {
@@ -167,7 +169,7 @@ def cells(suite: str, seeds: int, names: Sequence[str], trials: Sequence[int]) -
                     if name == "kbo":
                         arguments["version"] = code()
                     label = f"{problem} {name} {noise} seed{seed} T{checkpoints[-1]}"
-                    found.append(Cell(f"{__name__}:run", arguments, label))
+                    found.append(Cell("experiments.tuning.fronts:run", arguments, label))
     return found
 
 
@@ -246,9 +248,16 @@ def compare(
     tuners: Annotated[
         str, typer.Option(help=f"Of {', '.join(TUNERS)}; with commas between.")
     ] = ",".join(TUNERS),
-    trials: Annotated[str, typer.Option(help="Trials after which fronts are judged.")] = ",".join(
-        map(str, CHECKPOINTS)
-    ),
+    trials: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--trials",
+            "-n",
+            min=10,
+            help="Trials after which fronts are judged.",
+            show_default="60 150",
+        ),
+    ] = None,
     only: Annotated[str, typer.Option(help="Only these problems, with commas between.")] = "",
     workers: Workers = None,
     out: Out = Path("kbo-runs"),
@@ -265,8 +274,7 @@ def compare(
     commands.apply_verbosity(quiet, verbose)
     checks.one_of("problems", problems, PROBLEMS)
     names = [checks.one_of("tuners", name, TUNERS) for name in tuners.split(",")]
-    checkpoints = [checks.whole("trials", int(text), 10) for text in trials.split(",")]
-    chosen = cells(problems, seeds, names, checkpoints)
+    chosen = cells(problems, seeds, names, sorted(trials or CHECKPOINTS))
     if only:
         kept = [checks.one_of("only", name, PROBLEMS[problems]) for name in only.split(",")]
         chosen = [cell for cell in chosen if cell.arguments["problem"] in kept]

@@ -212,7 +212,7 @@ class Quantities:
         """
         self.learn()
         surrogates = []
-        for one_quantity in (self.objective, *(quantity for _, quantity in self.others)):
+        for one_quantity in (self.objective, *(other for _, other in self.others)):
             surrogate = one_quantity.surrogate()
             if described:
                 surrogate = one_quantity.description()
@@ -470,7 +470,9 @@ def _quantities(
             given norm reaches a limit.
     """
     undecided = [c for c in constraints if not setting.decides(c, problem.method, problem.space)]
-    n_quantities = 1 + len(objectives) + sum(constraint.name != OBJECTIVE for constraint in undecided)
+    n_quantities = (
+        1 + len(objectives) + sum(constraint.name != OBJECTIVE for constraint in undecided)
+    )
     without_range = problem._replace(span=ANY)  # the declared range is that of the objective
     constrained = []
     for constraint in undecided:
