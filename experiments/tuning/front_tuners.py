@@ -66,11 +66,12 @@ class OptunaFront:
         require("this comparison", "optuna", "optuna")
         import optuna
 
+        directions: Any = ["minimize"] * len(objectives)
         before = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # the study is no news
         try:
             self._study = optuna.create_study(
-                directions=["minimize"] * len(objectives),
+                directions=directions,
                 sampler=getattr(optuna.samplers, sampler)(seed=seed, **options),
             )
         finally:

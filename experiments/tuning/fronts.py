@@ -11,14 +11,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import pandas as pd
 import torch
 import typer
 from torch import Tensor
 
 from experiments import commands, tables
 from experiments.commands import Out, Quiet, Verbose, Workers
+from experiments.papers.experiment import Frame
 from experiments.problems.objectives import DEVELOPMENT, HELD_OUT, SeveralObjectives
 from experiments.sweep.cells import Cell, Rows
 from experiments.sweep.runner import sweep
@@ -27,9 +29,6 @@ from experiments.tuning.ranks import mean_ranks
 from experiments.tuning.runs import code, timed
 from kbo._base import checks
 from kbo.optimize.hypervolume import non_dominated
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PROBLEMS: Mapping[str, Any] = {"development": DEVELOPMENT, "held-out": HELD_OUT}
 
@@ -178,7 +177,7 @@ def cells(suite: str, seeds: int, names: Sequence[str], trials: Sequence[int]) -
     return found
 
 
-def shares(rows: pd.DataFrame) -> pd.Series:
+def shares(rows: Frame) -> Frame:
     """Return the hypervolume of the front of each row, as a share of that of the best front known of its problem."""
     largest = {}
     for problem, part in rows.groupby("problem"):
@@ -196,13 +195,11 @@ def shares(rows: pd.DataFrame) -> pd.Series:
     return rows.apply(share, axis=1)
 
 
-def standings(rows: pd.DataFrame) -> pd.DataFrame:
+def standings(rows: Frame) -> Frame:
     """Return the table of one noise and number of trials, a line for each tuner."""
-    import pandas as pd
-
     table = rows.pivot(index=["problem", "seed"], columns="name", values="share")
     table = table[rows["name"].unique()]
-    ranks = mean_ranks(1 - table)
+    ranks: Any = mean_ranks(1 - table)
     lines = {}
     for name, rank in ranks.iterrows():
         own = table[name].dropna()
@@ -217,10 +214,8 @@ def standings(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines).T
 
 
-def calibration(rows: pd.DataFrame) -> pd.DataFrame:
+def calibration(rows: Frame) -> Frame:
     """Return how often what kbo says of a front with noise is true, a line for each noise."""
-    import pandas as pd
-
     lines = {}
     own = rows[(rows["name"] == "kbo") & (rows["noise"] > 0)]
     for noise, part in own.groupby("noise"):
@@ -233,7 +228,7 @@ def calibration(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def report(rows: pd.DataFrame) -> str:
+def report(rows: Frame) -> str:
     """Return all tables."""
     rows = rows.assign(share=shares(rows))
     parts = []
