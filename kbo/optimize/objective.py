@@ -97,9 +97,7 @@ def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
     return tuple(found)
 
 
-def reference_of(
-    reference: Any, objectives: Sequence[Objective]
-) -> tuple[float, ...] | None:
+def reference_of(reference: Any, objectives: Sequence[Objective]) -> tuple[float, ...] | None:
     """Return the values of the objectives that are just not acceptable; None where they are not given.
 
     Args:

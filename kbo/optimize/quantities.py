@@ -26,7 +26,6 @@ from kbo.optimize.strategies.safe_exploration import Exploration
 from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
 from kbo.space import Params, Space
 
-
 _LEAST_EXTENT = 1e-9
 """Extent of a front in targets, of which the standard deviation is about 1, at least."""
 
