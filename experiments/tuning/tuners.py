@@ -118,21 +118,30 @@ class BoTorchTuner:
             self._model = ModelListGP(*models) if self._constraints else models[0]
         return self._model
 
-    def _next(self) -> Tensor:
-        """Return the unit point of the largest acquisition."""
-        from botorch.acquisition import GenericMCObjective
-        from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-        from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
+    def _sampler(self) -> Any:
+        """Return the source of the draws of the acquisition."""
         from botorch.sampling import SobolQMCNormalSampler
 
-        sampler = SobolQMCNormalSampler(torch.Size([self.draws]), seed=self._seed)
-        options: dict[str, Any] = {"sampler": sampler, "prune_baseline": True}
+        return SobolQMCNormalSampler(torch.Size([self.draws]), seed=self._seed)
+
+    def _acquisition(self) -> Any:
+        """Return the acquisition, as a function of features."""
+        from botorch.acquisition import GenericMCObjective
+        from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+
+        options: dict[str, Any] = {"sampler": self._sampler(), "prune_baseline": True}
         if self._constraints:
             options["constraints"] = [
                 lambda Z, i=i: Z[..., i] for i, _ in enumerate(self._constraints, 1)
             ]
             options["objective"] = GenericMCObjective(lambda Z, X=None: Z[..., 0])
-        acqf = qLogNoisyExpectedImprovement(self._fitted(), self._features(), **options)
+        return qLogNoisyExpectedImprovement(self._fitted(), self._features(), **options)
+
+    def _next(self) -> Tensor:
+        """Return the unit point of the largest acquisition."""
+        from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
+
+        acqf = self._acquisition()
         if self._points is not None:
             choices = self._space.features(self._points)
             best, _ = optimize_acqf_discrete(acqf, q=1, choices=choices)
@@ -140,7 +149,11 @@ class BoTorchTuner:
         bounds = torch.stack(
             [torch.zeros(self._space.columns), torch.ones(self._space.columns)]
         ).double()
-        options = {"q": 1, "num_restarts": self.restarts, "raw_samples": self.raw_samples}
+        options: dict[str, Any] = {
+            "q": 1,
+            "num_restarts": self.restarts,
+            "raw_samples": self.raw_samples,
+        }
         fixed = _choices_one_by_one(self._space)
         if fixed == [{}]:
             best, _ = optimize_acqf(acqf, bounds, **options)

@@ -53,11 +53,16 @@ def non_dominated(targets: Tensor) -> Tensor:
 
     A point dominates another if it is at least as good in all objectives, and better in one.
     """
+    return n_dominating(targets) == 0
+
+
+def n_dominating(targets: Tensor) -> Tensor:
+    """Return the number of points [... n] that dominate each of the points with targets [... n m]."""
     others = targets.unsqueeze(-3)
     own = targets.unsqueeze(-2)
     as_good = (others >= own).all(-1)
     better = (others > own).any(-1)
-    return ~(as_good & better).any(-1)
+    return (as_good & better).sum(-1)
 
 
 def hypervolume(targets: Tensor, reference: Tensor) -> Tensor:

@@ -118,7 +118,9 @@ def search_for_trial(
 def _front(quantities: Quantities) -> SearchedFront | None:
     """Return the front of several objectives so far; None while there are no surrogates, or with one objective.
 
-    The reference is that of the user; by default a tenth of the front's extent below its least targets.
+    The reference is that of the user; by default a tenth of the front's extent below its least targets, and at least
+    two standard deviations of the targets below the largest. Otherwise the search would not leave one part of the
+    front: points beyond the reference count nothing.
     """
     trials = quantities.within_limits()
     if not quantities.others or not trials:
@@ -130,26 +132,23 @@ def _front(quantities: Quantities) -> SearchedFront | None:
     means = [surrogate.posterior.predict(features)[0].cpu() for surrogate in surrogates]
     targets = torch.stack(means, -1)
     on_front = non_dominated(targets)
-    least = targets[on_front].amin(0)
-    extent = targets[on_front].amax(0) - least
-    if int(on_front.sum()) == 1:
-        least = targets.amin(0)
-        extent = targets.amax(0) - least
-    reference = least - _BELOW * extent.clamp_min(_LEAST_EXTENT)
+    targets = targets[on_front]
+    largest = targets.amax(0)
+    extent = largest - targets.amin(0)
+    reference = largest - ((1 + _BELOW) * extent).clamp_min(_LEAST_EXTENT)
     if quantities.reference is not None:
         given = zip(surrogates, quantities.objectives, quantities.reference, strict=True)
         reference = torch.tensor([s.transform.target(o.sign * r) for s, o, r in given])
         reference = reference.double()
-    scale = (targets[on_front].amax(0) - reference).clamp_min(_LEAST_EXTENT)
-    units = quantities.units_of(trials)[on_front]
-    return SearchedFront(units, targets[on_front], reference, scale)
+    scale = (largest - reference).clamp_min(_LEAST_EXTENT)
+    return SearchedFront(quantities.units_of(trials)[on_front], targets, reference, scale)
 
 
 _BELOW = 0.1
 """Distance of the default reference below the least targets of a front, in its extents."""
 
-_LEAST_EXTENT = 1e-6
-"""Extent of a front in targets, at least."""
+_LEAST_EXTENT = 2.0
+"""Extent above the reference, at least, in standard deviations of the targets."""
 
 
 def _starts(quantities: Quantities, subspace: Subspace) -> Tensor:
@@ -163,9 +162,7 @@ def _starts(quantities: Quantities, subspace: Subspace) -> Tensor:
     return quantities.units_of(quantities.leading())
 
 
-def _with_failed(
-    quantities: Quantities, surrogate: Surrogate, bound: Bound, worst: float
-) -> Bound:
+def _with_failed(quantities: Quantities, surrogate: Surrogate, bound: Bound, worst: float) -> Bound:
     """Return a bound of an objective to search with, with failed trials observed at the worst value so far.
 
     Otherwise the search would return to them: the data say nothing against them. Pruned trials of whose value nothing

@@ -12,7 +12,7 @@ from torch import Tensor
 from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.optimize.feasibility import ConstraintSurrogate, limits
-from kbo.optimize.hypervolume import hypervolume, non_dominated
+from kbo.optimize.hypervolume import hypervolume, n_dominating, non_dominated
 from kbo.optimize.insight.comparison import N_DRAWS
 from kbo.optimize.insight.gap import WHOLE, Gap, objection_to_bounds
 from kbo.optimize.objective import Objective
@@ -25,7 +25,7 @@ BELOW = 0.1
 """Distance of the default reference from the worst values of a front, in its extents."""
 
 _MOST_DRAWN = 256
-"""Trials whose true values are drawn jointly; of more, those with the least dominated means."""
+"""Trials whose true values are drawn jointly; of more, those whose means the fewest others dominate."""
 
 _TAIL = 0.05
 """Probability on each side of the interval of the hypervolume."""
@@ -167,7 +167,7 @@ def front_of(
         level = least - BELOW * extent
     else:
         level = signs * torch.tensor(reference, dtype=torch.float64)
-    probabilities, volume = _drawn(surrogates, features, on_front, level, generator)
+    probabilities, volume = _drawn(surrogates, features, means, level, generator)
     points = []
     for row in rows:
         values = {}
@@ -183,7 +183,7 @@ def front_of(
 def _drawn(
     surrogates: Sequence[Surrogate],
     features: Tensor,
-    on_front: Tensor,
+    means: Tensor,
     reference: Tensor,
     generator: torch.Generator,
 ) -> tuple[dict[int, float], Interval | None]:
@@ -192,13 +192,14 @@ def _drawn(
     Args:
         surrogates: The surrogates of the objectives.
         features: The features [n D] of all trials.
-        on_front: Whether each trial is in the front, by the means, [n].
+        means: The means [n m] of their true values, larger ones better.
         reference: The least values [m] that count, larger ones better.
         generator: Source of randomness.
     """
-    rows = on_front.nonzero().flatten().tolist()
-    others = (~on_front).nonzero().flatten().tolist()
-    compared = [*rows, *others[-max(_MOST_DRAWN - len(rows), 0) :]]
+    dominating = n_dominating(means)
+    n_front = int((dominating == 0).sum())
+    order = dominating.argsort(stable=True)  # the front is first
+    compared = order[: max(n_front, _MOST_DRAWN)].tolist()
     draws = []
     for surrogate in surrogates:
         values: Any = surrogate.draws(features[compared], N_DRAWS, generator)
@@ -208,7 +209,7 @@ def _drawn(
     values = torch.stack(draws, -1)  # [s n m]
     shares = torch.stack([non_dominated(draw) for draw in values]).double().mean(0)
     probabilities = dict(zip(compared, shares.tolist(), strict=True))
-    volumes = hypervolume(values[:, : len(rows)], reference)
+    volumes = hypervolume(values[:, :n_front], reference)
     ends = volumes.quantile(torch.tensor([_TAIL, 1 - _TAIL], dtype=torch.float64))
     return probabilities, Interval(float(ends[0]), float(volumes.mean()), float(ends[1]))
 
@@ -251,9 +252,7 @@ def front_gap(
             return feasible_first(found, upper_slack(known_limits, features))
         return found
 
-    objections = []
-    for surrogate in surrogates:
-        objections.append(objection_to_bounds(surrogate, constraints, finished))
+    objections = [objection_to_bounds(surrogate, constraints, finished) for surrogate in surrogates]
     reason = next(filter(None, objections), "")
     points = search.space.points(MOST_POINTS)
     if points is not None:

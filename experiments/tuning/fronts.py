@@ -1,0 +1,293 @@
+"""``python -m experiments.tuning.fronts``: tuners of several objectives, by the fronts that they recommend.
+
+With noise, how often what kbo says of its fronts is true, too.
+
+A front is judged by the true values of its trials, without noise: by its hypervolume, as a share of that of the best
+front known, that of all trials of all runs on the problem.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import torch
+import typer
+from torch import Tensor
+
+from experiments import commands, tables
+from experiments.commands import Out, Quiet, Verbose, Workers
+from experiments.papers.experiment import Frame
+from experiments.problems.objectives import DEVELOPMENT, HELD_OUT, SeveralObjectives
+from experiments.sweep.cells import Cell, Rows
+from experiments.sweep.runner import sweep
+from experiments.tuning.front_tuners import TUNERS, KBOFront, tuner
+from experiments.tuning.ranks import mean_ranks
+from experiments.tuning.runs import code, timed
+from kbo._base import checks
+from kbo.optimize.hypervolume import non_dominated
+
+PROBLEMS: Mapping[str, Any] = {"development": DEVELOPMENT, "held-out": HELD_OUT}
+
+NOISES = (0.0, 0.05)
+"""Noise of the objectives, in interquartile ranges, of the comparison."""
+
+STRONG_NOISE = 0.5
+"""Noise with which the probabilities of kbo are checked, too."""
+
+CHECKPOINTS = (60, 150)
+"""Numbers of trials after which fronts are judged."""
+
+SLOW = ("gpsampler", "qlognehvi")
+"""Tuners that run on few problems, and up to the first checkpoint: 60 trials take them about 20 and 100 CPU seconds."""
+
+N_SLOW_PROBLEMS = 6
+"""Number of these problems, which are spread over the suite."""
+
+SLOWEST_NOISE = 0.05
+"""Noise with which qLogNEHVI runs there."""
+
+_LIKELY = (0.85, 0.95)
+"""Probabilities of being on the front that are checked."""
+
+
+def run(
+    suite: str,
+    problem: str,
+    name: str,
+    noise: float,
+    seed: int,
+    checkpoints: Sequence[int],
+    version: str = "",
+) -> Rows:
+    """Run a tuner on a problem.
+
+    Args:
+        suite: A key of ``PROBLEMS``.
+        problem: The name of one of its problems.
+        name: A key of ``front_tuners.TUNERS``.
+        noise: The standard deviation of the noise, in interquartile ranges of each objective.
+        seed: Of noise and tuner.
+        checkpoints: Numbers of trials after which the front is judged; the run ends with the last.
+        version: The code of the tuner, as a hash; only there to make runs of another code other cells.
+
+    Returns:
+        A row at every checkpoint: ``front`` and ``visited``, the true values of the recommended trials and of those
+        that no other trial of the run dominates, in JSON; ``reference``; ``cpu_seconds`` of the tuner; and of kbo with
+        noise ``likely``, the number of trials said to be on the front with a probability of 85 to 95%, ``right``, of
+        how many that is true, and ``inside``, whether the true hypervolume is in its interval.
+    """
+    objectives = PROBLEMS[suite][problem](noise=noise, seed=seed)
+    spent: list[float] = []
+    with timed(spent):
+        chosen = tuner(name, objectives.space, seed, objectives.names)
+    rows: Rows = []
+    visited = []
+    for trial in range(1, max(checkpoints) + 1):
+        with timed(spent):
+            params = chosen.ask()
+        values = objectives(params)
+        visited.append(objectives.truth(params))
+        with timed(spent):
+            chosen.tell(params, values)
+        if trial not in checkpoints:
+            continue
+        with timed(spent):
+            recommended = chosen.recommended()
+        true = _minus(visited)
+        row: dict[str, Any] = {
+            "trials": trial,
+            "front": json.dumps([objectives.truth(params) for params in recommended]),
+            "visited": json.dumps((-true[non_dominated(true)]).tolist()),
+            "reference": json.dumps(objectives.reference),
+            "cpu_seconds": sum(spent),
+        }
+        if isinstance(chosen, KBOFront) and noise > 0:
+            row |= checked(chosen, objectives, true)
+        rows.append(row)
+    return rows
+
+
+def checked(chosen: KBOFront, objectives: SeveralObjectives, true: Tensor) -> dict[str, float]:
+    """Return how much of what is said of a front is true, given the true values [n m] of all trials, larger better."""
+    front = chosen.front()
+    is_on_front = non_dominated(true).tolist()
+    low, high = _LIKELY
+    likely = []
+    for point in front.points:
+        assert point.probability is not None
+        if low <= point.probability <= high:
+            likely.append(is_on_front[point.trial.number])
+    volume = front.hypervolume
+    assert volume is not None
+    values = [objectives.truth(point.trial.params) for point in front.points]
+    reference = [front.reference[name] for name in objectives.names]
+    inside = volume.lower <= hypervolume(values, reference) <= volume.upper
+    return {"likely": len(likely), "right": sum(likely), "inside": float(inside)}
+
+
+def hypervolume(values: Sequence[Sequence[float]], reference: Sequence[float]) -> float:
+    """Return the volume between a reference and what values [n m] dominate, smaller ones better, by BoTorch."""
+    from botorch.utils.multi_objective.hypervolume import Hypervolume
+
+    level = _minus([reference])[0]
+    points = _minus(values)
+    points = points[(points > level).all(-1)].unique(dim=0)
+    if not len(points):
+        return 0.0
+    return Hypervolume(level).compute(points[non_dominated(points)])
+
+
+def _minus(values: Any) -> Tensor:
+    """Return minus the values [n m]: larger ones are better then."""
+    return -torch.tensor(values, dtype=torch.float64)
+
+
+def cells(suite: str, seeds: int, names: Sequence[str], trials: Sequence[int]) -> list[Cell]:
+    """Return the runs of a suite."""
+    problems = list(PROBLEMS[suite])
+    for_slow = [problems[i * len(problems) // N_SLOW_PROBLEMS] for i in range(N_SLOW_PROBLEMS)]
+    found = []
+    for seed in range(1, seeds + 1):
+        for problem in problems:
+            for noise in (*NOISES, STRONG_NOISE):
+                for name in names:
+                    if noise == STRONG_NOISE and name != "kbo":
+                        continue
+                    if name in SLOW and problem not in for_slow:
+                        continue
+                    if name == "qlognehvi" and noise != SLOWEST_NOISE:
+                        continue
+                    checkpoints = list(trials[:1] if name in SLOW else trials)
+                    arguments = {
+                        "suite": suite,
+                        "problem": problem,
+                        "name": name,
+                        "noise": noise,
+                        "seed": seed,
+                        "checkpoints": checkpoints,
+                    }
+                    if name == "kbo":
+                        arguments["version"] = code()
+                    label = f"{problem} {name} {noise} seed{seed} T{checkpoints[-1]}"
+                    found.append(Cell("experiments.tuning.fronts:run", arguments, label))
+    return found
+
+
+def shares(rows: Frame) -> Frame:
+    """Return the hypervolume of the front of each row, as a share of that of the best front known of its problem."""
+    largest = {}
+    for problem, part in rows.groupby("problem"):
+        known: list[list[float]] = []
+        for front in [*part["front"], *part["visited"]]:
+            known += json.loads(front)
+        largest[problem] = hypervolume(known, json.loads(part["reference"].iloc[0]))
+
+    def share(row: Any) -> float:
+        if not largest[row["problem"]] > 0:
+            return 0.0
+        own = hypervolume(json.loads(row["front"]), json.loads(row["reference"]))
+        return own / largest[row["problem"]]
+
+    return rows.apply(share, axis=1)
+
+
+def standings(rows: Frame) -> Frame:
+    """Return the table of one noise and number of trials, a line for each tuner."""
+    table = rows.pivot(index=["problem", "seed"], columns="name", values="share")
+    table = table[rows["name"].unique()]
+    ranks: Any = mean_ranks(1 - table)
+    lines = {}
+    for name, rank in ranks.iterrows():
+        own = table[name].dropna()
+        line = {
+            "mean rank [95%]": f"{rank['rank']:.2f} [{rank['low']:.2f}, {rank['high']:.2f}]",
+            "hypervolume": f"{own.mean():.3f}",
+        }
+        if "kbo" in table:
+            line["of kbo in these runs"] = f"{table['kbo'][own.index].mean():.3f}"
+        cpu = rows[rows["name"] == name]["cpu_seconds"].mean()
+        lines[name] = line | {"CPU s a run": f"{cpu:.1f}", "runs": f"{len(own)}"}
+    return pd.DataFrame(lines).T
+
+
+def calibration(rows: Frame) -> Frame:
+    """Return how often what kbo says of a front with noise is true, a line for each noise."""
+    lines = {}
+    own = rows[(rows["name"] == "kbo") & (rows["noise"] > 0)]
+    for noise, part in own.groupby("noise"):
+        likely = int(part["likely"].sum())
+        right = part["right"].sum() / likely if likely else float("nan")
+        lines[f"noise {noise:g}"] = {
+            "on the front, of trials said to be with 85 to 95%": f"{right:.0%} of {likely}",
+            "hypervolume in its 90% interval": f"{part['inside'].mean():.0%} of {len(part)}",
+        }
+    return pd.DataFrame(lines)
+
+
+def report(rows: Frame) -> str:
+    """Return all tables."""
+    rows = rows.assign(share=shares(rows))
+    parts = []
+    for (noise, trials), part in rows[rows["noise"] != STRONG_NOISE].groupby(["noise", "trials"]):
+        title = f"noise {noise:g}, {trials} trials: share of the best known hypervolume"
+        parts.append(f"{title}\n\n{tables.markdown(standings(part))}")
+    if (rows["name"] == "kbo").any():
+        parts.append(f"what kbo says of its fronts\n\n{tables.markdown(calibration(rows))}")
+    return "\n\n".join(parts)
+
+
+def compare(
+    problems: Annotated[
+        str, typer.Option(help='"development" (odd pairs of bbob-biobj) or "held-out" (even).')
+    ] = "development",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per problem and noise.")] = 1,
+    tuners: Annotated[
+        str, typer.Option(help=f"Of {', '.join(TUNERS)}; with commas between.")
+    ] = ",".join(TUNERS),
+    trials: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--trials",
+            "-n",
+            min=10,
+            help="Trials after which fronts are judged.",
+            show_default="60 150",
+        ),
+    ] = None,
+    only: Annotated[str, typer.Option(help="Only these problems, with commas between.")] = "",
+    workers: Workers = None,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare tuners of several objectives by the fronts that they recommend.
+
+    Finished runs are kept: the same command continues after Ctrl-C. Runs of kbo are done again when its code has
+    changed.
+
+    Example:  python -m experiments.tuning.fronts --problems held-out
+    """
+    commands.apply_verbosity(quiet, verbose)
+    checks.one_of("problems", problems, PROBLEMS)
+    names = [checks.one_of("tuners", name, TUNERS) for name in tuners.split(",")]
+    chosen = cells(problems, seeds, names, sorted(trials or CHECKPOINTS))
+    if only:
+        kept = [checks.one_of("only", name, PROBLEMS[problems]) for name in only.split(",")]
+        chosen = [cell for cell in chosen if cell.arguments["problem"] in kept]
+    folder = commands.folder(out) / f"fronts-{problems}"
+    with commands.shown():
+        found = sweep(chosen, folder, workers=workers, progress=not quiet)
+        typer.echo(found.checked(report(found.rows)))
+
+
+def main() -> None:
+    """Run the command."""
+    commands.run(compare)
+
+
+if __name__ == "__main__":
+    main()

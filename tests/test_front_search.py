@@ -1,0 +1,90 @@
+"""The search for a front of several objectives, and what is said of the front."""
+
+import math
+
+import pytest
+import torch
+
+import kbo
+from kbo.optimize.hypervolume import n_dominating
+from kbo.optimize.insight.front import front_of
+from kbo.optimize.objective import Minimize
+from kbo.optimize.run.trials import Trial
+
+
+def _zdt3(params):
+    first, *others = params
+    g = 1 + 9 * sum(others) / len(others)
+    share = first / g
+    shape = 1 - math.sqrt(share) - share * math.sin(10 * math.pi * first)
+    return {"f1": first, "f2": g * shape}
+
+
+def test_the_search_leaves_the_first_part_of_a_front_that_is_not_connected():
+    optimizer = kbo.Optimizer([(0.0, 1.0)] * 3, objectives=["f1", "f2"], seed=2)
+    for _ in range(40):
+        params = optimizer.ask()
+        optimizer.tell(params, _zdt3(params))
+    front = optimizer.insight.front()
+    places = [point.values["f1"].mean for point in front.points]
+    assert min(places) < 0.08  # the first part ends there
+    assert max(places) > 0.18  # the second one begins there
+
+
+def test_values_of_a_front_are_those_of_the_intervals_also_where_the_search_cuts_them():
+    optimizer = kbo.Optimizer([(0.0, 1.0)], objectives=["f1", "f2"], seed=0)
+    generator = torch.Generator().manual_seed(0)
+    for i in range(24):
+        x = i / 24
+        noise = 0.01 * float(torch.randn((), generator=generator))
+        optimizer.tell([x], {"f1": x + noise, "f2": math.exp(8 * (1 - x)) * (1 + noise)})
+    surrogates = optimizer._quantities.surrogates()
+    values = [-trial.measured["f2"] for trial in optimizer.trials]
+    assert any(surrogates[1].transform.cuts(value) for value in values)
+    front = optimizer.insight.front()
+    assert len(front.points) > 3
+    for point in front.points:
+        for name, (lower, mean, upper) in point.values.items():
+            expected = optimizer.interval(point.trial.params, name)
+            assert (lower, mean, upper) == pytest.approx(expected)
+    worst = max(point.values["f2"].mean for point in front.points)
+    assert worst > 0.5 * math.exp(8)
+
+
+class _Known:
+    """A surrogate with given means, and normal errors of one size."""
+
+    def __init__(self, means, error):
+        self._means = means
+        self._error = error
+
+    def _at(self, X):
+        return self._means[X.squeeze(-1).long()]
+
+    def interval(self, X):
+        mean = self._at(X)
+        return mean - self._error, mean, mean + self._error
+
+    def draws(self, X, count, generator):
+        noise = torch.randn(count, len(X), generator=generator, dtype=torch.float64)
+        return self._at(X) + self._error * noise
+
+
+def test_the_probability_of_a_front_counts_the_nearest_of_many_trials():
+    n = 400
+    means = torch.linspace(-1, -50, n, dtype=torch.float64)
+    means[:2] = torch.tensor([0.0, -1e-3])  # the second one is nearly as good as the first
+    surrogates = [_Known(means, 0.1), _Known(means.clone(), 0.1)]
+    trials = [Trial(i, [0.0], value=0.0) for i in range(n)]
+    features = torch.arange(n, dtype=torch.float64).unsqueeze(-1)
+    objectives = [Minimize("a"), Minimize("b")]
+    generator = torch.Generator().manual_seed(0)
+    front = front_of(objectives, surrogates, trials, features, 0, None, generator)
+    (point,) = front.points
+    # Dominated by the second one with probability 1/4; both are on the front with 1/2.
+    assert point.probability == pytest.approx(0.75, abs=0.1)
+
+
+def test_the_number_of_points_that_dominate_each():
+    targets = torch.tensor([[2.0, 2.0], [1.0, 1.0], [3.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    assert n_dominating(targets).tolist() == [0, 1, 0, 1, 4]

@@ -1,0 +1,125 @@
+"""The comparison of tuners of several objectives: its problems, its measure, and its command."""
+
+import json
+import math
+
+import pandas as pd
+import pytest
+import torch
+
+from experiments.problems import BBOB
+from experiments.problems.objectives import DEVELOPMENT, HELD_OUT, PAIRS, dtlz2, pair, zdt
+from experiments.tuning import fronts
+from tests.commands import experiment
+
+
+def test_no_problem_is_in_both_halves_and_each_has_its_name():
+    assert not set(DEVELOPMENT) & set(HELD_OUT)
+    assert PAIRS[:3] == [(1, 1), (1, 2), (1, 6)]
+    assert (len(PAIRS), PAIRS[-1]) == (55, (21, 21))
+    for name in ("zdt3-d5", "dtlz2-3-d5"):
+        assert DEVELOPMENT[name](seed=0).name == name
+
+
+def test_the_reference_of_a_pair_is_the_nadir():
+    pytest.importorskip("cocoex")
+    problem = pair(2, 5, 7, seed=0)
+    first = BBOB(1, 5, 15, seed=0)
+    second = BBOB(2, 5, 16, seed=0)
+    assert problem.reference[0] == first.noiseless(second.solution)
+    assert problem.reference[1] == second.noiseless(first.solution)
+    assert problem.truth(first.solution)[0] == pytest.approx(first.optimum)
+
+
+def test_fronts_of_zdt_and_dtlz2_are_those_of_their_papers():
+    assert zdt(1, 5).truth([0.25, 0, 0, 0, 0]) == pytest.approx([0.25, 0.5])
+    assert zdt(2, 5).truth([0.5, 0, 0, 0, 0]) == pytest.approx([0.5, 0.75])
+    assert zdt(3, 5).truth([0.25, 0, 0, 0, 0]) == pytest.approx([0.25, 0.25])
+    on_sphere = dtlz2(3, 5).truth([0.3, 0.8, 0.5, 0.5, 0.5])
+    assert sum(value**2 for value in on_sphere) == pytest.approx(1)
+    assert math.hypot(*dtlz2(2, 5).truth([0.3, 0.9, 0.5, 0.5, 0.5])) == pytest.approx(1.16)
+
+
+def test_noise_is_a_share_of_the_interquartile_range():
+    problem = zdt(1, 5, noise=0.05, seed=0)
+    values = torch.tensor([problem([0.5] * 5) for _ in range(2000)]).double()
+    expected = torch.tensor(problem.truth([0.5] * 5)).double()
+    assert torch.allclose(values.mean(0), expected, atol=0.01)
+    assert torch.allclose(values.std(0), problem.noise_std, rtol=0.1)
+    assert float(problem.noise_std[0]) == pytest.approx(0.05 * 0.5, rel=0.05)
+
+
+def test_a_learner_has_an_error_and_a_size():
+    problem = DEVELOPMENT["forest-wine"](seed=0)
+    params = {"n_estimators": 1, "max_depth": 1, "min_samples_leaf": 1, "max_features": 1.0}
+    error, size = problem.truth(params)
+    assert 0 < error < 1
+    assert size == 3  # a root with two leaves
+    assert problem(params) == problem.truth(params) == [error, size]
+
+
+def test_hypervolume_counts_what_is_below_the_reference():
+    staircase = [[1.0, 3.0], [3.0, 1.0], [2.0, 4.0], [5.0, 0.0]]
+    assert fronts.hypervolume(staircase, [4.0, 4.0]) == 5
+    assert fronts.hypervolume([[5.0, 0.0]], [4.0, 4.0]) == 0
+
+
+def test_a_share_is_of_the_trials_of_all_runs():
+    def row(front, visited):
+        return {
+            "problem": "p",
+            "front": json.dumps(front),
+            "visited": json.dumps(visited),
+            "reference": "[2, 2]",
+        }
+
+    rows = pd.DataFrame([row([[1, 1]], [[1, 1], [0, 1]]), row([[1, 0]], [[1, 0]])])
+    assert fronts.shares(rows).tolist() == pytest.approx([1 / 3, 2 / 3])
+
+
+def test_the_command_ranks_tuners_and_checks_probabilities(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    problems = ["--only", "zdt1-d5,dtlz2-3-d5"]
+    options = [
+        "-n",
+        "10",
+        "-n",
+        "14",
+        "--tuners",
+        "kbo,random,gpsampler",
+        "-j",
+        "1",
+        "-q",
+        *problems,
+    ]
+    done = experiment("tuning.fronts", *options)
+    lines = done.stdout.splitlines()
+    assert done.stderr == ""
+    for noise in ("0", "0.05"):
+        for trials in (10, 14):
+            title = f"noise {noise}, {trials} trials: share of the best known hypervolume"
+            table = lines[lines.index(title) + 2 :]
+            names = [line.split("|")[1].strip() for line in table[: table.index("")]][2:]
+            expected = ["kbo", "gpsampler", "random"] if trials == 10 else ["kbo", "random"]
+            assert sorted(names) == sorted(expected)
+    assert "noise 0.5" in done.stdout
+    assert "hypervolume in its 90% interval" in done.stdout
+
+
+def test_what_kbo_says_of_a_front_is_counted():
+    (row,) = fronts.run("development", "zdt1-d5", "kbo", 0.5, 1, [16])
+    assert row["inside"] in (0, 1)
+    assert 0 <= row["right"] <= row["likely"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--problems", "all"], "problems must be one of"),
+        (["--tuners", "kbo,nsga"], "tuners must be one of"),
+        (["--only", "zdt9"], "only must be one of"),
+    ],
+)
+def test_the_command_says_what_is_wrong(arguments, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert says in experiment("tuning.fronts", *arguments, "-q", code=1).stderr
