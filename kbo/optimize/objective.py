@@ -3,29 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
+
+from gpytorch.kernels import Kernel
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
+from kbo.optimize.hypotheses import (
+    Hypothesis,
+    check_assumptions,
+    has_assumptions,
+    owns_kernel,
+)
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
 
 _LEAST = 2
 """Number of objectives from which on there is a front."""
 
 
-@dataclass(frozen=True)
+@owns_kernel
+@dataclass(frozen=True, eq=False)
 class Objective:
     """A quantity to optimise, which the objective function returns by name.
 
+    The assumptions about the first objective are those of the setting; the others have their own.
+
     Args:
         name: The key of the quantity in the returned dict.
+        noise_std: In the certified setting the sub-Gaussian constant of its noise, which is needed unless the method
+            bounds it online; in the practical setting its standard deviation, if it is known.
+        norm_bound: Bound of its RKHS norm, needed in the certified setting, and only there; its prior mean is 0.
+        kernel: Its kernel in the certified setting, which is copied; by default that of the setting. Or a list of
+            ``kbo.Hypothesis``, without the two numbers: the bounds hold if one of them is true.
 
     Attributes:
         maximize: Whether larger values are better.
+
+    Raises:
+        InvalidInput: No name, or a number out of its range.
     """
 
     name: str
+    _: KW_ONLY
+    noise_std: float | None = None
+    norm_bound: float | None = None
+    kernel: Kernel | Sequence[Hypothesis] | None = None
 
     maximize: ClassVar[bool]
 
@@ -33,6 +56,13 @@ class Objective:
         name = checks.text("the name of an objective", self.name)
         if name in (OBJECTIVE, SEM):
             raise InvalidInput(f"an objective cannot be called {name!r}: give it another name.")
+        with checks.inside(self.title):
+            check_assumptions(self)
+
+    @property
+    def title(self) -> str:
+        """The objective in messages."""
+        return f"objective {self.name!r}"
 
     @property
     def sign(self) -> int:
@@ -40,8 +70,12 @@ class Objective:
         return 1 if self.maximize else -1
 
     def describe(self) -> dict[str, Any]:
-        """Return the objective as plain JSON values."""
-        return {"name": self.name, "maximize": self.maximize}
+        """Return the direction and the numbers as plain JSON values, without the kernel."""
+        numbers = {"name": self.name, "maximize": self.maximize}
+        for name in ("noise_std", "norm_bound"):
+            if getattr(self, name) is not None:
+                numbers[name] = getattr(self, name)
+        return numbers
 
     def __str__(self) -> str:
         return f"{self.name} ({'larger' if self.maximize else 'smaller'} is better)"
@@ -60,10 +94,13 @@ class Maximize(Objective):
 
 
 def objective_of(entry: Mapping[str, Any]) -> Objective:
-    """Return the objective that plain JSON values describe."""
-    if entry["maximize"]:
-        return Maximize(entry["name"])
-    return Minimize(entry["name"])
+    """Return the objective that plain JSON values describe, without its kernel."""
+    kind = Maximize if entry["maximize"] else Minimize
+    return kind(
+        entry["name"],
+        noise_std=entry.get("noise_std"),
+        norm_bound=entry.get("norm_bound"),
+    )
 
 
 def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
@@ -74,7 +111,8 @@ def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
         maximize: Whether names are of quantities that are maximised.
 
     Raises:
-        InvalidInput: Not a list of at least two objectives, or two of one name.
+        InvalidInput: Not a list of at least two objectives, two of one name, or assumptions about the first one, which
+            are those of the setting.
     """
     if isinstance(objectives, (str, Mapping)) or not isinstance(objectives, Sequence):
         raise InvalidInput(
@@ -94,12 +132,14 @@ def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
         raise InvalidInput(
             f"objectives needs at least {_LEAST}, got one: leave it out, and return a number."
         )
+    if found and has_assumptions(found[0]):
+        raise InvalidInput(
+            f"{found[0].title}: noise_std, norm_bound and kernel of the first objective belong to the setting."
+        )
     return tuple(found)
 
 
-def reference_of(
-    reference: Any, objectives: Sequence[Objective]
-) -> tuple[float, ...] | None:
+def reference_of(reference: Any, objectives: Sequence[Objective]) -> tuple[float, ...] | None:
     """Return the values of the objectives that are just not acceptable; None where they are not given.
 
     Args:
