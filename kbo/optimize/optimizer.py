@@ -241,7 +241,9 @@ class Optimizer:
         """The strategies that propose the next trial."""
         exploration = self._quantities.exploration
         if self.objectives and getattr(self.setting, "strategies", None) is None:
-            return [RepeatOnce(), InitialDesign(), HypervolumeUpperBound()]
+            # The strategies of one objective propose while no trial keeps the limits, so that there is no front.
+            first = [RepeatOnce(), InitialDesign(), HypervolumeUpperBound()]
+            return [*first, *self.setting.strategies_for(self.method)]
         if exploration is None:
             return self.setting.strategies_for(self.method)
         return [SafeExploration(exploration)]
@@ -721,7 +723,7 @@ class Optimizer:
         """Return the gap of the front; None without one, and while no trial of it is known to keep all constraints."""
         quantities = self._quantities
         front = self.insight.front()
-        if front is None:
+        if front is None or len(quantities.limits()) < len(quantities.limited):
             return None
         trials = [point.trial for point in front.points]
         if self.constraints:
