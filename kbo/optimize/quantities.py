@@ -26,7 +26,6 @@ from kbo.optimize.strategies.safe_exploration import Exploration
 from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
 from kbo.space import Params, Space
 
-
 _LEAST_EXTENT = 1e-9
 """Extent of a front in targets, of which the standard deviation is about 1, at least."""
 
@@ -209,7 +208,7 @@ class Quantities:
         """
         self.learn()
         surrogates = []
-        for one_quantity in (self.objective, *(quantity for _, quantity in self.others)):
+        for one_quantity in (self.objective, *(other for _, other in self.others)):
             surrogate = one_quantity.surrogate()
             if surrogate is None or surrogate.reported is None:
                 return []

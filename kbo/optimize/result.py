@@ -295,7 +295,7 @@ def result_of(
 
 
 def _assumptions(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, Any]:
-    """Return the numbers that the bounds rest on, with several objectives also by name, with the delta of all bounds."""
+    """Return the numbers that the bounds rest on; with several objectives also by name, and the delta of all bounds."""
     if surrogate is None:
         return {}
     assumptions = surrogate.assumptions()

@@ -5,8 +5,8 @@ for a cell C with centre z, and r the largest ``|x - z|_k`` of its points,
 
     max over C of f  <=  upper(z) + B r
 
-if upper is a bound of f. A score of several functions that grows with each of them is at most the score of their bounds.
-The cells with the largest such bounds are divided along their longest sides, until the work is enough; at any time the
+if upper is a bound of f. A score of several functions that grows with each is at most the score of their bounds. The
+cells with the largest such bounds are divided along their longest sides, until the work is enough; at any time the
 largest bound of a cell is one of f, or of the score (docs/theory/boxes.md).
 """
 
@@ -54,7 +54,7 @@ EXCLUDED = "the bounds of a limit exclude the point that was found"
 
 
 Score = Callable[[Tensor], Tensor]
-"""A function of values [n m] of m functions, [n], that grows with each of them, by at most the largest of their changes."""
+"""A function of values [n m] of m functions, [n], that grows with each of them, at most by their largest change."""
 
 
 def least(values: Tensor) -> Tensor:
@@ -251,7 +251,7 @@ class _Problem(NamedTuple):
     score: Score
 
     def scores(self, X: Tensor, differences: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the scores [n] of the bounds at points X [n D], and over cells with these centres; see ``CellBound``."""
+        """Return the scores [n] of the bounds at points X [n D], and over cells with these centres (``CellBound``)."""
         at_points = []
         over_cells = []
         for function in self.functions:

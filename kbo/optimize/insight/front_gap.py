@@ -42,6 +42,7 @@ def front_guarantee(surrogates: Mapping[str, Surrogate]) -> Guarantee:
     guarantees = {name: surrogate.guarantee() for name, surrogate in surrogates.items()}
     delta = sum(guarantee.delta for guarantee in guarantees.values())
     objected = {name: guarantee for name, guarantee in guarantees.items() if not guarantee}
+    kind = ""
     texts = []
     for name, guarantee in (objected or guarantees).items():
         kind, _, text = guarantee.text.partition("certified: ")  # "", "not " or "practical, not "
@@ -49,10 +50,8 @@ def front_guarantee(surrogates: Mapping[str, Surrogate]) -> Guarantee:
     text = "; ".join(texts)
     if objected:
         return Guarantee(f"{kind}certified: {text}", delta, tuple(texts))
-    return Guarantee(
-        f"certified: with probability at least {1 - delta:g} for all objectives at once; {text}",
-        delta,
-    )
+    joint = f"with probability at least {1 - delta:g} for all objectives at once"
+    return Guarantee(f"certified: {joint}; {text}", delta)
 
 
 def front_gap(
@@ -124,6 +123,6 @@ def front_gap(
     return proved_gap(max(proof.largest, 0.0), found, WHOLE, proof.reason)
 
 
-def _scaled(bounds: Sequence[Tensor], extents: Mapping[str, float]) -> Tensor:
+def _scaled(bounds: list[Tensor], extents: Mapping[str, float]) -> Tensor:
     """Return bounds of the objectives, [n] each, in units of the extents, [n m]."""
     return (torch.stack(bounds, -1) / bounds[0].new_tensor(list(extents.values()))).cpu()

@@ -134,10 +134,8 @@ def objection_to_bounds(
         constraints: The constraints with their surrogates.
         finished: The trials that have ended.
     """
-    named = list(objectives.items())
-    for entry in constraints:
-        named.append((f"{entry.constraint.name}: ", entry.surrogate))
-    for name, of_quantity in named:
+    of_limits = [(f"{entry.constraint.name}: ", entry.surrogate) for entry in constraints]
+    for name, of_quantity in [*objectives.items(), *of_limits]:
         guarantee = of_quantity.guarantee()
         if guarantee:
             continue
