@@ -128,27 +128,28 @@ def test_points_that_break_a_rule_or_a_limit_do_not_count():
     assert gap.scope == "over all points that satisfy the constraints"
     assert gap.value == pytest.approx(by_bounds(optimizer, allowed, front_of(optimizer)))
 
-    limit = kbo.Constraint("heat", upper=0.35, noise_std=0.05, norm_bound=3.0)
+    limit = kbo.Constraint("heat", upper=0.3, noise_std=0.01, norm_bound=4.0)
 
     def measured(params):
-        values = objective(params)
-        return {**values, "heat": values["size"]}
+        noise = 0.01 * float(torch.randn((), generator=NOISE))
+        return {**objective(params), "heat": true_values(params)["speed"] + noise}
 
     setting = certified(completion_independent_of_noise=True)
     optimizer = kbo.Optimizer(FINITE, setting=setting, objectives=OBJECTIVES, constraints=[limit])
     points = points_of(optimizer)
+    NOISE.manual_seed(0)
     optimizer.tell(points[-1], measured(points[-1]))
     assert optimizer.gap() is None  # no trial of the front is certain to keep the limit
-    for _ in range(4):
+    for _ in range(6):
         for params in points:
             optimizer.tell(params, measured(params))
         front = front_of(optimizer)
-        kept = [t for t in front if optimizer.interval(t.params, "heat")[2] <= 0.35]
-        possible = [p for p in points if optimizer.interval(p, "heat")[0] <= 0.35]
+        kept = [t for t in front if optimizer.interval(t.params, "heat")[2] <= 0.3]
+        possible = [p for p in points if optimizer.interval(p, "heat")[0] <= 0.3]
         gap = optimizer.gap()
         assert gap.proved
         assert gap.value == pytest.approx(by_bounds(optimizer, possible, kept))
-        assert len(kept) < len(front) or len(possible) < len(points)
+    assert gap.value < by_bounds(optimizer, points, kept) - 0.01  # other points would be better
 
 
 def test_on_a_box_the_gap_is_proved_and_falls_with_the_work():
@@ -173,32 +174,30 @@ def test_on_a_box_the_gap_is_proved_and_falls_with_the_work():
 @pytest.mark.parametrize("name", SPACES)
 def test_the_score_of_two_functions_is_bounded_over_a_space(name):
     space = kbo.Space(SPACES[name])
-    for seed in range(5):
-        state, points, values = case(space, seed)
-        other_state, _, _ = case(space, seed + 5)
-        _, Z, _ = case(space, seed + 5)
+    for seed in range(4):
+        state, _, values = case(space, seed, n=60)
         generator = torch.Generator().manual_seed(seed)
         lower = torch.rand(4, 2, generator=generator).double()
 
         def score(upper, lower=lower):
             return (upper.unsqueeze(-2) - lower).amax(-1).amin(-1)
 
-        functions = [
-            CellBound([Bound(MartingaleMixture(0.1, 2.0, 0.01), s, 2.0)], unit=unit)
-            for s, unit in ((state, 0.7), (other_state, 1.3))
-        ]
-        still = torch.zeros(len(points), space.columns).double()
-        at_points = score(torch.stack([f(points, still)[0] for f in functions], -1))
+        bound = Bound(MartingaleMixture(0.1, 2.0, 0.01), state, 2.0)
+        functions = [CellBound([bound], unit=0.7), CellBound([bound], sign=-1, unit=1.3)]
+        truth = float(score(torch.stack([values / 0.7, -values / 1.3], -1)).max())
         proofs = [
-            bound_maximum(functions, space, most, score=score, lower=-9.0) for most in (50, 4000)
+            bound_maximum(functions, space, most, score=score, lower=-9.0) for most in (1, 50, 4000)
         ]
         largest = [proof.largest for proof in proofs]
-        assert largest[1] <= largest[0]
-        # a bound of the functions, which the norm may make smaller than that of their bounds
-        assert largest[1] >= float(at_points.max()) or proofs[1].reason
-        assert largest[1] >= score(torch.stack([values / 0.7, Z.new_zeros(len(Z))], -1)).max() - 9
+        assert largest == sorted(largest, reverse=True)
+        assert largest[-1] >= truth
         if name == "interval":
-            assert largest[1] - proofs[1].found <= 0.05 * (proofs[1].found + 9.0)
+            assert largest[-1] - proofs[-1].found <= 0.05 * (proofs[-1].found + 9.0)
+            X = space.features(torch.linspace(0, 1, 2001, dtype=torch.float64).unsqueeze(1))
+            still = torch.zeros_like(X)
+            at_points = score(torch.stack([f(X, still)[0] for f in functions], -1))
+            for proof in proofs:
+                assert proof.largest >= float(at_points.max())
 
 
 def surrogates_of(optimizer):
@@ -286,7 +285,7 @@ def test_every_objective_has_its_own_assumptions_and_an_equal_share_of_delta():
     optimizer = kbo.Optimizer(
         FINITE, setting=certified(delta=0.2), objectives=THREE, constraints=[limit]
     )
-    for _ in range(4):
+    for _ in range(6):
         params = optimizer.ask()
         optimizer.tell(params, {**weighed(params), "heat": 1.0})
     size, speed, weight = surrogates_of(optimizer).values()
