@@ -11,7 +11,12 @@ from gpytorch.kernels import Kernel
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.hypotheses import Hypothesis, checked_kernel, owns_kernel
+from kbo.optimize.hypotheses import (
+    Hypothesis,
+    check_assumptions,
+    has_assumptions,
+    owns_kernel,
+)
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
 from kbo.space import Linear
 
@@ -66,17 +71,12 @@ class Constraint:
             )
         checks.maybe(checks.number, "upper", self.upper)
         checks.maybe(checks.number, "lower", self.lower)
-        checks.maybe(checks.non_negative, "noise_std", self.noise_std)
-        checks.maybe(checks.positive, "norm_bound", self.norm_bound)
-        if self.kernel is not None:
-            numbers = {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
-            object.__setattr__(self, "kernel", checked_kernel(self.kernel, "Constraint", numbers))
+        check_assumptions(self)
         if self.name == SEM:
             raise InvalidInput(
                 "that is the standard error of the value: call the quantity another way."
             )
-        has_assumptions = (self.noise_std, self.norm_bound, self.kernel) != (None, None, None)
-        if self.name == OBJECTIVE and has_assumptions:
+        if self.name == OBJECTIVE and has_assumptions(self):
             raise InvalidInput(
                 "noise_std, norm_bound and kernel of the objective belong to the setting."
             )
@@ -94,6 +94,11 @@ class Constraint:
         if self.upper is not None:
             return f"{self.name} <= {self.upper:g}"
         return f"{self.name} >= {self.lower:g}"
+
+    @property
+    def title(self) -> str:
+        """The constraint in messages."""
+        return f"constraint {self.name!r}"
 
     @property
     def sign(self) -> int:

@@ -118,7 +118,8 @@ def minimize(
         time_budget: Seconds after which no trial begins, those of earlier calls with this journal included.
         end_running: Whether trials that run at the end of the time budget are ended; otherwise they are waited for.
         max_failures: Failures in a row after which the run stops.
-        stop_at_gap: Stop when the optimality gap is at most this, in units of the objective. In the certified setting
+        stop_at_gap: Stop when the optimality gap is at most this, in units of the objective (with several objectives as
+            a share of the front's extents, ``Front.extents``). In the certified setting
             the recommended parameters are then within this of the optimum with probability ``1 - delta``, which is
             proved for the whole space where that is possible (``Optimizer.gap``). In the practical setting it is a rule
             of thumb.

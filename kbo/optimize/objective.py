@@ -1,16 +1,23 @@
-"""Objectives: the quantities of a run with several of them, and the reference point that makes their values comparable."""
+"""Objectives: the quantities of a run with several of them, and the reference that makes their values comparable."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from gpytorch.kernels import Kernel
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
+from kbo.optimize.hypotheses import (
+    Hypothesis,
+    check_assumptions,
+    has_assumptions,
+    owns_kernel,
+)
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
 from kbo.optimize.run.trials import Trial
 
@@ -18,18 +25,33 @@ _LEAST = 2
 """Number of objectives from which on there is a front."""
 
 
-@dataclass(frozen=True)
+@owns_kernel
+@dataclass(frozen=True, eq=False)
 class Objective:
     """A quantity to optimise, which the objective function returns by name.
 
+    The assumptions about the first objective are those of the setting; the others have their own.
+
     Args:
         name: The key of the quantity in the returned dict.
+        noise_std: In the certified setting the sub-Gaussian constant of its noise, which is needed unless the method
+            bounds it online; in the practical setting its standard deviation, if it is known.
+        norm_bound: Bound of its RKHS norm, needed in the certified setting, and only there; its prior mean is 0.
+        kernel: Its kernel in the certified setting, which is copied; by default that of the setting. Or a list of
+            ``kbo.Hypothesis``, without the two numbers: the bounds hold if one of them is true.
 
     Attributes:
         maximize: Whether larger values are better.
+
+    Raises:
+        InvalidInput: No name, or a number out of its range.
     """
 
     name: str
+    _: KW_ONLY
+    noise_std: float | None = None
+    norm_bound: float | None = None
+    kernel: Kernel | Sequence[Hypothesis] | None = None
 
     maximize: ClassVar[bool]
 
@@ -37,6 +59,13 @@ class Objective:
         name = checks.text("the name of an objective", self.name)
         if name in (OBJECTIVE, SEM):
             raise InvalidInput(f"an objective cannot be called {name!r}: give it another name.")
+        with checks.inside(self.title):
+            check_assumptions(self)
+
+    @property
+    def title(self) -> str:
+        """The objective in messages."""
+        return f"objective {self.name!r}"
 
     @property
     def sign(self) -> int:
@@ -44,8 +73,12 @@ class Objective:
         return 1 if self.maximize else -1
 
     def describe(self) -> dict[str, Any]:
-        """Return the objective as plain JSON values."""
-        return {"name": self.name, "maximize": self.maximize}
+        """Return the direction and the numbers as plain JSON values, without the kernel."""
+        numbers = {"name": self.name, "maximize": self.maximize}
+        for name in ("noise_std", "norm_bound"):
+            if getattr(self, name) is not None:
+                numbers[name] = getattr(self, name)
+        return numbers
 
     def __str__(self) -> str:
         return f"{self.name} ({'larger' if self.maximize else 'smaller'} is better)"
@@ -64,10 +97,13 @@ class Maximize(Objective):
 
 
 def objective_of(entry: Mapping[str, Any]) -> Objective:
-    """Return the objective that plain JSON values describe."""
-    if entry["maximize"]:
-        return Maximize(entry["name"])
-    return Minimize(entry["name"])
+    """Return the objective that plain JSON values describe, without its kernel."""
+    kind = Maximize if entry["maximize"] else Minimize
+    return kind(
+        entry["name"],
+        noise_std=entry.get("noise_std"),
+        norm_bound=entry.get("norm_bound"),
+    )
 
 
 def recorded_objectives(header: Mapping[str, Any]) -> list[Objective]:
@@ -83,7 +119,8 @@ def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
         maximize: Whether names are of quantities that are maximised.
 
     Raises:
-        InvalidInput: Not a list of at least two objectives, or two of one name.
+        InvalidInput: Not a list of at least two objectives, two of one name, or assumptions about the first one, which
+            are those of the setting.
     """
     if isinstance(objectives, (str, Mapping)) or not isinstance(objectives, Sequence):
         raise InvalidInput(
@@ -102,6 +139,10 @@ def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
     if len(found) == 1:
         raise InvalidInput(
             f"objectives needs at least {_LEAST}, got one: leave it out, and return a number."
+        )
+    if found and has_assumptions(found[0]):
+        raise InvalidInput(
+            f"{found[0].title}: noise_std, norm_bound and kernel of the first objective belong to the setting."
         )
     return tuple(found)
 

@@ -23,7 +23,7 @@ from kbo.optimize.constraint import Constraint, measured_only
 from kbo.optimize.evaluated import known_results, unrecorded
 from kbo.optimize.feasibility import limits
 from kbo.optimize.hypotheses import described
-from kbo.optimize.insight.front import front_gap
+from kbo.optimize.insight.front_gap import front_gap
 from kbo.optimize.insight.gap import Gap, optimality_gap
 from kbo.optimize.insight.insight import Insight
 from kbo.optimize.objective import Objective, objectives_of, reference_of
@@ -184,6 +184,12 @@ class Optimizer:
         """Raise InvalidInput if another argument is for one objective only, and warn of the cost of many."""
         if value_range is not None:
             raise InvalidInput("value_range is for one objective: leave it out.")
+        first = self.objectives[0].name
+        if first in [constraint.name for constraint in self.constraints]:
+            raise InvalidInput(
+                f"constraint {first!r}: the first objective is called {OBJECTIVE!r} in constraints: "
+                f"kbo.Constraint({OBJECTIVE!r}, ...)."
+            )
         if self.setting.start:
             raise InvalidInput(
                 "kbo.Safe is for one objective: the others can be constraints, kbo.Constraint(name, upper=...)."
@@ -194,8 +200,8 @@ class Optimizer:
             )
         if len(self.objectives) > _MANY_OBJECTIVES:
             log.warning(
-                "with %d objectives nearly every trial is on the front, and its hypervolume takes long: consider limits "
-                "(kbo.Constraint) on some of them",
+                "with %d objectives nearly every trial is on the front, and its hypervolume takes long: consider "
+                "limits (kbo.Constraint) on some of them",
                 len(self.objectives),
             )
 
@@ -216,7 +222,7 @@ class Optimizer:
         if self.value_range is not None:
             header["value_range"] = list(self.value_range)
         if self.objectives:
-            header["objectives"] = [objective.describe() for objective in self.objectives]
+            header["objectives"] = [_described(o, space.columns) for o in self.objectives]
         if self.reference is not None:
             header["reference"] = list(self.reference)
         if methods.get(self.method).needs_horizon:
@@ -235,7 +241,9 @@ class Optimizer:
         """The strategies that propose the next trial."""
         exploration = self._quantities.exploration
         if self.objectives and getattr(self.setting, "strategies", None) is None:
-            return [RepeatOnce(), InitialDesign(), HypervolumeUpperBound()]
+            # The strategies of one objective propose while no trial keeps the limits, so that there is no front.
+            first = [RepeatOnce(), InitialDesign(), HypervolumeUpperBound()]
+            return [*first, *self.setting.strategies_for(self.method)]
         if exploration is None:
             return self.setting.strategies_for(self.method)
         return [SafeExploration(exploration)]
@@ -671,7 +679,9 @@ class Optimizer:
         which are certain to: of the whole space, if it is proved that all are. None while there is no bound, and while
         the recommendation is not known to keep all constraints.
 
-        With several objectives it is that of the front, as a share of its extent (``front_gap``).
+        With several objectives every point which possibly keeps the constraints is better by at most the gap than some
+        trial of the front which is known to, in every objective, as a share of the extent of the front
+        (``Front.extents``).
 
         Args:
             evaluations: Points at which bounds may be computed for a proof, at most, for each hypothesis. There is one
@@ -688,6 +698,8 @@ class Optimizer:
         bounded = self._quantities.bounded()
         if best is None or bounded is None:
             return None
+        if self.objectives:
+            return self._front_gap(evaluations, goal, progress)
         if self.constraints and not self._quantities.feasibility(best).kept:
             return None
         safe = None
@@ -695,17 +707,6 @@ class Optimizer:
             tried = self._quantities.units_of(self.run.trials.all)
             safe = (self._quantities.exploration, tried)
         surrogate, _ = bounded
-        if self.objectives:
-            front = self.insight.front()
-            if front is None:
-                return None
-            return front_gap(
-                self._quantities.surrogates(),
-                self._quantities.limits(),
-                self._quantities.features([point.trial for point in front.points]),
-                self._search(),
-                self.run.trials.finished,
-            )
         return optimality_gap(
             surrogate,
             self._quantities.limits(),
@@ -713,6 +714,30 @@ class Optimizer:
             self._search(),
             self.run.trials.finished,
             safe,
+            evaluations,
+            goal,
+            progress,
+        )
+
+    def _front_gap(self, evaluations: int, goal: float, progress: bool) -> Gap | None:
+        """Return the gap of the front; None without one, and while no trial of it is known to keep all constraints."""
+        quantities = self._quantities
+        front = self.insight.front()
+        if front is None or len(quantities.limits()) < len(quantities.limited):
+            return None
+        trials = [point.trial for point in front.points]
+        if self.constraints:
+            trials = [trial for trial in trials if quantities.feasibility(trial).kept]
+        if not trials:
+            return None
+        names = [objective.name for objective in self.objectives]
+        return front_gap(
+            dict(zip(names, quantities.surrogates(), strict=True)),
+            front.extents,
+            quantities.limits(),
+            quantities.features(trials),
+            self._search(),
+            self.run.trials.finished,
             evaluations,
             goal,
             progress,
@@ -764,12 +789,12 @@ def check_same_kernel(former: Space, space: Space) -> None:
         )
 
 
-def _described(constraint: Constraint, columns: int) -> dict[str, Any]:
-    """Return a constraint as plain JSON values; its kernel by a fingerprint on some columns."""
-    numbers = constraint.describe()
-    if constraint.kernel is None:
+def _described(quantity: Constraint | Objective, columns: int) -> dict[str, Any]:
+    """Return a constraint or an objective as plain JSON values; its kernel by a fingerprint on some columns."""
+    numbers = quantity.describe()
+    if quantity.kernel is None:
         return numbers
-    return {**numbers, **described(constraint.kernel, columns)}
+    return {**numbers, **described(quantity.kernel, columns)}
 
 
 def _span(value_range: tuple[float, float] | None, maximize: bool) -> tuple[float, float]:

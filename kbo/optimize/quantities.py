@@ -152,7 +152,7 @@ class Quantities:
         self.limited: list[tuple[Constraint, Quantity]]
         self.others: list[tuple[Objective, Quantity]]
         self.objective, self.others, self.limited = _quantities(
-            setting, problem, constraints, objectives[1:]
+            setting, problem, constraints, objectives
         )
         self.exploration: Exploration | None = None
         if setting.start:
@@ -462,25 +462,29 @@ def _quantities(
     constraints: Sequence[Constraint],
     objectives: Sequence[Objective],
 ) -> tuple[Quantity, list[tuple[Objective, Quantity]], list[tuple[Constraint, Quantity]]]:
-    """Return the objective, others, and the constraints that are not decided in advance, with their quantities.
+    """Return the quantity of the objective, of several the first one, and objectives and constraints with theirs.
+
+    These are the other objectives, and the constraints that are not decided in advance.
 
     Raises:
         InvalidInput: The setting cannot be used with the method, the space or the constraints, or no function of the
             given norm reaches a limit.
     """
     undecided = [c for c in constraints if not setting.decides(c, problem.method, problem.space)]
-    n_quantities = (
-        1 + len(objectives) + sum(constraint.name != OBJECTIVE for constraint in undecided)
-    )
+    n_objectives = max(1, len(objectives))
+    n_quantities = n_objectives + sum(constraint.name != OBJECTIVE for constraint in undecided)
     without_range = problem._replace(span=ANY)  # the declared range is that of the objective
     constrained = []
     for constraint in undecided:
         own_setting = setting.of(constraint, n_quantities)
-        prefix = f"constraint {constraint.name!r}: "
+        prefix = f"{constraint.title}: "
         constrained.append((constraint, Quantity(own_setting, without_range, prefix)))
-    own_setting = setting.shared(n_quantities)
     others = []
-    for objective in objectives:
-        prefix = f"objective {objective.name!r}: "
+    for objective in objectives[1:]:
+        own_setting = setting.of(objective, n_quantities)
+        prefix = f"{objective.title}: "
         others.append((objective, Quantity(own_setting, without_range, prefix)))
-    return Quantity(own_setting, problem), others, constrained
+    prefix = ""
+    if objectives:
+        prefix = f"{objectives[0].title}: "
+    return Quantity(setting.shared(n_quantities), problem, prefix), others, constrained

@@ -281,6 +281,7 @@ def result_of(
     best, completed = optimizer.recommended(), optimizer.run.trials.complete
     interval = optimizer.interval(best.params) if best else None
     belief = insight.description() if interval else None
+    guarantee = insight.guarantee() if belief else None
     gap = optimizer.gap(evaluations if optimizer.setting.certified else 0)
     lower, value, upper = interval or (None, best.value if best else None, None)
     if best and belief and belief.noiseless:
@@ -304,15 +305,29 @@ def result_of(
         infeasible=insight.infeasible(evaluations),
         exact=belief.noiseless if belief else None,
         account=_account(optimizer, belief),
-        certified=belief is not None and bool(belief.guarantee()),
-        guarantee=belief.guarantee().text if belief else NO_BOUND,
-        assumptions=belief.assumptions() if belief else {},
+        certified=bool(guarantee),
+        guarantee=guarantee.text if guarantee is not None else NO_BOUND,
+        assumptions=_assumptions(optimizer, belief),
         trials=list(optimizer.trials),
         stopped=stopped,
         journal=journal,
         optimizer=optimizer,
         front=insight.front(),
     )
+
+
+def _assumptions(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, Any]:
+    """Return the numbers that the bounds rest on; with several objectives also by name, and the delta of all bounds."""
+    if surrogate is None:
+        return {}
+    assumptions = surrogate.assumptions()
+    if not optimizer.objectives:
+        return assumptions
+    of_objectives = {}
+    surrogates = optimizer.insight.quantities.surrogates()
+    for objective, of_objective in zip(optimizer.objectives, surrogates, strict=False):
+        of_objectives[objective.name] = of_objective.assumptions()
+    return {**assumptions, "delta": optimizer.setting.delta, "objectives": of_objectives}
 
 
 def _account(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, str]:

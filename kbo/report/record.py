@@ -24,7 +24,7 @@ from kbo.optimize import (
     Safe,
     Trial,
 )
-from kbo.optimize.objective import Objective, recorded_objectives
+from kbo.optimize.objective import Objective, objective_of, recorded_objectives
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Event, Header
 from kbo.optimize.run.outcome import OBJECTIVE
@@ -264,7 +264,9 @@ class Record:
         """Return the optimiser as it was before the first event."""
         optimizer = self.reopened()
         space = optimizer.run.first_space
-        blank = _begin(self.header, space, optimizer.setting, optimizer.constraints)
+        blank = _begin(
+            self.header, space, optimizer.setting, optimizer.constraints, optimizer.objectives
+        )
         blank.run.restore([], optimizer.space)  # whose functions the events do not have
         return blank
 
@@ -273,7 +275,7 @@ Run = Record | Optimizer | Result | str | os.PathLike[str]
 """A run: a record, an optimiser, a result, or the path of a journal."""
 
 _KERNELS = {"kernel", "hypotheses"}
-"""Entries of a constraint in a header that have fingerprints of kernels."""
+"""Entries of a constraint or an objective in a header that have fingerprints of kernels."""
 
 _NEEDS_KERNEL = (
     "The run is in the certified setting, where the kernel is given and not estimated. The journal holds only a "
@@ -366,7 +368,15 @@ def optimizer_of(
                     "a constraint of the run has a kernel of its own, of which the journal has a fingerprint only."
                 )
         limits = [own.get(limit.name, limit) for limit in constraints_of(header)]
-        return _begin(header, space or space_of(header), setting, limits, **options)
+        objectives = []
+        for entry in header.get("objectives", ()):
+            if _KERNELS & set(entry):
+                raise InvalidInput(
+                    f"objective {entry['name']!r} has a kernel of its own, of which the journal has a fingerprint: "
+                    "pass the optimiser or the result of the run in place of its journal."
+                )
+            objectives.append(objective_of(entry))
+        return _begin(header, space or space_of(header), setting, limits, objectives, **options)
 
 
 class _Recorded(Strategy):
@@ -430,6 +440,7 @@ def _begin(
     space: Space,
     setting: Setting,
     constraints: Sequence[Constraint],
+    objectives: Sequence[Objective],
     **options: Any,
 ) -> Optimizer:
     return Optimizer(
@@ -441,7 +452,7 @@ def _begin(
         seed=header["seed"],
         n_trials=header.get("n_trials"),
         value_range=header.get("value_range"),
-        objectives=recorded_objectives(header),
+        objectives=objectives,
         reference=header.get("reference"),
         **options,
     )

@@ -218,13 +218,14 @@ def front_certainty(result: Result, front: Front) -> str:
 
 
 def _front_gap(result: Result) -> str:
-    """Return the gap of a front."""
-    if result.gap is None:
+    """Return the gap of a front, in units of the objectives."""
+    if result.gap is None or result.front is None:
         return ""
-    return (
-        f"no setting is better than all of these by more than {rounded_up(100 * result.gap, 3)}% of the front's extent "
-        f"in any objective ({result.gap_scope})"
-    )
+    losses = []
+    for name, extent in result.front.extents.items():
+        losses.append(f"{rounded_up(result.gap * extent, 3)} worse in {name}")
+    share = f"{rounded_up(result.gap, 3)} of the front's extents"
+    return f"for every setting one of these is at most {' and '.join(losses)} ({share}; {result.gap_scope})"
 
 
 def trials(result: Result) -> str:

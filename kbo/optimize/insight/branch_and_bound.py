@@ -5,8 +5,9 @@ for a cell C with centre z, and r the largest ``|x - z|_k`` of its points,
 
     max over C of f  <=  upper(z) + B r
 
-if upper is a bound of f. The cells with the largest such bounds are divided along their longest sides, until the work
-is enough; at any time the largest bound of a cell is one of f (docs/theory/boxes.md).
+if upper is a bound of f. A score of several functions that grows with each is at most the score of their bounds. The
+cells with the largest such bounds are divided along their longest sides, until the work is enough; at any time the
+largest bound of a cell is one of f, or of the score (docs/theory/boxes.md).
 """
 
 from __future__ import annotations
@@ -50,6 +51,15 @@ NORM = "the norm bound leaves less there than the bounds of the method"
 LIMIT = "the norm bound of a limit excludes points which its bounds of the method do not"
 EXCLUDED = "the bounds of a limit exclude the point that was found"
 """Reasons why a proof leaves less than the bounds of the method at a point."""
+
+
+Score = Callable[[Tensor], Tensor]
+"""A function of values [n m] of m functions, [n], that grows with each of them, at most by their largest change."""
+
+
+def least(values: Tensor) -> Tensor:
+    """Return the least of values [n m] of some functions, [n]."""
+    return values.amin(-1)
 
 
 class CellBound:
@@ -187,6 +197,7 @@ def bound_maximum(
     space: Space,
     evaluations: int,
     *,
+    score: Score = least,
     lower: float = 0.0,
     goal: float = 0.0,
     until: float = math.inf,
@@ -194,13 +205,14 @@ def bound_maximum(
     witnesses: Tensor | None = None,
     counted: Callable[[int], object] = lambda n: None,
 ) -> Proof | None:
-    """Return an upper bound of the largest value over a space of the least of some functions.
+    """Return an upper bound of the largest value over a space of a score of some functions.
 
     Args:
         functions: Upper bounds of the functions.
         space: The space; functions among its constraints are not called, which can only make the bound larger.
         evaluations: Points at which bounds may be computed, at most, besides the first ones, one for each combination
             of options of choices, and those of the comparison.
+        score: The score; by default the least value.
         lower: The value that the result is compared with.
         goal: The difference to that which is small enough.
         until: Value that ends the search once an upper bound reaches it: the statement to prove is wrong then, or
@@ -218,7 +230,7 @@ def bound_maximum(
     """
     if obstacle(functions, space):
         return None
-    problem = _Problem(functions, slacks, space)
+    problem = _Problem(functions, slacks, space, score)
     proof = _branch_and_bound(problem, evaluations, lower, goal, until, counted)
     if proof.found >= until:  # nothing is proved
         return proof
@@ -231,11 +243,22 @@ def bound_maximum(
 
 
 class _Problem(NamedTuple):
-    """The least of some functions on the points of a space where no slack is negative, by upper bounds of them."""
+    """A score of some functions on the points of a space where no slack is negative, by upper bounds of them."""
 
     functions: Sequence[CellBound]
     slacks: Sequence[CellBound]
     space: Space
+    score: Score
+
+    def scores(self, X: Tensor, differences: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the scores [n] of the bounds at points X [n D], and over cells with these centres (``CellBound``)."""
+        at_points = []
+        over_cells = []
+        for function in self.functions:
+            at_point, over_cell = function(X, differences)
+            at_points.append(at_point)
+            over_cells.append(over_cell)
+        return self.score(torch.stack(at_points, -1)), self.score(torch.stack(over_cells, -1))
 
     def change(self, differences: Tensor) -> Tensor:
         """Return the largest change [n] of a function or slack where columns differ by at most so much [n D]."""
@@ -301,18 +324,13 @@ def _branch_and_bound(
 
 
 def _evaluated(problem: _Problem, cells: Cells) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the centres [n P] of cells, the bounds [n] of the least function there, and those over the cells.
+    """Return the centres [n P] of cells, the bounds [n] of the score there, and those over the cells.
 
     The bounds are -inf where a slack is negative, or a constraint of the space is broken.
     """
     centres, differences = cells.spans()
     X = problem.space.features(centres)
-    at_centres = torch.full((len(centres),), math.inf, dtype=torch.float64)
-    over_cells = at_centres
-    for function in problem.functions:
-        at_points, over_all = function(X, differences)
-        at_centres = torch.minimum(at_centres, at_points)
-        over_cells = torch.minimum(over_cells, over_all)
+    at_centres, over_cells = problem.scores(X, differences)
     for slack in problem.slacks:
         slack_at_points, slack_over_cells = slack(X, differences)
         at_centres = at_centres.masked_fill(slack_at_points < 0, -math.inf)
@@ -338,7 +356,7 @@ def _random_points(space: Space) -> Tensor:
 
 
 def _reason(problem: _Problem, points: Tensor, largest: float) -> str:
-    """Return the reason why the functions are at most ``largest`` at the first of some points.
+    """Return the reason why the score is at most ``largest`` at the first of some points.
 
     The space is divided again around each point x, into the cells of the proof that contain it. By the norm bound a
     function is at most ``U(z) + B |x - z|_k`` at x for the centre z of each. The bounds of the proof and the
@@ -365,8 +383,7 @@ def _reason(problem: _Problem, points: Tensor, largest: float) -> str:
         X = space.features(centres)
         differences = (space.features(points[left]) - X).abs()
         side = min(depth, 1)  # first the bounds at the points themselves
-        values = [function(X, differences)[side] for function in problem.functions]
-        is_bounded = torch.stack(values).amin(0) <= at_most
+        is_bounded = problem.scores(X, differences)[side] <= at_most
         is_excluded = torch.zeros_like(is_bounded)
         for slack in problem.slacks:
             is_excluded |= slack(X, differences)[side] < _ROUNDING * slack.size

@@ -11,14 +11,10 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.hypervolume import hypervolume, n_dominating, non_dominated
 from kbo.optimize.insight.comparison import N_DRAWS
-from kbo.optimize.insight.gap import WHOLE, Gap, objection_to_bounds
 from kbo.optimize.objective import Objective
 from kbo.optimize.run.trials import Trial
-from kbo.optimize.search.search import MOST_POINTS, Search
-from kbo.optimize.slacks import feasible_first, upper_slack
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 BELOW = 0.1
@@ -77,6 +73,15 @@ class Front:
     reference: Mapping[str, float]
     hypervolume: Interval | None
 
+    @property
+    def extents(self) -> dict[str, float]:
+        """The largest less the smallest mean of each objective, by its name; 1 where all are equal."""
+        extents = {}
+        for objective in self.objectives:
+            means = [point.values[objective.name].mean for point in self.points]
+            extents[objective.name] = (max(means) - min(means)) or 1.0
+        return extents
+
     def choose(
         self,
         weights: Mapping[str, float] | None = None,
@@ -111,12 +116,9 @@ class Front:
             kept = [point for point in kept if signs[name] * point.values[name].mean >= least]
         if not kept:
             raise InvalidInput(
-                f"no point of the front keeps the limits {dict(limits or {})}: {self._extents()}. Loosen one of them."
+                f"no point of the front keeps the limits {dict(limits or {})}: {self._ranges()}. Loosen one of them."
             )
-        extents = {}
-        for name in names:
-            means = [point.values[name].mean for point in self.points]
-            extents[name] = (max(means) - min(means)) or 1.0
+        extents = self.extents
 
         def worth(point: FrontPoint) -> float:
             total = 0.0
@@ -126,7 +128,7 @@ class Front:
 
         return max(kept, key=worth)
 
-    def _extents(self) -> str:
+    def _ranges(self) -> str:
         """Return the least and the largest mean of each objective, as text."""
         texts = []
         for objective in self.objectives:
@@ -212,54 +214,3 @@ def _drawn(
     volumes = hypervolume(values[:, :n_front], reference)
     ends = volumes.quantile(torch.tensor([_TAIL, 1 - _TAIL], dtype=torch.float64))
     return probabilities, Interval(float(ends[0]), float(volumes.mean()), float(ends[1]))
-
-
-def front_gap(
-    surrogates: Sequence[Surrogate],
-    constraints: Sequence[ConstraintSurrogate],
-    front: Tensor,
-    search: Search,
-    finished: Sequence[Trial],
-) -> Gap:
-    """Return the gap of a front: the share of its extent by which, at most, it misses the true front.
-
-    If the bounds of all objectives hold, then for every point x of the space that keeps the limits there is a trial p
-    of the front with f_k(x) <= f_k(p) + gap * extent_k for all objectives k, larger ones better:
-
-        gap = max_x min_p max_k (U_k(x) - L_k(p)) / extent_k
-
-    with the upper and lower bounds U and L. On a finite space every x is examined, else a search looks for the largest.
-
-    Args:
-        surrogates: The surrogates of the objectives.
-        constraints: The constraints with their surrogates.
-        front: The features [f D] of the trials of the front.
-        search: A search of the whole space.
-        finished: The trials that have ended.
-    """
-    intervals = [surrogate.interval(front) for surrogate in surrogates]
-    lower = torch.stack([low for low, _, _ in intervals], -1)  # [f m]
-    means = torch.stack([mean for _, mean, _ in intervals], -1)
-    extent = means.amax(0) - means.amin(0)
-    extent = torch.where(extent > 0, extent, 1.0)
-    known_limits = limits(constraints)
-
-    def distance(features: Tensor) -> Tensor:
-        uppers = [surrogate.interval(features)[2] for surrogate in surrogates]
-        missing = (torch.stack(uppers, -1).unsqueeze(1) - lower) / extent  # [n f m]
-        found = missing.amax(-1).amin(-1)
-        if known_limits:
-            return feasible_first(found, upper_slack(known_limits, features))
-        return found
-
-    objections = [objection_to_bounds(surrogate, constraints, finished) for surrogate in surrogates]
-    reason = next(filter(None, objections), "")
-    points = search.space.points(MOST_POINTS)
-    if points is not None:
-        value = max(float(distance(search.space.features(points)).amax()), 0.0)
-        return Gap(value, not reason, WHOLE, exact=True, found=value, reason=reason)
-    farthest = search.argmax_point(distance)
-    value = max(float(distance(search.space.features(farthest.unsqueeze(0)))[0]), 0.0)
-    reason = reason or "branch and bound is for one objective"
-    scope = f"by a search from many starts; not proved: {reason}"
-    return Gap(value, False, scope, exact=False, found=value, reason=reason)

@@ -7,7 +7,7 @@ exactly, on the points that are certain to be safe, and on a box by a search or 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -27,6 +27,7 @@ from kbo.optimize.search.bounds import LargestUpper, largest_upper
 from kbo.optimize.search.search import MOST_POINTS, Search
 from kbo.optimize.strategies.safe_exploration import Exploration
 from kbo.optimize.surrogates.surrogate import Bound, Surrogate
+from kbo.space import Space
 
 NOT_REQUESTED = "no proof was asked for: pass evaluations="
 """Reason why nothing is proved, where nobody asked for it."""
@@ -105,7 +106,7 @@ def optimality_gap(
         goal: The proof ends when the gap is at most this.
         progress: Whether a bar shows how much of the proof is done.
     """
-    objection = objection_to_bounds(surrogate, constraints, finished)
+    objection = objection_to_bounds({"": surrogate}, constraints, finished)
     n_proofs = len(surrogate.bounds)
     if safe is not None:
         n_proofs += len(constraints)
@@ -122,13 +123,19 @@ def optimality_gap(
 
 
 def objection_to_bounds(
-    surrogate: Surrogate, constraints: Sequence[ConstraintSurrogate], finished: Sequence[Trial]
+    objectives: Mapping[str, Surrogate],
+    constraints: Sequence[ConstraintSurrogate],
+    finished: Sequence[Trial],
 ) -> str:
-    """Return the reason why the bounds of the objective or of a constraint have no guarantee; empty if all have one."""
-    surrogates = {"": surrogate}
-    for entry in constraints:
-        surrogates[f"{entry.constraint.name}: "] = entry.surrogate
-    for name, of_quantity in surrogates.items():
+    """Return the reason why the bounds of an objective or of a constraint have no guarantee; empty if all have one.
+
+    Args:
+        objectives: The surrogates of the objectives, by the beginning of a reason.
+        constraints: The constraints with their surrogates.
+        finished: The trials that have ended.
+    """
+    of_limits = [(f"{entry.constraint.name}: ", entry.surrogate) for entry in constraints]
+    for name, of_quantity in [*objectives.items(), *of_limits]:
         guarantee = of_quantity.guarantee()
         if guarantee:
             continue
@@ -143,10 +150,14 @@ def objection_to_bounds(
 def _on_finite_set(question: _Question) -> Gap:
     """Return the gap over all points of a small finite space, exactly."""
     value = max(found.gap for found in _found_gaps(question))
+    return exact_gap(value, question.search.space, question.objection)
+
+
+def exact_gap(value: float, space: Space, objection: str) -> Gap:
+    """Return a gap for which every point of a space was evaluated; it is proved without an objection to the bounds."""
     scope = WHOLE
-    if question.search.space.constraints:
+    if space.constraints:
         scope = "over all points that satisfy the constraints"
-    objection = question.objection
     return Gap(value, not objection, scope, exact=True, found=value, reason=objection)
 
 
@@ -195,18 +206,24 @@ def _on_box(question: _Question, scope: str) -> Gap:
     for found in gaps:
         reason = reason or obstacle([CellBound([found.bound])], space)
     if reason:
-        return _unproved(largest_found, reason)
+        return unproved_gap(largest_found, reason)
     slacks = slack_bounds(question.constraints, space)
     proved = [_proved(question, found, slacks) for found in gaps]
     value = max(gap for gap, _ in proved)
-    scope += f", proved; {largest_found:.4g} was found"
-    if value < largest_found:
-        reason = f"{proved[widest][1]} (docs/theory/boxes.md)"
-        scope += f", but {reason}"
-    return Gap(value, True, scope, exact=False, found=largest_found, reason=reason)
+    return proved_gap(value, largest_found, scope, proved[widest][1])
 
 
-def _unproved(found: float, reason: str) -> Gap:
+def proved_gap(value: float, found: float, scope: str, reason: str) -> Gap:
+    """Return a proved gap; where it is below the one that was found, ``reason`` is why."""
+    scope += f", proved; {found:.4g} was found"
+    if value >= found:
+        return Gap(value, True, scope, exact=False, found=found)
+    reason += " (docs/theory/boxes.md)"
+    return Gap(value, True, f"{scope}, but {reason}", exact=False, found=found, reason=reason)
+
+
+def unproved_gap(found: float, reason: str) -> Gap:
+    """Return a gap that a search has found, and the reason why it is not proved."""
     scope = "by a search from many starts"
     if reason != NOT_REQUESTED:
         scope += f"; not proved: {reason}"

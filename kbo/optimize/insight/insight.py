@@ -14,6 +14,7 @@ from kbo.optimize.insight.answers import Answers, answers
 from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
 from kbo.optimize.insight.finalists import distinct, finalists
 from kbo.optimize.insight.front import Front, front_of
+from kbo.optimize.insight.front_gap import front_guarantee
 from kbo.optimize.insight.infeasibility import Infeasible, certificate
 from kbo.optimize.quantities import Quantities
 from kbo.optimize.run.guard import Guard, guarded
@@ -22,7 +23,7 @@ from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.searches import generator_of
-from kbo.optimize.surrogates.surrogate import Surrogate
+from kbo.optimize.surrogates.surrogate import Guarantee, Surrogate
 from kbo.space import Params
 
 _N_RANDOM = 64
@@ -194,6 +195,25 @@ class Insight:
             quantities.reference,
             self._generator(),
         )
+
+    @guarded
+    def guarantee(self) -> Guarantee | None:
+        """Return the guarantee of the reported intervals, of all objectives at once; None while there is no bound.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
+        """
+        quantities = self.quantities
+        if quantities.objectives:
+            surrogates = quantities.surrogates()
+            if not surrogates:
+                return None
+            names = [objective.name for objective in quantities.objectives]
+            return front_guarantee(dict(zip(names, surrogates, strict=True)))
+        surrogate = quantities.description()
+        if surrogate is None or surrogate.reported is None:
+            return None
+        return surrogate.guarantee()
 
     @guarded
     def compare(self, others: Params, params: Params | None = None) -> Comparison | None:

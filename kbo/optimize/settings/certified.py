@@ -20,6 +20,7 @@ from kbo.kernels import freeze
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
+from kbo.optimize.objective import Objective
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting, keep
 from kbo.optimize.strategies.initial_design import InitialDesign
@@ -249,31 +250,31 @@ class Certified(Setting):
             return []
         return [(hypothesis.kernel, hypothesis.norm_bound) for hypothesis in kernel]
 
-    def of(self, constraint: Constraint, outputs: int) -> Certified:
-        """Return the setting of the quantity of a constraint, one of several quantities.
+    def of(self, quantity: Constraint | Objective, outputs: int) -> Certified:
+        """Return the setting of the quantity of a constraint, or of an objective but the first, one of several.
 
         Raises:
-            InvalidInput: The constraint lacks an assumption of the bounds.
+            InvalidInput: The quantity lacks an assumption of the bounds.
         """
-        if constraint.name == OBJECTIVE:
+        if quantity.name == OBJECTIVE:
             return self.shared(outputs)
         online = self.hypotheses[0].noise_std is None
-        kernel = self.kernel if constraint.kernel is None else constraint.kernel
-        noise_std = constraint.noise_std
-        norm_bound = constraint.norm_bound
-        if isinstance(constraint.kernel, tuple):
+        kernel = self.kernel if quantity.kernel is None else quantity.kernel
+        noise_std = quantity.noise_std
+        norm_bound = quantity.norm_bound
+        if isinstance(quantity.kernel, tuple):
             if online:
                 raise InvalidInput(
-                    f"constraint {constraint.name!r}: methods that bound the noise level online are for one kernel, "
+                    f"{quantity.title}: methods that bound the noise level online are for one kernel, "
                     "and no list of hypotheses: choose 'dmm-ucb'."
                 )
             noise_std = None
             norm_bound = None
         elif norm_bound is None or (noise_std is None) != online:
-            raise InvalidInput(_missing_assumptions(constraint, online))
+            raise InvalidInput(_missing_assumptions(quantity, online))
         elif not isinstance(kernel, Kernel):
             raise InvalidInput(
-                f"constraint {constraint.name!r}: give it a kernel of its own, or a list of kbo.Hypothesis: those of "
+                f"{quantity.title}: give it a kernel of its own, or a list of kbo.Hypothesis: those of "
                 "the setting are about the objective."
             )
         setting = replace(self, kernel=kernel, noise_std=noise_std, norm_bound=norm_bound)
@@ -296,8 +297,8 @@ class Certified(Setting):
         return values
 
 
-def _missing_assumptions(constraint: Constraint, online: bool) -> str:
-    """Return the message for a constraint that lacks assumptions, of methods that bound the noise online or not."""
+def _missing_assumptions(quantity: Constraint | Objective, online: bool) -> str:
+    """Return the message for a quantity that lacks assumptions, of methods that bound the noise online or not."""
     if online:
         needed = "norm_bound, and no noise_std"
         example = "norm_bound=2.0"
@@ -306,10 +307,13 @@ def _missing_assumptions(constraint: Constraint, online: bool) -> str:
         needed = "noise_std and norm_bound"
         example = "noise_std=0.1, norm_bound=2.0"
         alternative = ", or a list of hypotheses as its kernel"
+    name = quantity.name
+    given = f"constraints=[kbo.Constraint({name!r}, ..., {example})]"
+    if isinstance(quantity, Objective):
+        given = f"objectives=[..., kbo.{type(quantity).__name__}({name!r}, {example})]"
     return (
-        f"constraint {constraint.name!r}: the certified setting needs its own {needed}, as in "
-        f"constraints=[kbo.Constraint({constraint.name!r}, ..., {example})]{alternative}, "
-        f"got noise_std={constraint.noise_std}, norm_bound={constraint.norm_bound}."
+        f"{quantity.title}: the certified setting needs its own {needed}, as in {given}{alternative}, "
+        f"got noise_std={quantity.noise_std}, norm_bound={quantity.norm_bound}."
     )
 
 

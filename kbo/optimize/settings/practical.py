@@ -15,6 +15,7 @@ from kbo.bandit import methods
 from kbo.confidence import PRACTICAL_MULTIPLE
 from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint
+from kbo.optimize.objective import Objective
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting, keep
 from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
@@ -266,25 +267,29 @@ class Practical(Setting):
         """Return the setting itself: nominal probabilities are not shared."""
         return self
 
-    def of(self, constraint: Constraint, outputs: int) -> Practical:
-        """Return the setting of the quantity of a constraint; arguments as for ``Certified.of``.
+    def of(self, quantity: Constraint | Objective, outputs: int) -> Practical:
+        """Return the setting of a measured quantity; arguments as for ``Certified.of``.
 
         Raises:
-            InvalidInput: The constraint has a norm bound or a kernel, which are estimated.
+            InvalidInput: The quantity has a norm bound or a kernel, which are estimated.
         """
-        if constraint.norm_bound is not None or constraint.kernel is not None:
+        if quantity.norm_bound is not None or quantity.kernel is not None:
             raise InvalidInput(
-                f"constraint {constraint.name!r}: norm_bound and kernel are for kbo.Certified(...); the practical "
-                "setting estimates them."
+                f"{quantity.title}: norm_bound and kernel are for kbo.Certified(...); the practical setting estimates "
+                "them."
             )
-        noise_std = self.noise_std if constraint.name == OBJECTIVE else constraint.noise_std
+        noise_std = self.noise_std if quantity.name == OBJECTIVE else quantity.noise_std
+        if isinstance(quantity, Objective):
+            own_setting = copy.copy(self)
+            object.__setattr__(own_setting, "noise_std", noise_std)
+            return own_setting
         return _OfLimit(
             self.delta,
             self.scale,
             self.norm_factor,
             self.n_initial,
             noise_std,
-            limit=constraint.limit,
+            limit=quantity.limit,
         )
 
     def describe(self, space: Space) -> dict[str, Any]:

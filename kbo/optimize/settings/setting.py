@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from kbo.optimize.constraint import Constraint
+from kbo.optimize.objective import Objective
 from kbo.optimize.strategies.strategy import Strategy
 from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate
 from kbo.space import Space
@@ -68,11 +69,11 @@ class Setting(ABC):
         """Return the setting of one of several quantities; ``outputs`` is their number."""
 
     @abstractmethod
-    def of(self, constraint: Constraint, outputs: int) -> Setting:
-        """Return the setting of the quantity of a constraint, one of several quantities.
+    def of(self, quantity: Constraint | Objective, outputs: int) -> Setting:
+        """Return the setting of the quantity of a constraint, or of an objective but the first, one of several.
 
         Raises:
-            InvalidInput: The constraint lacks an assumption of the setting, or has one that it estimates.
+            InvalidInput: The quantity lacks an assumption of the setting, or has one that it estimates.
         """
 
     def decides(self, constraint: Constraint, method: str, space: Space) -> bool:

@@ -1,0 +1,128 @@
+"""Gap of a front: by how much, at most, a point of the space may be better than every trial of the front.
+
+If the bounds of all objectives hold, then for every point x of the space that keeps the limits there is a trial p of
+the front with f_k(x) <= f_k(p) + gap * extent_k for all objectives k, larger values better:
+
+    gap = max_x score(U_1(x), ..., U_m(x)),   score(u) = min_p max_k (u_k - L_k(p)) / extent_k
+
+with upper and lower bounds U and L. The score grows with each u_k, so branch and bound needs only bounds of each
+objective over a cell (docs/theory/fronts.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from kbo._base.terminal import Bar
+from kbo.optimize.feasibility import ConstraintSurrogate, limits
+from kbo.optimize.insight.branch_and_bound import CellBound, bound_maximum, obstacle, slack_bounds
+from kbo.optimize.insight.gap import (
+    NOT_REQUESTED,
+    WHOLE,
+    Gap,
+    exact_gap,
+    objection_to_bounds,
+    proved_gap,
+    unproved_gap,
+)
+from kbo.optimize.run.trials import Trial
+from kbo.optimize.search.search import MOST_POINTS, Search
+from kbo.optimize.slacks import feasible_first, upper_slack
+from kbo.optimize.surrogates.surrogate import Guarantee, Surrogate
+
+_AT_ONCE = 1000
+"""Points that are compared with the front at once."""
+
+
+def front_guarantee(surrogates: Mapping[str, Surrogate]) -> Guarantee:
+    """Return the guarantee of the intervals of all objectives at once, by their names."""
+    guarantees = {name: surrogate.guarantee() for name, surrogate in surrogates.items()}
+    delta = sum(guarantee.delta for guarantee in guarantees.values())
+    objected = {name: guarantee for name, guarantee in guarantees.items() if not guarantee}
+    kind = ""
+    texts = []
+    for name, guarantee in (objected or guarantees).items():
+        kind, _, text = guarantee.text.partition("certified: ")  # "", "not " or "practical, not "
+        texts.append(f"{name}: {text}")
+    text = "; ".join(texts)
+    if objected:
+        return Guarantee(f"{kind}certified: {text}", delta, tuple(texts))
+    joint = f"with probability at least {1 - delta:g} for all objectives at once"
+    return Guarantee(f"certified: {joint}; {text}", delta)
+
+
+def front_gap(
+    surrogates: Mapping[str, Surrogate],
+    extents: Mapping[str, float],
+    constraints: Sequence[ConstraintSurrogate],
+    front: Tensor,
+    search: Search,
+    finished: Sequence[Trial],
+    evaluations: int,
+    goal: float,
+    progress: bool,
+) -> Gap:
+    """Return the gap of a front, as a share of its extents.
+
+    Args:
+        surrogates: The surrogates of the objectives, by name.
+        extents: The unit of each objective.
+        constraints: The constraints with their surrogates.
+        front: The features [f D] of the trials of the front, which keep the limits.
+        search: A search of the whole space.
+        finished: The trials that have ended.
+        evaluations: Points at which bounds may be computed, at most; 0 for no proof.
+        goal: The proof ends when the gap is at most this.
+        progress: Whether a bar shows how much of the proof is done.
+    """
+    lower = _scaled([s.interval(front)[0] for s in surrogates.values()], extents)  # [f m]
+
+    def score(upper: Tensor) -> Tensor:
+        return (upper.unsqueeze(-2) - lower).amax(-1).amin(-1)
+
+    known_limits = limits(constraints)
+
+    def found_at(features: Tensor) -> Tensor:
+        value = score(_scaled([s.interval(features)[2] for s in surrogates.values()], extents))
+        if known_limits:
+            return feasible_first(value, upper_slack(known_limits, features).cpu())
+        return value
+
+    space = search.space
+    named = {f"{name}: ": surrogate for name, surrogate in surrogates.items()}
+    reason = objection_to_bounds(named, constraints, finished)
+    points = space.points(MOST_POINTS)
+    if points is not None:
+        values = [found_at(part) for part in space.features(points).split(_AT_ONCE)]
+        return exact_gap(max(float(torch.cat(values).amax()), 0.0), space, reason)
+    farthest = search.argmax_point(found_at).unsqueeze(0)
+    found = max(float(found_at(space.features(farthest))[0]), 0.0)
+    functions = []
+    for name, surrogate in surrogates.items():
+        functions.append(CellBound(surrogate.bounds, unit=extents[name]))
+    if not reason and not evaluations:
+        reason = NOT_REQUESTED
+    reason = reason or obstacle(functions, space)
+    if reason:
+        return unproved_gap(found, reason)
+    with Bar(total=evaluations, desc="proof of the gap", disable=not progress) as bar:
+        proof = bound_maximum(
+            functions,
+            space,
+            evaluations,
+            score=score,
+            goal=goal,
+            slacks=slack_bounds(constraints, space),
+            witnesses=farthest,
+            counted=bar.update,
+        )
+    assert proof is not None  # there is no obstacle
+    return proved_gap(max(proof.largest, 0.0), found, WHOLE, proof.reason)
+
+
+def _scaled(bounds: list[Tensor], extents: Mapping[str, float]) -> Tensor:
+    """Return bounds of the objectives, [n] each, in units of the extents, [n m]."""
+    return (torch.stack(bounds, -1) / bounds[0].new_tensor(list(extents.values()))).cpu()
