@@ -144,11 +144,11 @@ class Quantities:
         constraints: Sequence[Constraint],
         maximize: bool,
         objectives: Sequence[Objective] = (),
-        reference: Sequence[float] | None = None,
+        reference: Sequence[float | None] | None = None,
     ) -> None:
         self.trials: Trials = trials
         self.objectives: Sequence[Objective] = objectives
-        self.reference: Sequence[float] | None = reference
+        self.reference: Sequence[float | None] | None = reference
         self.objective: Quantity
         self.limited: list[tuple[Constraint, Quantity]]
         self.others: list[tuple[Objective, Quantity]]
@@ -465,7 +465,9 @@ def _quantities(
             given norm reaches a limit.
     """
     undecided = [c for c in constraints if not setting.decides(c, problem.method, problem.space)]
-    n_quantities = 1 + len(objectives) + sum(constraint.name != OBJECTIVE for constraint in undecided)
+    n_quantities = (
+        1 + len(objectives) + sum(constraint.name != OBJECTIVE for constraint in undecided)
+    )
     without_range = problem._replace(span=ANY)  # the declared range is that of the objective
     constrained = []
     for constraint in undecided:

@@ -118,7 +118,7 @@ def search_for_trial(
 def _front(quantities: Quantities) -> SearchedFront | None:
     """Return the front of several objectives so far; None while there are no surrogates, or with one objective.
 
-    The reference is that of the user; by default a tenth of the front's extent below its least targets.
+    The reference is that of the user; where there is none, a tenth of the front's extent below its least targets.
     """
     trials = quantities.within_limits()
     if not quantities.others or not trials:
@@ -138,8 +138,9 @@ def _front(quantities: Quantities) -> SearchedFront | None:
     reference = least - _BELOW * extent.clamp_min(_LEAST_EXTENT)
     if quantities.reference is not None:
         given = zip(surrogates, quantities.objectives, quantities.reference, strict=True)
-        reference = torch.tensor([s.transform.target(o.sign * r) for s, o, r in given])
-        reference = reference.double()
+        for row, (surrogate, objective, value) in enumerate(given):
+            if value is not None:
+                reference[row] = surrogate.transform.target(objective.sign * value)
     scale = (targets[on_front].amax(0) - reference).clamp_min(_LEAST_EXTENT)
     units = quantities.units_of(trials)[on_front]
     return SearchedFront(units, targets[on_front], reference, scale)
@@ -163,9 +164,7 @@ def _starts(quantities: Quantities, subspace: Subspace) -> Tensor:
     return quantities.units_of(quantities.leading())
 
 
-def _with_failed(
-    quantities: Quantities, surrogate: Surrogate, bound: Bound, worst: float
-) -> Bound:
+def _with_failed(quantities: Quantities, surrogate: Surrogate, bound: Bound, worst: float) -> Bound:
     """Return a bound of an objective to search with, with failed trials observed at the worst value so far.
 
     Otherwise the search would return to them: the data say nothing against them. Pruned trials of whose value nothing

@@ -93,7 +93,10 @@ def of(optimizer: Optimizer, full: bool = False) -> str:
 
 
 def lines(
-    result: Result, surer: str = "result.confirm(objective, 60)", has_bounds: bool = True
+    result: Result,
+    surer: str = "result.confirm(objective, 60)",
+    has_bounds: bool = True,
+    names: Sequence[Any] | None = None,
 ) -> Lines:
     """Return the summary of a run in at most eight lines. A line with nothing to say is left out.
 
@@ -101,6 +104,7 @@ def lines(
         result: The run.
         surer: The call or the option that evaluates the best trials again.
         has_bounds: Whether the bounds of the parameters are known, and not those of the trials.
+        names: The names of the trials, if they are not their numbers.
     """
     found = [("Trials", trials(result))]
     if result.infeasible is not None:
@@ -108,7 +112,7 @@ def lines(
     elif result.params is None:
         found.append(("Best", "unknown: no trial has returned a value"))
     elif result.front is not None:
-        found += _of_front(result, result.front)
+        found += _of_front(result, result.front, names)
     else:
         found += [("Best", best(result)), ("Value", value(result))]
         if result.certified:
@@ -122,9 +126,9 @@ def lines(
     return [(label, sentence) for label, sentence in found if sentence]
 
 
-def _of_front(result: Result, front: Front) -> Lines:
+def _of_front(result: Result, front: Front, names: Sequence[Any] | None) -> Lines:
     """Return the lines about a front of several objectives."""
-    found = [("Front", front_extent(front)), ("Balanced", balanced(result, front))]
+    found = [("Front", front_extent(front)), ("Balanced", balanced(result, front, names))]
     if result.certified:
         found.append(("More?", _front_gap(result)))
     if front.hypervolume is not None:
@@ -152,8 +156,8 @@ def front_extent(front: Front) -> str:
     return f"{settings}, each best for some taste: {', '.join(texts)}. result.choose(limits=...) picks one"
 
 
-def balanced(result: Result, front: Front) -> str:
-    """Return the balanced setting of a front, its trial and the values there."""
+def balanced(result: Result, front: Front, names: Sequence[Any] | None = None) -> str:
+    """Return the balanced setting of a front, its trial and the values there; names as for ``lines``."""
     texts = []
     for point in front.points:
         if point.trial.number != front.balanced:
@@ -167,7 +171,7 @@ def balanced(result: Result, front: Front) -> str:
             low = rounded(interval.lower, width, ROUND_FLOOR)
             high = rounded(interval.upper, width, ROUND_CEILING)
             texts.append(f"{name} {mean}, between {low} and {high} ({result.sure})")
-    return "; ".join([best(result), *texts])
+    return "; ".join([best(result, names), *texts])
 
 
 def hypervolume(front: Front) -> str:
@@ -254,13 +258,14 @@ def does_not_fit(misfit: Misfit) -> str:
     return f"trial {misfit.number} ({misfit.value:.4g}) is far from {others}: correct or remove it?"
 
 
-def best(result: Result) -> str:
-    """Return the recommended parameters and their trial."""
+def best(result: Result, names: Sequence[Any] | None = None) -> str:
+    """Return the recommended parameters and their trial; names as for ``lines``."""
     assert result.params is not None
     sentence = format_params(result.params)
     trial = result.optimizer.recommended()
     if trial is not None:
-        sentence += f"  (trial {trial.number})"
+        name = trial.number if names is None else names[trial.number]
+        sentence += f"  (trial {name})"
     return sentence
 
 
