@@ -26,7 +26,6 @@ from kbo.optimize.strategies.safe_exploration import Exploration
 from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
 from kbo.space import Params, Space
 
-
 _LEAST_EXTENT = 1e-9
 """Extent of a front in targets, of which the standard deviation is about 1, at least."""
 
@@ -201,16 +200,21 @@ class Quantities:
         self.learn()
         return self.objective.description()
 
-    def surrogates(self) -> list[Surrogate]:
+    def surrogates(self, described: bool = False) -> list[Surrogate]:
         """Return the surrogates of all objectives, in their order; none while there are too few values.
+
+        Args:
+            described: Whether they are those for reports (``description``).
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
         """
         self.learn()
         surrogates = []
-        for one_quantity in (self.objective, *(quantity for _, quantity in self.others)):
+        for one_quantity in (self.objective, *(other for _, other in self.others)):
             surrogate = one_quantity.surrogate()
+            if described:
+                surrogate = one_quantity.description()
             if surrogate is None or surrogate.reported is None:
                 return []
             surrogates.append(surrogate)
@@ -343,7 +347,7 @@ class Quantities:
 
     def _balance(self, features: Tensor) -> Tensor:
         """Return the least share of the front's extent [n] that any objective reaches, at features [n D]."""
-        surrogates = self.surrogates()
+        surrogates = self.surrogates(described=True)
         if not surrogates:
             return features.new_zeros(len(features))
         targets = torch.stack([s.posterior.predict(features)[0] for s in surrogates], -1)

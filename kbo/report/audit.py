@@ -203,11 +203,16 @@ def _fronts(
     on_front = non_dominated(torch.tensor(targets, dtype=torch.float64)).tolist()
     observed = [trial for trial, is_on in zip(complete, on_front, strict=True) if is_on]
     if result.front is None:
-        return [names[trial.number] for trial in observed], [], []
+        return _named(observed, names), [], []
     likely = [point.trial for point in result.front.points]
     likely_params = [trial.params for trial in likely]
     lucky = [trial for trial in observed if trial.params not in likely_params]
-    return tuple([names[trial.number] for trial in group] for group in (observed, likely, lucky))
+    return _named(observed, names), _named(likely, names), _named(lucky, names)
+
+
+def _named(trials: Sequence[Trial], names: Sequence[Any]) -> list[Any]:
+    """Return the names of trials."""
+    return [names[trial.number] for trial in trials]
 
 
 def _trials_of(

@@ -10,7 +10,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbo._base.terminal import printable, rounded_up
 from kbo.optimize.insight.comparison import Estimate

@@ -85,7 +85,7 @@ def front(client: Client) -> Front | None:
         InvalidInput: The client has another strategy.
     """
     _, _, model = _model_of(client)
-    return model.front(lambda entry: (entry.key[0], dict(entry.params)))
+    return model.front(lambda entry: (entry.key[0], {**entry.params}))
 
 
 @fixed

@@ -181,7 +181,7 @@ class Insight:
         """
         quantities = self.quantities
         best = quantities.recommended()
-        surrogates = quantities.surrogates()
+        surrogates = quantities.surrogates(described=True)
         if not quantities.objectives or best is None or not surrogates:
             return None
         trials = distinct(quantities.keeping_limits(best), best)
