@@ -1,4 +1,4 @@
-"""Objectives: the quantities of a run with several of them, and the reference point that makes their values comparable."""
+"""Several objectives of a run, and the reference point that makes their values comparable."""
 
 from __future__ import annotations
 

@@ -191,8 +191,8 @@ class Optimizer:
         check_has_bounds(self.method)
         if len(self.objectives) > _MANY_OBJECTIVES:
             log.warning(
-                "with %d objectives nearly every trial is on the front, and its hypervolume takes long: consider limits "
-                "(kbo.Constraint) on some of them",
+                "with %d objectives nearly every trial is on the front, and its hypervolume takes long: consider "
+                "limits (kbo.Constraint) on some of them",
                 len(self.objectives),
             )
 

@@ -186,7 +186,7 @@ def audit(
 def _fronts(
     result: Result, complete: Sequence[Trial], names: Sequence[Any]
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return the names of the trials in the observed front of several objectives, in the likely one, and only in the first.
+    """Return the names of the trials in the observed front of several objectives, the likely one, and only the first.
 
     Args:
         result: The result.

@@ -259,8 +259,8 @@ def generation_strategy(
     before that. Features, for kernels of your own, are those of ``kbo.Space`` in the order of the parameters. Choices
     that Ax takes to have an order, two options among them, are ``kbo.Ordinal``.
 
-    The standard error of a value of the first objective counts as ``"sem"`` does in ``kbo.minimize``. Where those of all
-    objectives are 0, the practical setting takes them to have no noise.
+    The standard error of a value of the first objective counts as ``"sem"`` does in ``kbo.minimize``. Where all errors
+    of all objectives are 0, the practical setting takes them to have no noise.
 
     Args:
         method: A name of ``kbo.bandit.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).

@@ -251,9 +251,7 @@ def front_gap(
             return feasible_first(found, upper_slack(known_limits, features))
         return found
 
-    objections = []
-    for surrogate in surrogates:
-        objections.append(objection_to_bounds(surrogate, constraints, finished))
+    objections = [objection_to_bounds(one, constraints, finished) for one in surrogates]
     reason = next(filter(None, objections), "")
     points = search.space.points(MOST_POINTS)
     if points is not None:
