@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,7 +86,7 @@ def front(client: Client) -> Front | None:
         InvalidInput: The client has another strategy.
     """
     _, _, model = _model_of(client)
-    return model.front(lambda entry: (entry.key[0], {**entry.params}))
+    return model.front(lambda entry: (entry.key[0], copy.copy(entry.params)))
 
 
 @fixed
