@@ -717,7 +717,14 @@ KNOWN = [Constraint("acc", lower=1.0, noise_std=0.1, norm_bound=3.0)]
             "for kbo.minimize and kbo.Optimizer",
         ),
         ({"constraints": [Constraint("m", upper=1.0)]}, "configure_optimization"),
-        ({"objective": "-loss, acc"}, "one objective"),
+        ({"objective": "2*acc - loss"}, "objectives that are single outcomes"),
+        ({"objective": "-loss, 2*acc + size"}, "objectives that are single outcomes"),
+        ({"objective": "-objective, acc"}, "an objective cannot be called 'objective'"),
+        ({"objective": "-loss, acc", "method": "random"}, "no bounds"),
+        (
+            {"objective": "-loss, acc", "limits": ["acc >= 0.9 * baseline"]},
+            "'acc >= 0.9 \\* baseline': kbo has limits on single outcomes",
+        ),
         ({"limits": ["acc >= 0.9 * baseline"]}, "single outcomes"),
         ({"limits": ["acc + size >= 0.9"]}, "single outcomes"),
         ({"limits": ["acc >= 1"], "setting": rough()}, r"got \[\] for \['acc >= 1'\]"),
@@ -903,3 +910,112 @@ def test_fixed_features_are_a_context_and_batches_are_trials_of_their_own():
     (generated,) = strategy.gen(experiment, n=2, fixed_features=fixed)[0]
     assert [arm.parameters["k"] for arm in generated.arms] == [5, 5]
     assert len({arm.parameters["lr"] for arm in generated.arms}) == 2
+
+
+# Several objectives
+
+
+def trade_off(a: float, b: float) -> dict[str, float]:
+    """The front is where b = 0: a square law of the error, and one of the throughput, in x from 0 to 1."""
+    x = (a + 5) / 15
+    away = b / 15
+    return {
+        "error": x**2 + away,
+        "throughput": 100 * (1 - (1 - x) ** 2 - away),
+        "memory": x + away,
+    }
+
+
+THRESHOLDS = ["error <= 0.5", "throughput >= 40"]
+
+
+@pytest.fixture(scope="module")
+def traded() -> Client:
+    limits = [*THRESHOLDS, "memory <= 0.65"]
+    client = started(objective="-error, throughput", limits=limits, n_initial=5)
+    run(client, 16, trade_off)
+    return client
+
+
+def test_the_front_of_two_objectives_lies_within_thresholds_and_limits(traded):
+    front = kbo_ax.front(traded)
+    assert front.reference == {"error": 0.5, "throughput": 40.0}
+    assert len(front.points) > 3
+    for point in front.points:
+        parameters = traded._experiment.trials[point.trial.number].arm.parameters
+        assert point.trial.params == parameters
+        assert trade_off(**parameters)["memory"] <= 0.65
+        for name, value in trade_off(**parameters).items():
+            if name != "memory":
+                lower, _, upper = point.values[name]
+                assert lower - 1e-6 <= value <= upper + 1e-6
+    later = [trial.arm.parameters for trial in traded._experiment.trials.values()][8:]
+    counting = [
+        p
+        for p in map(lambda p: trade_off(**p), later)
+        if p["error"] <= 0.5 and p["throughput"] >= 40
+    ]
+    assert len(counting) >= 5
+    index, parameters = kbo_ax.recommended(traded)
+    assert index == front.balanced
+    assert kbo_ax.feasibility(traded).kept
+    assert kbo_ax.interval(traded, parameters) == kbo_ax.interval(traded, parameters, "error")
+    lower, _, upper = kbo_ax.interval(traded, parameters, "throughput")
+    assert lower - 1e-6 <= trade_off(**parameters)["throughput"] <= upper + 1e-6
+    assert "not certified" in kbo_ax.guarantee(traded)
+
+
+def test_ax_knows_the_front(traded):
+    observed = {entry[2] for entry in traded.get_pareto_frontier(use_model_predictions=False)}
+    assert len(observed) > 3
+    assert observed & {point.trial.number for point in kbo_ax.front(traded).points}
+    assert traded.get_pareto_frontier()
+
+
+def test_a_run_of_two_objectives_resumes(traded, tmp_path):
+    resumed = again(traded, tmp_path)
+    assert resumed.get_next_trials(2) == traded.get_next_trials(2)
+    assert kbo_ax.front(resumed).hypervolume == kbo_ax.front(traded).hypervolume
+
+
+def test_an_audit_of_two_objectives(traded):
+    audited = audit(traded)
+    assert set(audited.front) == {point.trial.number for point in kbo_ax.front(traded).points}
+    assert "Ax has" in str(audited)
+    assert "trials that no other dominates" in str(audited)
+
+
+def test_objectives_and_thresholds_may_be_changed_between_trials():
+    client = started(objective="-error, throughput", limits=THRESHOLDS[:1], n_initial=4)
+    run(client, 6, trade_off)
+    front = kbo_ax.front(client)
+    assert front.reference["error"] == 0.5
+    assert [str(o) for o in front.objectives] == [
+        "error (smaller is better)",
+        "throughput (larger is better)",
+    ]
+    client.configure_optimization(objective="throughput, memory")
+    run(client, 1, trade_off)
+    assert [o.name for o in kbo_ax.front(client).objectives] == ["throughput", "memory"]
+    client.configure_optimization(objective="-error")
+    run(client, 1, trade_off)
+    assert kbo_ax.front(client) is None
+    index, _ = kbo_ax.recommended(client)
+    data = {i: trade_off(**t.arm.parameters)["error"] for i, t in client._experiment.trials.items()}
+    assert data[index] == min(data.values())
+
+
+@pytest.mark.parametrize(("sems", "noise_std"), [((0.0, 0.0), 0.0), ((0.0, 0.3), None)])
+def test_objectives_have_no_noise_if_the_errors_of_all_are_zero(sems, noise_std):
+    client = started(objective="-error, throughput", n_initial=4)
+
+    def measured(a, b):
+        values = trade_off(a, b)
+        return {
+            name: (values[name], sem)
+            for name, sem in zip(["error", "throughput"], sems, strict=True)
+        }
+
+    run(client, 3, measured)
+    model = client._generation_strategy.current_node.learned(client._experiment)
+    assert model.optimizer.setting.noise_std == noise_std

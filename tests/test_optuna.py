@@ -652,16 +652,6 @@ def test_studies_that_cannot_be_modelled_are_refused(objective, options, message
         run(objective, 30, KBOSampler(seed=0, **options))
 
 
-def test_several_objectives_are_refused_before_a_trial_is_paid_for():
-    study, paid = (
-        optuna.create_study(directions=["minimize", "maximize"], sampler=KBOSampler(seed=0)),
-        [],
-    )
-    with pytest.raises(InvalidInput, match="one objective, the study has 2"):
-        study.optimize(lambda trial: paid.append(trial) or (1.0, 1.0), n_trials=2)
-    assert not paid
-
-
 def test_methods_and_settings_of_every_kind_run():
     for arguments in (
         {"method": "igp-ucb", "n_trials": 8},
@@ -679,3 +669,277 @@ def test_methods_and_settings_of_every_kind_run():
 
 
 # BoTorchSampler
+
+
+# Several objectives
+
+
+MINIMA = ["minimize", "minimize"]
+
+
+def quick():
+    return KBOSampler(seed=0, n_startup_trials=4)
+
+
+def several(objective, n_trials, sampler=None, directions=MINIMA, **options):
+    study = optuna.create_study(directions=directions, sampler=sampler or quick(), **options)
+    study.optimize(objective, n_trials=n_trials)
+    return study
+
+
+def two_bowls(trial):
+    """The front is where x = y; a share of 1/6 of the unit square lies above it."""
+    x = trial.suggest_float("x", 0.0, 1.0)
+    y = trial.suggest_float("y", 0.0, 1.0)
+    away = (x - y) ** 2
+    return x**2 + away, (1 - x) ** 2 + away
+
+
+def noisy_bowls(trial, noise_std=0.05):
+    rng = torch.Generator().manual_seed(trial.number)
+    noise = noise_std * torch.randn(2, generator=rng)
+    return tuple(value + float(error) for value, error in zip(two_bowls(trial), noise, strict=True))
+
+
+def dominated_share(points):
+    """The share of the unit square that is worse than a point: by its left ends, from left to right."""
+    share = 0.0
+    lowest = 1.0
+    for x, y in sorted(points):
+        if x < 1.0 and y < lowest:
+            share += (1.0 - x) * (lowest - y)
+            lowest = y
+    return share
+
+
+def test_the_front_is_found_with_fewer_trials_than_by_random_search():
+    guided = several(two_bowls, 30)
+    random = several(two_bowls, 30, RandomSampler(seed=0))
+    missing = [
+        5 / 6 - dominated_share(trial.values for trial in study.best_trials)
+        for study in (guided, random)
+    ]
+    assert 0 < missing[0] < 0.03
+    assert missing[0] < missing[1] / 2
+
+
+def test_directions_are_those_of_the_study():
+    def mirrored(trial):
+        first, second = two_bowls(trial)
+        return -first, second
+
+    expected = several(two_bowls, 12)
+    study = several(mirrored, 12, directions=["maximize", "minimize"])
+    assert params(study) == params(expected)
+    front = study.sampler.front(study)
+    assert [objective.maximize for objective in front.objectives] == [True, False]
+    assert all(point.values["values_0"].mean <= 0.1 for point in front.points)
+    assert any(point.values["values_0"].mean < -0.1 for point in front.points)
+    again = several(two_bowls, 12, study.sampler)  # other directions than in the last study
+    assert params(again) == params(expected)
+
+
+def test_the_trials_of_a_front_are_those_of_the_study_and_the_balanced_one_is_recommended():
+    def failing(trial):
+        values = noisy_bowls(trial)
+        if trial.number == 1:
+            raise ValueError("no value")
+        return values
+
+    study = optuna.create_study(directions=MINIMA, sampler=quick())
+    with pytest.warns(optuna.exceptions.ExperimentalWarning):
+        study.set_metric_names(["error", "seconds"])
+    study.optimize(failing, n_trials=15, catch=ValueError)
+    front = study.sampler.front(study)
+    assert len(front.points) > 2
+    for point in front.points:
+        trial = study.trials[point.trial.number]
+        assert trial.state == TrialState.COMPLETE
+        assert trial.params == point.trial.params
+        for index, name in enumerate(["error", "seconds"]):
+            interval = study.sampler.interval(study, trial.params, objective=index)
+            assert interval == pytest.approx(tuple(point.values[name]))
+    assert study.sampler.recommended(study).number == front.balanced
+    assert study.trials[front.choose(limits={"error": 0.3}).trial.number].state.is_finished()
+    assert "not certified" in study.sampler.guarantee(study)
+
+
+def test_a_resumed_study_of_several_objectives_goes_on_as_if_it_had_not_stopped(tmp_path):
+    whole = several(two_bowls, 12)
+    options = {"storage": f"sqlite:///{tmp_path}/study.db", "study_name": "two"}
+    several(two_bowls, 7, **options)
+    study = optuna.load_study(sampler=quick(), **options)
+    study.optimize(two_bowls, n_trials=5)
+    assert params(study) == params(whole)
+    assert study.sampler.front(study) is not None
+
+
+def test_a_study_without_a_front_has_none():
+    assert quick().front(optuna.create_study(directions=MINIMA)) is None
+    study = several(two_bowls, 2)
+    assert study.sampler.front(study) is None
+    assert study.sampler.recommended(study).number in (0, 1)
+    one = run(bowl, 8)
+    assert one.sampler.front(one) is None
+
+
+def lost(trial):
+    """Values of which some are no numbers, infinite, or missing."""
+    first, second = two_bowls(trial)
+    if trial.number == 5:
+        return first, math.nan
+    if trial.number == 6:
+        return math.inf, second
+    if trial.number == 7:
+        return first, -math.inf
+    if trial.number == 8:
+        raise optuna.TrialPruned
+    return first, second
+
+
+def test_trials_that_lack_one_of_the_values_have_failed_and_nothing_else_is_lost():
+    study = several(lost, 16)
+    states = [trial.state for trial in study.trials]
+    assert states[5] == TrialState.FAIL  # by Optuna
+    assert states[8] == TrialState.PRUNED
+    assert states.count(TrialState.COMPLETE) == 14
+    trials = study.sampler.replayed(study).optimizer.run.trials
+    assert [trial.number for trial in trials.failed] == [5, 6, 7, 8]
+    assert len(trials.complete) == 12
+    assert not {5, 6, 7, 8} & {p.trial.number for p in study.sampler.front(study).points}
+
+
+def test_the_front_keeps_constraints():
+    def limited(trial):
+        values = two_bowls(trial)
+        trial.set_constraint("x", trial.params["x"] - 0.5)
+        return values
+
+    study = several(limited, 20)
+    front = study.sampler.front(study)
+    assert len(front.points) > 2
+    assert all(point.trial.params["x"] <= 0.5 for point in front.points)
+    assert study.sampler.feasibility(study).kept
+    by_function = several(
+        two_bowls,
+        20,
+        KBOSampler(seed=0, n_startup_trials=4, constraints_func=lambda t: [t.params["x"] - 0.5]),
+    )
+    assert params(by_function) == params(study)
+
+
+@pytest.mark.parametrize("reference", [[0.5, 0.4], {"values_0": 0.5, "values_1": 0.4}])
+def test_a_reference_is_where_the_front_begins_to_count(reference):
+    study = several(two_bowls, 16, KBOSampler(seed=0, n_startup_trials=4, reference=reference))
+    front = study.sampler.front(study)
+    assert front.reference == {"values_0": 0.5, "values_1": 0.4}
+    later = study.trials[8:]
+    counting = [t for t in later if t.values[0] <= 0.5 and t.values[1] <= 0.4]
+    assert len(counting) >= 5
+    partial = KBOSampler(seed=0, n_startup_trials=4, reference={"values_1": 0.4})
+    study = several(two_bowls, 8, partial)
+    level = partial.front(study).reference
+    assert level["values_1"] == 0.4
+    assert level["values_0"] == several_reference(study)
+
+
+def several_reference(study):
+    """The value of the first objective where the hypervolume begins without a reference."""
+    return quick().front(study).reference["values_0"]
+
+
+@pytest.mark.parametrize(
+    ("options", "names", "message"),
+    [
+        ({"method": "random"}, None, "no bounds, which the search for a front needs"),
+        ({"reference": [1.0]}, None, "numbers for the objectives"),
+        ({"reference": [1.0, math.nan]}, None, "reference of 'values_1'"),
+        ({"reference": {"values_2": 1.0}}, None, "numbers for the objectives"),
+        ({}, ["objective", "size"], "set_metric_names: an objective cannot be called 'objective'"),
+        ({}, ["size", "size"], "set_metric_names: objectives: there are two called 'size'"),
+    ],
+)
+def test_what_does_not_suit_several_objectives_is_refused_before_a_trial_is_paid_for(
+    options, names, message
+):
+    study = optuna.create_study(directions=MINIMA, sampler=KBOSampler(seed=0, **options))
+    if names is not None:
+        with pytest.warns(optuna.exceptions.ExperimentalWarning):
+            study.set_metric_names(names)
+    paid = []
+    with pytest.raises(InvalidInput, match=message):
+        study.optimize(lambda trial: paid.append(trial) or (1.0, 1.0), n_trials=2)
+    assert not paid
+
+
+def test_a_reference_is_refused_for_one_objective_and_no_other_objective_is_known():
+    with pytest.raises(InvalidInput, match="reference is for several objectives"):
+        run(bowl, 1, KBOSampler(seed=0, reference=[1.0]))
+    study = several(two_bowls, 6)
+    with pytest.raises(InvalidInput, match="objective must be a whole number from 0 to 1, got 2"):
+        study.sampler.interval(study, study.trials[0].params, objective=2)
+
+
+def test_a_constraint_may_not_have_the_name_of_an_objective():
+    def confused(trial):
+        trial.set_constraint("values_1", -1.0)
+        return two_bowls(trial)
+
+    with pytest.raises(InvalidInput, match="constraint 'values_1': that is the name of the value"):
+        several(confused, 3)
+
+
+def test_more_than_four_objectives_are_allowed_with_a_warning(caplog):
+    def five(trial):
+        x = trial.suggest_float("x", 0.0, 1.0)
+        return [(x - k / 4) ** 2 for k in range(5)]
+
+    study = several(five, 7, directions=["minimize"] * 5)
+    assert "with 5 objectives nearly every trial is on the front" in caplog.text
+    assert len(study.sampler.front(study).objectives) == 5
+
+
+def test_certified_bounds_hold_for_every_objective():
+    def curves(trial):
+        x = trial.suggest_float("x", 0.0, 1.0)
+        return math.sin(5 * x), math.cos(5 * x)
+
+    study = several(curves, 10, KBOSampler(seed=0, setting=certified(norm_bound=20.0)))
+    assert study.sampler.guarantee(study).startswith("certified")
+    for x in (0.0, 0.31, 0.77):
+        for index, function in enumerate([math.sin, math.cos]):
+            lower, _, upper = study.sampler.interval(study, {"x": x}, objective=index)
+            assert lower <= function(5 * x) <= upper
+
+
+def test_the_audit_names_the_best_trials_that_are_luck():
+    study = several(lambda trial: noisy_bowls(trial, 0.2), 40, RandomSampler(seed=1))
+    with pytest.warns(optuna.exceptions.ExperimentalWarning):
+        study.set_metric_names(["error", "seconds"])
+    audit = kbo.audit(study)
+    assert sorted(audit.observed) == sorted(trial.number for trial in study.best_trials)
+    assert 0 < len(audit.lucky) < len(audit.observed)
+    assert set(audit.lucky) == set(audit.observed) - set(audit.front)
+    true = {trial.number: two_bowls_at(**trial.params) for trial in study.trials}
+    assert dominated_share(true[n] for n in audit.front) > dominated_share(
+        true[n] for n in audit.observed
+    )
+    text = str(audit)
+    assert f"Optuna has {len(audit.observed)} trials that no other dominates" in text
+    assert f"others dominate {len(audit.lucky)} of them" in text
+    assert "(trial" in text
+    assert "hypervolume" in text
+
+
+def two_bowls_at(x, y):
+    return two_bowls(optuna.trial.FixedTrial({"x": x, "y": y}))
+
+
+def test_without_noise_the_best_trials_are_no_luck():
+    study = several(two_bowls, 20)
+    audit = kbo.audit(study)
+    assert audit.lucky == []
+    assert set(audit.front) == set(audit.observed)
+    few = kbo.audit(several(two_bowls, 3))
+    assert few.front == []
+    assert "trials that no other dominates" in str(few)

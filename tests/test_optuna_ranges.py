@@ -457,17 +457,21 @@ def test_the_audit_has_a_parameter_whose_range_depends_on_another():
     assert "other" in str(found)
 
 
-def test_two_objectives_are_refused_by_every_way_into_the_sampler():
-    study = optuna.create_study(directions=["minimize", "maximize"], sampler=KBOSampler(seed=0))
+def test_every_way_into_the_sampler_refuses_what_does_not_suit_several_objectives():
+    sampler = KBOSampler(seed=0, method="random")
+    study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
     trial = create_trial(
         values=[1.0, 2.0], params={"x": 0.5}, distributions={"x": FloatDistribution(0, 1)}
     )
     for call in (
-        lambda: study.sampler.sample_independent(study, trial, "x", FloatDistribution(0, 1)),
-        lambda: study.sampler.sample_relative(study, trial, {}),
-        lambda: study.sampler.infer_relative_search_space(study, trial),
+        lambda: sampler.sample_independent(study, trial, "x", FloatDistribution(0, 1)),
+        lambda: sampler.sample_relative(study, trial, {}),
+        lambda: sampler.infer_relative_search_space(study, trial),
+        lambda: sampler.interval(study, {"x": 0.5}),
+        lambda: sampler.recommended(study),
+        lambda: sampler.front(study),
     ):
-        with pytest.raises(ValueError, match="one objective, the study has 2"):
+        with pytest.raises(ValueError, match="no bounds, which the search for a front needs"):
             call()
 
 

@@ -7,8 +7,8 @@ optuna = pytest.importorskip("optuna")
 
 from optuna.testing.pytest_samplers import (  # noqa: E402
     BasicSamplerTestCase,
+    MultiObjectiveSamplerTestCase,
     RelativeSamplerTestCase,
-    SingleOnlySamplerTestCase,
 )
 
 import kbo  # noqa: E402
@@ -29,13 +29,13 @@ def certified():
     )
 
 
-class TestPractical(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+class TestPractical(BasicSamplerTestCase, RelativeSamplerTestCase, MultiObjectiveSamplerTestCase):
     @pytest.fixture
     def sampler(self):
         return practical
 
 
-class TestCertified(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+class TestCertified(BasicSamplerTestCase, RelativeSamplerTestCase, MultiObjectiveSamplerTestCase):
     """The certified setting refuses parameters that some trials lack, and ranges that grow: docs/integrations.md."""
 
     @pytest.fixture

@@ -25,6 +25,7 @@ PUBLIC = {"_replace", "_asdict", "_exit"}
 """Documented names of the standard library that begin with an underscore."""
 
 LIBRARIES = {
+    "kbo/integrations/ax/history.py": {"_parsed"},
     "kbo/integrations/ax/node.py": {"_gen_metadata"},
     "kbo/integrations/ax/report.py": {"_maybe_generation_strategy", "_experiment"},
     "kbo/integrations/optuna/sampler.py": {

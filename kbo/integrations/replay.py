@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kbo.optimize import Optimizer, Trial
-from kbo.optimize.run.outcome import OBJECTIVE, outcome_of
+from kbo.optimize import Front, Optimizer, Trial
+from kbo.optimize.run.outcome import outcome_of
 from kbo.space import Params, Space
 
 
@@ -16,8 +17,9 @@ class Ended(NamedTuple):
     Attributes:
         key: Its number or name there.
         params: Its parameters, in the space of kbo.
-        value: Its value; None without one.
-        measured: Its measurements of the quantities of constraints, and the standard error of the value.
+        value: Its value, of several objectives that of the first; None without one.
+        measured: Its measurements of other objectives and of the quantities of constraints, and the standard error of
+            the value.
         pruned: Whether it was stopped early.
         reports: Steps and the values reported at them.
     """
@@ -50,6 +52,23 @@ class Replay(NamedTuple):
         if trial is None:
             return None
         return self.trials[trial.number]
+
+    def front(self, name: Callable[[Ended], tuple[int, Params]]) -> Front | None:
+        """Return the front as ``Insight.front`` does, with the trials of the other library.
+
+        Args:
+            name: A function that returns the number and the parameters of a trial there.
+        """
+        front = self.optimizer.insight.front()
+        if front is None:
+            return None
+        points = []
+        for point in front.points:
+            number, params = name(self.trials[point.trial.number])
+            trial = replace(point.trial, number=number, params=params)
+            points.append(replace(point, trial=trial))
+        balanced, _ = name(self.trials[front.balanced])
+        return replace(front, points=points, balanced=balanced)
 
     def begins(self, problem: dict[str, Any], trials: Sequence[Ended]) -> bool:
         """Return True if the problem is the same and the trials begin with those of this optimiser."""
@@ -96,7 +115,7 @@ def _add(optimizer: Optimizer, ended: Ended) -> None:
     trial = optimizer.run.begin(ended.params)
     for step, value in ended.reports:
         optimizer.run.report(trial, value, step=step)
-    if ended.pruned:
+    if ended.pruned and not optimizer.objectives:  # with several, nothing predicts its values
         optimizer.run.prune(trial)
     else:
         _end(optimizer, trial, ended)
@@ -104,14 +123,12 @@ def _add(optimizer: Optimizer, ended: Ended) -> None:
 
 def _end(optimizer: Optimizer, trial: Trial, ended: Ended) -> None:
     """Record the value of a trial, or its failure, which the other library has reported already."""
-    names = [constraint.name for constraint in optimizer.constraints]
-    needed = [name for name in names if name != OBJECTIVE]
     returned = (ended.value, dict(ended.measured))
-    outcome = outcome_of(returned, needed, optimizer.value_range)
+    outcome = outcome_of(returned, optimizer.run.needed, optimizer.value_range)
     if not outcome.failure:
         optimizer.run.complete(trial, returned)
         return
     measured = dict(outcome.measured)
     if outcome.value is not None:
-        measured[OBJECTIVE] = outcome.value
+        measured[optimizer.run.main] = outcome.value
     optimizer.run.fail(trial, outcome.failure, measured=measured)

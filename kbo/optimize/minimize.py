@@ -103,7 +103,7 @@ def minimize(
             and other values are failures.
         objectives: Several quantities to optimise, which the objective returns in a dict: their names, or
             ``kbo.Minimize(name)`` and ``kbo.Maximize(name)``. The answer is then ``Result.front``.
-        reference: With several objectives, a value of each that is just not acceptable, as a dict or a list.
+        reference: With several objectives, a value of each that is just not acceptable, as a list, or a dict of some.
         seed: Seed of every random choice.
         journal: Path of a crash-safe journal.
         allow_change: Whether ``bounds`` and constraints on parameters may differ from those of the journal: the run

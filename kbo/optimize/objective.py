@@ -7,10 +7,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 from gpytorch.kernels import Kernel
+from torch import Tensor
 
 from kbo._base import checks
+from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.hypotheses import (
     Hypothesis,
@@ -158,11 +159,21 @@ def targets_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Tens
     return signs * torch.tensor(values, dtype=torch.float64).reshape(-1, len(objectives))
 
 
-def reference_of(reference: Any, objectives: Sequence[Objective]) -> tuple[float, ...] | None:
+def check_has_bounds(method: str) -> None:
+    """Raise InvalidInput if a method has no bounds, which the search for a front needs."""
+    if not methods.get(method).has_bounds:
+        raise InvalidInput(
+            f"method {method!r} has no bounds, which the search for a front needs: leave method out."
+        )
+
+
+def reference_of(
+    reference: Any, objectives: Sequence[Objective]
+) -> tuple[float | None, ...] | None:
     """Return the values of the objectives that are just not acceptable; None where they are not given.
 
     Args:
-        reference: A dict of values by the names of the objectives, or a list in their order.
+        reference: A dict of values by the names of some objectives, or a list of all in their order.
         objectives: The objectives.
 
     Raises:
@@ -171,17 +182,19 @@ def reference_of(reference: Any, objectives: Sequence[Objective]) -> tuple[float
     if reference is None:
         return None
     names = [objective.name for objective in objectives]
-    expected = f"reference must have a number for each of the objectives {names}"
+    expected = f"reference must have numbers for the objectives {names}"
     if not objectives:
-        raise InvalidInput("reference is for several objectives: give objectives=[...], too.")
+        raise InvalidInput("reference is for several objectives, and there is one: leave it out.")
     values: Any = reference
     if isinstance(reference, Mapping):
-        if set(reference) != set(names):
+        if not set(reference) <= set(names):
             raise InvalidInput(f"{expected}, got {checks.shown(reference)}.")
-        values = [reference[name] for name in names]
+        values = [reference.get(name) for name in names]
     if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != len(names):
         raise InvalidInput(f"{expected}, got {checks.shown(reference)}.")
     numbers = []
     for name, value in zip(names, values, strict=True):
-        numbers.append(checks.number(f"reference of {name!r}", value))
+        numbers.append(checks.maybe(checks.number, f"reference of {name!r}", value))
+    if not any(number is not None for number in numbers):
+        return None
     return tuple(numbers)

@@ -26,7 +26,7 @@ from kbo.optimize.hypotheses import described
 from kbo.optimize.insight.front_gap import front_gap
 from kbo.optimize.insight.gap import Gap, optimality_gap
 from kbo.optimize.insight.insight import Insight
-from kbo.optimize.objective import Objective, objectives_of, reference_of
+from kbo.optimize.objective import Objective, check_has_bounds, objectives_of, reference_of
 from kbo.optimize.quantities import Quantities
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
@@ -80,7 +80,7 @@ class Optimizer:
             and other values are failures.
         objectives: Several quantities to optimise: names, which are minimised unless ``maximize``,
             ``kbo.Minimize(name)`` and ``kbo.Maximize(name)``. The objective returns a dict with them.
-        reference: With several objectives: a value of each that is just not acceptable, as a dict or a list.
+        reference: With several objectives: a value of each that is just not acceptable, as a list, or a dict of some.
         seed: Seed of every random choice.
         journal: Path of the journal; None keeps the run in memory.
         allow_change: Whether the space may differ from that of the journal: then the run goes on in the new space, with
@@ -137,7 +137,7 @@ class Optimizer:
         self.objectives: tuple[Objective, ...] = objectives_of(
             objectives, checks.flag("maximize", maximize)
         )
-        self.reference: tuple[float, ...] | None = reference_of(reference, self.objectives)
+        self.reference: tuple[float | None, ...] | None = reference_of(reference, self.objectives)
         self.maximize: bool = maximize
         if self.objectives:
             self.maximize = self.objectives[0].maximize
@@ -194,10 +194,7 @@ class Optimizer:
             raise InvalidInput(
                 "kbo.Safe is for one objective: the others can be constraints, kbo.Constraint(name, upper=...)."
             )
-        if not methods.get(self.method).has_bounds:
-            raise InvalidInput(
-                f"method {self.method!r} has no bounds, which the search for a front needs: leave method out."
-            )
+        check_has_bounds(self.method)
         if len(self.objectives) > _MANY_OBJECTIVES:
             log.warning(
                 "with %d objectives nearly every trial is on the front, and its hypervolume takes long: consider "

@@ -143,11 +143,11 @@ class Quantities:
         constraints: Sequence[Constraint],
         maximize: bool,
         objectives: Sequence[Objective] = (),
-        reference: Sequence[float] | None = None,
+        reference: Sequence[float | None] | None = None,
     ) -> None:
         self.trials: Trials = trials
         self.objectives: Sequence[Objective] = objectives
-        self.reference: Sequence[float] | None = reference
+        self.reference: Sequence[float | None] | None = reference
         self.objective: Quantity
         self.limited: list[tuple[Constraint, Quantity]]
         self.others: list[tuple[Objective, Quantity]]
@@ -347,7 +347,7 @@ class Quantities:
 
     def _balance(self, features: Tensor) -> Tensor:
         """Return the least share of the front's extent [n] that any objective reaches, at features [n D]."""
-        surrogates = self.surrogates()
+        surrogates = self.surrogates(described=True)
         if not surrogates:
             return features.new_zeros(len(features))
         targets = torch.stack([s.posterior.predict(features)[0] for s in surrogates], -1)

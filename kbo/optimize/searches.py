@@ -118,7 +118,7 @@ def search_for_trial(
 def _front(quantities: Quantities) -> SearchedFront | None:
     """Return the front of several objectives so far; None while there are no surrogates, or with one objective.
 
-    The reference is that of the user; by default a tenth of the front's extent below its least targets, and at least
+    The reference is that of the user; where there is none, a tenth of the front's extent below its least targets, and at least
     two standard deviations of the targets below the largest. Otherwise the search would not leave one part of the
     front: points beyond the reference count nothing.
     """
@@ -138,8 +138,9 @@ def _front(quantities: Quantities) -> SearchedFront | None:
     reference = largest - ((1 + _BELOW) * extent).clamp_min(_LEAST_EXTENT)
     if quantities.reference is not None:
         given = zip(surrogates, quantities.objectives, quantities.reference, strict=True)
-        reference = torch.tensor([s.transform.target(o.sign * r) for s, o, r in given])
-        reference = reference.double()
+        for row, (surrogate, objective, value) in enumerate(given):
+            if value is not None:
+                reference[row] = surrogate.transform.target(objective.sign * value)
     scale = (largest - reference).clamp_min(_LEAST_EXTENT)
     return SearchedFront(quantities.units_of(trials)[on_front], targets, reference, scale)
 

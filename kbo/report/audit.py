@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from kbo._base import checks
 from kbo._base.files import check_file
 from kbo._base.lazy import Lazy
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.optimize import Result
+from kbo.optimize import Result, Trial
+from kbo.optimize.hypervolume import non_dominated
 from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.result import result_of
 from kbo.report import captions, summary
@@ -43,15 +46,19 @@ class Audit:
     Attributes:
         source: The study, experiment, table or file.
         tool: The origin of the trials: "Optuna", "Ax", "the table" or "the journal".
-        reported: The name of the trial with the best observed value, and this value.
-        likely: The name of the trial that is likely to be the best.
+        reported: The name of the trial with the best observed value (of the first objective), and this value.
+        likely: The name of the trial that is likely to be the best; with several objectives, of the balanced one.
         result: The outcome of the trials as a run of kbo: ``params``, ``value``, ``lower``, ``upper``, ``answers`` and
             ``predict`` among others.
         estimated: Lower bound, mean and upper bound at the trial with the best observed value; None without a bound.
-        margin: By how much the likely best trial is better than that one; None without a model.
+        margin: By how much the likely best trial is better than that one; None without a model, and with several
+            objectives.
         names: The names of the trials, in the order of ``result.trials``.
         remark: The trials, rows and columns that are not used.
         inferred: Whether the space is unknown, and its ranges are those of the trials.
+        observed: With several objectives, the names of the trials that no other dominates by observed values.
+        front: Those that no other dominates by estimated true values; empty without a model.
+        lucky: Those of ``observed`` that others dominate by estimated true values.
     """
 
     source: str
@@ -64,6 +71,9 @@ class Audit:
     names: Sequence[Any]
     remark: str
     inferred: bool
+    observed: Sequence[Any] = ()
+    front: Sequence[Any] = ()
+    lucky: Sequence[Any] = ()
 
     def __str__(self) -> str:
         return summary.text(self.lines())
@@ -74,16 +84,25 @@ class Audit:
     def lines(self) -> summary.Lines:
         """Return the lines of the audit, at most eight: labels and sentences."""
         lines = [("Trials", captions.audited(self.source, self.result.trials, self.remark))]
+        if self.observed:
+            lines.append(
+                ("Reported", captions.reported_front(self.tool, self.observed, self.lucky))
+            )
+            if self.front:
+                lines.append(("Best", captions.likely_front(self.front)))
+            return lines + self._answers()
         trial, value = self.reported
         of_changed = self.result.optimizer.space.changed
         reported = captions.reported_best(self.tool, trial, value, self.estimated, of_changed)
         params = self.result.params or {}
         lines.append(("Reported", reported))
         lines.append(("Best", captions.likely_best(self.likely, params, trial, self.margin)))
-        for label, sentence in summary.lines(self.result, "kbo.confirm", not self.inferred):
-            if label not in ("Trials", "Best", "Details"):
-                lines.append((label, sentence))
-        return lines
+        return lines + self._answers()
+
+    def _answers(self) -> summary.Lines:
+        """Return the lines of the result about more than the best trials."""
+        known = summary.lines(self.result, "kbo.confirm", not self.inferred, self.names)
+        return [line for line in known if line[0] not in ("Trials", "Best", "Details")]
 
     @fixed
     def write(self, page: str | os.PathLike[str]) -> Path:
@@ -142,18 +161,58 @@ def audit(
     if optimizer.maximize:
         pick = max
     best = pick(complete, key=lambda trial: trial.value or 0.0)
+    result = result_of(optimizer, trials.source, None)
+    observed, front, lucky = _fronts(result, complete, trials.names)
+    margin = None
+    if not observed:
+        margin = optimizer.insight.compare(best.params)
     return Audit(
         source=trials.source,
         tool=trials.tool,
         reported=(trials.names[best.number], best.value or 0.0),
         likely=trials.names[recommended.number],
-        result=result_of(optimizer, trials.source, None),
+        result=result,
         estimated=optimizer.interval(best.params),
-        margin=optimizer.insight.compare(best.params),
+        margin=margin,
         names=trials.names,
         remark=trials.remark,
         inferred=trials.inferred,
+        observed=observed,
+        front=front,
+        lucky=lucky,
     )
+
+
+def _fronts(
+    result: Result, complete: Sequence[Trial], names: Sequence[Any]
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return the names of the trials in the observed front of several objectives, the likely one, and only the first.
+
+    Args:
+        result: The result.
+        complete: The completed trials within the limits.
+        names: The names of all trials.
+    """
+    objectives = result.optimizer.objectives
+    if not objectives:
+        return [], [], []
+    targets = []
+    for trial in complete:
+        values = [trial.value, *(trial.measured[objective.name] for objective in objectives[1:])]
+        targets.append([o.sign * value for o, value in zip(objectives, values, strict=True)])
+    on_front = non_dominated(torch.tensor(targets, dtype=torch.float64)).tolist()
+    observed = [trial for trial, is_on in zip(complete, on_front, strict=True) if is_on]
+    if result.front is None:
+        return _named(observed, names), [], []
+    likely = [point.trial for point in result.front.points]
+    likely_params = [trial.params for trial in likely]
+    lucky = [trial for trial in observed if trial.params not in likely_params]
+    return _named(observed, names), _named(likely, names), _named(lucky, names)
+
+
+def _named(trials: Sequence[Trial], names: Sequence[Any]) -> list[Any]:
+    """Return the names of trials."""
+    return [names[trial.number] for trial in trials]
 
 
 def _trials_of(

@@ -10,7 +10,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbo._base.terminal import printable, rounded_up
 from kbo.optimize.insight.comparison import Estimate
@@ -93,7 +93,10 @@ def of(optimizer: Optimizer, full: bool = False) -> str:
 
 
 def lines(
-    result: Result, surer: str = "result.confirm(objective, 60)", has_bounds: bool = True
+    result: Result,
+    surer: str = "result.confirm(objective, 60)",
+    has_bounds: bool = True,
+    names: Sequence[Any] | None = None,
 ) -> Lines:
     """Return the summary of a run in at most eight lines. A line with nothing to say is left out.
 
@@ -101,6 +104,7 @@ def lines(
         result: The run.
         surer: The call or the option that evaluates the best trials again.
         has_bounds: Whether the bounds of the parameters are known, and not those of the trials.
+        names: The names of the trials, if they are not their numbers.
     """
     found = [("Trials", trials(result))]
     if result.infeasible is not None:
@@ -108,7 +112,7 @@ def lines(
     elif result.params is None:
         found.append(("Best", "unknown: no trial has returned a value"))
     elif result.front is not None:
-        found += _of_front(result, result.front)
+        found += _of_front(result, result.front, names)
     elif result.optimizer.objectives:
         found.append(("Front", "unknown: there are too few trials for a model of each objective"))
     else:
@@ -124,9 +128,9 @@ def lines(
     return [(label, sentence) for label, sentence in found if sentence]
 
 
-def _of_front(result: Result, front: Front) -> Lines:
+def _of_front(result: Result, front: Front, names: Sequence[Any] | None) -> Lines:
     """Return the lines about a front of several objectives."""
-    found = [("Front", front_extent(front)), ("Balanced", balanced(result, front))]
+    found = [("Front", front_extent(front)), ("Balanced", balanced(result, front, names))]
     if result.certified:
         found.append(("More?", _front_gap(result)))
     if front.hypervolume is not None:
@@ -167,8 +171,8 @@ def point_values(point: FrontPoint) -> dict[str, str]:
     return texts
 
 
-def balanced(result: Result, front: Front) -> str:
-    """Return the balanced setting of a front, its trial and the values there."""
+def balanced(result: Result, front: Front, names: Sequence[Any] | None = None) -> str:
+    """Return the balanced setting of a front, its trial and the values there; names as for ``lines``."""
     texts = []
     for point in front.points:
         if point.trial.number != front.balanced:
@@ -184,7 +188,7 @@ def balanced(result: Result, front: Front) -> str:
             texts.append(f"{name} {mean}, between {low} and {high} ({result.sure})")
     if result.feasibility is not None:
         texts.append(f"limits: {result.feasibility}")
-    return "; ".join([best(result), *texts])
+    return "; ".join([best(result, names), *texts])
 
 
 def hypervolume(front: Front) -> str:
@@ -274,13 +278,14 @@ def does_not_fit(misfit: Misfit) -> str:
     return f"trial {misfit.number} ({misfit.value:.4g}) is far from {others}: correct or remove it?"
 
 
-def best(result: Result) -> str:
-    """Return the recommended parameters and their trial."""
+def best(result: Result, names: Sequence[Any] | None = None) -> str:
+    """Return the recommended parameters and their trial; names as for ``lines``."""
     assert result.params is not None
     sentence = format_params(result.params)
     trial = result.optimizer.recommended()
     if trial is not None:
-        sentence += f"  (trial {trial.number})"
+        name = trial.number if names is None else names[trial.number]
+        sentence += f"  (trial {name})"
     return sentence
 
 

@@ -16,13 +16,14 @@ from kbo._base.extras import require
 require("kbo.integrations.ax", "ax", "ax")
 
 from kbo.integrations.ax.node import generation_strategy
-from kbo.integrations.ax.report import feasibility, guarantee, interval, recommended
+from kbo.integrations.ax.report import feasibility, front, guarantee, interval, recommended
 from kbo.integrations.ax.space import from_parameters, to_parameter_constraints, to_parameters
 from kbo.integrations.ax.storage import register
 
 __all__ = [
     "feasibility",
     "from_parameters",
+    "front",
     "generation_strategy",
     "guarantee",
     "interval",

@@ -6,18 +6,20 @@ import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ax.core.base_trial import BaseTrial, TrialStatus
 from ax.core.experiment import Experiment
 from ax.core.generator_run import GeneratorRunType
 from ax.core.optimization_config import OptimizationConfig
+from ax.core.outcome_constraint import OutcomeConstraint
 from ax.core.types import ComparisonOp
 
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.records import Columns, Row, largest_of, overwritten
 from kbo.integrations.replay import Ended, Replay
-from kbo.optimize import Constraint
+from kbo.optimize import Constraint, Maximize, Minimize
+from kbo.optimize.objective import Objective
 from kbo.optimize.run.outcome import SEM
 from kbo.optimize.run.trials import in_words, out_of_order
 from kbo.space import Params, Space
@@ -38,20 +40,57 @@ _SMALL = 1e-3
 # The problem
 
 
-def objective_of(config: OptimizationConfig) -> tuple[str, bool]:
-    """Return the name of the objective, and True if larger values are better.
+class Target(NamedTuple):
+    """An outcome to optimise.
+
+    Attributes:
+        name: Its name.
+        maximize: Whether larger values are better.
+        threshold: The value that is just not acceptable; None if it is not given.
+    """
+
+    name: str
+    maximize: bool
+    threshold: float | None = None
+
+
+def targets_of(config: OptimizationConfig) -> list[Target]:
+    """Return the outcomes to optimise.
 
     Raises:
-        InvalidInput: There are several objectives.
+        InvalidInput: A weighted sum of outcomes, or a relative threshold.
     """
     objective: Any = config.objective
-    if not objective.is_single_objective:
-        raise InvalidInput(
-            f"kbo has methods for one objective, got {objective.expression!r}: for several leave out the "
-            "strategy, and Ax takes qLogNEHVI; let the trials report a weighted sum as one outcome."
-        )
-    (name,) = objective.metric_names
-    return name, not objective.minimize
+    thresholds: dict[str, float | None] = {}
+    for limit in _absolute(getattr(config, "objective_thresholds", ())):
+        thresholds[limit.name] = limit.lower if limit.upper is None else limit.upper
+    targets = []
+    for outcomes_and_weights in objective._parsed[1]:  # Ax has no public way to tell them apart
+        if len(outcomes_and_weights) > 1:
+            raise InvalidInput(
+                f"kbo has methods for objectives that are single outcomes, got {objective.expression!r}: let the "
+                "trials report a weighted sum as one outcome."
+            )
+        ((name, weight),) = outcomes_and_weights
+        targets.append(Target(name, weight > 0, thresholds.get(name)))
+    return targets
+
+
+def objectives_of(targets: Sequence[Target]) -> dict[str, Any]:
+    """Return the arguments of an optimiser about its objectives."""
+    arguments: dict[str, Any] = {"maximize": targets[0].maximize}
+    if len(targets) == 1:
+        return arguments
+    objectives: list[Objective] = []
+    for target in targets:
+        if target.maximize:
+            objectives.append(Maximize(target.name))
+        else:
+            objectives.append(Minimize(target.name))
+    arguments["objectives"] = objectives
+    if any(target.threshold is not None for target in targets):
+        arguments["reference"] = [target.threshold for target in targets]
+    return arguments
 
 
 def limits_of(config: OptimizationConfig) -> list[Constraint]:
@@ -60,8 +99,13 @@ def limits_of(config: OptimizationConfig) -> list[Constraint]:
     Raises:
         InvalidInput: One that is relative or about several outcomes.
     """
+    return _absolute(config.outcome_constraints)
+
+
+def _absolute(constraints: Iterable[OutcomeConstraint]) -> list[Constraint]:
+    """Return constraints or thresholds of Ax; errors as ``limits_of``."""
     limits: list[Constraint] = []
-    for constraint in config.outcome_constraints:
+    for constraint in constraints:
         if constraint.relative or len(constraint.metric_weights) > 1:
             raise InvalidInput(
                 f"outcome constraint {constraint.expression!r}: kbo has limits on single outcomes, such as "
@@ -137,11 +181,12 @@ def ended(
     experiment: Experiment,
     data: Columns,
     space: Space,
-    objective: str,
+    objectives: Sequence[str],
     limits: Sequence[Constraint],
 ) -> list[Ended]:
     """Return the trials that have ended, in this order, each arm on its own; those outside the space are left out."""
-    reports = _reports(experiment, objective)
+    reports = _reports(experiment, objectives[0])
+    measurable = [*objectives[1:], *(limit.name for limit in limits)]
     entries: list[Ended] = []
     for trial in _in_order(experiment, *_ENDED):
         is_pruned = trial.status == TrialStatus.EARLY_STOPPED
@@ -150,26 +195,34 @@ def ended(
             if params is None:
                 continue
             row = (trial.index, arm.name)
-            value = _finite(data, f"mean {objective}", row)
-            measured = _measurements(data, row, objective, limits)
+            value = _finite(data, f"mean {objectives[0]}", row)
+            measured = _measurements(data, row, objectives[0], measurable)
             steps = tuple(sorted(reports.get(row, {}).items()))
             entries.append(Ended(row, params, value, measured, is_pruned, steps))
     return entries
 
 
 def _measurements(
-    data: Columns, row: Row, objective: str, limits: Sequence[Constraint]
+    data: Columns, row: Row, objective: str, others: Iterable[str]
 ) -> dict[str, float]:
-    """Return the measurements of an arm for limits, and the standard error of its value, as far as they are known."""
+    """Return the other measurements of an arm, and the standard error of its value, as far as they are known."""
     measured: dict[str, float] = {}
-    for limit in limits:
-        measurement = _finite(data, f"mean {limit.name}", row)
-        if measurement is not None and limit.name != objective:
-            measured[limit.name] = measurement
-    error = _finite(data, f"sem {objective}", row)
-    if error is not None and error >= 0:
+    for name in others:
+        measurement = _finite(data, f"mean {name}", row)
+        if measurement is not None and name != objective:
+            measured[name] = measurement
+    error = error_in(data, row, objective)
+    if error is not None:
         measured[SEM] = error
     return measured
+
+
+def error_in(data: Columns, row: Row, name: str) -> float | None:
+    """Return the standard error of an outcome of an arm; None if it is not known."""
+    error = _finite(data, f"sem {name}", row)
+    if error is None or error < 0:
+        return None
+    return error
 
 
 def _finite(data: Columns, name: str, row: Row) -> float | None:

@@ -22,11 +22,13 @@ from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import (
     all_parameters,
     ended,
+    error_in,
     left_out,
     limits_of,
-    objective_of,
+    objectives_of,
     outcomes,
     pending,
+    targets_of,
 )
 from kbo.integrations.ax.kernels import build_kernel, describe_kernel
 from kbo.integrations.ax.records import Columns, record_of
@@ -35,7 +37,6 @@ from kbo.integrations.replay import Ended, Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.constraint import measured_only
-from kbo.optimize.run.outcome import SEM
 from kbo.optimize.settings.setting import Setting
 
 log: logging.Logger = logging.getLogger("kbo")
@@ -120,19 +121,21 @@ class KBONode(ExternalGenerationNode):
             InvalidInput: The optimisation is not one that kbo can do.
         """
         config: Any = experiment.optimization_config
-        objective, maximize = objective_of(config)
+        targets = targets_of(config)
+        names = [target.name for target in targets]
         limits = self._limits(limits_of(config))
         arms = all_parameters(experiment)
         if self.arguments["setting"].certified:  # the kernel compares values scaled by the ranges
             arms = []
         whole, present = spaces_of(experiment.search_space, arms)
         self.data = outcomes(experiment)
-        trials = ended(experiment, self.data, whole, objective, limits)
+        trials = ended(experiment, self.data, whole, names, limits)
+        errors = _errors(self.data, trials, names)
         options = {
             **self.arguments,
             "bounds": whole,
-            "setting": _with_errors(self.arguments["setting"], trials),
-            "maximize": maximize,
+            "setting": _with_errors(self.arguments["setting"], errors),
+            **objectives_of(targets),
             "constraints": limits,
         }
         self._model = replay(self._model, options, trials, present)
@@ -203,13 +206,23 @@ class KBONode(ExternalGenerationNode):
         return cast(TParameterization, params)
 
 
-def _with_errors(setting: Setting, trials: Sequence[Ended]) -> Setting:
-    """Return the setting for an objective whose values have standard errors: without noise if all are 0.
+def _errors(
+    data: Columns, trials: Sequence[Ended], objectives: Sequence[str]
+) -> list[float | None]:
+    """Return the standard errors of the objectives in trials with a value, None where one is not known."""
+    errors = []
+    for trial in trials:
+        if trial.value is not None:
+            errors += [error_in(data, trial.key, name) for name in objectives]
+    return errors
+
+
+def _with_errors(setting: Setting, errors: Sequence[float | None]) -> Setting:
+    """Return the setting for objectives whose values have standard errors: without noise if all are 0.
 
     Raises:
         InvalidInput: An error contradicts the noise level that is given.
     """
-    errors = [trial.measured.get(SEM) for trial in trials if trial.value is not None]
     without_noise = bool(errors) and all(error == 0 for error in errors)
     if without_noise and isinstance(setting, Practical) and setting.noise_std is None:
         return replace(setting, noise_std=0.0)
@@ -235,8 +248,9 @@ def generation_strategy(
 ) -> GenerationStrategy:
     """A strategy whose trials are those of ``kbo.minimize`` or ``kbo.maximize``.
 
-    For one objective with any ``outcome_constraints`` on single outcomes, each of which has a model of its own, in any
-    search space of ranges and choices, conditional ones included. The strategy survives Ax's JSON and SQL storage, and
+    For one or several objectives with any ``outcome_constraints`` on single outcomes, each of which has a model of its
+    own, in any search space of ranges and choices, conditional ones included. Of several objectives it searches for the
+    largest hypervolume, above their thresholds if they have any. The strategy survives Ax's JSON and SQL storage, and
     the next point is a function of seed and data, so a resumed run continues as if it had never stopped. Running trials
     are pending. Failed and abandoned trials are avoided, early stopped ones count as pruned.
 
@@ -245,8 +259,8 @@ def generation_strategy(
     before that. Features, for kernels of your own, are those of ``kbo.Space`` in the order of the parameters. Choices
     that Ax takes to have an order, two options among them, are ``kbo.Ordinal``.
 
-    The standard error of a value of the objective counts as ``"sem"`` does in ``kbo.minimize``. Where all are 0, the
-    practical setting takes the objective to have no noise.
+    The standard error of a value of the first objective counts as ``"sem"`` does in ``kbo.minimize``. Where all errors
+    of all objectives are 0, the practical setting takes them to have no noise.
 
     Args:
         method: A name of ``kbo.bandit.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).

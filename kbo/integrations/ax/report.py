@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,11 +12,11 @@ from ax.core.experiment import Experiment
 from kbo._base import checks
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.history import left_out, objective_of, selected
+from kbo.integrations.ax.history import left_out, selected, targets_of
 from kbo.integrations.ax.node import KBONode
 from kbo.integrations.ax.records import store_record
 from kbo.integrations.replay import Replay
-from kbo.optimize import Practical
+from kbo.optimize import Front, Practical
 from kbo.optimize.feasibility import Feasibility
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.surrogates.surrogate import NO_BOUND
@@ -30,7 +31,7 @@ def interval(
     Args:
         client: With a strategy of ``generation_strategy``.
         parameters: A point of the search space; fixed parameters may be left out.
-        outcome: The name of the objective (default) or of an outcome with a constraint.
+        outcome: The name of an objective, by default the first one, or of an outcome with a constraint.
 
     Raises:
         InvalidInput: The client has another strategy or too few observations, there is no such outcome, or the point is
@@ -40,12 +41,12 @@ def interval(
     checks.instance("parameters", parameters, Mapping)
     _, experiment, model = _model_of(client)
     config: Any = experiment.optimization_config
-    objective, _ = objective_of(config)
+    names = [target.name for target in targets_of(config)]
     limited = [constraint.name for constraint in model.optimizer.constraints]
     if outcome is None:
-        outcome = objective
-    name = checks.one_of("outcome", outcome, [objective, *limited])
-    if name == objective:
+        outcome = names[0]
+    name = checks.one_of("outcome", outcome, [*names, *limited])
+    if name == names[0]:
         name = OBJECTIVE
     bounds = model.optimizer.interval(dict(parameters), name)
     if bounds is None:
@@ -58,7 +59,8 @@ def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     """Return index and parameters of the recommended trial, as ``kbo.Optimizer.recommended`` does.
 
     It is the completed trial inside the search space with the best pessimistic bound that keeps all limits by such. If
-    no trial keeps the limits, it is the one that is nearest to that; ``feasibility`` says how certain it is.
+    no trial keeps the limits, it is the one that is nearest to that; ``feasibility`` says how certain it is. Of several
+    objectives it is the balanced trial of ``front``.
 
     Raises:
         InvalidInput: The client has another strategy, or no complete trial is inside the search space.
@@ -72,6 +74,19 @@ def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     params: Any = best.params
     index, _ = best.key
     return index, dict(params)
+
+
+@fixed
+def front(client: Client) -> Front | None:
+    """Return the complete trials that no other dominates by their estimated true values, and the hypervolume.
+
+    Its trials have the indices of Ax as numbers. None with one objective, and while there is no bound.
+
+    Raises:
+        InvalidInput: The client has another strategy.
+    """
+    _, _, model = _model_of(client)
+    return model.front(lambda entry: (entry.key[0], copy.copy(entry.params)))
 
 
 @fixed

@@ -35,12 +35,14 @@ from kbo.integrations.optuna.study import (
     pending_values,
     publish,
     selected,
+    several_objectives,
 )
 from kbo.integrations.replay import Ended, Replay, replay
 from kbo.integrations.settings import resolved
-from kbo.optimize import Constraint, Practical
+from kbo.optimize import Constraint, Front, Practical
 from kbo.optimize.constraint import measured_only
 from kbo.optimize.feasibility import Feasibility
+from kbo.optimize.objective import Objective, check_has_bounds, reference_of
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.surrogates.surrogate import NO_BOUND
@@ -51,7 +53,7 @@ _ATTEMPTS = 4  # times a point is chosen, at most, while other workers choose th
 
 
 class KBOSampler(BaseSampler):
-    """Bayesian optimisation with confidence bounds, for studies of one objective, also with constraints.
+    """Bayesian optimisation with confidence bounds, for studies of one or several objectives, also with constraints.
 
     **Model.** One model covers all parameters of finished trials. A parameter that complete trials have exactly where a
     choice suggested before has certain values is conditional, as with ``kbo.When``. Where a trial lacks one for another
@@ -79,6 +81,10 @@ class KBOSampler(BaseSampler):
     "1" and so on): values of at most 0 are feasible. Each has a model of its own, as with ``kbo.Constraint(name,
     upper=0.0)``. A complete trial that lacks a constraint which others have counts as failed.
 
+    **Several objectives.** Each has a model of its own, and the next point is where the hypervolume of the front may
+    grow most. ``front`` has the trials that no other dominates by their estimated true values; ``study.best_trials``
+    are those by the observed ones. Trials with an infinite value, and pruned ones, count as failed.
+
     **Parallel and resumed studies.** The next point is a function of the seed, the number of the trial and the
     finished and running trials in the storage, so a study that is loaded with a sampler of the same arguments continues
     as if it had never stopped. (``load_study`` does not store the sampler: pass it again, or Optuna takes TPE.) Trials
@@ -104,14 +110,17 @@ class KBOSampler(BaseSampler):
             value.
         was: The values of parameters in trials that lack them, by name, such as ``{"temperature": 20.0}`` where it is
             suggested since later trials only, or no longer.
+        reference: With several objectives, values that are just not acceptable: a list in the order of
+            ``study.directions``, or a dict by the names of ``study.set_metric_names``; by default a little worse than
+            the worst values of the front.
         device: As in ``kbo.minimize``: "cuda", for example.
 
     Attributes:
         was: As given.
 
     Raises:
-        InvalidInput: Arguments that cannot be used; during a trial, a study that cannot be (several objectives, or in
-            the certified setting changing parameters and constraints that are not given).
+        InvalidInput: Arguments that cannot be used; during a trial, a study that cannot be (in the certified setting
+            changing parameters and constraints that are not given).
         RefutedAssumptions: During a trial, in the certified setting: no function satisfies the assumptions.
 
     Example:
@@ -134,6 +143,7 @@ class KBOSampler(BaseSampler):
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
         constraints: Sequence[Constraint] = (),
         was: Mapping[str, Any] | None = None,
+        reference: Any = None,
         device: str | torch.device | None = None,
     ) -> None:
         self._constraints_func = checks.maybe(checks.function, "constraints_func", constraints_func)
@@ -159,6 +169,7 @@ class KBOSampler(BaseSampler):
             "setting": setting,
             "method": method,
             "n_trials": n_trials,
+            "reference": reference,
             "seed": self._seed,
             "device": devices.device("device", device),
         }
@@ -187,8 +198,8 @@ class KBOSampler(BaseSampler):
         """Do nothing: choices depend on the number of the trial, so no two workers make the same ones."""
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Refuse a study of several objectives before its first trial, and mark the trial as proposed here."""
-        _check_single_objective(study)
+        """Refuse a study whose objectives the arguments do not suit, and mark the trial as proposed here."""
+        self._check_objectives(study)
         mark(study, trial)
 
     @fixed
@@ -200,7 +211,7 @@ class KBOSampler(BaseSampler):
         The range of this trial is not known yet. Where the latest trials have different ones, the parameter is left to
         ``sample_independent``, which has the range as an argument.
         """
-        _check_single_objective(study)
+        self._check_objectives(study)
         ranges = self._ranges(study)
         lasting = ranges.settled - ranges.dropped.keys()
         settled = {name: d for name, d in ranges.expected.items() if name in lasting}
@@ -215,7 +226,7 @@ class KBOSampler(BaseSampler):
         Of parameters that are not in the search space a value is expected: the one that ``PartialFixedSampler`` or
         ``enqueue_trial`` gives, or otherwise the best one.
         """
-        _check_single_objective(study)
+        self._check_objectives(study)
         if not search_space:
             return {}
         with self._lock:
@@ -233,7 +244,7 @@ class KBOSampler(BaseSampler):
 
         Random values depend on the seed, the number of the trial and the name alone.
         """
-        _check_single_objective(study)
+        self._check_objectives(study)
         wanted = {param_name: param_distribution}
         SearchSpace(wanted)  # raises in the first trial if kbo cannot model the parameter
         with self._lock:
@@ -302,19 +313,22 @@ class KBOSampler(BaseSampler):
 
     @fixed
     def interval(
-        self, study: Study, params: Mapping[str, Any]
+        self, study: Study, params: Mapping[str, Any], objective: int = 0
     ) -> tuple[float, float, float] | None:
-        """Return lower bound, mean and upper bound of the objective (without noise); None while there is no bound.
+        """Return lower bound, mean and upper bound of an objective (without noise); None while there is no bound.
 
         Args:
             study: The study with the trials.
             params: As in ``trial.params``; parameters that are left out have the value of ``was``, or the middle of
                 their range or the first choice.
+            objective: The position of the objective in ``study.directions``.
 
         Raises:
-            InvalidInput: A value that its distribution does not contain, or none of the study's parameters.
+            InvalidInput: A value that its distribution does not contain, none of the study's parameters, or no such
+                objective.
         """
-        _check_single_objective(study)
+        names = [one.name for one in self._check_objectives(study)] or [OBJECTIVE]
+        name = names[checks.whole("objective", objective, 0, len(names) - 1)]
         with self._lock:
             space = self.search_space(study)
             if space is None:
@@ -326,7 +340,7 @@ class KBOSampler(BaseSampler):
                 raise InvalidInput(
                     f"expected values of the study's parameters {names}, got {dict(params)!r}."
                 )
-            return optimizer.interval(values)
+            return optimizer.interval(values, name)
 
     @fixed
     def guarantee(self, study: Study) -> str:
@@ -347,7 +361,8 @@ class KBOSampler(BaseSampler):
         Under noise the best value is optimistically biased. Of trials with constraints it is the best of those that
         keep them by their pessimistic bounds (``feasibility`` says how certain that is); if none does, the nearest.
         It is inside the ranges that the latest trials share, and has none of the parameters that were dropped, as soon
-        as there is such a trial; ``study.best_trial`` may be any.
+        as there is such a trial; ``study.best_trial`` may be any. Of several objectives it is the balanced trial of
+        ``front``.
 
         Raises:
             InvalidInput: No trial is complete.
@@ -362,6 +377,19 @@ class KBOSampler(BaseSampler):
             )
         numbers = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
         return copy.deepcopy(numbers[best.key])
+
+    @fixed
+    def front(self, study: Study) -> Front | None:
+        """Return the complete trials that no other dominates by their estimated true values, and the hypervolume.
+
+        Its trials have the numbers and parameters of the study. None with one objective, and while there is no bound.
+        """
+        with self._lock:
+            model = self._present_of(study)
+            if model is None:
+                return None
+            params = {trial.number: trial.params for trial in study.get_trials(deepcopy=False)}
+            return model.front(lambda entry: (entry.key, dict(params[entry.key])))
 
     @fixed
     def feasibility(self, study: Study) -> Feasibility | None:
@@ -382,11 +410,23 @@ class KBOSampler(BaseSampler):
 
     def search_space(self, study: Study) -> SearchSpace | None:
         """Return the space of the model of the finished trials; None if they have no parameters."""
-        _check_single_objective(study)
+        self._check_objectives(study)
         ranges = self._ranges(study)
         if not ranges.whole:
             return None
         return self._space_of(study, ranges)
+
+    def _check_objectives(self, study: Study) -> tuple[Objective, ...]:
+        """Return the objectives of a study with several, none if there is one.
+
+        Raises:
+            InvalidInput: The method or the reference is not for them.
+        """
+        objectives = several_objectives(study)
+        reference_of(self._options["reference"], objectives)
+        if objectives:
+            check_has_bounds(self._options["method"])
+        return objectives
 
     def _ranges(
         self,
@@ -477,15 +517,17 @@ class KBOSampler(BaseSampler):
         trials = finished(study)
         if self._setting.certified:
             _check_complete(trials, space)
+        objectives = several_objectives(study)
         options = {
             "bounds": space.space,
-            "maximize": study.direction == StudyDirection.MAXIMIZE,
-            "constraints": constraints_of(trials, self._constraints),
+            "maximize": study.directions[0] == StudyDirection.MAXIMIZE,
+            "objectives": objectives,
+            "constraints": constraints_of(trials, self._constraints, objectives),
             **self._options,
         }
         usable: list[Ended] = []
         for trial in trials:
-            entry = ended(trial, space)
+            entry = ended(trial, space, objectives)
             if entry is not None:
                 usable.append(entry)
         self._model = replay(self._model, options, usable)
@@ -566,16 +608,3 @@ def _fixed_by_wrappers(study: Study) -> dict[str, Any]:
         values = {**sampler._fixed_params, **values}
         sampler = sampler._base_sampler
     return values
-
-
-def _check_single_objective(study: Study) -> None:
-    """Check that a study has one objective.
-
-    Raises:
-        InvalidInput: It has several.
-    """
-    if len(study.directions) > 1:
-        raise InvalidInput(
-            f"KBOSampler is for one objective, the study has {len(study.directions)}: use optuna.samplers.GPSampler "
-            "or NSGAIISampler."
-        )

@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from optuna.study import Study
+from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna.space import SearchSpace
 from kbo.integrations.replay import Ended
-from kbo.optimize import Constraint
+from kbo.optimize import Constraint, Maximize, Minimize
+from kbo.optimize.objective import Objective, objectives_of
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
 from kbo.optimize.run.trials import in_words, out_of_order
 
@@ -36,6 +38,30 @@ Copies of the trial in other studies keep it.
 """
 
 
+def several_objectives(study: Study) -> tuple[Objective, ...]:
+    """Return the objectives of a study with several; none if there is one.
+
+    They have the names of ``study.set_metric_names``, otherwise "values_0", "values_1" and so on, as in
+    ``study.trials_dataframe()``.
+
+    Raises:
+        InvalidInput: Two have one name, or one has a name that kbo needs.
+    """
+    if len(study.directions) == 1:
+        return ()
+    names = study.metric_names
+    if names is None:
+        names = [f"values_{index}" for index in range(len(study.directions))]
+    objectives: list[Objective] = []
+    with checks.inside("study.set_metric_names"):
+        for name, direction in zip(names, study.directions, strict=True):
+            if direction == StudyDirection.MAXIMIZE:
+                objectives.append(Maximize(name))
+            else:
+                objectives.append(Minimize(name))
+        return objectives_of(objectives, maximize=False)
+
+
 def begun(study: Study) -> list[FrozenTrial]:
     """The finished and the running trials in the order of their numbers."""
     return study.get_trials(deepcopy=False, states=(*_FINISHED, TrialState.RUNNING))
@@ -52,12 +78,26 @@ def _running(study: Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
 
 
-def ended(trial: FrozenTrial, search_space: SearchSpace) -> Ended | None:
-    """A finished trial; None if it lacks a parameter that is needed, all parameters, or has a value outside."""
+def ended(
+    trial: FrozenTrial, search_space: SearchSpace, objectives: Sequence[Objective]
+) -> Ended | None:
+    """A finished trial; None if it lacks a parameter that is needed, all parameters, or has a value outside.
+
+    Args:
+        trial: The trial.
+        search_space: The space of the model.
+        objectives: The objectives of the study if there are several.
+    """
     values = search_space.complete_inside(trial.params)
     if values is None or search_space.needed - trial.params.keys():
         return None
+    value = None
     measured = dict(trial.constraints)
+    trial_values = _values_of(trial)
+    if trial_values is not None:
+        value = trial_values[0]
+        for objective, other in zip(objectives[1:], trial_values[1:], strict=True):
+            measured[objective.name] = other
     error = trial.user_attrs.get(SEM)
     if isinstance(error, float | int) and 0 <= error < math.inf:  # NaN if it is not known
         measured[SEM] = float(error)
@@ -66,32 +106,35 @@ def ended(trial: FrozenTrial, search_space: SearchSpace) -> Ended | None:
         if math.isfinite(value):
             reports.append((step, value))
     is_pruned = trial.state == TrialState.PRUNED
-    return Ended(trial.number, values, _value_of(trial), measured, is_pruned, tuple(reports))
+    return Ended(trial.number, values, value, measured, is_pruned, tuple(reports))
 
 
-def _value_of(trial: FrozenTrial) -> float | None:
-    """The value of a finished trial; None if it failed, was pruned or is not finite."""
-    if trial.state != TrialState.COMPLETE or trial.value is None:
+def _values_of(trial: FrozenTrial) -> list[float] | None:
+    """The values of a finished trial, one for each objective; None if it failed, was pruned, or one is not finite."""
+    if trial.state != TrialState.COMPLETE or not trial.values:
         return None
-    if not math.isfinite(trial.value):
+    if not all(map(math.isfinite, trial.values)):
         return None
-    return trial.value
+    return trial.values
 
 
-def constraints_of(trials: Iterable[FrozenTrial], given: Sequence[Constraint]) -> list[Constraint]:
+def constraints_of(
+    trials: Iterable[FrozenTrial], given: Sequence[Constraint], objectives: Sequence[Objective]
+) -> list[Constraint]:
     """The constraints of complete trials, feasible at values of at most 0: the given ones, then others by their names.
 
     Raises:
-        InvalidInput: A constraint has the name of the value.
+        InvalidInput: A constraint has the name of the value, or of one of several objectives.
     """
     names: set[str] = set()
     for trial in trials:
         if trial.state == TrialState.COMPLETE:
             names.update(trial.constraints)
-    if OBJECTIVE in names:
-        raise InvalidInput(
-            f"constraint {OBJECTIVE!r}: that is the name of the value; call the constraint another way."
-        )
+    for taken in (OBJECTIVE, *(objective.name for objective in objectives)):
+        if taken in names:
+            raise InvalidInput(
+                f"constraint {taken!r}: that is the name of the value; call the constraint another way."
+            )
     names -= {constraint.name for constraint in given}
     return [*given, *(Constraint(name, upper=0.0) for name in sorted(names))]
 
@@ -103,7 +146,7 @@ def selected(study: Study) -> list[str]:
     n_lost = 0
     n_foreign = 0
     for trial in trials:
-        n_lost += _value_of(trial) is None
+        n_lost += _values_of(trial) is None
         mark_of_trial = trial.system_attrs.get(_PROPOSED)
         n_foreign += not any(mark_of_trial == [name, trial.number] for name in names)
     starts = [(t.datetime_start or datetime.min, t.number) for t in [*trials, *_running(study)]]

@@ -143,7 +143,7 @@ def front_of(
     trials: Sequence[Trial],
     features: Tensor,
     balanced: int,
-    reference: Sequence[float] | None,
+    reference: Sequence[float | None] | None,
     generator: torch.Generator,
 ) -> Front:
     """Return the front of some trials.
@@ -163,12 +163,12 @@ def front_of(
     rows = on_front.nonzero().flatten()
     rows = rows[means[rows, 0].argsort(descending=True)].tolist()
     signs = torch.tensor([objective.sign for objective in objectives], dtype=torch.float64)
-    if reference is None:
-        least = means[on_front].amin(0)
-        extent = means[on_front].amax(0) - least
-        level = least - BELOW * extent
-    else:
-        level = signs * torch.tensor(reference, dtype=torch.float64)
+    least = means[on_front].amin(0)
+    extent = means[on_front].amax(0) - least
+    level = least - BELOW * extent
+    for column, value in enumerate(reference or ()):
+        if value is not None:
+            level[column] = signs[column] * value
     probabilities, volume = _drawn(surrogates, features, means, level, generator)
     points = []
     for row in rows:

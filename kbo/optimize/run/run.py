@@ -71,6 +71,7 @@ class Run:
         space: The search space after the events.
         first_space: The search space before them.
         header: The description of the problem, as in the first line of a journal.
+        needed, main: As given.
         guard: The lock of the run, for objects whose methods use it.
 
     Raises:
@@ -101,8 +102,8 @@ class Run:
         )
         self.header: Header = header_of(header)
         self.guard: Guard = Guard(self._rebuild)
-        self._needed = list(needed)
-        self._main = main
+        self.needed: list[str] = list(needed)
+        self.main: str = main
         self._epoch = time.time() - time.monotonic()
         self._warned_of: set[str] = set()  # names of measurements that were not kept
         self._journal: Journal | None = None
@@ -222,11 +223,11 @@ class Run:
         """Record the value of a trial; arguments and errors as for ``Optimizer.tell``."""
         seconds = checks.maybe(checks.non_negative, "seconds", seconds)
         number = self._number_of(params)
-        outcome = outcome_of(value, self._needed, self.value_range, main=self._main)
+        outcome = outcome_of(value, self.needed, self.value_range, main=self.main)
         if outcome.value is None or outcome.failure:
             measured = outcome.measured
             if outcome.value is not None:
-                measured = {self._main: outcome.value, **measured}
+                measured = {self.main: outcome.value, **measured}
             trial = self._fail(number, outcome.failure, seconds, measured)
             log.warning("trial %d failed: %s", number, trial.failure)
             return trial
@@ -248,7 +249,7 @@ class Run:
             InvalidInput: The value is not finite or incomplete.
         """
         expected = "value must be a finite number, got"
-        outcome = outcome_of(value, self._needed, self.value_range, expected, self._main)
+        outcome = outcome_of(value, self.needed, self.value_range, expected, self.main)
         if outcome.value is None or outcome.failure:
             raise InvalidInput(f"{outcome.failure}.")
         return outcome.value, outcome.measured
