@@ -118,9 +118,9 @@ def search_for_trial(
 def _front(quantities: Quantities) -> SearchedFront | None:
     """Return the front of several objectives so far; None while there are no surrogates, or with one objective.
 
-    The reference is that of the user; where there is none, a tenth of the front's extent below its least targets, and at least
-    two standard deviations of the targets below the largest. Otherwise the search would not leave one part of the
-    front: points beyond the reference count nothing.
+    The reference is that of the user; where there is none, a tenth of the front's extent below its least targets, and
+    at least two standard deviations of the targets below the largest. Otherwise the search would not leave one part
+    of the front: points beyond the reference count nothing.
     """
     trials = quantities.within_limits()
     if not quantities.others or not trials:
