@@ -243,7 +243,8 @@ def _columns_of(
         )
     if _VALUE not in table.columns:
         raise InvalidInput(
-            f"{_EXPECTED}; {table.name} has the columns {checks.shown(table.columns)}."
+            f"{_EXPECTED}; {table.name} has the columns {checks.shown(table.columns)}. Rename the one with the results "
+            f"to {_VALUE!r}."
         )
     of_trials = _has_prefixes(table.columns, space)
     prefix = _PARAMS if of_trials else ""

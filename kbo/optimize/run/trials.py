@@ -330,7 +330,10 @@ class Trials:
             status = "unknown"
             if number < len(self.all):
                 status = self.all[number].status
-            raise InvalidInput(f"trial {number} is {status}: nothing more can be reported about it")
+            raise InvalidInput(
+                f"trial {number} is {status}: nothing more can be reported about it. Report another measurement by its "
+                "parameters, or replace the result by correct"
+            )
         return self.pending[number]
 
     def _finish(self, trial: Trial, event: Tell | Fail | Prune, alike: list[Trial]) -> None:
