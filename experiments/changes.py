@@ -51,6 +51,9 @@ HELD_OUT_FROM = 101
 _LEAST_REGRET = 1e-8
 """The least regret in a ratio, as the least target of COCO."""
 
+MOST_PARAMETERS = {"gpsampler": 3}
+"""The largest number of parameters with which a method is run that takes 5 seconds a run."""
+
 Values = dict[str, float]
 Bounds = dict[str, tuple[float, float]]
 
@@ -305,6 +308,8 @@ def cells(problems: str, scenarios: list[str], methods: list[str], seeds: int) -
                         problem = {"scenario": scenario, "function": function, "dim": dim}
                         problem |= {"noise": noise, "seed": seed}
                         for method in methods:
+                            if dim > MOST_PARAMETERS.get(method, dim):
+                                continue
                             label = f"{scenario} f{function} d{dim} {noise} {seed} {method}"
                             arguments = problem | {"method": method}
                             if METHODS[method] in (Changed, Again, Known):

@@ -77,7 +77,7 @@ class AnotherSpace(AnotherProblem):
         different: The differences between the spaces.
     """
 
-    def __init__(self, message: str, different: str) -> None:
+    def __init__(self, message: str, different: str = "") -> None:
         super().__init__(message)
         self.different = different
 

@@ -675,3 +675,22 @@ def test_replay_goes_on_after_a_change_with_a_result_outside_of_the_new_space():
     assert moments[-1].mean == optimizer.interval(optimizer.recommended().params)[1]
     optimizer.change({**XY, "x": (0.0, 3.0)})
     assert history(optimizer)[-1].recommended == Record.of(optimizer).recommended().number
+
+
+def test_a_text_in_place_of_a_value_is_refused_and_the_trial_stays_pending():
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)})
+    optimizer.ask()
+    with pytest.raises(InvalidInput, match="14,7"):
+        optimizer.tell(0, "14,7")
+    assert optimizer.trials[0].status == "pending"
+
+
+def test_equal_repetitions_of_noisy_values_are_no_sign_that_there_is_no_noise():
+    optimizers = []
+    for setting in (kbo.Practical(), kbo.Practical(noisy=True)):
+        optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=setting)
+        for x, value in ((0.1, 3.0), (0.3, 2.0), (0.5, 1.0), (0.7, 2.0), (0.9, 3.0), (0.5, 1.0)):
+            optimizer.tell({"x": x}, value)
+        optimizers.append(optimizer)
+    noiseless = [optimizer.insight.surrogate().noiseless for optimizer in optimizers]
+    assert noiseless == [True, False]

@@ -241,7 +241,7 @@ def test_quoted_commands_and_options_exist():
 
 
 def test_quoted_experiments_and_their_options_exist():
-    from experiments import insight
+    from experiments import changes, insight
     from experiments.bandits import redraw
     from experiments.bandits.__main__ import run
     from experiments.bench.__main__ import bench
@@ -255,6 +255,7 @@ def test_quoted_experiments_and_their_options_exist():
         "tuning": compare,
         "bench": bench,
         "insight": insight.run,
+        "changes": changes.run,
     }
     papers = {
         module.removeprefix("experiments."): name for name, module in catalogue.PAPERS.items()

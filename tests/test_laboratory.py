@@ -146,7 +146,7 @@ def test_a_table_with_a_wrong_row_is_refused_as_a_whole(begun, row, says, tmp_pa
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("trial;value\n0;1\n", "separated by commas"),
+        ("trial;value\n0;1\n", "separated by semicolons"),
         ("trial,value,value\n0,1,2\n", "separated by commas"),
         ("", "the columns []"),
     ],

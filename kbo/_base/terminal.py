@@ -28,6 +28,11 @@ def printable(text: str) -> str:
     return "".join(shown)
 
 
+def significant(number: float, digits: int) -> str:
+    """Return a number with so many significant digits, up to a million without an exponent."""
+    return f"{float(f'{number:.{digits}g}'):.6g}"
+
+
 def rounded_up(value: float, digits: int) -> str:
     """Return a number of at least 0 with so many digits, not smaller than it is."""
     if value == 0 or not math.isfinite(value):

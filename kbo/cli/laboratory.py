@@ -37,10 +37,10 @@ else:
     record = Lazy("kbo.report.record")
     summary = Lazy("kbo.report.summary")
 
-_COUNT = "New trials; 0 only shows the pending ones."
+_COUNT = "New trials; 0 only shows the pending ones, and what is known."
 _SPACE = "Parameters (.yaml or .json), at the first call and where they change."
 _WAS = "The value that a new parameter had so far, such as temperature=20; repeatable."
-_TO = "Write the trials that are shown to a table (.csv) to fill in, for `kbo tell`."
+_TO = "Write the new trials, with -n 0 the pending ones, to a table (.csv), for `kbo tell`."
 _RESULT = "A trial and its value, such as 17 0.83, or a table (.csv)."
 _FAILED = "The experiment failed, for this reason; in place of a value."
 _AGAIN = "Another measurement at the parameters of a trial that has ended: a new trial."
@@ -65,6 +65,7 @@ def ask(
     maximize: options.Maximize = False,
     noise_std: options.NoiseStd = None,
     seed: options.Seed = None,
+    value_range: options.ValueRange = None,
     constraint: options.Constraints = None,
     evaluated: options.Evaluated = None,
     allow_change: options.AllowChange = False,
@@ -90,6 +91,8 @@ def ask(
         given["maximize"] = True
     if noise_std is not None:
         given["noise_std"] = noise_std
+    if value_range is not None:
+        given["value_range"] = list(value_range)
     if seed is not None:
         given["seed"] = seed
     if constraint:
@@ -108,6 +111,9 @@ def ask(
         typer.echo(printable(batch[parameters].map(_cell).to_string(index=False)))
     if pending or not count:
         typer.echo(_waiting(pending))
+    if not count and optimizer.completed():
+        typer.echo()
+        _show_summary(optimizer, journal)
     if to is not None:
         table.save(batch.to_csv(index=False).encode(), to)
         typer.echo(f"fill in {to}, then `kbo tell {journal} {to}`")
@@ -132,6 +138,8 @@ def _opened(
         was: The values that new parameters had so far, as text.
     """
     header: dict[str, Any] = {"method": kbo.Practical.default_method, "maximize": False, "seed": 0}
+    if "noise_std" not in given:
+        header["noisy"] = True  # as all measurements; equal ones may be rounded
     parameters = None
     if path.exists() and path.stat().st_size:
         contents = record.read_journal(path).whole()
@@ -211,6 +219,8 @@ def tell(
     A wrong result is replaced by `kbo journal correct`, or taken back by `kbo journal remove`.
     """
     first, *others = result
+    if Path(first).suffix in (".xlsx", ".xls", ".ods"):
+        raise InvalidInput(f"save the table {first} as CSV, separated by commas, and give that.")
     with contextlib.closing(run_of(journal)) as run:
         if first.endswith(".csv"):
             if others or again or failed is not None:
@@ -234,10 +244,14 @@ def tell(
     if obstacle:
         typer.echo(f"no summary: {obstacle}")
     else:
-        optimizer = record.Record.of(journal).reopened()
-        result_so_far = results.result_of(optimizer, "", str(journal))
-        options.show_lines(summary.lines(result_so_far, "kbo.confirm"))
+        _show_summary(record.Record.of(journal).reopened(), journal)
     typer.echo(_waiting(pending))
+
+
+def _show_summary(optimizer: Optimizer, journal: Path) -> None:
+    """Print the summary of the run so far."""
+    result = results.result_of(optimizer, "", str(journal))
+    options.show_lines(summary.lines(result, f"`kbo tell {journal} TRIAL VALUE --again`"))
 
 
 def run_of(path: Path) -> runs.Run:

@@ -35,6 +35,7 @@ else:
 
 TARGETS = "An example ({examples}), or your script: a .py file that defines `bounds` and `objective(params)`."
 _NOISE = "Standard deviation of the noise, if it is known; 0 for none."
+_RANGE = "Least and largest possible value, such as 0 1 for an error rate."
 _LIMIT = 'Limit on a quantity that is measured, such as "memory<=8"; repeatable.'
 _KNOWN = "Known results: a table (.csv) with a column for each parameter and value, or a journal."
 _CHANGE = "Go on in another space, with the earlier trials as far as they have a place in it."
@@ -44,6 +45,7 @@ ADDRESS = "With --engine ray: HOST:PORT of a cluster's head, auto to find it, or
 
 Maximize = Annotated[bool, Option("--maximize", help="Larger values are better.")]
 NoiseStd = Annotated[float | None, Option(help=_NOISE, show_default="estimated")]
+ValueRange = Annotated[tuple[float, float] | None, Option(help=_RANGE, show_default="any")]
 Seed = Annotated[int | None, Option(help="Seed of the choices of kbo.", show_default="0")]
 Constraints = Annotated[list[str] | None, Option(help=_LIMIT)]
 Evaluated = Annotated[Path | None, Option(help=_KNOWN)]

@@ -32,7 +32,6 @@ else:
     summary = Lazy("kbo.report.summary")
 
 _TRIALS = "Trials in all, those in the journal included."
-_RANGE = "Least and largest possible value, such as 0 1 for an error rate."
 _WORKERS = (
     "Trials at a time, each in a process; 0 for one per CPU. 1 is in this process, where --timeout cannot interrupt "
     "compiled code."
@@ -52,9 +51,7 @@ def tune(
         str | None, Option("--method", "-m", help=options.BOX_METHODS, show_default="ucb")
     ] = None,
     maximize: options.Maximize = False,
-    value_range: Annotated[
-        tuple[float, float] | None, Option(help=_RANGE, show_default="any")
-    ] = None,
+    value_range: options.ValueRange = None,
     seed: options.Seed = None,
     noise_std: options.NoiseStd = None,
     workers: Annotated[

@@ -258,7 +258,8 @@ def _columns_of(
     if value not in table.columns:
         expected = _EXPECTED.format(value=value)
         raise InvalidInput(
-            f"{expected}; {table.name} has the columns {checks.shown(table.columns)}."
+            f"{expected}; {table.name} has the columns {checks.shown(table.columns)}. Rename those with the "
+            "results to the names that are expected."
         )
     of_trials = _has_prefixes(table.columns, space, value)
     prefix = _PARAMS if of_trials else ""

@@ -406,16 +406,21 @@ class Optimizer:
 
         With other measurements the value is ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``,
         and with its standard error ``(value, {"sem": 0.02})``.
-        None, NaN, infinite values and what is no real number (text, booleans, complex numbers) are recorded as failures
+        None, NaN, infinite values and what is no real number (booleans, complex numbers, ...) are recorded as failures
         and never reach the model, and so are values outside ``value_range`` and missing measurements of constraints;
         those that came are kept. A warning on the log says why the trial failed, and which measurements were not kept.
 
         With several objectives it is a dict with each of them.
 
         Raises:
-            InvalidInput: A trial that has ended, parameters outside the space, or seconds that are no finite number of
-                at least 0.
+            InvalidInput: A trial that has ended, parameters outside the space, a text as the value, or seconds that are
+                no finite number of at least 0.
         """
+        if isinstance(value, str):
+            raise InvalidInput(
+                f"the value must be a number, got the text {checks.shown(value)}: convert it (14.7, with a point), or "
+                "report a failure with fail(trial, reason)."
+            )
         return self.run.complete(params, value, seconds)
 
     def fail(

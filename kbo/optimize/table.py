@@ -227,6 +227,10 @@ def read_csv(path: Path, advice: str) -> tuple[list[str], list[tuple[int, dict[s
         reader = csv.reader(file, strict=True)
         lines = [(reader.line_num, cells) for cells in reader if cells]
     columns = lines[0][1] if lines else []
+    if len(columns) == 1 and ";" in columns[0]:
+        raise InvalidInput(
+            f"{path} is separated by semicolons: save it with commas between the columns, and points in numbers (0.5)."
+        )
     rows = []
     for line, cells in lines[1:]:
         if len(cells) != len(columns):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, Any
 
-from kbo._base.terminal import printable, rounded_up
+from kbo._base.terminal import printable, rounded_up, significant
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.expected_gain import GO_ON, N_MORE, STOP
 from kbo.optimize.result import result_of
@@ -315,7 +315,7 @@ def _value(result: Result) -> str:
     sentence = f"{number} on average of many repetitions, very likely ({result.sure}) between {lower} and {upper}"
     scatter = _SPREAD_OF_90_PERCENT * result.assumptions["noise_std"]
     observed = rounded(result.best_observed, width)
-    sentence += f"; a single result is mostly up to {scatter:.1g} higher or lower"
+    sentence += f"; a single result is mostly up to {significant(scatter, 1)} higher or lower"
     return f"{sentence}, so the best one{place}, {observed}, was partly luck"
 
 
@@ -325,13 +325,14 @@ def more_trials(answers: Answers) -> str:
     if answers.seconds is not None and answers.seconds >= _LONG:
         trials += f" ({duration(answers.seconds)})"
     if answers.decision == STOP:
-        return f"{trials} would improve it by less than {answers.tolerance:.1g}, too little to matter: stop"
-    gain = f"{answers.more.value:.2g}"
+        return f"{trials} would improve it by less than {significant(answers.tolerance, 1)}, too little to matter: stop"
+    gain = f"{significant(answers.more.value, 2)}"
     if answers.beyond_zero:
         gain += " (beyond 0: if no value can be there, give value_range)"
     if answers.decision == GO_ON:
         return f"{trials} would improve it by about {gain}: go on"
-    return f"undecided: {trials} may improve it by nothing or up to {answers.more.upper:.2g}, {gain} on average"
+    most = significant(answers.more.upper, 2)
+    return f"undecided: {trials} may improve it by nothing or up to {most}, {gain} on average"
 
 
 def headlines(result: Result) -> dict[str, str]:
@@ -482,7 +483,7 @@ def details(result: Result, settings: bool = True) -> Lines:
         found += [
             ("first trial", first_trial(answers.start)),
             ("more trials", f"expected gain of {N_MORE}: {interval(answers.more)}"),
-            ("enough", f"a difference of {answers.tolerance:.2g} counts as none"),
+            ("enough", f"a difference of {significant(answers.tolerance, 2)} counts as none"),
             ("importance", _shares(answers)),
             ("as good", good_values(answers.effects)),
         ]
@@ -555,9 +556,9 @@ def rounded(number: float, width: float, rounding: str = ROUND_HALF_EVEN) -> str
 
 def interval(estimate: Estimate) -> str:
     """Return an estimate with its 90% interval, with two digits."""
-    number = f"{estimate.value:.2g}"
-    lower = f"{estimate.lower:.2g}"
-    upper = f"{estimate.upper:.2g}"
+    number = f"{significant(estimate.value, 2)}"
+    lower = f"{significant(estimate.lower, 2)}"
+    upper = f"{significant(estimate.upper, 2)}"
     if lower == upper:
         return number
     return f"{number} [{lower}, {upper}]"

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kbo._base.terminal import significant
 from kbo.optimize.feasibility import ConstraintSurrogate, probably_feasible
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.importance import Importance
@@ -279,5 +280,5 @@ def _edge(parameter: Parameter, units: Tensor, values: Tensor) -> str:
 def _shown(value: Any, digits: int) -> str:
     """Return a value as text, a real number with so many digits."""
     if isinstance(value, float):
-        return f"{value:.{digits}g}"
+        return significant(value, digits)
     return str(value)

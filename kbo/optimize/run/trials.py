@@ -245,8 +245,9 @@ class Trials:
         """Put the trials into another space."""
         space = Space.described(event.space, self.space.named)
         self.space = space.replacing(self.space, event.same_scale)
-        if self.space.named:
-            self._given = [{**event.was, **dict(params)} for params in self._given]
+        for number, params in enumerate(self._given):
+            if isinstance(params, dict):
+                self._given[number] = {**event.was, **params}
         self._without_place = set()
         for trial, given in zip(self.all, self._given, strict=True):
             carried = self.space.carried(given)
@@ -330,7 +331,10 @@ class Trials:
             status = "unknown"
             if number < len(self.all):
                 status = self.all[number].status
-            raise InvalidInput(f"trial {number} is {status}: nothing more can be reported about it")
+            raise InvalidInput(
+                f"trial {number} is {status}: nothing more can be reported about it. Report another measurement by its "
+                "parameters, or replace the result by correct"
+            )
         return self.pending[number]
 
     def _finish(self, trial: Trial, event: Tell | Fail | Prune, alike: list[Trial]) -> None:

@@ -87,6 +87,8 @@ class Practical(Setting):
             without noise. By default it is estimated. A value with an error bar, ``(value, {"sem": 0.02})``, has that
             noise in its place if it is given; else error bars say which values have more noise than others, and the
             level is estimated.
+        noisy: True if values are known to have noise of unknown level, as measurements have: then equal values at equal
+            parameters are a coincidence. By default a repetition of the best trial shows whether there is noise.
         strategies: The strategies that choose the next point, tried in order (``kbo.optimize.strategies``); by default
             ``default_strategies`` of the method.
     """
@@ -96,6 +98,7 @@ class Practical(Setting):
     norm_factor: float = PRACTICAL_MULTIPLE
     n_initial: int | None = None
     noise_std: float | None = None
+    noisy: bool | None = None
     strategies: Sequence[Strategy] | None = None
 
     surrogate: ClassVar[type[PracticalSurrogate]] = PracticalSurrogate
@@ -123,6 +126,7 @@ class Practical(Setting):
             norm_factor=norm_factor,
             n_initial=checks.maybe(checks.whole, "n_initial", self.n_initial, 2),
             noise_std=checks.maybe(checks.non_negative, "noise_std", self.noise_std),
+            noisy=checks.maybe(checks.flag, "noisy", self.noisy),
             strategies=strategies,
         )
 
@@ -238,7 +242,11 @@ class Practical(Setting):
         counts = [count for count, e in enumerate(values, 1) if not e.predicted]
         if len(counts) < n_initial:
             return None
-        noiseless = None if self.noise_std is None else self.noise_std == 0
+        noiseless = None
+        if self.noise_std is not None:
+            noiseless = self.noise_std == 0
+        elif self.noisy:
+            noiseless = False
         return Schedule(counts[n_initial - 1], noiseless)
 
     def _observe(
