@@ -216,7 +216,7 @@ def tell(
 
         kbo tell lab.jsonl batch.csv
 
-    A wrong result is replaced by `kbo journal correct`, or taken back by `kbo journal remove`.
+    A wrong result is replaced by `kbo journal correct`, or left out by `kbo journal remove`.
     """
     first, *others = result
     if Path(first).suffix in (".xlsx", ".xls", ".ods"):

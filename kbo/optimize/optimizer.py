@@ -170,7 +170,7 @@ class Optimizer:
         self.run: Run = Run(
             space, header, journal, needed, self.value_range, allow_change, self._header, main
         )
-        self.insight: Insight = Insight(self.run, quantities.after(self.run.trials), self.seed)
+        self.insight: Insight = Insight(self.run, quantities, self.seed)
         self.guard: Guard = self.run.guard
         try:
             if self.space.describe() != space.describe():
@@ -477,7 +477,8 @@ class Optimizer:
         """Replace the result of a trial that has ended, for example a mistyped one, and return the trial.
 
         The journal keeps what was reported before. A failed, pruned or removed trial counts again with the new value.
-        In the certified setting the guarantee then assumes that no correction depends on the noise.
+        In the certified setting this withdraws the guarantee, unless ``completion_independent_of_noise`` is declared: a
+        correction that depends on the value is a selection (docs/theory/trials.md).
 
         Args:
             trial: The trial or its number.
@@ -492,7 +493,7 @@ class Optimizer:
     def remove(self, trial: Trial | int, reason: str) -> Trial:
         """Leave out a trial, pending or not, and return it: nothing is learned from it, and its parameters stay free.
 
-        The journal keeps what was reported. ``correct`` brings the trial back.
+        The journal keeps what was reported. ``correct`` brings the trial back. The guarantee is withdrawn as there.
 
         Args:
             trial: The trial or its number.

@@ -102,7 +102,7 @@ class Parameter:
         return (self.index(u).to(u) / (len(self.options) - 1)).unsqueeze(-1)
 
     def columns_of(self, value: Any) -> list[float]:
-        """Columns of a value that may be outside of today's range, as earlier trials have them.
+        """Columns of a value that may be outside of the range, as earlier trials have them.
 
         Raises:
             InvalidInput: The value has no place among those of the parameter.

@@ -263,7 +263,7 @@ class Space:
         return cls(space, rules)
 
     def replacing(self, former: Space, same_scale: bool = False) -> Space:
-        """The same space with places for the params of a former one among its features.
+        """A copy of the space with places for the params of a former one among its features.
 
         Args:
             former: The former space.
@@ -286,7 +286,7 @@ class Space:
         return space
 
     def compares_as(self, other: Space) -> Space:
-        """The same space with the features of an equal one that has replaced others."""
+        """A copy of the space with the features of an equal one that has replaced others."""
         space = copy.copy(self)
         space.changed = other.changed
         space.compared = other.compared

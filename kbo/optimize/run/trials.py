@@ -281,7 +281,7 @@ class Trials:
         self._sort()
 
     def _withdraw(self, trial: Trial) -> None:
-        """Take back the result of a trial; its first value stays as ``reported``."""
+        """Withdraw the result of a trial; its first value stays as ``reported``."""
         if trial.reported is None:
             trial.reported = trial.value
         trial.value = None
