@@ -957,7 +957,7 @@ def test_the_front_of_two_objectives_lies_within_thresholds_and_limits(traded):
     ]
     assert len(counting) >= 5
     index, parameters = kbo_ax.recommended(traded)
-    assert index == front.balanced
+    assert index == front.balanced.trial.number
     assert kbo_ax.feasibility(traded).kept
     assert kbo_ax.interval(traded, parameters) == kbo_ax.interval(traded, parameters, "error")
     lower, _, upper = kbo_ax.interval(traded, parameters, "throughput")
@@ -980,7 +980,9 @@ def test_a_run_of_two_objectives_resumes(traded, tmp_path):
 
 def test_an_audit_of_two_objectives(traded):
     audited = audit(traded)
-    assert set(audited.front) == {point.trial.number for point in kbo_ax.front(traded).points}
+    assert audited.result.front is not None
+    on_front = {audited.names[point.trial.number] for point in audited.result.front.points}
+    assert on_front == {point.trial.number for point in kbo_ax.front(traded).points}
     assert "Ax has" in str(audited)
     assert "trials that no other dominates" in str(audited)
 

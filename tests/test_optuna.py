@@ -759,7 +759,7 @@ def test_the_trials_of_a_front_are_those_of_the_study_and_the_balanced_one_is_re
         for index, name in enumerate(["error", "seconds"]):
             interval = study.sampler.interval(study, trial.params, objective=index)
             assert interval == pytest.approx(tuple(point.values[name]))
-    assert study.sampler.recommended(study).number == front.balanced
+    assert study.sampler.recommended(study).number == front.balanced.trial.number
     assert study.trials[front.choose(limits={"error": 0.3}).trial.number].state.is_finished()
     assert "not certified" in study.sampler.guarantee(study)
 
@@ -828,11 +828,11 @@ def test_the_front_keeps_constraints():
     assert params(by_function) == params(study)
 
 
-@pytest.mark.parametrize("reference", [[0.5, 0.4], {"values_0": 0.5, "values_1": 0.4}])
-def test_a_reference_is_where_the_front_begins_to_count(reference):
+def test_a_reference_is_where_the_front_begins_to_count():
+    reference = {"values_0": 0.5, "values_1": 0.4}
     study = several(two_bowls, 16, KBOSampler(seed=0, n_startup_trials=4, reference=reference))
     front = study.sampler.front(study)
-    assert front.reference == {"values_0": 0.5, "values_1": 0.4}
+    assert front.reference == reference
     later = study.trials[8:]
     counting = [t for t in later if t.values[0] <= 0.5 and t.values[1] <= 0.4]
     assert len(counting) >= 5
@@ -852,9 +852,9 @@ def several_reference(study):
     ("options", "names", "message"),
     [
         ({"method": "random"}, None, "no bounds, which the search for a front needs"),
-        ({"reference": [1.0]}, None, "numbers for the objectives"),
-        ({"reference": [1.0, math.nan]}, None, "reference of 'values_1'"),
-        ({"reference": {"values_2": 1.0}}, None, "numbers for the objectives"),
+        ({"reference": [1.0, 1.0]}, None, "a dict with numbers for some of the objectives"),
+        ({"reference": {"values_1": math.nan}}, None, "reference of 'values_1'"),
+        ({"reference": {"values_2": 1.0}}, None, "numbers for some of the objectives"),
         ({}, ["objective", "size"], "set_metric_names: an objective cannot be called 'objective'"),
         ({}, ["size", "size"], "set_metric_names: objectives: there are two called 'size'"),
     ],
@@ -874,7 +874,7 @@ def test_what_does_not_suit_several_objectives_is_refused_before_a_trial_is_paid
 
 def test_a_reference_is_refused_for_one_objective_and_no_other_objective_is_known():
     with pytest.raises(InvalidInput, match="reference is for several objectives"):
-        run(bowl, 1, KBOSampler(seed=0, reference=[1.0]))
+        run(bowl, 1, KBOSampler(seed=0, reference={"values_0": 1.0}))
     study = several(two_bowls, 6)
     with pytest.raises(InvalidInput, match="objective must be a whole number from 0 to 1, got 2"):
         study.sampler.interval(study, study.trials[0].params, objective=2)
@@ -919,9 +919,10 @@ def test_the_audit_names_the_best_trials_that_are_luck():
     audit = kbo.audit(study)
     assert sorted(audit.observed) == sorted(trial.number for trial in study.best_trials)
     assert 0 < len(audit.lucky) < len(audit.observed)
-    assert set(audit.lucky) == set(audit.observed) - set(audit.front)
+    on_front = {audit.names[point.trial.number] for point in audit.result.front.points}
+    assert set(audit.lucky) == set(audit.observed) - on_front
     true = {trial.number: two_bowls_at(**trial.params) for trial in study.trials}
-    assert dominated_share(true[n] for n in audit.front) > dominated_share(
+    assert dominated_share(true[n] for n in on_front) > dominated_share(
         true[n] for n in audit.observed
     )
     text = str(audit)
@@ -939,7 +940,8 @@ def test_without_noise_the_best_trials_are_no_luck():
     study = several(two_bowls, 20)
     audit = kbo.audit(study)
     assert audit.lucky == []
-    assert set(audit.front) == set(audit.observed)
+    on_front = {audit.names[point.trial.number] for point in audit.result.front.points}
+    assert on_front == set(audit.observed)
     few = kbo.audit(several(two_bowls, 3))
-    assert few.front == []
+    assert few.result.front is None
     assert "trials that no other dominates" in str(few)

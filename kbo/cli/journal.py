@@ -79,11 +79,9 @@ def show(
     if trial is not None:
         _show_one(trials, trial, contents.events)
         return
-    objectives = contents.objectives
-    others = objectives[1:]
-    has_measurements = any({*trial.measured} - {*objectives} for trial in trials)
+    has_measurements = any(trial.measured for trial in trials)
     has_corrections = any(trial.reported is not None for trial in trials)
-    columns = ["trial", "status", *(objectives or ["value"])]
+    columns = ["trial", "status", table.heading(contents.main)]
     if has_corrections:
         columns.append("reported")
     columns += ["seconds", "parameters"]
@@ -91,14 +89,12 @@ def show(
         columns.append("measured")
     shown = Table(*columns, "remark")
     for row in trials:
-        measured = dict(row.measured)
         cells = [str(row.number), row.status, _number(row.value)]
-        cells += [_number(measured.pop(name, None)) for name in others]
         if has_corrections:
             cells.append(_number(row.reported))
         cells += [_number(row.seconds), table.format_params(row.params)]
         if has_measurements:
-            cells.append(table.format_params(measured))
+            cells.append(table.format_params(row.measured))
         cells.append(_remark(row))
         shown.add_row(*(Text(printable(cell), overflow="fold") for cell in cells))
     Console().print(shown)
@@ -254,9 +250,8 @@ def export(
     """Write the trials of a journal as a table."""
     contents = record.read_journal(path).whole()
     trials = contents.trials
-    objectives = contents.objectives
     if to is None:
-        typer.echo(table.text(trials, objectives), nl=False)
+        typer.echo(table.text(trials, contents.main), nl=False)
     else:
-        written = table.write(trials, to, objectives=objectives)
+        written = table.write(trials, to, main=contents.main)
         typer.echo(f"{len(trials)} trials in {written}")

@@ -271,7 +271,7 @@ def run_of(path: Path) -> runs.Run:
     latest = {**header, "space": contents.space.describe()}
     needed = record.needed_by(header)
     value_range: Any = header.get("value_range")
-    return runs.Run(contents.space, latest, path, needed, value_range)
+    return runs.Run(contents.space, latest, path, needed, value_range, main=contents.main)
 
 
 class _Report(NamedTuple):

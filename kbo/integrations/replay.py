@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kbo.optimize import Front, Optimizer, Trial
+from kbo.optimize.insight.front import FrontPoint
 from kbo.optimize.run.outcome import outcome_of
 from kbo.space import Params, Space
 
@@ -62,13 +63,13 @@ class Replay(NamedTuple):
         front = self.optimizer.insight.front()
         if front is None:
             return None
-        points = []
-        for point in front.points:
+
+        def renamed(point: FrontPoint) -> FrontPoint:
             number, params = name(self.trials[point.trial.number])
-            trial = replace(point.trial, number=number, params=params)
-            points.append(replace(point, trial=trial))
-        balanced, _ = name(self.trials[front.balanced])
-        return replace(front, points=points, balanced=balanced)
+            return replace(point, trial=replace(point.trial, number=number, params=params))
+
+        points = [renamed(point) for point in front.points]
+        return replace(front, points=points, balanced=renamed(front.balanced))
 
     def begins(self, problem: dict[str, Any], trials: Sequence[Ended]) -> bool:
         """Return True if the problem is the same and the trials begin with those of this optimiser."""

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from kbo._base import checks
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.objective import Objective, recorded_objectives
+from kbo.optimize.objective import Objective, main_of, recorded_objectives
 from kbo.optimize.run.events import Ask, Change, Correct, Fail, Prune, Remove, Tell
 from kbo.optimize.run.journal import read
 from kbo.optimize.run.outcome import OBJECTIVE, SEM, Returned, outcome_of
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.table import COLUMNS, option, parsed, read_csv, value_column
+from kbo.optimize.table import COLUMNS, heading, option, parsed, read_csv
 from kbo.space import Params, Space
 
 log: logging.Logger = logging.getLogger("kbo")
@@ -73,7 +73,8 @@ def known_results(
             "value", one for each measurement, and "sem" for standard errors, if there are any, or as by
             ``Result.to_frame``; the path of such a table as CSV; the path of a journal; or ``Known`` results of an
             earlier call. A parameter that is called "value" has the column "params.value", and so have all others
-            then. Other columns are left out. Each of several objectives has a column of its name in place of "value".
+            then. Other columns are left out. Each of several objectives has a column of its name, or
+            "measured.<name>", in place of "value".
         space: The search space.
         maximize: Whether larger values are better, which a journal must agree with.
         needed: Names of the measurements that constraints are about.
@@ -89,10 +90,8 @@ def known_results(
         return evaluated
     left_out: list[str] = []
     source = ""
-    value = _VALUE
-    if objectives:
-        value = objectives[0].name
-        needed = [*needed, *(objective.name for objective in objectives[1:])]
+    value = heading(main_of(objectives))
+    needed = [*needed, *(objective.name for objective in objectives[1:])]
     if isinstance(evaluated, (str, os.PathLike)):
         path = checks.path("evaluated", evaluated)
         source = f" of {evaluated}"
@@ -249,8 +248,9 @@ def _columns_of(
     table: _Table, space: Space, needed: Sequence[str], left_out: list[str], value: str
 ) -> _Columns:
     """Return the columns of a table; a sentence about those that are not used is added to ``left_out``."""
-    if value_column(value) in table.columns:
-        value = value_column(value)
+    with_prefix = f"{_MEASURED}{value}"
+    if with_prefix in table.columns and not (value == _VALUE and value in table.columns):
+        value = with_prefix
     if len(set(table.columns)) < len(table.columns):
         raise InvalidInput(
             f"evaluated: {table.name} has several columns of one name: {checks.shown(table.columns)}."
@@ -399,8 +399,8 @@ def _completed(
             returned[event.number] = (event.value, event.measured)
     for number, (value, measured) in returned.items():
         if recorded:  # perhaps in another order
-            measured = {recorded[0].name: value, **measured}
-            value = measured.pop(objectives[0].name)
+            measured = {main_of(recorded): value, **measured}
+            value = measured.pop(main_of(objectives))
         yield f"trial {number}", params[number], (value, measured)
     if unfinished:
         trials = [f"Trial {number}: {status}." for number, status in unfinished.items()]

@@ -20,6 +20,9 @@ from kbo.regression import KernelRidge
 
 T = TypeVar("T")
 
+KERNELS = {"kernel", "hypotheses"}
+"""Entries of a quantity in a header that have fingerprints of kernels."""
+
 _FACTOR = 2.0
 """Norm bounds that are proposed, in norms of a cosine."""
 

@@ -103,7 +103,7 @@ def minimize(
             and other values are failures.
         objectives: Several quantities to optimise, which the objective returns in a dict: their names, or
             ``kbo.Minimize(name)`` and ``kbo.Maximize(name)``. The answer is then ``Result.front``.
-        reference: With several objectives, a value of each that is just not acceptable, as a list, or a dict of some.
+        reference: With several objectives, values of some of them that are just not acceptable, by name.
         seed: Seed of every random choice.
         journal: Path of a crash-safe journal.
         allow_change: Whether ``bounds`` and constraints on parameters may differ from those of the journal: the run
@@ -547,21 +547,13 @@ class _Work:
         bar.set_postfix(shown)
 
     def _front_so_far(self, completed: Sequence[Trial]) -> dict[str, Any]:
-        """Return the number of observed values on the front of several objectives, and their hypervolume.
-
-        Without a reference it is above the worst values so far.
-        """
+        """Return the number of trials on the observed front, and its hypervolume if the reference is given."""
         objectives = self._optimizer.objectives
+        given = self._optimizer.reference
         targets = targets_of(completed, objectives)
-        if not len(targets):
-            return {}
         front = targets[non_dominated(targets)]
         shown: dict[str, Any] = {"front": len(front)}
-        if len(objectives) <= EXACT:
-            reference = targets.amin(0)
-            given = self._optimizer.reference or ()
-            for column, (objective, value) in enumerate(zip(objectives, given, strict=False)):
-                if value is not None:
-                    reference[column] = objective.sign * value
-            shown["volume"] = f"{float(hypervolume(front, reference)):.4g}"
+        if len(given) == len(objectives) <= EXACT:
+            reference = [objective.sign * given[objective.name] for objective in objectives]
+            shown["volume"] = f"{float(hypervolume(front, targets.new_tensor(reference))):.4g}"
         return shown

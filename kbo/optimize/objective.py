@@ -14,13 +14,14 @@ from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.hypotheses import (
+    KERNELS,
     Hypothesis,
     check_assumptions,
     has_assumptions,
     owns_kernel,
 )
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
-from kbo.optimize.run.trials import Trial
+from kbo.optimize.run.trials import Trial, measurements
 
 _LEAST = 2
 """Number of objectives from which on there is a front."""
@@ -75,11 +76,9 @@ class Objective:
 
     def describe(self) -> dict[str, Any]:
         """Return the direction and the numbers as plain JSON values, without the kernel."""
-        numbers = {"name": self.name, "maximize": self.maximize}
-        for name in ("noise_std", "norm_bound"):
-            if getattr(self, name) is not None:
-                numbers[name] = getattr(self, name)
-        return numbers
+        numbers = {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
+        given = {name: number for name, number in numbers.items() if number is not None}
+        return {"name": self.name, "maximize": self.maximize, **given}
 
     def __str__(self) -> str:
         return f"{self.name} ({'larger' if self.maximize else 'smaller'} is better)"
@@ -97,19 +96,27 @@ class Maximize(Objective):
     maximize = True
 
 
-def objective_of(entry: Mapping[str, Any]) -> Objective:
-    """Return the objective that plain JSON values describe, without its kernel."""
-    kind = Maximize if entry["maximize"] else Minimize
-    return kind(
-        entry["name"],
-        noise_std=entry.get("noise_std"),
-        norm_bound=entry.get("norm_bound"),
-    )
+def objective_of(name: Any, maximize: bool, **assumptions: Any) -> Objective:
+    """Return an objective by its name and direction; assumptions as for ``Objective``."""
+    if maximize:
+        return Maximize(name, **assumptions)
+    return Minimize(name, **assumptions)
 
 
 def recorded_objectives(header: Mapping[str, Any]) -> list[Objective]:
-    """Return the several objectives that the header of a journal describes; none of one."""
-    return [objective_of(entry) for entry in header.get("objectives", ())]
+    """Return the several objectives that the header of a journal describes, without their kernels; none of one."""
+    found = []
+    for entry in header.get("objectives", ()):
+        arguments = {name: value for name, value in entry.items() if name not in KERNELS}
+        found.append(objective_of(**arguments))
+    return found
+
+
+def main_of(objectives: Sequence[Objective]) -> str:
+    """Return the name of the value of a trial: that of the first one of several objectives."""
+    if objectives:
+        return objectives[0].name
+    return OBJECTIVE
 
 
 def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
@@ -128,12 +135,10 @@ def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
             "objectives must be a list of names, kbo.Minimize(name) and kbo.Maximize(name), got "
             f"{checks.shown(objectives)}."
         )
-    default = Maximize if maximize else Minimize
     found: list[Objective] = []
-    for entry in objectives:
-        objective = entry
-        if not isinstance(entry, Objective):
-            objective = default(entry)
+    for objective in objectives:
+        if not isinstance(objective, Objective):
+            objective = objective_of(objective, maximize)
         if objective.name in [other.name for other in found]:
             raise InvalidInput(f"objectives: there are two called {objective.name!r}.")
         found.append(objective)
@@ -149,14 +154,12 @@ def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
 
 
 def targets_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Tensor:
-    """Return the observed values [n m] of several objectives in the completed trials, times -1 if minimised."""
-    signs = torch.tensor([objective.sign for objective in objectives], dtype=torch.float64)
-    values = []
+    """Return the observed values [n m] of several objectives in completed trials, times -1 if minimised."""
+    targets = []
     for trial in trials:
-        if trial.value is not None:
-            others = [trial.measured[objective.name] for objective in objectives[1:]]
-            values.append([trial.value, *others])
-    return signs * torch.tensor(values, dtype=torch.float64).reshape(-1, len(objectives))
+        values = measurements(trial, main_of(objectives))
+        targets.append([objective.sign * values[objective.name] for objective in objectives])
+    return torch.tensor(targets, dtype=torch.float64).reshape(-1, len(objectives))
 
 
 def check_has_bounds(method: str) -> None:
@@ -167,34 +170,24 @@ def check_has_bounds(method: str) -> None:
         )
 
 
-def reference_of(
-    reference: Any, objectives: Sequence[Objective]
-) -> tuple[float | None, ...] | None:
-    """Return the values of the objectives that are just not acceptable; None where they are not given.
+def reference_of(reference: Any, objectives: Sequence[Objective]) -> dict[str, float]:
+    """Return the values that are just not acceptable, by the names of objectives.
 
     Args:
-        reference: A dict of values by the names of some objectives, or a list of all in their order.
+        reference: A dict of values by the names of some objectives, or None.
         objectives: The objectives.
 
     Raises:
-        InvalidInput: Another number of values, an unknown name, or no finite number.
+        InvalidInput: No such dict, an unknown name, or no finite number.
     """
     if reference is None:
-        return None
-    names = [objective.name for objective in objectives]
-    expected = f"reference must have numbers for the objectives {names}"
+        return {}
     if not objectives:
         raise InvalidInput("reference is for several objectives, and there is one: leave it out.")
-    values: Any = reference
-    if isinstance(reference, Mapping):
-        if not set(reference) <= set(names):
-            raise InvalidInput(f"{expected}, got {checks.shown(reference)}.")
-        values = [reference.get(name) for name in names]
-    if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != len(names):
-        raise InvalidInput(f"{expected}, got {checks.shown(reference)}.")
-    numbers = []
-    for name, value in zip(names, values, strict=True):
-        numbers.append(checks.maybe(checks.number, f"reference of {name!r}", value))
-    if not any(number is not None for number in numbers):
-        return None
-    return tuple(numbers)
+    names = [objective.name for objective in objectives]
+    if not isinstance(reference, Mapping) or not set(reference) <= set(names):
+        raise InvalidInput(
+            f"reference must be a dict with numbers for some of the objectives {names}, got "
+            f"{checks.shown(reference)}."
+        )
+    return {name: checks.number(f"reference of {name!r}", reference[name]) for name in reference}

@@ -26,7 +26,13 @@ from kbo.optimize.hypotheses import described
 from kbo.optimize.insight.front_gap import front_gap
 from kbo.optimize.insight.gap import Gap, optimality_gap
 from kbo.optimize.insight.insight import Insight
-from kbo.optimize.objective import Objective, check_has_bounds, objectives_of, reference_of
+from kbo.optimize.objective import (
+    Objective,
+    check_has_bounds,
+    main_of,
+    objectives_of,
+    reference_of,
+)
 from kbo.optimize.quantities import Quantities
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
@@ -80,7 +86,7 @@ class Optimizer:
             and other values are failures.
         objectives: Several quantities to optimise: names, which are minimised unless ``maximize``,
             ``kbo.Minimize(name)`` and ``kbo.Maximize(name)``. The objective returns a dict with them.
-        reference: With several objectives: a value of each that is just not acceptable, as a list, or a dict of some.
+        reference: With several objectives: values of some of them that are just not acceptable, by name.
         seed: Seed of every random choice.
         journal: Path of the journal; None keeps the run in memory.
         allow_change: Whether the space may differ from that of the journal: then the run goes on in the new space, with
@@ -137,7 +143,7 @@ class Optimizer:
         self.objectives: tuple[Objective, ...] = objectives_of(
             objectives, checks.flag("maximize", maximize)
         )
-        self.reference: tuple[float | None, ...] | None = reference_of(reference, self.objectives)
+        self.reference: dict[str, float] = reference_of(reference, self.objectives)
         self.maximize: bool = maximize
         if self.objectives:
             self.maximize = self.objectives[0].maximize
@@ -159,16 +165,20 @@ class Optimizer:
             self.reference,
         )
         self._n_trials = n_trials
-        main = OBJECTIVE
         needed = [c.name for c in self.constraints if c.name != OBJECTIVE]
-        if self.objectives:
-            main = self.objectives[0].name
-            needed += [o.name for o in self.objectives[1:] if o.name not in needed]
+        needed += [o.name for o in self.objectives[1:] if o.name not in needed]
         known = known_results(evaluated, space, maximize, needed, self.value_range, self.objectives)
         allow_change = checks.flag("allow_change", allow_change)
         header = self._header(space)
         self.run: Run = Run(
-            space, header, journal, needed, self.value_range, allow_change, self._header, main
+            space,
+            header,
+            journal,
+            needed,
+            self.value_range,
+            allow_change,
+            self._header,
+            main_of(self.objectives),
         )
         self.insight: Insight = Insight(self.run, quantities, self.seed)
         self.guard: Guard = self.run.guard
@@ -220,8 +230,8 @@ class Optimizer:
             header["value_range"] = list(self.value_range)
         if self.objectives:
             header["objectives"] = [_described(o, space.columns) for o in self.objectives]
-        if self.reference is not None:
-            header["reference"] = list(self.reference)
+        if self.reference:
+            header["reference"] = self.reference
         if methods.get(self.method).needs_horizon:
             header["n_trials"] = self._n_trials
         header |= self.setting.describe(space)
@@ -256,7 +266,7 @@ class Optimizer:
             "constraints": self.constraints,
             "value_range": self.value_range,
             "objectives": self.objectives,
-            "reference": self.reference,
+            "reference": self.reference or None,
         }
         state = (self.run.events, self.space)
         return partial(Optimizer, self.run.first_space, **options), (), state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -120,7 +120,7 @@ class Quantities:
         constraints: The limits on measured quantities.
         maximize: Whether larger values of the objective are better.
         objectives: Several objectives, the first of which has the values of the trials; none if there is one.
-        reference: Values of them that are just not acceptable, if they are given.
+        reference: Values of some of them that are just not acceptable, by name.
 
     Attributes:
         trials, setting, problem, constraints, maximize, objectives, reference: As given.
@@ -143,11 +143,11 @@ class Quantities:
         constraints: Sequence[Constraint],
         maximize: bool,
         objectives: Sequence[Objective] = (),
-        reference: Sequence[float | None] | None = None,
+        reference: Mapping[str, float] = {},
     ) -> None:
         self.trials: Trials = trials
         self.objectives: Sequence[Objective] = objectives
-        self.reference: Sequence[float | None] | None = reference
+        self.reference: Mapping[str, float] = reference
         self.objective: Quantity
         self.limited: list[tuple[Constraint, Quantity]]
         self.others: list[tuple[Objective, Quantity]]

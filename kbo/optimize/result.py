@@ -219,12 +219,12 @@ class Result:
         """Return the trials as a DataFrame, in the order of their starts.
 
         The columns are number, status, value, seconds, started and finished (in UTC), failure, and "params.<name>" for
-        each parameter. Each of several objectives has a column of its name in place of "value".
+        each parameter. Each of several objectives has a column "measured.<name>" in place of "value".
 
         Raises:
             MissingExtra: pandas is not installed.
         """
-        return table.frame(self.trials, self._objectives)
+        return table.frame(self.trials, self.optimizer.run.main)
 
     def to_csv(self, path: str | os.PathLike[str]) -> Path:
         """Write the table of ``to_frame`` as CSV, and return the path.
@@ -233,14 +233,14 @@ class Result:
             InvalidInput: The file cannot be written.
             MissingExtra: pandas is not installed.
         """
-        return table.write(self.trials, path, ".csv", self._objectives)
+        return table.write(self.trials, path, ".csv", self.optimizer.run.main)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
         """Write the table of ``to_frame`` in Parquet, and return the path; errors as ``to_csv``.
 
         Parameters with values of several kinds are text.
         """
-        return table.write(self.trials, path, ".parquet", self._objectives)
+        return table.write(self.trials, path, ".parquet", self.optimizer.run.main)
 
     def plot(self, what: str = "overview") -> Any:
         """Return a figure of matplotlib; see ``kbo.report.plot``.
@@ -252,11 +252,6 @@ class Result:
         # By name: reports know results, and not the other way round.
         draw: Callable[..., Any] = import_module("kbo.report").plot
         return draw(self, what)
-
-    @property
-    def _objectives(self) -> list[str]:
-        """The names of several objectives; none of one."""
-        return [objective.name for objective in self.optimizer.objectives]
 
     @property
     def sure(self) -> str:

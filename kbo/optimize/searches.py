@@ -136,11 +136,10 @@ def _front(quantities: Quantities) -> SearchedFront | None:
     largest = targets.amax(0)
     extent = largest - targets.amin(0)
     reference = largest - ((1 + _BELOW) * extent).clamp_min(_LEAST_EXTENT)
-    if quantities.reference is not None:
-        given = zip(surrogates, quantities.objectives, quantities.reference, strict=True)
-        for row, (surrogate, objective, value) in enumerate(given):
-            if value is not None:
-                reference[row] = surrogate.transform.target(objective.sign * value)
+    for row, objective in enumerate(quantities.objectives):
+        if objective.name in quantities.reference:
+            value = objective.sign * quantities.reference[objective.name]
+            reference[row] = surrogates[row].transform.target(value)
     scale = (largest - reference).clamp_min(_LEAST_EXTENT)
     return SearchedFront(quantities.units_of(trials)[on_front], targets, reference, scale)
 

@@ -16,7 +16,8 @@ from kbo._base.files import check_file, reading, replacing
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.errors import InvalidInput
-from kbo.optimize.run.trials import Trial
+from kbo.optimize.run.outcome import OBJECTIVE
+from kbo.optimize.run.trials import Trial, measurements
 from kbo.space import Float, Int, Params
 from kbo.space.parameters import Parameter
 
@@ -38,9 +39,6 @@ COLUMNS: tuple[str, ...] = (
     "failure",
 )
 """Columns besides parameters and measurements."""
-
-_PREFIXES = ("params.", "measured.")
-"""Prefixes of the columns of parameters and measurements."""
 
 
 def by_name(params: Params) -> dict[str, Any]:
@@ -65,34 +63,36 @@ def format_params(params: Params) -> str:
     return printable("  ".join(f"{name}={value}" for name, value in shown(params).items()))
 
 
-def value_column(objective: str) -> str:
-    """Return the column of one of several objectives: its name, or "measured.<name>" if that is another column's."""
-    if objective != "value" and (objective in COLUMNS or objective.startswith(_PREFIXES)):
-        return f"measured.{objective}"
-    return objective
+def heading(main: str) -> str:
+    """Return the heading of the values of trials: "value", or the name of the first one of several objectives."""
+    if main == OBJECTIVE:
+        return "value"
+    return main
 
 
-def rows(trials: Iterable[Trial], objectives: Sequence[str] = ()) -> list[dict[str, Any]]:
+def _columns(main: str) -> list[str]:
+    """Return the columns besides parameters and measurements. With several objectives all are measurements."""
+    return [name for name in COLUMNS if name != "value" or main == OBJECTIVE]
+
+
+def rows(trials: Iterable[Trial], main: str = OBJECTIVE) -> list[dict[str, Any]]:
     """Return a dict for each trial, with times in UTC; unknown values are None.
 
     Parameters are "params.<name>", and measurements besides the value "measured.<name>".
 
     Args:
         trials: The trials.
-        objectives: The names of several objectives, whose ``value_column`` replace that of the value.
+        main: The name of the value of a trial; with several objectives it has the column of a measurement.
     """
+    columns = _columns(main)
     table = []
     for trial in trials:
-        measured = dict(trial.measured)
-        row: dict[str, Any] = {}
-        for name in _columns(objectives):
-            row[name] = getattr(trial, name, None)
-        for name in objectives:
-            row[value_column(name)] = measured.pop(name, None)
-        if objectives and trial.value is not None:
-            row[value_column(objectives[0])] = trial.value
+        row = {name: getattr(trial, name) for name in columns}
         row["started"] = _time(trial.started)
         row["finished"] = _time(trial.finished)
+        measured = trial.measured
+        if main != OBJECTIVE:
+            measured = measurements(trial, main)
         for name, value in measured.items():
             row[f"measured.{name}"] = value
         for name, value in by_name(trial.params).items():
@@ -101,16 +101,7 @@ def rows(trials: Iterable[Trial], objectives: Sequence[str] = ()) -> list[dict[s
     return table
 
 
-def _columns(objectives: Sequence[str]) -> list[str]:
-    """Return the columns besides parameters and measurements, with those of several objectives."""
-    columns = list(COLUMNS)
-    if objectives:
-        place = columns.index("value")
-        columns[place : place + 1] = map(value_column, objectives)
-    return columns
-
-
-def frame(trials: Iterable[Trial], objectives: Sequence[str] = ()) -> pd.DataFrame:
+def frame(trials: Iterable[Trial], main: str = OBJECTIVE) -> pd.DataFrame:
     """Return the rows of trials as a DataFrame; arguments as for ``rows``.
 
     Unknown numbers are NaN and unknown times NaT. Parameters with values of several kinds, or without a value in some
@@ -120,9 +111,8 @@ def frame(trials: Iterable[Trial], objectives: Sequence[str] = ()) -> pd.DataFra
         MissingExtra: pandas is not installed.
     """
     require("a table of trials", "cli", "pandas")
-    table = rows(trials, objectives)
-    numbers = {"value", "seconds", *map(value_column, objectives)}
-    names = dict.fromkeys(_columns(objectives))
+    table = rows(trials, main)
+    names = dict.fromkeys(_columns(main))
     for row in table:
         names |= row
     columns = {}
@@ -130,7 +120,7 @@ def frame(trials: Iterable[Trial], objectives: Sequence[str] = ()) -> pd.DataFra
         column = pd.Series([row.get(name) for row in table], dtype=object)
         if name == "number":
             column = column.astype("int64")
-        elif name in numbers or name.startswith("measured."):
+        elif name in ("value", "seconds") or name.startswith("measured."):
             column = column.astype("float64")
         elif name in ("started", "finished"):
             column = column.astype("datetime64[ms, UTC]")
@@ -140,13 +130,13 @@ def frame(trials: Iterable[Trial], objectives: Sequence[str] = ()) -> pd.DataFra
     return pd.DataFrame(columns)
 
 
-def text(trials: Iterable[Trial], objectives: Sequence[str] = ()) -> str:
+def text(trials: Iterable[Trial], main: str = OBJECTIVE) -> str:
     """Return the rows of trials as CSV; arguments as for ``rows``.
 
     Texts among the parameters that would read as a number, a boolean or None, and those with line ends, are written as
     in JSON, in quotation marks.
     """
-    table = frame(trials, objectives)
+    table = frame(trials, main)
     for name in table:
         if str(name).startswith("params.") and any(isinstance(value, str) for value in table[name]):
             table[name] = pd.Series(map(_cell, table[name]), dtype=object)
@@ -247,7 +237,7 @@ def write(
     trials: Sequence[Trial],
     path: str | os.PathLike[str],
     form: str | None = None,
-    objectives: Sequence[str] = (),
+    main: str = OBJECTIVE,
 ) -> Path:
     """Write the rows of trials to a file, replacing it in one step.
 
@@ -256,7 +246,7 @@ def write(
         path: The file.
         form: One of ``FORMS``; by default the end of the name of the file. In Parquet, parameters with values of
             several kinds are text.
-        objectives: As for ``rows``.
+        main: As for ``rows``.
 
     Raises:
         InvalidInput: Another kind of file, or one that cannot be written.
@@ -268,7 +258,7 @@ def write(
         raise InvalidInput(
             f"trials are written to {', '.join(FORMS)} files, got {target}: give it such a name."
         )
-    save(_content(trials, form, objectives), target)
+    save(_content(trials, form, main), target)
     return target
 
 
@@ -287,14 +277,14 @@ def save(content: bytes, target: Path) -> None:
         ) from error
 
 
-def _content(trials: Sequence[Trial], form: str, objectives: Sequence[str]) -> bytes:
+def _content(trials: Sequence[Trial], form: str, main: str) -> bytes:
     if form == ".json":
-        table_rows = rows(trials, objectives)
+        table_rows = rows(trials, main)
         return json.dumps(table_rows, indent=1, default=datetime.isoformat).encode()
     if form == ".csv":
-        return text(trials, objectives).encode()
+        return text(trials, main).encode()
     require("a Parquet file", "cli", "pyarrow")
-    table = frame(trials, objectives)
+    table = frame(trials, main)
     for name in table:
         column = table[name]
         kinds = {type(value) for value in column if value is not None}

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from kbo._base import checks
 from kbo._base.files import check_file
 from kbo._base.lazy import Lazy
@@ -18,6 +16,7 @@ from kbo.errors import InvalidInput
 from kbo.optimize import Result, Trial
 from kbo.optimize.hypervolume import non_dominated
 from kbo.optimize.insight.comparison import Comparison
+from kbo.optimize.objective import targets_of
 from kbo.optimize.result import result_of
 from kbo.report import captions, summary
 from kbo.report.record import History, ImportedTrials, Record
@@ -57,8 +56,7 @@ class Audit:
         remark: The trials, rows and columns that are not used.
         inferred: Whether the space is unknown, and its ranges are those of the trials.
         observed: With several objectives, the names of the trials that no other dominates by observed values.
-        front: Those that no other dominates by estimated true values; empty without a model.
-        lucky: Those of ``observed`` that others dominate by estimated true values.
+        lucky: Those of them that others dominate by estimated true values.
     """
 
     source: str
@@ -72,7 +70,6 @@ class Audit:
     remark: str
     inferred: bool
     observed: Sequence[Any] = ()
-    front: Sequence[Any] = ()
     lucky: Sequence[Any] = ()
 
     def __str__(self) -> str:
@@ -85,19 +82,15 @@ class Audit:
         """Return the lines of the audit, at most eight: labels and sentences."""
         lines = [("Trials", captions.audited(self.source, self.result.trials, self.remark))]
         if self.observed:
-            lines.append(
-                ("Reported", captions.reported_front(self.tool, self.observed, self.lucky))
-            )
-            if self.front:
-                lines.append(("Best", captions.likely_front(self.front)))
-            return lines + self._answers()
+            reported = captions.reported_front(self.tool, self.observed, self.lucky)
+            return [*lines, ("Reported", reported), *self._answers()]
         trial, value = self.reported
         of_changed = self.result.optimizer.space.changed
         reported = captions.reported_best(self.tool, trial, value, self.estimated, of_changed)
         params = self.result.params or {}
         lines.append(("Reported", reported))
         lines.append(("Best", captions.likely_best(self.likely, params, trial, self.margin)))
-        return lines + self._answers()
+        return [*lines, *self._answers()]
 
     def _answers(self) -> summary.Lines:
         """Return the lines of the result about more than the best trials."""
@@ -162,9 +155,12 @@ def audit(
         pick = max
     best = pick(complete, key=lambda trial: trial.value or 0.0)
     result = result_of(optimizer, trials.source, None)
-    observed, front, lucky = _fronts(result, complete, trials.names)
+    observed: list[Trial] = []
+    lucky: list[Trial] = []
     margin = None
-    if not observed:
+    if optimizer.objectives:
+        observed, lucky = _observed_front(result, complete)
+    else:
         margin = optimizer.insight.compare(best.params)
     return Audit(
         source=trials.source,
@@ -177,42 +173,24 @@ def audit(
         names=trials.names,
         remark=trials.remark,
         inferred=trials.inferred,
-        observed=observed,
-        front=front,
-        lucky=lucky,
+        observed=[trials.names[trial.number] for trial in observed],
+        lucky=[trials.names[trial.number] for trial in lucky],
     )
 
 
-def _fronts(
-    result: Result, complete: Sequence[Trial], names: Sequence[Any]
-) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return the names of the trials in the observed front of several objectives, the likely one, and only the first.
+def _observed_front(result: Result, complete: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
+    """Return the trials that no other dominates by observed values, and those of them that one does by estimates.
 
     Args:
         result: The result.
         complete: The completed trials within the limits.
-        names: The names of all trials.
     """
-    objectives = result.optimizer.objectives
-    if not objectives:
-        return [], [], []
-    targets = []
-    for trial in complete:
-        values = [trial.value, *(trial.measured[objective.name] for objective in objectives[1:])]
-        targets.append([o.sign * value for o, value in zip(objectives, values, strict=True)])
-    on_front = non_dominated(torch.tensor(targets, dtype=torch.float64)).tolist()
+    on_front = non_dominated(targets_of(complete, result.optimizer.objectives)).tolist()
     observed = [trial for trial, is_on in zip(complete, on_front, strict=True) if is_on]
     if result.front is None:
-        return _named(observed, names), [], []
-    likely = [point.trial for point in result.front.points]
-    likely_params = [trial.params for trial in likely]
-    lucky = [trial for trial in observed if trial.params not in likely_params]
-    return _named(observed, names), _named(likely, names), _named(lucky, names)
-
-
-def _named(trials: Sequence[Trial], names: Sequence[Any]) -> list[Any]:
-    """Return the names of trials."""
-    return [names[trial.number] for trial in trials]
+        return observed, []
+    estimated = [point.trial.params for point in result.front.points]
+    return observed, [trial for trial in observed if trial.params not in estimated]
 
 
 def _trials_of(

@@ -20,7 +20,6 @@ from kbo.space import Params, Space
 _MORE = 20  # trials that the command to resume adds
 _LONGEST_REASON = 300  # characters of the reason of a failure
 _MOST_NAMED = 5  # trials left out whose names are shown
-_MOST_ON_FRONT = 20  # trials of a front whose names are shown
 
 _EXAMPLES = ("digits", "branin")
 """Problems that ``kbo tune`` tunes without a script (``kbo.cli.examples``)."""
@@ -258,11 +257,6 @@ def reported_front(tool: str, observed: Sequence[Any], lucky: Sequence[Any]) -> 
     )
 
 
-def likely_front(names: Sequence[Any]) -> str:
-    """Return the trials that no other dominates by their estimated true values."""
-    return f"no other dominates trials {_named(names, _MOST_ON_FRONT)} by estimates without noise"
-
-
 def trials_left_out(names: Sequence[Any], reason: str) -> str:
     """Return the number of trials of a tool that are left out, the reason, and the first names."""
     if not names:
@@ -270,10 +264,10 @@ def trials_left_out(names: Sequence[Any], reason: str) -> str:
     return f", {len(names)} left out ({reason}: {_named(names)})"
 
 
-def _named(names: Sequence[Any], most: int = _MOST_NAMED) -> str:
+def _named(names: Sequence[Any]) -> str:
     """Return the first names of trials."""
-    text = ", ".join(map(str, names[:most]))
-    if len(names) > most:
+    text = ", ".join(map(str, names[:_MOST_NAMED]))
+    if len(names) > _MOST_NAMED:
         text += ", ..."
     return text
 

@@ -22,10 +22,11 @@ from kbo.errors import InvalidInput, KboError, RefutedAssumptions
 from kbo.optimize import Constraint, Hypothesis, Optimizer, Result, Trial
 from kbo.optimize.insight.expected_gain import N_MORE
 from kbo.optimize.insight.importance import LEVEL
+from kbo.optimize.objective import main_of
 from kbo.optimize.result import PROOF, result_of
 from kbo.optimize.run.trials import repetitions
 from kbo.optimize.strategies.explanation import explanation_of
-from kbo.optimize.table import by_name, format_params, shown, text
+from kbo.optimize.table import by_name, format_params, heading, shown, text
 from kbo.report import captions, figures, summary
 from kbo.report.plots import GROUPS, Group, Plots
 from kbo.report.record import Record, Run
@@ -41,9 +42,6 @@ _IN_CARDS = (
     "More?",
     "Matters",
     "Details",
-    "Front",
-    "Balanced",
-    "Volume",
 )
 """Lines of the summary that have a place of their own on the page."""
 
@@ -153,17 +151,10 @@ def content_of(record: Record, title: str, *, live: str | None = None) -> str:
         **_VOCABULARY,
         below=_below(sentences),
         columns=[*(name for name, _ in _columns(record)), "note"],
-        csv=base64.b64encode(_csv(record).encode()).decode(),
-        details=_details(result),
+        csv=base64.b64encode(text(record.trials, main_of(record.objectives)).encode()).decode(),
+        details=_details(record, result),
         effects=plots.effects,
         expected=expected,
-        front=_front(result),
-        front_columns=(
-            "trial",
-            *(objective.name for objective in record.objectives),
-            "probability",
-            *record.space.parameters,
-        ),
         headlines=_headlines(result),
         limits=_limits(result),
         live=live,
@@ -207,8 +198,11 @@ def _sentences(record: Record, result: Result | None) -> dict[str, str]:
 
 
 def _below(sentences: Mapping[str, str]) -> dict[str, str]:
-    """Return the lines below the cards."""
-    return {label: text for label, text in sentences.items() if label not in _IN_CARDS}
+    """Return the lines below the cards; a front has no cards."""
+    elsewhere = _IN_CARDS
+    if "Front" in sentences:
+        elsewhere = ("Trials", "Details")
+    return {label: text for label, text in sentences.items() if label not in elsewhere}
 
 
 def _headlines(result: Result | None) -> dict[str, str]:
@@ -218,32 +212,11 @@ def _headlines(result: Result | None) -> dict[str, str]:
     return summary.headlines(result)
 
 
-def _details(result: Result | None) -> dict[str, str]:
-    """Return the details by label, but for the front, which has a table."""
+def _details(record: Record, result: Result | None) -> dict[str, str]:
+    """Return the details by label."""
     if result is None:
         return {}
-    return dict(summary.details(result, settings=False))
-
-
-def _csv(record: Record) -> str:
-    """Return all trials as CSV."""
-    return text(record.trials, [objective.name for objective in record.objectives])
-
-
-def _front(result: Result | None) -> list[tuple]:
-    """Return the rows of the table of a front: trial, values, probability, parameters."""
-    if result is None or result.front is None:
-        return []
-    rows = []
-    for point in result.front.points:
-        probability = None
-        if point.probability is not None:
-            probability = f"{point.probability:.0%}"
-        values = summary.point_values(point).values()
-        params = by_name(point.trial.params)
-        settings = [params.get(name) for name in result.optimizer.space.parameters]
-        rows.append((point.trial.number, *values, probability, *settings))
-    return rows
+    return dict(summary.details(result, [record.name(trial) for trial in record.trials]))
 
 
 def _numbers(optimizer: Optimizer | None, result: Result | None) -> dict[str, Any]:
@@ -327,15 +300,14 @@ def _tables(record: Record, recommended: Any) -> dict[str, list[tuple]]:
 
 def _columns(record: Record) -> list[tuple[str, Callable[[Trial], Any]]]:
     """Return the columns of the tables of trials but for the notes: the name of each, and the cell of a trial."""
+    value = heading(main_of(record.objectives))
     columns: list[tuple[str, Callable[[Trial], Any]]] = [
         ("trial", record.name),
+        (value, lambda trial: trial.value),
     ]
-    value = "value"
-    if record.objectives:
-        value = record.objectives[0].name
-    columns.append((value, lambda trial: trial.value))
     measured = dict.fromkeys(name for trial in record.trials for name in trial.measured)
-    measured.pop(value, None)
+    if record.objectives:
+        measured.pop(value, None)  # of failed trials
     columns += [(name, partial(_measurement, name)) for name in measured]
     columns += [(name, partial(_parameter, name)) for name in record.space.parameters]
     columns.append(("seconds", lambda trial: trial.seconds))

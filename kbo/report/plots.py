@@ -138,30 +138,26 @@ class Plots:
         return [entry.name for entry in self.shares if not named or entry.name in best.params]
 
     def front(self) -> Group:
-        """The front of several objectives: each pair of them, and its settings."""
+        """The front of several objectives: each pair of them."""
         front = self.several
         if front is None:
             return {}
         group = {}
         for first, second in itertools.combinations(front.objectives, 2):
-            draw = partial(
-                figures.draw_front, run=self.record, front=front, first=first, second=second
-            )
+            pair = {"first": first, "second": second}
+            draw = partial(figures.draw_front, run=self.record, front=front, **pair)
             group[f"{first.name} and {second.name}"] = Drawing(draw, height=3.8)
-        draw = partial(figures.draw_parallel, run=self.record, front=front)
-        group["settings"] = Drawing(draw, height=3.8)
         return group
 
     def history(self) -> Group:
         """Values in the order of trials, of several objectives the hypervolume."""
         if not self.record.with_status("complete"):
             return {}
-        if self.record.objectives:
-            front = self.several
-            if front is None or len(front.objectives) > EXACT:
-                return {}
-            return {"history": Drawing(partial(figures.draw_volume, run=self.record, front=front))}
         draw = partial(figures.draw_history, run=self.record, moments=self.moments)
+        if self.record.objectives:
+            if self.several is None or len(self.record.objectives) > EXACT:
+                return {}
+            draw = partial(figures.draw_volume, run=self.record, front=self.several)
         return {"history": Drawing(draw)}
 
     def limits(self) -> Group:

@@ -24,7 +24,8 @@ from kbo.optimize import (
     Safe,
     Trial,
 )
-from kbo.optimize.objective import Objective, objective_of, recorded_objectives
+from kbo.optimize.hypotheses import KERNELS
+from kbo.optimize.objective import Objective, main_of, recorded_objectives
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Event, Header
 from kbo.optimize.run.outcome import OBJECTIVE
@@ -57,9 +58,9 @@ class JournalFile(NamedTuple):
     unfinished: bool
 
     @property
-    def objectives(self) -> list[str]:
-        """The names of several objectives; none of one."""
-        return [objective.name for objective in recorded_objectives(self.header)]
+    def main(self) -> str:
+        """The name of the value of a trial."""
+        return main_of(recorded_objectives(self.header))
 
     def whole(self) -> JournalFile:
         """Return the contents of a journal without damage.
@@ -274,9 +275,6 @@ class Record:
 Run = Record | Optimizer | Result | str | os.PathLike[str]
 """A run: a record, an optimiser, a result, or the path of a journal."""
 
-_KERNELS = {"kernel", "hypotheses"}
-"""Entries of a constraint or an objective in a header that have fingerprints of kernels."""
-
 _NEEDS_KERNEL = (
     "The run is in the certified setting, where the kernel is given and not estimated. The journal holds only a "
     "fingerprint of it, so no bound can be computed from the journal alone."
@@ -362,20 +360,15 @@ def optimizer_of(
     with _usable("the header of the journal cannot be used", passed_on=(KboError,)):
         setting = _setting_of(header, kernel)
         own = {constraint.name: constraint for constraint in constraints}
-        for entry in header.get("constraints", ()):
-            if _KERNELS & set(entry) and entry["name"] not in own:
-                raise InvalidInput(
-                    "a constraint of the run has a kernel of its own, of which the journal has a fingerprint only."
-                )
+        for kind in ("constraints", "objectives"):
+            for entry in header.get(kind, ()):
+                if KERNELS & set(entry) and entry["name"] not in own:
+                    raise InvalidInput(
+                        f"{entry['name']!r} among the {kind} has a kernel of its own, of which the journal has a "
+                        "fingerprint only: pass the optimiser or the result of the run in place of its journal."
+                    )
         limits = [own.get(limit.name, limit) for limit in constraints_of(header)]
-        objectives = []
-        for entry in header.get("objectives", ()):
-            if _KERNELS & set(entry):
-                raise InvalidInput(
-                    f"objective {entry['name']!r} has a kernel of its own, of which the journal has a fingerprint: "
-                    "pass the optimiser or the result of the run in place of its journal."
-                )
-            objectives.append(objective_of(entry))
+        objectives = recorded_objectives(header)
         return _begin(header, space or space_of(header), setting, limits, objectives, **options)
 
 
@@ -423,7 +416,7 @@ def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
     with _usable("the header of the journal describes constraints that cannot be used"):
         constraints = []
         for entry in header.get("constraints", ()):
-            arguments = {name: value for name, value in entry.items() if name not in _KERNELS}
+            arguments = {name: value for name, value in entry.items() if name not in KERNELS}
             constraints.append(Constraint(**arguments))
         return constraints
 

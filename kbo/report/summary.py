@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +21,17 @@ from kbo.optimize.table import format_params
 if TYPE_CHECKING:
     from kbo.optimize.insight.answers import Answers
     from kbo.optimize.insight.credible_sets import Effect
-    from kbo.optimize.insight.front import Front, FrontPoint
+    from kbo.optimize.insight.front import Front, Interval
     from kbo.optimize.insight.misfits import Misfit
     from kbo.optimize.optimizer import Optimizer
     from kbo.optimize.result import Result
+    from kbo.optimize.run.trials import Trial
 
 Lines = list[tuple[str, str]]
 """Labels and sentences."""
 
 _MOST_NAMED = 4
-"""Parameters that a line names; of more it says how many there are."""
+"""Parameters or trials that a line names; of more it says how many there are."""
 
 _NARROWEST = 40
 """Characters of a sentence in a row of a narrow terminal."""
@@ -51,7 +52,7 @@ _FRONT_STEPS = 50
 """Steps of the extent of a front to which its ends are rounded."""
 
 _LEAST_WIDTH = 1e-9
-"""Width of an interval of the hypervolume, as a share of it, below which it is exact."""
+"""Width of an interval, as a share of the number, below which the number is exact."""
 
 _LIKELY = 0.9
 """Probability from which on a setting is said to be on the front."""
@@ -130,106 +131,78 @@ def lines(
 
 def _of_front(result: Result, front: Front, names: Sequence[Any] | None) -> Lines:
     """Return the lines about a front of several objectives."""
-    found = [("Front", front_extent(front)), ("Balanced", balanced(result, front, names))]
+    found = [("Front", front_extent(front, names)), ("Balanced", balanced(result, front, names))]
     if result.certified:
-        found.append(("More?", _front_gap(result)))
+        found.append(("More?", optimality_gap(result)))
     if front.hypervolume is not None:
         found.append(("Volume", hypervolume(front)))
-    found.append(("Certain?", front_certainty(result, front)))
+    found.append(("Certain?", certainty(result, "")))
     return found
 
 
-def front_extent(front: Front) -> str:
-    """Return the number of settings on a front, and the values of each objective there."""
+def front_extent(front: Front, names: Sequence[Any] | None = None) -> str:
+    """Return the settings on a front, and the values of each objective there; names as for ``lines``."""
     texts = []
-    for objective in front.objectives:
-        means = [point.values[objective.name].mean for point in front.points]
-        span = max(means) - min(means)
-        if span == 0:
-            texts.append(f"{objective.name} {means[0]:.4g}")
+    for name, (least, largest) in front.ranges.items():
+        if least == largest:
+            texts.append(f"{name} {least:.4g}")
             continue
-        width = span / _FRONT_STEPS
-        low = rounded(min(means), width)
-        high = rounded(max(means), width)
-        texts.append(f"{objective.name} {low} to {high}")
-    settings = _count(len(front.points), "setting")
+        width = (largest - least) / _FRONT_STEPS
+        texts.append(f"{name} {rounded(least, width)} to {rounded(largest, width)}")
+    trials = _listed([_name(point.trial, names) for point in front.points])
     if len(front.points) == 1:
-        return f"{settings} that is best in every objective: {', '.join(texts)}"
-    return f"{settings}, each best for some taste: {', '.join(texts)}. result.choose(limits=...) picks one"
+        return f"trial {trials} is best in every objective: {', '.join(texts)}"
+    sentence = f"{len(front.points)} settings, each best for some taste: {', '.join(texts)}"
+    return f"{sentence} (trials {trials}). result.choose(limits=...) picks one"
 
 
-def point_values(point: FrontPoint) -> dict[str, str]:
-    """Return the value of each objective at a point of a front with its interval, by name."""
-    texts = {}
-    for name, (lower, mean, upper) in point.values.items():
-        width = upper - lower
-        texts[name] = f"{mean:.4g}"
-        if width > 0:
-            low = rounded(lower, width, ROUND_FLOOR)
-            high = rounded(upper, width, ROUND_CEILING)
-            texts[name] = f"{rounded(mean, width)} [{low}, {high}]"
-    return texts
+def settings(front: Front, names: Sequence[Any] | None = None) -> Lines:
+    """Return a line for each setting of a front: its values, its probability and its parameters."""
+    found = []
+    for point in front.points:
+        sentence = _values(point.values)
+        if point.probability is not None:
+            sentence += f"; on the front with {point.probability:.0%}"
+        sentence += f"; {format_params(point.trial.params)}"
+        found.append((f"trial {_name(point.trial, names)}", sentence))
+    return found
 
 
 def balanced(result: Result, front: Front, names: Sequence[Any] | None = None) -> str:
     """Return the balanced setting of a front, its trial and the values there; names as for ``lines``."""
-    texts = []
-    for point in front.points:
-        if point.trial.number != front.balanced:
-            continue
-        for name, interval in point.values.items():
-            width = interval.upper - interval.lower
-            if width == 0:
-                texts.append(f"{name} {interval.mean:.4g}")
-                continue
-            mean = rounded(interval.mean, width)
-            low = rounded(interval.lower, width, ROUND_FLOOR)
-            high = rounded(interval.upper, width, ROUND_CEILING)
-            texts.append(f"{name} {mean}, between {low} and {high} ({result.sure})")
+    texts = [best(result, names), _values(front.balanced.values, result.sure)]
     if result.feasibility is not None:
         texts.append(f"limits: {result.feasibility}")
-    return "; ".join([best(result, names), *texts])
+    return "; ".join(texts)
+
+
+def _values(values: Mapping[str, Interval], sure: str = "") -> str:
+    """Return the values of objectives with their intervals, and the probability of these."""
+    return ", ".join(f"{name} {_bounded(interval, sure)}" for name, interval in values.items())
+
+
+def _bounded(interval: Interval, sure: str = "") -> str:
+    """Return a number with its interval, in two digits of its width, and the probability of the interval."""
+    lower, mean, upper = interval
+    width = upper - lower
+    if width <= _LEAST_WIDTH * abs(mean):
+        return f"{mean:.4g}"
+    low = rounded(lower, width, ROUND_FLOOR)
+    high = rounded(upper, width, ROUND_CEILING)
+    text = f"{rounded(mean, width)} [{low}, {high}]"
+    if sure:
+        text += f" ({sure})"
+    return text
 
 
 def hypervolume(front: Front) -> str:
     """Return the hypervolume of a front with its interval, and the reference."""
     assert front.hypervolume is not None
-    lower, mean, upper = front.hypervolume
-    worst = [f"{name} {value:.4g}" for name, value in front.reference.items()]
-    sentence = f"{mean:.4g}"
-    if upper - lower > _LEAST_WIDTH * abs(mean):
-        width = upper - lower
-        low = rounded(lower, width, ROUND_FLOOR)
-        high = rounded(upper, width, ROUND_CEILING)
-        sentence = f"{rounded(mean, width)}, between {low} and {high} (90%)"
-    if upper <= 0:
-        return f"0: no trial is better than the reference, {', '.join(worst)}, in all objectives"
-    return f"{sentence}: the hypervolume by which the front is better than {', '.join(worst)}"
-
-
-def front_certainty(result: Result, front: Front) -> str:
-    """Return whether the intervals are guaranteed, and how likely the settings are on the true front."""
-    if result.certified:
-        return f"yes: {result.guarantee.removeprefix('certified: ')}"
-    probabilities = [point.probability for point in front.points if point.probability is not None]
-    if not probabilities:
-        return f"no: {result.guarantee}"
-    n_likely = sum(probability >= _LIKELY for probability in probabilities)
-    return (
-        f"no, a best guess: estimates by models; {n_likely} of the {_count(len(probabilities), 'setting')} "
-        f"are very likely ({_LIKELY:.0%} or more) on the front of all trials"
-    )
-
-
-def _front_gap(result: Result) -> str:
-    """Return the gap of a front, in units of the objectives."""
-    if result.gap is None or result.front is None:
-        return ""
-    losses = []
-    for name, extent in result.front.extents.items():
-        losses.append(f"{rounded_up(result.gap * extent, 3)} worse in {name}")
-    share = f"{rounded_up(result.gap, 3)} of the front's extents"
-    return f"for every setting one of these is at most {' and '.join(losses)} ({share}; {result.gap_scope})"
+    worst = ", ".join(f"{name} {value:.4g}" for name, value in front.reference.items())
+    if front.hypervolume.upper <= 0:
+        return f"0: no trial is better than the reference, {worst}, in all objectives"
+    volume = _bounded(front.hypervolume, "90%")
+    return f"{volume}: the hypervolume by which the front is better than {worst}"
 
 
 def trials(result: Result) -> str:
@@ -284,9 +257,15 @@ def best(result: Result, names: Sequence[Any] | None = None) -> str:
     sentence = format_params(result.params)
     trial = result.optimizer.recommended()
     if trial is not None:
-        name = trial.number if names is None else names[trial.number]
-        sentence += f"  (trial {name})"
+        sentence += f"  (trial {_name(trial, names)})"
     return sentence
+
+
+def _name(trial: Trial, names: Sequence[Any] | None) -> str:
+    """Return the name of a trial; names as for ``lines``."""
+    if names is None:
+        return str(trial.number)
+    return str(names[trial.number])
 
 
 def value(result: Result) -> str:
@@ -336,9 +315,7 @@ def more_trials(answers: Answers) -> str:
 
 
 def headlines(result: Result) -> dict[str, str]:
-    """Return the number or the word that stands above the lines of a page that have cards."""
-    if result.front is not None:
-        return _front_headlines(result, result.front)
+    """Return the number or the word that stands above the lines "Value", "More?" and "Matters" of a page."""
     assert result.value is not None
     value = f"{result.value:.4g}"
     if result.lower is not None and result.upper is not None and result.lower < result.upper:
@@ -354,22 +331,14 @@ def headlines(result: Result) -> dict[str, str]:
     return {"Value": value, "More?": more, "Matters": matters}
 
 
-def _front_headlines(result: Result, front: Front) -> dict[str, str]:
-    """Return the headlines of the lines about a front."""
-    found = {"Front": _count(len(front.points), "setting")}
-    for point in front.points:
-        if point.trial.number == front.balanced:
-            values = [f"{name} {value.mean:.3g}" for name, value in point.values.items()]
-            found["Balanced"] = ", ".join(values)
-    if front.hypervolume is not None:
-        found["Volume"] = f"{front.hypervolume.mean:.3g}"
-    if result.gap is not None:
-        found["More?"] = f"{rounded_up(100 * result.gap, 3)}%"
-    return found
-
-
 def optimality_gap(result: Result) -> str:
-    """Return the guaranteed gap to the optimum."""
+    """Return the guaranteed gap to the optimum, or to the best front, in units of the objectives."""
+    if result.gap is not None and result.front is not None:
+        losses = []
+        for name, extent in result.front.extents.items():
+            losses.append(f"{rounded_up(result.gap * extent, 3)} worse in {name}")
+        share = f"{rounded_up(result.gap, 3)} of the front's extents"
+        return f"for every setting one of these is at most {' and '.join(losses)} ({share}; {result.gap_scope})"
     if result.gap is not None:
         return f"the optimum is better by at most {rounded_up(result.gap, 4)} ({result.gap_scope})"
     if result.feasibility is not None and not result.feasibility.kept:
@@ -428,6 +397,13 @@ def certainty(result: Result, surer: str) -> str:
         return f"yes: {result.guarantee.removeprefix('certified: ')}"
     if not result.assumptions:
         return "no: there are too few trials for a model, or the method has none"
+    if result.front is not None and result.front.points[0].probability is not None:
+        points = result.front.points
+        n_likely = sum((point.probability or 0.0) >= _LIKELY for point in points)
+        return (
+            f"no, a best guess: estimates by models; {n_likely} of the {_count(len(points), 'setting')} are very "
+            f"likely ({_LIKELY:.0%} or more) on the front of all trials"
+        )
     if result.answers is None:
         return f"no: {result.guarantee}"
     if result.exact:
@@ -462,22 +438,11 @@ def place_of_details(result: Result) -> str:
 # The details
 
 
-def details(result: Result, settings: bool = True) -> Lines:
-    """Return the sentences behind the summary.
-
-    Args:
-        result: The run.
-        settings: Whether there is a line for each setting of a front.
-    """
+def details(result: Result, names: Sequence[Any] | None = None) -> Lines:
+    """Return the sentences behind the summary; names as for ``lines``."""
     found: Lines = []
-    if result.front is not None and settings:
-        for point in result.front.points:
-            values = point_values(point)
-            sentence = ", ".join(f"{name} {text}" for name, text in values.items())
-            if point.probability is not None:
-                sentence += f"; on the front with {point.probability:.0%}"
-            sentence += f"; {format_params(point.trial.params)}"
-            found.append((f"trial {point.trial.number}", sentence))
+    if result.front is not None:
+        found += settings(result.front, names)
     if result.answers is not None:
         answers = result.answers
         found += [

@@ -60,8 +60,8 @@ class Front:
     Attributes:
         objectives: The objectives.
         points: The trials of the front.
-        balanced: The number of the recommended trial: the one whose least good objective, as a share of the extent of
-            the front, is best.
+        balanced: The recommended trial: the one whose least good objective, as a share of the extent of the front, is
+            best. Under limits it may be dominated by one that keeps them less certainly.
         reference: The values of the objectives above which a point counts in the hypervolume.
         hypervolume: The volume between the reference and what the front dominates, in the product of the units, with
             its 90% interval; None without a prior.
@@ -69,18 +69,23 @@ class Front:
 
     objectives: Sequence[Objective]
     points: Sequence[FrontPoint]
-    balanced: int
+    balanced: FrontPoint
     reference: Mapping[str, float]
     hypervolume: Interval | None
 
     @property
-    def extents(self) -> dict[str, float]:
-        """The largest less the smallest mean of each objective, by its name; 1 where all are equal."""
-        extents = {}
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The least and the largest mean of each objective, by its name."""
+        ranges = {}
         for objective in self.objectives:
             means = [point.values[objective.name].mean for point in self.points]
-            extents[objective.name] = (max(means) - min(means)) or 1.0
-        return extents
+            ranges[objective.name] = (min(means), max(means))
+        return ranges
+
+    @property
+    def extents(self) -> dict[str, float]:
+        """The largest less the least mean of each objective, by its name; 1 where all are equal."""
+        return {name: (largest - least) or 1.0 for name, (least, largest) in self.ranges.items()}
 
     def choose(
         self,
@@ -91,50 +96,47 @@ class Front:
 
         Args:
             weights: The importance of the objectives, by name, at least 0; those without one have 0. The sum of their
-                values, each divided by the extent of the front, is best. By default all objectives weigh the same.
+                values, each divided by the extent of the front, is best. By default all objectives without a limit
+                weigh the same, and those with a limit nothing: to keep it is all that is asked of them. If all have
+                one, all weigh the same.
             limits: For some objectives, the largest acceptable value if smaller ones are better, otherwise the least
                 one. The means of the point keep them.
 
         Raises:
             InvalidInput: No point keeps the limits, an unknown name, or weights that are all 0 or below 0.
         """
-        names = [objective.name for objective in self.objectives]
-        for name in (*(weights or {}), *(limits or {})):
-            checks.one_of("an objective in weights or limits", name, names)
-        shares = dict.fromkeys(names, 1.0)
-        if weights is not None:
-            shares = {}
-            for name in names:
-                weight = weights.get(name, 0.0)
-                shares[name] = checks.non_negative(f"weight of {name!r}", weight)
-            if not any(shares.values()):
-                raise InvalidInput("weights: at least one must be above 0.")
         signs = {objective.name: objective.sign for objective in self.objectives}
+        limits = limits or {}
+        if weights is None:
+            free = [name for name in signs if name not in limits]
+            weights = dict.fromkeys(free or signs, 1.0)
+        for name in (*weights, *limits):
+            checks.one_of("an objective in weights or limits", name, signs)
+        for name, weight in weights.items():
+            checks.non_negative(f"weight of {name!r}", weight)
+        if not any(weights.values()):
+            raise InvalidInput("weights: at least one must be above 0.")
         kept = list(self.points)
-        for name, limit in (limits or {}).items():
+        for name, limit in limits.items():
             least = signs[name] * checks.number(f"limit of {name!r}", limit)
             kept = [point for point in kept if signs[name] * point.values[name].mean >= least]
         if not kept:
+            ranges = [
+                f"{name} is {low:.4g} to {high:.4g}" for name, (low, high) in self.ranges.items()
+            ]
             raise InvalidInput(
-                f"no point of the front keeps the limits {dict(limits or {})}: {self._ranges()}. Loosen one of them."
+                f"no point of the front keeps the limits {dict(limits)}: {', '.join(ranges)} there. Loosen one of "
+                "them."
             )
         extents = self.extents
 
         def worth(point: FrontPoint) -> float:
             total = 0.0
-            for name in names:
-                total += shares[name] * signs[name] * point.values[name].mean / extents[name]
+            for name, weight in weights.items():
+                total += weight * signs[name] * point.values[name].mean / extents[name]
             return total
 
         return max(kept, key=worth)
-
-    def _ranges(self) -> str:
-        """Return the least and the largest mean of each objective, as text."""
-        texts = []
-        for objective in self.objectives:
-            means = [point.values[objective.name].mean for point in self.points]
-            texts.append(f"{objective.name} is {min(means):.4g} to {max(means):.4g} there")
-        return ", ".join(texts)
 
 
 def front_of(
@@ -142,8 +144,8 @@ def front_of(
     surrogates: Sequence[Surrogate],
     trials: Sequence[Trial],
     features: Tensor,
-    balanced: int,
-    reference: Sequence[float | None] | None,
+    balanced: Trial,
+    reference: Mapping[str, float],
     generator: torch.Generator,
 ) -> Front:
     """Return the front of some trials.
@@ -153,8 +155,8 @@ def front_of(
         surrogates: Their surrogates.
         trials: Completed trials with different parameters, that keep all limits.
         features: Their features [n D].
-        balanced: The number of the recommended trial.
-        reference: Values of the objectives that are just not acceptable, if they are given.
+        balanced: The recommended one of them.
+        reference: Values of some objectives that are just not acceptable, by name.
         generator: Source of randomness.
     """
     intervals = [surrogate.interval(features) for surrogate in surrogates]
@@ -166,20 +168,22 @@ def front_of(
     least = means[on_front].amin(0)
     extent = means[on_front].amax(0) - least
     level = least - BELOW * extent
-    for column, value in enumerate(reference or ()):
-        if value is not None:
-            level[column] = signs[column] * value
+    for column, objective in enumerate(objectives):
+        if objective.name in reference:
+            level[column] = objective.sign * reference[objective.name]
     probabilities, volume = _drawn(surrogates, features, means, level, generator)
-    points = []
-    for row in rows:
+
+    def point(row: int) -> FrontPoint:
         values = {}
         for objective, (lower, mean, upper) in zip(objectives, intervals, strict=True):
             ends = sorted(objective.sign * float(end[row]) for end in (lower, upper))
             values[objective.name] = Interval(ends[0], objective.sign * float(mean[row]), ends[1])
-        points.append(FrontPoint(trials[row], values, probabilities.get(row)))
+        return FrontPoint(trials[row], values, probabilities.get(row))
+
     names = [objective.name for objective in objectives]
     worst = dict(zip(names, (signs * level).tolist(), strict=True))
-    return Front(objectives, points, balanced, worst, volume)
+    points = [point(row) for row in rows]
+    return Front(objectives, points, point(trials.index(balanced)), worst, volume)
 
 
 def _drawn(

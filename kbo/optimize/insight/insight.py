@@ -191,7 +191,7 @@ class Insight:
             surrogates,
             trials,
             quantities.features(trials),
-            best.number,
+            best,
             quantities.reference,
             self._generator(),
         )

@@ -152,7 +152,7 @@ class Session(
 
 TrialEvent = Ask | Again | Release | Report | Tell | Fail | Prune | Correct | Remove
 Event = TrialEvent | Session | Change
-Header = dict[str, Scalar | list[float | Entry | list[Scalar] | None]]
+Header = dict[str, Scalar | Entry | list[float | Entry | list[Scalar]]]
 
 
 def _plain(value: Any) -> float:

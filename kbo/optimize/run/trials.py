@@ -409,6 +409,13 @@ def quantity(trial: Trial, limit: Limit) -> float | None:
     return trial.measured.get(limit.name)
 
 
+def measurements(trial: Trial, main: str) -> dict[str, float]:
+    """Return the measurements of a trial by name, first its value, called ``main``, if it has one."""
+    if trial.value is None:
+        return dict(trial.measured)
+    return {main: trial.value, **trial.measured}
+
+
 def error_of(trial: Trial, name: str = OBJECTIVE) -> float | None:
     """Return the standard error of the measurement of a quantity; None without one."""
     if name == OBJECTIVE:

@@ -6,7 +6,7 @@ require("kbo.report", "cli", "matplotlib")
 
 from kbo.report.figures.axes import finish, picture
 from kbo.report.figures.bounds import draw_miscoverage, draw_width
-from kbo.report.figures.front import draw_front, draw_parallel, draw_volume
+from kbo.report.figures.front import draw_front, draw_volume
 from kbo.report.figures.importance import draw_importance
 from kbo.report.figures.slices import Slice, draw_band, draw_contour, slice_of
 from kbo.report.figures.trials import draw_curves, draw_history, draw_limit
@@ -21,7 +21,6 @@ __all__ = [
     "draw_importance",
     "draw_limit",
     "draw_miscoverage",
-    "draw_parallel",
     "draw_volume",
     "draw_width",
     "finish",

@@ -54,20 +54,36 @@ def frame(
     values: Sequence[float],
     needed: Sequence[float],
     interval_ends: Sequence[float] = (),
+    direction: str = "y",
 ) -> None:
-    """Set vertical limits that leave out values far from most others, and write the number of these.
+    """Set the limits of an axis that leave out values far from most others, and write the number of these.
 
     Args:
         axes: Where to draw.
         values: Values of trials.
         needed: Heights that are inside in any case.
         interval_ends: Ends of intervals, which are inside as far as the rest then keeps a third of the axis.
+        direction: "x" or "y".
     """
-    limits = limits_of(values, needed, interval_ends)
-    if limits is None:
+    inside = [*_without_outliers(values), *needed]
+    inside = [height for height in inside if abs(height) <= LARGEST]
+    if not inside:
         return
-    bottom, top = limits
-    axes.set_ylim(bottom, top)
+    low = min(inside)
+    high = max(inside)
+    lowest = min([low, *interval_ends])
+    highest = max([high, *interval_ends])
+    if lowest == highest:
+        return
+    span = high - low
+    if span == 0:
+        span = math.inf
+    bottom = max(low - span, lowest)
+    top = min(high + span, highest)
+    margin = 0.06 * (top - bottom)
+    bottom -= margin
+    top += margin
+    axes.set(**{f"{direction}lim": (bottom, top)})
     n_outside = sum(not bottom <= value <= top for value in values)
     if n_outside == 0:
         return
@@ -75,29 +91,6 @@ def frame(
     if n_outside == 1:
         title = "1 trial outside the frame"
     axes.set_title(title, loc="right", fontsize=8, color=GREY)
-
-
-def limits_of(
-    values: Sequence[float], needed: Sequence[float], interval_ends: Sequence[float] = ()
-) -> tuple[float, float] | None:
-    """Return the limits of an axis; arguments as for ``frame``. None where nothing has an extent."""
-    inside = [*_without_outliers(values), *needed]
-    inside = [height for height in inside if abs(height) <= LARGEST]
-    if not inside:
-        return None
-    low = min(inside)
-    high = max(inside)
-    lowest = min([low, *interval_ends])
-    highest = max([high, *interval_ends])
-    if lowest == highest:
-        return None
-    span = high - low
-    if span == 0:
-        span = math.inf
-    bottom = max(low - span, lowest)
-    top = min(high + span, highest)
-    margin = 0.06 * (top - bottom)
-    return bottom - margin, top + margin
 
 
 def _without_outliers(values: Sequence[float]) -> list[float]:
