@@ -182,7 +182,7 @@ def judged(optimizer: kbo.Optimizer, functions: Functions, grid: Tensor, truth: 
     assert front is not None
     extents = torch.tensor(list(front.extents.values())).double()
     X = features(optimizer, [point.trial.params for point in front.points])
-    surrogates = optimizer.insight.quantities.surrogates()
+    surrogates = optimizer.insight.quantities.surrogates().values()
     means = torch.stack([s.interval(grid)[1] for s in surrogates], -1)
     means_of_front = torch.stack([s.interval(X)[1] for s in surrogates], -1)
     true = distance(truth, functions(X), extents)

@@ -111,7 +111,9 @@ def test_every_kind_of_figure_is_drawn_or_refused(result, what):
 
 
 def test_an_unknown_kind_is_refused(result):
-    with pytest.raises(InvalidInput, match="what must be one of 'front', 'history', 'limits', 'slices'"):
+    with pytest.raises(
+        InvalidInput, match="what must be one of 'front', 'history', 'limits', 'slices'"
+    ):
         result.plot("slice")
 
 

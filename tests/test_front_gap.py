@@ -201,8 +201,7 @@ def test_the_score_of_two_functions_is_bounded_over_a_space(name):
 
 
 def surrogates_of(optimizer):
-    names = [objective.name for objective in optimizer.objectives]
-    return dict(zip(names, optimizer.insight.quantities.surrogates(), strict=True))
+    return optimizer.insight.quantities.surrogates()
 
 
 def gap_of(optimizer, surrogates):

@@ -1,6 +1,8 @@
 """Runs recorded in MLflow and in Weights & Biases, in local folders."""
 
 import json
+import sys
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -110,3 +112,27 @@ def test_what_cannot_be_recorded_is_refused(tool):
     pytest.importorskip(tool.lower())
     with pytest.raises(InvalidInput, match="must be text"):
         getattr(tracking, tool)(3)
+
+
+def test_several_objectives_are_recorded_by_their_names(monkeypatch):
+    optimizer = kbo.Optimizer(SPACE, objectives=["error", kbo.Maximize("speed")])
+    trial = optimizer.begin()
+    optimizer.tell(trial, {"error": 0.5, "speed": 3.0})
+    result = result_of(optimizer, "", None)
+    recorded = {"error": 0.5, "speed": 3.0}
+    wandb = MagicMock(__spec__=object())
+    wandb.init.return_value.summary = {}
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    with tracking.WandB("digits") as record:
+        record(trial, result)
+    summary = wandb.init.return_value.summary
+    assert {name: summary[name] for name in recorded} == recorded
+    assert "value" not in summary
+    mlflow = MagicMock(__spec__=object())
+    mlflow.entities.Metric = lambda name, value, *_: (name, value)
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    with tracking.MLflow("digits") as record:
+        record(trial, result)
+    client = mlflow.MlflowClient.return_value
+    assert dict(client.log_batch.call_args.args[1]) == recorded
+    client.log_metric.assert_not_called()  # none is the best

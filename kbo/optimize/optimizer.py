@@ -46,9 +46,6 @@ from kbo.optimize.searches import search_for_trial, search_from_best
 from kbo.optimize.settings.choice import resolve
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.explanation import Explanation, explained, explanation_of
-from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
-from kbo.optimize.strategies.initial_design import InitialDesign
-from kbo.optimize.strategies.repeat_once import RepeatOnce
 from kbo.optimize.strategies.safe_exploration import SafeExploration
 from kbo.optimize.strategies.strategy import Strategy, propose
 from kbo.optimize.surrogates.surrogate import ANY, Problem
@@ -247,10 +244,6 @@ class Optimizer:
     def _strategies(self) -> Sequence[Strategy]:
         """The strategies that propose the next trial."""
         exploration = self._quantities.exploration
-        if self.objectives and getattr(self.setting, "strategies", None) is None:
-            # The strategies of one objective propose while no trial keeps the limits, so that there is no front.
-            first = [RepeatOnce(), InitialDesign(), HypervolumeUpperBound()]
-            return [*first, *self.setting.strategies_for(self.method)]
         if exploration is None:
             return self.setting.strategies_for(self.method)
         return [SafeExploration(exploration)]
@@ -743,9 +736,8 @@ class Optimizer:
             trials = [trial for trial in trials if quantities.feasibility(trial).kept]
         if not trials:
             return None
-        names = [objective.name for objective in self.objectives]
         return front_gap(
-            dict(zip(names, quantities.surrogates(), strict=True)),
+            quantities.surrogates(),
             front.extents,
             quantities.limits(),
             quantities.features(trials),

@@ -16,7 +16,7 @@ from kbo.errors import RefutedAssumptions
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.feasibility import ConstraintSurrogate, Feasibility, feasibility, preferred
 from kbo.optimize.hypervolume import non_dominated
-from kbo.optimize.objective import Objective
+from kbo.optimize.objective import Objective, main_of
 from kbo.optimize.pruning import prediction
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial, Trials, error_of, quantity, violations
@@ -200,8 +200,8 @@ class Quantities:
         self.learn()
         return self.objective.description()
 
-    def surrogates(self, *, described: bool = False) -> list[Surrogate]:
-        """Return the surrogates of all objectives, in their order; none while there are too few values.
+    def surrogates(self, *, described: bool = False) -> dict[str, Surrogate]:
+        """Return the surrogates of all objectives by name, in their order; none while there are too few values.
 
         Args:
             described: Whether they are for reports, in which bad values are not cut.
@@ -210,15 +210,31 @@ class Quantities:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
         """
         self.learn()
-        surrogates = []
-        for one_quantity in (self.objective, *(other for _, other in self.others)):
-            surrogate = one_quantity.surrogate()
+        named = {main_of(self.objectives): self.objective}
+        named |= {objective.name: of_objective for objective, of_objective in self.others}
+        surrogates = {}
+        for name, of_objective in named.items():
+            surrogate = of_objective.surrogate()
             if described:
-                surrogate = one_quantity.description()
+                surrogate = of_objective.description()
             if surrogate is None or surrogate.reported is None:
-                return []
-            surrogates.append(surrogate)
+                return {}
+            surrogates[name] = surrogate
         return surrogates
+
+    def targets(self, trials: list[Trial], *, described: bool = False) -> Tensor | None:
+        """Return the means [n m] of all objectives in trials as their surrogates model them; None without surrogates.
+
+        Args:
+            trials: The trials.
+            described: As for ``surrogates``, and errors.
+        """
+        surrogates = self.surrogates(described=described)
+        if not surrogates:
+            return None
+        features = self.features(trials)
+        means = [s.posterior.predict(features)[0].cpu() for s in surrogates.values()]
+        return torch.stack(means, -1)
 
     def bounded(self) -> tuple[Surrogate, Confidence] | None:
         """Return the surrogate of the objective and its reported bound; None while there is no bound."""
@@ -340,17 +356,16 @@ class Quantities:
         values = features.new_tensor([self.signed(trial) for trial in complete])
         criterion = decided(surrogate.criterion(features, values), "bound")
         if self.others:
-            criterion = self._balance(features)
+            criterion = self._balance(complete).to(criterion)
         criterion = preferred(criterion, self.limits(), features, complete).tolist()
         of_trial = {trial.number: value for trial, value in zip(complete, criterion, strict=True)}
         return max(allowed, key=lambda trial: of_trial[trial.number])
 
-    def _balance(self, features: Tensor) -> Tensor:
-        """Return the least share of the front's extent [n] that any objective reaches, at features [n D]."""
-        surrogates = self.surrogates(described=True)
-        if not surrogates:
-            return features.new_zeros(len(features))
-        targets = torch.stack([s.posterior.predict(features)[0] for s in surrogates], -1)
+    def _balance(self, trials: list[Trial]) -> Tensor:
+        """Return the least share of the front's extent [n] that any objective reaches, in completed trials."""
+        targets = self.targets(trials, described=True)
+        if targets is None:
+            return torch.zeros(len(trials))
         front = targets[non_dominated(targets)]
         least = front.amin(0)
         extent = (front.amax(0) - least).clamp_min(_LEAST_EXTENT)

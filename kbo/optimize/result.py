@@ -23,7 +23,6 @@ from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.strategies.explanation import Explanation
-from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.surrogates.surrogate import NO_BOUND, Surrogate
 from kbo.space import Params
 
@@ -51,7 +50,7 @@ class Result:
             ``gap_scope`` names the bound that proves more.
         gap_scope: The points that the gap is about, in words.
         best_observed: The best observed value, with constraints among the trials that keep them, as measured;
-            optimistically biased if the objective is noisy.
+            optimistically biased if the objective is noisy. None with several objectives.
         evaluations: How often the recommended parameters were evaluated, with a value.
         feasibility: With constraints, bounds of the measured quantities at the recommended parameters, and whether they
             keep the limits, for certain or with which probability.
@@ -162,7 +161,6 @@ class Result:
 
     def compare(self, others: Params) -> Comparison | None:
         """Return the difference between the recommended parameters and others; see ``Insight.compare``."""
-        self._check_one_objective("compare")
         return self.optimizer.insight.compare(others)
 
     def confirm(
@@ -186,7 +184,7 @@ class Result:
         Raises:
             InvalidInput: Arguments that cannot be used, no other trial, or no noise.
         """
-        self._check_one_objective("confirm")
+        self.optimizer.insight.check_one_objective("confirm")
         candidates = self.optimizer.insight.finalists()
         if len(candidates) < 2 or self.exact:
             raise InvalidInput(
@@ -206,14 +204,6 @@ class Result:
             **options,
         }
         return confirm(objective, candidates, budget, tolerance=tolerance, **given)
-
-    def _check_one_objective(self, question: str) -> None:
-        """Raise InvalidInput if the run has several objectives."""
-        if self.optimizer.objectives:
-            raise InvalidInput(
-                f"{question} is for one objective, and this run has {len(self.optimizer.objectives)}: the "
-                "probabilities of result.front say which trials are on the front in spite of the noise."
-            )
 
     def to_frame(self) -> pd.DataFrame:
         """Return the trials as a DataFrame, in the order of their starts.
@@ -282,6 +272,9 @@ def result_of(
     if best and belief and belief.noiseless:
         lower = value = upper = best.value
     pick = max if optimizer.maximize else min
+    observed = [trial.value for trial in insight.within_limits() if trial.value is not None]
+    if optimizer.objectives:
+        observed = []
     return Result(
         params=best.params if best else None,
         value=value,
@@ -292,9 +285,7 @@ def result_of(
         gap_proved=bool(gap and gap.proved),
         gap_found=gap and gap.found,
         gap_scope=gap.scope if gap else "",
-        best_observed=pick(
-            (t.value for t in insight.within_limits() if t.value is not None), default=None
-        ),
+        best_observed=pick(observed, default=None),
         evaluations=sum(best is not None and t.params == best.params for t in completed),
         feasibility=insight.feasibility(),
         infeasible=insight.infeasible(evaluations),
@@ -318,10 +309,8 @@ def _assumptions(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str,
     assumptions = surrogate.assumptions()
     if not optimizer.objectives:
         return assumptions
-    of_objectives = {}
     surrogates = optimizer.insight.quantities.surrogates()
-    for objective, of_objective in zip(optimizer.objectives, surrogates, strict=False):
-        of_objectives[objective.name] = of_objective.assumptions()
+    of_objectives = {name: of_one.assumptions() for name, of_one in surrogates.items()}
     return {**assumptions, "delta": optimizer.setting.delta, "objectives": of_objectives}
 
 
@@ -329,15 +318,11 @@ def _account(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, str
     """Return the parts that led to the recommendation, in words, by name."""
     if surrogate is None:
         account = {"rule": "the best observed value, while there is no bound"}
+    elif optimizer.objectives:
+        account = {"rule": "the least good objective, as a share of the front's extent, is best"}
     else:
         account = surrogate.account()
         search = optimizer.setting.describe_search(optimizer.method, optimizer.space, surrogate)
-        if optimizer.objectives:
-            account = {
-                "rule": "the least good objective, as a share of the front's extent, is best"
-            }
-            if getattr(optimizer.setting, "strategies", None) is None:
-                search = HypervolumeUpperBound().describe()
         if search:
             rule = account.pop("rule", "")
             account["search"] = search

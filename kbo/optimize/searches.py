@@ -87,7 +87,7 @@ def search_for_trial(
     if bound is not None:
         bounds.append(bound)
     if quantities.others:
-        for other in quantities.surrogates()[1:]:
+        for other in list(quantities.surrogates().values())[1:]:
             worst = min(e.value for e in other.values if e.value is not None)
             own = _with_failed(quantities, other, other.bound(number), worst)
             bounds.append(_with_pending(own, running))
@@ -125,21 +125,19 @@ def _front(quantities: Quantities) -> SearchedFront | None:
     trials = quantities.within_limits()
     if not quantities.others or not trials:
         return None
-    surrogates = quantities.surrogates()
-    if not surrogates:
+    targets = quantities.targets(trials)
+    if targets is None:
         return None
-    features = quantities.features(trials)
-    means = [surrogate.posterior.predict(features)[0].cpu() for surrogate in surrogates]
-    targets = torch.stack(means, -1)
     on_front = non_dominated(targets)
     targets = targets[on_front]
     largest = targets.amax(0)
     extent = largest - targets.amin(0)
     reference = largest - ((1 + _BELOW) * extent).clamp_min(_LEAST_EXTENT)
+    surrogates = quantities.surrogates()
     for row, objective in enumerate(quantities.objectives):
         if objective.name in quantities.reference:
             value = objective.sign * quantities.reference[objective.name]
-            reference[row] = surrogates[row].transform.target(value)
+            reference[row] = surrogates[objective.name].transform.target(value)
     scale = (largest - reference).clamp_min(_LEAST_EXTENT)
     return SearchedFront(quantities.units_of(trials)[on_front], targets, reference, scale)
 

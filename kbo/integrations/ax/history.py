@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ax.core.base_trial import BaseTrial, TrialStatus
 from ax.core.experiment import Experiment
@@ -18,8 +18,8 @@ from ax.core.types import ComparisonOp
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.records import Columns, Row, largest_of, overwritten
 from kbo.integrations.replay import Ended, Replay
-from kbo.optimize import Constraint, Maximize, Minimize
-from kbo.optimize.objective import Objective
+from kbo.optimize import Constraint
+from kbo.optimize.objective import objective_of
 from kbo.optimize.run.outcome import SEM
 from kbo.optimize.run.trials import in_words, out_of_order
 from kbo.space import Params, Space
@@ -40,31 +40,14 @@ _SMALL = 1e-3
 # The problem
 
 
-class Target(NamedTuple):
-    """An outcome to optimise.
-
-    Attributes:
-        name: Its name.
-        maximize: Whether larger values are better.
-        threshold: The value that is just not acceptable; None if it is not given.
-    """
-
-    name: str
-    maximize: bool
-    threshold: float | None = None
-
-
-def targets_of(config: OptimizationConfig) -> list[Target]:
-    """Return the outcomes to optimise.
+def directions_of(config: OptimizationConfig) -> dict[str, bool]:
+    """Return whether larger values are better of each outcome to optimise, by its name.
 
     Raises:
-        InvalidInput: A weighted sum of outcomes, or a relative threshold.
+        InvalidInput: A weighted sum of outcomes.
     """
     objective: Any = config.objective
-    thresholds: dict[str, float | None] = {}
-    for limit in _absolute(getattr(config, "objective_thresholds", ())):
-        thresholds[limit.name] = limit.lower if limit.upper is None else limit.upper
-    targets = []
+    directions = {}
     for outcomes_and_weights in objective._parsed[1]:  # Ax has no public way to tell them apart
         if len(outcomes_and_weights) > 1:
             raise InvalidInput(
@@ -72,25 +55,24 @@ def targets_of(config: OptimizationConfig) -> list[Target]:
                 "trials report a weighted sum as one outcome."
             )
         ((name, weight),) = outcomes_and_weights
-        targets.append(Target(name, weight > 0, thresholds.get(name)))
-    return targets
+        directions[name] = weight > 0
+    return directions
 
 
-def objectives_of(targets: Sequence[Target]) -> dict[str, Any]:
-    """Return the arguments of an optimiser about its objectives."""
-    arguments: dict[str, Any] = {"maximize": targets[0].maximize}
-    if len(targets) == 1:
-        return arguments
-    objectives: list[Objective] = []
-    for target in targets:
-        if target.maximize:
-            objectives.append(Maximize(target.name))
-        else:
-            objectives.append(Minimize(target.name))
-    arguments["objectives"] = objectives
-    if any(target.threshold is not None for target in targets):
-        arguments["reference"] = [target.threshold for target in targets]
-    return arguments
+def objectives_of(config: OptimizationConfig) -> dict[str, Any]:
+    """Return the arguments of an optimiser about its objectives.
+
+    Raises:
+        InvalidInput: A weighted sum of outcomes, or a relative threshold.
+    """
+    directions = directions_of(config)
+    if len(directions) == 1:
+        (maximize,) = directions.values()
+        return {"maximize": maximize}
+    objectives = [objective_of(name, maximize) for name, maximize in directions.items()]
+    thresholds = _absolute(getattr(config, "objective_thresholds", ()))
+    reference = {threshold.name: threshold.sign * threshold.limit for threshold in thresholds}
+    return {"objectives": objectives, "reference": reference or None}
 
 
 def limits_of(config: OptimizationConfig) -> list[Constraint]:

@@ -21,6 +21,7 @@ from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import (
     all_parameters,
+    directions_of,
     ended,
     error_in,
     left_out,
@@ -28,7 +29,6 @@ from kbo.integrations.ax.history import (
     objectives_of,
     outcomes,
     pending,
-    targets_of,
 )
 from kbo.integrations.ax.kernels import build_kernel, describe_kernel
 from kbo.integrations.ax.records import Columns, record_of
@@ -121,8 +121,7 @@ class KBONode(ExternalGenerationNode):
             InvalidInput: The optimisation is not one that kbo can do.
         """
         config: Any = experiment.optimization_config
-        targets = targets_of(config)
-        names = [target.name for target in targets]
+        names = list(directions_of(config))
         limits = self._limits(limits_of(config))
         arms = all_parameters(experiment)
         if self.arguments["setting"].certified:  # the kernel compares values scaled by the ranges
@@ -135,7 +134,7 @@ class KBONode(ExternalGenerationNode):
             **self.arguments,
             "bounds": whole,
             "setting": _with_errors(self.arguments["setting"], errors),
-            **objectives_of(targets),
+            **objectives_of(config),
             "constraints": limits,
         }
         self._model = replay(self._model, options, trials, present)

@@ -12,7 +12,7 @@ from ax.core.experiment import Experiment
 from kbo._base import checks
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.history import left_out, selected, targets_of
+from kbo.integrations.ax.history import directions_of, left_out, selected
 from kbo.integrations.ax.node import KBONode
 from kbo.integrations.ax.records import store_record
 from kbo.integrations.replay import Replay
@@ -31,7 +31,7 @@ def interval(
     Args:
         client: With a strategy of ``generation_strategy``.
         parameters: A point of the search space; fixed parameters may be left out.
-        outcome: The name of an objective, by default the first one, or of an outcome with a constraint.
+        outcome: The name of an objective, by default the only one, or of an outcome with a constraint.
 
     Raises:
         InvalidInput: The client has another strategy or too few observations, there is no such outcome, or the point is
@@ -41,9 +41,9 @@ def interval(
     checks.instance("parameters", parameters, Mapping)
     _, experiment, model = _model_of(client)
     config: Any = experiment.optimization_config
-    names = [target.name for target in targets_of(config)]
+    names = list(directions_of(config))
     limited = [constraint.name for constraint in model.optimizer.constraints]
-    if outcome is None:
+    if outcome is None and len(names) == 1:
         outcome = names[0]
     name = checks.one_of("outcome", outcome, [*names, *limited])
     if name == names[0]:
@@ -111,16 +111,19 @@ def guarantee(client: Client) -> str:
         InvalidInput: The client has another strategy.
     """
     node, experiment, model = _model_of(client)
-    surrogate = model.optimizer.insight.surrogate()
-    if surrogate is None:
+    insight = model.optimizer.insight
+    guarantee = insight.guarantee(selected(experiment, node.data))
+    if guarantee is None:
         return NO_BOUND
-    guarantee = surrogate.guarantee(selected(experiment, node.data))
     text = guarantee.text
     if guarantee:
         text += "; and if no value was replaced by another one before the next trial was proposed"
-    noise = surrogate.account().get("noise")
-    if noise is not None:
-        text += f" (noise: {noise})"
+    for name, surrogate in insight.quantities.surrogates().items():
+        noise = surrogate.account().get("noise")
+        if noise is not None and name == OBJECTIVE:
+            text += f" (noise: {noise})"
+        elif noise is not None:
+            text += f" (noise of {name}: {noise})"
     return text
 
 

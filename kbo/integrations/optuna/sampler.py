@@ -313,7 +313,7 @@ class KBOSampler(BaseSampler):
 
     @fixed
     def interval(
-        self, study: Study, params: Mapping[str, Any], objective: int = 0
+        self, study: Study, params: Mapping[str, Any], objective: int | None = None
     ) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of an objective (without noise); None while there is no bound.
 
@@ -321,14 +321,17 @@ class KBOSampler(BaseSampler):
             study: The study with the trials.
             params: As in ``trial.params``; parameters that are left out have the value of ``was``, or the middle of
                 their range or the first choice.
-            objective: The position of the objective in ``study.directions``.
+            objective: The position of the objective in ``study.directions``, if there are several.
 
         Raises:
             InvalidInput: A value that its distribution does not contain, none of the study's parameters, or no such
                 objective.
         """
-        names = [one.name for one in self._check_objectives(study)] or [OBJECTIVE]
-        name = names[checks.whole("objective", objective, 0, len(names) - 1)]
+        objectives = self._check_objectives(study)
+        name = OBJECTIVE
+        if objectives:
+            position = checks.whole("objective", objective, 0, len(objectives) - 1)
+            name = objectives[position].name
         with self._lock:
             space = self.search_space(study)
             if space is None:
@@ -349,10 +352,10 @@ class KBOSampler(BaseSampler):
             model = self.replayed(study)
             if model is None:
                 return "none: there are too few trials for a bound"
-            surrogate = model.optimizer.insight.surrogate()
-            if surrogate is None:
-                return NO_BOUND
-            return surrogate.guarantee(selected(study)).text
+            guarantee = model.optimizer.insight.guarantee(selected(study))
+        if guarantee is None:
+            return NO_BOUND
+        return guarantee.text
 
     @fixed
     def recommended(self, study: Study) -> FrozenTrial:

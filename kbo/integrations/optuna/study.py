@@ -15,8 +15,8 @@ from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna.space import SearchSpace
 from kbo.integrations.replay import Ended
-from kbo.optimize import Constraint, Maximize, Minimize
-from kbo.optimize.objective import Objective, objectives_of
+from kbo.optimize import Constraint
+from kbo.optimize.objective import Objective, objective_of, objectives_of
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
 from kbo.optimize.run.trials import in_words, out_of_order
 
@@ -52,13 +52,10 @@ def several_objectives(study: Study) -> tuple[Objective, ...]:
     names = study.metric_names
     if names is None:
         names = [f"values_{index}" for index in range(len(study.directions))]
-    objectives: list[Objective] = []
+    objectives = []
     with checks.inside("study.set_metric_names"):
         for name, direction in zip(names, study.directions, strict=True):
-            if direction == StudyDirection.MAXIMIZE:
-                objectives.append(Maximize(name))
-            else:
-                objectives.append(Minimize(name))
+            objectives.append(objective_of(name, direction == StudyDirection.MAXIMIZE))
         return objectives_of(objectives, maximize=False)
 
 

@@ -37,9 +37,16 @@ _AT_ONCE = 1000
 """Points that are compared with the front at once."""
 
 
-def front_guarantee(surrogates: Mapping[str, Surrogate]) -> Guarantee:
-    """Return the guarantee of the intervals of all objectives at once, by their names."""
-    guarantees = {name: surrogate.guarantee() for name, surrogate in surrogates.items()}
+def front_guarantee(
+    surrogates: Mapping[str, Surrogate], selected: Sequence[str] = ()
+) -> Guarantee:
+    """Return the guarantee of the intervals of all objectives at once.
+
+    Args:
+        surrogates: The surrogates of the objectives, by name.
+        selected: As for ``Surrogate.guarantee``.
+    """
+    guarantees = {name: surrogate.guarantee(selected) for name, surrogate in surrogates.items()}
     delta = sum(guarantee.delta for guarantee in guarantees.values())
     objected = {name: guarantee for name, guarantee in guarantees.items() if not guarantee}
     kind = ""

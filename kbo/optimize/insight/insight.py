@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.bandit import methods
+from kbo.errors import InvalidInput
 from kbo.optimize.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers, answers
 from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
@@ -188,7 +189,7 @@ class Insight:
         trials = distinct(quantities.keeping_limits(best), best)
         return front_of(
             quantities.objectives,
-            surrogates,
+            list(surrogates.values()),
             trials,
             quantities.features(trials),
             best,
@@ -197,23 +198,30 @@ class Insight:
         )
 
     @guarded
-    def guarantee(self) -> Guarantee | None:
+    def guarantee(self, selected: Sequence[str] = ()) -> Guarantee | None:
         """Return the guarantee of the reported intervals, of all objectives at once; None while there is no bound.
+
+        Args:
+            selected: As for ``Surrogate.guarantee``.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
         """
-        quantities = self.quantities
-        if quantities.objectives:
-            surrogates = quantities.surrogates()
-            if not surrogates:
-                return None
-            names = [objective.name for objective in quantities.objectives]
-            return front_guarantee(dict(zip(names, surrogates, strict=True)))
-        surrogate = quantities.description()
-        if surrogate is None or surrogate.reported is None:
+        surrogates = self.quantities.surrogates(described=True)
+        if not surrogates:
             return None
-        return surrogate.guarantee()
+        if len(surrogates) == 1:
+            return surrogates[OBJECTIVE].guarantee(selected)
+        return front_guarantee(surrogates, selected)
+
+    def check_one_objective(self, question: str) -> None:
+        """Raise InvalidInput if the run has several objectives, where a question is about one."""
+        objectives = self.quantities.objectives
+        if objectives:
+            raise InvalidInput(
+                f"{question} is for one objective, and this run has {len(objectives)}: the probabilities of "
+                "result.front say which trials are on the front in spite of the noise."
+            )
 
     @guarded
     def compare(self, others: Params, params: Params | None = None) -> Comparison | None:
@@ -223,8 +231,9 @@ class Insight:
         there is no model.
 
         Raises:
-            InvalidInput: Parameters outside the space.
+            InvalidInput: Parameters outside the space, or several objectives.
         """
+        self.check_one_objective("compare")
         quantities = self.quantities
         second = quantities.space.unit(others)
         best = quantities.recommended()
@@ -263,7 +272,11 @@ class Insight:
 
         Args:
             most: Their number at most.
+
+        Raises:
+            InvalidInput: Several objectives.
         """
+        self.check_one_objective("finalists")
         most = checks.whole("most", most, 2)
         quantities = self.quantities
         best = quantities.recommended()

@@ -413,7 +413,9 @@ def measurements(trial: Trial, main: str) -> dict[str, float]:
     """Return the measurements of a trial by name, first its value, called ``main``, if it has one."""
     if trial.value is None:
         return dict(trial.measured)
-    return {main: trial.value, **trial.measured}
+    named = {main: trial.value, **trial.measured}
+    named[main] = trial.value
+    return named
 
 
 def error_of(trial: Trial, name: str = OBJECTIVE) -> float | None:

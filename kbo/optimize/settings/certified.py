@@ -23,6 +23,7 @@ from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_
 from kbo.optimize.objective import Objective
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting, keep
+from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.strategy import Strategy
@@ -110,10 +111,10 @@ class Certified(Setting):
         recipe = methods.get(method)
         if not recipe.has_bounds:
             return [RandomPoint()]
-        first = InitialDesign(centre_first=False)
+        first = [InitialDesign(centre_first=False), HypervolumeUpperBound()]
         if recipe.draws:
-            return [first, ThompsonSampling(), UpperBound()]
-        return [first, UpperBound()]
+            return [*first, ThompsonSampling(), UpperBound()]
+        return [*first, UpperBound()]
 
     def check(self, method: str, n_trials: int | None) -> None:
         recipe = methods.get(method)

@@ -20,6 +20,7 @@ from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting, keep
 from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
 from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
+from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.repeat_once import RepeatOnce
@@ -320,12 +321,18 @@ def default_strategies(method: str = Practical.default_method) -> list[Strategy]
     """Return the strategies of the practical setting for a method, in the order in which they are tried.
 
     Without noise the default method takes every second trial near the best one, or, where parameters are conditional,
-    the largest expected improvement.
+    the largest expected improvement. With several objectives the strategies after ``HypervolumeUpperBound`` propose
+    only while no trial keeps the limits, so that there is no front.
     """
     recipe = methods.get(method)
     if not recipe.has_bounds:
         return [RandomPoint()]
-    first: list[Strategy] = [RepeatOnce(), InitialDesign(), FeasibleUpperBound()]
+    first: list[Strategy] = [
+        RepeatOnce(),
+        InitialDesign(),
+        HypervolumeUpperBound(),
+        FeasibleUpperBound(),
+    ]
     if recipe.draws:
         return [*first, ThompsonSampling(), UpperBound()]
     if method != Practical.default_method:

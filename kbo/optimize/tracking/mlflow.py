@@ -10,8 +10,8 @@ from typing import Any
 from kbo._base import checks
 from kbo._base.extras import require
 from kbo.optimize.result import Result
-from kbo.optimize.run.trials import Trial
-from kbo.optimize.table import by_name
+from kbo.optimize.run.trials import Trial, measurements
+from kbo.optimize.table import by_name, heading
 from kbo.optimize.tracking.tracker import Tracker
 
 _STATUS = {"complete": "FINISHED", "failed": "FAILED", "pruned": "KILLED", "removed": "KILLED"}
@@ -23,8 +23,9 @@ class MLflow(Tracker):
     As with MLflow's own examples of tuning, every trial is a run, nested in one run for the whole. A trial has its
     parameters, the metrics "value", "report" (by step) and other measurements by their names, its times, and the
     reason of a failure as a tag; characters that MLflow does not allow in a name are "_". The whole has the metric
-    "best observed", by trial, and at the end the recommended parameters. Trials may run in parallel, and MLflow's
-    active run stays as it is. An error of MLflow is logged and ends the record, not the run.
+    "best observed", by trial, and at the end the recommended parameters. Several objectives are metrics of their names,
+    and there is no best one. Trials may run in parallel, and MLflow's active run stays as it is. An error of MLflow is
+    logged and ends the record, not the run.
 
     Args:
         experiment: Name of the experiment, which is made if there is none.
@@ -73,10 +74,8 @@ class MLflow(Tracker):
         metrics = []
         for step, value in trial.reports:
             metrics.append(self._entities.Metric("report", value, end, step))
-        measured = dict(trial.measured)
-        if trial.value is not None:
-            measured["value"] = trial.value
-        for name, value in measured.items():
+        main = heading(result.optimizer.run.main)
+        for name, value in measurements(trial, main).items():
             metrics.append(self._entities.Metric(_name(name), value, end, 0))
         params = []
         for name, value in by_name(trial.params).items():

@@ -10,8 +10,8 @@ from typing import Any
 from kbo._base import checks
 from kbo._base.extras import require
 from kbo.optimize.result import Result
-from kbo.optimize.run.trials import Trial
-from kbo.optimize.table import by_name
+from kbo.optimize.run.trials import Trial, measurements
+from kbo.optimize.table import by_name, heading
 from kbo.optimize.tracking.tracker import Tracker
 
 
@@ -19,8 +19,8 @@ class WandB(Tracker):
     """Record a run in Weights & Biases: an ``on_trial`` of ``minimize``.
 
     As in a sweep, every trial is a run of one group, so that the panels for parallel coordinates and importance, which
-    compare runs, work. It has its parameters as configuration, "report" by step, and in its summary "value", other
-    measurements by their names, "number", "status" and "seconds"; that of a failed trial has failed. Trials may run in
+    compare runs, work. It has its parameters as configuration, "report" by step, and in its summary "value" (several
+    objectives by their names), other measurements by their names, "number", "status" and "seconds"; that of a failed trial has failed. Trials may run in
     parallel, and an active run of the caller stays as it is. Recording takes about half a second for each trial
     offline. An error of W&B is logged and ends the record, not the run.
 
@@ -65,8 +65,8 @@ class WandB(Tracker):
         )
         for step, value in trial.reports:
             run.log({"report": value}, step=step)
-        summary = dict(trial.measured)
-        for name in ("number", "status", "value", "seconds", "failure"):
+        summary: dict[str, Any] = measurements(trial, heading(result.optimizer.run.main))
+        for name in ("number", "status", "seconds", "failure"):
             summary[name] = getattr(trial, name)
         for name, entry in summary.items():
             if entry is not None:
