@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
-
-from gpytorch.kernels import Kernel
+from typing import Any, ClassVar
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.hypotheses import (
-    Hypothesis,
-    check_assumptions,
-    has_assumptions,
-    owns_kernel,
-)
+from kbo.optimize.measured import Measured
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
 from kbo.space import Linear
 
@@ -25,9 +18,8 @@ _ADVICE = (
 )
 
 
-@owns_kernel
-@dataclass(frozen=True, eq=False)
-class Constraint:
+@dataclass(frozen=True, eq=False, repr=False)
+class Constraint(Measured):
     """A limit on a quantity that every trial measures, or on the objective itself.
 
     The objective returns ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``.
@@ -49,17 +41,15 @@ class Constraint:
         >>> kbo.minimize(train, bounds, 50, constraints=[kbo.Constraint("memory", upper=8.0)])
     """
 
-    name: str
     _: KW_ONLY
     upper: float | None = None
     lower: float | None = None
-    noise_std: float | None = None
-    norm_bound: float | None = None
-    kernel: Kernel | Sequence[Hypothesis] | None = None
+
+    kind: ClassVar[str] = "constraint"
 
     def __post_init__(self) -> None:
         checks.text("name of Constraint", self.name)
-        with checks.inside(f"constraint {self.name!r}"):
+        with checks.inside(self.title):
             self._check()
 
     def _check(self) -> None:
@@ -71,12 +61,12 @@ class Constraint:
             )
         checks.maybe(checks.number, "upper", self.upper)
         checks.maybe(checks.number, "lower", self.lower)
-        check_assumptions(self)
+        self.check_assumptions()
         if self.name == SEM:
             raise InvalidInput(
                 "that is the standard error of the value: call the quantity another way."
             )
-        if self.name == OBJECTIVE and has_assumptions(self):
+        if self.name == OBJECTIVE and self.has_assumptions:
             raise InvalidInput(
                 "noise_std, norm_bound and kernel of the objective belong to the setting."
             )
@@ -96,11 +86,6 @@ class Constraint:
         return f"{self.name} >= {self.lower:g}"
 
     @property
-    def title(self) -> str:
-        """The constraint in messages."""
-        return f"constraint {self.name!r}"
-
-    @property
     def sign(self) -> int:
         """1 for a lower limit and -1 for an upper one: ``sign`` times the quantity is to be large."""
         return -1 if self.upper is not None else 1
@@ -116,14 +101,6 @@ class Constraint:
     def kept_by(self, value: float) -> bool:
         """Return True if a value is within the limit."""
         return self.sign * value >= self.limit
-
-    def describe(self) -> dict[str, Any]:
-        """Return the numbers as plain JSON values, without the kernel."""
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if value is not None and name != "kernel"
-        }
 
 
 def measured_only(constraints: Any) -> tuple[list[Constraint], list[Any]]:

@@ -127,25 +127,6 @@ def checked_kernel(
     return tuple(given)
 
 
-def check_assumptions(quantity: Any) -> None:
-    """Check the assumptions about a measured quantity: its ``noise_std``, ``norm_bound`` and ``kernel``, each if given.
-
-    Raises:
-        InvalidInput: A number out of its range, no kernel, or numbers besides a list of hypotheses.
-    """
-    checks.maybe(checks.non_negative, "noise_std", quantity.noise_std)
-    checks.maybe(checks.positive, "norm_bound", quantity.norm_bound)
-    if quantity.kernel is not None:
-        numbers = {"noise_std": quantity.noise_std, "norm_bound": quantity.norm_bound}
-        kernel = checked_kernel(quantity.kernel, type(quantity).__name__, numbers)
-        object.__setattr__(quantity, "kernel", kernel)
-
-
-def has_assumptions(quantity: Any) -> bool:
-    """Return whether a measured quantity has assumptions of its own; attributes as for ``check_assumptions``."""
-    return (quantity.noise_std, quantity.norm_bound, quantity.kernel) != (None, None, None)
-
-
 def described(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, Any]:
     """Return a kernel, or hypotheses, as plain JSON values; kernels by their fingerprints on some columns."""
     if isinstance(kernel, Kernel):

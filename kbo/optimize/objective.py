@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.hypotheses import (
-    KERNELS,
-    Hypothesis,
-    check_assumptions,
-    has_assumptions,
-    owns_kernel,
-)
+from kbo.optimize.hypotheses import KERNELS
+from kbo.optimize.measured import Measured
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
 from kbo.optimize.run.trials import Trial, measurements
 
@@ -27,9 +20,7 @@ _LEAST = 2
 """Number of objectives from which on there is a front."""
 
 
-@owns_kernel
-@dataclass(frozen=True, eq=False)
-class Objective:
+class Objective(Measured):
     """A quantity to optimise, which the objective function returns by name.
 
     The assumptions about the first objective are those of the setting; the others have their own.
@@ -49,12 +40,7 @@ class Objective:
         InvalidInput: No name, or a number out of its range.
     """
 
-    name: str
-    _: KW_ONLY
-    noise_std: float | None = None
-    norm_bound: float | None = None
-    kernel: Kernel | Sequence[Hypothesis] | None = None
-
+    kind: ClassVar[str] = "objective"
     maximize: ClassVar[bool]
 
     def __post_init__(self) -> None:
@@ -62,12 +48,7 @@ class Objective:
         if name in (OBJECTIVE, SEM):
             raise InvalidInput(f"an objective cannot be called {name!r}: give it another name.")
         with checks.inside(self.title):
-            check_assumptions(self)
-
-    @property
-    def title(self) -> str:
-        """The objective in messages."""
-        return f"objective {self.name!r}"
+            self.check_assumptions()
 
     @property
     def sign(self) -> int:
@@ -75,10 +56,7 @@ class Objective:
         return 1 if self.maximize else -1
 
     def describe(self) -> dict[str, Any]:
-        """Return the direction and the numbers as plain JSON values, without the kernel."""
-        numbers = {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
-        given = {name: number for name, number in numbers.items() if number is not None}
-        return {"name": self.name, "maximize": self.maximize, **given}
+        return {**super().describe(), "maximize": self.maximize}
 
     def __str__(self) -> str:
         return f"{self.name} ({'larger' if self.maximize else 'smaller'} is better)"
@@ -146,7 +124,7 @@ def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
         raise InvalidInput(
             f"objectives needs at least {_LEAST}, got one: leave it out, and return a number."
         )
-    if found and has_assumptions(found[0]):
+    if found and found[0].has_assumptions:
         raise InvalidInput(
             f"{found[0].title}: noise_std, norm_bound and kernel of the first objective belong to the setting."
         )

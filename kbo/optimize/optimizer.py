@@ -26,6 +26,7 @@ from kbo.optimize.hypotheses import described
 from kbo.optimize.insight.front_gap import front_gap
 from kbo.optimize.insight.gap import Gap, optimality_gap
 from kbo.optimize.insight.insight import Insight
+from kbo.optimize.measured import Measured
 from kbo.optimize.objective import (
     Objective,
     check_has_bounds,
@@ -794,7 +795,7 @@ def check_same_kernel(former: Space, space: Space) -> None:
         )
 
 
-def _described(quantity: Constraint | Objective, columns: int) -> dict[str, Any]:
+def _described(quantity: Measured, columns: int) -> dict[str, Any]:
     """Return a constraint or an objective as plain JSON values; its kernel by a fingerprint on some columns."""
     numbers = quantity.describe()
     if quantity.kernel is None:

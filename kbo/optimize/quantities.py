@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.safe_exploration import Exploration
 from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
 from kbo.space import Params, Space
+
+M = TypeVar("M", Constraint, Objective)
 
 _LEAST_EXTENT = 1e-9
 """Extent of a front in targets, of which the standard deviation is about 1, at least."""
@@ -272,12 +275,11 @@ class Quantities:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
         signed = {
-            constraint.name: (constraint.sign, limited) for constraint, limited in self.limited
+            measured.name: (measured.sign, one_quantity)
+            for measured, one_quantity in (*self.limited, *self.others)
         }
-        signed |= {objective.name: (objective.sign, of) for objective, of in self.others}
         signed[OBJECTIVE] = (self.sign, self.objective)
-        if self.objectives:
-            signed[self.objectives[0].name] = signed[OBJECTIVE]
+        signed[main_of(self.objectives)] = signed[OBJECTIVE]
         sign, one_quantity = signed[checks.one_of("name", name, signed)]
         self.learn()
         interval = one_quantity.interval(self.space.features(units))
@@ -315,11 +317,9 @@ class Quantities:
             Evaluation(trial.number, features, value, trial.selected, error, trial.pruned)
         )
         for objective, one_quantity in self.others:
-            value = trial.measured.get(objective.name)
-            if trial.value is None:  # what a failed trial measured says nothing of the front
-                value = None
-            if value is not None:
-                value = objective.sign * value
+            value = None
+            if trial.value is not None:  # what a failed trial measured says nothing of the front
+                value = objective.sign * trial.measured[objective.name]
             one_quantity.evaluations.append(
                 Evaluation(trial.number, features, value, trial.selected)
             )
@@ -489,16 +489,13 @@ def _quantities(
     n_objectives = max(1, len(objectives))
     n_quantities = n_objectives + sum(constraint.name != OBJECTIVE for constraint in undecided)
     without_range = problem._replace(span=ANY)  # the declared range is that of the objective
-    constrained = []
-    for constraint in undecided:
-        own_setting = setting.of(constraint, n_quantities)
-        prefix = f"{constraint.title}: "
-        constrained.append((constraint, Quantity(own_setting, without_range, prefix)))
-    others = []
-    for objective in objectives[1:]:
-        own_setting = setting.of(objective, n_quantities)
-        prefix = f"{objective.title}: "
-        others.append((objective, Quantity(own_setting, without_range, prefix)))
+
+    def with_quantity(measured: M) -> tuple[M, Quantity]:
+        own_setting = setting.of(measured, n_quantities)
+        return measured, Quantity(own_setting, without_range, f"{measured.title}: ")
+
+    others = [with_quantity(objective) for objective in objectives[1:]]
+    constrained = [with_quantity(constraint) for constraint in undecided]
     prefix = ""
     if objectives:
         prefix = f"{objectives[0].title}: "

@@ -11,6 +11,7 @@ from torch import Tensor
 from kbo.bandit import methods
 from kbo.confidence import Limit
 from kbo.optimize.hypervolume import non_dominated
+from kbo.optimize.objective import targets_of
 from kbo.optimize.quantities import Quantities
 from kbo.optimize.search.search import Search, SearchedFront
 from kbo.optimize.search.subspace import Subspace
@@ -78,19 +79,12 @@ def search_for_trial(
     if len(trials.complete) >= MANY and not quantities.setting.certified:
         effort = 0.5
     search = search_from_best(quantities, seed, subspace, number, effort)
-    bound = None
-    if surrogate is not None:
-        worst = min(map(quantities.signed, trials.complete))
-        bound = _with_failed(quantities, surrogate, surrogate.bound(number), worst)
-        bound = _with_pending(bound, running)
     bounds = []
-    if bound is not None:
-        bounds.append(bound)
-    if quantities.others:
-        for other in list(quantities.surrogates().values())[1:]:
-            worst = min(e.value for e in other.values if e.value is not None)
-            own = _with_failed(quantities, other, other.bound(number), worst)
-            bounds.append(_with_pending(own, running))
+    if surrogate is not None:
+        of_objectives = list(quantities.surrogates().values()) or [surrogate]
+        for of_objective, worst in zip(of_objectives, _worst(quantities), strict=False):
+            bound = _with_failed(quantities, of_objective, of_objective.bound(number), worst)
+            bounds.append(_with_pending(bound, running))
     limits = []
     if surrogate is not None or quantities.exploration is not None:
         for limited in quantities.limits():
@@ -101,7 +95,7 @@ def search_for_trial(
         seed=seed,
         tried=tried,
         surrogate=surrogate,
-        bound=bound,
+        bound=next(iter(bounds), None),
         bounds=bounds,
         front=_front(quantities),
         limits=limits,
@@ -113,6 +107,14 @@ def search_for_trial(
     if repeats_nothing:
         return search.untried()
     return search
+
+
+def _worst(quantities: Quantities) -> list[float]:
+    """Return the worst value so far of each objective, larger ones better."""
+    complete = quantities.trials.complete
+    if quantities.objectives:
+        return targets_of(complete, quantities.objectives).amin(0).tolist()
+    return [min(map(quantities.signed, complete))]
 
 
 def _front(quantities: Quantities) -> SearchedFront | None:

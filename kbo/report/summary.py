@@ -112,12 +112,13 @@ def lines(
         found.append(("Solution", f"none: {result.infeasible}"))
     elif result.params is None:
         found.append(("Best", "unknown: no trial has returned a value"))
-    elif result.front is not None:
-        found += _of_front(result, result.front, names)
-    elif result.optimizer.objectives:
+    elif result.optimizer.objectives and result.front is None:
         found.append(("Front", "unknown: there are too few trials for a model of each objective"))
     else:
-        found += [("Best", best(result)), ("Value", value(result))]
+        if result.front is None:
+            found += [("Best", best(result)), ("Value", value(result))]
+        else:
+            found += _of_front(result, result.front, names)
         if result.certified:
             found.append(("More?", optimality_gap(result)))
         if result.answers is not None:
@@ -131,13 +132,11 @@ def lines(
 
 def _of_front(result: Result, front: Front, names: Sequence[Any] | None) -> Lines:
     """Return the lines about a front of several objectives."""
-    found = [("Front", front_extent(front, names)), ("Balanced", balanced(result, front, names))]
-    if result.certified:
-        found.append(("More?", optimality_gap(result)))
-    if front.hypervolume is not None:
-        found.append(("Volume", hypervolume(front)))
-    found.append(("Certain?", certainty(result, "")))
-    return found
+    return [
+        ("Front", front_extent(front, names)),
+        ("Balanced", balanced(result, front, names)),
+        ("Volume", hypervolume(front)),
+    ]
 
 
 def front_extent(front: Front, names: Sequence[Any] | None = None) -> str:
@@ -197,7 +196,8 @@ def _bounded(interval: Interval, sure: str = "") -> str:
 
 def hypervolume(front: Front) -> str:
     """Return the hypervolume of a front with its interval, and the reference."""
-    assert front.hypervolume is not None
+    if front.hypervolume is None:
+        return ""
     worst = ", ".join(f"{name} {value:.4g}" for name, value in front.reference.items())
     if front.hypervolume.upper <= 0:
         return f"0: no trial is better than the reference, {worst}, in all objectives"

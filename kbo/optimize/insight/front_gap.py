@@ -37,9 +37,7 @@ _AT_ONCE = 1000
 """Points that are compared with the front at once."""
 
 
-def front_guarantee(
-    surrogates: Mapping[str, Surrogate], selected: Sequence[str] = ()
-) -> Guarantee:
+def front_guarantee(surrogates: Mapping[str, Surrogate], selected: Sequence[str] = ()) -> Guarantee:
     """Return the guarantee of the intervals of all objectives at once.
 
     Args:

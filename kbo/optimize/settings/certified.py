@@ -20,6 +20,7 @@ from kbo.kernels import freeze
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
+from kbo.optimize.measured import Measured
 from kbo.optimize.objective import Objective
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting, keep
@@ -251,7 +252,7 @@ class Certified(Setting):
             return []
         return [(hypothesis.kernel, hypothesis.norm_bound) for hypothesis in kernel]
 
-    def of(self, quantity: Constraint | Objective, outputs: int) -> Certified:
+    def of(self, quantity: Measured, outputs: int) -> Certified:
         """Return the setting of the quantity of a constraint, or of an objective but the first, one of several.
 
         Raises:
@@ -298,7 +299,7 @@ class Certified(Setting):
         return values
 
 
-def _missing_assumptions(quantity: Constraint | Objective, online: bool) -> str:
+def _missing_assumptions(quantity: Measured, online: bool) -> str:
     """Return the message for a quantity that lacks assumptions, of methods that bound the noise online or not."""
     if online:
         needed = "norm_bound, and no noise_std"

@@ -15,7 +15,7 @@ from kbo.bandit import methods
 from kbo.confidence import PRACTICAL_MULTIPLE
 from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint
-from kbo.optimize.objective import Objective
+from kbo.optimize.measured import Measured
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting, keep
 from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
@@ -276,7 +276,7 @@ class Practical(Setting):
         """Return the setting itself: nominal probabilities are not shared."""
         return self
 
-    def of(self, quantity: Constraint | Objective, outputs: int) -> Practical:
+    def of(self, quantity: Measured, outputs: int) -> Practical:
         """Return the setting of a measured quantity; arguments as for ``Certified.of``.
 
         Raises:
@@ -288,18 +288,18 @@ class Practical(Setting):
                 "them."
             )
         noise_std = self.noise_std if quantity.name == OBJECTIVE else quantity.noise_std
-        if isinstance(quantity, Objective):
-            own_setting = copy.copy(self)
-            object.__setattr__(own_setting, "noise_std", noise_std)
-            return own_setting
-        return _OfLimit(
-            self.delta,
-            self.scale,
-            self.norm_factor,
-            self.n_initial,
-            noise_std,
-            limit=quantity.limit,
-        )
+        if isinstance(quantity, Constraint):
+            return _OfLimit(
+                self.delta,
+                self.scale,
+                self.norm_factor,
+                self.n_initial,
+                noise_std,
+                limit=quantity.limit,
+            )
+        own_setting = copy.copy(self)
+        object.__setattr__(own_setting, "noise_std", noise_std)
+        return own_setting
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values; a subclass by its name."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from kbo.optimize.constraint import Constraint
-from kbo.optimize.objective import Objective
+from kbo.optimize.measured import Measured
 from kbo.optimize.strategies.strategy import Strategy
 from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate
 from kbo.space import Space
@@ -69,7 +69,7 @@ class Setting(ABC):
         """Return the setting of one of several quantities; ``outputs`` is their number."""
 
     @abstractmethod
-    def of(self, quantity: Constraint | Objective, outputs: int) -> Setting:
+    def of(self, quantity: Measured, outputs: int) -> Setting:
         """Return the setting of the quantity of a constraint, or of an objective but the first, one of several.
 
         Raises:

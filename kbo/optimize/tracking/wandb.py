@@ -20,9 +20,9 @@ class WandB(Tracker):
 
     As in a sweep, every trial is a run of one group, so that the panels for parallel coordinates and importance, which
     compare runs, work. It has its parameters as configuration, "report" by step, and in its summary "value" (several
-    objectives by their names), other measurements by their names, "number", "status" and "seconds"; that of a failed trial has failed. Trials may run in
-    parallel, and an active run of the caller stays as it is. Recording takes about half a second for each trial
-    offline. An error of W&B is logged and ends the record, not the run.
+    objectives by their names), other measurements by their names, "number", "status" and "seconds"; that of a failed
+    trial has failed. Trials may run in parallel, and an active run of the caller stays as it is. Recording takes about
+    half a second for each trial offline. An error of W&B is logged and ends the record, not the run.
 
     Args:
         project: Name of the project.

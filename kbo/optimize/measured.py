@@ -1,0 +1,61 @@
+"""A quantity that the objective function measures, with the assumptions about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+from gpytorch.kernels import Kernel
+
+from kbo._base import checks
+from kbo.optimize.hypotheses import Hypothesis, checked_kernel, owns_kernel
+
+
+@owns_kernel
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A measured quantity: arguments as for ``Constraint``, which limits it, and ``Objective``, which optimises it.
+
+    Attributes:
+        kind: The role of the quantity, in messages.
+    """
+
+    name: str
+    _: KW_ONLY
+    noise_std: float | None = None
+    norm_bound: float | None = None
+    kernel: Kernel | Sequence[Hypothesis] | None = None
+
+    kind: ClassVar[str]
+
+    def check_assumptions(self) -> None:
+        """Check the assumptions, each if it is given.
+
+        Raises:
+            InvalidInput: A number out of its range, no kernel, or numbers besides a list of hypotheses.
+        """
+        checks.maybe(checks.non_negative, "noise_std", self.noise_std)
+        checks.maybe(checks.positive, "norm_bound", self.norm_bound)
+        if self.kernel is not None:
+            numbers = {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
+            kernel = checked_kernel(self.kernel, type(self).__name__, numbers)
+            object.__setattr__(self, "kernel", kernel)
+
+    @property
+    def has_assumptions(self) -> bool:
+        """Whether the quantity has assumptions of its own."""
+        return (self.noise_std, self.norm_bound, self.kernel) != (None, None, None)
+
+    @property
+    def title(self) -> str:
+        """The quantity in messages."""
+        return f"{self.kind} {self.name!r}"
+
+    def describe(self) -> dict[str, Any]:
+        """Return the numbers as plain JSON values, without the kernel."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None and name != "kernel"
+        }
