@@ -409,7 +409,9 @@ def test_a_journal_records_the_assumptions_of_every_objective(tmp_path):
     own = tmp_path / "own.jsonl"
     kept = run(BOX, 3, THREE[::2], weighed, journal=own)
     kept.close()
-    with pytest.raises(kbo.InvalidInput, match="objective 'weight' has a kernel of its own"):
+    with pytest.raises(
+        kbo.InvalidInput, match="'weight' among the objectives has a kernel of its own"
+    ):
         Record.of(own, kernel())
     assert Record.of(kept).blank().objectives == kept.objectives
 

@@ -79,7 +79,7 @@ def test_the_probability_of_a_front_counts_the_nearest_of_many_trials():
     features = torch.arange(n, dtype=torch.float64).unsqueeze(-1)
     objectives = [Minimize("a"), Minimize("b")]
     generator = torch.Generator().manual_seed(0)
-    front = front_of(objectives, surrogates, trials, features, 0, None, generator)
+    front = front_of(objectives, surrogates, trials, features, trials[0], {}, generator)
     (point,) = front.points
     # Dominated by the second one with probability 1/4; both are on the front with 1/2.
     assert point.probability == pytest.approx(0.75, abs=0.1)

@@ -9,6 +9,7 @@ from optuna.testing.pytest_samplers import (  # noqa: E402
     BasicSamplerTestCase,
     MultiObjectiveSamplerTestCase,
     RelativeSamplerTestCase,
+    SingleOnlySamplerTestCase,
 )
 
 import kbo  # noqa: E402
@@ -35,8 +36,8 @@ class TestPractical(BasicSamplerTestCase, RelativeSamplerTestCase, MultiObjectiv
         return practical
 
 
-class TestCertified(BasicSamplerTestCase, RelativeSamplerTestCase, MultiObjectiveSamplerTestCase):
-    """The certified setting refuses parameters that some trials lack, and ranges that grow: docs/integrations.md."""
+class TestCertified(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+    """The certified setting refuses parameters that some trials lack, ranges that grow, and several objectives."""
 
     @pytest.fixture
     def sampler(self):

@@ -297,7 +297,7 @@ def test_a_limit_may_have_the_name_of_another_column() -> None:
 
 def test_known_results_without_an_objective_are_refused(finished: kbo.Result) -> None:
     table = finished.to_frame()
-    with pytest.raises(InvalidInput, match="a column 'error'"):
+    with pytest.raises(InvalidInput, match="Rename the one with the results to 'error'"):
         run(evaluated=table.drop(columns="measured.error"))
     with pytest.raises(InvalidInput, match="no measurement of 'throughput'"):
         run(evaluated=table.drop(columns="measured.throughput"))
@@ -429,7 +429,7 @@ def test_kbo_tune_shows_the_front(script: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [["--maximize"], ["--confirm", "9"], ["--prune", "asha"], ["--stop-when", "0.1"]]
+    "option", [["--confirm", "9"], ["--prune", "asha"], ["--stop-when", "0.1"]]
 )
 def test_kbo_tune_refuses_options_for_one_objective(script: str, option: list[str]) -> None:
     shown = invoke("tune", script, "-n", "8", *option)

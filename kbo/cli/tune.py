@@ -128,8 +128,10 @@ def tune(
     constraints = [*script.constraints, *map(options.constraint, constraint or ())]
     if trials is None and time_budget is None:
         trials = 40
-    if script.objectives:
-        _check_several(target, maximize, confirm)
+    if script.objectives and confirm:
+        raise InvalidInput(
+            "--confirm is for one objective: leave it out. The summary says how many trials are likely on the front."
+        )
     path = journal or out / f"tune-{script.name}.jsonl"
     callbacks: list[Any] = []
     if verbose:
@@ -193,18 +195,6 @@ def tune(
     elif confirm:
         how = {"workers": chosen_engine, "timeout": timeout, "progress": not quiet}
         confirmation.run(result, script.objective, path, confirm, **how)
-
-
-def _check_several(target: str, maximize: bool, confirm: int) -> None:
-    """Raise InvalidInput if an option is for one objective."""
-    if maximize:
-        raise InvalidInput(
-            f"--maximize is for one objective: write kbo.Maximize(name) among the objectives in {target}."
-        )
-    if confirm:
-        raise InvalidInput(
-            "--confirm is for one objective: leave it out. The summary says how many trials are likely on the front."
-        )
 
 
 def _print(result: Result, target: str, picture: str) -> None:

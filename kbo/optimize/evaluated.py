@@ -27,10 +27,10 @@ _EXAMPLES = 3
 _VALUE = "value"
 _PARAMS = "params."
 _MEASURED = "measured."
-_TABLE = "Give a table with a column for each parameter and a column {value!r}."
+_TABLE = "Give a table with a column for each parameter and a column 'value', or one for each of several objectives."
 _EXPECTED = (
-    "evaluated must be a DataFrame with a column for each parameter and a column {value!r}, or the path of such a "
-    "table (.csv) or of a journal (.jsonl)"
+    "evaluated must be a DataFrame with a column for each parameter and a column 'value', or one for each of several "
+    "objectives, or the path of such a table (.csv) or of a journal (.jsonl)"
 )
 _CONVERSION = (
     "A list of dicts becomes a table by pandas.DataFrame(rows), a list of pairs by "
@@ -100,7 +100,7 @@ def known_results(
         else:
             rows = _completed(path, maximize, objectives, left_out)
     else:
-        rows = _of_table(_of_frame(evaluated, value), space, needed, left_out, value)
+        rows = _of_table(_of_frame(evaluated), space, needed, left_out, value)
     return _usable(list(rows), left_out, space, needed, value_range, value, source)
 
 
@@ -184,11 +184,10 @@ class _Table(NamedTuple):
     rows: Iterable[tuple[str, dict[Any, Any]]]
 
 
-def _of_frame(frame: Any, value: str) -> _Table:
-    """Return the table in a DataFrame; ``value`` is the column of the values."""
+def _of_frame(frame: Any) -> _Table:
+    """Return the table in a DataFrame."""
     if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
-        expected = _EXPECTED.format(value=value)
-        raise InvalidInput(f"{expected}, got {checks.shown(frame)}. {_CONVERSION}.")
+        raise InvalidInput(f"{_EXPECTED}, got {checks.shown(frame)}. {_CONVERSION}.")
     return _Table("the table", list(frame.columns), _rows_of(frame))
 
 
@@ -210,7 +209,7 @@ def _is_missing(entry: Any) -> bool:
 def _of_csv(path: Path, space: Space, value: str) -> _Table:
     """Return the table in a CSV file, with the entries of parameters as values of the space."""
     with checks.inside("evaluated"):
-        columns, lines = read_csv(path, _TABLE.format(value=value))
+        columns, lines = read_csv(path, _TABLE)
     parameters = {}
     for name, parameter in space.parameters.items():
         parameters[f"{_PARAMS}{name}"] = parameter
@@ -256,10 +255,9 @@ def _columns_of(
             f"evaluated: {table.name} has several columns of one name: {checks.shown(table.columns)}."
         )
     if value not in table.columns:
-        expected = _EXPECTED.format(value=value)
         raise InvalidInput(
-            f"{expected}; {table.name} has the columns {checks.shown(table.columns)}. Rename those with the "
-            "results to the names that are expected."
+            f"{_EXPECTED}; {table.name} has the columns {checks.shown(table.columns)}. Rename the one with the results "
+            f"to {value!r}."
         )
     of_trials = _has_prefixes(table.columns, space, value)
     prefix = _PARAMS if of_trials else ""

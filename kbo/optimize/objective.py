@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -20,6 +21,7 @@ _LEAST = 2
 """Number of objectives from which on there is a front."""
 
 
+@dataclass(frozen=True, eq=False)
 class Objective(Measured):
     """A quantity to optimise, which the objective function returns by name.
 

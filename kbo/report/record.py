@@ -233,10 +233,6 @@ class Record:
             value = -value
         return n_broken, value
 
-    def within_limits(self) -> list[Trial]:
-        """Return the completed trials that keep all constraints, as measured."""
-        return [trial for trial in self.with_status("complete") if self.rank(trial)[0] == 0]
-
     def best(self) -> Trial | None:
         """Return the trial with the best observed value, which is optimistically biased if the objective is noisy.
 

@@ -423,12 +423,17 @@ class KBOSampler(BaseSampler):
         """Return the objectives of a study with several, none if there is one.
 
         Raises:
-            InvalidInput: The method or the reference is not for them.
+            InvalidInput: Method, setting or reference are not for them.
         """
         objectives = several_objectives(study)
         reference_of(self._options["reference"], objectives)
         if objectives:
             check_has_bounds(self._options["method"])
+        if objectives and self._setting.certified:
+            raise InvalidInput(
+                "the certified setting needs numbers for each of several objectives, which a study does not have: use "
+                "kbo.minimize(..., objectives=[...]), or the practical setting."
+            )
         return objectives
 
     def _ranges(

@@ -7,6 +7,7 @@ why a trial was chosen.
 from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
 from kbo.optimize.strategies.explanation import Explanation
 from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
+from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.repeat_once import RepeatOnce
@@ -21,6 +22,7 @@ __all__ = [
     "ExpectedImprovement",
     "Explanation",
     "FeasibleUpperBound",
+    "HypervolumeUpperBound",
     "InitialDesign",
     "RandomPoint",
     "RepeatOnce",

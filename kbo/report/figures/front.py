@@ -72,7 +72,7 @@ def draw_volume(axes: Any, run: Run, front: Front) -> None:
         front: Its front, which has the reference.
     """
     record = Record.of(run)
-    complete = record.within_limits()
+    complete = [trial for trial in record.with_status("complete") if record.rank(trial)[0] == 0]
     targets = targets_of(complete, front.objectives)
     reference = [o.sign * front.reference[o.name] for o in front.objectives]
     volumes = volumes_so_far(targets, targets.new_tensor(reference))
