@@ -83,6 +83,11 @@ def test_the_probability_of_a_front_counts_the_nearest_of_many_trials():
     (point,) = front.points
     # Dominated by the second one with probability 1/4; both are on the front with 1/2.
     assert point.probability == pytest.approx(0.75, abs=0.1)
+    # Under limits the recommended trial may be dominated by one that keeps them less certainly.
+    other = front_of(objectives, surrogates, trials, features, trials[5], {}, generator)
+    assert [point.trial for point in other.points] == trials[:1]
+    assert other.balanced.trial == trials[5]
+    assert other.balanced.values["a"].mean == pytest.approx(-float(means[5]))
 
 
 def test_the_number_of_points_that_dominate_each():

@@ -134,6 +134,20 @@ def test_questions_about_one_objective_are_refused(finished: kbo.Result) -> None
     assert finished.answers is None
 
 
+def test_an_objective_with_a_limit_only_has_to_keep_it(finished: kbo.Result) -> None:
+    assert finished.front is not None
+    limits = {"throughput": 0.4}
+    kept = [p for p in finished.front.points if p.values["throughput"].mean >= 0.4]
+    chosen = finished.choose(limits=limits)
+    assert chosen.values["error"].mean == min(point.values["error"].mean for point in kept)
+    weighted = finished.choose({"throughput": 1.0}, limits)
+    largest = max(point.values["throughput"].mean for point in kept)
+    assert weighted.values["throughput"].mean == largest
+    assert finished.choose(limits={"error": 9.0, "throughput": -9.0}) == finished.choose()
+    with pytest.raises(InvalidInput, match="no point of the front keeps the limits"):
+        finished.choose(limits={"error": -9.0})
+
+
 def test_predictions_are_of_any_objective(finished: kbo.Result) -> None:
     at = {"x": 0.5, "kind": "a"}
     interval = finished.predict(at, "throughput")

@@ -312,9 +312,7 @@ def _missing_assumptions(quantity: Measured, online: bool) -> str:
     name = quantity.name
     given = f"constraints=[kbo.Constraint({name!r}, ..., {example})]"
     if isinstance(quantity, Objective):
-        given = (
-            f"kbo.minimize(objectives=[..., kbo.{type(quantity).__name__}({name!r}, {example})])"
-        )
+        given = f"objectives=[..., kbo.{type(quantity).__name__}({name!r}, {example})]"
     return (
         f"{quantity.title}: the certified setting needs its own {needed}, as in {given}{alternative}, "
         f"got noise_std={quantity.noise_std}, norm_bound={quantity.norm_bound}."
