@@ -118,7 +118,11 @@ def lines(
         if result.front is None:
             found += [("Best", best(result)), ("Value", value(result))]
         else:
-            found += _of_front(result, result.front, names)
+            found += [
+                ("Front", front_extent(result.front, names)),
+                ("Balanced", balanced(result, result.front, names)),
+                ("Volume", hypervolume(result.front)),
+            ]
         if result.certified:
             found.append(("More?", optimality_gap(result)))
         if result.answers is not None:
@@ -128,15 +132,6 @@ def lines(
         found.append(("Certain?", certainty(result, surer)))
     found.append(("Details", place_of_details(result)))
     return [(label, sentence) for label, sentence in found if sentence]
-
-
-def _of_front(result: Result, front: Front, names: Sequence[Any] | None) -> Lines:
-    """Return the lines about a front of several objectives."""
-    return [
-        ("Front", front_extent(front, names)),
-        ("Balanced", balanced(result, front, names)),
-        ("Volume", hypervolume(front)),
-    ]
 
 
 def front_extent(front: Front, names: Sequence[Any] | None = None) -> str:
