@@ -77,6 +77,9 @@ def test_a_batch_goes_through_a_table_that_is_filled_in_over_days():
     assert again.startswith("trial 3: 0.6\n\n")
     assert "no result that is not recorded" in kbo("tell", "lab.jsonl", "b.csv").stdout
     assert statuses() == ["complete", "failed", "complete", "complete", "pending"]
+    kbo("journal", "correct", "lab.jsonl", "1=0.4", "0=0.8")
+    kbo("journal", "remove", "lab.jsonl", 2, "--reason", "wrong bottle")
+    assert "no result that is not recorded" in kbo("tell", "lab.jsonl", "b.csv").stdout
 
 
 def test_new_trials_begin_although_others_are_pending_and_a_resumed_run_gives_the_same(begun):
@@ -194,6 +197,7 @@ def test_a_trial_that_has_ended_gets_another_measurement_or_a_correction(begun):
     assert "kbo journal correct lab.jsonl 1=VALUE" in refused
     again = kbo("tell", "lab.jsonl", 1, 96, "--again").stdout
     assert "trial 4, at the parameters of trial 1: 96" in again
+    assert "Trials    1 trial, 1 repetition, 3 pending" in again
     assert trials()[4].params == trials()[1].params
     assert "trial 1: 95 (was 9500)" in kbo("journal", "correct", "lab.jsonl", "1=95").stdout
     assert (trials()[1].value, trials()[1].reported) == (95, 9500)

@@ -364,7 +364,9 @@ def _report(
                 f"with that, `kbo journal remove {run.path} {trial.number} --reason ...`, and give the row as a known "
                 f"result, `kbo ask {run.path} -n 0 --evaluated TABLE`."
             )
-    is_recorded = value in (trial.value, trial.reported) and failure == trial.failure
+    is_recorded = value == trial.value and failure == trial.failure
+    if trial.corrected or trial.removed is not None:
+        is_recorded = is_recorded or value == trial.reported
     if again == (trial.status == "pending") and not (is_row and is_recorded):
         raise InvalidInput(_misplaced(trial, run))
     return _Report(trial, value, numbers, failure)
