@@ -20,6 +20,7 @@ from kbo.optimize.settings.setting import Setting, keep
 from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
 from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
+from kbo.optimize.strategies.new_parameter import NewParameter
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.repeat_once import RepeatOnce
 from kbo.optimize.strategies.strategy import Alternate, Strategy, checked
@@ -314,13 +315,18 @@ class Practical(Setting):
 def default_strategies(method: str = Practical.default_method) -> list[Strategy]:
     """Return the strategies of the practical setting for a method, in the order in which they are tried.
 
-    Without noise the default method takes every second trial near the best one, or, where parameters are conditional,
-    the largest expected improvement.
+    A parameter that was added to the space is tried at a few values first. Without noise the default method takes
+    every second trial near the best one, or, where parameters are conditional, the largest expected improvement.
     """
     recipe = methods.get(method)
     if not recipe.has_bounds:
         return [RandomPoint()]
-    first: list[Strategy] = [RepeatOnce(), InitialDesign(), FeasibleUpperBound()]
+    first: list[Strategy] = [
+        RepeatOnce(),
+        InitialDesign(),
+        NewParameter(),
+        FeasibleUpperBound(),
+    ]
     if recipe.draws:
         return [*first, ThompsonSampling(), UpperBound()]
     if method != Practical.default_method:

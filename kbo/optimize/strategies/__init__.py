@@ -8,6 +8,7 @@ from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
 from kbo.optimize.strategies.explanation import Explanation
 from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
+from kbo.optimize.strategies.new_parameter import NewParameter
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.repeat_once import RepeatOnce
 from kbo.optimize.strategies.safe_exploration import SafeExploration
@@ -22,6 +23,7 @@ __all__ = [
     "Explanation",
     "FeasibleUpperBound",
     "InitialDesign",
+    "NewParameter",
     "RandomPoint",
     "RepeatOnce",
     "SafeExploration",
