@@ -55,7 +55,8 @@ class Practical(Setting):
     them more likely; reports describe the objective by a model of uncut values. Trials that were stopped early have a
     predicted value and its error. After the initial design the best trial is repeated once (not in ``ask`` with a
     context or ``choices``): equal values mean that the objective has no noise. Then the best observed trial is
-    recommended, otherwise the one with the largest mean less one standard deviation.
+    recommended, otherwise the one with the largest mean less one standard deviation. A parameter that is added by a
+    change of the space is tried at three new values first.
 
     The search takes one and two standard deviations above the mean in turn, and four every eighth time ("ucb"), or the
     bound of the chosen method. Without noise and with a real parameter, "ucb" searches every second time only near the
