@@ -90,6 +90,7 @@ def search_for_trial(
         search,
         seed=seed,
         tried=tried,
+        n_running=len(running),
         surrogate=surrogate,
         bound=bound,
         limits=limits,

@@ -55,8 +55,8 @@ class Practical(Setting):
     them more likely; reports describe the objective by a model of uncut values. Trials that were stopped early have a
     predicted value and its error. After the initial design the best trial is repeated once (not in ``ask`` with a
     context or ``choices``): equal values mean that the objective has no noise. Then the best observed trial is
-    recommended, otherwise the one with the largest mean less one standard deviation. A parameter that is added by a
-    change of the space is tried at three new values first.
+    recommended, otherwise the one with the largest mean less one standard deviation. Of trials in parallel
+    the first ones after a change of the space have different values of a parameter that was added.
 
     The search takes one and two standard deviations above the mean in turn, and four every eighth time ("ucb"), or the
     bound of the chosen method. Without noise and with a real parameter, "ucb" searches every second time only near the
@@ -316,8 +316,8 @@ class Practical(Setting):
 def default_strategies(method: str = Practical.default_method) -> list[Strategy]:
     """Return the strategies of the practical setting for a method, in the order in which they are tried.
 
-    A parameter that was added to the space is tried at a few values first. Without noise the default method takes
-    every second trial near the best one, or, where parameters are conditional, the largest expected improvement.
+    Without noise the default method takes every second trial near the best one, or, where parameters are conditional,
+    the largest expected improvement.
     """
     recipe = methods.get(method)
     if not recipe.has_bounds:

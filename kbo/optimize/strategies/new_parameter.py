@@ -27,14 +27,16 @@ _FEW = 3
 class NewParameter(Strategy):
     """The largest upper bound at a value far from those tried, while an added parameter has had at most three.
 
-    The results so far say nothing about a parameter that was added by a change of the space, and a bound alone stays
-    near the value that it had. Not under constraints on parameters, nor where a context, choices or a box are
-    given.
+    The results so far say nothing about a parameter that was added by a change of the space. One trial after the other
+    finds out; but the bounds of several trials at a time, before any of them has a value, stay close together. So only
+    while other trials are being evaluated. Not under constraints on parameters, nor in a part of the space.
     """
 
     def propose(self, search: Search) -> Params | None:
         subspace = search.subspace
-        if search.bound is None or not search.space.added or not len(search.tried):
+        if search.bound is None or not search.space.added or not search.n_running:
+            return None
+        if not len(search.tried):
             return None
         if subspace.partial or subspace.boxed or subspace.constrained:
             return None
