@@ -236,7 +236,7 @@ def test_the_journal_shows_what_was_reported_before():
     kbo("tell", "lab.jsonl", 1, 0.5)
     kbo("journal", "correct", "lab.jsonl", "0=95")
     removed = kbo("journal", "remove", "lab.jsonl", 1, "--reason", "wrong bottle").stdout
-    assert removed == "trial 1 is removed: wrong bottle\n"
+    assert removed.startswith("trial 1 is removed: wrong bottle\n\nTrials ")
     shown = kbo("journal", "show", "lab.jsonl").stdout.splitlines()
     assert "reported" in shown[1]
     assert all(text in shown[3] for text in ("complete", " 95 ", "9500", "corrected"))
@@ -265,6 +265,36 @@ def test_another_space_is_refused_or_goes_on_with_the_trials(begun):
     kbo("ask", "lab.jsonl")  # the space is that of the journal
     assert statuses() == ["complete"] + ["pending"] * 34
     assert "Best      temperature=" in kbo("tell", "lab.jsonl", 5, 0.9).stdout
+
+
+@pytest.mark.parametrize(
+    ("changed", "was"),
+    [
+        (SPACE.replace("[water, ethanol]", "[water, ether]"), []),
+        (SPACE.replace("[water, ethanol]", "water"), []),
+        (SPACE.replace("low: 20", "low: 60"), []),
+        (SPACE.replace("high: 90", "high: 90, step: 7"), []),
+        (STIRRED, ["--was", "stirring=300"]),
+        ("temperature: {kind: Float, low: 20, high: 90}", []),
+    ],
+    ids=["option", "fixed", "narrower", "step", "new parameter", "left out"],
+)
+def test_results_are_recorded_after_every_kind_of_change(begun, tmp_path, changed, was):
+    kbo("tell", "lab.jsonl", 0, 9500)
+    kbo("tell", "lab.jsonl", 1, 0.4)
+    (tmp_path / "changed.yaml").write_text(changed)
+    change = ("ask", "lab.jsonl", "-n", 2, "--space", "changed.yaml", "--allow-change", *was)
+    kbo(*change, "--to", "b.csv")
+    fill_in("b.csv", value={4: "0.6"})
+    kbo("tell", "lab.jsonl", "b.csv")
+    kbo("tell", "lab.jsonl", 2, 0.7)  # asked for before the change
+    assert "Trials    " in kbo("journal", "correct", "lab.jsonl", "0=0.95").stdout
+    removed = kbo("journal", "remove", "lab.jsonl", 1, "--reason", "wrong bottle").stdout
+    pending = [line.split(": ")[1] for line in removed.splitlines() if "pending for" in line]
+    assert ", ".join(pending) == "3, 5"
+    kbo("ask", "lab.jsonl")
+    assert [trial.value for trial in trials()] == [0.95, None, 0.7, None, 0.6, None, None]
+    assert statuses()[1] == "removed"
 
 
 def test_a_new_parameter_needs_the_value_that_it_had_so_far(begun, tmp_path):

@@ -92,7 +92,7 @@ def notes(record: Record, trial: Trial, recommended: Any, first: Mapping[int, in
     """
     best = record.best()
     remarks = []
-    if not trial.asked:
+    if not trial.asked and trial.number not in first:
         remarks.append("known result")
     if trial.number in first:
         repeated = record.trials[first[trial.number]]
@@ -189,7 +189,10 @@ def resume(record: Record) -> tuple[str, str]:
         return text, f"{call}(..., n_trials={n_trials}, journal=path)"
     name = record.path.stem.removeprefix("tune-")
     if name == record.path.stem:
-        text = "The same call with the same journal continues the run; only the number of trials may differ:"
+        text = (
+            "The same call with the same journal continues the run; only the number of trials may differ. Without a "
+            f"script `kbo ask {record.path}` chooses the next experiments:"
+        )
         return text, f"{call}(..., n_trials={n_trials}, journal={str(record.path)!r})"
     text = f"This command, with the other options of the run, adds {_MORE} trials"
     script = name

@@ -37,7 +37,7 @@ _MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
 _IN_CARDS = ("Trials", "Best", "Value", "More?", "Matters", "Details")
 """Lines of the summary that have a place of their own on the page."""
 
-_SURER = "`kbo confirm SCRIPT`, in Python result.confirm(objective, 60),"
+_SURER = "`kbo confirm SCRIPT`, in Python result.confirm(objective, 60), or by hand `kbo tell ... --again`"
 """The command and the call that evaluate the best trials again."""
 
 _VOCABULARY = {

@@ -128,7 +128,7 @@ def effects(
             values = functions(space.features(points)).cpu()
             feasible = probably_feasible(space, constraints, points)
             good = good_values(parameter, units, values, feasible, tolerance)
-            if entry.visible:
+            if entry.visible or (credible is not None and not credible.all):
                 edge = _edge(parameter, units, values)
         found.append(
             Effect(entry.name, entry.share, entry.visible, entry.negligible, credible, good, edge)
@@ -265,12 +265,8 @@ def _edge(parameter: Parameter, units: Tensor, values: Tensor) -> str:
     grid = units[1:]
     last = len(grid) - 1
     nearest = int((grid - recommended).abs().argmin())
-    if parameter.options:
-        at_lower = nearest == 0
-        at_upper = nearest == last
-    else:
-        at_lower = recommended <= _EDGE
-        at_upper = recommended >= 1 - _EDGE
+    at_lower = nearest == 0 or recommended <= _EDGE
+    at_upper = nearest == last or recommended >= 1 - _EDGE
     step = max(1, last // 10)
     if at_lower:
         edge = "lower"
