@@ -685,6 +685,33 @@ def test_a_text_in_place_of_a_value_is_refused_and_the_trial_stays_pending():
     assert optimizer.trials[0].status == "pending"
 
 
+@pytest.mark.parametrize(
+    ("parameter", "was", "n_new"),
+    [
+        ((0.0, 8.0), 2.5, 3),
+        (kbo.Float(0.01, 100.0, log=True), 0.05, 3),
+        (kbo.Int(1, 9), 2, 3),
+        (["a", "b"], "a", 1),
+        (["a", "b", "c", "d"], "b", 3),
+    ],
+)
+def test_a_new_parameter_is_tried_at_a_few_values_at_once(parameter, was, n_new):
+    optimizer = kbo.Optimizer(XY, setting=kbo.Practical(noisy=True), seed=3)
+    for _ in range(12):
+        params = optimizer.ask()
+        optimizer.tell(params, (params["x"] - 0.3) ** 2 + params["y"])
+    optimizer.change({**XY, "new": parameter}, was={"new": was})
+    batch = optimizer.ask(5)
+    space = optimizer.space
+    places = space.units([{**batch[0], "new": was}, *batch])[:, 2].tolist()
+    strategies = [optimizer.explain(12 + number).strategy for number in range(5)]
+    at_new_values = ["new value" in text for text in strategies]
+    assert not at_new_values[0]  # no other trial runs
+    assert sum(at_new_values) <= n_new
+    assert len({int(4 * place) for place in places}) > n_new
+    assert all(space.contains(params) for params in batch)
+
+
 def test_equal_repetitions_of_noisy_values_are_no_sign_that_there_is_no_noise():
     optimizers = []
     for setting in (kbo.Practical(), kbo.Practical(noisy=True)):

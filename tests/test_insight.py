@@ -166,7 +166,7 @@ def test_twice_as_many_points_change_no_end_of_a_range_by_more_than_a_twentieth(
             times * optima_module.N_COVERING,
         )
         parameters = space.parameters.values()
-        sets = [credible_set(p, peaks.units[:, i]) for i, p in enumerate(parameters)]
+        sets = [credible_set(p, peaks.units[:, i], trials[0, i]) for i, p in enumerate(parameters)]
         found.append([end for one in sets for end in one.values])
     differences = [abs(a - b) for a, b in zip(*found, strict=True)]
     assert max(differences) <= 0.05
@@ -191,16 +191,28 @@ def test_the_optima_are_at_least_as_large_as_the_draws_on_a_grid():
 
 def test_the_smallest_sets_of_values():
     line = torch.linspace(0.0, 1.0, 1001, dtype=torch.float64)
-    low, high = credible_set(kbo.Float(0.0, 10.0), line.clamp_max(0.05)).values
+    low, high = credible_set(kbo.Float(0.0, 10.0), line.clamp_max(0.05), line[50]).values
     assert low == high == 0.5  # of equal ones, 95% are at one place
-    low, high = credible_set(kbo.Float(0.0, 1.0), line**2).values
+    low, high = credible_set(kbo.Float(0.0, 1.0), line**2, line[0]).values
     assert (low, high) == pytest.approx((0.0, 0.81), abs=0.01)
+    assert credible_set(kbo.Float(0.0, 1.0), line, line[0]).all  # nine tenths rule out nothing
+    assert not credible_set(kbo.Float(0.0, 1.0), line**3, line[0]).all
     choice = kbo.Choice(["a", "b", "c"])
     places = choice.middles(torch.tensor([0] * 50 + [1] * 8 + [2] * 42))
-    assert credible_set(choice, places) == CredibleSet(("a", "c"), False, False)
-    assert credible_set(choice, places[:0]) is None
-    everything = credible_set(kbo.Int(1, 3), kbo.Int(1, 3).middles(torch.arange(30) % 3))
-    assert everything == CredibleSet((1, 3), True, True)
+    assert credible_set(choice, places, places[0]) == CredibleSet(("a", "c"), False, False)
+    assert credible_set(choice, places[:0], places[0]) is None
+    thirds = kbo.Int(1, 3).middles(torch.arange(30) % 3)
+    assert credible_set(kbo.Int(1, 3), thirds, thirds[0]) == CredibleSet((1, 3), True, True)
+
+
+def test_the_recommended_value_is_among_those_that_may_be_the_best():
+    line = torch.linspace(0.0, 0.25, 101, dtype=torch.float64)
+    recommended = line.new_tensor(0.75)
+    low, high = credible_set(kbo.Float(0.0, 1.0), line, recommended).values
+    assert (low, high) == pytest.approx((0.012, 0.75), abs=0.002)
+    choice = kbo.Choice(["a", "b", "c"])
+    places = choice.middles(torch.tensor([0] * 10 + [1]))
+    assert credible_set(choice, places[:10], places[10]).values == ("a", "b")
 
 
 def test_good_values_are_none_where_the_next_ones_are_not_known_to_be_good():

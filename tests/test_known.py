@@ -2,6 +2,7 @@
 
 import math
 import time
+from contextlib import closing
 
 import pandas as pd
 import pytest
@@ -64,9 +65,22 @@ def test_results_that_do_not_fit_the_space_are_left_out_and_named(tmp_path, capl
     assert known_results(path, SPACE, maximize=False).results == KNOWN
     assert "left out 2 of 4 known results. trial 0: parameter 'x'" in caplog.text
     assert "trial 2: parameter 'act'" in caplog.text
+    assert "give ranges that contain them first" in caplog.text
     table = frame([(A, math.inf), (A, None), (A, 1.5)])
     assert known_results(table, SPACE, maximize=False).results == [(A, 1.5)]
     assert "row 0: value must be a finite number, got inf" in caplog.text
+
+
+def test_results_outside_of_the_ranges_are_learned_from_by_a_change_of_the_space(tmp_path):
+    results = frame([({"x": 0.5}, 1.0), ({"x": 3.0}, 2.0)])
+    path = tmp_path / "run.jsonl"
+    with closing(kbo.Optimizer({"x": (0.0, 4.0)}, evaluated=results, journal=path)):
+        pass
+    narrower = kbo.Optimizer({"x": (0.0, 1.0)}, journal=path, allow_change=True)
+    with closing(narrower) as optimizer:
+        assert [trial.value for trial in optimizer.completed()] == [1.0, 2.0]
+        assert not optimizer.run.trials.misplaced
+        assert optimizer.recommended().number == 0
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,9 @@ def test_a_batch_goes_through_a_table_that_is_filled_in_over_days():
     assert again.startswith("trial 3: 0.6\n\n")
     assert "no result that is not recorded" in kbo("tell", "lab.jsonl", "b.csv").stdout
     assert statuses() == ["complete", "failed", "complete", "complete", "pending"]
+    kbo("journal", "correct", "lab.jsonl", "1=0.4", "0=0.8")
+    kbo("journal", "remove", "lab.jsonl", 2, "--reason", "wrong bottle")
+    assert "no result that is not recorded" in kbo("tell", "lab.jsonl", "b.csv").stdout
 
 
 def test_new_trials_begin_although_others_are_pending_and_a_resumed_run_gives_the_same(begun):
@@ -194,6 +197,7 @@ def test_a_trial_that_has_ended_gets_another_measurement_or_a_correction(begun):
     assert "kbo journal correct lab.jsonl 1=VALUE" in refused
     again = kbo("tell", "lab.jsonl", 1, 96, "--again").stdout
     assert "trial 4, at the parameters of trial 1: 96" in again
+    assert "Trials    1 trial, 1 repetition, 3 pending" in again
     assert trials()[4].params == trials()[1].params
     assert "trial 1: 95 (was 9500)" in kbo("journal", "correct", "lab.jsonl", "1=95").stdout
     assert (trials()[1].value, trials()[1].reported) == (95, 9500)
@@ -232,7 +236,7 @@ def test_the_journal_shows_what_was_reported_before():
     kbo("tell", "lab.jsonl", 1, 0.5)
     kbo("journal", "correct", "lab.jsonl", "0=95")
     removed = kbo("journal", "remove", "lab.jsonl", 1, "--reason", "wrong bottle").stdout
-    assert removed == "trial 1 is removed: wrong bottle\n"
+    assert removed.startswith("trial 1 is removed: wrong bottle\n\nTrials ")
     shown = kbo("journal", "show", "lab.jsonl").stdout.splitlines()
     assert "reported" in shown[1]
     assert all(text in shown[3] for text in ("complete", " 95 ", "9500", "corrected"))
@@ -261,6 +265,36 @@ def test_another_space_is_refused_or_goes_on_with_the_trials(begun):
     kbo("ask", "lab.jsonl")  # the space is that of the journal
     assert statuses() == ["complete"] + ["pending"] * 34
     assert "Best      temperature=" in kbo("tell", "lab.jsonl", 5, 0.9).stdout
+
+
+@pytest.mark.parametrize(
+    ("changed", "was"),
+    [
+        (SPACE.replace("[water, ethanol]", "[water, ether]"), []),
+        (SPACE.replace("[water, ethanol]", "water"), []),
+        (SPACE.replace("low: 20", "low: 60"), []),
+        (SPACE.replace("high: 90", "high: 90, step: 7"), []),
+        (STIRRED, ["--was", "stirring=300"]),
+        ("temperature: {kind: Float, low: 20, high: 90}", []),
+    ],
+    ids=["option", "fixed", "narrower", "step", "new parameter", "left out"],
+)
+def test_results_are_recorded_after_every_kind_of_change(begun, tmp_path, changed, was):
+    kbo("tell", "lab.jsonl", 0, 9500)
+    kbo("tell", "lab.jsonl", 1, 0.4)
+    (tmp_path / "changed.yaml").write_text(changed)
+    change = ("ask", "lab.jsonl", "-n", 2, "--space", "changed.yaml", "--allow-change", *was)
+    kbo(*change, "--to", "b.csv")
+    fill_in("b.csv", value={4: "0.6"})
+    kbo("tell", "lab.jsonl", "b.csv")
+    kbo("tell", "lab.jsonl", 2, 0.7)  # asked for before the change
+    assert "Trials    " in kbo("journal", "correct", "lab.jsonl", "0=0.95").stdout
+    removed = kbo("journal", "remove", "lab.jsonl", 1, "--reason", "wrong bottle").stdout
+    pending = [line.split(": ")[1] for line in removed.splitlines() if "pending for" in line]
+    assert ", ".join(pending) == "3, 5"
+    kbo("ask", "lab.jsonl")
+    assert [trial.value for trial in trials()] == [0.95, None, 0.7, None, 0.6, None, None]
+    assert statuses()[1] == "removed"
 
 
 def test_a_new_parameter_needs_the_value_that_it_had_so_far(begun, tmp_path):

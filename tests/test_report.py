@@ -287,7 +287,7 @@ def test_markup_in_a_run_is_shown_as_text(folder):
 @pytest.mark.parametrize(
     ("values", "options", "texts"),
     [
-        ([], {}, ["0 trials, 1 running.", "No trial has returned a value yet."]),
+        ([], {}, ["0 trials, 1 pending.", "No trial has returned a value yet."]),
         ([0.25], {}, ["the best one observed", "too few trials"]),
         ([None] * 3, {}, ["3 of 4 trials failed"]),
         (
@@ -298,7 +298,7 @@ def test_markup_in_a_run_is_shown_as_text(folder):
         (
             [None if i % 50 == 7 else math.sin(i) for i in range(250)],
             {"method": "random"},
-            ["250 trials, 1 running, 5 failed", "50 best values and the last 50 trials"],
+            ["250 trials, 1 pending, 5 failed", "50 best values and the last 50 trials"],
         ),
     ],
     ids=["none", "one", "failed", "contradicted", "long"],

@@ -17,7 +17,7 @@ from rich.text import Text
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.cli import options
-from kbo.cli.laboratory import number_in, result_text, run_of, trial_in
+from kbo.cli.laboratory import number_in, result_text, run_of, show_known, trial_in
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -81,10 +81,13 @@ def show(
         return
     has_measurements = any(trial.measured for trial in trials)
     has_corrections = any(trial.reported is not None for trial in trials)
+    has_seconds = any(trial.seconds is not None for trial in trials)
     columns = ["trial", "status", table.heading(contents.main)]
     if has_corrections:
         columns.append("reported")
-    columns += ["seconds", "parameters"]
+    if has_seconds:
+        columns.append("seconds")
+    columns.append("parameters")
     if has_measurements:
         columns.append("measured")
     shown = Table(*columns, "remark")
@@ -92,7 +95,9 @@ def show(
         cells = [str(row.number), row.status, _number(row.value)]
         if has_corrections:
             cells.append(_number(row.reported))
-        cells += [_number(row.seconds), table.format_params(row.params)]
+        if has_seconds:
+            cells.append(_number(row.seconds))
+        cells.append(table.format_params(row.params))
         if has_measurements:
             cells.append(table.format_params(row.measured))
         cells.append(_remark(row))
@@ -167,7 +172,7 @@ def _show_one(trials: Sequence[Trial], number: int, all_events: Sequence[Event])
     typer.echo(printable(table.format_params(trial.params)))
     explanation = explanations.explanation_of(trial.proposal)
     if explanation is None:
-        typer.echo("its parameters were given, or the journal was written before version 0.25")
+        typer.echo("its parameters were given")
     else:
         typer.echo(printable(str(explanation)))
     for line in _history(number, all_events):
@@ -209,6 +214,7 @@ def correct(
             before = _number(trial.value) or trial.status
             run.correct(trial, returned)
             typer.echo(f"trial {trial.number}: {result_text(*returned)} (was {before})")
+    show_known(path)
 
 
 @journal.command()
@@ -221,6 +227,7 @@ def remove(
     with contextlib.closing(run_of(path)) as run:
         removed = run.remove(trial, reason)
     typer.echo(printable(f"trial {trial} is removed: {removed.removed}"))
+    show_known(path)
 
 
 @journal.command()

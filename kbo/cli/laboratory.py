@@ -238,14 +238,19 @@ def tell(
             typer.echo(f"{first} has no result that is not recorded already")
         for report in reports:
             typer.echo(printable(_recorded(report, run, again)))
-        pending = list(run.trials.pending.values())
+    show_known(journal)
+
+
+def show_known(journal: Path) -> None:
+    """Print what is known after a result, and the pending trials."""
+    contents = record.read_journal(journal)
+    obstacle = _obstacle(contents)
     typer.echo()
-    obstacle = _obstacle(record.read_journal(journal))
     if obstacle:
         typer.echo(f"no summary: {obstacle}")
     else:
         _show_summary(record.Record.of(journal).reopened(), journal)
-    typer.echo(_waiting(pending))
+    typer.echo(_waiting(trial for trial in contents.trials if trial.status == "pending"))
 
 
 def _show_summary(optimizer: Optimizer, journal: Path) -> None:
@@ -271,7 +276,15 @@ def run_of(path: Path) -> runs.Run:
     latest = {**header, "space": contents.space.describe()}
     needed = record.needed_by(header)
     value_range: Any = header.get("value_range")
-    return runs.Run(contents.space, latest, path, needed, value_range, main=contents.main)
+    return runs.Run(
+        contents.space,
+        latest,
+        path,
+        needed,
+        value_range,
+        describe=lambda first: header,
+        main=contents.main,
+    )
 
 
 class _Report(NamedTuple):
@@ -344,7 +357,7 @@ def _report(
     if not has_one or (again and failure is not None):
         raise InvalidInput(
             f"expected either a value of trial {trial.number}, as `kbo tell {run.path} {trial.number} 0.83`, or "
-            "--failed with a reason."
+            "the reason of a failure, by --failed or in the column failed; not both."
         )
     value = None
     if failure is None:
@@ -364,7 +377,9 @@ def _report(
                 f"with that, `kbo journal remove {run.path} {trial.number} --reason ...`, and give the row as a known "
                 f"result, `kbo ask {run.path} -n 0 --evaluated TABLE`."
             )
-    is_recorded = value in (trial.value, trial.reported) and failure == trial.failure
+    is_recorded = value == trial.value and failure == trial.failure
+    if trial.corrected or trial.removed is not None:
+        is_recorded = is_recorded or value == trial.reported
     if again == (trial.status == "pending") and not (is_row and is_recorded):
         raise InvalidInput(_misplaced(trial, run))
     return _Report(trial, value, numbers, failure)

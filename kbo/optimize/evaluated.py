@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,11 @@ _CONVERSION = (
     "study.trials_dataframe(), with its columns renamed"
 )
 
+
+_NARROW_LATER = (
+    " To learn from results outside of the ranges, give ranges that contain them first, with the results, and the "
+    "narrower ones afterwards as a change of the space."
+)
 
 Row = tuple[str, Any, Any]
 """Place of a result in its source, its parameters, and the value that the objective would return."""
@@ -132,6 +138,7 @@ def _usable(
     measurements = [name for name in needed if name != OBJECTIVE]
     got = f"{value} must be a finite number, got"
     unusable: list[str] = []
+    advice = ""
     violating: list[str] = []
     for place, given, returned in rows:
         try:
@@ -141,6 +148,8 @@ def _usable(
             params = space.canonical(given)
         except InvalidInput as error:
             unusable.append(f"{place}: {error}")
+            if _has_place(space, given):
+                advice = _NARROW_LATER
             continue
         results.append((params, outcome.returned))
         violated = space.violated(params)
@@ -151,7 +160,9 @@ def _usable(
             f"evaluated: none of the {len(rows)} results{source} can be used. {_examples(unusable)}"
         )
     if unusable:
-        left_out.append(f"{len(unusable)} of {len(rows)} known results. {_examples(unusable)}")
+        left_out.append(
+            f"{len(unusable)} of {len(rows)} known results. {_examples(unusable)}{advice}"
+        )
     if violating:
         left_out.append(
             f"{len(violating)} of {len(rows)} known results of what may be recommended, since they violate "
@@ -160,6 +171,13 @@ def _usable(
     for reason in left_out:
         log.warning("left out %s", reason)
     return Known(results, left_out)
+
+
+def _has_place(space: Space, given: Any) -> bool:
+    """Return whether a model of a space can learn from parameters, also outside of its ranges."""
+    with contextlib.suppress(InvalidInput):
+        return space.carried(given) is not None
+    return False
 
 
 def _examples(entries: Sequence[str]) -> str:

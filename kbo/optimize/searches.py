@@ -94,6 +94,7 @@ def search_for_trial(
         search,
         seed=seed,
         tried=tried,
+        n_running=len(running),
         surrogate=surrogate,
         bound=next(iter(bounds), None),
         bounds=bounds,

@@ -95,7 +95,7 @@ def notes(record: Record, trial: Trial, recommended: Any, first: Mapping[int, in
     """
     best = record.best()
     remarks = []
-    if not trial.asked:
+    if not trial.asked and trial.number not in first:
         remarks.append("known result")
     if trial.number in first:
         repeated = record.trials[first[trial.number]]
@@ -150,10 +150,10 @@ def slice(record: Record, name: str, effect: Effect | None) -> str:
     )
     if record.space.dimension == 1:
         sentence = "The estimated value; dots are results."
-    if effect is not None and not effect.visible:
-        sentence += " No effect of it is visible so far."
-    elif effect is not None and effect.range is not None and not effect.range.all:
+    if effect is not None and effect.range is not None and not effect.range.all:
         sentence += f" Green: where the best setting is with 90%, {effect.range}."
+    elif effect is not None and not effect.visible:
+        sentence += " Its effect is unknown so far."
     if record.space.constraints:
         sentence += " Grey: values that violate a constraint there."
     return sentence
@@ -192,7 +192,10 @@ def resume(record: Record) -> tuple[str, str]:
         return text, f"{call}(..., n_trials={n_trials}, journal=path)"
     name = record.path.stem.removeprefix("tune-")
     if name == record.path.stem:
-        text = "The same call with the same journal continues the run; only the number of trials may differ:"
+        text = (
+            "The same call with the same journal continues the run; only the number of trials may differ. Without a "
+            f"script `kbo ask {record.path}` chooses the next experiments:"
+        )
         return text, f"{call}(..., n_trials={n_trials}, journal={str(record.path)!r})"
     text = f"This command, with the other options of the run, adds {_MORE} trials"
     script = name

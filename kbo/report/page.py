@@ -45,7 +45,7 @@ _IN_CARDS = (
 )
 """Lines of the summary that have a place of their own on the page."""
 
-_SURER = "`kbo confirm SCRIPT`, in Python result.confirm(objective, 60),"
+_SURER = "`kbo confirm SCRIPT`, in Python result.confirm(objective, 60), or by hand `kbo tell ... --again`"
 """The command and the call that evaluate the best trials again."""
 
 _VOCABULARY = {

@@ -174,7 +174,7 @@ class Plots:
         group = {}
         for name in self._ranked()[:MOST_SLICES]:
             draw = partial(figures.draw_band, run=self.record, parameter=name)
-            if name in self.effects and self.effects[name].visible:
+            if name in self.effects:
                 draw = partial(draw, best_range=self.effects[name].range)
             group[name] = Drawing(draw)
         return group

@@ -209,10 +209,15 @@ def trials(result: Result) -> str:
         n_begun = n_given
         n_given = 0
     sentence = _count(n_begun, "trial")
+    n_repeated = 0
     if n_given:
-        sentence += f" and {_count(n_given, 'known result')}"
+        n_repeated = _n_repeated(result.trials)
+    if n_repeated:
+        sentence += f", {_count(n_repeated, 'repetition')}"
+    if n_given > n_repeated:
+        sentence += f" and {_count(n_given - n_repeated, 'known result')}"
     if counts["pending"]:
-        sentence += f", {counts['pending']} running"
+        sentence += f", {counts['pending']} pending"
     if counts["pruned"]:
         sentence += f", {counts['pruned']} stopped early"
     if counts["failed"]:
@@ -235,6 +240,18 @@ def trials(result: Result) -> str:
         for misfit in result.answers.misfits[:_MOST_MISFITS]:
             sentence += f"; {does_not_fit(misfit)}"
     return sentence
+
+
+def _n_repeated(trials: Sequence[Trial]) -> int:
+    """Return the number of trials that were not asked for, at the parameters of an earlier one."""
+    earlier = set()
+    n_repeated = 0
+    for trial in trials:
+        params = repr(trial.params)
+        if not trial.asked and params in earlier:
+            n_repeated += 1
+        earlier.add(params)
+    return n_repeated
 
 
 def does_not_fit(misfit: Misfit) -> str:
@@ -348,8 +365,8 @@ def importance(effects: Sequence[Effect]) -> str:
     if not hidden:
         return _listed(visible)
     if not visible:
-        return "unknown: no effect of any parameter is visible so far"
-    return f"{_listed(visible)}; no effect is visible so far of {_listed(hidden)}"
+        return "unknown so far"
+    return f"{_listed(visible)}; small or unknown so far: {_listed(hidden)}"
 
 
 def ranges(effects: Sequence[Effect], has_bounds: bool = True) -> str:
@@ -365,7 +382,7 @@ def ranges(effects: Sequence[Effect], has_bounds: bool = True) -> str:
     for effect in effects:
         if effect.range is None:
             continue
-        if effect.visible and not effect.range.all:
+        if not effect.range.all:
             narrowed.append(f"{effect.name} {effect.range}")
         else:
             open_names.append(effect.name)

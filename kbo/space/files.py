@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 else:
     yaml = Lazy("yaml")
 
-_ADVICE = "Space.to_dict() returns what such a file holds."
+_ADVICE = (
+    "Such a file has a line for each parameter, as `temperature: {kind: Float, low: 20, high: 90}` and `solvent: "
+    "[water, ethanol]`; Space.to_dict() returns what it holds."
+)
 
 _KINDS = {kind.__name__: kind for kind in (Float, Int, Choice, Ordinal, Fixed, Linear)}
 

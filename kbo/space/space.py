@@ -80,6 +80,7 @@ class Space:
         compared: By name, the parameter by whose columns the kernel compares values: the parameter itself, or another
             that has a place for values of an earlier space, too.
         changed: Whether the space has replaced another, and params may be outside of it.
+        added: The names of the parameters that one of the spaces it has replaced lacked, or had at one value.
 
     Raises:
         InvalidInput: Bounds that are empty, reversed or not finite, each named; a condition on a parameter that does
@@ -110,6 +111,7 @@ class Space:
         self.conditions: dict[str, Condition] = meaning.conditions
         self.compared: dict[str, Parameter] = dict(meaning.parameters)
         self.changed: bool = False
+        self.added: frozenset[str] = frozenset()
         self.constraints: tuple[Linear | Rule, ...] = ()
         self.table: Tensor | None = None
         self.device: torch.device = torch.device("cpu")
@@ -279,6 +281,8 @@ class Space:
             )
         space = copy.copy(self)
         space.changed = True
+        added = self.parameters.keys() - self.constants.keys()
+        space.added = former.added | (added - (former.parameters.keys() - former.constants.keys()))
         space.compared = dict(self.parameters)
         for name, parameter in self.parameters.items():
             if name in former.compared:
@@ -289,6 +293,7 @@ class Space:
         """A copy of the space with the features of an equal one that has replaced others."""
         space = copy.copy(self)
         space.changed = other.changed
+        space.added = other.added
         space.compared = other.compared
         return space
 

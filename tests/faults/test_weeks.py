@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import random
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import kbo
+from kbo.cli.laboratory import run_of
 from kbo.errors import AnotherProblem, InvalidInput
 from kbo.optimize.run.journal import read
 from kbo.optimize.run.trials import Trials
@@ -134,7 +136,7 @@ class Weeks:
         """Make a random call, and return its name."""
         calls = [self.ask, *[self.tell] * 5, self.fail, self.prune]
         calls += [self.report, self.correct, self.remove, self.change, self.save, self.kill]
-        call = self.rng.choice([*calls, self.known, self.kill_and_change])
+        call = self.rng.choice([*calls, self.known, self.kill_and_change, self.by_hand])
         try:
             call()
         except InvalidInput:
@@ -188,6 +190,19 @@ class Weeks:
             with open(self.path, "ab") as file:
                 file.write(cut[: self.rng.randrange(1, 60)])
         self.open()
+
+    def by_hand(self) -> None:
+        """A person records something in the shell, while no optimiser is open."""
+        self.optimizer.close()
+        try:
+            with contextlib.closing(run_of(self.path)) as run:
+                assert run.trials.all == self.optimizer.trials
+                assert run.space.describe() == self.optimizer.space.describe()
+                record = self.rng.choice([run.complete, run.fail, run.correct, run.remove])
+                result = "a spill" if record in (run.fail, run.remove) else self.rng.choice(VALUES)
+                record(self.number(), result)
+        finally:
+            self.open()
 
     def kill_and_change(self) -> None:
         """The run is opened again in another space, at first without permission."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,9 @@ from kbo.space.parameters import Parameter
 
 CREDIBILITY = 0.9
 """Probability that a range contains the value of the optimum."""
+
+_NEARLY_ALL = 0.8
+"""Part of a range from which on a credible set rules out nothing: without knowledge it has nine tenths."""
 
 _N_STEPS = 64
 """Steps of a range between values of a number that are compared with the recommended one."""
@@ -43,7 +46,7 @@ class CredibleSet:
     Attributes:
         values: The ends of the range, or the options.
         ranged: Whether it is a range.
-        all: Whether these are all values.
+        all: Whether these are all values; of a credible set also whether they are nearly all.
     """
 
     values: tuple[Any, ...]
@@ -73,7 +76,7 @@ class Effect:
         visible, negligible: Whether an effect is visible, and whether it is known to be small
             (``kbo.optimize.insight.importance.Importance``).
         range: The smallest set of its values that contains that of the optimum with a probability of 90%, the other
-            parameters free. None where it is not active, and where nothing can be drawn.
+            parameters free, and the recommended value. None where it is not active, and where nothing can be drawn.
         good: Its values, the other parameters as recommended, at which the objective is within the tolerance of that at
             the recommended ones with a probability of 80%. None where it is not active, and where the values next to
             the recommended one are not known to be as good.
@@ -120,12 +123,12 @@ def effects(
         if entry.name in active:
             parameter = space.parameters[entry.name]
             is_active = space.is_active(entry.name, optima.units)
-            credible = credible_set(parameter, optima.units[is_active, column])
             units, points = _along(space, best, entry.name)
+            credible = credible_set(parameter, optima.units[is_active, column], units[0])
             values = functions(space.features(points)).cpu()
             feasible = probably_feasible(space, constraints, points)
             good = good_values(parameter, units, values, feasible, tolerance)
-            if entry.visible:
+            if entry.visible or (credible is not None and not credible.all):
                 edge = _edge(parameter, units, values)
         found.append(
             Effect(entry.name, entry.share, entry.visible, entry.negligible, credible, good, edge)
@@ -133,15 +136,16 @@ def effects(
     return found
 
 
-def credible_set(parameter: Parameter, optima: Tensor) -> CredibleSet | None:
-    """Return the smallest set of values with 90% of the optima of draws.
+def credible_set(parameter: Parameter, optima: Tensor, recommended: Tensor) -> CredibleSet | None:
+    """Return the smallest set of values with 90% of the optima of draws, and with the recommended value.
 
     Args:
         parameter: The parameter.
         optima: Unit coordinates [s] of the optima.
+        recommended: The unit coordinate [] of the recommended value.
 
     Returns:
-        The shortest range, or the fewest options; None without optima.
+        The shortest range with 90%, extended to the recommended value, or the fewest options; None without optima.
     """
     s = len(optima)
     if not s:
@@ -151,12 +155,17 @@ def credible_set(parameter: Parameter, optima: Tensor) -> CredibleSet | None:
         counts = torch.bincount(parameter.index(optima), minlength=len(parameter.options))
         order = counts.argsort(descending=True, stable=True)
         n_options = int((counts[order].cumsum(0) < n_inside).sum()) + 1
-        rows = sorted(order[:n_options].tolist())
+        rows = sorted({*order[:n_options].tolist(), int(parameter.index(recommended))})
         options = tuple(parameter.options[row] for row in rows)
-        return CredibleSet(options, False, n_options == len(parameter.options))
+        return CredibleSet(options, False, len(options) == len(parameter.options))
     ordered = optima.sort().values
     low, high = _shortest(ordered, n_inside)
-    return _range(parameter, low, high)
+    low = min(low, float(recommended))
+    high = max(high, float(recommended))
+    found = _range(parameter, low, high)
+    if high - low >= _NEARLY_ALL:
+        return replace(found, all=True)
+    return found
 
 
 def _shortest(ordered: Tensor, n_inside: int) -> tuple[float, float]:
@@ -256,12 +265,8 @@ def _edge(parameter: Parameter, units: Tensor, values: Tensor) -> str:
     grid = units[1:]
     last = len(grid) - 1
     nearest = int((grid - recommended).abs().argmin())
-    if parameter.options:
-        at_lower = nearest == 0
-        at_upper = nearest == last
-    else:
-        at_lower = recommended <= _EDGE
-        at_upper = recommended >= 1 - _EDGE
+    at_lower = nearest == 0 or recommended <= _EDGE
+    at_upper = nearest == last or recommended >= 1 - _EDGE
     step = max(1, last // 10)
     if at_lower:
         edge = "lower"

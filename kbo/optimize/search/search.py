@@ -79,6 +79,7 @@ class Search:
         effort: Part of the points of a whole search that are scored.
         seed: The seed of the run.
         tried: The points [n P] of all trials so far, and of those that are being evaluated.
+        n_running: The number of those that are being evaluated.
         surrogate: The surrogate of the objective; None while there are too few trials.
         bound: The confidence that the trial maximises, with the posterior: pending trials count as observed at the
             mean, failed ones as observed at the worst value. None while there is no surrogate.
@@ -96,6 +97,7 @@ class Search:
     effort: float = 1.0
     seed: int = 0
     tried: Tensor = field(default_factory=lambda: torch.empty(0))
+    n_running: int = 0
     surrogate: Surrogate | None = None
     bound: Bound | None = None
     bounds: Sequence[Bound] = ()

@@ -22,6 +22,7 @@ from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
 from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
 from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
+from kbo.optimize.strategies.new_parameter import NewParameter
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.repeat_once import RepeatOnce
 from kbo.optimize.strategies.strategy import Alternate, Strategy, checked
@@ -56,7 +57,8 @@ class Practical(Setting):
     them more likely; reports describe the objective by a model of uncut values. Trials that were stopped early have a
     predicted value and its error. After the initial design the best trial is repeated once (not in ``ask`` with a
     context or ``choices``): equal values mean that the objective has no noise. Then the best observed trial is
-    recommended, otherwise the one with the largest mean less one standard deviation.
+    recommended, otherwise the one with the largest mean less one standard deviation. Of trials in parallel
+    the first ones after a change of the space have different values of a parameter that was added.
 
     The search takes one and two standard deviations above the mean in turn, and four every eighth time ("ucb"), or the
     bound of the chosen method. Without noise and with a real parameter, "ucb" searches every second time only near the
@@ -330,6 +332,7 @@ def default_strategies(method: str = Practical.default_method) -> list[Strategy]
     first: list[Strategy] = [
         RepeatOnce(),
         InitialDesign(),
+        NewParameter(),
         HypervolumeUpperBound(),
         FeasibleUpperBound(),
     ]

@@ -9,6 +9,7 @@ from kbo.optimize.strategies.explanation import Explanation
 from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
 from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
+from kbo.optimize.strategies.new_parameter import NewParameter
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.repeat_once import RepeatOnce
 from kbo.optimize.strategies.safe_exploration import SafeExploration
@@ -24,6 +25,7 @@ __all__ = [
     "FeasibleUpperBound",
     "HypervolumeUpperBound",
     "InitialDesign",
+    "NewParameter",
     "RandomPoint",
     "RepeatOnce",
     "SafeExploration",

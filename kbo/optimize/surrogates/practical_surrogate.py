@@ -347,7 +347,7 @@ def _noise(surrogate: PracticalSurrogate) -> str:
     if bar is not None:
         level += f" of a value with the error bar {bar:.3g}"
     if schedule.repetition is None:
-        return f"{level}, fitted; no trial has been repeated"
+        return f"{level}, fitted"
     first, again = schedule.repetition
     if surrogate.noiseless:
         return f"none: trial {again} repeated trial {first} with the same value"

@@ -1,0 +1,87 @@
+"""The first values of a parameter that was added to the space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo.optimize.search.search import Search
+from kbo.optimize.search.subspace import Subspace
+from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
+from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
+from kbo.optimize.strategies.strategy import Strategy
+from kbo.optimize.strategies.upper_bound import UpperBound
+from kbo.space import Params
+from kbo.space.parameters import Parameter
+
+_PLACES = torch.tensor([0.125, 0.375, 0.625, 0.875], dtype=torch.float64)
+"""Unit coordinates of the values to try: the middles of the quarters of a range."""
+
+_FEW = 3
+"""Number of different values up to which another one is tried."""
+
+
+_OPTIMISTIC: tuple[Strategy, ...] = (
+    HypervolumeUpperBound(),
+    FeasibleUpperBound(),
+    UpperBound(),
+)
+"""The strategies of which the first that applies chooses the other parameters."""
+
+
+@dataclass(frozen=True)
+class NewParameter(Strategy):
+    """The largest upper bound at a value far from those tried, while an added parameter has had at most three.
+
+    The results so far say nothing about a parameter that was added by a change of the space. One trial after the other
+    finds out; but the bounds of several trials at a time, before any of them has a value, stay close together. So only
+    while other trials are being evaluated. Not under constraints on parameters, nor in a part of the space.
+    """
+
+    def propose(self, search: Search) -> Params | None:
+        subspace = search.subspace
+        if search.bound is None or not search.space.added or not search.n_running:
+            return None
+        if not len(search.tried):
+            return None
+        if subspace.partial or subspace.boxed or subspace.constrained:
+            return None
+        n_free = int(subspace.fixed.isnan().sum())
+        if n_free == 1 or subspace.choices is not None:
+            return None
+        for column, (name, parameter) in enumerate(search.space.parameters.items()):
+            if name not in search.space.added:
+                continue
+            value = _next_value(parameter, search.tried[:, column])
+            if value is None:
+                continue
+            key = column
+            if search.space.named:
+                key = name
+            part = replace(search, subspace=Subspace(search.space, {key: value}))
+            for strategy in _OPTIMISTIC:
+                params = strategy.propose(part)
+                if params is not None:
+                    return params
+        return None
+
+    def describe(self) -> str:
+        return "best optimistic bound at a new value of a parameter that was added"
+
+
+def _next_value(parameter: Parameter, tried: Tensor) -> Any:
+    """Return the value to try that is farthest from those tried; None if these are enough, or all there are.
+
+    Args:
+        parameter: The parameter.
+        tried: Unit coordinates [n] of its values so far.
+    """
+    values = parameter.values(_PLACES)
+    distances = (parameter.units(values).unsqueeze(-1) - tried).abs().amin(-1)
+    farthest = int(distances.argmax())
+    if len(tried.unique()) > _FEW or distances[farthest] == 0:
+        return None
+    return values[farthest]
