@@ -6,10 +6,13 @@ import pytest
 import torch
 
 import kbo
-from kbo.optimize.hypervolume import n_dominating
+from kbo.optimize.hypervolume import hypervolume, n_dominating, non_dominated
 from kbo.optimize.insight.front import front_of
 from kbo.optimize.objective import Minimize
 from kbo.optimize.run.trials import Trial
+from kbo.optimize.surrogates.fitting import unit_kernel
+from kbo.optimize.surrogates.model import Fitted
+from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 
 
 def _zdt3(params):
@@ -65,7 +68,7 @@ class _Known:
         mean = self._at(X)
         return mean - self._error, mean, mean + self._error
 
-    def draws(self, X, count, generator):
+    def draws(self, X, count, generator, unexplained=0.0):
         noise = torch.randn(count, len(X), generator=generator, dtype=torch.float64)
         return self._at(X) + self._error * noise
 
@@ -93,3 +96,86 @@ def test_the_probability_of_a_front_counts_the_nearest_of_many_trials():
 def test_the_number_of_points_that_dominate_each():
     targets = torch.tensor([[2.0, 2.0], [1.0, 1.0], [3.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     assert n_dominating(targets).tolist() == [0, 1, 0, 1, 4]
+
+
+# What is said of a front, where the prior is known
+
+_NOISE_STD = 0.5
+_N_TRIALS = 24
+
+
+class _Prior(kbo.Practical):
+    """The model with the kernel and the noise level of the functions below."""
+
+    def fitted(self, X, y, noise_std, errors, ratios):
+        return Fitted(_kernel(), _NOISE_STD, OutcomeTransform())
+
+
+def _kernel():
+    kernel = unit_kernel(2)
+    kernel.initialize(lengthscale=0.3)
+    return kernel
+
+
+def _front_of_drawn_functions(seed):
+    """Return the front of noisy values of two draws from the prior, and the true values [n 2] of the trials."""
+    generator = torch.Generator().manual_seed(seed)
+    points = torch.rand(_N_TRIALS, 2, generator=generator, dtype=torch.float64)
+    covariance = _kernel()(points).to_dense() + 1e-10 * torch.eye(_N_TRIALS)
+    normal = torch.randn(2, _N_TRIALS, 2, generator=generator, dtype=torch.float64)
+    true = torch.linalg.cholesky(covariance) @ normal[0]
+    observed = true + _NOISE_STD * normal[1]
+    optimizer = kbo.Optimizer(
+        [(0.0, 1.0)] * 2,
+        objectives=["a", kbo.Maximize("b")],
+        setting=_Prior(noisy=True, n_initial=_N_TRIALS),
+        seed=seed,
+    )
+    for point, (a, b) in zip(points.tolist(), observed.tolist(), strict=True):
+        optimizer.tell(point, {"a": -a, "b": b})
+    return optimizer.insight.front(), true
+
+
+def test_what_is_said_of_a_front_is_as_often_right_as_it_says_where_the_prior_is_known():
+    said = []
+    right = []
+    n_inside = 0
+    n_runs = 100
+    for seed in range(n_runs):
+        front, true = _front_of_drawn_functions(seed)
+        is_on_front = non_dominated(true)
+        for point in front.points:
+            said.append(point.probability)
+            right.append(float(is_on_front[point.trial.number]))
+        rows = [point.trial.number for point in front.points]
+        reference = torch.tensor([-front.reference["a"], front.reference["b"]])
+        lower, _, upper = front.hypervolume
+        n_inside += lower <= float(hypervolume(true[rows], reference)) <= upper
+    assert 0.85 <= n_inside / n_runs <= 0.97
+    said = torch.tensor(said)
+    right = torch.tensor(right)
+    for low, high in [(0.3, 0.5), (0.5, 0.7), (0.7, 0.85), (0.85, 1.0)]:
+        between = (said >= low) & (said <= high)
+        mean = float(said[between].mean())
+        error = math.sqrt(mean * (1 - mean) / int(between.sum()))
+        assert int(between.sum()) > 50
+        assert float(right[between].mean()) == pytest.approx(mean, abs=3 * error)
+
+
+def test_draws_have_a_share_of_the_noise_where_a_kernel_may_be_too_smooth():
+    optimizer = kbo.Optimizer([(0.0, 1.0)], setting=kbo.Practical(noisy=True))
+    generator = torch.Generator().manual_seed(0)
+    for i in range(20):
+        optimizer.tell([i / 19], i / 19 + 0.3 * float(torch.randn((), generator=generator)))
+    surrogate = optimizer.insight.surrogate()
+    X = torch.linspace(0, 1, 20, dtype=torch.float64).unsqueeze(-1)
+
+    def draws(*share):
+        return surrogate.draws(X, 4000, torch.Generator().manual_seed(1), *share)
+
+    assert torch.equal(draws(), draws(0.0))
+    added = float((draws(0.25).var(0) - draws().var(0)).mean())
+    share = added / surrogate.noise_std**2
+    assert (
+        0.2 < share < 0.5
+    )  # a quarter, which the scale of the intervals, at least 1, makes larger

@@ -1,7 +1,5 @@
 """``python -m experiments.tuning.fronts``: tuners of several objectives, by the fronts that they recommend.
 
-With noise, how often what kbo says of its fronts is true, too.
-
 A front is judged by the true values of its trials, without noise: by its hypervolume, as a share of that of the best
 front known, that of all trials of all runs on the problem.
 """
@@ -21,10 +19,10 @@ from torch import Tensor
 from experiments import commands, tables
 from experiments.commands import Out, Quiet, Verbose, Workers
 from experiments.papers.experiment import Frame
-from experiments.problems.objectives import DEVELOPMENT, HELD_OUT, SeveralObjectives
+from experiments.problems.objectives import DEVELOPMENT, HELD_OUT
 from experiments.sweep.cells import Cell, Rows
 from experiments.sweep.runner import sweep
-from experiments.tuning.front_tuners import TUNERS, KBOFront, tuner
+from experiments.tuning.front_tuners import TUNERS, tuner
 from experiments.tuning.ranks import mean_ranks
 from experiments.tuning.runs import code, timed
 from kbo._base import checks
@@ -34,9 +32,6 @@ PROBLEMS: Mapping[str, Any] = {"development": DEVELOPMENT, "held-out": HELD_OUT}
 
 NOISES = (0.0, 0.05)
 """Noise of the objectives, in interquartile ranges, of the comparison."""
-
-STRONG_NOISE = 0.5
-"""Noise with which the probabilities of kbo are checked, too."""
 
 CHECKPOINTS = (60, 150)
 """Numbers of trials after which fronts are judged."""
@@ -49,9 +44,6 @@ N_SLOW_PROBLEMS = 6
 
 SLOWEST_NOISE = 0.05
 """Noise with which qLogNEHVI runs there."""
-
-_LIKELY = (0.85, 0.95)
-"""Probabilities of being on the front that are checked."""
 
 
 def run(
@@ -76,9 +68,7 @@ def run(
 
     Returns:
         A row at every checkpoint: ``front`` and ``visited``, the true values of the recommended trials and of those
-        that no other trial of the run dominates, in JSON; ``reference``; ``cpu_seconds`` of the tuner; and of kbo with
-        noise ``likely``, the number of trials said to be on the front with a probability of 85 to 95%, ``right``, of
-        how many that is true, and ``inside``, whether the true hypervolume is in its interval.
+        that no other trial of the run dominates, in JSON; ``reference``; and ``cpu_seconds`` of the tuner.
     """
     objectives = PROBLEMS[suite][problem](noise=noise, seed=seed)
     spent: list[float] = []
@@ -97,51 +87,32 @@ def run(
             continue
         with timed(spent):
             recommended = chosen.recommended()
-        true = _minus(visited)
-        row: dict[str, Any] = {
-            "trials": trial,
-            "front": json.dumps([objectives.truth(params) for params in recommended]),
-            "visited": json.dumps((-true[non_dominated(true)]).tolist()),
-            "reference": json.dumps(objectives.reference),
-            "cpu_seconds": sum(spent),
-        }
-        if isinstance(chosen, KBOFront) and noise > 0:
-            row |= checked(chosen, objectives, true)
-        rows.append(row)
+        true = minus(visited)
+        rows.append(
+            {
+                "trials": trial,
+                "front": json.dumps([objectives.truth(params) for params in recommended]),
+                "visited": json.dumps((-true[non_dominated(true)]).tolist()),
+                "reference": json.dumps(objectives.reference),
+                "cpu_seconds": sum(spent),
+            }
+        )
     return rows
-
-
-def checked(chosen: KBOFront, objectives: SeveralObjectives, true: Tensor) -> dict[str, float]:
-    """Return how much of what is said of a front is true, given the true values [n m] of all trials, larger better."""
-    front = chosen.front()
-    is_on_front = non_dominated(true).tolist()
-    low, high = _LIKELY
-    likely = []
-    for point in front.points:
-        assert point.probability is not None
-        if low <= point.probability <= high:
-            likely.append(is_on_front[point.trial.number])
-    volume = front.hypervolume
-    assert volume is not None
-    values = [objectives.truth(point.trial.params) for point in front.points]
-    reference = [front.reference[name] for name in objectives.names]
-    inside = volume.lower <= hypervolume(values, reference) <= volume.upper
-    return {"likely": len(likely), "right": sum(likely), "inside": float(inside)}
 
 
 def hypervolume(values: Sequence[Sequence[float]], reference: Sequence[float]) -> float:
     """Return the volume between a reference and what values [n m] dominate, smaller ones better, by BoTorch."""
     from botorch.utils.multi_objective.hypervolume import Hypervolume
 
-    level = _minus([reference])[0]
-    points = _minus(values)
+    level = minus([reference])[0]
+    points = minus(values)
     points = points[(points > level).all(-1)].unique(dim=0)
     if not len(points):
         return 0.0
     return Hypervolume(level).compute(points[non_dominated(points)])
 
 
-def _minus(values: Any) -> Tensor:
+def minus(values: Any) -> Tensor:
     """Return minus the values [n m]: larger ones are better then."""
     return -torch.tensor(values, dtype=torch.float64)
 
@@ -153,10 +124,8 @@ def cells(suite: str, seeds: int, names: Sequence[str], trials: Sequence[int]) -
     found = []
     for seed in range(1, seeds + 1):
         for problem in problems:
-            for noise in (*NOISES, STRONG_NOISE):
+            for noise in NOISES:
                 for name in names:
-                    if noise == STRONG_NOISE and name != "kbo":
-                        continue
                     if name in SLOW and problem not in for_slow:
                         continue
                     if name == "qlognehvi" and noise != SLOWEST_NOISE:
@@ -214,29 +183,13 @@ def standings(rows: Frame) -> Frame:
     return pd.DataFrame(lines).T
 
 
-def calibration(rows: Frame) -> Frame:
-    """Return how often what kbo says of a front with noise is true, a line for each noise."""
-    lines = {}
-    own = rows[(rows["name"] == "kbo") & (rows["noise"] > 0)]
-    for noise, part in own.groupby("noise"):
-        likely = int(part["likely"].sum())
-        right = part["right"].sum() / likely if likely else float("nan")
-        lines[f"noise {noise:g}"] = {
-            "on the front, of trials said to be with 85 to 95%": f"{right:.0%} of {likely}",
-            "hypervolume in its 90% interval": f"{part['inside'].mean():.0%} of {len(part)}",
-        }
-    return pd.DataFrame(lines)
-
-
 def report(rows: Frame) -> str:
     """Return all tables."""
     rows = rows.assign(share=shares(rows))
     parts = []
-    for (noise, trials), part in rows[rows["noise"] != STRONG_NOISE].groupby(["noise", "trials"]):
+    for (noise, trials), part in rows.groupby(["noise", "trials"]):
         title = f"noise {noise:g}, {trials} trials: share of the best known hypervolume"
         parts.append(f"{title}\n\n{tables.markdown(standings(part))}")
-    if (rows["name"] == "kbo").any():
-        parts.append(f"what kbo says of its fronts\n\n{tables.markdown(calibration(rows))}")
     return "\n\n".join(parts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +25,10 @@ _MOST_DRAWN = 256
 
 _TAIL = 0.05
 """Probability on each side of the interval of the hypervolume."""
+
+_UNEXPLAINED = 0.05
+"""Share of the noise variance that belongs to the objectives in the probabilities, at each trial on its own: what a
+kernel that is too smooth leaves out counts as noise. Without it too many trials are said to be on the front."""
 
 
 class Interval(NamedTuple):
@@ -63,8 +67,8 @@ class Front:
         balanced: The recommended trial: the one whose least good objective, as a share of the extent of the front, is
             best. Under limits it may be dominated by one that keeps them less certainly.
         reference: The values of the objectives above which a point counts in the hypervolume.
-        hypervolume: The volume between the reference and what the front dominates, in the product of the units, with
-            its 90% interval; None without a prior.
+        hypervolume: The volume between the reference and what the means of the front dominate, in the product of the
+            units, with the 90% interval of that of the true values; None without a prior.
     """
 
     objectives: Sequence[Objective]
@@ -171,7 +175,8 @@ def front_of(
     for column, objective in enumerate(objectives):
         if objective.name in reference:
             level[column] = objective.sign * reference[objective.name]
-    probabilities, volume = _drawn(surrogates, features, means, level, generator)
+    probabilities = _probabilities(surrogates, features, means, generator)
+    volume = _volume(surrogates, features[rows], means[rows], level, generator)
 
     def point(row: int) -> FrontPoint:
         values = {}
@@ -186,35 +191,73 @@ def front_of(
     return Front(objectives, points, point(trials.index(balanced)), worst, volume)
 
 
-def _drawn(
+def _probabilities(
     surrogates: Sequence[Surrogate],
     features: Tensor,
     means: Tensor,
-    reference: Tensor,
     generator: torch.Generator,
-) -> tuple[dict[int, float], Interval | None]:
-    """Return the probability of each trial of a front that it is in the true one, by row, and the hypervolume.
+) -> dict[int, float]:
+    """Return the probability of each trial of a front that it is in the true one, by row; none without a prior.
 
     Args:
         surrogates: The surrogates of the objectives.
         features: The features [n D] of all trials.
         means: The means [n m] of their true values, larger ones better.
-        reference: The least values [m] that count, larger ones better.
         generator: Source of randomness.
     """
     dominating = n_dominating(means)
     n_front = int((dominating == 0).sum())
     order = dominating.argsort(stable=True)  # the front is first
     compared = order[: max(n_front, _MOST_DRAWN)].tolist()
+    values = _draws(surrogates, features[compared], generator, unexplained=_UNEXPLAINED)
+    if values is None:
+        return {}
+    shares = torch.stack([non_dominated(draw) for draw in values]).double().mean(0)
+    return dict(zip(compared, shares.tolist(), strict=True))
+
+
+def _volume(
+    surrogates: Sequence[Surrogate],
+    features: Tensor,
+    means: Tensor,
+    reference: Tensor,
+    generator: torch.Generator,
+) -> Interval | None:
+    """Return the hypervolume of the trials of a front with its 90% interval; None without a prior.
+
+    Draws are as rough as the model expects the objectives to be, and the rougher they are, the larger is their volume.
+    The objectives may be as smooth as their means. So the interval goes from the 5% quantile of the draws, moved until
+    their mean is the volume of the means, to the 95% quantile of the draws as they are.
+
+    Args:
+        surrogates: The surrogates of the objectives.
+        features: The features [n D] of the trials.
+        means: The means [n m] of their true values, larger ones better.
+        reference: The least values [m] that count, larger ones better.
+        generator: Source of randomness.
+    """
+    values = _draws(surrogates, features, generator, unexplained=0.0)
+    if values is None:
+        return None
+    volumes = hypervolume(values, reference)
+    volume = float(hypervolume(means, reference))
+    excess = max(float(volumes.mean()) - volume, 0.0)
+    lower = max(float(volumes.quantile(_TAIL)) - excess, 0.0)
+    upper = float(volumes.quantile(1 - _TAIL))
+    return Interval(min(lower, volume), volume, max(upper, volume))
+
+
+def _draws(
+    surrogates: Sequence[Surrogate],
+    features: Tensor,
+    generator: torch.Generator,
+    unexplained: float,
+) -> Tensor | None:
+    """Return joint draws [s n m] of the true values at features [n D]; None without a prior."""
     draws = []
     for surrogate in surrogates:
-        values: Any = surrogate.draws(features[compared], N_DRAWS, generator)
+        values = surrogate.draws(features, N_DRAWS, generator, unexplained)
         if values is None:
-            return {}, None
+            return None
         draws.append(values.cpu())
-    values = torch.stack(draws, -1)  # [s n m]
-    shares = torch.stack([non_dominated(draw) for draw in values]).double().mean(0)
-    probabilities = dict(zip(compared, shares.tolist(), strict=True))
-    volumes = hypervolume(values[:, :n_front], reference)
-    ends = volumes.quantile(torch.tensor([_TAIL, 1 - _TAIL], dtype=torch.float64))
-    return probabilities, Interval(float(ends[0]), float(volumes.mean()), float(ends[1]))
+    return torch.stack(draws, -1)

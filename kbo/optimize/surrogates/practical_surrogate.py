@@ -120,7 +120,9 @@ class PracticalSurrogate(Surrogate):
         z = (mean - self.transform.target(limit)) / variance.sqrt()
         return float(torch.special.ndtr(z)[0])
 
-    def draws(self, X: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    def draws(
+        self, X: Tensor, count: int, generator: torch.Generator, unexplained: float = 0.0
+    ) -> Tensor:
         """Return joint draws [count n] of the objective without noise at features [n D], averaged as ``interval``."""
         if self._predictive is None:
             mean, _ = self.posterior.predict(X)
@@ -129,9 +131,12 @@ class PracticalSurrogate(Surrogate):
         else:
             functions = self._predictive.functions(self.transform, count, generator, one_trend=True)
             targets = functions.targets(X)
-            if self.noiseless:  # the part that the kernel does not explain belongs to the objective
+            if self.noiseless:
+                unexplained = 1.0
+            if unexplained:
                 noise = torch.randn(targets.shape, generator=generator, dtype=targets.dtype)
-                targets = targets + (functions.noise_std.unsqueeze(1) * noise).to(X.device)
+                std = math.sqrt(unexplained) * functions.noise_std
+                targets = targets + (std.unsqueeze(1) * noise).to(X.device)
             values = self.transform.inverse(targets)
         is_known, known = self._known(X)
         return torch.where(is_known, known, values)

@@ -216,8 +216,17 @@ class Surrogate(ABC):
         """Return the probability that the quantity at features [1 D] reaches a limit; 1 without a prior."""
         return 1.0
 
-    def draws(self, X: Tensor, count: int, generator: torch.Generator) -> Tensor | None:
-        """Return joint draws [count n] of the objective without noise at features [n D]; None without a prior."""
+    def draws(
+        self, X: Tensor, count: int, generator: torch.Generator, unexplained: float = 0.0
+    ) -> Tensor | None:
+        """Return joint draws [count n] of the objective without noise at features [n D]; None without a prior.
+
+        Args:
+            X: The features.
+            count: The number of draws.
+            generator: Source of randomness.
+            unexplained: The share of the noise variance that belongs to the objective, at each point on its own.
+        """
         return None
 
     def functions(self, count: int, generator: torch.Generator) -> Functions | None:
