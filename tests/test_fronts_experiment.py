@@ -9,7 +9,7 @@ import torch
 
 from experiments.problems import BBOB
 from experiments.problems.objectives import DEVELOPMENT, HELD_OUT, PAIRS, dtlz2, pair, zdt
-from experiments.tuning import fronts
+from experiments.tuning import front_statistics, fronts
 from tests.commands import experiment
 
 
@@ -77,7 +77,7 @@ def test_a_share_is_of_the_trials_of_all_runs():
     assert fronts.shares(rows).tolist() == pytest.approx([1 / 3, 2 / 3])
 
 
-def test_the_command_ranks_tuners_and_checks_probabilities(tmp_path, monkeypatch):
+def test_the_command_ranks_tuners(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     problems = ["--only", "zdt1-d5,dtlz2-3-d5"]
     options = [
@@ -93,7 +93,7 @@ def test_the_command_ranks_tuners_and_checks_probabilities(tmp_path, monkeypatch
         *problems,
     ]
     done = experiment("tuning.fronts", *options)
-    lines = done.stdout.splitlines()
+    lines = [*done.stdout.splitlines(), ""]
     assert done.stderr == ""
     for noise in ("0", "0.05"):
         for trials in (10, 14):
@@ -102,14 +102,50 @@ def test_the_command_ranks_tuners_and_checks_probabilities(tmp_path, monkeypatch
             names = [line.split("|")[1].strip() for line in table[: table.index("")]][2:]
             expected = ["kbo", "gpsampler", "random"] if trials == 10 else ["kbo", "random"]
             assert sorted(names) == sorted(expected)
-    assert "noise 0.5" in done.stdout
-    assert "hypervolume in its 90% interval" in done.stdout
 
 
 def test_what_kbo_says_of_a_front_is_counted():
-    (row,) = fronts.run("development", "zdt1-d5", "kbo", 0.5, 1, [16])
-    assert row["inside"] in (0, 1)
-    assert 0 <= row["right"] <= row["likely"]
+    rows = front_statistics.run("development", "zdt1-d5", 0.5, 1, [12, 16])
+    assert [row["trials"] for row in rows] == [12, 16]
+    for row in rows:
+        assert row["below"] + row["inside"] + row["above"] == 1
+        assert len(json.loads(row["said"])) == len(json.loads(row["is_on_front"])) > 0
+
+
+def test_trials_are_counted_by_their_probability():
+    row = {"noise": 0.5, "trials": 30, "below": 1.0, "inside": 0.0, "above": 0.0}
+    first = {"said": "[0.9, 0.0, 0.6]", "is_on_front": "[true, false, false]"}
+    second = {"said": "[0.86, 1.0]", "is_on_front": "[false, true]"}
+    inside = {"below": 0.0, "inside": 1.0}
+    rows = pd.DataFrame([row | first, row | second | inside])
+    classes = front_statistics.probabilities(rows)
+    assert classes.loc["85% to 95%"].tolist() == ["88%", "50%", "2"]
+    assert classes["trials"].tolist() == ["1", "1", "2", "1"]
+    (line,) = front_statistics.intervals(rows).to_numpy().tolist()
+    assert line == ["50%", "50%", "0%", "2"]
+
+
+def test_the_noise_of_a_seed_differs_between_problems(monkeypatch):
+    seeds = []
+
+    def problem(noise, seed):
+        seeds.append(seed)
+        return zdt(1, 5, noise, seed)
+
+    problems = {"a": problem, "b": problem}
+    monkeypatch.setitem(fronts.PROBLEMS, "development", problems)
+    for name in problems:
+        front_statistics.run("development", name, 0.5, 1, [12])
+    assert len(set(seeds)) == 2
+
+
+def test_the_command_says_how_often_probabilities_and_intervals_hold(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ["--only", "zdt1-d5", "-n", "12", "-j", "1", "-q"]
+    done = experiment("tuning.front_statistics", *options)
+    assert done.stderr == ""
+    assert "noise 0.05, 12 trials" in done.stdout
+    assert "noise 0.5: probability to be on the front" in done.stdout
 
 
 @pytest.mark.parametrize(
