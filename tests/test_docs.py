@@ -247,13 +247,14 @@ def test_quoted_experiments_and_their_options_exist():
     from experiments.bench.__main__ import bench
     from experiments.papers import catalogue
     from experiments.papers.command import command_of
-    from experiments.tuning import fronts
+    from experiments.tuning import front_statistics, fronts
     from experiments.tuning.__main__ import compare
 
     functions = {
         "bandits": run,
         "bandits.redraw": redraw.draw,
         "tuning": compare,
+        "tuning.front_statistics": front_statistics.measure,
         "tuning.fronts": fronts.compare,
         "bench": bench,
         "insight": insight.run,
