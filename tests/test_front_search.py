@@ -13,6 +13,7 @@ from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.model import Fitted
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
+from kbo.report import summary
 
 
 def _zdt3(params):
@@ -160,6 +161,16 @@ def test_what_is_said_of_a_front_is_as_often_right_as_it_says_where_the_prior_is
         error = math.sqrt(mean * (1 - mean) / int(between.sum()))
         assert int(between.sum()) > 50
         assert float(right[between].mean()) == pytest.approx(mean, abs=3 * error)
+
+
+def test_the_volume_is_that_of_the_means_and_its_interval_is_not_called_one_of_90_percent():
+    front, _ = _front_of_drawn_functions(0)
+    means = [[-point.values["a"].mean, point.values["b"].mean] for point in front.points]
+    reference = [-front.reference["a"], front.reference["b"]]
+    lower, mean, upper = front.hypervolume
+    assert mean == pytest.approx(float(hypervolume(torch.tensor(means), torch.tensor(reference))))
+    assert lower < mean < upper
+    assert "(nominally 90%, held in 70 to 100% of tests)" in summary.hypervolume(front)
 
 
 def test_draws_have_a_share_of_the_noise_where_a_kernel_may_be_too_smooth():

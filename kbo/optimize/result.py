@@ -131,7 +131,7 @@ class Result:
 
     @property
     def hypervolume(self) -> Interval | None:
-        """The hypervolume of the front with its 90% interval; see ``Front``."""
+        """The hypervolume of the front with its interval, nominally 90%; see ``Front``."""
         if self.front is None:
             return None
         return self.front.hypervolume

@@ -54,6 +54,9 @@ _FRONT_STEPS = 50
 _LEAST_WIDTH = 1e-9
 """Width of an interval, as a share of the number, below which the number is exact."""
 
+_OF_VOLUMES = "nominally 90%, held in 70 to 100% of tests"
+"""How often the interval of the hypervolume is right, by noise and trials (docs/comparisons.md)."""
+
 _LIKELY = 0.9
 """Probability from which on a setting is said to be on the front."""
 
@@ -196,7 +199,7 @@ def hypervolume(front: Front) -> str:
     worst = ", ".join(f"{name} {value:.4g}" for name, value in front.reference.items())
     if front.hypervolume.upper <= 0:
         return f"0: no trial is better than the reference, {worst}, in all objectives"
-    volume = _bounded(front.hypervolume, "90%")
+    volume = _bounded(front.hypervolume, _OF_VOLUMES)
     return f"{volume}: the hypervolume by which the front is better than {worst}"
 
 

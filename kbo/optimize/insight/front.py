@@ -68,7 +68,7 @@ class Front:
             best. Under limits it may be dominated by one that keeps them less certainly.
         reference: The values of the objectives above which a point counts in the hypervolume.
         hypervolume: The volume between the reference and what the means of the front dominate, in the product of the
-            units, with the 90% interval of that of the true values; None without a prior.
+            units, with an interval for that of the true values, nominally 90%; None without a prior.
     """
 
     objectives: Sequence[Objective]
@@ -223,7 +223,7 @@ def _volume(
     reference: Tensor,
     generator: torch.Generator,
 ) -> Interval | None:
-    """Return the hypervolume of the trials of a front with its 90% interval; None without a prior.
+    """Return the hypervolume of the trials of a front with its interval, nominally 90%; None without a prior.
 
     Draws are as rough as the model expects the objectives to be, and the rougher they are, the larger is their volume.
     The objectives may be as smooth as their means. So the interval goes from the 5% quantile of the draws, moved until
