@@ -346,6 +346,60 @@ def test_a_constraint_needs_its_measurement():
     assert "memory 7.5 (memory <= 8)" in told
 
 
+SEVERAL = ("--objective", "cost", "--objective", "yield=maximize", "--constraint", "yield<=0.9")
+
+
+def test_several_objectives_are_told_by_name_or_in_a_table(tmp_path):
+    done = kbo("ask", "lab.jsonl", "-n", 4, "--space", "space.yaml", *SEVERAL, "--to", "b.csv")
+    assert "a new run in lab.jsonl: cost (smaller is better), yield (larger is bett" in done.stderr
+    with open("b.csv") as file:
+        expected = ["trial", "temperature", "solvent", "cost", "measured.yield", "failed"]
+        assert next(csv.reader(file)) == expected
+    assert "trial 0: 3  yield=0.5" in kbo("tell", "lab.jsonl", 0, "cost=3", "yield=0.5").stdout
+    fill_in("b.csv", cost={0: "3", 1: "4"}, **{"measured.yield": {0: "0.5", 1: "0.7", 2: "0.6"}})
+    told = kbo("tell", "lab.jsonl", "b.csv").stdout
+    assert told.startswith("trial 1: 4  yield=0.7\n\n")
+    assert told.rstrip().endswith(": 2, 3")  # trial 2 lacks the first objective
+    found = [(trial.value, trial.measured) for trial in trials()[:2]]
+    assert found == [(3, {"yield": 0.5}), (4, {"yield": 0.7})]
+    kbo("ask", "lab.jsonl", *SEVERAL)
+    before = (tmp_path / "lab.jsonl").read_bytes()
+    fill_in("b.csv", **{"measured.yield": {0: "0.55"}})  # a changed result is not left out silently
+    wrong = {
+        ("b.csv",): "line 2 of b.csv: trial 0 is complete",
+        (2, "cost=3"): "lacks the measurement of 'yield'",
+        (2, "yield=3"): "`kbo tell lab.jsonl 2 cost=0.83 yield=0.83`",
+        (2, 3, "cost=4", "yield=1"): "two values of 'cost'",
+        (0, "cost=3", "yield=1"): "0 cost=VALUE yield=VALUE --again`",
+    }
+    for arguments, says in wrong.items():
+        assert says in kbo("tell", "lab.jsonl", *arguments, code=1).stderr
+    (tmp_path / "r.csv").write_text("trial,value,yield\n2,3,0.5\n")
+    assert "columns trial and cost" in kbo("tell", "lab.jsonl", "r.csv", code=1).stderr
+    refused = kbo("ask", "lab.jsonl", "--objective", "yield=larger", code=1).stderr
+    assert "--objective must look like cost, which is minimised, or yield=maximize" in refused
+    assert (tmp_path / "lab.jsonl").read_bytes() == before
+    kbo("journal", "correct", "lab.jsonl", "0=2", "--measured", "yield=0.55")
+    assert (trials()[0].value, trials()[0].measured) == (2, {"yield": 0.55})
+
+
+@pytest.mark.parametrize(
+    ("names", "columns"),
+    [
+        (["value", "cost"], ["value", "measured.cost"]),
+        (["trial", "value"], ["measured.trial", "measured.value"]),
+        (["temperature", "failed"], ["measured.temperature", "measured.failed"]),
+        (["seconds", "number"], ["measured.seconds", "measured.number"]),
+    ],
+)
+def test_objectives_may_have_the_name_of_another_column(names, columns):
+    given = [argument for name in names for argument in ("--objective", name)]
+    kbo("ask", "lab.jsonl", "--space", "space.yaml", *given, "--to", "b.csv")
+    fill_in("b.csv", **{columns[0]: {0: "2"}, columns[1]: {0: "3"}})
+    kbo("tell", "lab.jsonl", "b.csv")
+    assert (trials()[0].value, trials()[0].measured) == (2, {names[1]: 3})
+
+
 def test_a_new_run_needs_a_space_and_a_table_is_not_overwritten(tmp_path):
     assert "--space space.yaml" in kbo("ask", "lab.jsonl", code=1).stderr
     (tmp_path / "b.csv").write_text("")

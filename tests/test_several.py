@@ -6,6 +6,7 @@ import copy
 import logging
 import math
 import pickle
+import random
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ def values(result: kbo.Result) -> list[tuple[float | None, float | None]]:
         ({"error": 1.0, "throughput": math.nan}, "the measurement of 'throughput' is nan"),
         ({"error": 1.0, "speed": 1.0}, "it came with ['speed']"),
         (1.0, "returned 1.0 instead of a dict with ['error', 'throughput']"),
+        ((1.0, {"error": 2.0, "throughput": 1.0}), "with two values of 'error'"),
         ((1.0, 2.0), "returned (1.0, 2.0) instead of a dict with ['error', 'throughput']"),
     ],
 )
@@ -119,6 +121,22 @@ def test_more_than_four_objectives_are_a_warning(caplog: pytest.LogCaptureFixtur
         result.plot("history")  # the exact hypervolume would take too long
 
 
+def test_numbers_of_an_objective_may_be_tensors() -> None:
+    number: Any = torch.tensor(0.5)
+    objectives = ["error", kbo.Maximize("throughput", noise_std=number)]
+    optimizer = kbo.Optimizer(BOUNDS, objectives=objectives)
+    assert optimizer.objectives[1].noise_std == 0.5
+    with pytest.raises(InvalidInput, match="objectives must be a list of names"):
+        kbo.Optimizer(BOUNDS, objectives=b"ab")
+    front = run(6).front
+    assert front is not None
+    for bad in (0, ["error"]):
+        with pytest.raises(
+            InvalidInput, match=r"weights must be .* give a dict of numbers, by the"
+        ):
+            front.choose(bad)  # pyright: ignore
+
+
 @pytest.mark.parametrize("name", ["pruner", "stop_when", "value_range"])
 def test_arguments_for_one_objective_are_refused(name: str) -> None:
     argument: Any = {"pruner": "asha", "stop_when": 0.1, "value_range": (0, 1)}[name]
@@ -126,7 +144,28 @@ def test_arguments_for_one_objective_are_refused(name: str) -> None:
         run(**{name: argument})
 
 
+def test_points_are_evaluated_again_while_one_of_the_objectives_has_noise() -> None:
+    normal = random.Random(0).gauss
+
+    def half_exact(params: Any) -> dict[str, float]:
+        return {"error": float(params["n"]), "throughput": -params["n"] + normal(0, 0.5)}
+
+    def exact(params: Any) -> dict[str, float]:
+        return {"error": float(params["n"]), "throughput": -float(params["n"])}
+
+    space = {"n": kbo.Int(0, 5)}
+    options: Any = {"objectives": OBJECTIVES, "progress": False}
+    result = kbo.minimize(half_exact, space, 14, **options)
+    assert len(result.trials) == 14
+    assert result.exact is False
+    result = kbo.minimize(exact, space, 14, **options)
+    assert len(result.trials) < 14
+    assert result.exact is True
+
+
 def test_questions_about_one_objective_are_refused(finished: kbo.Result) -> None:
+    with pytest.raises(InvalidInput, match="best is for one objective"):
+        finished.optimizer.best()
     with pytest.raises(InvalidInput, match="confirm is for one objective, and this run has 2"):
         finished.confirm(objective, 20)
     with pytest.raises(InvalidInput, match="compare is for one objective"):
@@ -210,6 +249,41 @@ def test_corrected_and_removed_trials_change_the_front() -> None:
     front = optimizer.insight.front()
     assert front is not None
     assert 0 not in [point.trial.number for point in front.points]
+
+
+def test_the_recommended_trial_is_on_the_front() -> None:
+    normal = random.Random(0).gauss
+
+    def noisy(params: Any) -> dict[str, float]:
+        return {"error": normal(0, 1), "throughput": params["x"] + normal(0, 0.05)}
+
+    def rounded(params: Any) -> dict[str, float]:  # all errors are equal but for rounding
+        return {"error": 1e16 + params["x"], "throughput": -abs(params["x"] - 0.3)}
+
+    for function in (noisy, rounded):
+        for seed in range(5):
+            result = run(9, function, seed=seed, reference=None)
+            assert result.front is not None
+            numbers = [point.trial.number for point in result.front.points]
+            assert result.front.balanced.trial.number in numbers
+            assert "Balanced  " in result.summary()
+
+
+def test_a_hypervolume_beyond_the_largest_number_is_unknown() -> None:
+    def huge(params: Any) -> dict[str, float]:
+        return {"error": 1e300 * params["x"], "throughput": 1e300 * params["x"]}
+
+    result = run(8, huge, reference=None)
+    assert result.front is not None
+    assert result.hypervolume is None
+    assert "Volume" not in result.summary()
+
+
+def test_a_front_of_the_smallest_numbers_has_a_summary() -> None:
+    def tiny(params: Any) -> dict[str, float]:
+        return {"error": 5e-324 * round(3 * params["x"]), "throughput": params["x"]}
+
+    assert "Front" in run(8, tiny, reference=None).summary()
 
 
 def test_a_changed_space_goes_on(tmp_path: Path) -> None:

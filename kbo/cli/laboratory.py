@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kbo._base import checks
     from kbo.optimize import Optimizer, Trial, evaluated, table
     from kbo.optimize import result as results
+    from kbo.optimize.run import outcome
     from kbo.optimize.run import run as runs
     from kbo.report import record, summary
 else:
@@ -33,6 +34,7 @@ else:
     evaluated = Lazy("kbo.optimize.evaluated")
     table = Lazy("kbo.optimize.table")
     results = Lazy("kbo.optimize.result")
+    outcome = Lazy("kbo.optimize.run.outcome")
     runs = Lazy("kbo.optimize.run.run")
     record = Lazy("kbo.report.record")
     summary = Lazy("kbo.report.summary")
@@ -41,12 +43,13 @@ _COUNT = "New trials; 0 only shows the pending ones, and what is known."
 _SPACE = "Parameters (.yaml or .json), at the first call and where they change."
 _WAS = "The value that a new parameter had so far, such as temperature=20; repeatable."
 _TO = "Write the new trials, with -n 0 the pending ones, to a table (.csv), for `kbo tell`."
+_OBJECTIVE = "One of several objectives, such as cost or yield=maximize; repeatable."
 _RESULT = "A trial and its value, such as 17 0.83, or a table (.csv)."
 _FAILED = "The experiment failed, for this reason; in place of a value."
 _AGAIN = "Another measurement at the parameters of a trial that has ended: a new trial."
 _TABLE = (
-    "Give a table, separated by commas, with the columns trial and value, as `kbo ask --to` writes it; a column failed "
-    "has the reasons of failures."
+    "Give a table, separated by commas, with the columns trial and {value}, as `kbo ask --to` writes it; a column "
+    "failed has the reasons of failures."
 )
 
 _RESERVED = ("trial", "value", "failed")
@@ -67,6 +70,7 @@ def ask(
     seed: options.Seed = None,
     value_range: options.ValueRange = None,
     constraint: options.Constraints = None,
+    objective: Annotated[list[str] | None, Option(help=_OBJECTIVE)] = None,
     evaluated: options.Evaluated = None,
     allow_change: options.AllowChange = False,
     was: Annotated[list[str] | None, Option(help=_WAS)] = None,
@@ -97,6 +101,8 @@ def ask(
         given["seed"] = seed
     if constraint:
         given["constraints"] = [options.constraint(text).describe() for text in constraint]
+    if objective:
+        given["objectives"] = [options.objective(text).describe() for text in objective]
     optimizer = _opened(journal, given, space, evaluated, allow_change, was or ())
     with contextlib.closing(optimizer):
         pending = list(optimizer.run.trials.pending.values())
@@ -107,7 +113,7 @@ def ask(
             optimizer.run.release()  # this process ends before the value comes
     batch = _batch(begun or pending, optimizer)
     if len(batch):
-        parameters = batch.columns[: batch.columns.get_loc("value")]
+        parameters = ["trial", *map(_column, optimizer.space.parameters)]
         typer.echo(printable(batch[parameters].map(_cell).to_string(index=False)))
     if pending or not count:
         typer.echo(_waiting(pending))
@@ -171,10 +177,12 @@ def _opened(
         options.check_new_parameters(path, parameters, values, "--was NAME=VALUE")
         optimizer = reopen(allow_change=True, was=values)
     if not optimizer.trials:
-        better = "smaller"
-        if optimizer.maximize:
-            better = "larger"
-        typer.echo(f"a new run in {path}, in which {better} values are better", err=True)
+        better = "smaller values are better"
+        if optimizer.objectives:
+            better = ", ".join(map(str, optimizer.objectives))
+        elif optimizer.maximize:
+            better = "larger values are better"
+        typer.echo(f"a new run in {path}: {better}", err=True)
     return optimizer
 
 
@@ -207,6 +215,10 @@ def tell(
 
         kbo tell lab.jsonl 17 0.83 memory=7.2 sem=0.02
 
+    Several objectives:
+
+        kbo tell lab.jsonl 17 yield=0.83 cost=12
+
     An experiment that failed:
 
         kbo tell lab.jsonl 17 --failed "the sample was spilled"
@@ -233,6 +245,8 @@ def tell(
             if failed is not None:
                 cells["failed"] = failed
             measured = options.assignments(others, "other measurements such as memory=7.2")
+            if "value" not in cells and run.main != outcome.OBJECTIVE and run.main in measured:
+                cells["value"] = measured.pop(run.main)
             reports = [_report(cells, measured, run, again)]
         if not reports:
             typer.echo(f"{first} has no result that is not recorded already")
@@ -302,24 +316,31 @@ def _in_table(path: Path, run: runs.Run) -> list[_Report]:
     Raises:
         InvalidInput: The table cannot be read, or one of its rows is wrong, which is named.
     """
-    columns, lines = table.read_csv(path, _TABLE)
-    if len({*columns}) < len(columns) or not {"trial", "value"} <= {*columns}:
-        raise InvalidInput(f"{path} has the columns {checks.shown(columns)}. {_TABLE}")
+    value = _value_column(run)
+    advice = _TABLE.format(value=value)
+    columns, lines = table.read_csv(path, advice)
+    if len({*columns}) < len(columns) or not {"trial", value} <= {*columns}:
+        raise InvalidInput(f"{path} has the columns {checks.shown(columns)}. {advice}")
     names = {}
     unused = []
     for column in columns:
+        if column in ("trial", value, "failed"):
+            continue
         name = evaluated.measurement_in(column, run.space, record.needed_by(run.header))
         if name is not None:
             names[column] = name
-        elif column not in (*_RESERVED, *map(_column, run.space.parameters)):
+        elif column not in map(_column, run.space.parameters):
             unused.append(column)
     if unused:
         typer.echo(printable(f"columns that are not used: {', '.join(unused)}"), err=True)
     reports = {}
-    for line, cells in lines:
-        if "value" not in cells and "failed" not in cells:
+    for line, entries in lines:
+        if value not in entries and "failed" not in entries:
             continue
-        measured = {name: cells[column] for column, name in names.items() if column in cells}
+        measured = {name: entries[column] for column, name in names.items() if column in entries}
+        cells = {column: cell for column, cell in entries.items() if column != "value"}
+        if value in entries:
+            cells["value"] = entries[value]
         with checks.inside(f"line {line} of {path}"):
             report = _report(cells, measured, run, is_row=True)
             if report.trial.number in reports:
@@ -356,8 +377,8 @@ def _report(
     has_one = ("value" in cells) != (failure is not None)
     if not has_one or (again and failure is not None):
         raise InvalidInput(
-            f"expected either a value of trial {trial.number}, as `kbo tell {run.path} {trial.number} 0.83`, or "
-            "the reason of a failure, by --failed or in the column failed; not both."
+            f"expected either a value of trial {trial.number}, as `kbo tell {run.path} {trial.number} "
+            f"{_result(run, '0.83')}`, or the reason of a failure, by --failed or in the column failed; not both."
         )
     value = None
     if failure is None:
@@ -378,6 +399,8 @@ def _report(
                 f"result, `kbo ask {run.path} -n 0 --evaluated TABLE`."
             )
     is_recorded = value == trial.value and failure == trial.failure
+    if value is not None and run.main != outcome.OBJECTIVE:
+        is_recorded &= all(numbers[name] == trial.measured.get(name) for name in run.needed)
     if trial.corrected or trial.removed is not None:
         is_recorded = is_recorded or value == trial.reported
     if again == (trial.status == "pending") and not (is_row and is_recorded):
@@ -403,7 +426,8 @@ def _misplaced(trial: Trial, run: runs.Run) -> str:
         status += f", with the value {trial.value:.6g}"
     return (
         f"trial {number} is {status}. Report another measurement at the same parameters by `kbo tell {run.path} "
-        f"{number} VALUE --again`, or replace the result by `kbo journal correct {run.path} {number}=VALUE`."
+        f"{number} {_result(run, 'VALUE')} --again`, or replace the result by `kbo journal correct {run.path} "
+        f"{number}=VALUE`."
     )
 
 
@@ -449,8 +473,9 @@ def number_in(name: str, text: str) -> float:
 
 def _batch(trials: Iterable[Trial], optimizer: Optimizer) -> pd.DataFrame:
     """Return the table of trials to fill in."""
-    columns = ["trial", *map(_column, optimizer.space.parameters), "value"]
-    columns += [f"measured.{name}" for name in record.needed_by(optimizer.run.header)]
+    run = optimizer.run
+    columns = ["trial", *map(_column, run.space.parameters), _value_column(run)]
+    columns += [f"measured.{name}" for name in run.needed]
     rows = []
     for trial in trials:
         params = table.by_name(trial.params)
@@ -463,6 +488,20 @@ def _column(name: str) -> str:
     if name in _RESERVED:
         return f"params.{name}"
     return name
+
+
+def _value_column(run: runs.Run) -> str:
+    """Return the column of the value: of several objectives the first one's name, or "measured.<name>"."""
+    if run.main in ("trial", "failed", *run.space.parameters):
+        return f"measured.{run.main}"
+    return table.heading(run.main)
+
+
+def _result(run: runs.Run, value: str) -> str:
+    """Return an example of the result of a trial with a value, as arguments of ``kbo tell``."""
+    if run.main == outcome.OBJECTIVE:
+        return value
+    return " ".join(f"{name}={value}" for name in (run.main, *run.needed))
 
 
 def _cell(value: Any) -> str:

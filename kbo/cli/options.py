@@ -111,6 +111,17 @@ def constraint(text: str) -> kbo.Constraint:
     return kbo.Constraint(name.strip(), lower=number)
 
 
+def objective(text: str) -> kbo.Minimize | kbo.Maximize:
+    """Return the objective that --objective means."""
+    name, _, direction = text.partition("=")
+    kinds = {"": kbo.Minimize, "minimize": kbo.Minimize, "maximize": kbo.Maximize}
+    if direction not in kinds:
+        raise InvalidInput(
+            f"--objective must look like cost, which is minimised, or yield=maximize, got {text!r}."
+        )
+    return kinds[direction](name.strip())
+
+
 def assignments(texts: Iterable[str], example: str) -> dict[str, str]:
     """Return the values in texts such as "memory=7.2" by name.
 

@@ -30,13 +30,15 @@ class Measured:
     kind: ClassVar[str]
 
     def check_assumptions(self) -> None:
-        """Check the assumptions, each if it is given.
+        """Check and convert the assumptions, each if it is given.
 
         Raises:
             InvalidInput: A number out of its range, no kernel, or numbers besides a list of hypotheses.
         """
-        checks.maybe(checks.non_negative, "noise_std", self.noise_std)
-        checks.maybe(checks.positive, "norm_bound", self.norm_bound)
+        noise_std = checks.maybe(checks.non_negative, "noise_std", self.noise_std)
+        norm_bound = checks.maybe(checks.positive, "norm_bound", self.norm_bound)
+        object.__setattr__(self, "noise_std", noise_std)  # a journal holds floats, and no tensors
+        object.__setattr__(self, "norm_bound", norm_bound)
         if self.kernel is not None:
             numbers = {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
             kernel = checked_kernel(self.kernel, type(self).__name__, numbers)

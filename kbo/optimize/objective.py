@@ -110,7 +110,7 @@ def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
         InvalidInput: Not a list of at least two objectives, two of one name, or assumptions about the first one, which
             are those of the setting.
     """
-    if isinstance(objectives, (str, Mapping)) or not isinstance(objectives, Sequence):
+    if isinstance(objectives, (str, bytes, Mapping)) or not isinstance(objectives, Sequence):
         raise InvalidInput(
             "objectives must be a list of names, kbo.Minimize(name) and kbo.Maximize(name), got "
             f"{checks.shown(objectives)}."

@@ -637,7 +637,14 @@ class Optimizer:
         Args:
             context: As in ``ask``; without one the context is optimised too.
             choices: As in ``ask``.
+
+        Raises:
+            InvalidInput: The run has several objectives.
         """
+        if self.objectives:
+            raise InvalidInput(
+                "best is for one objective: the best settings of several are insight.front()."
+            )
         region = Subspace(self.space, context, choices)
         bounded = self._quantities.bounded()
         if bounded is None:

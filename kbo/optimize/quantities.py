@@ -16,7 +16,7 @@ from kbo.confidence.base import decided
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.feasibility import ConstraintSurrogate, Feasibility, feasibility, preferred
-from kbo.optimize.hypervolume import non_dominated
+from kbo.optimize.hypervolume import n_dominating
 from kbo.optimize.objective import Objective, main_of
 from kbo.optimize.pruning import prediction
 from kbo.optimize.run.outcome import OBJECTIVE
@@ -28,9 +28,6 @@ from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogat
 from kbo.space import Params, Space
 
 M = TypeVar("M", Constraint, Objective)
-
-_LEAST_EXTENT = 1e-9
-"""Extent of a front in targets, of which the standard deviation is about 1, at least."""
 
 
 class Quantity:
@@ -225,14 +222,22 @@ class Quantities:
             surrogates[name] = surrogate
         return surrogates
 
-    def targets(self, trials: list[Trial], *, described: bool = False) -> Tensor | None:
+    def noiseless(self) -> bool | None:
+        """Return whether the values of no objective have noise; None while that is not known. Errors as above."""
+        known = [surrogate.noiseless for surrogate in self.surrogates().values()]
+        if False in known:
+            return False
+        if not known or None in known:
+            return None
+        return True
+
+    def targets(self, trials: list[Trial]) -> Tensor | None:
         """Return the means [n m] of all objectives in trials as their surrogates model them; None without surrogates.
 
-        Args:
-            trials: The trials.
-            described: As for ``surrogates``, and errors.
+        Raises:
+            RefutedAssumptions: As ``surrogates``.
         """
-        surrogates = self.surrogates(described=described)
+        surrogates = self.surrogates()
         if not surrogates:
             return None
         features = self.features(trials)
@@ -355,21 +360,30 @@ class Quantities:
         features = self.features(complete)
         values = features.new_tensor([self.signed(trial) for trial in complete])
         criterion = decided(surrogate.criterion(features, values), "bound")
+        n_better = torch.zeros(len(complete))
         if self.others:
-            criterion = self._balance(complete).to(criterion)
+            criterion, n_better = self._balance(features)
         criterion = preferred(criterion, self.limits(), features, complete).tolist()
-        of_trial = {trial.number: value for trial, value in zip(complete, criterion, strict=True)}
+        of_trial = {}
+        for trial, value, count in zip(complete, criterion, n_better.tolist(), strict=True):
+            of_trial[trial.number] = (value, -count)
         return max(allowed, key=lambda trial: of_trial[trial.number])
 
-    def _balance(self, trials: list[Trial]) -> Tensor:
-        """Return the least share of the front's extent [n] that any objective reaches, in completed trials."""
-        targets = self.targets(trials, described=True)
-        if targets is None:
-            return torch.zeros(len(trials))
-        front = targets[non_dominated(targets)]
+    def _balance(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the balance of points with features [n D], and the number of them that dominate each, [n].
+
+        The balance is the least share of the front's extent that any objective reaches, by the means of the intervals.
+        """
+        surrogates = self.surrogates(described=True)
+        if not surrogates:
+            return features.new_zeros(len(features)), features.new_zeros(len(features))
+        means = torch.stack([s.interval(features)[1] for s in surrogates.values()], -1)
+        n_better = n_dominating(means)
+        front = means[n_better == 0]
         least = front.amin(0)
-        extent = (front.amax(0) - least).clamp_min(_LEAST_EXTENT)
-        return ((targets - least) / extent).amin(-1)
+        extent = front.amax(0) - least
+        extent = extent.masked_fill(extent == 0, 1.0)
+        return ((means - least) / extent).amin(-1), n_better
 
     def recommended_params(self) -> Params | None:
         """Return the parameters of the recommended trial; None without one."""

@@ -289,7 +289,7 @@ def result_of(
         evaluations=sum(best is not None and t.params == best.params for t in completed),
         feasibility=insight.feasibility(),
         infeasible=insight.infeasible(evaluations),
-        exact=belief.noiseless if belief else None,
+        exact=insight.quantities.noiseless() if belief else None,
         account=_account(optimizer, belief),
         certified=bool(guarantee),
         guarantee=guarantee.text if guarantee is not None else NO_BOUND,

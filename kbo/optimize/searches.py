@@ -80,8 +80,10 @@ def search_for_trial(
         effort = 0.5
     search = search_from_best(quantities, seed, subspace, number, effort)
     bounds = []
+    others = []
     if surrogate is not None:
         of_objectives = list(quantities.surrogates().values()) or [surrogate]
+        others = of_objectives[1:]
         for of_objective, worst in zip(of_objectives, _worst(quantities), strict=False):
             bound = _with_failed(quantities, of_objective, of_objective.bound(number), worst)
             bounds.append(_with_pending(bound, running))
@@ -97,6 +99,7 @@ def search_for_trial(
         n_running=len(running),
         surrogate=surrogate,
         bound=next(iter(bounds), None),
+        others=others,
         bounds=bounds,
         front=_front(quantities),
         limits=limits,

@@ -421,7 +421,7 @@ def needed_by(header: Mapping[str, Any]) -> list[str]:
     """Return the names of the measurements that the constraints of a header are about, and of further objectives."""
     names = [constraint.name for constraint in constraints_of(header)]
     names += [objective.name for objective in recorded_objectives(header)[1:]]
-    return [name for name in names if name != OBJECTIVE]
+    return [name for name in dict.fromkeys(names) if name != OBJECTIVE]
 
 
 def _begin(

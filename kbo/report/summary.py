@@ -525,7 +525,7 @@ def rounded(number: float, width: float, rounding: str = ROUND_HALF_EVEN) -> str
         width: The width of its interval.
         rounding: A rounding mode of ``decimal``: ends of intervals are rounded outwards.
     """
-    if not math.isfinite(width) or abs(number) > _MOST_WIDTHS * width:
+    if not 0 < width < math.inf or abs(number) > _MOST_WIDTHS * width:
         return f"{number}"
     last_digit = math.floor(math.log10(width)) - 1
     shown = Decimal(number).quantize(Decimal(1).scaleb(last_digit), rounding)

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -184,6 +184,21 @@ def _optimizer(**options: Any) -> kbo.Optimizer:
     for i in range(6):
         optimizer.tell({"x": i / 6, "c": "ab"[i % 2]}, (i / 6 - 0.4) ** 2)
     return optimizer
+
+
+def _several(n: int = 6, **options: Any) -> kbo.Optimizer:
+    """A run with two objectives."""
+    given = {"objectives": ["error", kbo.Maximize("speed")], **options}
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, **given)
+    for i in range(n):
+        values = {objective.name: (i / 6 - 0.4) ** 2 for objective in optimizer.objectives}
+        optimizer.tell({"x": i / 6}, {**values, "speed": i / 6})
+    return optimizer
+
+
+@cache
+def _front() -> Any:
+    return _several().insight.front()
 
 
 def _method() -> Any:
@@ -679,6 +694,7 @@ def _optimize() -> Iterator[Call]:
     yield Call("audit", kbo.audit, "study target bounds", str, history=table, maximize=False)
     limit = {"name": "g", "upper": 0.5, "lower": None}
     yield Call("Constraint", kbo.Constraint, "noise_std norm_bound kernel", **limit)
+    yield from _with_objectives()
     yield Call("Processes", kbo.Processes, count=1, trials_each=None)
     yield Call("Threads", kbo.Threads, count=1)
     yield Call("Optimizer", kbo.Optimizer, given, asked, maximize=False)
@@ -736,6 +752,60 @@ def _optimize() -> Iterator[Call]:
         port=0,
         title="run",
         quiet=True,
+    )
+
+
+def _with_objectives() -> Iterator[Call]:
+    def found(optimizer: Any) -> Any:
+        gap = optimizer.gap()
+        return None if gap is None else gap.value
+
+    for kind in (kbo.Minimize, kbo.Maximize):
+        yield Call(
+            f"{kind.__name__}",
+            kind,
+            "noise_std norm_bound kernel",
+            lambda objective: found(
+                _several(
+                    2,
+                    objectives=["error", objective],
+                    setting=kbo.Certified(K(), 0.3, 50.0),
+                )
+            ),
+            name="speed",
+        )
+    yield Call(
+        "Optimizer with objectives",
+        partial(_several, 3),
+        "value_range",
+        found,
+        objectives=["error", "speed"],
+        reference=[1.0, 1.0],
+        maximize=False,
+    )
+    yield method(
+        "Optimizer with objectives.tell",
+        lambda: _several(0),
+        "seconds",
+        str,
+        params={"x": 0.5},
+        value={"error": 1.0, "speed": 2.0},
+    )
+    yield method(
+        "Optimizer with objectives.correct",
+        lambda: _several(1),
+        "",
+        str,
+        trial=0,
+        value={"error": 1.0, "speed": 2.0},
+    )
+    yield method(
+        "Front.choose",
+        _front,
+        "",
+        lambda point: point.probability,
+        weights={"error": 1.0},
+        limits={"error": 0.3},
     )
 
 

@@ -7,6 +7,7 @@ import json
 import math
 import random
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.faults import REPEATS
 
 VALUES = [0.0, -1.5, 0.25, 1e9, (0.5, {"memory": 2.0}), (0.1, {"sem": 0.2, "memory": math.nan})]
 FAILURES = [None, math.nan, "no number"]
+OBJECTIVES = [kbo.Maximize("speed"), kbo.Minimize("error"), kbo.Maximize("size")]
 STEPS = 14
 
 
@@ -78,6 +80,14 @@ def state(optimizer: kbo.Optimizer) -> dict[str, Any]:
         "recommended": None if recommended is None else recommended.number,
         "next": optimizer.suggest(),
     }
+    front = optimizer.insight.front()
+    if front is not None:
+        assert recommended is not None
+        numbers = [point.trial.number for point in front.points]
+        assert front.balanced.trial.number == recommended.number
+        assert recommended.number in numbers
+        facts["front"] = numbers, [point.values for point in front.points], front.hypervolume
+        facts["gap"] = optimizer.gap()
     for name in ("complete", "failed", "pruned", "misplaced", "finished"):
         facts[name] = [trial.number for trial in getattr(trials, name)]
     placed = [trial for trial in trials.all if trial not in trials.misplaced]
@@ -99,7 +109,11 @@ class Weeks:
         self.first: Any = bounds(self.rng)
         self.bounds = self.first
         self.options: dict[str, Any] = {"seed": seed, "maximize": seed % 2 == 0}
-        if seed % 8:
+        self.steps = STEPS
+        if seed % 8 == 4:
+            self.steps = 2 * STEPS  # more values, so that there is a front
+            self.options["objectives"] = OBJECTIVES[: self.rng.choice([2, 3])]
+        elif seed % 8:
             self.options["method"] = "random"
         self.lines: list[bytes] = []
         self.open()
@@ -121,6 +135,20 @@ class Weeks:
         if ended and self.rng.random() < 0.8:
             return self.rng.choice(ended)
         return self.rng.randrange(len(trials.all) + 1)
+
+    def value(self, more: Sequence[Any] = ()) -> Any:
+        """Return a random value, or one of ``more``; with several objectives a dict, in which one may be missing."""
+        objectives = self.optimizer.objectives
+        if not objectives:
+            return self.rng.choice([*VALUES, *more])
+        numbers = [0.0, 1.0, -1.5, 0.25, self.rng.random(), 1e9]
+        values: dict[str, Any] = {o.name: self.rng.choice(numbers) for o in objectives}
+        if more and self.rng.random() < 0.3:
+            name = self.rng.choice([*values])
+            values[name] = self.rng.choice([None, math.nan, math.inf, "no number"])
+            if values[name] is None:
+                del values[name]
+        return values
 
     def trial(self) -> Any:
         """Return a pending trial, its number or the parameters it began with; rarely one that has ended."""
@@ -150,14 +178,14 @@ class Weeks:
             assert self.optimizer.space.contains(params)
 
     def tell(self) -> None:
-        self.optimizer.tell(self.trial(), self.rng.choice(VALUES + FAILURES))
+        self.optimizer.tell(self.trial(), self.value(FAILURES))
 
     def known(self) -> None:
         space = self.optimizer.space
         unit = self.optimizer.insight.quantities.units_of([]).new_tensor(
             [self.rng.random() for _ in range(space.dimension)]
         )
-        self.optimizer.tell(space.params(unit), self.rng.choice(VALUES))
+        self.optimizer.tell(space.params(unit), self.value())
 
     def fail(self) -> None:
         self.optimizer.fail(self.trial(), "broken")
@@ -169,7 +197,7 @@ class Weeks:
         self.optimizer.report(self.trial(), self.rng.random(), step=self.rng.randrange(3))
 
     def correct(self) -> None:
-        self.optimizer.correct(self.number(), self.rng.choice(VALUES + FAILURES))
+        self.optimizer.correct(self.number(), self.value(FAILURES))
 
     def remove(self) -> None:
         self.optimizer.remove(self.number(), "a spill")
@@ -261,7 +289,7 @@ def test_the_state_of_a_run_is_that_of_its_events(first, tmp_path):
         weeks = Weeks(seed, folder)
         calls = []
         try:
-            for _ in range(STEPS):
+            for _ in range(weeks.steps):
                 calls.append(weeks.step())
                 weeks.check()
         except BaseException as error:

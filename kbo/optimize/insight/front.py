@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -68,7 +69,8 @@ class Front:
             best. Under limits it may be dominated by one that keeps them less certainly.
         reference: The values of the objectives above which a point counts in the hypervolume.
         hypervolume: The volume between the reference and what the means of the front dominate, in the product of the
-            units, with an interval for that of the true values, nominally 90%; None without a prior.
+            units, with an interval for that of the true values, nominally 90%; None without a prior, and where it is
+            beyond the largest number.
     """
 
     objectives: Sequence[Objective]
@@ -110,6 +112,9 @@ class Front:
             InvalidInput: No point keeps the limits, an unknown name, or weights that are all 0 or below 0.
         """
         signs = {objective.name: objective.sign for objective in self.objectives}
+        by_name = ": give a dict of numbers, by the names of objectives"
+        checks.maybe(checks.instance, "weights", weights, Mapping, by_name)
+        checks.maybe(checks.instance, "limits", limits, Mapping, by_name)
         limits = limits or {}
         if weights is None:
             free = [name for name in signs if name not in limits]
@@ -241,6 +246,8 @@ def _volume(
         return None
     volumes = hypervolume(values, reference)
     volume = float(hypervolume(means, reference))
+    if not math.isfinite(volume) or not bool(volumes.isfinite().all()):
+        return None
     excess = max(float(volumes.mean()) - volume, 0.0)
     lower = max(float(volumes.quantile(_TAIL)) - excess, 0.0)
     upper = float(volumes.quantile(1 - _TAIL))

@@ -108,12 +108,11 @@ class Insight:
 
     @guarded
     def exhausted(self) -> bool:
-        """Return whether the objective has no noise and every point of a small finite space has been evaluated."""
+        """Return whether no objective has noise and every point of a small finite space has been evaluated."""
         quantities = self.quantities
         if not methods.get(quantities.problem.method).has_bounds:
             return False
-        surrogate = quantities.surrogate()
-        if surrogate is None or not surrogate.noiseless:
+        if not quantities.noiseless():
             return False
         points = quantities.space.points(MOST_POINTS)
         if points is None:

@@ -77,6 +77,8 @@ def outcome_of(
     elif _is_pair(returned):
         value = returned[0]
         others = {str(name): entry for name, entry in returned[1].items()}
+    if main != OBJECTIVE and main in others:
+        return Outcome(None, {}, f"{got} {checks.shown(returned)} with two values of {main!r}")
     number = _number(value)
     measured = _numbers(others)
     if measured and (reason := unfit(measured)):

@@ -83,6 +83,7 @@ class Search:
         surrogate: The surrogate of the objective; None while there are too few trials.
         bound: The confidence that the trial maximises, with the posterior: pending trials count as observed at the
             mean, failed ones as observed at the worst value. None while there is no surrogate.
+        others: The surrogates of the other objectives, if there are several.
         bounds: The bounds of all objectives; that of the objective alone if there is one.
         front: The front of several objectives so far; None while there are no surrogates, or with one objective.
         limits: The limits on measured quantities that have a surrogate, with such bounds.
@@ -100,6 +101,7 @@ class Search:
     n_running: int = 0
     surrogate: Surrogate | None = None
     bound: Bound | None = None
+    others: Sequence[Surrogate] = ()
     bounds: Sequence[Bound] = ()
     front: SearchedFront | None = None
     limits: Sequence[Limit] = ()
@@ -115,8 +117,10 @@ class Search:
 
     @property
     def is_noiseless(self) -> bool:
-        """Whether it is known that the values of the objective have no noise."""
-        return self.surrogate is not None and bool(self.surrogate.noiseless)
+        """Whether it is known that the values of the objective, or of all objectives, have no noise."""
+        if self.surrogate is None or not self.surrogate.noiseless:
+            return False
+        return all(other.noiseless for other in self.others)
 
     def params(self, point: Tensor) -> Params:
         """Return the parameters at a point [P] of the unit cube."""
