@@ -389,7 +389,7 @@ def test_several_objectives_are_told_by_name_or_in_a_table(tmp_path):
         (["value", "cost"], ["value", "measured.cost"]),
         (["trial", "value"], ["measured.trial", "measured.value"]),
         (["temperature", "failed"], ["measured.temperature", "measured.failed"]),
-        (["seconds", "number"], ["measured.seconds", "measured.number"]),
+        (["seconds", "number"], ["seconds", "measured.number"]),
     ],
 )
 def test_objectives_may_have_the_name_of_another_column(names, columns):
