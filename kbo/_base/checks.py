@@ -120,7 +120,7 @@ def whole(name: str, value: Any, least: int, most: int = _MOST_WHOLE) -> int:
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_whole or not least <= int(value) <= most:
         limit = f"from {least} to {most}"
-        if most == _MOST_WHOLE and not (is_whole and value > most):
+        if most == _MOST_WHOLE and not (is_whole and int(value) > most):
             limit = f"of at least {least}"
         raise InvalidInput(f"{name} must be a whole number {limit}, got {shown(value)}.")
     return int(value)
