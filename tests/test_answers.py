@@ -74,7 +74,7 @@ def test_what_matters_is_told_and_which_values_are_as_good():
     assert found.seconds == pytest.approx(20 * 30)
     assert found.inside[1] == 30
     assert found == optimizer.insight.answers(tolerance=0.02)
-    assert summary.importance(found.effects).endswith("small or unknown so far: unused")
+    assert summary.importance(found.effects).endswith("not certain yet how much: unused")
     assert "20 more trials (10 minutes) " in summary.more_trials(found)
     assert "c b" in summary.ranges(found.effects)
     assert ("for unused" in summary.ranges(found.effects)) == by_name["unused"].range.all
@@ -253,7 +253,7 @@ def test_every_parameter_is_either_important_or_not_visible_yet(visible, hidden)
         share = Estimate(1 / (visible + hidden), 0.0, 1.0)
         effects.append(Effect(f"p{number}", share, is_visible, False, values, values, ""))
     sentence = summary.importance(effects)
-    assert ("unknown so far" in sentence) == (hidden > 0)
+    assert ("not certain" in sentence or "unknown" in sentence) == (hidden > 0)
     assert ("p0 (" in sentence) == (visible > 0)
     assert "p0 0.25 to 0.5" in summary.ranges(effects)  # also of a small effect
     assert ("and 3 others" in sentence) == (visible == 7)

@@ -685,6 +685,29 @@ def test_a_text_in_place_of_a_value_is_refused_and_the_trial_stays_pending():
     assert optimizer.trials[0].status == "pending"
 
 
+@pytest.mark.parametrize("level", [0.05, 0.5])
+def test_points_that_are_being_evaluated_are_not_proposed_again(level):
+    space = {"t": kbo.Float(20.0, 90.0, step=5.0), "c": ["a", "b"]}
+    optimizer = kbo.Optimizer(space, setting=kbo.Practical(noisy=True), seed=1)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        batch = optimizer.ask(4)
+        if len(optimizer.completed()) > 6:
+            assert len({str(params) for params in batch}) == 4
+        for params in batch:
+            noise = level * float(torch.randn((), generator=generator))
+            optimizer.tell(params, ((params["t"] - 70) / 50) ** 2 + (params["c"] == "a") + noise)
+
+
+def test_points_that_are_being_evaluated_are_proposed_again_where_there_are_no_others():
+    optimizer = kbo.Optimizer({"c": ["a", "b"]}, setting=kbo.Practical(noisy=True), seed=1)
+    for i in range(8):
+        optimizer.tell({"c": "ab"[i % 2]}, i % 2 + 0.01 * i)
+    batch = optimizer.ask(5)
+    assert {params["c"] for params in batch[:2]} == {"a", "b"}
+    assert len(batch) == 5
+
+
 @pytest.mark.parametrize(
     ("parameter", "was", "n_new"),
     [

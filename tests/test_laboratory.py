@@ -174,6 +174,7 @@ def test_columns_that_are_not_used_are_named(begun, tmp_path):
         (["0", "1", "memory=7", "memory=8"], "'memory' is given twice"),
         (["0", "inf"], "value must be a finite number"),
         (["0", "1", "--again"], "leave out --again"),
+        (["0", "1", "temperature=-3"], "and the result -3"),
         (["r.csv", "--again"], "give r.csv alone"),
         (["r.csv", "0.5"], "give r.csv alone"),
     ],

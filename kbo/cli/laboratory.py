@@ -166,14 +166,17 @@ def _opened(
     reopen = partial(
         record.optimizer_of, {**header, **given}, space=parameters, journal=path, evaluated=known
     )
+    values = {}
+    for name, text in options.assignments(was, "--was temperature=20").items():
+        if name not in parameters.parameters:
+            names = ", ".join(parameters.parameters)
+            raise InvalidInput(f"--was: the space has no parameter {name!r}, only {names}.")
+        values[name] = table.option(text, parameters.parameters[name])
     try:
         optimizer = reopen()
     except AnotherSpace as error:
         if not allow_change and not options.agrees_to_change(error, path):
             raise
-        values = {}
-        for name, text in options.assignments(was, "--was temperature=20").items():
-            values[name] = table.option(text, parameters.parameters.get(name, kbo.Fixed(text)))
         options.check_new_parameters(path, parameters, values, "--was NAME=VALUE")
         optimizer = reopen(allow_change=True, was=values)
     if not optimizer.trials:
@@ -245,6 +248,9 @@ def tell(
             if failed is not None:
                 cells["failed"] = failed
             measured = options.assignments(others, "other measurements such as memory=7.2")
+            parameters = run.space.parameters.keys() - {run.main, *run.needed}
+            for name in measured.keys() & parameters:  # refused if the trial has another value
+                cells[_column(name)] = measured.pop(name)
             if "value" not in cells and run.main != outcome.OBJECTIVE and run.main in measured:
                 cells["value"] = measured.pop(run.main)
             reports = [_report(cells, measured, run, again)]
@@ -394,7 +400,7 @@ def _report(
         cell = cells.get(_column(name), str(chosen))
         if cell != str(chosen) and not _is_rounded(table.parsed(cell), chosen):
             raise InvalidInput(
-                f"trial {trial.number} has {name}={chosen}, and the table {cell}. If the experiment was carried out "
+                f"trial {trial.number} has {name}={chosen}, and the result {cell}. If the experiment was carried out "
                 f"with that, `kbo journal remove {run.path} {trial.number} --reason ...`, and give the row as a known "
                 f"result, `kbo ask {run.path} -n 0 --evaluated TABLE`."
             )

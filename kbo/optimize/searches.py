@@ -92,11 +92,14 @@ def search_for_trial(
         for limited in quantities.limits():
             own = _with_pending(limited.surrogate.bound(number), running)
             limits.append(Limit(own.posterior, own.confidence, lower=limited.level))
+    avoided = running
+    if quantities.setting.certified:  # where to repeat a point may be worth most
+        avoided = running[:0]
     search = replace(
         search,
         seed=seed,
         tried=tried,
-        n_running=len(running),
+        avoided=avoided,
         surrogate=surrogate,
         bound=next(iter(bounds), None),
         others=others,

@@ -369,7 +369,7 @@ def importance(effects: Sequence[Effect]) -> str:
         return _listed(visible)
     if not visible:
         return "unknown so far"
-    return f"{_listed(visible)}; small or unknown so far: {_listed(hidden)}"
+    return f"{_listed(visible)}; not certain yet how much: {_listed(hidden)}"
 
 
 def ranges(effects: Sequence[Effect], has_bounds: bool = True) -> str:

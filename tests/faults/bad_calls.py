@@ -780,7 +780,7 @@ def _with_objectives() -> Iterator[Call]:
         "value_range",
         found,
         objectives=["error", "speed"],
-        reference=[1.0, 1.0],
+        reference={"error": 1.0},
         maximize=False,
     )
     yield method(

@@ -250,6 +250,13 @@ def certified() -> Any:
     return run(setting=kbo.Certified(matern_of(3), noise_std=0.1, norm_bound=3.0))
 
 
+def several() -> Any:
+    optimizer = kbo.Optimizer([(0.0, 1.0)], objectives=["error", "size"], seed=1)
+    for x in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 0.3):
+        optimizer.tell([x], {"error": (x - 0.7) ** 2, "size": x})
+    return optimizer.insight.front()
+
+
 def audited() -> Any:
     x = [0.1 * i for i in range(8)]
     return kbo.audit(pandas.DataFrame({"x": x, "value": [(one - 0.3) ** 2 for one in x]}))
@@ -446,6 +453,9 @@ _OPTIMIZE = {
     "Result certified": Used(certified, optimised, tell_more),
     "Audit": Used(audited, lambda one: [one.likely, one.margin, one.result.predict({"x": 0.2})]),
     "Trial": Used(lambda: run().trials[0], contents),
+    "Minimize": Used(lambda: kbo.Minimize("error", noise_std=0.1), contents),
+    "Maximize": Used(lambda: kbo.Maximize("speed"), contents),
+    "Front": Used(several, lambda front: [repr(front.points), front.choose().values]),
     "Fitted": Used(lambda: run().optimizer.insight.surrogate().fitted, str),
     "Processes": value(kbo.Processes(2)),
     "Threads": value(kbo.Threads(2)),

@@ -99,9 +99,9 @@ def ended(
     if isinstance(error, float | int) and 0 <= error < math.inf:  # NaN if it is not known
         measured[SEM] = float(error)
     reports = []
-    for step, value in sorted(trial.intermediate_values.items()):
-        if math.isfinite(value):
-            reports.append((step, value))
+    for step, reported in sorted(trial.intermediate_values.items()):
+        if math.isfinite(reported):
+            reports.append((step, reported))
     is_pruned = trial.state == TrialState.PRUNED
     return Ended(trial.number, values, value, measured, is_pruned, tuple(reports))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,8 @@ class Search:
         effort: Part of the points of a whole search that are scored.
         seed: The seed of the run.
         tried: The points [n P] of all trials so far, and of those that are being evaluated.
-        n_running: The number of those that are being evaluated.
+        avoided: The features [n D] of the points that are being evaluated and are not proposed again meanwhile, as long
+            as there are others.
         surrogate: The surrogate of the objective; None while there are too few trials.
         bound: The confidence that the trial maximises, with the posterior: pending trials count as observed at the
             mean, failed ones as observed at the worst value. None while there is no surrogate.
@@ -98,7 +100,7 @@ class Search:
     effort: float = 1.0
     seed: int = 0
     tried: Tensor = field(default_factory=lambda: torch.empty(0))
-    n_running: int = 0
+    avoided: Tensor = field(default_factory=lambda: torch.empty(0))
     surrogate: Surrogate | None = None
     bound: Bound | None = None
     others: Sequence[Surrogate] = ()
@@ -169,6 +171,7 @@ class Search:
         """
         choices = self.subspace.choices
         if choices is not None:
+            choices = choices[~self._is_avoided(self.space.features(choices))]
             features = self.space.features(choices)
             if row is not None:
                 return choices[row(features)]
@@ -186,6 +189,7 @@ class Search:
             points = torch.cat([points, children])
             scores = torch.cat([scores, self._scores(score, children)])
         if row is not None:
+            points = points[~self._is_avoided(self.space.features(points))]
             return points[row(self.space.features(points))]
         return points[int(scores.argmax())]
 
@@ -279,16 +283,26 @@ class Search:
         points = self.subspace.projected(centre.expand(n, -1), centre + steps * fractions)
         return points, shape
 
+    def _is_avoided(self, features: Tensor) -> Tensor:
+        """Return whether points with features [n D] are being evaluated, [n]; False if all of them are."""
+        is_avoided = torch.zeros(len(features), dtype=torch.bool)
+        for running in self.avoided:
+            is_avoided |= (features == running).all(-1).cpu()
+        if is_avoided.all():
+            return torch.zeros_like(is_avoided)
+        return is_avoided
+
     def _scores(self, score: Score, points: Tensor) -> Tensor:
-        """Return the scores [n] of points [n P] of the unit cube, on the CPU.
+        """Return the scores [n] of points [n P] of the unit cube, on the CPU; -inf where they are avoided.
 
         Raises:
             InvalidInput: The score is no tensor [n], or has a NaN.
         """
-        values: Any = score(self.space.features(points))
+        features = self.space.features(points)
+        values: Any = score(features)
         expected = f"a score must be a tensor [n] without NaN for features [n D], n = {len(points)}"
         if not isinstance(values, Tensor):
             raise InvalidInput(f"{expected}, got {checks.shown(values)}.")
         if values.shape != points.shape[:1] or bool(values.isnan().any()):
             raise InvalidInput(f"{expected}, got one of shape {tuple(values.shape)}.")
-        return values.cpu()
+        return values.cpu().masked_fill(self._is_avoided(features), -math.inf)

@@ -43,7 +43,7 @@ class NewParameter(Strategy):
 
     def propose(self, search: Search) -> Params | None:
         subspace = search.subspace
-        if search.bound is None or not search.space.added or not search.n_running:
+        if search.bound is None or not search.space.added or not len(search.avoided):
             return None
         if not len(search.tried):
             return None
