@@ -378,7 +378,7 @@ def test_several_objectives_are_told_by_name_or_in_a_table(tmp_path):
     (tmp_path / "r.csv").write_text("trial,value,yield\n2,3,0.5\n")
     assert "columns trial and cost" in kbo("tell", "lab.jsonl", "r.csv", code=1).stderr
     refused = kbo("ask", "lab.jsonl", "--objective", "yield=larger", code=1).stderr
-    assert "--objective must look like cost, which is minimised, or yield=maximize" in refused
+    assert "--objective must look like cost, or cost=minimize or yield=maximize" in refused
     assert (tmp_path / "lab.jsonl").read_bytes() == before
     kbo("journal", "correct", "lab.jsonl", "0=2", "--measured", "yield=0.55")
     assert (trials()[0].value, trials()[0].measured) == (2, {"yield": 0.55})

@@ -530,3 +530,20 @@ def test_a_script_may_use_the_name_reference_for_something_else(script: str) -> 
         "bounds = [(0.0, 1.0)]\nreference = 3\ndef objective(params): return params[0]\n"
     )
     assert "budget of 3 trials" in invoke("tune", script, "-n", "3")
+
+
+def test_one_objective_with_noise_means_that_equal_values_of_another_are_a_coincidence(tmp_path):
+    path = tmp_path / "run.jsonl"
+    options = {"objectives": ["a", "b"], "journal": path, "seed": 1}
+    optimizer = kbo.Optimizer([(0.0, 1.0)], **options)
+    for i, x in enumerate([0.1, 0.3, 0.5, 0.7, 0.9, 0.5, 0.2, 0.4]):
+        optimizer.tell([x], {"a": x, "b": 1 - x + 0.01 * (i == 5)})
+        optimizer.suggest()
+    assert optimizer.insight.quantities.noiseless() is False
+    for point in optimizer.insight.front().points:
+        assert point.values["a"].lower < point.values["a"].upper
+    proposed = optimizer.suggest()
+    optimizer.close()
+    again = kbo.Optimizer([(0.0, 1.0)], **options)
+    assert again.suggest() == proposed
+    again.close()

@@ -102,7 +102,8 @@ def ask(
     if constraint:
         given["constraints"] = [options.constraint(text).describe() for text in constraint]
     if objective:
-        given["objectives"] = [options.objective(text).describe() for text in objective]
+        chosen = [options.objective(text, maximize) for text in objective]
+        given["objectives"] = [one.describe() for one in chosen]
     optimizer = _opened(journal, given, space, evaluated, allow_change, was or ())
     with contextlib.closing(optimizer):
         pending = list(optimizer.run.trials.pending.values())

@@ -111,13 +111,14 @@ def constraint(text: str) -> kbo.Constraint:
     return kbo.Constraint(name.strip(), lower=number)
 
 
-def objective(text: str) -> kbo.Minimize | kbo.Maximize:
-    """Return the objective that --objective means."""
+def objective(text: str, maximize: bool) -> kbo.Minimize | kbo.Maximize:
+    """Return the objective that --objective means; ``maximize`` is the direction of a name alone."""
     name, _, direction = text.partition("=")
-    kinds = {"": kbo.Minimize, "minimize": kbo.Minimize, "maximize": kbo.Maximize}
+    kinds = {"minimize": kbo.Minimize, "maximize": kbo.Maximize}
+    kinds[""] = kbo.Maximize if maximize else kbo.Minimize
     if direction not in kinds:
         raise InvalidInput(
-            f"--objective must look like cost, which is minimised, or yield=maximize, got {text!r}."
+            f"--objective must look like cost, or cost=minimize or yield=maximize, got {text!r}."
         )
     return kinds[direction](name.strip())
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -28,6 +30,9 @@ from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogat
 from kbo.space import Params, Space
 
 M = TypeVar("M", Constraint, Objective)
+
+_ROUNDING = 1e-9
+"""Relative difference of values at the same parameters that is no noise."""
 
 
 class Quantity:
@@ -73,6 +78,13 @@ class Quantity:
         if self._surrogate is None or not self._surrogate.values:
             return None
         return self._surrogate
+
+    def assume_noise(self) -> None:
+        """Take equal values at equal parameters for a coincidence from now on."""
+        self._setting = self._setting.with_noise()
+        self._surrogate = self._setting.fit(self._problem, [])
+        self._n_fitted = 0
+        self._n_described = 0
 
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """Return lower bound, mean and upper bound [n] at features [n D]; None while there is no bound.
@@ -164,6 +176,7 @@ class Quantities:
         self.maximize: bool = maximize
         self.sign: int = 1 if maximize else -1
         self._n_learned = 0
+        self._first: dict[tuple[float, ...], list[float]] | None = {}  # None once noise was seen
         # NaN for trials outside of the space, and for trials without a place.
         self._units = GrowingTensor(torch.empty(0, self.space.dimension, dtype=torch.float64))
         self._features = GrowingTensor(torch.empty(0, self.space.columns, dtype=torch.float64))
@@ -321,6 +334,7 @@ class Quantities:
         self.objective.evaluations.append(
             Evaluation(trial.number, features, value, trial.selected, error, trial.pruned)
         )
+        self._compare(trial, features)
         for objective, one_quantity in self.others:
             value = None
             if trial.value is not None:  # what a failed trial measured says nothing of the front
@@ -336,6 +350,19 @@ class Quantities:
             limited.evaluations.append(
                 Evaluation(trial.number, features, value, trial.selected, error)
             )
+
+    def _compare(self, trial: Trial, features: tuple[float, ...]) -> None:
+        """Assume that all objectives have noise once one of them differs at the same parameters."""
+        if trial.value is None or not self.others or self._first is None:
+            return
+        values = [trial.value]
+        values += [trial.measured[objective.name] for objective, _ in self.others]
+        first = self._first.setdefault(features, values)
+        if all(map(partial(math.isclose, rel_tol=_ROUNDING), values, first)):
+            return
+        self._first = None
+        for one_quantity in (self.objective, *(other for _, other in self.others)):
+            one_quantity.assume_noise()
 
     def _value_of(self, trial: Trial) -> tuple[float | None, float | None]:
         """Return value and error of an ended trial; in the practical setting a prediction where it was pruned."""

@@ -330,6 +330,9 @@ class KBOSampler(BaseSampler):
         objectives = self._check_objectives(study)
         name = OBJECTIVE
         if objectives:
+            if objective is None:
+                last = len(objectives) - 1
+                raise InvalidInput(f"the study has several objectives: give objective=0 to {last}.")
             position = checks.whole("objective", objective, 0, len(objectives) - 1)
             name = objectives[position].name
         with self._lock:

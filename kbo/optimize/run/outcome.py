@@ -133,7 +133,7 @@ def _missing(
             return f"the measurement of {name!r} is {_not_a_number(others[name])}"
         if others:
             return f"there is no measurement of {name!r}; it came with {sorted(others)}"
-        return f"there is no measurement of {name!r}; return (value, {{{name!r}: measurement}})"
+        return f"there is no measurement of {name!r}; return it in a dict beside the others"
     return ""
 
 

@@ -274,6 +274,11 @@ class Practical(Setting):
         object.__setattr__(description, "cuts", False)
         return description
 
+    def with_noise(self) -> Practical:
+        setting = copy.copy(self)
+        object.__setattr__(setting, "noisy", True)
+        return setting
+
     def shared(self, outputs: int) -> Practical:
         """Return the setting itself: nominal probabilities are not shared."""
         return self

@@ -64,6 +64,10 @@ class Setting(ABC):
         """Return the setting with which reports describe the objective; by default the setting itself."""
         return self
 
+    def with_noise(self) -> Setting:
+        """Return the setting for values that are known to have noise; by default the setting itself."""
+        return self
+
     @abstractmethod
     def shared(self, outputs: int) -> Setting:
         """Return the setting of one of several quantities; ``outputs`` is their number."""
