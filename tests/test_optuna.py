@@ -876,9 +876,11 @@ def test_a_reference_is_refused_for_one_objective_and_no_other_objective_is_know
     with pytest.raises(InvalidInput, match="reference is for several objectives"):
         run(bowl, 1, KBOSampler(seed=0, reference={"values_0": 1.0}))
     study = several(two_bowls, 6)
-    for objective in (2, None):  # bounds of the first one are no answer to a question about all
-        with pytest.raises(InvalidInput, match="objective must be a whole number from 0 to 1, got"):
-            study.sampler.interval(study, study.trials[0].params, objective)
+    params = study.trials[0].params
+    with pytest.raises(InvalidInput, match="objective must be a whole number from 0 to 1, got 2"):
+        study.sampler.interval(study, params, 2)
+    with pytest.raises(InvalidInput, match="give objective=0 to 1"):  # not that of the first one
+        study.sampler.interval(study, params)
     guarantee = study.sampler.guarantee(study)
     assert "values_0: " in guarantee
     assert "values_1: " in guarantee
