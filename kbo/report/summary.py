@@ -55,7 +55,7 @@ _LEAST_WIDTH = 1e-9
 """Width of an interval, as a share of the number, below which the number is exact."""
 
 _OF_VOLUMES = "nominally 90%, held in 70 to 100% of tests"
-"""How often the interval of the hypervolume is right, by noise and trials (docs/comparisons.md)."""
+"""Coverage of the interval of the hypervolume, between tests of different noise and trials (docs/comparisons.md)."""
 
 _LIKELY = 0.9
 """Probability from which on a setting is said to be on the front."""
