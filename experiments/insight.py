@@ -115,7 +115,7 @@ def compared(problem: BBOB, optimizer: kbo.Optimizer, gains: Sequence[float]) ->
         "gained": gain,
         "tolerance": answers.tolerance,
         "decision": answers.decision,
-        "misfits": len(answers.misfits),
+        "outlier": answers.outlier is not None,
     }
     shares = true_shares(problem)
     return [run | _of_parameter(problem, effect, shares) for effect in answers.effects]
@@ -196,7 +196,7 @@ def _shares(rows: pd.DataFrame) -> dict[str, str]:
         "a parameter with a negligible effect has more than 10%": _rate(
             negligible["true share"] >= NEGLIGIBLE_SHARE
         ),
-        "runs with a value that does not fit": _rate(runs["misfits"] > 0),
+        "runs with an outlier": _rate(runs["outlier"]),
     }
 
 

@@ -699,6 +699,19 @@ def test_points_that_are_being_evaluated_are_not_proposed_again(level):
             optimizer.tell(params, ((params["t"] - 70) / 50) ** 2 + (params["c"] == "a") + noise)
 
 
+def test_trials_of_a_batch_are_not_next_to_each_other_where_values_have_noise():
+    optimizer = kbo.Optimizer([(0.0, 1.0)] * 2, setting=kbo.Practical(noisy=True), seed=1)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(6):
+        batch = torch.tensor(optimizer.ask(5), dtype=torch.float64)
+        if len(optimizer.completed()) > 6:
+            distances = torch.cdist(batch, batch, p=torch.inf)
+            assert distances[~torch.eye(5, dtype=torch.bool)].min() > 0.049
+        for params in batch.tolist():
+            noise = 0.1 * float(torch.randn((), generator=generator))
+            optimizer.tell(params, sum((x - 0.3) ** 2 for x in params) + noise)
+
+
 def test_points_that_are_being_evaluated_are_proposed_again_where_there_are_no_others():
     optimizer = kbo.Optimizer({"c": ["a", "b"]}, setting=kbo.Practical(noisy=True), seed=1)
     for i in range(8):

@@ -100,7 +100,7 @@ def test_tune_prunes_and_begins_with_known_results_and_points_to_try(tmp_path):
     given = ("--prune", "curves", "--evaluated", "known.csv", "--try-first", "first.json")
     done = kbo("tune", "script.py", "-n", "12", *given, "-q")
     assert (
-        "12 trials and 1 known result, 2 stopped early; the budget of 12 trials is used"
+        "13 trials, of which 1 known result, 2 stopped early; the budget of 12 trials is used"
         in done.stdout
     )
     shown = kbo("journal", "show", "kbo-runs/tune-script.jsonl").stdout

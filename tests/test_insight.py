@@ -14,7 +14,6 @@ from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import CredibleSet, credible_set, good_values
 from kbo.optimize.insight.expected_gain import decision, expected_gain
 from kbo.optimize.insight.importance import importance, shapley_shares, walks
-from kbo.optimize.insight.misfits import misfits
 from kbo.optimize.insight.optima import optima
 from kbo.optimize.surrogates.functions import Data, Regression
 from kbo.optimize.surrogates.surrogate import data
@@ -332,7 +331,7 @@ def test_a_constant_function_has_no_effect():
     assert not any(effect.visible for effect in answers.effects)
     assert (answers.more.value, answers.decision) == (pytest.approx(0, abs=1e-3), "stop")
     optimizer.tell([0.5, 0.5], 2.0)
-    assert optimizer.insight.answers(effects=False).misfits == []  # the first one that is better
+    assert optimizer.insight.answers(effects=False).outlier is None  # the first one that is better
     wrong = 0
     for seed in range(10):
         pure_noise = at_random(noisy(lambda p: 0.0, 1.0, seed), [(0.0, 1.0)] * 3, 20, seed)
@@ -340,29 +339,70 @@ def test_a_constant_function_has_no_effect():
     assert wrong <= 3
 
 
-# Values that do not fit
+# Outliers
 
 
-def test_a_value_far_from_all_others_is_named_whatever_the_direction():
-    for sign in (1, -1):
-        for wrong in (9500.0, -9500.0):
-            optimizer = kbo.Optimizer(QUADRATIC, seed=0, maximize=sign < 0)
-            rng = random.Random(1)
-            for i in range(20):
-                params = {"x": rng.random(), "y": rng.random()}
-                value = 100 * quadratic(params) + rng.gauss(0, 1)
-                optimizer.tell(params, wrong if i == 11 else value)
-            (misfit,) = optimizer.insight.answers(effects=False).misfits
-            assert (misfit.number, misfit.value, misfit.repeated) == (11, wrong, None)
-            assert -200 < misfit.lower < misfit.upper < 300
-            assert summary.does_not_fit(misfit).startswith("trial 11 (")
+def measured(n, wrong, sign=1, seed=1):
+    """An optimiser after noisy values 60 to 100, one of which is wrong."""
+    optimizer = kbo.Optimizer(QUADRATIC, seed=0, maximize=sign > 0)
+    rng = random.Random(seed)
+    for number in range(n):
+        params = {"x": rng.random(), "y": rng.random()}
+        value = 100 - 60 * quadratic(params) + rng.gauss(0, 0.5)
+        if number == 11:
+            value = wrong(value)
+        optimizer.tell(params, sign * value)
+    return optimizer
 
 
-def test_a_repetition_with_the_same_value_fits():
-    objective = lambda p: (p["x"] - 0.3) ** 2  # noqa: E731
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda v: 9500.0, lambda v: -9500.0, lambda v: v / 10, lambda v: 10 * v, lambda v: v - 30],
+    ids=["large", "small", "a tenth", "ten times", "other"],
+)
+def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, sign):
+    optimizer = measured(20, wrong, sign)
+    found = optimizer.insight.answers(effects=False).outlier
+    assert (found.number, found.repeated) == (11, None)
+    assert found.value == optimizer.trials[11].value
+    others = kbo.Optimizer(QUADRATIC, seed=0, maximize=sign > 0)
+    for trial in optimizer.trials:
+        if trial.number != 11:
+            others.tell(trial.params, trial.value)
+    surrogate = others.insight.description()
+    X = torch.tensor([[*optimizer.trials[11].params.values()]], dtype=torch.float64)
+    mean, std = (float(number) for number in surrogate.prediction(X))
+    ends = [mean - 1.6449 * std, mean + 1.6449 * std]
+    expected = sorted(sign * surrogate.transform.inverse(torch.tensor(ends)))
+    assert [found.lower, found.upper] == pytest.approx([float(end) for end in expected], rel=1e-3)
+    question = summary.in_question(found)
+    assert question.startswith(f"trial 11 ({found.value:.4g}) is far from what the others predict")
+    assert "do not rely on it while trial 11 is in question" in optimizer.summary()
+
+
+def test_values_that_fit_are_no_outliers():
+    found = [
+        measured(20, lambda v: v, seed=seed).insight.answers(effects=False).outlier
+        for seed in range(10)
+    ]
+    assert found == [None] * 10
+
+
+def test_the_prediction_of_a_value_has_the_noise():
+    surrogate = measured(20, lambda v: v).insight.description()
+    X = torch.rand(5, 2, dtype=torch.float64)
+    mean, error = surrogate._predictive(X)
+    assert surrogate.prediction(X)[0].equal(mean)
+    variance = error.square() + surrogate._predictive.noise_std**2
+    assert torch.allclose(surrogate.prediction(X)[1], variance.sqrt())
+
+
+def test_values_without_noise_are_no_outliers():
+    objective = lambda p: (p["x"] - 0.3) ** 2 + 100 * (p["c"] == "b")  # noqa: E731
     result = kbo.minimize(objective, {"x": (0.0, 1.0), "c": ["a", "b"]}, 20, seed=1)
     assert result.exact
-    assert result.answers.misfits == []
+    assert result.answers.outlier is None
 
 
 def test_a_value_far_from_a_repetition_is_named():
@@ -370,11 +410,11 @@ def test_a_value_far_from_a_repetition_is_named():
     optimizer = at_random(noisy(quadratic, 0.001), QUADRATIC, 30)
     params = optimizer.trials[7].params
     optimizer.tell(params, quadratic(params) + 0.001 * rng.gauss(0, 1))
-    assert misfits(optimizer.insight.description(), False) == []
+    assert optimizer.insight.answers(effects=False).outlier is None
     optimizer.tell(params, quadratic(params) + 0.3)
-    (misfit,) = misfits(optimizer.insight.description(), False)
-    assert (misfit.number, misfit.repeated) == (31, 7)
-    assert misfit.lower < quadratic(params) < misfit.upper
+    found = optimizer.insight.answers(effects=False).outlier
+    assert (found.number, found.repeated) == (31, 7)
+    assert found.lower < quadratic(params) < found.upper
 
 
 # Edge cases
@@ -395,7 +435,7 @@ def test_one_point_again_and_again():
         optimizer.tell({"x": 0.2, "y": 0.3}, 1.0 + 0.01 * (-1) ** i)
     answers = optimizer.insight.answers()
     assert answers.more.value >= 0
-    assert answers.misfits == []
+    assert answers.outlier is None
     assert not any(effect.visible for effect in answers.effects)
 
 

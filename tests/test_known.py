@@ -152,7 +152,7 @@ def test_a_run_begins_with_known_results_and_points_to_try_and_repeats_neither(t
     assert [(t.params, t.value) for t in result.trials[:2]] == KNOWN
     assert [t.asked for t in result.trials] == [False] * 2 + [True] * 7
     assert str(result).startswith(
-        "Trials    7 trials and 2 known results; the budget of 7 trials is used"
+        "Trials    9 trials, of which 2 known results; the budget of 7 trials is used"
     )
     assert calls == [t.params for t in result.trials[2:]]
     assert first[0].items() <= calls[0].items()

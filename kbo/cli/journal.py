@@ -132,7 +132,9 @@ def _changes(contents: JournalFile) -> list[str]:
                 f"{_date(event)}before trial {n_trials} the space has changed: {different}"
             )
             if event.was:
-                lines.append(f"  the trials before had {table.format_params(event.was)}")
+                lines.append(
+                    f"  earlier trials without a value of it had {table.format_params(event.was)}"
+                )
             space = event.space
     return lines
 

@@ -47,11 +47,19 @@ _OBJECTIVE = "One of several objectives, such as cost or yield=maximize; repeata
 _RESULT = "A trial and its value, such as 17 0.83, or a table (.csv)."
 _FAILED = "The experiment failed, for this reason; in place of a value."
 _AGAIN = "Another measurement at the parameters of a trial that has ended: a new trial."
+_AS_DONE = (
+    "The experiment was carried out with other settings, which are given: a new trial in place."
+)
 _TABLE = (
     "Give a table, separated by commas, with the columns trial and {value}, as `kbo ask --to` writes it; a column "
-    "failed has the reasons of failures."
+    "failed has the reasons of failures. Results of experiments that were not asked for are known results: `kbo ask "
+    "{path} -n 0 --evaluated TABLE`."
 )
 
+_LEFT_OUT = (
+    "trials that differ in it alone count as repetitions. To keep them apart, give it one value: "
+    "`{name}: VALUE`."
+)
 _RESERVED = ("trial", "value", "failed")
 _ROUNDED = 1e-3
 """Relative rounding of parameters in a table that was edited."""
@@ -148,6 +156,7 @@ def _opened(
     if "noise_std" not in given:
         header["noisy"] = True  # as all measurements; equal ones may be rounded
     parameters = None
+    former: Iterable[str] = ()
     if path.exists() and path.stat().st_size:
         contents = record.read_journal(path).whole()
         if obstacle := _obstacle(contents):
@@ -157,6 +166,7 @@ def _opened(
             )
         header = {**contents.header}
         parameters = contents.space
+        former = contents.space.parameters
     if space is not None:
         parameters = kbo.Space.load(space)
     if parameters is None:
@@ -180,6 +190,11 @@ def _opened(
             raise
         options.check_new_parameters(path, parameters, values, "--was NAME=VALUE")
         optimizer = reopen(allow_change=True, was=values)
+        for name in former:
+            if name not in {*parameters.parameters, *parameters.constants}:
+                typer.echo(
+                    f"{name} is left out from here on: {_LEFT_OUT.format(name=name)}", err=True
+                )
     if not optimizer.trials:
         better = "smaller values are better"
         if optimizer.objectives:
@@ -212,6 +227,7 @@ def tell(
     result: Annotated[list[str], typer.Argument(metavar="TRIAL VALUE | TABLE", help=_RESULT)],
     failed: Annotated[str | None, Option(help=_FAILED)] = None,
     again: Annotated[bool, Option("--again", help=_AGAIN)] = False,
+    as_done: Annotated[bool, Option("--as-done", help=_AS_DONE)] = False,
 ) -> None:
     """Record results of experiments that `kbo ask` has chosen, and say what is known by now.
 
@@ -227,6 +243,10 @@ def tell(
 
         kbo tell lab.jsonl 17 --failed "the sample was spilled"
 
+    An experiment that was carried out at 61 degrees, not at the 60 that were proposed:
+
+        kbo tell lab.jsonl 17 0.83 temperature=61 --as-done
+
     A table with the columns trial and value, and for other measurements columns such as measured.memory. Rows without
     a value are still pending. If a row is wrong, nothing of the table is recorded:
 
@@ -241,7 +261,7 @@ def tell(
         if first.endswith(".csv"):
             if others or again or failed is not None:
                 raise InvalidInput(f"give {first} alone: its columns have values and failures.")
-            reports = _in_table(Path(first), run)
+            reports = _in_table(Path(first), run, as_done)
         else:
             cells = {"trial": first}
             if others and "=" not in others[0]:
@@ -250,11 +270,11 @@ def tell(
                 cells["failed"] = failed
             measured = options.assignments(others, "other measurements such as memory=7.2")
             parameters = run.space.parameters.keys() - {run.main, *run.needed}
-            for name in measured.keys() & parameters:  # refused if the trial has another value
+            for name in measured.keys() & parameters:
                 cells[_column(name)] = measured.pop(name)
             if "value" not in cells and run.main != outcome.OBJECTIVE and run.main in measured:
                 cells["value"] = measured.pop(run.main)
-            reports = [_report(cells, measured, run, again)]
+            reports = [_report(cells, measured, run, again, as_done)]
         if not reports:
             typer.echo(f"{first} has no result that is not recorded already")
         for report in reports:
@@ -275,9 +295,18 @@ def show_known(journal: Path) -> None:
 
 
 def _show_summary(optimizer: Optimizer, journal: Path) -> None:
-    """Print the summary of the run so far."""
+    """Print the summary of the run so far; if a value is far from its prediction, that of all other trials."""
+    again = f"`kbo tell {journal} TRIAL VALUE --again`"
     result = results.result_of(optimizer, "", str(journal))
-    options.show_lines(summary.lines(result, f"`kbo tell {journal} TRIAL VALUE --again`"))
+    lines = summary.lines(result, again)
+    if result.answers is not None and result.answers.outlier is not None:
+        label, trials = lines[0]
+        others = record.Record.of(journal).reopened()
+        others.remove(result.answers.outlier.number, "in question")
+        result = results.result_of(others, "", str(journal))
+        all_but_trials = summary.lines(result, again)[1:]
+        lines = [(label, f"{trials} The other lines leave it out"), *all_but_trials]
+    options.show_lines(lines)
 
 
 def run_of(path: Path) -> runs.Run:
@@ -309,22 +338,23 @@ def run_of(path: Path) -> runs.Run:
 
 
 class _Report(NamedTuple):
-    """The result of a trial: a value with other measurements, or the reason of a failure."""
+    """The result of a trial: a value with other measurements, or the reason of a failure; and settings of its own."""
 
     trial: Trial
     value: float | None
     measured: dict[str, float]
     failure: str | None
+    others: dict[str, Any]
 
 
-def _in_table(path: Path, run: runs.Run) -> list[_Report]:
-    """Return the results in a table that are not recorded yet.
+def _in_table(path: Path, run: runs.Run, as_done: bool) -> list[_Report]:
+    """Return the results in a table that are not recorded yet; ``as_done`` as for ``_report``.
 
     Raises:
         InvalidInput: The table cannot be read, or one of its rows is wrong, which is named.
     """
     value = _value_column(run)
-    advice = _TABLE.format(value=value)
+    advice = _TABLE.format(value=value, path=run.path)
     columns, lines = table.read_csv(path, advice)
     if len({*columns}) < len(columns) or not {"trial", value} <= {*columns}:
         raise InvalidInput(f"{path} has the columns {checks.shown(columns)}. {advice}")
@@ -349,7 +379,7 @@ def _in_table(path: Path, run: runs.Run) -> list[_Report]:
         if value in entries:
             cells["value"] = entries[value]
         with checks.inside(f"line {line} of {path}"):
-            report = _report(cells, measured, run, is_row=True)
+            report = _report(cells, measured, run, as_done=as_done, is_row=True)
             if report.trial.number in reports:
                 raise InvalidInput(
                     f"an earlier line has a result of trial {report.trial.number}, too: leave one out, and report "
@@ -364,6 +394,7 @@ def _report(
     measured: Mapping[str, str],
     run: runs.Run,
     again: bool = False,
+    as_done: bool = False,
     is_row: bool = False,
 ) -> _Report:
     """Return a result that can be recorded.
@@ -373,6 +404,7 @@ def _report(
         measured: Other measurements as text by name.
         run: The run.
         again: Whether it is another measurement at the parameters of a trial that has ended.
+        as_done: Whether other settings than those of the trial are those of the experiment.
         is_row: Whether it is a row of a table, which may have been recorded before.
 
     Raises:
@@ -397,22 +429,25 @@ def _report(
                 f"the column measured.{missing[0]}."
             )
         value, numbers = run.outcome((value, numbers))
+    others = {}
     for name, chosen in table.by_name(trial.params).items():
         cell = cells.get(_column(name), str(chosen))
-        if cell != str(chosen) and not _is_rounded(table.parsed(cell), chosen):
+        if cell == str(chosen) or _is_rounded(table.parsed(cell), chosen):
+            continue
+        others[name] = table.option(cell, run.space.parameters[name])
+        if not as_done:
             raise InvalidInput(
                 f"trial {trial.number} has {name}={chosen}, and the result {cell}. If the experiment was carried out "
-                f"with that, `kbo journal remove {run.path} {trial.number} --reason ...`, and give the row as a known "
-                f"result, `kbo ask {run.path} -n 0 --evaluated TABLE`."
+                "with that, add --as-done: the result is a new trial in place of it."
             )
     is_recorded = value == trial.value and failure == trial.failure
     if value is not None and run.main != outcome.OBJECTIVE:
         is_recorded &= all(numbers[name] == trial.measured.get(name) for name in run.needed)
     if trial.corrected or trial.removed is not None:
-        is_recorded = is_recorded or value == trial.reported
+        is_recorded = is_recorded or bool(others) or value == trial.reported
     if again == (trial.status == "pending") and not (is_row and is_recorded):
         raise InvalidInput(_misplaced(trial, run))
-    return _Report(trial, value, numbers, failure)
+    return _Report(trial, value, numbers, failure, others)
 
 
 def _is_rounded(number: Any, chosen: Any) -> bool:
@@ -446,11 +481,20 @@ def _recorded(report: _Report, run: runs.Run, again: bool) -> str:
         return f"trial {trial.number} failed: {trial.failure}"
     assert report.value is not None
     returned = (report.value, report.measured)
-    if not again:
+    others = report.others
+    if not again and not others:
         trial = run.complete(trial, returned)
         return f"trial {trial.number}: {result_text(*returned)}"
-    number = run.add(trial.params, returned).number
-    return f"trial {number}, at the parameters of trial {trial.number}: {result_text(*returned)}"
+    params: Any = {**table.by_name(trial.params), **others}
+    if not run.space.named:
+        params = list(params.values())
+    number = run.add(params, returned).number
+    place = f"at the parameters of trial {trial.number}"
+    if others:
+        place = f"at those of trial {trial.number} but {table.format_params(others)}"
+    if others and not again:
+        run.remove(trial, f"carried out with {table.format_params(others)}, as trial {number}")
+    return f"trial {number}, {place}: {result_text(*returned)}"
 
 
 def result_text(value: float, measured: Mapping[str, float]) -> str:

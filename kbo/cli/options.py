@@ -22,13 +22,14 @@ from kbo.errors import AnotherSpace, InvalidInput
 if TYPE_CHECKING:
     from kbo.bandit import methods
     from kbo.cli import examples
-    from kbo.optimize import pruning
+    from kbo.optimize import pruning, table
     from kbo.report import record, summary
     from kbo.workers import ray
 else:
     methods = Lazy("kbo.bandit.methods")
     examples = Lazy("kbo.cli.examples")
     pruning = Lazy("kbo.optimize.pruning")
+    table = Lazy("kbo.optimize.table")
     record = Lazy("kbo.report.record")
     summary = Lazy("kbo.report.summary")
     ray = Lazy("kbo.workers.ray")
@@ -172,12 +173,14 @@ def check_new_parameters(path: Path, space: kbo.Space, was: Mapping[str, Any], h
     """
     contents = record.read_journal(path)
     known = {*contents.space.parameters, *was, *space.constants, *space.conditions}
-    missing = [name for name in space.parameters if name not in known]
-    if missing and contents.trials:
-        raise InvalidInput(
-            f"the trials in {path} have no value of {missing[0]!r}, so nothing could be learned from them: give the "
-            f"value that it had so far, {how.replace('NAME', missing[0])}, or begin a new journal."
-        )
+    for name in space.parameters:
+        lacking = sum(name not in table.by_name(trial.params) for trial in contents.trials)
+        if name not in known and lacking:
+            raise InvalidInput(
+                f"{lacking} of {len(contents.trials)} trials in {path} have no value of {name!r}, so nothing could be "
+                f"learned from them: give the value that it had then, {how.replace('NAME', name)}, or begin a new "
+                "journal."
+            )
 
 
 def unused_path(path: Path) -> Path:

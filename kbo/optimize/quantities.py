@@ -119,6 +119,11 @@ class Quantity:
             self._n_described = n
         return self._description
 
+    def without(self, number: int) -> Surrogate | None:
+        """Return the surrogate for reports that is fitted to all trials but one; None while there are too few."""
+        others = [evaluation for evaluation in self.evaluations if evaluation.number != number]
+        return self._setting.described().fit(self._problem, others)
+
 
 class Quantities:
     """Surrogates of the objective and of the quantities with limits, after the trials that have ended so far.

@@ -22,6 +22,10 @@ MANY = 500
 """Completed trials from which on the practical setting scores half as many points in the search for the next one: each
 is expensive, and the starts are good."""
 
+_SPACING = 0.049
+"""Distance in ranges up to which trials with noise are next to each other; next to one that is being evaluated another
+one says little. A range of 21 steps may have all of them at once."""
+
 
 def generator_of(seed: int, number: int) -> torch.Generator:
     """Return a source of randomness that depends on the seed of a run and a number alone."""
@@ -93,13 +97,17 @@ def search_for_trial(
             own = _with_pending(limited.surrogate.bound(number), running)
             limits.append(Limit(own.posterior, own.confidence, lower=limited.level))
     avoided = running
+    spacing = _SPACING
     if quantities.setting.certified:  # where to repeat a point may be worth most
         avoided = running[:0]
+    if quantities.noiseless():
+        spacing = 0.0
     search = replace(
         search,
         seed=seed,
         tried=tried,
         avoided=avoided,
+        spacing=spacing,
         surrogate=surrogate,
         bound=next(iter(bounds), None),
         others=others,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbo.optimize.insight.answers import Answers
     from kbo.optimize.insight.credible_sets import Effect
     from kbo.optimize.insight.front import Front, Interval
-    from kbo.optimize.insight.misfits import Misfit
+    from kbo.optimize.insight.outlier import Outlier
     from kbo.optimize.optimizer import Optimizer
     from kbo.optimize.result import Result
     from kbo.optimize.run.trials import Trial
@@ -35,9 +35,6 @@ _MOST_NAMED = 4
 
 _NARROWEST = 40
 """Characters of a sentence in a row of a narrow terminal."""
-
-_MOST_MISFITS = 2
-"""Values that do not fit, of which the line of the trials asks."""
 
 _MOST_IN_HEADLINE = 5
 """Parameters above the line "Matters" of a page."""
@@ -206,29 +203,26 @@ def hypervolume(front: Front) -> str:
 def trials(result: Result) -> str:
     """Return the number of trials, the reason why the run ended, and the trials to look at."""
     counts = Counter(trial.status for trial in result.trials)
-    n_begun = sum(trial.asked for trial in result.trials) - counts["pending"]
     n_given = sum(not trial.asked for trial in result.trials)
-    if not n_begun:  # all values were told
-        n_begun = n_given
-        n_given = 0
-    sentence = _count(n_begun, "trial")
-    n_repeated = 0
-    if n_given:
-        n_repeated = _n_repeated(result.trials)
+    n_repeated = _n_repeated(result.trials)
+    parts = []
     if n_repeated:
-        sentence += f", {_count(n_repeated, 'repetition')}"
-    if n_given > n_repeated:
-        sentence += f" and {_count(n_given - n_repeated, 'known result')}"
+        parts.append(_count(n_repeated, "repetition"))
+    if n_repeated < n_given < len(result.trials):
+        parts.append(_count(n_given - n_repeated, "known result"))
     if counts["pending"]:
-        sentence += f", {counts['pending']} pending"
+        parts.append(f"{counts['pending']} pending")
     if counts["pruned"]:
-        sentence += f", {counts['pruned']} stopped early"
+        parts.append(f"{counts['pruned']} stopped early")
+    if counts["removed"]:
+        parts.append(f"{counts['removed']} removed")
     if counts["failed"]:
         failures = [trial.failure for trial in result.trials if trial.failure]
         last = " ".join(failures[-1].split()) if failures else "no reason given"
-        sentence += f", {counts['failed']} failed (the last: {last})"
-    if counts["removed"]:
-        sentence += f", {counts['removed']} removed"
+        parts.append(f"{counts['failed']} failed (the last: {last})")
+    sentence = _count(len(result.trials), "trial")
+    if parts:
+        sentence += f", of which {', '.join(parts)}"
     if result.stopped:
         sentence += f"; {result.stopped}"
     misplaced = result.optimizer.run.trials.misplaced
@@ -239,9 +233,8 @@ def trials(result: Result) -> str:
         )
     if result.left_out:
         sentence += f"; not used: {printable('; '.join(result.left_out))}"
-    if result.answers is not None:
-        for misfit in result.answers.misfits[:_MOST_MISFITS]:
-            sentence += f"; {does_not_fit(misfit)}"
+    if result.answers is not None and result.answers.outlier is not None:
+        sentence += f"; {in_question(result.answers.outlier)}"
     return sentence
 
 
@@ -257,13 +250,15 @@ def _n_repeated(trials: Sequence[Trial]) -> int:
     return n_repeated
 
 
-def does_not_fit(misfit: Misfit) -> str:
-    """Return that the value of a trial is far from others, as a question."""
-    if misfit.repeated is None:
-        others = "all others"
-    else:
-        others = f"trial {misfit.repeated} at the same parameters"
-    return f"trial {misfit.number} ({misfit.value:.4g}) is far from {others}: correct or remove it?"
+def in_question(outlier: Outlier) -> str:
+    """Return that the value of a trial is far from its prediction, as a question."""
+    width = outlier.upper - outlier.lower
+    lower = rounded(outlier.lower, width, ROUND_FLOOR)
+    upper = rounded(outlier.upper, width, ROUND_CEILING)
+    sentence = f"trial {outlier.number} ({outlier.value:.4g}) is far from what the others predict, {lower} to {upper}"
+    if outlier.repeated is not None:
+        sentence += f", and trial {outlier.repeated} is at the same parameters"
+    return f"{sentence}: correct, remove or repeat it?"
 
 
 def best(result: Result, names: Sequence[Any] | None = None) -> str:
@@ -286,6 +281,10 @@ def _name(trial: Trial, names: Sequence[Any] | None) -> str:
 def value(result: Result) -> str:
     """Return the value at the recommended parameters, its interval, and the limits that they keep."""
     sentence = _value(result)
+    if result.answers is not None and result.answers.outlier is not None:
+        sentence += (
+            f"; do not rely on it while trial {result.answers.outlier.number} is in question"
+        )
     if result.feasibility is not None:
         sentence += f"; limits: {result.feasibility}"
     return sentence
@@ -319,7 +318,14 @@ def more_trials(answers: Answers) -> str:
     if answers.seconds is not None and answers.seconds >= _LONG:
         trials += f" ({duration(answers.seconds)})"
     if answers.decision == STOP:
-        return f"{trials} would improve it by less than {significant(answers.tolerance, 1)}, too little to matter: stop"
+        little = f"less than {significant(answers.tolerance, 1)}, too little to matter"
+        at_an_edge = [effect.name for effect in answers.effects if effect.edge]
+        if at_an_edge:
+            names = _listed(at_an_edge)
+            return (
+                f"{trials} inside these bounds would improve it by {little}: stop, or widen {names}"
+            )
+        return f"{trials} would improve it by {little}: stop"
     gain = f"{significant(answers.more.value, 2)}"
     if answers.beyond_zero:
         gain += " (beyond 0: if no value can be there, give value_range)"
@@ -362,14 +368,15 @@ def optimality_gap(result: Result) -> str:
 
 
 def importance(effects: Sequence[Effect]) -> str:
-    """Return the parameters with a visible effect, the most important first, and those without."""
+    """Return the shares of the parameters with a visible effect, the most important first, and limits of the others."""
     visible = [f"{effect.name} ({effect.share.value:.0%})" for effect in effects if effect.visible]
-    hidden = [effect.name for effect in effects if not effect.visible]
+    hidden_effects = [effect for effect in effects if not effect.visible]
+    hidden = [f"{effect.name} (at most {effect.share.upper:.0%})" for effect in hidden_effects]
     if not hidden:
         return _listed(visible)
     if not visible:
         return "unknown so far"
-    return f"{_listed(visible)}; not certain yet how much: {_listed(hidden)}"
+    return f"{_listed(visible)}; not certain yet: {_listed(hidden)}"
 
 
 def ranges(effects: Sequence[Effect], has_bounds: bool = True) -> str:

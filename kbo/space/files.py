@@ -110,4 +110,7 @@ def _yaml(text: str) -> Any:
     try:
         return yaml.load(text, Loader)
     except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from error
+        text = str(error)
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+            text = f"line {error.problem_mark.line + 1}: {error.problem}"
+        raise ValueError(" ".join(text.split())) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,8 +14,8 @@ from kbo.optimize.insight.comparison import N_DRAWS, Estimate, estimate
 from kbo.optimize.insight.credible_sets import Effect, effects
 from kbo.optimize.insight.expected_gain import N_MORE, decision, expected_gain, gains
 from kbo.optimize.insight.importance import importance
-from kbo.optimize.insight.misfits import Misfit, misfits
 from kbo.optimize.insight.optima import optima
+from kbo.optimize.insight.outlier import Outlier, outlier
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
@@ -43,7 +43,7 @@ class Answers:
         effects: The parameters, the one with the largest share first.
         inside: The number of trials whose value is inside the 90% interval that the others predict, and the number of
             trials with such an interval.
-        misfits: The trials whose value is far from what the others predict.
+        outlier: The trial whose value is far from the prediction by all others; None if there is none.
         beyond_zero: Whether the gain leads beyond 0 although all values were on the other side.
     """
 
@@ -54,7 +54,7 @@ class Answers:
     tolerance: float
     effects: Sequence[Effect]
     inside: tuple[int, int]
-    misfits: Sequence[Misfit] = ()
+    outlier: Outlier | None = None
     beyond_zero: bool = False
 
 
@@ -62,6 +62,7 @@ class Answers:
 def answers(
     space: Space,
     surrogate: Surrogate,
+    without: Callable[[int], Surrogate | None],
     constraints: Sequence[ConstraintSurrogate],
     trials: Sequence[Trial],
     best: Trial,
@@ -75,6 +76,7 @@ def answers(
     Args:
         space: The search space.
         surrogate: The surrogate of its objective, larger values better.
+        without: Returns such a surrogate that is fitted to all trials but one, given by its number.
         constraints: The constraints with their surrogates.
         trials: The completed trials, those that keep all constraints.
         best: The recommended one.
@@ -121,7 +123,7 @@ def answers(
         tolerance=tolerance,
         effects=found,
         inside=surrogate.leave_one_out(),
-        misfits=misfits(surrogate, maximize),
+        outlier=outlier(surrogate, without, maximize),
         beyond_zero=is_below_zero and best_possible > 0,
     )
 

@@ -164,6 +164,7 @@ class Insight:
         return answers(
             quantities.space,
             surrogate,
+            quantities.objective.without,
             quantities.limits(),
             quantities.keeping_limits(best),
             best,

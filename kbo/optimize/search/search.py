@@ -82,6 +82,8 @@ class Search:
         tried: The points [n P] of all trials so far, and of those that are being evaluated.
         avoided: The features [n D] of the points that are being evaluated and are not proposed again meanwhile, as long
             as there are others.
+        spacing: Distance up to which points next to these are not proposed either, in ranges: the largest difference of
+            a feature.
         surrogate: The surrogate of the objective; None while there are too few trials.
         bound: The confidence that the trial maximises, with the posterior: pending trials count as observed at the
             mean, failed ones as observed at the worst value. None while there is no surrogate.
@@ -101,6 +103,7 @@ class Search:
     seed: int = 0
     tried: Tensor = field(default_factory=lambda: torch.empty(0))
     avoided: Tensor = field(default_factory=lambda: torch.empty(0))
+    spacing: float = 0.0
     surrogate: Surrogate | None = None
     bound: Bound | None = None
     others: Sequence[Surrogate] = ()
@@ -171,7 +174,10 @@ class Search:
         """
         choices = self.subspace.choices
         if choices is not None:
-            choices = choices[~self._is_avoided(self.space.features(choices))]
+            is_avoided = self._is_avoided(self.space.features(choices))
+            if is_avoided.all():
+                return self._avoiding_less().argmax_point(score, row)
+            choices = choices[~is_avoided]
             features = self.space.features(choices)
             if row is not None:
                 return choices[row(features)]
@@ -188,8 +194,11 @@ class Search:
             children = self._children(points, random, step)
             points = torch.cat([points, children])
             scores = torch.cat([scores, self._scores(score, children)])
+        is_avoided = self._is_avoided(self.space.features(points))
+        if is_avoided.all():
+            return self._avoiding_less().argmax_point(score, row)
         if row is not None:
-            points = points[~self._is_avoided(self.space.features(points))]
+            points = points[~is_avoided]
             return points[row(self.space.features(points))]
         return points[int(scores.argmax())]
 
@@ -284,13 +293,17 @@ class Search:
         return points, shape
 
     def _is_avoided(self, features: Tensor) -> Tensor:
-        """Return whether points with features [n D] are being evaluated, [n]; False if all of them are."""
+        """Return whether points with features [n D] are being evaluated, or are next to such a point, [n]."""
         is_avoided = torch.zeros(len(features), dtype=torch.bool)
         for running in self.avoided:
-            is_avoided |= (features == running).all(-1).cpu()
-        if is_avoided.all():
-            return torch.zeros_like(is_avoided)
+            is_avoided |= ((features - running).abs().amax(-1) <= self.spacing).cpu()
         return is_avoided
+
+    def _avoiding_less(self) -> Search:
+        """Return the search in which points next to those that are being evaluated are allowed, or these themselves."""
+        if self.spacing:
+            return replace(self, spacing=0.0)
+        return replace(self, avoided=self.avoided[:0])
 
     def _scores(self, score: Score, points: Tensor) -> Tensor:
         """Return the scores [n] of points [n P] of the unit cube, on the CPU; -inf where they are avoided.

@@ -55,7 +55,8 @@ class Explanation:
         """Return the width in words; empty if there is none."""
         if self.width is None:
             return ""
-        return f" ({self.width:.2g} standard deviations from it)"
+        deviations = "standard deviation" if self.width == 1 else "standard deviations"
+        return f" ({self.width:.2g} {deviations} from it)"
 
     def record(self) -> dict[str, str | float]:
         """Return the explanation as an entry of a journal: finite numbers, with six digits, by name."""

@@ -160,6 +160,12 @@ class PracticalSurrogate(Surrogate):
             return None
         return self._predictive.left_out_errors()
 
+    def prediction(self, X: Tensor) -> tuple[Tensor, Tensor] | None:
+        if self._predictive is None:
+            return None
+        mean, error = self._predictive(X)
+        return mean, (error.square() + self._predictive.noise_std**2).sqrt()
+
     @fixed
     def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if self._predictive is None:

@@ -251,6 +251,13 @@ class Surrogate(ABC):
         """
         return None
 
+    def prediction(self, X: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return the mean and the standard deviation [n] of the targets of new values, with noise, at features X [n D].
+
+        None without a prior.
+        """
+        return None
+
     @fixed
     def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return lower bound, mean (moved into the bounds) and upper bound [n] of the objective at features [n D].

@@ -1,0 +1,111 @@
+"""An outlier: the trial whose value is farthest from the prediction by all others, such as a slip in a table.
+
+The prediction is that of a model fitted to the others alone: a model that knows a wrong value explains it, by more
+noise or by a smaller lengthscale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import torch
+
+from kbo.optimize.surrogates.surrogate import Evaluation, Surrogate
+
+_FAR = 4.0
+"""Standard deviations beyond which a value is far from its prediction."""
+
+_FEWEST = 6
+"""Values from which on one of them may be far from the others."""
+
+_NARROW = 3.0
+"""Ratio of the ends of an interval up to which it shows that a decimal point is in a wrong place."""
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A trial whose value is far from the prediction by all others.
+
+    Attributes:
+        number: The trial.
+        value: Its value.
+        lower, upper: The 90% interval of its value, predicted by the others.
+        repeated: The first other trial with the same parameters; None if there is none.
+    """
+
+    number: int
+    value: float
+    lower: float
+    upper: float
+    repeated: int | None = None
+
+
+def outlier(
+    surrogate: Surrogate, without: Callable[[int], Surrogate | None], maximize: bool
+) -> Outlier | None:
+    """Return the trial with the largest left-out error, if its value is far from its prediction; else None.
+
+    It is far by four standard deviations, or if it is outside of the 90% interval and ten times or a tenth of it is
+    inside. None where values have no noise, since then none of them is measured, and where all others are equal.
+
+    Args:
+        surrogate: The surrogate of the objective, larger values better.
+        without: Returns the surrogate that is fitted to all other trials.
+        maximize: Whether larger values of the objective are better.
+    """
+    suspect = _suspect(surrogate)
+    if suspect is None:
+        return None
+    others = without(suspect.number)
+    if others is None or len({evaluation.value for evaluation in others.values}) == 1:
+        return None
+    X = torch.tensor([suspect.features], dtype=torch.float64)
+    prediction = others.prediction(X)
+    if prediction is None:
+        return None
+    mean, std = prediction
+    half_width = NormalDist().inv_cdf(0.95) * std
+    ends = torch.cat([mean - half_width, mean + half_width])
+    lower, upper = others.transform.inverse(ends).tolist()
+    assert suspect.value is not None
+    error = float(others.transform.target(suspect.value) - mean) / float(std)
+    if abs(error) <= _FAR and not _is_slip(suspect.value, lower, upper):
+        return None
+    value = suspect.value
+    if not maximize:
+        value = -value
+        lower, upper = -upper, -lower
+    return Outlier(suspect.number, value, lower, upper, _repeated(surrogate, suspect))
+
+
+def _suspect(surrogate: Surrogate) -> Evaluation | None:
+    """Return the observed value with the largest left-out error, in standard deviations; None if there are too few."""
+    left_out = surrogate.left_out_errors()
+    if left_out is None or surrogate.noiseless:
+        return None
+    errors, stds = left_out
+    observed = [not evaluation.predicted for evaluation in surrogate.values]
+    if sum(observed) < _FEWEST:
+        return None
+    standard = (errors.abs() / stds).masked_fill(~torch.tensor(observed), 0.0)
+    return surrogate.values[int(standard.argmax())]
+
+
+def _is_slip(value: float, lower: float, upper: float) -> bool:
+    """Return whether a value is in a narrow interval only after its decimal point is moved by one place."""
+    if lower <= value <= upper or lower * upper <= 0:
+        return False
+    smaller, larger = sorted([abs(lower), abs(upper)])
+    if larger > _NARROW * smaller:
+        return False
+    return any(lower <= moved <= upper for moved in (value / 10, value * 10))
+
+
+def _repeated(surrogate: Surrogate, suspect: Evaluation) -> int | None:
+    """Return the number of the first other trial at the same parameters; None if there is none."""
+    for evaluation in surrogate.values:
+        if evaluation.features == suspect.features and evaluation.number != suspect.number:
+            return evaluation.number
+    return None
