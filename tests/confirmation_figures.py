@@ -1,4 +1,4 @@
-"""Tables of docs/validity.md, "Confirmation": races of candidates whose medians and means are known.
+"""Figures of docs/reliability.md, confirmation: races of candidates whose medians and means are known.
 
 ``python -m tests.confirmation_figures [RUNS]``; smaller values are better.
 """

@@ -1,4 +1,4 @@
-"""Table of docs/validity.md, "The gap of a front": the statement of the gap on functions whose norms are known.
+"""Figures of docs/reliability.md, the gap of a front: the statement of the gap on functions whose norms are known.
 
 ``python -m tests.front_figures [RUNS [KIND]]``; two objectives, one of which is maximised and the other one minimised.
 """

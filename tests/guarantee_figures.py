@@ -1,4 +1,4 @@
-"""Tables of docs/validity.md: what the bounds of 0.8 gain over those of 0.7, on the same data.
+"""Tables of experiments/records/bounds.md: what the bounds of 0.8 gain over those of 0.7, on the same data.
 
 ``python -m tests.guarantee_figures PART``, a function of this module. The formulas of 0.7 are written out.
 """

@@ -1,6 +1,6 @@
 """What kbo says when an assumption of a theorem is broken: no row keeps its guarantee silently.
 
-``python -m tests.test_broken_assumptions`` prints the table of docs/validity.md.
+``python -m tests.test_broken_assumptions`` prints the whole of the table in docs/reliability.md.
 """
 
 from __future__ import annotations

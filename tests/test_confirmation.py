@@ -234,7 +234,7 @@ FAST = [race for race in confirmation_figures.RACES if race.value_range is None]
 
 @pytest.mark.parametrize("race", FAST, ids=lambda race: race.name)
 def test_no_statement_is_wrong_whatever_the_noise(race):
-    """A part of the table of docs/validity.md: a statement is true, or none is made; delta allows 5%."""
+    """A part of the figures of docs/reliability.md: a statement is true, or none is made; delta allows 5%."""
     found = [race.run(seed, 200) for seed in range(8)]
     assert (
         sum(race.wrong(one, race.stated()) for one in found) <= 2

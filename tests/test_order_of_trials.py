@@ -1,6 +1,6 @@
 """Completion that depends on the noise: what a run with trials in flight, lost or failed ones may certify.
 
-``python -m tests.test_order_of_trials 400`` prints how often the truth is outside, for the table of docs/validity.md.
+``python -m tests.test_order_of_trials 400`` prints how often the truth is outside, for docs/reliability.md.
 """
 
 from __future__ import annotations

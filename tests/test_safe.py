@@ -152,7 +152,7 @@ def test_pending_points_are_not_chosen_again(device):
 
 
 def test_bounds_that_hold_break_no_limit_and_the_tightest_find_most():
-    """The study of docs/validity.md on one function; a multiplier of 2 breaks the limit there."""
+    """The study of docs/reliability.md on one function; a multiplier of 2 breaks the limit there."""
     cmm, ay, heuristic = (play(19, name, rounds=20) for name in ("CMM", "AY", "beta = 2"))
     assert cmm["violations"] == ay["violations"] == cmm["unsafe in S"] == 0
     assert heuristic["violations"] > 0

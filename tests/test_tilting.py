@@ -375,7 +375,7 @@ def test_a_bound_that_is_too_narrow_is_seen():
 
 
 def rows(part: str, count: int) -> Iterator[tuple[str, Estimate]]:
-    """The rows of a part of the table in docs/validity.md."""
+    """The rows of a part of the table in docs/reliability.md."""
     if part == "norm":
         yield from ((name, worst(make, count)) for name, make in SUB_GAUSSIAN.items())
     elif part == "gaussian":

@@ -39,7 +39,7 @@ from kbo.regression import (
 
 PRACTICAL_WIDTHS = (1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 4.0, 1.0)
 """Standard deviations above the mean at which "ucb" searches in turn; chosen by measurement
-(docs/comparisons.md). The largest has an even number, since without noise the trials of odd numbers
+(experiments/records/tuning.md). The largest has an even number, since without noise the trials of odd numbers
 are searched for near the best one."""
 
 _UNKNOWN: Any = None

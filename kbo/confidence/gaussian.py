@@ -24,7 +24,7 @@ from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
 _SPREAD = 4.0
-"""Multiple of the prior variance: any is valid; docs/validity.md compares widths."""
+"""Multiple of the prior variance: any is valid."""
 
 
 class OverPoints(Confidence):
@@ -67,8 +67,9 @@ class FiniteSet(OverPoints):
     """Bounds over a finite set that hold for all rounds at once.
 
     They hold if the state's ridge is the noise variance and the noise is Gaussian. The variants are
-    "mixture", ``prior_posterior_ratio``, narrowest from a few observations on (docs/validity.md);
-    "quantile", ``exact_tail``; and "paper", GP-UCB of Srinivas et al. (2010), Theorem 1.
+    "mixture", ``prior_posterior_ratio``, narrowest from a few observations on
+    (experiments/records/bounds.md); "quantile", ``exact_tail``; and "paper", GP-UCB of Srinivas
+    et al. (2010), Theorem 1.
 
     Args:
         points: The finite set [N d], in units of the state, or its size N. Bounds that are computed

@@ -1,4 +1,4 @@
-"""Tables of docs/validity.md about safe exploration: violations, safe sets and regret of different bounds.
+"""Figures of docs/reliability.md about safe exploration: violations, safe sets and regret of different bounds.
 
 ``python -m tests.acceptance.safe_figures RUNS [FILE]``; runs that are in the file already are not made again.
 """

@@ -23,7 +23,7 @@ from kbo.errors import InvalidInput
 from kbo.regression import AllRidges, Posterior
 
 MIXED_SCALES = tuple(4.0**j for j in range(-3, 5))
-"""Scales of which no single one is much better than their average (docs/validity.md)."""
+"""Scales of which no single one is much better than their average (experiments/records/bounds.md)."""
 
 Scale = float | Sequence[float]
 """The covariance scale c of a mixture, or several that are averaged."""

@@ -26,7 +26,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
     With probability ``1 - delta``, at all times at once, the noise level lies between ``lower`` and
     ``upper``, if the function has norm at most ``norm_bound`` and the noise, given the past, is
     strictly sub-Gaussian: the level is its standard deviation and its sub-Gaussian constant (see
-    ``energy.py``). With heavier tails the bounds are off (docs/validity.md). The same probability
+    ``energy.py``). With heavier tails the bounds are off (docs/reliability.md). The same probability
     covers the confidence bounds built on them, ``AdaptiveSelfNormalized`` and ``AdaptiveMixture``.
     ``AdaptiveRidge(state, bounds)`` works on a copy, its ``schedule``; ``update`` may also be
     called by hand.
@@ -166,7 +166,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         raise RefutedAssumptions(
             "The data refute the assumptions: the lower bound of the noise level is above its upper"
             f" bound. Either {suspect}the noise is not strictly sub-Gaussian (rare spikes, a level "
-            "that varies; docs/validity.md), or norm_bound is too small, or the kernel is wrong",
+            "that varies; docs/reliability.md), or norm_bound is too small, or the kernel is wrong",
             noise_at_least=self.lower,
             noise_at_most=self.upper,
             norm_bound=self.norm_bound,

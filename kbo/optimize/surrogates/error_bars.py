@@ -37,7 +37,7 @@ def noise_ratios(
     """Return noise variances [n] of values relative to the common one, 1 for values without an error bar.
 
     Where the common noise level is fitted it is that of the median error bar. Then half of the variance of this one is
-    added to each, since error bars of a few repetitions are far too small by chance (docs/comparisons.md).
+    added to each, since error bars of a few repetitions are far too small by chance (experiments/records/tuning.md).
 
     Args:
         values: The values.
