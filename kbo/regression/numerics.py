@@ -18,12 +18,14 @@ from kbo.kernels import DenseKernel
 def joint_draws(covariance: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
     """Return draws [count N] with mean zero and covariance [N N].
 
+    They are products with its symmetric root, which is unique: eigenvectors alone have other signs on another device.
     Negative eigenvalues, which rounding causes, are set to zero.
     """
     values, vectors = torch.linalg.eigh(covariance)
     shape = (count, len(covariance))
     normal = torch.randn(shape, generator=generator, dtype=covariance.dtype, device="cpu")
-    return (normal.to(covariance.device) * values.clamp_min(0).sqrt()) @ vectors.mT
+    in_eigenbasis = normal.to(covariance.device) @ vectors
+    return (in_eigenbasis * values.clamp_min(0).sqrt()) @ vectors.mT
 
 
 def as_ridges(ridge: Any, name: str = "ridge") -> list[float]:

@@ -65,7 +65,6 @@ def cholesky_and_log(
     """
     if A.shape[-1] == 1:  # without LAPACK
         L = A.sqrt()
-        failed_row = None
         total = L.detach().log().sum()
     else:
         L, failed_row = torch.linalg.cholesky_ex(A)
@@ -74,8 +73,9 @@ def cholesky_and_log(
     # One number is read from the device: a row of L that is not finite has such a diagonal entry.
     log = float(total - less)
     if not math.isfinite(log):
-        row = 1 if failed_row is None else max(int(failed_row.max()), 1)
-        raise _not_positive_definite(A, first_row + row)
+        # Other devices name a later row where an entry is infinite.
+        failed_row = torch.linalg.cholesky_ex(A.detach().cpu())[1]
+        raise _not_positive_definite(A, first_row + max(int(failed_row.max()), 1))
     return L, log
 
 
