@@ -22,7 +22,7 @@ from tests.processes import environment, python
 ROOT = Path(__file__).parent.parent
 EXECUTED = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("quickstart", "howto", "choosing", "extending", "guide")),
+    *(f"docs/{name}.md" for name in ("quickstart", "howto", "extending", "guide")),
 ]
 # Blocks with these words run in the part "thorough" only.
 COSTLY = (
@@ -30,7 +30,6 @@ COSTLY = (
     "pareto_set(",
     "optuna.logging",
     "kbo.Safe(",
-    "cross_val_score",
     "kbo.Linear(",
     ".plot(",
 )

@@ -152,7 +152,7 @@ def hypotheses(
 
     The norm bound of a lengthscale is twice the norm of a cosine with ``turns`` turning points. The kernels have the
     variance ``size ** 2``, so the bounds follow the units of the objective. How to choose size and turns, and what they
-    assume: docs/choosing.md.
+    assume: docs/guide.md, "Which method".
 
     Args:
         noise_std: Sub-Gaussian constant of the noise.
