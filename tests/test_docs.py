@@ -39,6 +39,7 @@ PAGES = sorted(
         ROOT / "CONTRIBUTING.md",
         *(ROOT / "docs").glob("*.md"),
         *(ROOT / "experiments/records").glob("*.md"),
+        *(ROOT / "docs" / "theory").glob("*.md"),
     ]
 )
 TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
