@@ -44,7 +44,7 @@ def panel(axes, state, X, y, exact):
     axes.fill_between(x, lower, upper, color=BLUE, alpha=0.2, lw=0, label="interval")
     axes.plot(x, state.predict(grid)[0], color=BLUE, lw=1.8, label="posterior mean")
     axes.plot(x, truth(grid), color="black", ls="--", lw=1.2, label="true function")
-    title = f"all 300 points: mean width {float((upper - lower).mean()):.2f}"
+    title = f"exact: mean width {float((upper - lower).mean()):.2f}"
     if state is not exact:
         for number, limit in enumerate(bound.interval(exact, grid)):
             label = "interval of the exact posterior" if number == 0 else None
@@ -63,16 +63,15 @@ def main(target):
     exact = kbo.KernelRidge(kernel, NOISE_STD**2)
     fine = kbo.NystromRidge(kernel, NOISE_STD**2, GreedyDictionary(0.001))
     coarse = kbo.NystromRidge(kernel, NOISE_STD**2, GreedyDictionary(0.1))
-    figure = blank(11.0, 3.7)
+    figure = blank(9.0, 4.0)
     panels = figure.subplots(1, 3, sharey=True)
     for axes, state in zip(panels, (exact, fine, coarse), strict=True):
         state.update(X, y)
         panel(axes, state, X, y, exact)
-        print(state.anchors is not None and len(state.anchors), state.error.trace)
     for axes in panels[1:]:
         axes.set_ylabel("")
     panels[0].set_ylim(-4.6, 3.0)
-    legend_below(figure, columns=6)
+    legend_below(figure, columns=3)
     figure.savefig(target, dpi=125)
 
 
