@@ -34,7 +34,14 @@ COSTLY = (
     "kbo.Linear(",
     ".plot(",
 )
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs" / "theory").glob("*.md"),
+    ]
+)
 TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
 
 

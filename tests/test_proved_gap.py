@@ -416,7 +416,7 @@ def test_a_gap_below_what_was_found_names_the_bound_that_proves_more():
     assert gap.value < gap.found
     assert (
         gap.reason
-        == "the norm bound leaves less there than the bounds of the method (docs/theory/boxes.md)"
+        == "the norm bound leaves less there than the bounds of the method (docs/theory/gaps.md)"
     )
     assert gap.scope.endswith(f"proved; {gap.found:.4g} was found, but {gap.reason}")
     within = optimizer.gap()

@@ -51,7 +51,7 @@ class Confidence(ReadOnly):
         covers: Deviations from one fixed ridge and exact, equally noisy data that the theorem
             allows, some of ``"sketch"``: the bounds account for the error of an approximate
             posterior; ``"weights"``: observations of different noise levels, ``sqrt(w) k(x, .)``
-            and ``sqrt(w) y``, with w chosen before the noise (docs/theory/weights.md);
+            and ``sqrt(w) y``, with w chosen before the noise (docs/theory/observations.md);
             ``"moved ridge"``: a ridge that was chosen from the data.
         noise_std: Noise level that is assumed of an observation of weight 1; None if it is that of
             the ridge, or unknown.

@@ -19,8 +19,8 @@ in print, ``ln(kappa^2 t)`` is 0 at t = 1 and lacks a factor 1/ridge. The factor
 ``leverage_sum`` that EK-UCB has in print is unnecessary.
 
 ``objections`` checks the condition on the data instead of trusting that random sampling brought it
-about: the papers' radii follow from it for any dictionary (docs/papers.md), at every round in which
-it is true.
+about: the papers' radii follow from it for any dictionary (docs/theory/sketch.md), at every round
+in which it is true.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ the slack s g(x) - l is at least 0 where the limit is kept, and
 In the certified setting the next point is the best by the rule of the objective among those where every constraint is
 possibly kept (optimism over the optimistic feasible set: CONFIG, Xu et al. 2023, Alg. 1); if there is none, the one
 that is least far from it. In the practical setting the log-probability that all are kept is added to the upper bound.
-Both rules, and the theorem about the first: docs/theory/constrained.md.
+Both rules, and the theorem about the first: docs/theory/constraints.md.
 """
 
 from __future__ import annotations

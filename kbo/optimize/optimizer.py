@@ -482,7 +482,7 @@ class Optimizer:
 
         The journal keeps what was reported before. A failed, pruned or removed trial counts again with the new value.
         In the certified setting this withdraws the guarantee, unless ``completion_independent_of_noise`` is declared: a
-        correction that depends on the value is a selection (docs/theory/trials.md).
+        correction that depends on the value is a selection (docs/theory/observations.md).
 
         Args:
             trial: The trial or its number.

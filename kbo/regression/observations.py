@@ -12,7 +12,7 @@ and ``A = K_m + ridge C^-1``
     Tr K_n (K_n + ridge I)^-1 = sum_r 1 - (ridge / c_r) [A^-1]_rr,
 
 where ``within`` is the weighted sum of squares of the targets around the mean of their row, and K_n
-and y on the left are ``W^1/2 K W^1/2`` and ``W^1/2 y`` (docs/theory/weights.md). A repeat first
+and y on the left are ``W^1/2 K W^1/2`` and ``W^1/2 y`` (docs/theory/observations.md). A repeat first
 enters as a row of its own. Once repeats are a third of the rows, all rows of equal location are
 merged, which costs one factorisation of the distinct rows: O(m^2) per observation, amortised.
 """

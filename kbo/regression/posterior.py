@@ -5,7 +5,7 @@ ridge, and ``state.across(X)``, an ``AllRidges``, has them at many ridges. Notat
 matrix of the n observations, y their targets, E = K - K~ the error of an approximate kernel matrix
 K~ (zero for exact posteriors). Observations of weights w count as ``sqrt(w) k(x, .)`` and ``sqrt(w)
 y``: K, E and y stand for ``W^1/2 K W^1/2``, ``W^1/2 E W^1/2`` and ``W^1/2 y``, and residuals are
-weighted (docs/theory/weights.md).
+weighted (docs/theory/observations.md).
 
 On paper                                            | in code
 ``mean(x) = k(x)'(K + ridge I)^-1 y``               | ``PosteriorAt.predict``

@@ -131,7 +131,7 @@ def test_equals_the_dense_formula_on_a_sketch(printed, device):
 
 
 def test_weights_are_data_that_were_whitened_by_hand(bound, device):
-    """The theorem of docs/theory/weights.md; chaining has a set of its own in units of the points."""
+    """The theorem of docs/theory/observations.md; chaining has a set of its own in units of the points."""
     (X, y), Z = noisy_data(40, device), unit_square(6, 1).to(device)
     weights = torch.exp(torch.randn(40, generator=seeded(3), dtype=torch.float64)).to(device)
     weighted, whitened = (

@@ -1,4 +1,4 @@
-"""The proved bonus over a chain of covers (docs/papers.md, "Chaining, proved").
+"""The proved bonus over a chain of covers (docs/theory/gaussian.md, "Chaining").
 
 On paper                                                             | in code
 ``(std(x) + 2 eps_c - eps_m) v_c + sum of eps_(i-1) w_i over i > c`` | a line of ``proved_cuts``

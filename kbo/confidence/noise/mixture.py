@@ -8,7 +8,7 @@ On paper                                                     | in code
 ``quad(a) - a C^2 <= |xi|^2`` and ``|xi|^2 <= most sigma^2`` | ``_lower_bound``
 energy ``|xi|^2`` against ``t sigma^2``: least, most         | ``energy.averaged``
 
-All hold for all t at once; docs/papers.md and docs/theory/noise.md have the proofs.
+All hold for all t at once; docs/theory/mixtures.md and docs/theory/noise.md have the proofs.
 """
 
 from __future__ import annotations

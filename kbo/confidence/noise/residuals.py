@@ -11,7 +11,7 @@ On paper                                            | in code
 ``X = C sqrt(lam D)``, more on a sketch             | ``Fit.cross``
 energy ``|xi|^2`` against ``t sigma^2``             | ``energy.stitched``
 
-All hold for all t at once; docs/papers.md and docs/theory/noise.md have the proofs.
+All hold for all t at once; docs/theory/noise.md has the proofs.
 """
 
 from __future__ import annotations

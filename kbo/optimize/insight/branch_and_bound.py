@@ -7,7 +7,7 @@ for a cell C with centre z, and r the largest ``|x - z|_k`` of its points,
 
 if upper is a bound of f. A score of several functions that grows with each is at most the score of their bounds. The
 cells with the largest such bounds are divided along their longest sides, until the work is enough; at any time the
-largest bound of a cell is one of f, or of the score (docs/theory/boxes.md).
+largest bound of a cell is one of f, or of the score (docs/theory/gaps.md).
 """
 
 from __future__ import annotations

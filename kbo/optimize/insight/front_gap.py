@@ -6,7 +6,7 @@ the front with f_k(x) <= f_k(p) + gap * extent_k for all objectives k, larger va
     gap = max_x score(U_1(x), ..., U_m(x)),   score(u) = min_p max_k (u_k - L_k(p)) / extent_k
 
 with upper and lower bounds U and L. The score grows with each u_k, so branch and bound needs only bounds of each
-objective over a cell (docs/theory/fronts.md).
+objective over a cell (docs/theory/gaps.md).
 """
 
 from __future__ import annotations

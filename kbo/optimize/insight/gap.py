@@ -46,7 +46,7 @@ class Gap(NamedTuple):
         final: Whether these points stay the same: in the safe setting others may become certain to be safe.
         found: The gap that a search has found with the bounds of the method.
         reason: The reason why nothing is proved; of a proved gap that is smaller than ``found``, the bound that
-            excludes more than the bounds of the method, and why (docs/theory/boxes.md). Otherwise empty.
+            excludes more than the bounds of the method, and why (docs/theory/gaps.md). Otherwise empty.
     """
 
     value: float
@@ -218,7 +218,7 @@ def proved_gap(value: float, found: float, scope: str, reason: str) -> Gap:
     scope += f", proved; {found:.4g} was found"
     if value >= found:
         return Gap(value, True, scope, exact=False, found=found)
-    reason += " (docs/theory/boxes.md)"
+    reason += " (docs/theory/gaps.md)"
     return Gap(value, True, f"{scope}, but {reason}", exact=False, found=found, reason=reason)
 
 

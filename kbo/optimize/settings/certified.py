@@ -62,7 +62,7 @@ class Certified(Setting):
             whether it does. Then every value counts at once, also after failures. Otherwise reported bounds rest on the
             trials in the order of their starts, up to the first that has not reported, and nothing is certified after
             a trial has failed, was stopped early, was lost and started again, or has a value at parameters that ``ask``
-            did not return (docs/theory/trials.md).
+            did not return (docs/theory/observations.md).
         strict_noise: Whether "dmm-ucb-adaptive" and "cmm-ucb-adaptive", which bound the noise level online, assume only
             strictly sub-Gaussian noise, not also that it has no more mass near zero than Gaussian noise.
     """

@@ -75,7 +75,7 @@ class Practical(Setting):
 
     With limits on measured quantities the log-probability that all are kept is added to the bound of the search. The
     mean of each quantity at the recommended trial is within its limit by two standard deviations, if there is such a
-    trial (docs/theory/constrained.md).
+    trial (docs/theory/constraints.md).
 
     For another search give ``strategies``. For another model subclass it and override ``fitted``; for another
     recommendation give the class a ``surrogate``. A journal names the class, so that a run is not continued with

@@ -26,8 +26,8 @@ class Safe(Certified):
 
     A space of up to 100 000 points is explored as a whole, and the gap is about the points that have become certain to
     be safe. In a larger space, or with real parameters, random points near those known to be safe are examined: what is
-    evaluated is as safe, but neither the set nor the gap is proved to be complete (docs/theory/safe.md), unless every
-    point of the space is proved to be safe (docs/theory/boxes.md).
+    evaluated is as safe, but neither the set nor the gap is proved to be complete (docs/theory/constraints.md), unless
+    every point of the space is proved to be safe (docs/theory/gaps.md).
 
     Args:
         kernel, noise_std, norm_bound, delta, scale: As for ``Certified``; a constraint has its own ``noise_std`` and

@@ -147,7 +147,7 @@ class CertifiedSurrogate(Surrogate):
         return posterior
 
     def _weight(self, evaluation: Evaluation) -> float | None:
-        """Return the weight of a value with an error bar, the constant of its noise (docs/theory/weights.md)."""
+        """Return the weight of a value with an error bar, the constant of its noise (docs/theory/observations.md)."""
         noise_std = self.given.noise_std
         if evaluation.error is None or noise_std is None:
             return None

@@ -1,4 +1,4 @@
-"""The order in which values enter a certified bound (docs/theory/trials.md)."""
+"""The order in which values enter a certified bound (docs/theory/observations.md)."""
 
 from __future__ import annotations
 
