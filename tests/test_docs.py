@@ -46,7 +46,13 @@ TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
 
 
 def blocks_of(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    """Return the Python blocks of a page, and the whole files of which it shows listings."""
+    found = re.findall(
+        r"```(?:python|\{literalinclude\} (\S+\.py))\n(.*?)```",
+        (ROOT / page).read_text(),
+        re.DOTALL,
+    )
+    return [((ROOT / page).parent / file).read_text() if file else code for file, code in found]
 
 
 @pytest.fixture

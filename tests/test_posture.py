@@ -228,9 +228,10 @@ def test_posteriors_obey_the_laws_or_do_not_pass():
             check_posterior(lambda ridge, kind=kind: kind(kernel, ridge), points)
 
 
-def test_the_page_about_extensions_needs_no_file_of_the_repository():
+def test_the_page_about_extensions_needs_no_other_file_of_the_repository():
+    """Its listings are files of the tests, to which the laws are applied; they and its blocks import kbo alone."""
     page = (ROOT / "docs" / "extending.md").read_text()
-    assert not re.findall(r"^(?:from|import) tests\b", page, re.MULTILINE)
-    for name in ("posterior", "confidence"):
-        listing = (ROOT / "tests" / f"third_party_{name}.py").read_text().split('"""', 2)[2].strip()
-        assert listing in page
+    listings = re.findall(r"{literalinclude} \.\./(tests/third_party_\w+\.py)", page)
+    assert sorted(listings) == ["tests/third_party_confidence.py", "tests/third_party_posterior.py"]
+    for text in (page, *((ROOT / listing).read_text() for listing in listings)):
+        assert not re.findall(r"^(?:from|import) tests\b", text, re.MULTILINE)

@@ -1,7 +1,7 @@
 """Loops of BoTorch's notebooks, in which the model is all that is exchanged.
 
-``python -m tests.botorch.tutorials [NAME] [SEEDS]`` prints the rows of the table in docs/integrations.md. Problems,
-budgets and restarts are smaller than those of the notebooks, whose names are in brackets.
+``python -m tests.botorch.tutorials [NAME] [SEEDS]`` prints the rows of the table in docs/integrations.md, and
+CPU seconds. Problems, budgets and restarts are smaller than those of the notebooks, whose names are in brackets.
 """
 
 from __future__ import annotations
