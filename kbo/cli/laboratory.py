@@ -568,7 +568,10 @@ def _waiting(trials: Iterable[Trial]) -> str:
     for trial in trials:
         age = "pending"
         if trial.started is not None:
-            age = f"pending for {summary.duration(max(time.time() - trial.started, 0.0))}"
+            seconds = time.time() - trial.started
+            age = "pending for less than 2 minutes"
+            if seconds >= 120:
+                age = f"pending for {summary.duration(seconds)}"
         groups.setdefault(age, []).append(str(trial.number))
     lines = [f"{age}: {', '.join(numbers)}" for age, numbers in groups.items()]
     return "\n".join(lines) or "no trial is pending"
