@@ -13,7 +13,7 @@ import kbo
 from kbo.optimize.insight import importance
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Estimate
-from kbo.optimize.insight.credible_sets import CredibleSet, Effect
+from kbo.optimize.insight.credible_sets import CredibleSet, Effect, open_choices
 from kbo.report import summary
 from tests.commands import kbo as command
 
@@ -81,7 +81,21 @@ def test_what_matters_is_told_and_which_values_are_as_good():
     )
     assert "20 more trials (10 minutes) " in summary.more_trials(found)
     assert "c b" in summary.ranges(found.effects)
+    assert open_choices(found.effects) == []
     assert ("for unused" in summary.ranges(found.effects)) == by_name["unused"].range.all
+
+
+def test_a_run_does_not_stop_while_several_options_may_be_the_best():
+    rng = random.Random(0)
+    offsets = {"a": 0.0, "b": 0.01, "c": 0.6, "d": 0.9}
+    objective = lambda p: (p["x"] - 0.3) ** 2 + offsets[p["c"]] + 0.1 * rng.gauss(0, 1)  # noqa: E731
+    optimizer = told(objective, {"x": (0.0, 1.0), "c": list("abcd")}, 20)
+    found = optimizer.insight.answers(tolerance=100.0)
+    assert open_choices(found.effects) == ["c"]
+    assert found.decision == "undecided"
+    assert summary.more_trials(found).endswith("; it is not certain yet which c is best")
+    one = [effect for effect in found.effects if effect.name == "x"]
+    assert open_choices(one) == []
 
 
 @pytest.mark.parametrize(

@@ -105,8 +105,11 @@ def test_tune_prunes_and_begins_with_known_results_and_points_to_try(tmp_path):
     )
     shown = kbo("journal", "show", "kbo-runs/tune-script.jsonl").stdout
     assert "13 trials" in kbo("journal", "check", "kbo-runs/tune-script.jsonl").stdout
-    first, second, third = [line for line in shown.splitlines() if "layers" in line][:3]
-    assert ("1.45" in first, "layers=3" in second, "x=0.75" in third) == (True, True, True)
+    columns, first, second, third = (line.split() for line in shown.splitlines()[:4])
+    assert columns[:3] == ["trial", "status", "value"]
+    assert "1.45" in first
+    assert second[columns.index("layers")] == "3"
+    assert third[columns.index("x")] == "0.75"
     assert (
         "known.csv is not a list of parameters in JSON"
         in kbo("tune", "script.py", "--try-first", "known.csv", code=1).stderr
@@ -142,7 +145,7 @@ def test_tune_goes_on_in_a_space_that_changed(tmp_path, monkeypatch):
     assert "--trials counts the trials in kbo-runs/tune-script.jsonl too" in used.stderr
     assert "3 trials; the budget of 3 trials is used, 3 of them were in the journal" in used.stdout
     assert "5 trials" in kbo("tune", "script.py", "-q", "-n", "5").stdout
-    assert kbo("journal", "show", journal).stdout.count("dropout=0.1") == 4  # and the change
+    assert kbo("journal", "show", journal).stdout.count(" 0.1\n") == 3
     script.write_text(STEPWISE)
     asked = []
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))

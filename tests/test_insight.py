@@ -376,9 +376,19 @@ def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, s
     ends = [mean - 1.6449 * std, mean + 1.6449 * std]
     expected = sorted(sign * surrogate.transform.inverse(torch.tensor(ends)))
     assert [found.lower, found.upper] == pytest.approx([float(end) for end in expected], rel=1e-3)
+    assert found.doubtful
     question = summary.in_question(found)
     assert question.startswith(f"trial 11 ({found.value:.4g}) is far from what the others predict")
     assert "do not rely on it while trial 11 is in question" in optimizer.summary()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_value_better_than_predicted_is_to_be_repeated_and_counts(sign):
+    optimizer = measured(20, lambda v: v + 30, sign)
+    found = optimizer.insight.answers(effects=False).outlier
+    assert (found.number, found.doubtful) == (11, False)
+    assert summary.in_question(found).endswith("repeat it to be sure")
+    assert "in question" not in optimizer.summary()
 
 
 def test_values_that_fit_are_no_outliers():

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
@@ -21,6 +18,8 @@ from kbo.cli.laboratory import number_in, result_text, run_of, show_known, trial
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from kbo.optimize import Trial, table
     from kbo.optimize.run import events
     from kbo.optimize.run import journal as journals
@@ -33,11 +32,17 @@ else:
     journals = Lazy("kbo.optimize.run.journal")
     explanations = Lazy("kbo.optimize.strategies.explanation")
     table = Lazy("kbo.optimize.table")
+    pd = Lazy("pandas")
     record = Lazy("kbo.report.record")
 
 journal: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Check, show, correct, repair or export the journal of a run."
 )
+
+_COLUMNS = ("trial", "status", "value", "reported", "seconds", "remark")
+
+_LONGEST = 60
+"""Characters of a text in a row."""
 
 _HISTORY = {
     "Ask": "begun",
@@ -79,32 +84,36 @@ def show(
     if trial is not None:
         _show_one(trials, trial, contents.events)
         return
-    has_measurements = any(trial.measured for trial in trials)
     has_corrections = any(trial.reported is not None for trial in trials)
-    has_seconds = any(trial.seconds is not None for trial in trials)
-    columns = ["trial", "status", table.heading(contents.main)]
-    if has_corrections:
-        columns.append("reported")
-    if has_seconds:
-        columns.append("seconds")
-    columns.append("parameters")
-    if has_measurements:
-        columns.append("measured")
-    shown = Table(*columns, "remark")
+    rows = []
     for row in trials:
-        cells = [str(row.number), row.status, _number(row.value)]
+        cells = {
+            "trial": str(row.number),
+            "status": row.status,
+            table.heading(contents.main): _number(row.value),
+        }
         if has_corrections:
-            cells.append(_number(row.reported))
-        if has_seconds:
-            cells.append(_number(row.seconds))
-        cells.append(table.format_params(row.params))
-        if has_measurements:
-            cells.append(table.format_params(row.measured))
-        cells.append(_remark(row))
-        shown.add_row(*(Text(printable(cell), overflow="fold") for cell in cells))
-    Console().print(shown)
+            cells["reported"] = _number(row.reported)
+        cells["seconds"] = _number(row.seconds)
+        for name, text in table.shown(row.params).items():
+            column = f"params.{name}" if name in _COLUMNS else name
+            cells[column] = _short(text)
+        for name, text in table.shown(row.measured).items():
+            cells[f"measured.{name}"] = text
+        cells["remark"] = _short(_remark(row))
+        rows.append(cells)
+    shown = pd.DataFrame(rows, dtype=str).fillna("")
+    columns = [column for column in shown if column != "remark" and any(shown[column])]
+    if any(shown.get("remark", [])):
+        columns.append("remark")
+    typer.echo(printable(shown[columns].to_string(index=False)))
     for line in _changes(contents):
         typer.echo(printable(line))
+
+
+def _short(text: str) -> str:
+    """Return the beginning of a text on one line."""
+    return events.shortened(" ".join(text.split()), _LONGEST)
 
 
 def _remark(trial: Trial) -> str:

@@ -41,7 +41,7 @@ else:
 
 _COUNT = "New trials; 0 only shows the pending ones, and what is known."
 _SPACE = "Parameters (.yaml or .json), at the first call and where they change."
-_WAS = "The value that a new parameter had so far, such as temperature=20; repeatable."
+_WAS = "The value that a parameter had so far, where trials or known results lack it, as temperature=20; repeatable."
 _TO = "Write the new trials, with -n 0 the pending ones, to a table (.csv), for `kbo tell`."
 _OBJECTIVE = "One of several objectives, such as cost or yield=maximize; repeatable."
 _RESULT = "A trial and its value, such as 17 0.83, or a table (.csv)."
@@ -174,22 +174,27 @@ def _opened(
             f"there is no journal {path}. A new run needs its parameters, --space space.yaml, with lines such as "
             "`temperature: {kind: Float, low: 20, high: 90}`."
         )
-    reopen = partial(
-        record.optimizer_of, {**header, **given}, space=parameters, journal=path, evaluated=known
-    )
     values = {}
     for name, text in options.assignments(was, "--was temperature=20").items():
         if name not in parameters.parameters:
             names = ", ".join(parameters.parameters)
             raise InvalidInput(f"--was: the space has no parameter {name!r}, only {names}.")
         values[name] = table.option(text, parameters.parameters[name])
+    reopen = partial(
+        record.optimizer_of,
+        {**header, **given},
+        space=parameters,
+        journal=path,
+        evaluated=known,
+        was=values,
+    )
     try:
         optimizer = reopen()
     except AnotherSpace as error:
         if not allow_change and not options.agrees_to_change(error, path):
             raise
         options.check_new_parameters(path, parameters, values, "--was NAME=VALUE")
-        optimizer = reopen(allow_change=True, was=values)
+        optimizer = reopen(allow_change=True)
         for name in former:
             if name not in {*parameters.parameters, *parameters.constants}:
                 typer.echo(
@@ -299,10 +304,11 @@ def _show_summary(optimizer: Optimizer, journal: Path) -> None:
     again = f"`kbo tell {journal} TRIAL VALUE --again`"
     result = results.result_of(optimizer, "", str(journal))
     lines = summary.lines(result, again)
-    if result.answers is not None and result.answers.outlier is not None:
+    outlier = result.answers and result.answers.outlier
+    if outlier and outlier.doubtful:
         label, trials = lines[0]
         others = record.Record.of(journal).reopened()
-        others.remove(result.answers.outlier.number, "in question")
+        others.remove(outlier.number, "in question")
         result = results.result_of(others, "", str(journal))
         all_but_trials = summary.lines(result, again)[1:]
         lines = [(label, f"{trials} The other lines leave it out"), *all_but_trials]
@@ -435,10 +441,10 @@ def _report(
         if cell == str(chosen) or _is_rounded(table.parsed(cell), chosen):
             continue
         others[name] = table.option(cell, run.space.parameters[name])
-        if not as_done:
+        if not as_done and not (is_row and trial.removed is not None):
             raise InvalidInput(
-                f"trial {trial.number} has {name}={chosen}, and the result {cell}. If the experiment was carried out "
-                "with that, add --as-done: the result is a new trial in place of it."
+                f"trial {trial.number} was proposed with {name}={chosen}, and is told with {name}={cell}. If the "
+                "experiment was carried out with that, add --as-done: the result is a new trial in place of it."
             )
     is_recorded = value == trial.value and failure == trial.failure
     if value is not None and run.main != outcome.OBJECTIVE:

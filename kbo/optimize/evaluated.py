@@ -68,6 +68,7 @@ def known_results(
     needed: Sequence[str] = (),
     value_range: tuple[float, float] | None = None,
     objectives: Sequence[Objective] = (),
+    was: Mapping[str, Any] | None = None,
 ) -> Known:
     """Return parameters, values and other measurements that are known, and what was left out.
 
@@ -86,6 +87,7 @@ def known_results(
         needed: Names of the measurements that constraints are about.
         value_range: The least and the largest possible value, if they are declared.
         objectives: Several objectives, which a journal must have, too.
+        was: Values of parameters in the results that lack them, by name.
 
     Raises:
         InvalidInput: None of these, a file that cannot be read, or none of the results can be used.
@@ -107,7 +109,14 @@ def known_results(
             rows = _completed(path, maximize, objectives, left_out)
     else:
         rows = _of_table(_of_frame(evaluated), space, needed, left_out, value)
-    return _usable(list(rows), left_out, space, needed, value_range, value, source)
+    values = checks.instance("was", {} if was is None else was, Mapping)
+    completed = []
+    for place, given, returned in rows:
+        params = given
+        if isinstance(given, dict):
+            params = {**values, **given}
+        completed.append((place, params, returned))
+    return _usable(completed, left_out, space, needed, value_range, value, source)
 
 
 def _usable(
@@ -157,7 +166,7 @@ def _usable(
             violating.append(f"{place}: {', '.join(violated)}.")
     if unusable and not results:
         raise InvalidInput(
-            f"evaluated: none of the {len(rows)} results{source} can be used. {_examples(unusable)}"
+            f"evaluated: none of the {len(rows)} results{source} can be used. {_examples(unusable)}{advice}"
         )
     if unusable:
         left_out.append(
@@ -280,6 +289,15 @@ def _columns_of(
     of_trials = _has_prefixes(table.columns, space, value)
     prefix = _PARAMS if of_trials else ""
     names = {f"{prefix}{name}": name for name in space.parameters}
+    for (
+        column
+    ) in table.columns:  # "Temperature" is the column of temperature, if there is no other one
+        for name in space.parameters:
+            if (
+                str(column).lower() == f"{prefix}{name}".lower()
+                and f"{prefix}{name}" not in table.columns
+            ):
+                names[column] = name
     columns = _Columns(of_trials, value, {}, {})
     unused = []
     for column in table.columns:

@@ -108,7 +108,7 @@ def minimize(
         journal: Path of a crash-safe journal.
         allow_change: Whether ``bounds`` and constraints on parameters may differ from those of the journal: the run
             goes on in the new space with all earlier trials that have a place in it, also outside of the new ranges.
-        was: The values that parameters had in the trials before that lack them, by name; with ``allow_change``.
+        was: The values that parameters had in the trials before, and in known results, that lack them, by name.
         workers: Number of trials at a time, each in a worker process; or ``kbo.Processes(...)``, ``kbo.Threads(...)``,
             ``kbo.workers.ray.Ray(...)``. With 1 everything stays in this process. By default 1, or with ``timeout`` one
             worker process.
@@ -275,7 +275,9 @@ def _run(call: _Call) -> Result:
     space = Space(call.bounds, on_parameters)
     names = [constraint.name for constraint in measured]
     objectives = objectives_of(call.objectives, call.maximize)
-    known = known_results(call.evaluated, space, call.maximize, names, call.value_range, objectives)
+    known = known_results(
+        call.evaluated, space, call.maximize, names, call.value_range, objectives, call.was
+    )
     first = first_points(call.try_first, space)
     optimizer = Optimizer(
         space,

@@ -89,7 +89,7 @@ class Optimizer:
         journal: Path of the journal; None keeps the run in memory.
         allow_change: Whether the space may differ from that of the journal: then the run goes on in the new space, with
             all earlier trials that have a place in it, as by ``change``.
-        was: The values that parameters had in the trials before that lack them, by name; with ``allow_change``.
+        was: The values that parameters had in the trials before, and in known results, that lack them, by name.
         evaluated: Results that are known: a DataFrame, or the path of a table (.csv) or of a journal; see
             ``kbo.minimize``.
         device: Where posteriors are, and points of a search are scored, such as "cuda"; the CPU by default. It decides
@@ -165,7 +165,9 @@ class Optimizer:
         self._n_trials = n_trials
         needed = [c.name for c in self.constraints if c.name != OBJECTIVE]
         needed += [o.name for o in self.objectives[1:] if o.name not in needed]
-        known = known_results(evaluated, space, maximize, needed, self.value_range, self.objectives)
+        known = known_results(
+            evaluated, space, maximize, needed, self.value_range, self.objectives, was
+        )
         allow_change = checks.flag("allow_change", allow_change)
         header = self._header(space)
         self.run: Run = Run(

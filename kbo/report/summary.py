@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbo._base.terminal import printable, rounded_up, significant
 from kbo.optimize.insight.comparison import Estimate
+from kbo.optimize.insight.credible_sets import open_choices
 from kbo.optimize.insight.expected_gain import GO_ON, N_MORE, STOP
 from kbo.optimize.result import result_of
 from kbo.optimize.table import format_params
@@ -251,11 +252,16 @@ def _n_repeated(trials: Sequence[Trial]) -> int:
 
 
 def in_question(outlier: Outlier) -> str:
-    """Return that the value of a trial is far from its prediction, as a question."""
+    """Return that the value of a trial is far from its prediction, and the advice to correct or repeat it."""
     width = outlier.upper - outlier.lower
     lower = rounded(outlier.lower, width, ROUND_FLOOR)
     upper = rounded(outlier.upper, width, ROUND_CEILING)
-    sentence = f"trial {outlier.number} ({outlier.value:.4g}) is far from what the others predict, {lower} to {upper}"
+    trial = f"trial {outlier.number} ({outlier.value:.4g})"
+    if not outlier.doubtful:
+        return (
+            f"{trial} is better than the others predict, {lower} to {upper}: repeat it to be sure"
+        )
+    sentence = f"{trial} is far from what the others predict, {lower} to {upper}"
     if outlier.repeated is not None:
         sentence += f", and trial {outlier.repeated} is at the same parameters"
     return f"{sentence}: correct, remove or repeat it?"
@@ -281,10 +287,9 @@ def _name(trial: Trial, names: Sequence[Any] | None) -> str:
 def value(result: Result) -> str:
     """Return the value at the recommended parameters, its interval, and the limits that they keep."""
     sentence = _value(result)
-    if result.answers is not None and result.answers.outlier is not None:
-        sentence += (
-            f"; do not rely on it while trial {result.answers.outlier.number} is in question"
-        )
+    outlier = result.answers and result.answers.outlier
+    if outlier and outlier.doubtful:
+        sentence += f"; do not rely on it while trial {outlier.number} is in question"
     if result.feasibility is not None:
         sentence += f"; limits: {result.feasibility}"
     return sentence
@@ -332,7 +337,11 @@ def more_trials(answers: Answers) -> str:
     if answers.decision == GO_ON:
         return f"{trials} would improve it by about {gain}: go on"
     most = significant(answers.more.upper, 2)
-    return f"undecided: {trials} may improve it by nothing or up to {most}, {gain} on average"
+    sentence = f"undecided: {trials} may improve it by nothing or up to {most}, {gain} on average"
+    if answers.more.value <= answers.tolerance:
+        names = _listed(open_choices(answers.effects))
+        sentence += f"; it is not certain yet which {names} is best"
+    return sentence
 
 
 def headlines(result: Result) -> dict[str, str]:

@@ -11,8 +11,15 @@ from torch import Tensor
 from kbo.errors import InvalidInput
 from kbo.optimize.feasibility import ConstraintSurrogate
 from kbo.optimize.insight.comparison import N_DRAWS, Estimate, estimate
-from kbo.optimize.insight.credible_sets import Effect, effects
-from kbo.optimize.insight.expected_gain import N_MORE, decision, expected_gain, gains
+from kbo.optimize.insight.credible_sets import Effect, effects, open_choices
+from kbo.optimize.insight.expected_gain import (
+    N_MORE,
+    STOP,
+    UNDECIDED,
+    decision,
+    expected_gain,
+    gains,
+)
 from kbo.optimize.insight.importance import importance
 from kbo.optimize.insight.optima import optima
 from kbo.optimize.insight.outlier import Outlier, outlier
@@ -35,8 +42,9 @@ class Answers:
         start: The gain of the recommended parameters over those of the first trial; None if these are the same.
         more: The expected gain of 20 more trials, by which the parameters that are recommended after them are better
             than those recommended now, at least 0; and the 90% interval of this gain.
-        decision: "stop" if the expected gain is at most the tolerance, "go on" if the gain is above it with a
-            probability of 90%, else "undecided".
+        decision: "stop" if the expected gain is at most the tolerance, and of each ``Choice`` with a visible effect one
+            option alone may be the best, as the others have hardly been tried near the best trials; "go on" if the gain
+            is above the tolerance with a probability of 90%; else "undecided".
         seconds: The duration of these trials, from the durations so far; None if they are not known.
         tolerance: The loss that counts as none: 5% of the difference between the recommended and random parameters, or
             as given.
@@ -110,6 +118,9 @@ def answers(
     if with_effects:
         shares = importance(space, surrogate)
         found = effects(space, functions, peaks, shares, constraints, best.params, tolerance)
+    decided = decision(gain_draws, tolerance)
+    if decided == STOP and open_choices(found):
+        decided = UNDECIDED
     is_below_zero = all((evaluation.value or 0.0) < 0 for evaluation in surrogate.values)
     best_possible = float(at_recommended.mean()) + more.value
     start = None
@@ -118,7 +129,7 @@ def answers(
     return Answers(
         start=start,
         more=more,
-        decision=decision(gain_draws, tolerance),
+        decision=decided,
         seconds=_seconds(trials),
         tolerance=tolerance,
         effects=found,

@@ -92,6 +92,17 @@ class Effect:
     edge: str
 
 
+def open_choices(effects: Sequence[Effect]) -> list[str]:
+    """Return the choices with a visible effect of which several options may be the best."""
+    found = []
+    for effect in effects:
+        if effect.range is None or effect.range.ranged or not effect.visible:
+            continue
+        if len(effect.range.values) > 1:
+            found.append(effect.name)
+    return found
+
+
 def effects(
     space: Space,
     functions: Functions,

@@ -6,7 +6,7 @@ noise or by a smaller lengthscale.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -32,6 +32,8 @@ class Outlier:
         number: The trial.
         value: Its value.
         lower, upper: The 90% interval of its value, predicted by the others.
+        doubtful: Whether the value is likely wrong: worse than predicted, better than the best other one by more than
+            the range of all others, or right after its decimal point is moved. Else the trial may be a discovery.
         repeated: The first other trial with the same parameters; None if there is none.
     """
 
@@ -39,6 +41,7 @@ class Outlier:
     value: float
     lower: float
     upper: float
+    doubtful: bool
     repeated: int | None = None
 
 
@@ -71,13 +74,16 @@ def outlier(
     lower, upper = others.transform.inverse(ends).tolist()
     assert suspect.value is not None
     error = float(others.transform.target(suspect.value) - mean) / float(std)
-    if abs(error) <= _FAR and not _is_slip(suspect.value, lower, upper):
+    is_slip = _is_slip(suspect.value, lower, upper)
+    if abs(error) <= _FAR and not is_slip:
         return None
+    doubtful = error < 0 or is_slip or _is_beyond(suspect.value, others.values)
     value = suspect.value
     if not maximize:
         value = -value
         lower, upper = -upper, -lower
-    return Outlier(suspect.number, value, lower, upper, _repeated(surrogate, suspect))
+    repeated = _repeated(surrogate, suspect)
+    return Outlier(suspect.number, value, lower, upper, doubtful, repeated)
 
 
 def _suspect(surrogate: Surrogate) -> Evaluation | None:
@@ -101,6 +107,16 @@ def _is_slip(value: float, lower: float, upper: float) -> bool:
     if larger > _NARROW * smaller:
         return False
     return any(lower <= moved <= upper for moved in (value / 10, value * 10))
+
+
+def _is_beyond(value: float, others: Sequence[Evaluation]) -> bool:
+    """Return whether a value is better than the best other one by more than the range of all others."""
+    known = [evaluation.value for evaluation in others if evaluation.value is not None]
+    worst = min(known)
+    best = max(known)
+    # The range of very large values overflows.
+    size = max(abs(value), abs(worst), abs(best))
+    return value / size - best / size > best / size - worst / size
 
 
 def _repeated(surrogate: Surrogate, suspect: Evaluation) -> int | None:
