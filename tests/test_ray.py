@@ -43,24 +43,34 @@ def test_mistakes_are_explained(tmp_path):
         ("--engine", "ray", "--address", "head"): "must be HOST:PORT",
         ("--engine", "ray", "--address", "head:port"): "must be HOST:PORT",
     }.items():
-        refused = experiment("bandits", *RUN, *arguments, "-o", tmp_path, code=1)
-        assert re.search(message, refused.stderr)
-    for wrong in ({"workers": 0}, {"resources": {}}, {"resources": {"cpu": -1}}):
+        assert re.search(
+            message, experiment("bandits", *RUN, *arguments, "-o", tmp_path, code=1).stderr
+        )
+    for wrong in (
+        {"workers": 0},
+        {"resources": {}},
+        {"resources": {"cpu": -1}},
+        {"resources": "cpu"},
+    ):
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             Ray(**wrong)
 
 
 def test_a_saved_search_of_tune_is_restored_with_its_sampler_and_its_failures(tmp_path):
     space = OptunaSearch.convert_search_space({"lr": tune.uniform(0.0, 1.0)})
-    options = {"metric": "loss", "mode": "max"}
-    sampler = KBOSampler(seed=1, n_startup_trials=3)
-    search = OptunaSearch(space, sampler=sampler, **options)
+    search = OptunaSearch(
+        space, metric="loss", mode="max", sampler=KBOSampler(seed=1, n_startup_trials=3)
+    )
     for i in range(5):
-        lr = search.suggest(str(i))["lr"]
-        outcome = {"result": {"loss": -((lr - 0.3) ** 2), "training_iteration": 1}}
-        search.on_trial_complete(str(i), **({"error": True} if i == 3 else outcome))
+        config = search.suggest(str(i))
+        if i == 3:
+            search.on_trial_complete(str(i), error=True)
+        else:
+            search.on_trial_complete(
+                str(i), {"loss": -((config["lr"] - 0.3) ** 2), "training_iteration": 1}
+            )
     search.save(str(tmp_path / "search.pkl"))
-    restored = OptunaSearch(space, **options)
+    restored = OptunaSearch(space, metric="loss", mode="max")
     restored.restore(str(tmp_path / "search.pkl"))
     assert isinstance(restored._ot_study.sampler, KBOSampler)
     assert restored.suggest("next") == search.suggest("next")
@@ -166,14 +176,18 @@ def test_loading_the_objective_has_a_limit_of_its_own_on_ray(session, monkeypatc
 
 @pytest.mark.thorough
 def test_a_sweep_on_ray_has_the_rows_of_one_here(session, tmp_path):
-    printed = experiment("bandits", *RUN, "-q", "--engine", "ray", "-o", tmp_path / "ray").stdout
-    assert "dmm-ucb" in printed
+    assert (
+        "dmm-ucb"
+        in experiment("bandits", *RUN, "-q", "--engine", "ray", "-o", tmp_path / "ray").stdout
+    )
     experiment("bandits", *RUN, "-q", "-j", "1", "-o", tmp_path / "here")
-    tables = []
-    for name in ("ray", "here"):
-        (folder,) = (path for path in (tmp_path / name).iterdir() if path.is_dir())
-        tables.append(read_rows(folder).drop(columns="cpu_seconds"))
-    pd.testing.assert_frame_equal(*tables)
+    there, here = (
+        read_rows(next(path for path in (tmp_path / name).iterdir() if path.is_dir()))
+        for name in ("ray", "here")
+    )
+    pd.testing.assert_frame_equal(
+        there.drop(columns="cpu_seconds"), here.drop(columns="cpu_seconds")
+    )
 
 
 @pytest.fixture
@@ -188,8 +202,13 @@ def handlers():
 @pytest.mark.thorough
 def test_tune_runs_two_trials_at_once(session, tmp_path, handlers):
     def train(config):  # pickled by value: workers need not import what the tests do
-        loss = (config["lr"] - 0.3) ** 2 + abs(config["width"] - 4) / 10
-        tune.report({"loss": loss + (config["act"] == "relu")})
+        tune.report(
+            {
+                "loss": (config["lr"] - 0.3) ** 2
+                + abs(config["width"] - 4) / 10
+                + (config["act"] == "relu")
+            }
+        )
 
     sampler = KBOSampler(seed=0)
     search = OptunaSearch(metric="loss", mode="min", sampler=sampler)
@@ -199,8 +218,9 @@ def test_tune_runs_two_trials_at_once(session, tmp_path, handlers):
         "act": tune.choice(["relu", "tanh"]),
         "k": 3,
     }
-    options = {"num_samples": 12, "max_concurrent_trials": 2, "reuse_actors": True}
-    config = tune.TuneConfig(search_alg=search, **options)
+    config = tune.TuneConfig(
+        search_alg=search, num_samples=12, max_concurrent_trials=2, reuse_actors=True
+    )
     run = tune.RunConfig(storage_path=str(tmp_path), verbose=0)
     results = tune.Tuner(train, param_space=space, tune_config=config, run_config=run).fit()
     assert results.num_errors == 0
@@ -220,9 +240,21 @@ def head(folder):
         "RAY_AUTH_TOKEN": "0123456789abcdef" * 4,
         "OMP_NUM_THREADS": "1",
     }
-    start = ["-m", "ray.scripts.scripts", "start", "--head", "--block", "--port=0"]
-    start += ["--node-ip-address=127.0.0.1", "--num-cpus=2", "--include-dashboard=false"]
-    start += ["--disable-usage-stats", f"--temp-dir={folder}"]
+    start = [
+        "-m",
+        "ray.scripts.scripts",
+        "start",
+        "--head",
+        "--block",
+        "--node-ip-address=127.0.0.1",
+        "--port=0",
+    ]
+    start += [
+        "--num-cpus=2",
+        "--include-dashboard=false",
+        "--disable-usage-stats",
+        f"--temp-dir={folder}",
+    ]
     log = Path(folder, "log")
     with (
         open(log, "wb") as out,
@@ -284,9 +316,21 @@ sweep([*squares(4), hangs, *squares(9)], folder, workers=Ray(address, workers=1)
             stderr = process.communicate(timeout=processes.PATIENCE)[1]
         assert stderr.strip().endswith("KeyboardInterrupt"), stderr
         assert len(list(tmp_path.glob("*.parquet"))) == 4
-        without = {name: x for name, x in environment.items() if not name.startswith("RAY_")}
-        sweeping = ["-m", "experiments.bandits", *RUN, "--engine", "ray", "--address", address]
-        refused = processes.python(*sweeping, "-o", tmp_path, cwd=root, env=without, check=False)
+        without = {
+            name: value for name, value in environment.items() if not name.startswith("RAY_")
+        }
+        arguments = [
+            "-m",
+            "experiments.bandits",
+            *RUN,
+            "--engine",
+            "ray",
+            "--address",
+            address,
+            "-o",
+            tmp_path,
+        ]
+        refused = processes.python(*arguments, cwd=root, env=without, check=False)
     assert refused.returncode == 1
     assert "Traceback" not in refused.stderr
     assert "set RAY_AUTH_MODE=token" in refused.stderr.splitlines()[-1]
