@@ -28,8 +28,17 @@ def _in_a_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
 
 
-def test_tune_a_script_then_continue_and_report(tmp_path):
-    (tmp_path / "train.py").write_text(SCRIPT)
+@pytest.fixture
+def write(tmp_path):
+    def write(**texts):
+        for name, text in texts.items():
+            (tmp_path / f"{name}.py").write_text(text)
+
+    return write
+
+
+def test_tune_a_script_then_continue_and_report(tmp_path, write):
+    write(train=SCRIPT)
     done = python("-m", "kbo", "tune", "train.py", "-n", "9")
     assert "kind=good" in done.stdout
     assert "the other lines are estimates" in done.stdout
@@ -51,33 +60,39 @@ noise = iter([0.03, -0.05, 0.08, -0.02, 0.06, -0.07, 0.01] * 20)
 def objective(params):
     return params["x"] ** 2 + next(noise)
 """
+LIMITED = """
+constraints = [kbo.Constraint("m", upper=3.0, kernel=kbo.hypotheses(0.1, 4.0))]
+
+def objective(params):
+    return params["x"] ** 2 + next(noise), {"m": next(noise)}
+"""
 
 
-def test_a_script_may_have_a_setting_with_hypotheses(tmp_path):
-    (tmp_path / "known.py").write_text(CERTIFIED)
+def test_a_script_may_have_a_setting_with_hypotheses(write):
+    write(known=CERTIFIED, older=CERTIFIED + "setting = 'fast'\n")
     done = kbo("tune", "known.py", "-n", "4", "-q")
     assert "hypotheses are right" in done.stdout
     assert "yes: the interval holds" in done.stdout
     kbo("tune", "known.py", "-n", "6", "-q")
     confirmed = kbo("confirm", "known.py", "-n", "12", "--tolerance", "2", "-q")
     assert "confirmation   " in confirmed.stdout
-    (tmp_path / "older.py").write_text(CERTIFIED + "setting = 'fast'\n")
     assert "older.py: setting is to be" in kbo("tune", "older.py", code=1).stderr
-    listed = "\nconstraints = [kbo.Constraint('m', upper=3.0, kernel=kbo.hypotheses(0.1, 4.0))]\n"
-    measured = CERTIFIED.replace("+ next(noise)", "+ next(noise), {'m': next(noise)}") + listed
-    (tmp_path / "limited.py").write_text(measured)
+    refused = kbo("tune", "known.py", "--noise-std", "0.1", code=1).stderr
+    assert "noise-std is for scripts" in refused
+
+
+def test_a_page_of_constraints_with_hypotheses_needs_their_script(tmp_path, write):
+    write(limited=CERTIFIED + LIMITED)
     kbo("tune", "limited.py", "-n", "4", "-q")
-    kbo("report", "kbo-runs/tune-limited.jsonl", "--to", "bare.html")
-    assert "--script SCRIPT" in (tmp_path / "bare.html").read_text()
-    kbo("report", "kbo-runs/tune-limited.jsonl", "--script", "limited.py", "--to", "full.html")
-    assert "Certified: the interval holds" in (tmp_path / "full.html").read_text()
-    (tmp_path / "limited.py").write_text(
-        measured.replace(", {'m': next(noise)}", "")
-    )  # confirm takes numbers
+    for options, words in (
+        ((), "--script SCRIPT"),
+        (("--script", "limited.py"), "Certified: the interval holds"),
+    ):
+        kbo("report", "kbo-runs/tune-limited.jsonl", *options, "--to", "page.html")
+        assert words in (tmp_path / "page.html").read_text()
+    # confirm takes numbers
+    write(limited=CERTIFIED + LIMITED.replace(', {"m": next(noise)}', ""))
     assert "confirmation   " in kbo("confirm", "limited.py", "-n", "12", "-q").stdout
-    assert (
-        "noise-std is for scripts" in kbo("tune", "known.py", "--noise-std", "0.1", code=1).stderr
-    )
 
 
 STEPWISE = """
@@ -93,16 +108,13 @@ def objective(params, trial):
 """
 
 
-def test_tune_prunes_and_begins_with_known_results_and_points_to_try(tmp_path):
-    (tmp_path / "script.py").write_text(STEPWISE)
+def test_tune_prunes_and_begins_with_known_results_and_points_to_try(tmp_path, write):
+    write(script=STEPWISE)
     (tmp_path / "known.csv").write_text("x,layers,value\n0.25,1,1.45\n0.5,7,9.0\n")
     (tmp_path / "first.json").write_text('[{"layers": 3}, {"x": 0.75, "layers": 2}]')
     given = ("--prune", "curves", "--evaluated", "known.csv", "--try-first", "first.json")
-    done = kbo("tune", "script.py", "-n", "12", *given, "-q")
-    assert (
-        "13 trials, of which 1 known result, 2 stopped early; the budget of 12 trials is used"
-        in done.stdout
-    )
+    done = kbo("tune", "script.py", "-n", "12", *given, "-q").stdout
+    assert "13 trials, of which 1 known result, 2 stopped early; the budget of 12 trials" in done
     shown = kbo("journal", "show", "kbo-runs/tune-script.jsonl").stdout
     assert "13 trials" in kbo("journal", "check", "kbo-runs/tune-script.jsonl").stdout
     columns, first, second, third = (line.split() for line in shown.splitlines()[:4])
@@ -110,57 +122,55 @@ def test_tune_prunes_and_begins_with_known_results_and_points_to_try(tmp_path):
     assert "1.45" in first
     assert second[columns.index("layers")] == "3"
     assert third[columns.index("x")] == "0.75"
-    assert (
-        "known.csv is not a list of parameters in JSON"
-        in kbo("tune", "script.py", "--try-first", "known.csv", code=1).stderr
-    )
+    refused = kbo("tune", "script.py", "--try-first", "known.csv", code=1).stderr
+    assert "known.csv is not a list of parameters in JSON" in refused
 
 
 CHANGED = """
 bounds = {"x": (0.0, 2.0), "layers": [1, 2, 3, 4], "dropout": (0.0, 0.5)}
-WAS
 def objective(params):
     return (params["x"] - 0.3) ** 2 + params["layers"] + params["dropout"]
 """
 
 
-def test_tune_goes_on_in_a_space_that_changed(tmp_path, monkeypatch):
-    script = tmp_path / "script.py"
+def test_tune_goes_on_in_a_space_that_changed(tmp_path, monkeypatch, write):
     journal = tmp_path / "kbo-runs/tune-script.jsonl"
-    script.write_text(STEPWISE)
-    kbo("tune", "script.py", "-q", "-n", "3")
+
+    def tune(n_trials, *options, code=0):
+        return kbo("tune", "script.py", "-q", "-n", n_trials, *options, code=code)
+
+    write(script=STEPWISE)
+    tune(3)
     before = journal.read_bytes()
-    script.write_text(CHANGED.replace("WAS", ""))
-    refused = kbo("tune", "script.py", "-q", "-n", "4", code=1).stderr
-    assert "belongs to another problem" in refused
-    assert "--allow-change" in refused
-    without = kbo("tune", "script.py", "-q", "-n", "4", "--allow-change", code=1).stderr
-    assert 'was = {"dropout": VALUE} beside bounds' in without
-    script.write_text(CHANGED.replace("WAS", 'defaults = {"dropout": 0.1}'))
-    renamed = kbo("tune", "script.py", "-q", "-n", "4", "--allow-change", code=1).stderr
-    assert "called `was`" in renamed
+    for addition, options, words in (
+        ("", (), "belongs to another problem"),
+        ("", (), "--allow-change"),
+        ("", ("--allow-change",), 'was = {"dropout": VALUE} beside bounds'),
+        ('defaults = {"dropout": 0.1}', ("--allow-change",), "called `was`"),
+    ):
+        write(script=CHANGED + addition)
+        assert words in tune(4, *options, code=1).stderr
     assert journal.read_bytes() == before
-    script.write_text(CHANGED.replace("WAS", 'was = {"dropout": 0.1}'))
-    used = kbo("tune", "script.py", "-q", "-n", "3", "--allow-change")
+    write(script=CHANGED + 'was = {"dropout": 0.1}')
+    used = tune(3, "--allow-change")
     assert "--trials counts the trials in kbo-runs/tune-script.jsonl too" in used.stderr
     assert "3 trials; the budget of 3 trials is used, 3 of them were in the journal" in used.stdout
-    assert "5 trials" in kbo("tune", "script.py", "-q", "-n", "5").stdout
+    assert "5 trials" in tune(5).stdout
     assert kbo("journal", "show", journal).stdout.count(" 0.1\n") == 3
-    script.write_text(STEPWISE)
+    write(script=STEPWISE)
     asked = []
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("typer.confirm", lambda text: asked.append(text) or len(asked) > 1)
-    kbo("tune", "script.py", "-q", "-n", "6", code=1)
+    tune(6, code=1)
     assert "only in the journal: {'name': 'dropout'" in asked[0]
-    assert "6 trials" in kbo("tune", "script.py", "-q", "-n", "6").stdout
+    assert "6 trials" in tune(6).stdout
     assert len(list((tmp_path / "kbo-runs").glob("*.jsonl"))) == 1
 
 
 def test_fresh_sets_every_old_journal_aside_also_in_one_second(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "strftime", lambda form: "now")
-    command = ("tune", "branin", "--fresh", "-q", "--noise-std", "0", "-n")
     for trials in (1, 2, 8):
-        done = kbo(*command, trials)
+        done = kbo("tune", "branin", "--fresh", "-q", "--noise-std", "0", "-n", trials)
     assert "the objective has no noise" in done.stdout
     journals = (tmp_path / "kbo-runs").glob("*.jsonl")
     assert sorted(path.read_text().count('"ask"') for path in journals) == [1, 2, 8]
@@ -177,8 +187,8 @@ def test_fresh_sets_every_old_journal_aside_also_in_one_second(tmp_path, monkeyp
         (["report", "missing.jsonl"], "cannot read the journal"),
     ],
 )
-def test_errors_are_one_line_and_exit_code_one(arguments, says, tmp_path):
-    (tmp_path / "empty.py").write_text("bounds = {}")
+def test_errors_are_one_line_and_exit_code_one(arguments, says, write):
+    write(empty="bounds = {}")
     said = kbo(*arguments, code=1).stderr
     assert says in said
     assert said.startswith("error: ")
@@ -186,15 +196,15 @@ def test_errors_are_one_line_and_exit_code_one(arguments, says, tmp_path):
 
 def test_help_lists_the_names_and_wrong_usage_is_exit_code_two(monkeypatch):
     monkeypatch.setenv("COLUMNS", "4000")
-    for name in ("tune", "ask", "tell", "confirm", "report", "audit", "journal"):
-        shown = kbo(name, "--help").stdout
-        assert "Usage" in shown
-        assert "methods}" not in shown
-        assert "examples}" not in shown
-        assert name != "tune" or all(one in shown for one in (*EXAMPLES, "dmm-ucb", "random"))
+    pages = [kbo(name, "--help").stdout for name in ("tune", "ask", "tell", "confirm", "report")]
+    pages += [kbo(name, "--help").stdout for name in ("audit", "journal")]
+    for page in pages:
+        assert "Usage" in page
+        assert "methods}" not in page
+        assert "examples}" not in page
+    assert all(name in pages[0] for name in (*EXAMPLES, "dmm-ucb", "random"))
     kbo("tune", "--nonsense", code=2)
-    for moved_to_the_experiments in ("run", "plot", "bench", "compare", "reproduce"):
-        assert "No such command" in kbo(moved_to_the_experiments, code=2).stderr
+    assert "No such command" in kbo("run", code=2).stderr
 
 
 def test_help_is_shown_without_importing_torch():
@@ -206,29 +216,29 @@ def test_help_is_shown_without_importing_torch():
     assert not {"torch", "gpytorch", "numpy", "scipy", "pandas", "matplotlib"} & loaded
 
 
+def point_of(space):
+    return space.params(torch.full((space.dimension,), 0.1))
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_evaluated_with_noise_of_its_own(name, monkeypatch):
     # The error of digits is a count divided by 899: two evaluations are often equal, two splits never.
     monkeypatch.setattr(examples, "digits_error", lambda params, split, start: (split, start))
     objective, space = EXAMPLES[name]
-    params = space.params(torch.full((space.dimension,), 0.1))
-    assert objective(params) != objective(params)
+    assert objective(point_of(space)) != objective(point_of(space))
 
 
 def test_the_error_of_digits_depends_on_the_split_and_on_the_initial_weights():
-    _, space = EXAMPLES["digits"]
-    params = space.params(torch.full((space.dimension,), 0.1))
-    errors = [
-        examples.digits_error(params, split, start) for split, start in ((1, 1), (2, 1), (1, 2))
-    ]
+    params = point_of(EXAMPLES["digits"][1])
+    seeds = ((1, 1), (2, 1), (1, 2), (1, 1))
+    *errors, again = [examples.digits_error(params, split, start) for split, start in seeds]
     assert len(set(errors)) == 3
-    assert examples.digits_error(params, 1, 1) == errors[0]
+    assert again == errors[0]
 
 
 def test_the_example_of_a_function_is_the_one_of_botorch(monkeypatch):
-    monkeypatch.setattr(
-        examples.np.random, "default_rng", lambda: SimpleNamespace(standard_normal=lambda: 0.0)
-    )
+    silent = SimpleNamespace(standard_normal=lambda: 0.0)
+    monkeypatch.setattr(examples.np.random, "default_rng", lambda: silent)
     objective, space = EXAMPLES["branin"]
     known = Branin().double()
     assert space.pairs() == [tuple(pair) for pair in known.bounds.T.tolist()]

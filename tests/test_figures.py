@@ -15,7 +15,7 @@ from gpytorch.kernels import MaternKernel, PolynomialKernel
 import kbo
 from kbo import report
 from kbo.errors import InvalidInput
-from kbo.report.plots import GROUPS
+from tests.parts import once
 
 pytest.importorskip("matplotlib")
 
@@ -28,14 +28,12 @@ def additive(params):
 
 @pytest.fixture(scope="module")
 def result():
-    return kbo.minimize(additive, SPACE, 20, setting=kbo.Practical(noise_std=0.0))
+    return kbo.minimize(additive, SPACE, 12, setting=kbo.Practical(noise_std=0.0))
 
 
 def at_random(function, space, count=40):
-    optimizer, generator = (
-        kbo.Optimizer(space, setting=kbo.Practical(noise_std=0.0)),
-        random.Random(0),
-    )
+    optimizer = kbo.Optimizer(space, setting=kbo.Practical(noise_std=0.0))
+    generator = random.Random(0)
     for _ in range(count):
         unit = torch.tensor([generator.random() for _ in range(optimizer.space.dimension)])
         params = optimizer.space.params(unit)
@@ -45,12 +43,13 @@ def at_random(function, space, count=40):
 
 def test_importance_of_an_additive_function_is_that_of_its_terms():
     """Both terms have the same variance: a uniform x, and a uniform logarithm of the same range."""
-    found = {entry.name: entry for entry in report.importance(at_random(additive, SPACE))}
-    assert list(found)[-1] == "kind"
-    for name, wanted in {"x": 0.5, "lr": 0.5, "kind": 0.0}.items():
-        low, value, high = (found[name].share[i] for i in (1, 0, 2))
+    entries = report.importance(at_random(additive, SPACE))
+    expected = {"x": 0.5, "lr": 0.5, "kind": 0.0}
+    assert entries[-1].name == "kind"
+    for entry in entries:
+        value, low, high = entry.share
         assert low <= value <= high
-        assert value == pytest.approx(wanted, abs=0.03)
+        assert value == pytest.approx(expected[entry.name], abs=0.03)
 
 
 def test_importance_divides_what_two_parameters_explain_together():
@@ -60,14 +59,14 @@ def test_importance_divides_what_two_parameters_explain_together():
 
 
 def test_importance_without_random_features_has_no_interval_and_is_the_same_in_every_call():
-    optimizer = kbo.Optimizer(
-        [(0, 1)], setting=kbo.Certified(PolynomialKernel(2).double(), 0.1, 3.0)
-    )
+    setting = kbo.Certified(PolynomialKernel(2).double(), 0.1, 3.0)
+    optimizer = kbo.Optimizer([(0, 1)], setting=setting)
     optimizer.tell([0.2], 0.3)
     optimizer.tell([0.8], 0.5)
-    ((value, low, high),) = [entry.share for entry in report.importance(optimizer)]
+    (entry,) = report.importance(optimizer)
+    value, low, high = entry.share
     assert low == value == high == pytest.approx(1, abs=1e-3)
-    assert report.importance(optimizer) == report.importance(optimizer)
+    assert report.importance(optimizer) == [entry]
 
 
 def test_trials_without_a_value_keep_their_crosses_when_an_outlier_is_cut():
@@ -94,26 +93,23 @@ def test_the_axis_of_a_whole_number_has_ticks_at_whole_numbers():
     assert all(place == round(place) for place in axes.get_xticks())
 
 
-COSTLY = ("slices", "importance", "contours", "bounds")
+@pytest.mark.parametrize("group", once(["overview", "contours", "bounds"]))
+def test_every_kind_of_figure_is_drawn(result, group):
+    """The overview has history, importance and slices."""
+    figure = result.plot(group)
+    assert figure.subfigs
+    figure.savefig(io.BytesIO())
 
 
-@pytest.mark.parametrize(
-    "what", [pytest.param(g, marks=[pytest.mark.thorough] * (g in COSTLY)) for g in GROUPS]
-)
-def test_every_kind_of_figure_is_drawn_or_refused(result, what):
-    if what in ("front", "limits", "curves"):
-        with pytest.raises(InvalidInput, match=f"nothing to draw for '{what}'"):
-            result.plot(what)
-    else:
-        figure = result.plot(what)
-        assert figure.subfigs
-        figure.savefig(io.BytesIO())
+@pytest.mark.parametrize("group", ["front", "limits", "curves"])
+def test_a_kind_of_figure_without_data_is_refused(result, group):
+    with pytest.raises(InvalidInput, match=f"nothing to draw for '{group}'"):
+        result.plot(group)
 
 
 def test_an_unknown_kind_is_refused(result):
-    with pytest.raises(
-        InvalidInput, match="what must be one of 'front', 'history', 'limits', 'slices'"
-    ):
+    words = "what must be one of 'front', 'history', 'limits', 'slices'"
+    with pytest.raises(InvalidInput, match=words):
         result.plot("slice")
 
 
@@ -140,26 +136,17 @@ def test_the_page_has_figures_for_dark_pages_and_the_trials_as_csv_known_ones_to
     page = report.write(run, tmp_path / "run.html").read_text()
     assert page.count("known result") == 2
     assert "the budget of 8 trials is used." in page
-    content = base64.b64decode(
-        re.search(r'href="data:text/csv;base64,(.*?)" download', page)[1]
-    ).decode()
-    rows = list(csv.DictReader(io.StringIO(content)))
+    content = re.search(r'href="data:text/csv;base64,(.*?)" download', page)[1]
+    rows = list(csv.DictReader(io.StringIO(base64.b64decode(content).decode())))
     assert [float(row["value"]) for row in rows] == [trial.value for trial in run.trials]
     for image in re.findall(r'src="data:image/svg\+xml;base64,(.*?)"', page):
         drawing = base64.b64decode(image).decode()
         assert "@media (prefers-color-scheme: dark)" in drawing
         drawn = drawing.replace(re.search(r"<style>.*?</style>", drawing, re.DOTALL)[0], "")
         assert not {"#000000", "#ffffff"} & set(re.findall(r"#[0-9a-f]{6}", drawn))
-    wanted = [
-        "result",
-        "pictures",
-        "trials",
-        "guarantee",
-        "resume",
-    ]
-    assert (
-        re.findall(r'<h2 id="(\w+)">', page) == wanted
-    )  # what was found, before bounds and assumptions
+    # What was found comes before bounds and assumptions.
+    headings = re.findall(r'<h2 id="(\w+)">', page)
+    assert headings == ["result", "pictures", "trials", "guarantee", "resume"]
 
 
 def test_a_certified_result_is_plotted_with_its_own_kernel():
@@ -170,11 +157,12 @@ def test_a_certified_result_is_plotted_with_its_own_kernel():
 
 def test_measured_quantities_are_drawn_with_their_limits():
     constraints = [kbo.Constraint("memory", upper=0.5), kbo.Constraint("objective", lower=0.1)]
-    result = kbo.minimize(
-        lambda p: (p["x"], {"memory": 1 - p["x"]}), {"x": (0.0, 1.0)}, 8, constraints=constraints
-    )
-    figure = result.plot("limits")
-    names = [axes.get_ylabel() for axes in figure.get_axes()]
-    assert names == ["memory", "objective"]
-    dots = [len(collection.get_offsets()) for collection in figure.get_axes()[0].collections]
+
+    def objective(params):
+        return params["x"], {"memory": 1 - params["x"]}
+
+    result = kbo.minimize(objective, {"x": (0.0, 1.0)}, 8, constraints=constraints)
+    panels = result.plot("limits").get_axes()
+    assert [axes.get_ylabel() for axes in panels] == ["memory", "objective"]
+    dots = [len(collection.get_offsets()) for collection in panels[0].collections]
     assert sum(dots) == 9  # of all trials, and the ring of the recommended one

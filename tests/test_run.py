@@ -166,18 +166,16 @@ def test_a_method_waits_for_the_methods_of_other_threads():
 
 def test_an_interrupt_at_any_line_of_a_run_leaves_memory_and_disk_equal(tmp_path):
     for line in range(1, 10_000):
-        path = tmp_path / f"{line}"
-        run = begun(path)
+        run = begun(tmp_path / f"{line}")
         trial = run.begin(POINT)
         ended = True
         try:
             interrupted(line, lambda run=run, trial=trial: run.complete(trial, 1.0))
         except KeyboardInterrupt:
             ended = False
-        trials = run.trials.all
         run.close()
-        again = begun(path)
-        assert again.trials.all == trials
+        again = begun(tmp_path / f"{line}")
+        assert again.trials.all == run.trials.all
         again.close()
         if ended:
             break
