@@ -281,6 +281,9 @@ def test_quoted_experiments_and_their_options_exist():
         for module, rest in re.findall(
             r"\bpython -m experiments\.([a-z._]+)([^`\n#]*)", page.read_text()
         ):
+            if module.startswith("guarantees."):
+                assert resolved(f"experiments.{module}.main"), (page.name, module)
+                continue
             if module in ("papers", "papers.NAME", "bench.device"):
                 continue
             app = typer.Typer()
