@@ -15,7 +15,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -45,64 +45,70 @@ def fed(state: regression.Posterior) -> regression.Posterior:
     return state
 
 
-def exact() -> kbo.KernelRidge:
-    state = kbo.KernelRidge(RBFKernel().double(), 0.09)
-    state.update(X, Y)
-    return state
+def exact() -> Any:
+    return fed(kbo.KernelRidge(RBFKernel().double(), 0.09))
 
 
-def sketch() -> regression.Posterior:
+def sketch() -> Any:
     return fed(kbo.NystromRidge(RBFKernel().double(), 0.09, regression.FixedDictionary(X[::3])))
 
 
-def adaptive() -> regression.Posterior:
-    state = kbo.KernelRidge(RBFKernel().double(), 0.09)
-    return kbo.AdaptiveRidge(state, confidence.NoiseBounds(8.0, 0.1, upper=1.0))
+def adaptive() -> Any:
+    empty = kbo.KernelRidge(RBFKernel().double(), 0.09)
+    return fed(kbo.AdaptiveRidge(empty, confidence.NoiseBounds(8.0, 0.1, upper=1.0)))
 
 
-def acquired(make: Callable[..., Any]) -> torch.Tensor:
-    model = KernelRidgeGP(X, Y.unsqueeze(-1), RBFKernel().double(), 0.09)
-    return make(model, *NUMBERS)(Z.unsqueeze(-2))
+def model() -> KernelRidgeGP:
+    return KernelRidgeGP(X, Y.unsqueeze(-1), RBFKernel().double(), 0.09)
 
 
 def mixture(kind: str = "dmm", scale: Any = 1.0) -> confidence.MartingaleMixture:
     return confidence.MartingaleMixture(*NUMBERS, kind, scale)
 
 
-def bounds(bound: confidence.Confidence, state: regression.Posterior | None = None) -> Any:
-    return bound.interval(exact() if state is None else state, Z)
+BOUNDS: dict[str, Callable[[], confidence.Confidence]] = {
+    "kbo.confidence.SelfNormalized": lambda: confidence.SelfNormalized(*NUMBERS),
+    "kbo.confidence.ImprovedGPUCB": lambda: confidence.ImprovedGPUCB(*NUMBERS, 0.1),
+    'FiniteSet(..., variant="paper")': lambda: confidence.FiniteSet(9, 0.1, "paper"),
+    'FiniteSet(..., variant="quantile")': lambda: confidence.FiniteSet(9, 0.1, "quantile"),
+    "kbo.confidence.FiniteSet": lambda: confidence.FiniteSet(9, 0.1),
+    "kbo.confidence.MartingaleMixture": mixture,
+    "MartingaleMixture(..., scale=MIXED_SCALES)": lambda: mixture(scale=confidence.MIXED_SCALES),
+    'MartingaleMixture(..., kind="cmm")': lambda: mixture("cmm"),
+    "kbo.confidence.UnknownNorm": lambda: confidence.UnknownNorm(0.3, 0.1),
+    "kbo.confidence.BKB": lambda: confidence.BKB(*NUMBERS),
+    "kbo.confidence.EKUCB": lambda: confidence.EKUCB(*NUMBERS, 0.0),
+    "kbo.confidence.AdaptiveSelfNormalized": confidence.AdaptiveSelfNormalized,
+    "kbo.confidence.Chaining": lambda: confidence.Chaining(0.1, points=Z),
+}
+STATES = {
+    "kbo.confidence.MartingaleMixture": sketch,
+    "kbo.confidence.AdaptiveSelfNormalized": adaptive,
+}
+"""States of these bounds, where it is not the exact one."""
+
+
+def interval(name: str) -> Any:
+    return BOUNDS[name]().interval(STATES.get(name, exact)(), Z)
 
 
 CALLS: dict[str, Callable[[], Any]] = {
-    "kbo.confidence.SelfNormalized": lambda: bounds(confidence.SelfNormalized(*NUMBERS)),
-    "kbo.confidence.ImprovedGPUCB": lambda: bounds(confidence.ImprovedGPUCB(*NUMBERS, 0.1)),
-    'FiniteSet(..., variant="paper")': lambda: bounds(confidence.FiniteSet(9, 0.1, "paper")),
-    'FiniteSet(..., variant="quantile")': lambda: bounds(confidence.FiniteSet(9, 0.1, "quantile")),
-    "kbo.confidence.FiniteSet": lambda: bounds(confidence.FiniteSet(9, 0.1)),
+    **{name: partial(interval, name) for name in BOUNDS},
+    **{
+        f"kbo.acquisition.{name}": partial(
+            lambda name: getattr(acquisition, name)(model(), *NUMBERS)(Z.unsqueeze(-2)), name
+        )
+        for name in ("AMMUCB", "DMMUCB", "CMMUCB")
+    },
     "kbo.confidence.squared_radius": lambda: confidence.squared_radius(exact(), 0.3, 0.1),
-    "kbo.confidence.MartingaleMixture": lambda: bounds(mixture(), sketch()),
-    "MartingaleMixture(..., scale=MIXED_SCALES)": lambda: bounds(
-        mixture(scale=confidence.MIXED_SCALES)
-    ),
-    'MartingaleMixture(..., kind="cmm")': lambda: bounds(mixture("cmm")),
-    "kbo.acquisition.AMMUCB": lambda: acquired(acquisition.AMMUCB),
-    "kbo.acquisition.DMMUCB": lambda: acquired(acquisition.DMMUCB),
-    "kbo.acquisition.CMMUCB": lambda: acquired(acquisition.CMMUCB),
     "kbo.confidence.certify": lambda: confidence.certify(mixture("cmm"), exact(), Z[0]),
     "kbo.confidence.cone_program": lambda: confidence.cone_program(mixture("cmm"), exact(), Z[0]),
     "kbo.confidence.refuse_if_refuted": lambda: confidence.refuse_if_refuted(exact(), *NUMBERS),
-    "kbo.confidence.UnknownNorm": lambda: bounds(confidence.UnknownNorm(0.3, 0.1)),
     "kbo.confidence.norm_lower_bound": lambda: confidence.norm_lower_bound(exact(), 0.3, 0.1),
     "kbo.confidence.unexplained.unexplained": lambda: named(
         "kbo.confidence.unexplained.unexplained"
     )(mixture(), exact()),
     "kbo.regression.NystromRidge": lambda: sketch().at().predict(Z),
-    "kbo.confidence.BKB": lambda: bounds(confidence.BKB(*NUMBERS)),
-    "kbo.confidence.EKUCB": lambda: bounds(confidence.EKUCB(*NUMBERS, 0.0)),
-    "kbo.confidence.AdaptiveSelfNormalized": lambda: bounds(
-        confidence.AdaptiveSelfNormalized(), fed(adaptive())
-    ),
-    "kbo.confidence.Chaining": lambda: bounds(confidence.Chaining(0.1, points=Z)),
 }
 """Calls of names in docs/papers.md. A name without one is only resolved."""
 
