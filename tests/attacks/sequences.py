@@ -25,7 +25,6 @@ from typing import NamedTuple
 import torch
 from scipy.stats import poisson
 
-from tests.attacks.integrations import in_ax, in_optuna
 from tests.attacks.play import Play
 from tests.attacks.posteriors import posteriors, rounding
 from tests.attacks.runs import models, settings
@@ -38,8 +37,6 @@ GROUPS: dict[str, tuple[Callable[[Play], None], float]] = {
     "rounding": (rounding, 0.06),
     "models": (models, 0.16),
     "settings": (settings, 0.12),
-    "optuna": (in_optuna, 0.05),
-    "ax": (in_ax, 0.01),
 }
 """How to play a sequence of each group, and its share of all sequences."""
 

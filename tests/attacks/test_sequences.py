@@ -12,7 +12,7 @@ from kbo.confidence import Confidence, SelfNormalized
 from tests.attacks.functions import radial
 from tests.attacks.sequences import GROUPS, Report, play
 
-SEQUENCES = {"posteriors": 6, "rounding": 6, "models": 3, "settings": 1, "optuna": 1, "ax": 1}
+SEQUENCES = {"posteriors": 6, "rounding": 6, "models": 3, "settings": 1}
 
 
 def played(group, numbers):
@@ -26,8 +26,6 @@ def played(group, numbers):
 @pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("group", GROUPS)
 def test_no_guarantee_is_wrong_more_often_than_it_says(group, times):
-    if group in ("optuna", "ax"):
-        pytest.importorskip(group)
     report = played(group, range(times * SEQUENCES[group]))
     assert not report.violations(), str(report)
     assert report.guaranteed() > 0
