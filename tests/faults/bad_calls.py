@@ -211,7 +211,7 @@ SHARED: dict[str, Any] = {
 WORDS = """points|X P|points X|P targets|y state|posterior states|objective confidences|confidence|objective
 multipliers|multiplier noise|Yvar noise_lower|lower noise_upper|upper name|method|kernel options|option
 values|condition|parent parameters|parameter weights|weight|parameter entries|space|parameter|bounds
-params|parameter|trial run|journal|evaluations path|journal|write"""
+params|parameter|trial run|journal|evaluations path|journal|write objectives|objective"""
 """How messages may call an argument otherwise."""
 
 OBJECTS: dict[str, Callable[[], Any]] = {
