@@ -1,4 +1,4 @@
-"""A few of the random sequences of ``tests.attacks.sequences``, and whether they notice what is wrong."""
+"""A few of the random sequences of ``experiments.guarantees.sequences``, and whether they notice what is wrong."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import kbo
+from experiments.guarantees.attacks.functions import radial
+from experiments.guarantees.sequences import GROUPS, Report, play
 from experiments.problems.rkhs import stationary_kernel
 from kbo import bandit
 from kbo.confidence import Confidence, SelfNormalized
-from tests.attacks.functions import radial
-from tests.attacks.sequences import GROUPS, Report, play
 
 SEQUENCES = {"posteriors": 6, "rounding": 6, "models": 3, "settings": 1}
 
