@@ -10,7 +10,7 @@ from experiments.guarantees.attacks.functions import radial
 from experiments.guarantees.sequences import GROUPS, Report, play
 from experiments.problems.rkhs import stationary_kernel
 from kbo import bandit
-from kbo.confidence import Confidence, SelfNormalized
+from kbo.confidence import Confidence, MixtureNoiseBounds, SelfNormalized
 
 SEQUENCES = {"posteriors": 6, "rounding": 6, "models": 3, "settings": 1}
 
@@ -56,3 +56,14 @@ def test_a_kernel_of_unknown_formula_has_no_guarantee_far_from_zero(shift):
     state = kbo.KernelRidge(kernel, 0.09)
     state.update(X, X[:, 0].sin())
     assert (SelfNormalized(0.3, 1.0, 0.1).guarantee_on(state) is None) == (shift > 0)
+
+
+def test_a_noise_level_is_not_learned_where_rounding_is_large_at_every_ridge():
+    state = kbo.KernelRidge(stationary_kernel("rbf", 0.5), 1.0)
+    X = torch.rand(40, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    state.update(X, X[:, 0].sin())
+    for floor, is_learned in ((0.0, True), (2.0, False)):
+        bounds = MixtureNoiseBounds(1.0, 0.1, upper=0.9)
+        bounds._floor = floor
+        bounds.update(state)
+        assert (bounds.lower > 0) == is_learned

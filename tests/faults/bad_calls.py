@@ -240,6 +240,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "Optimizer.insight": lambda: optimizer().insight,
     "Front": lambda: with_objectives().insight.front(),
     "Space": lambda: Space({"x": (0.0, 1.0)}),
+    "Space of a list": lambda: Space([(0, 1)]),
     "by position": lambda: SimpleNamespace(
         AlternatingWidth=lambda multipliers: confidence.AlternatingWidth(multipliers)
     ),
@@ -482,7 +483,7 @@ def _acquisition() -> Iterator[Call]:
     }
     size = {"num_restarts": 1, "raw_samples": 4}
     yield Call("optimize_safely", "", lambda found: found[1], **search, **size)
-    yield Call("KernelUCB.forward", X=lambda: X().unsqueeze(-2))
+    yield Call("KernelUCB.__call__", X=lambda: X().unsqueeze(-2))
     yield Call("KernelUCB.set_X_pending", X_pending=lambda: X(3, 4))
     yield Call("InflatedThompsonSampling", f"model confidence seed {ucb}", scores)
     drawn = "model confidence seed posterior_transform"
@@ -524,7 +525,7 @@ def _spaces() -> Iterator[Call]:
     yield Call("space.Space.from_dict", entries={"x": {"kind": "Int", "low": 1, "high": 2}})
     limits = [kbo.Linear({"x": 1}, upper=0.5)]
     yield Call("space.Space", "bounds", middle, constraints=limits)
-    yield Call("Space.unit", params={"x": 0.5})
+    yield Call("Space of a list.unit", params=[0.5])
     yield Call("Space.canonical", params={"x": 0.5})
 
 
