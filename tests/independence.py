@@ -37,15 +37,20 @@ ENTERED: list[torch.inference_mode] = []
 
 
 class Kind(NamedTuple):
-    """One thing that tests share: how to read it as a dictionary, and how to put a value back."""
+    """One thing that tests share: how to read it, by name, and how to put it back."""
 
     read: Callable[[], dict[str, Any]]
     put_back: Callable[[dict[str, Any]], object]
 
 
-def _set_inference_mode(before: dict[str, Any]) -> None:
+def _one(read: Callable[[], Any], put_back: Callable[[Any], object]) -> Kind:
+    """Return the kind of a single value."""
+    return Kind(lambda: {"value": read()}, lambda before: put_back(before["value"]))
+
+
+def _set_inference_mode(before: bool) -> None:
     """Enter the mode of before and never leave it: only who entered a mode can leave it."""
-    ENTERED.append(torch.inference_mode(before["inference"]))
+    ENTERED.append(torch.inference_mode(before))
     ENTERED[-1].__enter__()
 
 
@@ -101,26 +106,12 @@ def _set_filters(filters: dict[str, Any]) -> None:
 
 
 KINDS = {
-    "inference mode": Kind(
-        lambda: {"inference": torch.is_inference_mode_enabled()}, _set_inference_mode
-    ),
-    "gradient mode": Kind(
-        lambda: {"gradients": torch.is_grad_enabled()},
-        lambda before: torch.set_grad_enabled(before["gradients"]),
-    ),
-    "default dtype": Kind(
-        lambda: {"dtype": torch.get_default_dtype()},
-        lambda before: torch.set_default_dtype(before["dtype"]),
-    ),
-    "default device": Kind(
-        lambda: {"device": torch.get_default_device()},
-        lambda before: torch.set_default_device(before["device"]),
-    ),
+    "inference mode": _one(torch.is_inference_mode_enabled, _set_inference_mode),
+    "gradient mode": _one(torch.is_grad_enabled, torch.set_grad_enabled),
+    "default dtype": _one(torch.get_default_dtype, torch.set_default_dtype),
+    "default device": _one(torch.get_default_device, torch.set_default_device),
     "errors of numpy": Kind(np.geterr, lambda before: np.seterr(**before)),
-    "threads of torch": Kind(
-        lambda: {"threads": torch.get_num_threads()},
-        lambda before: torch.set_num_threads(before["threads"]),
-    ),
+    "threads of torch": _one(torch.get_num_threads, torch.set_num_threads),
     "warning filters": Kind(_filters, _set_filters),
     "log levels": Kind(_levels, _set_levels),
     "signal handlers": Kind(
@@ -129,14 +120,12 @@ KINDS = {
     "timers": Kind(
         lambda: {name: signal.getitimer(timer) for name, timer in TIMERS.items()}, _set_timers
     ),
-    "blocked signals": Kind(
-        lambda: {"blocked": signal.pthread_sigmask(signal.SIG_BLOCK, [])},
-        lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before["blocked"]),
+    "blocked signals": _one(
+        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, []),
+        lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before),
     ),
     "environment": Kind(_environment, _set_environment),
-    "working directory": Kind(
-        lambda: {"directory": os.getcwd()}, lambda before: os.chdir(before["directory"])
-    ),
+    "working directory": _one(os.getcwd, os.chdir),
 }
 NAMED = [signal.Signals(number) for number in SIGNALS if number in set(signal.Signals)]
 SET_BY_IMPORTS = {"warning filters", "log levels", "environment"}

@@ -12,13 +12,13 @@ import pytest
 from scipy.integrate import quad
 
 import kbo
+from experiments.guarantees import confirmation as confirmation_figures
 from kbo._base.streams import AboveBar
 from kbo._base.terminal import rounded_up
 from kbo.confidence.repeated.mean import bounded_mean
 from kbo.confidence.repeated.median import median, median_bounds
 from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.insight.confirmation import _Confirming
-from tests import confirmation_figures
 from tests.commands import kbo as command
 
 CANDIDATES = [{"x": 0.3}, {"x": 0.35}, {"x": 0.9}]

@@ -22,6 +22,11 @@ from tests.processes import PATIENCE, python
 SPACE = {"x": (0.0, 1.0), "k": kbo.Int(0, 3)}
 
 
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.jsonl"
+
+
 def objective(params):
     return (params["x"] - 0.3) ** 2 + 0.1 * params["k"]
 
@@ -42,6 +47,15 @@ def on_disk(path):
     return Trials.of(Space(SPACE), journal.read(path)[1], path).all
 
 
+def in_thread(call):
+    """Return the result of a call in another thread, which must not wait for a lock that was never released."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(call()))
+    thread.start()
+    thread.join(PATIENCE)
+    return results[0]
+
+
 # Kills
 
 SCRIPT = """
@@ -60,65 +74,68 @@ kbo.minimize(objective, {"x": (0.0, 1.0), "k": kbo.Int(0, 3)}, 14, journal=sys.a
 """
 
 
-def test_a_run_that_was_killed_loses_nothing_repeats_nothing_and_continues_the_same(tmp_path):
-    path, calls = tmp_path / "run.jsonl", tmp_path / "calls"
+def test_a_run_that_was_killed_loses_nothing_repeats_nothing_and_continues_the_same(tmp_path, path):
+    calls = tmp_path / "calls"
     killed = python("-c", SCRIPT, path, calls, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert (
-        killed.stdout == "['MainThread'] write\n"
-    )  # a run without a bar has no thread; reports need no import
+    # A run without a bar has no thread, and reports need no import.
+    assert killed.stdout == "['MainThread'] write\n"
     again = []
     kept = kbo.minimize(
         lambda params: again.append(params) or objective(params), SPACE, 14, journal=path, seed=7
     )
     undisturbed = kbo.minimize(objective, SPACE, 14, seed=7)
-    assert [(t.params, t.value) for t in kept.trials] == [
-        (t.params, t.value) for t in undisturbed.trials
-    ]
+    for trial, twin in zip(kept.trials, undisturbed.trials, strict=True):
+        assert (trial.params, trial.value) == (twin.params, twin.value)
     assert [trial.starts for trial in kept.trials] == [1] * 10 + [2] + [1] * 3
-    assert [*map(str, again)] == [str(trial.params) for trial in kept.trials[10:]]
-    assert calls.read_text().splitlines() == [str(trial.params) for trial in kept.trials[:11]]
+    evaluated = [str(trial.params) for trial in kept.trials]
+    assert [*map(str, again)] == evaluated[10:]
+    assert calls.read_text().splitlines() == evaluated[:11]
 
 
-def test_a_trial_that_was_lost_twice_is_failed_and_the_run_goes_on(tmp_path):
+def test_a_trial_that_was_lost_twice_is_failed_and_the_run_goes_on(path):
     for _ in range(2):
-        optimizer = begun(tmp_path / "j")
+        optimizer = begun(path)
         optimizer.ask()
         optimizer.close()  # as a kill leaves it
-    result = kbo.minimize(objective, SPACE, 3, journal=tmp_path / "j", method="random")
+    result = kbo.minimize(objective, SPACE, 3, journal=path, method="random")
     assert [trial.status for trial in result.trials] == ["failed", "complete", "complete"]
-    assert result.trials[0].failure.startswith(
-        "lost: started 2 times, and each time the process ended"
-    )
-    assert result.trials[0].starts == 2
+    lost = result.trials[0]
+    assert lost.failure.startswith("lost: started 2 times, and each time the process ended")
+    assert lost.starts == 2
 
 
-def test_a_pending_trial_whose_value_arrives_after_the_restart_is_not_returned_again(tmp_path):
-    first = begun(tmp_path / "j")
-    x = first.ask()
+def test_a_pending_trial_whose_value_arrives_after_the_restart_is_not_returned_again(path):
+    first = begun(path)
+    params = first.ask()
     first.close()
-    second = begun(tmp_path / "j")
-    second.tell(x, 1.0)
-    assert second.ask() != x
+    second = begun(path)
+    second.tell(params, 1.0)
+    assert second.ask() != params
 
 
 def test_an_objective_that_exits_has_failed():
     result = kbo.minimize(
         lambda x: sys.exit("no") if x[0] > 0.5 else x[0], [(0, 1)], 4, max_failures=4
     )
-    assert any(
-        trial.failure and trial.failure.startswith("SystemExit: no (test_faults.py")
-        for trial in result.trials
-    )
+    failures = [trial.failure for trial in result.trials if trial.failure]
+    assert failures[0].startswith("SystemExit: no (test_faults.py")
 
 
 # Interrupts
 
 FAST = kbo.Practical(n_initial=20)  # no fit
 CERTIFIED = kbo.Certified(MaternKernel(nu=2.5).double(), noise_std=0.1, norm_bound=3.0)
+CALLS = {
+    "ask": lambda optimizer, params: optimizer.ask(),
+    "tell": lambda optimizer, params: optimizer.tell(params, 1.0),
+    "fail": lambda optimizer, params: optimizer.fail(params, "a reason"),
+    "save": lambda optimizer, params: optimizer.save("saved"),
+    "recommended": lambda optimizer, params: optimizer.recommended(),
+}
 EVERYWHERE = [
-    *((what, 1, FAST) for what in ("ask", "tell", "fail", "save")),
-    *((what, 61, setting) for what in ("ask", "recommended") for setting in (None, CERTIFIED)),
+    *((call, 1, FAST) for call in ("ask", "tell", "fail", "save")),
+    *((call, 61, setting) for call in ("ask", "recommended") for setting in (None, CERTIFIED)),
 ]
 
 
@@ -126,79 +143,64 @@ EVERYWHERE = [
     "file ", "an interrupt between opening a file and its `with` leaves it to the garbage collector"
 )
 @pytest.mark.parametrize(
-    ("what", "step", "setting"),
+    ("call", "step", "setting"),
     [("tell", 11, FAST), *(pytest.param(*case, marks=pytest.mark.faults) for case in EVERYWHERE)],
 )
 def test_an_interrupt_at_any_line_leaves_memory_and_disk_equal_and_changes_nothing_later(
-    tmp_path, what, step, setting
+    tmp_path, path, monkeypatch, call, step, setting
 ):
-    path, ended, options = tmp_path / "j", False, {"setting": setting, "method": None}
+    monkeypatch.chdir(tmp_path)
+    options = {"setting": setting, "method": None}
     undisturbed = run(n=9, **options)
-    run(tmp_path / "begun", 8, **options).close()
+    run("begun", 8, **options).close()
+    is_over = False
     for line in itertools.count(1, step):
-        shutil.copy(tmp_path / "begun", path)
+        shutil.copy("begun", path)
         optimizer = begun(path, **options)
-        params = optimizer.ask() if what in ("tell", "fail") else None
-        arguments = {
-            "tell": (params, 1.0),
-            "fail": (params, "a reason"),
-            "save": (tmp_path / "saved",),
-        }.get(what, ())
+        params = optimizer.ask() if call in ("tell", "fail") else None
         try:
-            interrupted(
-                line, lambda optimizer=optimizer, given=arguments: getattr(optimizer, what)(*given)
-            )
-            ended = True
+            interrupted(line, lambda given=(optimizer, params): CALLS[call](*given))
+            is_over = True
         except KeyboardInterrupt:
             pass
-        assert elsewhere(optimizer.recommended) in optimizer.trials
+        assert in_thread(optimizer.recommended) in optimizer.trials
         assert optimizer.trials == on_disk(path)
-        if what in ("ask", "recommended", "save"):
+        if params is None:
             optimizer.ask()
             assert optimizer.trials[8].params == undisturbed.trials[8].params
         assert not list(tmp_path.glob(".*.tmp"))
         optimizer.close()
-        if ended:
+        if is_over:
             break
     assert line > 5 * step
 
 
-def elsewhere(call):
-    """Return the result of a call in another thread, which must not wait for a lock that was never released."""
-    found = []
-    thread = threading.Thread(target=lambda: found.append(call()))
-    thread.start()
-    thread.join(PATIENCE)
-    return found[0]
-
-
 @pytest.mark.filterwarnings("ignore:dropped an unfinished last line")
 @pytest.mark.parametrize(("full", "written"), [(False, 0), (False, 10), (False, None), (True, 10)])
-def test_a_write_that_is_interrupted_or_fails_is_undone_or_done(
-    tmp_path, monkeypatch, full, written
-):
-    path, done = tmp_path / "j", written is None
+def test_a_write_that_is_interrupted_or_fails_is_undone_or_done(path, monkeypatch, full, written):
     optimizer = begun(path)
-    params, whole = optimizer.ask(), path.stat().st_size
+    params = optimizer.ask()
+    size = path.stat().st_size
 
     def sync(file):
-        os.truncate(path, path.stat().st_size if done else whole + written)
+        if written is not None:
+            os.truncate(path, size + written)
         raise OSError(28, "No space left on device") if full else KeyboardInterrupt
 
+    error = JournalError if full else KeyboardInterrupt
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", sync)
-        with pytest.raises(
-            JournalError if full else KeyboardInterrupt, match="No space left" if full else None
-        ):
+        with pytest.raises(error, match="No space left" if full else None):
             optimizer.tell(params, 1.0)
-    assert elsewhere(lambda: optimizer.trials) == on_disk(path)
-    assert optimizer.trials[0].status == ("complete" if done else "pending")
-    assert done or optimizer.tell(params, 1.0).value == 1.0
+    assert in_thread(lambda: optimizer.trials) == on_disk(path)
+    assert optimizer.trials[0].status == ("complete" if written is None else "pending")
+    assert written is None or optimizer.tell(params, 1.0).value == 1.0
 
 
-def test_what_is_read_after_an_interrupt_is_what_is_on_disk(tmp_path, monkeypatch):
-    optimizer = begun(tmp_path / "j")
-    params, append = optimizer.ask(), journal.Journal.append
+def test_what_is_read_after_an_interrupt_is_what_is_on_disk(path, monkeypatch):
+    optimizer = begun(path)
+    params = optimizer.ask()
+    append = journal.Journal.append
 
     def then_interrupt(self, event):
         append(self, event)
@@ -214,10 +216,12 @@ def test_what_is_read_after_an_interrupt_is_what_is_on_disk(tmp_path, monkeypatc
 def test_a_journal_that_was_emptied_leaves_what_is_known_after_an_interrupt(tmp_path, monkeypatch):
     optimizer = run(tmp_path / "j", 3)
     (tmp_path / "j").write_bytes(b"")
+
+    def interrupt(self):
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as patch:
-        patch.setattr(
-            Quantities, "recommended", lambda self: (_ for _ in ()).throw(KeyboardInterrupt)
-        )
+        patch.setattr(Quantities, "recommended", interrupt)
         with pytest.raises(KeyboardInterrupt):
             optimizer.recommended()
     assert len(optimizer.trials) == 3
@@ -227,8 +231,10 @@ def test_a_journal_that_was_emptied_leaves_what_is_known_after_an_interrupt(tmp_
     assert len(begun(tmp_path / "saved").completed()) == 3
 
 
-def test_a_trial_that_ask_began_but_did_not_return_was_not_lost(tmp_path, monkeypatch):
-    optimizer, begin, calls = begun(tmp_path / "j"), kbo.Optimizer._begin, itertools.count(1)
+def test_a_trial_that_ask_began_but_did_not_return_was_not_lost(path, monkeypatch):
+    optimizer = begun(path)
+    begin = kbo.Optimizer._begin
+    calls = itertools.count(1)
 
     def fails(*arguments):
         if next(calls) == 2:
@@ -246,8 +252,8 @@ def test_a_trial_that_ask_began_but_did_not_return_was_not_lost(tmp_path, monkey
 # Threads, forks, and files that others change
 
 
-def test_threads_may_share_an_optimizer(tmp_path):
-    optimizer = begun(tmp_path / "j")
+def test_threads_may_share_an_optimizer(path):
+    optimizer = begun(path)
 
     def work():
         for _ in range(5):
@@ -261,12 +267,14 @@ def test_threads_may_share_an_optimizer(tmp_path):
     for thread in threads:
         thread.join()
     assert len(optimizer.completed()) == 20
-    assert optimizer.trials == on_disk(tmp_path / "j")
+    assert optimizer.trials == on_disk(path)
 
 
-def test_a_forked_child_neither_writes_nor_keeps_the_lock(tmp_path):
-    optimizer = begun(tmp_path / "j")
-    params, (said, say), (end, live) = optimizer.ask(), os.pipe(), os.pipe()
+def test_a_forked_child_neither_writes_nor_keeps_the_lock(path):
+    optimizer = begun(path)
+    params = optimizer.ask()
+    said, say = os.pipe()
+    end, live = os.pipe()
     if not (child := os.fork()):
         try:
             os.close(live)
@@ -280,7 +288,7 @@ def test_a_forked_child_neither_writes_nor_keeps_the_lock(tmp_path):
         os.close(say)
         assert b"was forked from the one that writes it" in os.read(said, 1000)
         optimizer.close()
-        assert [trial.status for trial in begun(tmp_path / "j").trials] == ["pending"]
+        assert [trial.status for trial in begun(path).trials] == ["pending"]
     finally:
         for pipe in (live, said, end):
             os.close(pipe)
@@ -288,27 +296,24 @@ def test_a_forked_child_neither_writes_nor_keeps_the_lock(tmp_path):
 
 
 @pytest.mark.parametrize("change", ["deleted", "replaced", "appended"])
-def test_what_others_do_to_a_journal_is_noticed_and_what_is_known_can_be_saved(tmp_path, change):
-    path = tmp_path / "j"
+def test_what_others_do_to_a_journal_is_noticed_and_what_is_known_can_be_saved(path, change):
     optimizer = run(path)
     if change == "appended":
         path.open("ab").write(b"hello\n")
     else:
-        os.replace(path, tmp_path / "elsewhere")
+        os.replace(path, path.with_name("elsewhere"))
     if change == "replaced":
         begun(path).close()
+    message = r"(deleted or replaced while it was open|changed).*optimizer.save\(path"
     for _ in range(2):
-        with pytest.raises(
-            JournalError,
-            match=r"(deleted or replaced while it was open|changed).*optimizer.save\(path",
-        ):
+        with pytest.raises(JournalError, match=message):
             optimizer.ask()
         optimizer.save(path)
     assert on_disk(path) == optimizer.trials == run().trials
 
 
-def test_a_closed_journal_can_be_read_and_says_so_when_it_should_be_written(tmp_path):
-    optimizer = run(tmp_path / "j")
+def test_a_closed_journal_can_be_read_and_says_so_when_it_should_be_written(path):
+    optimizer = run(path)
     optimizer.close()
     for call in (optimizer.ask, lambda: optimizer.tell({"x": 0.5, "k": 1}, 1.0)):
         with pytest.raises(JournalError, match="is closed: open it again"):

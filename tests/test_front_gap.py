@@ -10,12 +10,12 @@ import torch
 from gpytorch.kernels import PeriodicKernel, RBFKernel
 
 import kbo
+from experiments.guarantees import fronts as front_figures
 from kbo.confidence import MartingaleMixture
 from kbo.optimize.insight.branch_and_bound import CellBound, bound_maximum
 from kbo.optimize.insight.front_gap import front_gap, front_guarantee
 from kbo.optimize.surrogates.surrogate import Bound
 from kbo.report.record import Record
-from tests import front_figures
 from tests.test_proved_gap import SPACES, case
 
 NOISE = torch.Generator().manual_seed(0)

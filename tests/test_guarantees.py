@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from experiments.guarantees.draws import compared
+from experiments.guarantees.widths import KERNELS
 from experiments.papers import mixture as guarantees
 from experiments.papers import streaming
 from experiments.papers.mixture import problems
@@ -13,7 +15,6 @@ from kbo import bandit
 from kbo.confidence import FixedWidth, SelfNormalized
 from kbo.errors import RefutedAssumptions
 from kbo.regression import KernelRidge
-from tests.guarantee_figures import KERNELS, compared
 
 
 def test_no_bound_fails_in_a_short_run():

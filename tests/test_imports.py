@@ -8,14 +8,8 @@ import pytest
 import kbo
 from tests.processes import python
 
-PROBE = """
-import sys, warnings
-before, filters = set(sys.modules), list(warnings.filters)
-import kbo
-loaded = set(sys.modules) - before
-own = {name for name in loaded if name.partition(".")[0] not in sys.stdlib_module_names}
-assert own == {"kbo", "lazy_loader"}, f"import kbo is not lazy: {own}"
-assert warnings.filters == filters
+SETTINGS = """
+import warnings
 import botorch, gpytorch, linear_operator, torch
 from botorch.models import SingleTaskGP  # SciPy, which these load, sets filters of its own
 from botorch.optim import optimize_acqf
@@ -41,66 +35,49 @@ def settings():
     return found
 
 before = settings()
-import kbo.acquisition
+import kbo, kbo.acquisition
 assert set(kbo.acquisition.__all__) <= set(dir(kbo.acquisition)), "names are listed when they are first used"
 for name in kbo.__all__:
     getattr(kbo, name)
 after = settings()
-changed = [name for name in before if before[name] != after[name]]
-assert not changed, changed
-kbo.minimize(lambda x: x[0], [(0, 1)], 12, progress=False)
-print(*sys.modules)
+print([name for name in before if before[name] != after[name]])
 """
 
 
-def test_import_changes_no_global_setting_and_neither_it_nor_a_run_loads_what_it_does_not_use():
-    loaded = set(python("-c", PROBE).stdout.split())
-    heavy = {
-        "ax",
-        "optuna",
-        "ray",
-        "pandas",
-        "matplotlib",
-        "typer",
-        "cvxpy",
-        "sklearn",
-        "networkx",
-        "scipy.stats",
-        "rich",
-    }
-    assert "kbo" in loaded
-    assert not heavy & loaded
+def test_an_import_changes_no_global_setting():
+    assert python("-c", SETTINGS).stdout == "[]\n"
 
 
-LOADED = """
-import sys
+HEAVY = "botorch ax optuna matplotlib pandas ray typer cvxpy sklearn networkx scipy.stats rich"
+LOADED = f"""
+import sys, warnings
+before, filters = set(sys.modules), list(warnings.filters)
 import kbo
+assert warnings.filters == filters
+print(*{{name.partition(".")[0] for name in set(sys.modules) - before}} - sys.stdlib_module_names)
 from gpytorch.kernels import RBFKernel
 
 def loaded():
-    return [name for name in {heavy!r} if name in sys.modules]
+    print([name for name in "{HEAVY}".split() if name in sys.modules])
 
 def objective(params):
     return (params["x"] - 0.3) ** 2
 
 bounds = {{"x": (0.0, 1.0)}}
-kernel = RBFKernel().double()
-print(loaded())
 kbo.minimize(objective, bounds, 9, progress=False)
-print(loaded())
-kbo.minimize(objective, bounds, 4, progress=False, setting=kbo.Certified(kernel, 0.1, 2.0))
-print(loaded())
+setting = kbo.Certified(RBFKernel().double(), 0.1, 2.0)
+kbo.minimize(objective, bounds, 4, progress=False, setting=setting)
+loaded()
 kbo.models.KernelRidgeGP
 kbo.acquisition.KernelUCB
-print(loaded())
+print("botorch" in sys.modules)
 """
 
-HEAVY = ["botorch", "ax", "optuna", "matplotlib", "pandas", "ray", "typer", "cvxpy", "sklearn"]
 
-
-def test_botorch_is_loaded_where_a_model_or_an_acquisition_function_is_used_and_not_before():
-    lines = python("-c", LOADED.format(heavy=HEAVY)).stdout.splitlines()
-    assert lines == ["[]", "[]", "[]", "['botorch']"]
+def test_libraries_are_loaded_where_they_are_used_and_not_before():
+    imported, used, with_model = python("-c", LOADED).stdout.splitlines()
+    assert set(imported.split()) == {"kbo", "lazy_loader"}
+    assert (used, with_model) == ("[]", "True")
 
 
 SCRIPT = """
@@ -109,29 +86,24 @@ bounds = {"x": (0.0, 1.0)}
 def objective(params):
     return (params["x"] - 0.3) ** 2
 """
-
-TUNED = """
+TUNED = f"""
 import sys
+import kbo.cli.app
+print("torch" in sys.modules, "numpy" in sys.modules)
 from kbo.__main__ import main
 sys.argv = ["kbo", "tune", "parabola.py", "--trials", "8", "--quiet"]
 try:
     main()
 except SystemExit as end:
-    print(end.code, [name for name in {heavy!r} if name in sys.modules])
+    print(end.code, [name for name in "{HEAVY}".split() if name in sys.modules])
 """
 
 
-def test_kbo_tune_loads_matplotlib_for_its_picture_and_nothing_else_that_it_does_not_use(tmp_path):
+def test_the_command_line_loads_pytorch_for_a_run_and_matplotlib_and_rich_to_show_it(tmp_path):
     (tmp_path / "parabola.py").write_text(SCRIPT)
-    lines = python("-c", TUNED.format(heavy=HEAVY), cwd=tmp_path).stdout.splitlines()
-    assert lines[-1] == "0 ['matplotlib', 'typer']"
-
-
-def test_the_help_of_the_command_line_loads_no_pytorch():
-    shown = python(
-        "-c", "import sys, kbo.cli.app; print('torch' in sys.modules, 'numpy' in sys.modules)"
-    )
-    assert shown.stdout.split() == ["False", "False"]
+    lines = python("-c", TUNED, cwd=tmp_path).stdout.splitlines()
+    assert lines[0] == "False False"
+    assert lines[-1] == "0 ['matplotlib', 'typer', 'rich']"
 
 
 HIDDEN = """
@@ -160,57 +132,36 @@ for use in (
     try:
         use()
     except kbo.MissingExtra as error:
-        print(str(error).partition(": ")[2], end="; ")
+        print(str(error).partition(": ")[2])
 sys.argv = ["kbo"]
 import_module("kbo.__main__").main()
 """
+EXTRAS = "cli cli cli mlflow wandb certify experiments ax optuna cli experiments cli ray"
 
 
 def test_a_missing_library_is_named_with_its_extra_and_a_platform_without_fork_imports_everything():
     done = python("-c", HIDDEN, check=False)
-    extras = [
-        "cli",
-        "cli",
-        "cli",
-        "mlflow",
-        "wandb",
-        "certify",
-        "experiments",
-        "ax",
-        "optuna",
-        "cli",
-        "experiments",
-    ]
-    extras += ["cli", "ray"]
-    assert done.stdout == "".join(f"pip install 'kbo[{extra}]'; " for extra in extras), done.stderr
-    assert (done.returncode, done.stderr) == (
-        1,
-        "error: the command line needs typer: pip install 'kbo[cli]'\n",
-    )
-
-
-def test_every_public_name_is_listed_and_found():
-    assert set(kbo.__all__) <= set(dir(kbo))
-    for name in kbo.__all__:
-        assert getattr(kbo, name) is not None
-    assert kbo.report.write is not None  # which a star import leaves out: it needs an extra
-    with pytest.raises(AttributeError, match="nothing"):
-        _ = kbo.nothing
+    expected = [f"pip install 'kbo[{extra}]'" for extra in EXTRAS.split()]
+    assert done.stdout.splitlines() == expected, done.stderr
+    assert done.returncode == 1
+    assert done.stderr == "error: the command line needs typer: pip install 'kbo[cli]'\n"
 
 
 def test_every_name_that_a_module_lists_exists_and_others_are_attribute_errors():
     """Also in modules that import their names when they are first used."""
+    assert set(kbo.__all__) <= set(dir(kbo))
+    assert kbo.report.write is not None  # which a star import leaves out: it needs an extra
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = kbo.nothing
     names = ["kbo", *(found.name for found in pkgutil.walk_packages(kbo.__path__, "kbo."))]
     for name in names:
         if name.endswith("__main__"):
             continue
         module = importlib.import_module(name)
-        listed = {*dir(module), *getattr(module, "__all__", ())}
+        public = getattr(module, "__all__", ())
+        listed = {*dir(module), *public}
         assert [name for name in listed if not hasattr(module, name)] == []
-        lazy = vars(module).get("__getattr__")
-        if lazy is not None:
-            assert [
-                name for name in module.__all__ if lazy(name) is not getattr(module, name)
-            ] == []
+        lazy = vars(module).get("__getattr__", lambda name, module=module: getattr(module, name))
+        assert [name for name in public if lazy(name) is not getattr(module, name)] == []
         for unknown in ("joint", "no_such_name"):
             assert unknown in listed or not hasattr(module, unknown)

@@ -1,5 +1,6 @@
 """A test that changes what other tests share fails by name, and the tests after it do not notice."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,35 +57,17 @@ def said(tmp_path_factory) -> str:
     tests = [f"def test_{place}():\n    {leak}\n" for place, leak in enumerate(LEAKS.values())]
     path = tmp_path_factory.mktemp("leaks") / "test_leaks.py"
     path.write_text("\n".join([BEGINNING, *tests, END]))
-    place = str(Path(__file__).parent.parent)
-    changed = environment(KBO_TEST_SECONDS_TO_END="0.2", COLUMNS="2000", PYTHONPATH=place)
-    in_order = [
-        "-p",
-        "no:randomly",
-        "-p",
-        "no:random_order",
-    ]  # the last test looks at what the others leave
-    command = [
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        *in_order,
-        "--rootdir",
-        path.parent,
-        "-rA",
-        path,
-    ]
+    root = str(Path(__file__).parent.parent)
+    changed = environment(KBO_TEST_SECONDS_TO_END="0.2", COLUMNS="2000", PYTHONPATH=root)
+    # The last test looks at what the others leave.
+    options = ["-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:random_order", "-rA"]
+    command = ["-m", "pytest", *options, "--rootdir", path.parent, path]
     return python(*command, cwd=path.parent, env=changed, check=False).stdout
 
 
 def test_a_leak_fails_the_test_that_made_it_and_the_others_start_from_the_same_seeds(said):
     for place, kind in enumerate(LEAKS):
-        (line,) = [
-            line
-            for line in said.splitlines()
-            if line.startswith(f"ERROR test_leaks.py::test_{place} ")
-        ]
+        (line,) = re.findall(rf"^ERROR test_leaks.py::test_{place} .*$", said, re.MULTILINE)
         assert kind in line.partition("share: ")[2], line
     assert "PASSED test_leaks.py::test_none_of_it_is_seen" in said, said
     assert "ERROR test_leaks.py::test_draw" not in said

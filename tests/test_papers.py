@@ -10,14 +10,13 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import pkgutil
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -45,64 +44,70 @@ def fed(state: regression.Posterior) -> regression.Posterior:
     return state
 
 
-def exact() -> kbo.KernelRidge:
-    state = kbo.KernelRidge(RBFKernel().double(), 0.09)
-    state.update(X, Y)
-    return state
+def exact() -> Any:
+    return fed(kbo.KernelRidge(RBFKernel().double(), 0.09))
 
 
-def sketch() -> regression.Posterior:
+def sketch() -> Any:
     return fed(kbo.NystromRidge(RBFKernel().double(), 0.09, regression.FixedDictionary(X[::3])))
 
 
-def adaptive() -> regression.Posterior:
-    state = kbo.KernelRidge(RBFKernel().double(), 0.09)
-    return kbo.AdaptiveRidge(state, confidence.NoiseBounds(8.0, 0.1, upper=1.0))
+def adaptive() -> Any:
+    empty = kbo.KernelRidge(RBFKernel().double(), 0.09)
+    return fed(kbo.AdaptiveRidge(empty, confidence.NoiseBounds(8.0, 0.1, upper=1.0)))
 
 
-def acquired(make: Callable[..., Any]) -> torch.Tensor:
-    model = KernelRidgeGP(X, Y.unsqueeze(-1), RBFKernel().double(), 0.09)
-    return make(model, *NUMBERS)(Z.unsqueeze(-2))
+def model() -> KernelRidgeGP:
+    return KernelRidgeGP(X, Y.unsqueeze(-1), RBFKernel().double(), 0.09)
 
 
 def mixture(kind: str = "dmm", scale: Any = 1.0) -> confidence.MartingaleMixture:
     return confidence.MartingaleMixture(*NUMBERS, kind, scale)
 
 
-def bounds(bound: confidence.Confidence, state: regression.Posterior | None = None) -> Any:
-    return bound.interval(exact() if state is None else state, Z)
+BOUNDS: dict[str, Callable[[], confidence.Confidence]] = {
+    "kbo.confidence.SelfNormalized": lambda: confidence.SelfNormalized(*NUMBERS),
+    "kbo.confidence.ImprovedGPUCB": lambda: confidence.ImprovedGPUCB(*NUMBERS, 0.1),
+    'FiniteSet(..., variant="paper")': lambda: confidence.FiniteSet(9, 0.1, "paper"),
+    'FiniteSet(..., variant="quantile")': lambda: confidence.FiniteSet(9, 0.1, "quantile"),
+    "kbo.confidence.FiniteSet": lambda: confidence.FiniteSet(9, 0.1),
+    "kbo.confidence.MartingaleMixture": mixture,
+    "MartingaleMixture(..., scale=MIXED_SCALES)": lambda: mixture(scale=confidence.MIXED_SCALES),
+    'MartingaleMixture(..., kind="cmm")': lambda: mixture("cmm"),
+    "kbo.confidence.UnknownNorm": lambda: confidence.UnknownNorm(0.3, 0.1),
+    "kbo.confidence.BKB": lambda: confidence.BKB(*NUMBERS),
+    "kbo.confidence.EKUCB": lambda: confidence.EKUCB(*NUMBERS, 0.0),
+    "kbo.confidence.AdaptiveSelfNormalized": confidence.AdaptiveSelfNormalized,
+    "kbo.confidence.Chaining": lambda: confidence.Chaining(0.1, points=Z),
+}
+STATES = {
+    "kbo.confidence.MartingaleMixture": sketch,
+    "kbo.confidence.AdaptiveSelfNormalized": adaptive,
+}
+"""States of these bounds, where it is not the exact one."""
+
+
+def interval(name: str) -> Any:
+    return BOUNDS[name]().interval(STATES.get(name, exact)(), Z)
 
 
 CALLS: dict[str, Callable[[], Any]] = {
-    "kbo.confidence.SelfNormalized": lambda: bounds(confidence.SelfNormalized(*NUMBERS)),
-    "kbo.confidence.ImprovedGPUCB": lambda: bounds(confidence.ImprovedGPUCB(*NUMBERS, 0.1)),
-    'FiniteSet(..., variant="paper")': lambda: bounds(confidence.FiniteSet(9, 0.1, "paper")),
-    'FiniteSet(..., variant="quantile")': lambda: bounds(confidence.FiniteSet(9, 0.1, "quantile")),
-    "kbo.confidence.FiniteSet": lambda: bounds(confidence.FiniteSet(9, 0.1)),
+    **{name: partial(interval, name) for name in BOUNDS},
+    **{
+        f"kbo.acquisition.{name}": partial(
+            lambda name: getattr(acquisition, name)(model(), *NUMBERS)(Z.unsqueeze(-2)), name
+        )
+        for name in ("AMMUCB", "DMMUCB", "CMMUCB")
+    },
     "kbo.confidence.squared_radius": lambda: confidence.squared_radius(exact(), 0.3, 0.1),
-    "kbo.confidence.MartingaleMixture": lambda: bounds(mixture(), sketch()),
-    "MartingaleMixture(..., scale=MIXED_SCALES)": lambda: bounds(
-        mixture(scale=confidence.MIXED_SCALES)
-    ),
-    'MartingaleMixture(..., kind="cmm")': lambda: bounds(mixture("cmm")),
-    "kbo.acquisition.AMMUCB": lambda: acquired(acquisition.AMMUCB),
-    "kbo.acquisition.DMMUCB": lambda: acquired(acquisition.DMMUCB),
-    "kbo.acquisition.CMMUCB": lambda: acquired(acquisition.CMMUCB),
     "kbo.confidence.certify": lambda: confidence.certify(mixture("cmm"), exact(), Z[0]),
     "kbo.confidence.cone_program": lambda: confidence.cone_program(mixture("cmm"), exact(), Z[0]),
     "kbo.confidence.refuse_if_refuted": lambda: confidence.refuse_if_refuted(exact(), *NUMBERS),
-    "kbo.confidence.UnknownNorm": lambda: bounds(confidence.UnknownNorm(0.3, 0.1)),
     "kbo.confidence.norm_lower_bound": lambda: confidence.norm_lower_bound(exact(), 0.3, 0.1),
     "kbo.confidence.unexplained.unexplained": lambda: named(
         "kbo.confidence.unexplained.unexplained"
     )(mixture(), exact()),
     "kbo.regression.NystromRidge": lambda: sketch().at().predict(Z),
-    "kbo.confidence.BKB": lambda: bounds(confidence.BKB(*NUMBERS)),
-    "kbo.confidence.EKUCB": lambda: bounds(confidence.EKUCB(*NUMBERS, 0.0)),
-    "kbo.confidence.AdaptiveSelfNormalized": lambda: bounds(
-        confidence.AdaptiveSelfNormalized(), fed(adaptive())
-    ),
-    "kbo.confidence.Chaining": lambda: bounds(confidence.Chaining(0.1, points=Z)),
 }
 """Calls of names in docs/papers.md. A name without one is only resolved."""
 
@@ -135,44 +140,42 @@ def named(path: str) -> Any:
     raise ModuleNotFoundError(path)
 
 
-def test_the_table_of_papers_is_read():
+def is_known(text: str, cell: str) -> bool:
+    """Return whether a path, a method, a call, or an argument of a class of the cell exists."""
+    if "/" in text:
+        return (ROOT / text).exists()
+    if text.endswith("-..."):
+        return any(name.startswith(text.removesuffix("...")) for name in methods.names())
+    if text in NAMES:
+        return "method" in cell
+    if "(" in text:
+        path = text.split("(")[0]
+        owner = confidence if hasattr(confidence, path.split(".")[0]) else regression
+        return named(f"{owner.__name__}.{path}") is not None
+    classes = [named(name) for name in ROLE.findall(cell) if inspect.isclass(named(name))]
+    taken = [inspect.signature(kind.__init__).parameters for kind in classes]
+    return any(text.split("=")[0] in parameters for parameters in taken)
+
+
+def test_every_name_in_the_table_of_papers_exists():
     assert len(papers()) > 40
-    entries = {entry for cell in papers() for entry in [*ROLE.findall(cell), *codes(cell)]}
+    entries = set()
+    for cell in papers():
+        for name in ROLE.findall(cell):
+            named(name)
+        for text in codes(cell):
+            assert is_known(text, cell), (cell, text)
+        entries |= {*ROLE.findall(cell), *codes(cell)}
     assert set(CALLS) <= entries, "CALLS has a name that docs/papers.md does not have"
 
 
-@pytest.mark.parametrize("cell", papers())
-def test_every_name_in_the_table_of_papers_exists(cell):
-    entries = ROLE.findall(cell)
-    for name in entries:
-        named(name)
-    classes = [named(name) for name in entries if inspect.isclass(named(name))]
-    for text in codes(cell):
-        if "/" in text:
-            assert (ROOT / text).exists(), text
-        elif text.endswith("-..."):
-            assert any(name.startswith(text.removesuffix("...")) for name in methods.names()), text
-        elif text in NAMES:
-            assert "method" in cell, text
-        elif "(" in text:
-            owner, *attributes = text.split("(")[0].split(".")
-            found = getattr(confidence, owner, None) or getattr(regression, owner, None)
-            for attribute in attributes:
-                found = getattr(found, attribute)
-            assert found is not None, text
-        else:
-            taken = [inspect.signature(one.__init__).parameters for one in classes]
-            assert any(text.split("=")[0] in parameters for parameters in taken), text
-
-
 def code_of(function: Any) -> CodeType:
-    if isinstance(function, property):
-        function = function.fget
-    return inspect.unwrap(function).__code__
+    return inspect.unwrap(getattr(function, "fget", function)).__code__
 
 
-def reached_by(call: Callable[[], Any]) -> set[CodeType]:
-    """Return the code of the functions that a call enters."""
+@cache
+def reached_by(name: str) -> set[CodeType]:
+    """Return the code of the functions that the call of a name enters."""
     entered: set[CodeType] = set()
 
     def profile(frame: Any, event: str, argument: Any) -> None:
@@ -183,105 +186,60 @@ def reached_by(call: Callable[[], Any]) -> set[CodeType]:
         warnings.simplefilter("ignore")
         sys.setprofile(profile)
         try:
-            call()
+            CALLS[name]()
         finally:
             sys.setprofile(None)
     return entered
 
 
-WITH_CALLS = [cell for cell in papers() if {*ROLE.findall(cell), *codes(cell)}.intersection(CALLS)]
-
-
-@pytest.mark.parametrize("cell", WITH_CALLS)
+@pytest.mark.parametrize("cell", [cell for cell in papers() if any(name in cell for name in CALLS)])
 def test_the_classes_of_a_row_reach_its_functions(cell):
-    entries = [*ROLE.findall(cell), *codes(cell)]
-    callers = [name for name in entries if name in CALLS]
-    entered = {name: reached_by(CALLS[name]) for name in callers}
-    functions = [
-        name for name in ROLE.findall(cell) if name not in CALLS and inspect.isroutine(named(name))
-    ]
-    for name in functions:
-        reaching = [caller for caller in callers if code_of(named(name)) in entered[caller]]
-        assert reaching, f"none of {callers} calls {name}"
+    """Each function is reached by one of them, and each of them reaches one, but posteriors, on which bounds are."""
+    callers = [name for name in [*ROLE.findall(cell), *codes(cell)] if name in CALLS]
+    functions = {}
+    for name in ROLE.findall(cell):
+        if name not in CALLS and inspect.isroutine(named(name)):
+            functions[name] = code_of(named(name))
+    for name, code in functions.items():
+        assert any(code in reached_by(caller) for caller in callers), f"no call of {name}"
     for caller in callers:
-        if functions and not caller.startswith(
-            "kbo.regression."
-        ):  # posteriors, on which bounds are
-            reached = [name for name in functions if code_of(named(name)) in entered[caller]]
-            assert reached, f"{caller} calls none of {functions}"
+        if functions and not caller.startswith("kbo.regression."):
+            assert reached_by(caller).intersection(functions.values()), f"{caller} calls none"
 
 
-def tables() -> Iterator[tuple[ModuleType, str]]:
-    """Yield the modules with an "On paper | in code" table, and the entries in its code cells."""
-    for info in pkgutil.walk_packages(kbo.__path__, "kbo."):
-        path = ROOT / (info.name.replace(".", "/") + ("/__init__.py" if info.ispkg else ".py"))
-        if "| in code" not in path.read_text():
+def tables() -> Iterator[tuple[str, str]]:
+    """Yield the entries in the code cells of "On paper | in code" tables, each with its file."""
+    for path in sorted((ROOT / "kbo").rglob("*.py")):
+        text = path.read_text()
+        if "| in code" not in text:
             continue
-        documentation = ast.get_docstring(ast.parse(path.read_text())) or ""
-        table = documentation.split("| in code")[1].split("\n\n")[0]
+        docstring = ast.get_docstring(ast.parse(text)) or ""
+        table = docstring.split("| in code")[1].split("\n\n")[0]
         for line in table.splitlines():
             if " | " in line or line.count("| ``"):
                 for entry in re.findall(r"``(.+?)``", line.rsplit("| ", 1)[1]):
-                    yield importlib.import_module(info.name), entry
+                    yield str(path.relative_to(ROOT)), entry
 
 
-def dotted(entry: str) -> list[str] | None:
-    """Return the names of ``a.b(x)[0]``, a and b; None for an expression."""
-    try:
-        node: ast.AST = ast.parse(entry, mode="eval").body
-    except SyntaxError:
-        return None
-    names: list[str] = []
-    while isinstance(node, ast.Call | ast.Subscript | ast.Attribute):
-        if isinstance(node, ast.Attribute):
-            names.insert(0, node.attr)
-            node = node.value
-        else:
-            node = node.func if isinstance(node, ast.Call) else node.value
-    return [node.id, *names] if isinstance(node, ast.Name) else None
+@cache
+def names_in(folder: Path) -> set[str]:
+    """Return the names that modules of a folder, and of the one above, define or use, and of the modules."""
+    names: set[str] = set()
+    for path in [*folder.parent.glob("*.py"), *folder.rglob("*.py")]:
+        names |= {path.name, path.stem, path.parent.name}
+        for node in ast.walk(ast.parse(path.read_text())):
+            for attribute in ("name", "id", "attr", "arg"):
+                names.add(str(getattr(node, attribute, "")))
+    return names
 
 
-def has(owner: Any, name: str) -> bool:
-    """Return True if a module, a class of it or an object of that class has an attribute."""
-    if hasattr(owner, name):
-        return True
-    classes = [owner] if inspect.isclass(owner) else []
-    if inspect.ismodule(owner):
-        classes = [one for one in vars(owner).values() if inspect.isclass(one)]
-    for one in classes:
-        mine = one.__module__.startswith("kbo")
-        if hasattr(one, name) or (mine and f"self.{name}" in inspect.getsource(one)):
-            return True
-    return False
-
-
-@pytest.mark.parametrize(
-    ("module", "entry"),
-    [pytest.param(*row, id=f"{row[0].__name__}: {row[1]}") for row in tables()],
-)
-def test_every_name_in_the_tables_of_docstrings_exists(module, entry):
-    if entry.endswith(".py"):
-        folders = Path(module.__file__).parents
-        assert any((folder / entry).exists() for folder in folders[:2])
-        return
-    names = dotted(entry)
-    if names is None:
-        return  # an expression
-    folder = module.__name__.rpartition(".")[0]
-    owner: Any = module
-    if not has(module, names[0]) and has(module, names[-1]):
-        return  # a method, of a variable
-    if not has(module, names[0]):
-        owner = importlib.import_module(f"{folder}.{names[0]}")
-        names = names[1:]
-    for name in names:
-        assert owner is None or has(owner, name), f"{entry}: no {name} in {owner}"
-        owner = getattr(owner, name, None)
-        if not (inspect.isclass(owner) or inspect.ismodule(owner)):
-            owner = None  # a value, of which only the run knows more
-
-
-def test_the_tables_of_docstrings_are_read():
-    found = [f"{module.__name__}: {entry}" for module, entry in tables()]
-    assert "kbo.confidence.mixture.bound: radius.radius_of" in found
-    assert len(found) > 20
+def test_every_name_in_the_tables_of_docstrings_exists():
+    entries = list(tables())
+    assert len(entries) > 20
+    assert ("kbo/confidence/mixture/bound.py", "radius.radius_of") in entries
+    lost = []
+    for file, entry in entries:
+        words = [entry] if entry.endswith(".py") else re.findall(r"[A-Za-z_]\w*", entry)
+        known = names_in((ROOT / file).parent)
+        lost += [(file, entry, word) for word in words if word not in known]
+    assert lost == []

@@ -18,6 +18,7 @@ from gpytorch.kernels import (
 )
 
 import kbo
+from experiments.guarantees.proofs import KINDS, Cone, faults, legal, main, random_space
 from kbo.confidence import FixedWidth, MartingaleMixture, SelfNormalized
 from kbo.errors import Contradiction
 from kbo.kernels import freeze
@@ -26,7 +27,6 @@ from kbo.optimize.insight.branch_and_bound import CellBound, bound_maximum
 from kbo.optimize.insight.cells import Cells
 from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import KernelRidge
-from tests.proofs import KINDS, Cone, faults, legal, main, random_space
 
 SPACES = {
     "interval": {"x": (0.0, 1.0)},

@@ -6,6 +6,7 @@ import torch
 from gpytorch.kernels import LinearKernel
 
 import kbo
+from experiments.guarantees.safe import play
 from experiments.problems import RKHSBandit
 from experiments.problems.rkhs import stationary_kernel
 from kbo import KernelRidge
@@ -15,7 +16,6 @@ from kbo.confidence import Limit, MartingaleMixture, SelfNormalized
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Hypothetical
 from kbo.report.record import Record
-from tests.acceptance.safe_figures import play
 
 
 class Problem:

@@ -18,24 +18,17 @@ from tests.test_report import checked
 
 pytest.importorskip("matplotlib")
 
-SPACE = {
-    "lr": kbo.Float(1e-4, 1.0, log=True),
-    "width": kbo.Int(4, 128, log=True),
-    "act": ["relu", "tanh"],
-}
+SPACE = {"lr": kbo.Float(1e-4, 1.0, log=True), "width": kbo.Int(4, 128, log=True)}
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?%?(?![\w.]*\w)")
 
 
-def error_rate(seed, noise):
+def error_rate(seed, noise=0.02):
     """An error rate in [0, 1] that diverges where the learning rate is large."""
     rng = random.Random(seed)
 
     def objective(params):
-        value = (
-            0.03
-            + 0.05 * (math.log10(params["lr"]) + 2) ** 2
-            + 0.02 * abs(math.log(params["width"] / 40))
-        )
+        value = 0.03 + 0.05 * (math.log10(params["lr"]) + 2) ** 2
+        value += 0.02 * abs(math.log(params["width"] / 40))
         if params["lr"] > 0.2:
             value += 0.7
         return min(1.0, max(0.0, value + noise * rng.gauss(0, 1)))
@@ -43,11 +36,20 @@ def error_rate(seed, noise):
     return objective
 
 
-def pruned_run(folder):
+def tuned(folder, noise=0.02, **options):
+    return kbo.minimize(error_rate(1, noise), SPACE, 12, journal=folder / "run.jsonl", **options)
+
+
+def maximised(folder):
+    objective = error_rate(1)
+    return kbo.maximize(lambda params: -objective(params), SPACE, 12, journal=folder / "run.jsonl")
+
+
+def pruned(folder):
     """A run of which every fourth trial was stopped early, the last one among them."""
-    optimizer = kbo.Optimizer(SPACE, seed=3, journal=folder / "pruned.jsonl")
-    objective = error_rate(3, 0.02)
-    for number in range(20):
+    optimizer = kbo.Optimizer(SPACE, seed=3, journal=folder / "run.jsonl")
+    objective = error_rate(3)
+    for number in range(16):
         trial = optimizer.begin()
         value = objective(trial.params)
         optimizer.report(trial, step=1, value=1.3 * value + 0.01)
@@ -55,83 +57,56 @@ def pruned_run(folder):
             optimizer.prune(trial)
         else:
             optimizer.tell(trial, value, seconds=20.0)
-    return result_of(optimizer, "the budget of 20 trials is used", str(folder / "pruned.jsonl"))
-
-
-def tuned(folder, name, noise, maximize=False, **options):
-    objective = error_rate(1, noise)
-    if maximize:
-        return kbo.maximize(
-            lambda params: -objective(params),
-            SPACE,
-            14,
-            journal=folder / f"{name}.jsonl",
-            **options,
-        )
-    return kbo.minimize(objective, SPACE, 14, journal=folder / f"{name}.jsonl", **options)
+    return result_of(optimizer, "the budget of 16 trials is used", str(folder / "run.jsonl"))
 
 
 def limited(folder):
-    def objective(params):
+    objective = error_rate(2)
+
+    def measured(params):
         if params["width"] > 100:
             raise ValueError("out of memory at 1234 MB")
-        return error_rate(2, 0.02)(params), {"memory": 10.0 * params["width"]}
+        return objective(params), {"memory": 10.0 * params["width"]}
 
-    return kbo.minimize(
-        objective,
-        SPACE,
-        16,
-        constraints=[kbo.Constraint("memory", upper=700.0)],
-        journal=folder / "limited.jsonl",
-    )
+    limit = kbo.Constraint("memory", upper=700.0)
+    return kbo.minimize(measured, SPACE, 16, constraints=[limit], journal=folder / "run.jsonl")
 
 
 def certified(folder):
-    kernel = MaternKernel(nu=2.5).double()
-    kernel.lengthscale = 0.3
+    kernel = MaternKernel(nu=2.5).double().initialize(lengthscale=0.3)
     rng = random.Random(0)
     setting = kbo.Certified(kernel, noise_std=0.1, norm_bound=2.0)
-    return kbo.minimize(
-        lambda x: math.sin(3 * x[0]) + rng.gauss(0, 0.1), [(0.0, 2.0)], 15, setting=setting, seed=2
-    )
+
+    def objective(x):
+        return math.sin(3 * x[0]) + rng.gauss(0, 0.1)
+
+    return kbo.minimize(objective, [(0.0, 2.0)], 15, setting=setting, seed=2)
 
 
 def audited(folder):
     rng = random.Random(0)
-    path = folder / "table.csv"
-    lines = ["lr,width,loss"]
-    for _ in range(30):
-        lr, width = 10 ** rng.uniform(-4, 0), rng.randint(4, 128)
-        value = "" if width > 120 else error_rate(rng.random(), 0.02)({"lr": lr, "width": width})
-        lines.append(f"{lr},{width},{value}")
-    path.write_text("\n".join(lines))
-    return kbo.audit(path)
+    rows = []
+    for seed in range(30):
+        row = {"lr": 10 ** rng.uniform(-4, 0), "width": rng.randint(4, 128)}
+        value = "" if row["width"] > 120 else error_rate(seed)(row)
+        rows.append({**row, "loss": value})
+    pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+    return kbo.audit(folder / "table.csv")
 
 
-KNOWN = pd.DataFrame([{"lr": 0.01, "width": 8, "act": "relu", "value": 0.2}])
-
+KNOWN = pd.DataFrame([{"lr": 0.01, "width": 8, "value": 0.2}])
 RUNS = {
-    "minimised": lambda folder: tuned(folder, "minimised", 0.02),
-    "maximised": lambda folder: tuned(folder, "maximised", 0.02, maximize=True),
-    "minimised without noise": lambda folder: tuned(folder, "exact", 0.0),
-    "maximised without noise": lambda folder: tuned(folder, "exact-max", 0.0, maximize=True),
-    "in a range": lambda folder: tuned(folder, "range", 0.02, value_range=(0.0, 1.0)),
-    "known results": lambda folder: tuned(folder, "known", 0.02, evaluated=KNOWN),
-    "stopped early": pruned_run,
-    "limits and failures": limited,
+    "maximised": maximised,
+    "stopped early": pruned,
     "certified": certified,
     "audit": audited,
 }
-
-
-def printed_numbers(result):
-    """The numbers that the terminal shows, without paths."""
-    lines = [line for line in str(result).splitlines() if not line.startswith("Details ")]
-    return NUMBER.findall("\n".join(lines))
-
-
-OFTEN = ("maximised", "stopped early", "certified", "audit")
-CASES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.thorough) for name in RUNS]
+MORE_RUNS = {
+    "without noise": lambda folder: tuned(folder, 0.0),
+    "in a range": lambda folder: tuned(folder, value_range=(0.0, 1.0)),
+    "known results": lambda folder: tuned(folder, evaluated=KNOWN),
+    "limits and failures": limited,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -145,22 +120,28 @@ def quick_pages(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_every_number_that_is_printed_is_on_the_page(name, tmp_path):
-    result = RUNS[name](tmp_path)
+@pytest.mark.parametrize(
+    "run",
+    [
+        *RUNS.values(),
+        *(pytest.param(run, marks=pytest.mark.thorough) for run in MORE_RUNS.values()),
+    ],
+    ids=[*RUNS, *MORE_RUNS],
+)
+def test_every_number_that_is_printed_is_on_the_page(run, tmp_path):
+    result = run(tmp_path)
     path = tmp_path / "page.html"
     if isinstance(result, kbo.Result):
         kbo.report.write(result, path)
     else:
         result.write(path)
-    page = checked(path)
-    on_page = set(NUMBER.findall(page.text))
-    missing = [number for number in printed_numbers(result) if number not in on_page]
-    assert missing == []
+    on_page = set(NUMBER.findall(checked(path).text))
+    lines = [line for line in str(result).splitlines() if not line.startswith("Details ")]
+    assert [number for number in NUMBER.findall("\n".join(lines)) if number not in on_page] == []
 
 
 def test_the_importance_on_the_page_is_that_which_is_printed(tmp_path):
-    result = tuned(tmp_path, "importance", 0.02)
+    result = tuned(tmp_path)
     on_page = {entry.name: entry.share for entry in kbo.report.importance(result)}
     for effect in result.answers.effects:
         assert effect.share == on_page[effect.name]
@@ -168,11 +149,10 @@ def test_the_importance_on_the_page_is_that_which_is_printed(tmp_path):
             assert f"{effect.name} ({effect.share.value:.0%})" in str(result)
 
 
-def test_the_replay_of_a_run_ends_with_its_own_bounds(tmp_path):
+@pytest.mark.parametrize("run", [pruned, limited])
+def test_the_replay_of_a_run_ends_with_its_own_bounds(run, tmp_path):
     """Also where trials without a value have changed them after the last value."""
-    for name in ("stopped early", "limits and failures"):
-        result = RUNS[name](tmp_path)
-        last = kbo.report.history(result)[-1]
-        assert (last.lower, last.mean, last.upper) == pytest.approx(
-            (result.lower, result.value, result.upper)
-        )
+    result = run(tmp_path)
+    last = kbo.report.history(result)[-1]
+    bounds = result.lower, result.value, result.upper
+    assert (last.lower, last.mean, last.upper) == pytest.approx(bounds)

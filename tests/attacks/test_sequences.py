@@ -1,4 +1,4 @@
-"""A few of the random sequences of ``tests.attacks.sequences``, and whether they notice what is wrong."""
+"""A few of the random sequences of ``experiments.guarantees.sequences``, and whether they notice what is wrong."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import kbo
+from experiments.guarantees.attacks.functions import radial
+from experiments.guarantees.sequences import GROUPS, Report, play
 from experiments.problems.rkhs import stationary_kernel
 from kbo import bandit
-from kbo.confidence import Confidence, SelfNormalized
-from tests.attacks.functions import radial
-from tests.attacks.sequences import GROUPS, Report, play
+from kbo.confidence import Confidence, MixtureNoiseBounds, SelfNormalized
 
-SEQUENCES = {"posteriors": 6, "rounding": 6, "models": 3, "settings": 1, "optuna": 1, "ax": 1}
+SEQUENCES = {"posteriors": 6, "rounding": 6, "models": 3, "settings": 1}
 
 
 def played(group, numbers):
@@ -26,8 +26,6 @@ def played(group, numbers):
 @pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("group", GROUPS)
 def test_no_guarantee_is_wrong_more_often_than_it_says(group, times):
-    if group in ("optuna", "ax"):
-        pytest.importorskip(group)
     report = played(group, range(times * SEQUENCES[group]))
     assert not report.violations(), str(report)
     assert report.guaranteed() > 0
@@ -58,3 +56,14 @@ def test_a_kernel_of_unknown_formula_has_no_guarantee_far_from_zero(shift):
     state = kbo.KernelRidge(kernel, 0.09)
     state.update(X, X[:, 0].sin())
     assert (SelfNormalized(0.3, 1.0, 0.1).guarantee_on(state) is None) == (shift > 0)
+
+
+def test_a_noise_level_is_not_learned_where_rounding_is_large_at_every_ridge():
+    state = kbo.KernelRidge(stationary_kernel("rbf", 0.5), 1.0)
+    X = torch.rand(40, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    state.update(X, X[:, 0].sin())
+    for floor, is_learned in ((0.0, True), (2.0, False)):
+        bounds = MixtureNoiseBounds(1.0, 0.1, upper=0.9)
+        bounds._floor = floor
+        bounds.update(state)
+        assert (bounds.lower > 0) == is_learned

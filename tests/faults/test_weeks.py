@@ -1,4 +1,8 @@
-"""Random sequences of what happens to a run in weeks, after each of which its state is that of the events alone."""
+"""Random sequences of calls of a run, and of what happens to it in weeks: interrupts at any line, kills, changes.
+
+After each of them the state is that of the events alone, no event that was written has changed, and the next point is
+the one that an undisturbed run chooses after the same events.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from kbo.errors import AnotherProblem, InvalidInput
 from kbo.optimize.run.journal import read
 from kbo.optimize.run.trials import Trials
 from kbo.space import Space
-from tests.faults import REPEATS
+from tests.faults import REPEATS, interrupted
 
 VALUES = [0.0, -1.5, 0.25, 1e9, (0.5, {"memory": 2.0}), (0.1, {"sem": 0.2, "memory": math.nan})]
 FAILURES = [None, math.nan, "no number"]
@@ -116,7 +120,9 @@ class Weeks:
         elif seed % 8:
             self.options["method"] = "random"
         self.lines: list[bytes] = []
+        self.next: Any = None
         self.open()
+        self.compare_with_events()
 
     def open(self, given: Any = None, **options: Any) -> None:
         with warnings.catch_warnings():
@@ -161,21 +167,29 @@ class Weeks:
         return self.rng.choice([number, trials.all[number], trials.begun[number]])
 
     def step(self) -> str:
-        """Make a random call, and return its name."""
-        calls = [self.ask, *[self.tell] * 5, self.fail, self.prune]
+        """Make a random call, which may be interrupted, and return its name."""
+        calls = [self.ask, self.ask, *[self.tell] * 5, self.fail, self.prune]
         calls += [self.report, self.correct, self.remove, self.change, self.save, self.kill]
         call = self.rng.choice([*calls, self.known, self.kill_and_change, self.by_hand])
+        line = self.rng.choice([0, 0, 0, self.rng.randrange(1, 120), self.rng.randrange(1, 1500)])
         try:
-            call()
+            if call in (self.kill, self.kill_and_change, self.by_hand) or not line:
+                call()
+            else:
+                interrupted(line, call)
         except InvalidInput:
             return f"{call.__name__}, refused"
+        except KeyboardInterrupt:
+            return f"{call.__name__}, interrupted at line {line}"
         return call.__name__
 
     def ask(self) -> None:
-        n = self.rng.choice([None, 1, 3])
-        asked = self.optimizer.ask(n)
-        for params in [asked] if n is None else asked:
+        n_before = len(self.optimizer.trials)
+        n = self.rng.choice([1, 1, 3])
+        for params in self.optimizer.ask(n):
             assert self.optimizer.space.contains(params)
+        if len(self.optimizer.trials) > n_before and n == 1:
+            assert params == self.next, "another point than in an undisturbed run"
 
     def tell(self) -> None:
         self.optimizer.tell(self.trial(), self.value(FAILURES))
@@ -204,8 +218,11 @@ class Weeks:
 
     def change(self) -> None:
         after = bounds(self.rng, self.bounds)
-        self.optimizer.change(after, was(self.rng, Space(after)))
-        self.bounds = after
+        try:
+            self.optimizer.change(after, was(self.rng, Space(after)))
+        finally:
+            if self.optimizer.space.describe() == Space(after).describe():
+                self.bounds = after
 
     def save(self) -> None:
         self.optimizer.save(self.saved)
@@ -268,6 +285,7 @@ class Weeks:
     def compare_with_events(self) -> None:
         """Compare the run with trials and with an optimiser that are computed from its events."""
         known = state(self.optimizer)
+        self.next = known["next"]
         self.optimizer.save(self.saved)
         header, events = read(self.saved)
         first: Any = header["space"]

@@ -12,13 +12,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments.durand_noise import DurandNoiseBounds
+from experiments.guarantees.attacks.functions import (
+    RADIAL,
+    Array,
+    Function,
+    linear,
+    radial,
+    stretch,
+    tensor,
+)
+from experiments.guarantees.attacks.play import COPIES, Play, outside
 from kbo import confidence as c
 from kbo import regression as r
 from kbo.confidence import Confidence
-from tests.attacks.functions import RADIAL, Array, Function, linear, radial, stretch, tensor
-from tests.attacks.play import COPIES, Play, outside
-from tests.dense_noise import noise_bounds
-from tests.third_party_confidence import PlannedDesign
 
 N_DATA, N_PROBES = 14, 8
 ISOLATED = 20_000
@@ -50,9 +57,17 @@ NORM_BOUNDS: dict[str, Callable[[float, float, float], Confidence]] = {
     "cmm of scales": partial(c.MartingaleMixture, kind="cmm", scale=[0.25, 1.0, 16.0]),
     "unknown norm": lambda s, B, delta: c.UnknownNorm(s, delta),
     "own, wrapping": lambda s, B, delta: NonNegative(c.SelfNormalized(s, B, delta), -1e3, 1e3),
-    "third-party": lambda s, B, delta: PlannedDesign(s, B, delta, N_DATA + N_PROBES),
 }
 """Bounds for functions of bounded norm."""
+
+NOISE_BOUNDS: dict[str, Callable[..., Any]] = {
+    "paper": partial(DurandNoiseBounds, printed=True),
+    "tight": partial(DurandNoiseBounds, printed=False),
+    "tight+grid": c.NoiseBounds,
+    "mixture": partial(c.MixtureNoiseBounds, strict=False),
+    "mixture+strict": partial(c.MixtureNoiseBounds, strict=True),
+}
+"""Bounds of the noise level, given a norm bound, delta and an upper bound of the level."""
 
 ADAPTIVE = {
     **{
@@ -168,7 +183,7 @@ class Sequence:
 
     def _empty(self, kernel: Any) -> Any:
         if self.bound in ADAPTIVE:
-            bounds = noise_bounds(ADAPTIVE[self.bound][1], self.B, self.delta, 1.5 * self.sigma)
+            bounds = NOISE_BOUNDS[ADAPTIVE[self.bound][1]](self.B, self.delta, 1.5 * self.sigma)
             return r.AdaptiveRidge(STATES[self.state_name](kernel, bounds.ridge, self.X), bounds)
         return STATES[self.state_name](kernel, self.ridge, self.X)
 

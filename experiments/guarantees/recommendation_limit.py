@@ -1,6 +1,6 @@
 """How good a recommendation the data of a noisy run allow: kbo's, and that of a rule that knows more than any tuner.
 
-    python -m tests.acceptance.limit_of_recommendation [RUNS] [development | held-out]
+    python -m experiments.guarantees.recommendation_limit [RUNS] [development | held-out]
 
 Runs of 50 trials on half of the functions of COCO with 5 parameters and 5% Gaussian noise. The rule knows the noise
 level and a kernel that was fitted to 400 values of the function without noise, near the best trials and elsewhere. From
@@ -10,9 +10,9 @@ that of the best visited point.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable
+from statistics import geometric_mean, median
 
 import pandas as pd
 import torch
@@ -58,7 +58,7 @@ def climbed(state: KernelRidge, X: Tensor, seed: int) -> Tensor:
     return points[state.predict(points)[0].argmax()]
 
 
-def regrets(name: str, seed: int) -> dict[str, float]:
+def regrets(name: str, seed: int, n_trials: int = TRIALS) -> dict[str, float]:
     """Return the regrets of a run."""
     problem = PROBLEMS[name](seed=seed)
     assert isinstance(problem, BBOB)
@@ -70,7 +70,8 @@ def regrets(name: str, seed: int) -> dict[str, float]:
     def values(X: Tensor) -> Tensor:
         return torch.tensor([-problem.noiseless(space.params(x)) for x in X], dtype=torch.float64)
 
-    result = kbo.minimize(problem, space, n_trials=TRIALS, seed=seed)
+    result = kbo.minimize(problem, space, n_trials=n_trials, seed=seed)
+    assert result.params is not None
     trials = result.trials
     X = space.units([trial.params for trial in trials])
     y = torch.tensor([-(trial.value or 0.0) for trial in trials], dtype=torch.float64)
@@ -84,25 +85,22 @@ def regrets(name: str, seed: int) -> dict[str, float]:
     }
 
 
-def main(runs: int = 3, half: str = "development") -> None:
-    names = half_of("bbob", half, 5, "gauss")
-    table = pd.DataFrame(
-        [regrets(name, seed) | {"problem": name} for name in names for seed in range(1, runs + 1)]
-    )
-    table = table.set_index("problem")
-    print(table.groupby("problem").median().to_string(float_format="{:.3g}".format))
+def main(
+    runs: int = 3, half: str = "development", n_problems: int | None = None, n_trials: int = TRIALS
+) -> None:
+    """Print the regrets of each problem, or of the first ones, and their ratios."""
+    names = half_of("bbob", half, 5, "gauss")[:n_problems]
+    cells = [(name, seed) for name in names for seed in range(1, runs + 1)]
+    rows = [regrets(name, seed, n_trials) | {"problem": name} for name, seed in cells]
+    table = pd.DataFrame(rows).set_index("problem")
+    print(table.groupby("problem").median().round(3).to_string())
     ratios = table.div(table["best visited"], axis=0)
-    limit = table["kbo"] / table["informed, visited"]
-    print(
-        "\nmedian ratio to the best visited point",
-        ratios.median().to_string(float_format="{:.2f}".format),
-        sep="\n",
-    )
-    geometric = math.exp(limit.map(math.log).mean())
-    print(
-        f"\nkbo to the informed rule, visited points: median {limit.median():.2f}, geometric mean {geometric:.2f}"
-    )
+    print("\nmedian ratio to the best visited point")
+    print(ratios.median().round(2).to_string())
+    limits = [float(limit) for limit in table["kbo"] / table["informed, visited"]]
+    print("\nkbo to the informed rule, visited points: ", end="")
+    print(f"median {median(limits):.2f}, geometric mean {geometric_mean(limits):.2f}")
 
 
 if __name__ == "__main__":
-    main(*(int(a) if a.isdigit() else a for a in sys.argv[1:]))
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3, (sys.argv[2:] or ["development"])[0])

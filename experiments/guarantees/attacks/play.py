@@ -44,15 +44,6 @@ class Play:
             self.refused += 1
             return None
 
-    def all(
-        self, moves: list[Callable[[], Any]], first: int, attacks: list[Callable[[], Any]]
-    ) -> None:
-        """Make the moves, two times of three with one attack among them, after the first ones."""
-        if self.pick(True, True, False):
-            moves.insert(self.rng.randint(first, len(moves)), self.pick(*attacks))
-        for move in moves:
-            self.do(move.__name__, move)
-
     def judge(
         self, kind: str, delta: float, guaranteed: Callable[[], bool], outside: Callable[[], bool]
     ) -> None:

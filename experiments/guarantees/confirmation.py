@@ -1,6 +1,6 @@
 """Figures of docs/reliability.md, confirmation: races of candidates whose medians and means are known.
 
-``python -m tests.confirmation_figures [RUNS]``; smaller values are better.
+``python -m experiments.guarantees.confirmation [RUNS]``; smaller values are better.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -44,9 +45,13 @@ class Race:
     def run(self, seed: int, budget: int = BUDGET) -> Confirmation:
         """Return the outcome of the race with one seed."""
         rng = np.random.default_rng(seed)
+
+        def objective(params: Any) -> float:
+            return self.draw(rng, params["candidate"])
+
         candidates = [{"candidate": number} for number in range(len(self.means))]
         return kbo.confirm(
-            lambda params: self.draw(rng, params["candidate"]),
+            objective,
             candidates,
             budget,
             tolerance=self.tolerance,
@@ -56,9 +61,10 @@ class Race:
 
     def wrong(self, found: Confirmation, locations: list[float]) -> bool:
         """Return whether a statement was made, and is false of these medians or means."""
-        if found.best is None or not math.isfinite(found.within):
+        best: Any = found.best
+        if best is None or not math.isfinite(found.within):
             return False
-        loss = locations[found.best.params["candidate"]] - min(locations)
+        loss = locations[best.params["candidate"]] - min(locations)
         return loss > found.within + 1e-12
 
     def stated(self) -> list[float]:
@@ -162,14 +168,14 @@ RACES = [
 ]
 
 
-def main(runs: int) -> None:
+def main(runs: int, budget: int = BUDGET) -> None:
     """Print a row for each race."""
     print(
         "| noise | wrong | of means: wrong | and not said | confirmed | no statement | evaluations (quartiles) |"
     )
     print("|---|---|---|---|---|---|---|")
     for race in RACES:
-        found = [race.run(seed) for seed in range(runs)]
+        found = [race.run(seed, budget) for seed in range(runs)]
         wrong = sum(race.wrong(one, race.stated()) for one in found)
         by_mean = [one for one in found if race.wrong(one, race.means)]
         unsaid = sum("by the mean" not in one.statement for one in by_mean)

@@ -1,4 +1,6 @@
-"""Random proofs over spaces, each compared with the truth at legal params: ``python -m tests.proofs 2000 500``.
+"""Random proofs over spaces, each compared with the truth at legal params.
+
+``python -m experiments.guarantees.proofs 2000 500`` makes so many proofs and certificates.
 
 A space has one to three parameters of any kind, with every option of it, and perhaps a linear constraint and a quantity
 with a limit. The points that a proof is compared with are params as a user writes them, all of them if the space is
@@ -223,7 +225,8 @@ def legal(space: kbo.Space, limits: list[Any], rng: random.Random) -> list[dict[
 def random_case(seed: int) -> tuple[Case, list[str]]:
     """Return a case and the kinds of its parameters."""
     rng = random.Random(seed)
-    points: list[dict[str, Any]] = []
+    space, limits, kinds = random_space(rng)
+    points = legal(space, limits, rng)
     while len(points) < 2:
         space, limits, kinds = random_space(rng)
         points = legal(space, limits, rng)
@@ -271,6 +274,7 @@ def random_case(seed: int) -> tuple[Case, list[str]]:
 
 
 def largest_of(values: Tensor) -> float:
+    """Return the largest of values [n]; minus infinity if there are none."""
     return float(values.max()) if len(values) else -torch.inf
 
 
@@ -295,6 +299,7 @@ def checked_proof(case: Case, seed: int) -> str:
         slacks=within,
         witnesses=case.units[:WITNESSES],
     )
+    assert proof is not None
     largest = proof.largest
     bands_hold = bool((case.upper >= case.values).all() & (case.slack_upper >= case.slack).all())
     if bands_hold and largest_of(case.values[kept]) > largest + 1e-9:
@@ -322,6 +327,7 @@ def checked_certificate(case: Case, seed: int) -> str | None:
         until=0.0,
         witnesses=case.units[:WITNESSES],
     )
+    assert proof is not None
     if proof.largest >= 0:
         return None
     bands_hold = bool((case.slack_upper >= case.slack).all())

@@ -1,6 +1,6 @@
 """Figures of docs/reliability.md, the gap of a front: the statement of the gap on functions whose norms are known.
 
-``python -m tests.front_figures [RUNS [KIND]]``; two objectives, one of which is maximised and the other one minimised.
+``python -m experiments.guarantees.fronts [RUNS [KIND]]``; one objective is maximised, the other one minimised.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
 def kernel_of(seed: int) -> Kernel:
     """Return one of two kernels."""
     kernel = (RBFKernel() if seed % 2 else MaternKernel(nu=2.5)).double()
-    kernel.lengthscale = 0.4
+    kernel.initialize(lengthscale=0.4)
     return kernel.requires_grad_(False)
 
 

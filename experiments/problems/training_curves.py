@@ -1,6 +1,6 @@
 """Trains what ``experiments.problems.TrainingCurves`` replays, and writes its file: some minutes, once.
 
-    python -m tests.acceptance.training_curves
+    python -m experiments.problems.training_curves
 
 Small networks, linear models and boosted trees of scikit-learn on data that come with it, each with random parameters
 and twice with other splits, starts and orders. After every step the error on the half that is not trained on is kept.
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn import datasets
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 from sklearn.linear_model import SGDClassifier
@@ -25,15 +27,16 @@ from experiments.problems.curves import FILE, SPACES, STEPS
 CONFIGURATIONS, REPEATS = 200, 2
 
 
-def split(data: Any, seed: int) -> list[Any]:
+def split(data: Any, seed: int) -> tuple[Any, Any, Any, Any]:
     """Return scaled inputs to train and to validate, and their targets; numbers have mean 0 and variance 1."""
     X, y = data
-    train, rest, targets, others = train_test_split(X, y, train_size=0.5, random_state=seed)
+    parts: Any = train_test_split(X, y, train_size=0.5, random_state=seed)
+    train, rest, targets, others = parts
     scaler = StandardScaler().fit(train)
     if y.dtype.kind == "f":
         centre, scale = targets.mean(), targets.std()
         targets, others = (targets - centre) / scale, (others - centre) / scale
-    return [scaler.transform(train), scaler.transform(rest), targets, others]
+    return scaler.transform(train), scaler.transform(rest), targets, others
 
 
 def trained(learner: Any, data: Any, seed: int) -> Iterator[float]:
@@ -64,6 +67,7 @@ def error(y: np.ndarray, found: np.ndarray) -> float:
 
 
 def network(kind: Callable[..., Any], p: Any, seed: int) -> Any:
+    """Return a neural network with parameters p."""
     return kind(
         hidden_layer_sizes=(p["width"],) * p["layers"],
         learning_rate_init=p["learning_rate"],
@@ -74,26 +78,31 @@ def network(kind: Callable[..., Any], p: Any, seed: int) -> Any:
 
 
 def trees(kind: Callable[..., Any], p: Any, seed: int) -> Any:
+    """Return boosted trees with parameters p."""
     return kind(n_estimators=2 * STEPS, random_state=seed, **p)
 
 
 def linear(p: Any, seed: int) -> Any:
+    """Return a linear model with parameters p."""
     return SGDClassifier(
-        "log_loss", alpha=p["alpha"], l1_ratio=p["l1_ratio"], penalty="elasticnet", learning_rate="invscaling",
-        eta0=p["learning_rate"], power_t=p["power"], random_state=seed,
-    )  # fmt: skip
+        "log_loss",
+        alpha=p["alpha"],
+        l1_ratio=p["l1_ratio"],
+        penalty="elasticnet",
+        learning_rate="invscaling",
+        eta0=p["learning_rate"],
+        power_t=p["power"],
+        random_state=seed,
+    )
 
 
-def main() -> None:
-    digits, cancer = (
-        datasets.load_digits(return_X_y=True),
-        datasets.load_breast_cancer(return_X_y=True),
-    )
-    diabetes, friedman = (
-        datasets.load_diabetes(return_X_y=True),
-        datasets.make_friedman1(400, noise=1, random_state=0),
-    )
-    made = {
+def runs() -> dict[str, Callable[[Any, int], Iterator[float]]]:
+    """Return the functions that train with parameters and a seed, and yield errors, by the name of their curves."""
+    digits = datasets.load_digits(return_X_y=True)
+    cancer = datasets.load_breast_cancer(return_X_y=True)
+    diabetes = datasets.load_diabetes(return_X_y=True)
+    friedman = datasets.make_friedman1(400, noise=1, random_state=0)
+    return {
         "network-digits": lambda p, seed: trained(network(MLPClassifier, p, seed), digits, seed),
         "network-friedman": lambda p, seed: trained(network(MLPRegressor, p, seed), friedman, seed),
         "linear-digits": lambda p, seed: trained(linear(p, seed), digits, seed),
@@ -104,19 +113,22 @@ def main() -> None:
             trees(GradientBoostingRegressor, p, seed), diabetes, seed
         ),
     }
-    found = {}
-    for name, run in made.items():
-        space = SPACES[name]
-        units = (
-            np.random.default_rng(0).random((CONFIGURATIONS, space.dimension)).astype(np.float32)
-        )
-        import torch
 
+
+def main(file: Path = FILE, configurations: int = CONFIGURATIONS) -> None:
+    """Train all, and write the file."""
+    arrays = {}
+    for name, run in runs().items():
+        space = SPACES[name]
+        rng = np.random.default_rng(0)
+        units = rng.random((configurations, space.dimension)).astype(np.float32)
         params = [space.params(torch.from_numpy(unit).double()) for unit in units]
         curves = [[list(run(p, 100 * repeat + 1)) for p in params] for repeat in range(REPEATS)]
-        found[f"{name}/units"], found[f"{name}/curves"] = units, np.array(curves, dtype=np.float32)
-        print(name, np.quantile(found[f"{name}/curves"][..., -1], [0, 0.1, 0.5, 0.9]), flush=True)
-    np.savez_compressed(FILE, **found)
+        arrays[f"{name}/units"] = units
+        arrays[f"{name}/curves"] = np.array(curves, dtype=np.float32)
+        last = arrays[f"{name}/curves"][..., -1]
+        print(name, np.quantile(last, [0, 0.1, 0.5, 0.9]), flush=True)
+    np.savez_compressed(file, **arrays)
 
 
 if __name__ == "__main__":

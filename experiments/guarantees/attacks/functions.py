@@ -37,26 +37,31 @@ R3, R5 = np.sqrt(np.longdouble(3)), np.sqrt(np.longdouble(5))
 
 
 def rational() -> Kernel:
+    """Return a rational quadratic kernel."""
     kernel = RQKernel()
     kernel.alpha = 1.0
     return kernel
 
 
 def scaled() -> Kernel:
+    """Return a Matern-5/2 kernel of variance 4."""
     kernel = ScaleKernel(MaternKernel(nu=2.5))
     kernel.outputscale = 4.0
     return kernel
 
 
 def matern12(r: Array) -> Array:
+    """Return the values of Matern-1/2 at distances."""
     return np.exp(-r)
 
 
 def matern52(r: Array) -> Array:
+    """Return the values of Matern-5/2 at distances."""
     return (1 + R5 * r + (R5 * r) ** 2 / 3) * np.exp(-R5 * r)
 
 
 def rq(r: Array) -> Array:
+    """Return the values of the rational quadratic kernel at distances."""
     return 1 / (1 + r * r / 2)
 
 

@@ -1,6 +1,6 @@
 """Random sequences of legal calls: guarantees must not be wrong more often than they say.
 
-    python -m tests.attacks.sequences 5000 [--seed 0] [--group posteriors] [--only 17]
+    python -m experiments.guarantees.sequences 5000 [--seed 0] [--group posteriors] [--only 17]
 
 Each sequence takes a function at the edge of its norm bound (or a draw of the prior), makes calls as a user might,
 and compares every statement that is guaranteed at the end with the truth. A call that kbo refuses is skipped. The
@@ -25,10 +25,9 @@ from typing import NamedTuple
 import torch
 from scipy.stats import poisson
 
-from tests.attacks.integrations import in_ax, in_optuna
-from tests.attacks.play import Play
-from tests.attacks.posteriors import posteriors, rounding
-from tests.attacks.runs import models, settings
+from experiments.guarantees.attacks.play import Play
+from experiments.guarantees.attacks.posteriors import posteriors, rounding
+from experiments.guarantees.attacks.runs import models, settings
 
 RARE = 1e-6
 """The probability with which a valid bound may fail this test."""
@@ -38,8 +37,6 @@ GROUPS: dict[str, tuple[Callable[[Play], None], float]] = {
     "rounding": (rounding, 0.06),
     "models": (models, 0.16),
     "settings": (settings, 0.12),
-    "optuna": (in_optuna, 0.05),
-    "ax": (in_ax, 0.01),
 }
 """How to play a sequence of each group, and its share of all sequences."""
 
@@ -58,10 +55,12 @@ class Report:
 
     def __init__(self) -> None:
         self.statements: dict[tuple[str, str], list[Statement]] = defaultdict(list)
-        self.refused, self.seconds = Counter[str](), Counter[str]()
+        self.refused: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
         self.errors: list[str] = []
 
     def guaranteed(self) -> int:
+        """Return the number of statements with a guarantee."""
         return sum(s.wrong is not None for found in self.statements.values() for s in found)
 
     def __str__(self) -> str:
@@ -138,7 +137,9 @@ def run(n: int, seed: int = 0, groups: list[str] | None = None) -> Report:
 
 def main() -> int:
     """Run as a command."""
-    parser = argparse.ArgumentParser(prog="python -m tests.attacks.sequences", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.guarantees.sequences", description=__doc__
+    )
     parser.add_argument("n", type=int, nargs="?", default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--group", action="append", choices=list(GROUPS))

@@ -1,6 +1,6 @@
 """Figures of docs/reliability.md about safe exploration: violations, safe sets and regret of different bounds.
 
-``python -m tests.acceptance.safe_figures RUNS [FILE]``; runs that are in the file already are not made again.
+``python -m experiments.guarantees.safe RUNS [FILE]``; runs that are in the file already are not made again.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ def play(seed: int, name: str, rounds: int = ROUNDS) -> dict[str, float]:
     }
 
 
-def main(runs: int, path: Path) -> None:
+def main(runs: int, path: Path, rounds: int = ROUNDS) -> None:
     """Make all runs that are missing, and print the table."""
     done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     known = {(row["seed"], row["bound"]) for row in done}
     with path.open("a") as file:
         for seed, name in ((seed, name) for seed in range(runs) for name in bounds(1.0)):
             if (seed, name) not in known:
-                done.append({"seed": seed, "bound": name, **play(seed, name)})
+                done.append({"seed": seed, "bound": name, **play(seed, name, rounds)})
                 print(json.dumps(done[-1]), file=file, flush=True)
     table([row for row in done if row["seed"] < runs])
 
@@ -115,4 +115,4 @@ def _violate(rows: list[dict]) -> int:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else "safe_figures.jsonl"))
+    main(int(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else "safe.jsonl"))

@@ -17,14 +17,22 @@ from botorch.models.transforms import Normalize, Standardize
 from botorch.models.transforms.outcome import OutcomeTransform
 
 import kbo
+from experiments.guarantees.attacks.functions import (
+    RADIAL,
+    Array,
+    Function,
+    linear,
+    radial,
+    stretch,
+    tensor,
+)
+from experiments.guarantees.attacks.play import COPIES, Play, outside, through_file
 from kbo import bandit
 from kbo.acquisition import AMMUCB, CMMUCB, DMMUCB, ConstrainedKernelUCB, KernelUCB, SafeUCB
 from kbo.confidence import AdaptiveMixture, MartingaleMixture, MixtureNoiseBounds, SelfNormalized
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
 from kbo.optimize.result import result_of
 from kbo.regression import FixedDictionary
-from tests.attacks.functions import RADIAL, Array, Function, linear, radial, stretch, tensor
-from tests.attacks.play import COPIES, Play, outside, through_file
 
 DELTA = 1e-3
 
