@@ -473,8 +473,11 @@ def test_without_noise_the_best_observed_trial_is_recommended_and_the_value_of_a
     assert optimizer.interval(trial.params) == (trial.value, trial.value, trial.value)
     low, mean, high = optimizer.interval({"x": 0.8123})
     assert low < mean < high
-    # the mean is better at 1, by its slope
-    declared = told([*(x / 10 for x in range(10)), 0.9999], lambda x: -x, setting=NOISELESS)
+
+    def steep(x):  # the mean is better at 1, by its slope
+        return -1.0005 if x == 0.9999 else -x
+
+    declared = told([*(x / 10 for x in range(11)), 0.9999], steep, setting=NOISELESS)
     assert declared.recommended().params == {"x": 0.9999}
     assert declared.insight.surrogate().account()["noise"] == "none, as given"
 
