@@ -145,12 +145,17 @@ def test_all_numbers_of_a_report_are_inside_the_limits_of_the_intervals(
 
     monkeypatch.setattr(importance, "shapley_shares", recording)
     rng = random.Random(5)
-    space = {"lr": kbo.Float(1e-4, 1.0, log=True), "width": kbo.Int(4, 128, log=True)}
+    space = {
+        "lr": kbo.Float(1e-4, 1.0, log=True),
+        "width": kbo.Int(4, 128, log=True),
+        "z": (0.0, 1.0),
+    }
     optimizer = kbo.Optimizer(space, seed=0, maximize=sign < 0, value_range=value_range)
     values = []
-    for _ in range(20):  # an error rate with a long tail of bad values
-        params = {"lr": 10 ** rng.uniform(-4, 0), "width": rng.randint(4, 128)}
+    for _ in range(30):  # an error rate with a long tail of bad values
+        params = {"lr": 10 ** rng.uniform(-4, 0), "width": rng.randint(4, 128), "z": rng.random()}
         value = 0.03 + 0.01 * (math.log10(params["lr"]) + 2) ** 2
+        value += 0.002 * abs(params["width"] - 60) ** 0.5
         if params["lr"] > 0.2:
             value = 0.5 + 0.45 * rng.random()
         values.append(min(0.95, value * (1 + 0.1 * rng.gauss(0, 1))))
@@ -161,7 +166,7 @@ def test_all_numbers_of_a_report_are_inside_the_limits_of_the_intervals(
         least, worst = 0.0, min(worst, 1.0)
     answers = optimizer.insight.answers()
     surrogate = optimizer.insight.description()
-    units = torch.rand(200, 2, generator=generator(), dtype=torch.float64)
+    units = torch.rand(200, 3, generator=generator(), dtype=torch.float64)
     features = optimizer.space.features(units)
     taken.append(surrogate.draws(features, 100, generator()))
     taken.append(surrogate.transform.inverse(surrogate.posterior.predict(features)[0]))
@@ -171,7 +176,7 @@ def test_all_numbers_of_a_report_are_inside_the_limits_of_the_intervals(
     if value_range is not None:
         _, mean, _ = optimizer.interval(optimizer.recommended().params)
         assert answers.more.upper <= abs(mean) + 0.05
-        assert abs(optimizer.insight.compare({"lr": 0.9, "width": 4}).upper) <= 1.0
+        assert abs(optimizer.insight.compare({"lr": 0.9, "width": 4, "z": 0.5}).upper) <= 1.0
 
 
 def test_a_choice_may_have_many_options_and_numbers_among_them():

@@ -223,7 +223,7 @@ def test_intervals_stay_in_the_range_of_the_values_and_others_are_failures(tmp_p
         return 2.0 if x[0] > 0.9 else min(1.0, abs(x[0] - 0.3) / 5)
 
     options = {"value_range": (0.0, 1.0), "journal": tmp_path / "run.jsonl", "try_first": [[0.95]]}
-    result = kbo.minimize(error, [(0.0, 1.0)], 9, **options)
+    result = kbo.minimize(error, [(0.0, 1.0)], 12, **options)
     message = "the objective returned 2, which is outside the value_range (0.0, 1.0)"
     assert message in result.trials[0].failure
     for optimizer in (result.optimizer, Record.of(tmp_path / "run.jsonl").reopened()):
