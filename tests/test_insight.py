@@ -238,10 +238,25 @@ def test_a_constant_function_has_no_effect():
     optimizer.tell([0.5, 0.5], 2.0)
     assert optimizer.insight.answers(effects=False).outlier is None  # the first one that is better
     n_wrong = 0
-    for seed in range(4):
-        pure_noise = at_random(noisy(lambda p: 0.0, 1.0, seed), [(0.0, 1.0)] * 2, 14, seed)
+    n_constant = 0
+    for seed in range(1, 5):
+        pure_noise = at_random(noisy(lambda p: 0.0, 1.0, seed), [(0.0, 1.0)] * 3, 20, seed)
         n_wrong += any(entry.visible for entry in kbo.report.importance(pure_noise))
-    assert n_wrong <= 1
+        n_constant += "effects" in pure_noise.insight.surrogate().account()
+    assert n_wrong == 0
+    assert n_constant >= 2
+
+
+def test_no_effect_is_visible_where_a_constant_explains_the_values(
+    optimizer, surrogate, monkeypatch
+):
+    def visible():
+        return [e.name for e in importance(optimizer.space, surrogate) if e.visible]
+
+    assert "effects" not in surrogate.account()
+    assert visible()
+    monkeypatch.setattr(type(surrogate), "account", lambda self: {"effects": "none"})
+    assert not visible()
 
 
 # Outliers
@@ -269,8 +284,8 @@ def outlier(optimizer):
     [
         (lambda v: 9500.0, 1),
         (lambda v: -9500.0, -1),
-        (lambda v: v / 10, 1),
-        (lambda v: 10 * v, -1),
+        (lambda v: v / 10, -1),
+        (lambda v: 10 * v, 1),
         (lambda v: v - 30, 1),
     ],
     ids=["large", "small", "a tenth", "ten times", "other"],

@@ -100,7 +100,7 @@ def test_a_bad_result_fails_its_trial_and_the_run_goes_on():
 
 
 def test_a_reference_that_nothing_reaches_gives_no_volume_and_says_so():
-    result = run(5, reference={"error": -5.0, "throughput": 10.0})
+    result = run(7, reference={"error": -5.0, "throughput": 10.0})
     assert result.hypervolume == (0, 0, 0)
     assert "no trial is better than the reference, error -5, throughput 10" in result.summary()
     result.plot("front")
@@ -130,7 +130,7 @@ def test_more_than_four_objectives_are_a_warning(caplog):
         return {name: abs(params["x"] - i / 4) for i, name in enumerate(names)}
 
     with caplog.at_level(logging.WARNING, logger="kbo"):
-        result = run(5, many, objectives=names, reference=None)
+        result = run(7, many, objectives=names, reference=None)
     assert "with 5 objectives nearly every trial is on the front" in caplog.text
     assert result.front is not None
     with pytest.raises(InvalidInput, match="nothing to draw for 'history'"):
@@ -297,7 +297,7 @@ def test_workers_get_all_objectives():
 
 
 def test_corrected_and_removed_trials_change_the_front():
-    optimizer = told(6)
+    optimizer = told(7)
     optimizer.correct(0, {"error": -2.0, "throughput": 0.5})
     with pytest.raises(InvalidInput, match="throughput"):
         optimizer.correct(0, {"error": -2.0})
