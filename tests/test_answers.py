@@ -228,6 +228,7 @@ def test_every_parameter_is_either_important_or_not_visible_yet(visible, hidden)
         Effect(f"p{number}", share, number < visible, False, values, values, "")
         for number in range(visible + hidden)
     ]
+    assert summary.good_values([]) == ""
     sentence = summary.importance(effects)
     assert ("not certain" in sentence or "unknown" in sentence) == (hidden > 0)
     assert ("p0 (" in sentence) == (visible > 0)

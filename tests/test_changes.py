@@ -448,7 +448,7 @@ def test_a_correction_is_a_selection_unless_it_is_declared_to_be_independent_of_
         assert guarantee(optimizer)
         call(optimizer)
         assert bool(guarantee(optimizer)) == declared
-        assert "corrected or removed by hand: 1" in guarantee(optimizer).text
+        assert "corrected or removed by hand: 1" in str(guarantee(optimizer))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from kbo.optimize.insight.credible_sets import CredibleSet, credible_set, good_v
 from kbo.optimize.insight.expected_gain import decision, expected_gain
 from kbo.optimize.insight.importance import importance, shapley_shares, walks
 from kbo.optimize.insight.optima import optima
+from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.report import summary
 
 QUADRATIC = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
@@ -344,6 +345,11 @@ def test_a_value_far_from_a_repetition_is_named():
 
 
 # Edge cases
+
+
+def test_the_certified_setting_has_no_statistics():
+    setting = kbo.Certified(unit_kernel(2), 0.3, 40.0)
+    assert at_random(quadratic, QUADRATIC, 3, setting=setting).insight.answers() is None
 
 
 def test_one_point_again_and_again_has_statistics_from_the_third_trial():

@@ -341,6 +341,9 @@ def test_widths_alternate_with_the_observations():
         width = (0.5, 3.0)[(n + 1) % 2]
         close(confidence.upper(state, X), mean + width * variance.sqrt(), 1e-12)
     assert confidence.guarantee is None
+    for widths in ((), (1.0, -1.0)):
+        with pytest.raises(kbo.InvalidInput):
+            AlternatingWidth(*widths)
 
 
 def test_trials_of_a_batch_have_different_widths(monkeypatch):

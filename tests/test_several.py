@@ -112,7 +112,6 @@ REFUSED = {
         for reference in ({"error": 1.0, "speed": 2.0}, [1.0, 2.0], "ab", {"error": math.nan})
     ],
     "for one objective": [{"pruner": "asha"}, {"stop_when": 0.1}, {"value_range": (0, 1)}],
-    "objectives must be a list of names": [{"objectives": b"ab"}],
 }
 
 
@@ -137,10 +136,12 @@ def test_more_than_four_objectives_are_a_warning(caplog):
         result.plot("history")  # the exact hypervolume would take too long
 
 
-def test_numbers_of_an_objective_may_be_tensors():
+def test_numbers_of_an_objective_may_be_tensors_and_objectives_are_a_list():
     objectives = ["error", kbo.Maximize("throughput", noise_std=torch.tensor(0.5))]
     optimizer = kbo.Optimizer(BOUNDS, objectives=objectives)
     assert optimizer.objectives[1].noise_std == 0.5
+    with pytest.raises(InvalidInput, match="objectives must be a list of names"):
+        kbo.Optimizer(BOUNDS, objectives=b"ab")
 
 
 @pytest.mark.parametrize("level", [0.0, 0.5])

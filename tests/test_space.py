@@ -267,6 +267,7 @@ def test_the_points_of_a_finite_space_are_its_params_once():
         (lambda: Float(0, 1, log=True), "low > 0"),
         (lambda: Float(0, 1, step=0.3), "write 0.9 or 1.2"),
         (lambda: Float(1, 10, log=True, step=1), "no step"),
+        (lambda: Float(0, 1, step=0.25).plain(0.3), "0 plus steps of 0.25"),
         (lambda: Int(0.5, 2), "whole"),
         (lambda: Int(0, 10, step=20), "step = 20 must be at most"),
         (lambda: Int(10**17, 10**17 + 3), "float64 cannot all tell apart"),
