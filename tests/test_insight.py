@@ -263,13 +263,13 @@ def test_no_effect_is_visible_where_a_constant_explains_the_values(
 # Outliers
 
 
-def measured(wrong=lambda value: value, sign=1, seed=1):
+def measured(wrong=lambda value: value, sign=1, seed=1, level=0.5):
     """An optimiser after noisy values 60 to 100, one of which may be wrong."""
     optimizer = kbo.Optimizer(QUADRATIC, seed=0, maximize=sign > 0)
     rng = random.Random(seed)
     for number in range(20):
         params = {"x": rng.random(), "y": rng.random()}
-        value = 100 - 60 * quadratic(params) + rng.gauss(0, 0.5)
+        value = 100 - 60 * quadratic(params) + level * rng.gauss(0, 1)
         if number == 11:
             value = wrong(value)
         optimizer.tell(params, sign * value)
@@ -281,18 +281,19 @@ def outlier(optimizer):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "sign"),
+    ("wrong", "sign", "level"),
     [
-        (lambda v: 9500.0, 1),
-        (lambda v: -9500.0, -1),
-        (lambda v: v / 10, -1),
-        (lambda v: 10 * v, 1),
-        (lambda v: v - 30, 1),
+        (lambda v: 9500.0, 1, 0.5),
+        (lambda v: -9500.0, -1, 0.5),
+        (lambda v: v / 10, -1, 0.5),
+        (lambda v: 10 * v, 1, 0.5),
+        (lambda v: v - 30, 1, 0.5),
+        (lambda v: v / 10, 1, 15.0),
     ],
-    ids=["large", "small", "a tenth", "ten times", "other"],
+    ids=["large", "small", "a tenth", "ten times", "other", "a tenth with much noise"],
 )
-def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, sign):
-    optimizer = measured(wrong, sign)
+def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, sign, level):
+    optimizer = measured(wrong, sign, level=level)
     found = outlier(optimizer)
     suspect = optimizer.trials[11]
     assert (found.number, found.value, found.repeated) == (11, suspect.value, None)
