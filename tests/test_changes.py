@@ -1,7 +1,7 @@
 """Results that are corrected or removed, and spaces that change, by events of a run."""
 
 import copy
-import functools
+import itertools
 import pickle
 import threading
 
@@ -17,62 +17,68 @@ from kbo.report.record import Record
 from kbo.report.replay import history, miscoverage
 from kbo.space import Space
 from tests.faults import interrupted
+from tests.parts import once
 
 X = {"x": (0.0, 1.0)}
-XY = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+WIDE = {"x": (0.0, 2.0)}
+XY = {**X, "y": (0.0, 1.0)}
+AB = {**X, "c": ["a", "b"]}
 ABC = {**X, "c": ["a", "b", "d"]}
-ORDERED = {**X, "c": kbo.Ordinal([1, 2, 4])}
+ORDINAL = kbo.Ordinal([1, 2, 4])
 HOT = {**X, "t": (10.0, 30.0)}
-BRANCHES = [{**X, "c": ["a", "b"]}, kbo.When("c", "a", {"z": (0.0, 1.0)})]
-WIDER_BRANCHES = [{**X, "c": ["a", "b"]}, kbo.When("c", "a", {"z": (0.0, 4.0)})]
+FIXED = {**X, "t": 20.0}
+BRANCHES = [AB, kbo.When("c", "a", {"z": (0.0, 1.0)})]
+WIDER_BRANCHES = [AB, kbo.When("c", "a", {"z": (0.0, 4.0)})]
 ROWS = pd.DataFrame({"x": [0.0, 0.25, 0.5, 0.75, 1.0], "k": [1, 2, 3, 4, 5]})
 MORE_ROWS = pd.DataFrame({"x": [0.0, 0.25, 0.5, 0.75, 1.0, 2.0], "k": [1, 2, 3, 4, 5, 6]})
-PAIRS = [(0.0, 1.0), (0.0, 1.0)]
+STEPS = {"x": kbo.Float(0.0, 1.0, step=0.25)}
+LOG = {"x": kbo.Float(0.1, 1.0, log=True)}
 
-# The spaces before and after, the values of new parameters so far, and whether a trial loses its place.
+# The spaces before and after.
 CHANGES = {
-    "wider": (XY, {**XY, "x": (0.0, 2.0)}, None, "none"),
-    "narrower": (XY, {**XY, "x": (0.3, 0.6)}, None, "none"),
-    "elsewhere": (XY, {**XY, "x": (2.0, 3.0)}, None, "none"),
-    "order": (XY, dict(reversed(XY.items())), None, "none"),
-    "logarithmic": ({"x": (0.1, 1.0)}, {"x": kbo.Float(0.1, 1.0, log=True)}, None, "none"),
-    "logarithmic, from 0": (
-        {"x": kbo.Float(0.0, 1.0, step=0.25)},
-        {"x": kbo.Float(0.1, 1.0, log=True)},
-        None,
-        "some",
+    "ranges": (
+        {"a": (0.0, 1.0), "b": (0.0, 4.0), "k": kbo.Int(0, 4)},
+        {"k": (0.0, 4.0), "b": kbo.Int(0, 4), "a": (0.3, 0.6)},
     ),
-    "linear": ({"x": kbo.Float(0.1, 1.0, log=True)}, {"x": (0.1, 1.0)}, None, "none"),
-    "step": (X, {"x": kbo.Float(0.0, 1.0, step=0.25)}, None, "none"),
-    "whole": ({"x": (0.0, 4.0)}, {"x": kbo.Int(0, 4)}, None, "none"),
-    "real": ({"x": kbo.Int(0, 4)}, {"x": (0.0, 4.0)}, None, "none"),
-    "option added": ({**X, "c": ["a", "b"]}, ABC, None, "none"),
-    "option dropped": (ABC, {**X, "c": ["b", "a"]}, None, "none"),
-    "option replaced": (ABC, {**X, "c": ["b", "e"]}, None, "none"),
-    "ordered": (ABC, {**X, "c": kbo.Ordinal(["a", "b", "d"])}, None, "none"),
-    "fewer ordered": (ORDERED, {**X, "c": kbo.Ordinal([2, 4])}, None, "none"),
-    "more ordered": (ORDERED, {**X, "c": kbo.Ordinal([1, 2, 3, 4])}, None, "none"),
-    "choice": (ORDERED, {**X, "c": [1, 2, 4]}, None, "none"),
-    "range to fixed": (HOT, {**X, "t": 20.0}, None, "none"),
-    "range to text": (HOT, {**X, "t": "hot"}, None, "all"),
-    "fixed to range": ({**X, "t": 20.0}, HOT, None, "none"),
-    "fixed to fixed": ({**X, "t": 20.0}, {**X, "t": 30.0}, None, "none"),
-    "choice to fixed": (ABC, {**X, "c": "a"}, None, "none"),
-    "added": (X, HOT, {"t": 20.0}, "none"),
-    "added, outside": (X, HOT, {"t": 5.0}, "none"),
-    "added, unknown": (X, HOT, None, "all"),
-    "added, fixed": (X, {**X, "t": 20.0}, None, "none"),
-    "left out": (XY, X, None, "none"),
-    "condition added": ({**X, "c": ["a", "b"]}, BRANCHES, {"z": 0.5}, "none"),
-    "condition removed": (BRANCHES, {**X, "c": ["a", "b"]}, None, "none"),
-    "condition for all": (BRANCHES, {**X, "c": ["a", "b"], "z": (0.0, 1.0)}, None, "some"),
-    "conditional narrower": (WIDER_BRANCHES, BRANCHES, None, "none"),
-    "more rows": (ROWS, MORE_ROWS, None, "none"),
-    "rows to ranges": (ROWS, {"x": (0.0, 1.0), "k": (1.0, 9.0)}, None, "none"),
-    "pairs": (PAIRS, [(0.0, 2.0), (0.5, 0.7)], None, "none"),
+    "elsewhere": (XY, {**XY, "x": (2.0, 3.0)}),
+    "logarithmic, from 0": (STEPS, LOG),
+    "linear": (LOG, {"x": (0.1, 1.0)}),
+    "options": ({**ABC, "d": ["a", "b"]}, {**X, "c": ["b", "e"], "d": ["a", "b", "c"]}),
+    "orders": (
+        {**ABC, "fewer": ORDINAL, "more": ORDINAL, "none": ORDINAL},
+        {
+            **X,
+            "c": kbo.Ordinal(["a", "b", "d"]),
+            "fewer": kbo.Ordinal([2, 4]),
+            "more": kbo.Ordinal([1, 2, 3, 4]),
+            "none": [1, 2, 4],
+        },
+    ),
+    "fixed": (
+        {**HOT, "u": 20.0, "v": 20.0, "c": ["a", "b"]},
+        {**FIXED, "u": (10.0, 30.0), "v": 30.0, "c": "a"},
+    ),
+    "text": (HOT, {**X, "t": "hot"}),
+    "added": (X, {**HOT, "u": (10.0, 30.0)}),
+    "added, unknown": (X, HOT),
+    "left out": (XY, X),
+    "condition added": (AB, BRANCHES),
+    "condition removed": (BRANCHES, AB),
+    "condition for all": (BRANCHES, {**AB, "z": (0.0, 1.0)}),
+    "conditional narrower": (WIDER_BRANCHES, BRANCHES),
+    "more rows": (ROWS, MORE_ROWS),
+    "rows to ranges": (ROWS, {"x": (0.0, 1.0), "k": (1.0, 9.0)}),
+    "pairs": ([(0.0, 1.0)] * 2, [(0.0, 2.0), (0.5, 0.7)]),
+}
+WAS = {"added": {"t": 20.0, "u": 5.0}, "condition added": {"z": 0.5}}
+N = 8
+MISPLACED = {
+    "logarithmic, from 0": range(1, N),
+    "condition for all": range(1, N),
+    "text": [N],
+    "added, unknown": [N],
 }
 EACH = pytest.mark.parametrize("name", CHANGES)
-MODELLED = ["wider", "narrower", "elsewhere", "option replaced", "fixed to fixed", "left out"]
 
 
 def objective(params):
@@ -88,32 +94,25 @@ def run(optimizer, n, function=objective):
     return optimizer
 
 
-def small(params):
-    return 0.2 * params["x"]
-
-
-def changed(name, n=12, **options):
-    before, after, was, _ = CHANGES[name]
-    optimizer = run(kbo.Optimizer(before, **options), n)
-    optimizer.change(after, was)
+def changed(name, **options):
+    before, after = CHANGES[name]
+    optimizer = run(kbo.Optimizer(before, **options), N)
+    optimizer.change(after, WAS.get(name))
     return optimizer
 
 
-@functools.cache
-def example(name):
-    """An optimiser after a change, which tests only read."""
-    return changed(name, method="random")
-
-
-def features(optimizer):
-    trials = [t for t in optimizer.trials if t not in optimizer.run.trials.misplaced]
-    return trials, optimizer.insight.quantities.features(trials)
+def random_search(bounds, path=None, **options):
+    return kbo.Optimizer(bounds, method="random", journal=path, **options)
 
 
 def certified(**options):
     kernel = MaternKernel(nu=2.5).double()
     kernel.lengthscale = 0.3
     return kbo.Certified(kernel=kernel, noise_std=0.1, norm_bound=2.0, **options)
+
+
+def certified_run(bounds, n, **options):
+    return run(kbo.Optimizer(bounds, **options), n, lambda params: 0.2 * params["x"])
 
 
 def guarantee(optimizer):
@@ -124,165 +123,113 @@ def guarantee(optimizer):
 
 
 @EACH
-def test_after_a_change_proposals_and_the_recommended_trial_are_in_the_new_space(name):
+def test_after_a_change_every_trial_has_its_place_in_the_new_space_or_is_named_as_misplaced(name):
     optimizer = changed(name, method="random")
-    before = optimizer.recommended()
-    proposals = optimizer.ask(3)
-    space = Space(CHANGES[name][1])
-    assert all(space.contains(params) for params in proposals)
-    assert before is None or space.contains(before.params)
-    optimizer.tell(proposals[0], -1.0)
-    assert optimizer.recommended().params == proposals[0]
-
-
-@EACH
-def test_every_trial_is_data_or_is_named_as_misplaced(name):
-    trials = example(name).run.trials
-    n_misplaced = {"none": [0], "some": range(1, 12), "all": [12]}[CHANGES[name][3]]
-    assert len(trials.misplaced) in n_misplaced
-    assert sorted(t.number for t in [*trials.complete, *trials.misplaced]) == list(range(12))
+    trials = optimizer.run.trials
+    assert len(trials.misplaced) in MISPLACED.get(name, [0])
+    assert sorted(t.number for t in [*trials.complete, *trials.misplaced]) == list(range(N))
     assert [t.value for t in trials.all] == [objective(params) for params in trials.begun]
     assert trials.finished == trials.complete
-
-
-@EACH
-def test_features_are_those_of_the_new_space_and_tell_all_trials_apart(name):
-    optimizer = example(name)
-    trials, X = features(optimizer)
-    assert X.shape == (len(trials), optimizer.space.columns)
-    assert bool(X.isfinite().all())
+    features = optimizer.insight.quantities.features(trials.complete)
+    assert features.shape == (len(trials.complete), optimizer.space.columns)
+    assert bool(features.isfinite().all())
     space = Space(CHANGES[name][1])
-    for trial, row in zip(trials, X, strict=True):
+    rows = list(zip(trials.complete, features, strict=True))
+    for trial, row in rows:
         if space.contains(trial.params):
             unit = space.unit(trial.params).unsqueeze(0)
             assert torch.equal(row, optimizer.space.features(unit)[0])
             if optimizer.space.compared == space.compared:
                 assert torch.equal(row, space.features(unit)[0])
-    for i, first in enumerate(trials):
-        for j, second in enumerate(trials[:i]):
-            assert torch.equal(X[i], X[j]) == (first.params == second.params)
-
-
-def test_values_outside_of_a_conditional_range_have_places_of_their_own():
-    space = Space(BRANCHES).replacing(Space(WIDER_BRANCHES))
-    numbers = [-4.0, -2.0, 0.0, 0.5, 1.0, 2.0, 4.0, 5.0]
-    places = torch.stack([space.place({"x": 0.5, "c": "a", "z": number}) for number in numbers])
-    distances = torch.cdist(places, places)
-    for i in range(len(numbers)):  # further values of one side are further away
-        assert bool((distances[i, i:].diff() > 0).all())
-        assert bool((distances[i, : i + 1].diff() < 0).all())
-    inside = space.features(space.unit({"x": 0.5, "c": "a", "z": 0.5}).unsqueeze(0))[0]
-    assert torch.allclose(inside, places[3])
+    for (first, row), (second, other) in itertools.combinations(rows, 2):
+        assert torch.equal(row, other) == (first.params == second.params)
 
 
 @EACH
-def test_a_run_goes_on_from_its_journal_and_from_copies_as_if_nothing_had_happened(name, tmp_path):
-    before, after, _, _ = CHANGES[name]
+def test_a_run_goes_on_in_the_new_space_from_its_journal_and_from_copies_too(name, tmp_path):
+    before, after = CHANGES[name]
     optimizer = changed(name, method="random", journal=tmp_path / "j")
+    recommended = optimizer.recommended()
     params = optimizer.ask()
+    space = Space(after)
+    assert space.contains(params)
+    assert recommended is None or space.contains(recommended.params)
     optimizer.save(tmp_path / "saved")
     expected = optimizer.suggest()
     summary = optimizer.summary().splitlines()[:-1]  # the last one names the journal
     optimizer.close()
-    loaded = kbo.Optimizer(before, method="random")
+    loaded = random_search(before)
     loaded.load(tmp_path / "saved")
-    opened = kbo.Optimizer(after, method="random", journal=tmp_path / "j")
+    opened = random_search(after, tmp_path / "j")
     copies = [opened, loaded, copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))]
     for again in copies:
         assert again.trials == optimizer.trials
         assert again.suggest() == expected
         assert again.summary().splitlines()[:-1] == summary
-        assert [t.number for t in again.run.trials.misplaced] == [
-            t.number for t in optimizer.run.trials.misplaced
-        ]
+        assert again.run.trials.misplaced == optimizer.run.trials.misplaced
     assert opened.ask() == params
+    opened.tell(params, -1.0)
+    assert opened.recommended().params == params
     opened.close()
 
 
-@pytest.mark.parametrize("name", MODELLED)
+@pytest.mark.parametrize("name", ["elsewhere", "options", "left out"])
 def test_the_model_learns_from_all_trials_in_the_new_space(name, tmp_path):
-    optimizer = changed(name, n=8, journal=tmp_path / "j")
-    surrogate = optimizer.insight.surrogate()
-    assert len(surrogate.values) == 8
-    run(optimizer, 2)
+    optimizer = changed(name, journal=tmp_path / "j")
+    assert len(optimizer.insight.surrogate().values) == N
+    run(optimizer, 1)
     lower, mean, upper = optimizer.interval(optimizer.recommended().params)
     assert lower <= mean <= upper
     proposal = optimizer.suggest()
-    assert Space(CHANGES[name][1]).contains(proposal)
-    assert pickle.loads(pickle.dumps(optimizer)).suggest() == proposal
+    after = CHANGES[name][1]
+    assert Space(after).contains(proposal)
     optimizer.close()
-    again = kbo.Optimizer(CHANGES[name][1], journal=tmp_path / "j")
+    again = kbo.Optimizer(after, journal=tmp_path / "j")
     assert again.suggest() == proposal
     again.close()
 
 
-def test_a_page_shows_a_run_with_a_correction_a_removal_and_changes(tmp_path):
-    optimizer = changed("narrower", n=8, journal=tmp_path / "j.jsonl")
-    run(optimizer, 2)
-    optimizer.correct(0, 0.3)
-    optimizer.remove(1, "a spill")
-    optimizer.change({**XY, "t": (0.0, 1.0)})
-    run(optimizer, 1)
-    optimizer.close()
-    page = kbo.report.write(tmp_path / "j.jsonl", tmp_path / "page.html").read_text()
-    assert "a spill" in page
-    assert "without a place" in page
-
-
-def test_allow_change_goes_on_in_another_space_and_records_the_change(tmp_path):
-    for bounds in (X, {"x": (0.0, 2.0)}, {"x": (0.0, 0.1)}):
-        optimizer = kbo.Optimizer(
-            bounds, method="random", journal=tmp_path / "j", allow_change=True
-        )
+def test_allow_change_goes_on_in_another_space_but_not_in_another_problem(tmp_path):
+    for bounds in (X, WIDE, {"x": (0.0, 0.1)}):
+        optimizer = random_search(bounds, tmp_path / "j", allow_change=True)
         assert optimizer.space.describe() == Space(bounds).describe()
         optimizer.tell(optimizer.ask(), 1.0)
         optimizer.close()
-    again = kbo.Optimizer(bounds, method="random", journal=tmp_path / "j", was={"nothing": 1.0})
+    again = random_search(bounds, tmp_path / "j", was={"nothing": 1.0})
     assert sum(isinstance(event, Change) for event in again.run.events) == 2
     assert len(again.run.trials.complete) == 3
     again.close()
-    with pytest.raises(
-        AnotherProblem, match=r"x high: 0.1 in the journal, 1.0 .*allow_change=True"
-    ):
-        kbo.Optimizer(X, method="random", journal=tmp_path / "j")
-
-
-@pytest.mark.parametrize(
-    "options", [{"seed": 1}, {"method": "ucb"}, {"maximize": True}, {"value_range": (0, 1)}]
-)
-def test_another_problem_is_refused_with_or_without_allow_change(options, tmp_path):
-    kbo.Optimizer(X, method="random", journal=tmp_path / "j").close()
-    options = {"method": "random", **options}
-    for bounds in (X, {"x": (0.0, 2.0)}):
-        with pytest.raises(AnotherProblem, match=next(iter(set(options) - {"method"}), "method")):
-            kbo.Optimizer(bounds, journal=tmp_path / "j", allow_change=True, **options)
+    expected = r"x high: 0.1 in the journal, 1.0 .*allow_change=True"
+    with pytest.raises(AnotherProblem, match=expected):
+        random_search(X, tmp_path / "j")
+    others = {"seed": 1, "method": "ucb", "maximize": True, "value_range": (0, 1)}
+    for name, value in others.items():
+        options = {"method": "random", name: value}
+        with pytest.raises(AnotherProblem, match=name):
+            kbo.Optimizer(X, journal=tmp_path / "j", allow_change=True, **options)
 
 
 def test_functions_among_the_constraints_hold_after_a_change_and_from_the_journal(tmp_path):
     def left(params):
         return params["x"] <= 0.5
 
-    optimizer = kbo.Optimizer(X, method="random", constraints=[left], journal=tmp_path / "j")
-    optimizer.tell({"x": 0.9}, -1.0)
-    optimizer.tell({"x": 0.2}, 1.0)
-    wider = {"x": (0.0, 2.0)}
-    optimizer.change(wider)
-    assert max(params["x"] for params in optimizer.ask(8)) <= 0.5
-    assert optimizer.recommended().number == 1
+    optimizer = random_search(X, tmp_path / "j", constraints=[left])
+    later = random_search(X)
+    for x, value in ((0.9, -1.0), (0.2, 1.0)):
+        optimizer.tell({"x": x}, value)
+        later.tell({"x": x}, value)
+    optimizer.change(WIDE)
     optimizer.close()
-    again = kbo.Optimizer(wider, method="random", constraints=[left], journal=tmp_path / "j")
-    assert again.recommended().number == 1
+    later.change(X, constraints=[kbo.Linear({"x": 1.0}, upper=0.5)])
+    again = random_search(WIDE, tmp_path / "j", constraints=[left])
+    for constrained in (optimizer, later, again):
+        assert constrained.suggest()["x"] <= 0.5
+        assert constrained.recommended().number == 1
     again.close()
-    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, method="random")
-    optimizer.tell({"x": 0.9}, -1.0)
-    optimizer.tell({"x": 0.2}, 1.0)
-    optimizer.change(X, constraints=[kbo.Linear({"x": 1.0}, upper=0.5)])
-    assert max(params["x"] for params in optimizer.ask(8)) <= 0.5
-    assert optimizer.recommended().number == 1
 
 
 def test_results_of_pending_trials_come_by_number_and_by_parameters_after_a_change():
-    optimizer = kbo.Optimizer(X, method="random")
+    optimizer = random_search(X)
     asked = optimizer.ask(4)
     optimizer.change(HOT, was={"t": 20.0})
     optimizer.tell(asked[0], 0.0)
@@ -296,13 +243,13 @@ def test_results_of_pending_trials_come_by_number_and_by_parameters_after_a_chan
 
 
 def test_a_pending_trial_outside_of_the_new_space_is_not_proposed_again(tmp_path):
-    optimizer = kbo.Optimizer(X, method="random", journal=tmp_path / "j")
+    optimizer = random_search(X, tmp_path / "j")
     optimizer.tell({"x": 0.1}, 0.0)
     optimizer.run.begin({"x": 0.9})
     optimizer.run.begin({"x": 0.2})
     optimizer.change({"x": (0.0, 0.5)})
     optimizer.close()
-    again = kbo.Optimizer({"x": (0.0, 0.5)}, method="random", journal=tmp_path / "j")
+    again = random_search({"x": (0.0, 0.5)}, tmp_path / "j")
     assert again.ask() == {"x": 0.2}
     assert again.ask()["x"] <= 0.5
     assert again.tell(1, 5.0).value == 5.0
@@ -310,13 +257,8 @@ def test_a_pending_trial_outside_of_the_new_space_is_not_proposed_again(tmp_path
 
 
 def test_threads_may_change_the_space_while_others_ask_and_tell():
-    optimizer = kbo.Optimizer(X, method="random")
-
-    def work():
-        for _ in range(20):
-            optimizer.tell(optimizer.ask(), 0.0)
-
-    threads = [threading.Thread(target=work) for _ in range(3)]
+    optimizer = random_search(X)
+    threads = [threading.Thread(target=run, args=(optimizer, 20)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for step in range(10):
@@ -330,25 +272,25 @@ def test_threads_may_change_the_space_while_others_ask_and_tell():
 
 # Corrections and removals
 
+WRONG = {
+    "value": lambda o, params: o.tell(params, (9500.0, {"sem": 3.0})),
+    "failure": lambda o, params: o.fail(params, "the sensor was off"),
+    "removal": lambda o, params: o.remove(4, "a spill"),
+}
 
-@pytest.mark.parametrize("how", ["value", "failure", "removal"])
-def test_after_a_correction_the_run_is_that_in_which_the_right_result_came_at_once(how):
+
+@pytest.mark.parametrize("name", WRONG)
+def test_after_a_correction_the_run_is_that_in_which_the_right_result_came_at_once(name):
     corrected = run(kbo.Optimizer(XY), 4)
     right = run(kbo.Optimizer(XY), 4)
     params = corrected.ask()
-    assert right.ask() == params
-    if how == "value":
-        corrected.tell(params, (9500.0, {"sem": 3.0}))
-    elif how == "failure":
-        corrected.fail(params, "the sensor was off")
-    else:
-        corrected.remove(4, "a spill")
+    WRONG[name](corrected, params)
     corrected.correct(4, (0.25, {"sem": 0.01}))
     right.tell(params, (0.25, {"sem": 0.01}))
     assert corrected.recommended().number == right.recommended().number
     assert corrected.interval({"x": 0.2, "y": 0.7}) == right.interval({"x": 0.2, "y": 0.7})
     assert corrected.suggest() == right.suggest()
-    assert corrected.trials[4].reported == (9500.0 if how == "value" else None)
+    assert corrected.trials[4].reported == (9500.0 if name == "value" else None)
 
 
 def test_after_a_removal_the_model_is_that_without_the_trial_and_nothing_is_avoided():
@@ -360,8 +302,7 @@ def test_after_a_removal_the_model_is_that_without_the_trial_and_nothing_is_avoi
         if number != 5:
             without.tell(params, objective(params))
     removed.remove(5, "a spill")
-    point = {"x": 0.2, "y": 0.7}
-    assert removed.interval(point) == without.interval(point)
+    assert removed.interval(params) == without.interval(params)
     assert removed.suggest(30) == without.suggest(30)
     assert removed.recommended().params == without.recommended().params
 
@@ -377,7 +318,7 @@ def test_the_parameters_of_a_removed_trial_are_free_in_a_finite_space_without_no
 
 
 def test_a_removed_trial_counts_as_ended_and_the_late_result_of_its_worker_is_left_out():
-    optimizer = kbo.Optimizer(X, method="random")
+    optimizer = random_search(X)
     optimizer.ask(2)
     optimizer.remove(0, "a spill")
     assert optimizer.run.trials.n_finished == 1
@@ -389,123 +330,107 @@ def test_a_removed_trial_counts_as_ended_and_the_late_result_of_its_worker_is_le
         for number in list(result.optimizer.run.trials.pending):
             result.optimizer.remove(number, "not needed")
 
-    result = kbo.minimize(
-        objective, X, 6, method="random", workers=kbo.Threads(2), on_trial=remove_the_others
-    )
-    statuses = {trial.status for trial in result.trials}
-    assert statuses <= {"complete", "removed"}
+    options = {"workers": kbo.Threads(2), "on_trial": remove_the_others}
+    result = kbo.minimize(objective, X, 6, method="random", **options)
+    assert {trial.status for trial in result.trials} <= {"complete", "removed"}
 
 
 def test_a_corrected_known_result_is_not_added_again(tmp_path):
     table = pd.DataFrame({"x": [0.1, 0.2, 0.2, 0.3], "value": [9500.0, 9500.0, 95.0, 3.0]})
-    known = {"method": "random", "evaluated": table, "journal": tmp_path / "j"}
-    optimizer = kbo.Optimizer(X, **known)
+    optimizer = random_search(X, tmp_path / "j", evaluated=table)
     optimizer.correct(0, 95.0)
     optimizer.correct(1, 95.0)
     optimizer.remove(3, "a spill")
     optimizer.close()
     right = pd.DataFrame({**table, "value": [95.0, 95.0, 95.0, 3.0]})
     for same in (table, table[::-1], right):
-        again = kbo.Optimizer(X, **{**known, "evaluated": same})
+        again = random_search(X, tmp_path / "j", evaluated=same)
         assert [trial.value for trial in again.trials] == [95.0, 95.0, 95.0, None]
         again.close()
 
 
-def test_results_of_a_journal_are_the_corrected_ones_in_its_last_space(tmp_path):
-    optimizer = changed("added", n=4, method="random", journal=tmp_path / "j.jsonl")
+def test_results_and_pages_of_a_journal_have_corrections_removals_and_the_last_space(tmp_path):
+    path = tmp_path / "j.jsonl"
+    optimizer = run(random_search(X, path), 4)
+    optimizer.change(HOT, was={"t": 20.0})
     optimizer.correct(0, 95.0)
     optimizer.remove(1, "a spill")
     optimizer.ask()
     optimizer.close()
-    given = kbo.Optimizer(HOT, method="random", evaluated=tmp_path / "j.jsonl")
-    assert [trial.value for trial in given.trials] == [
-        95.0,
-        *(optimizer.trials[number].value for number in (2, 3)),
-    ]
+    given = random_search(HOT, evaluated=path)
+    expected = [95.0, *(trial.value for trial in optimizer.trials[2:4])]
+    assert [trial.value for trial in given.trials] == expected
     assert all(trial.params["t"] == 20.0 for trial in given.trials)
+    random_search({**HOT, "u": (0.0, 1.0)}, path, allow_change=True).close()
+    page = kbo.report.write(path, tmp_path / "page.html").read_text()
+    assert "a spill" in page
+    assert "without a place" in page
 
 
-def test_known_results_are_those_that_were_told():
-    rows = [{"x": x, "value": (x - 0.4) ** 2} for x in (0.1, 0.3, 0.5, 0.7, 0.9)]
-    given = kbo.Optimizer(X, evaluated=pd.DataFrame(rows))
-    told = kbo.Optimizer(X)
-    for row in rows:
-        told.tell({"x": row["x"]}, row["value"])
-    assert given.trials == told.trials
-    assert given.suggest() == told.suggest()
+REFUSED = {
+    "there is no trial 7: the run has 2 trials": lambda o: o.correct(7, 1.0),
+    "there is no trial 8": lambda o: o.remove(8, "a spill"),
+    "trial must be .*-1": lambda o: o.correct(-1, 1.0),
+    "trial must be .*0.5": lambda o: o.correct({"x": 0.5}, 1.0),
+    "trial 1 is pending: report its value with tell": lambda o: o.correct(1, 1.0),
+    "value must be a finite number, got nan": lambda o: o.correct(0, float("nan")),
+    "value must be a finite number, got None": lambda o: o.correct(0, None),
+    "standard error": lambda o: o.correct(0, (1.0, {"sem": -1.0})),
+    "14,7": lambda o: o.tell(1, "14,7"),
+    "reason must be": lambda o: o.remove(0, 5),
+    "trial 0 is removed already": lambda o: (o.remove(0, "a"), o.remove(0, "b")),
+    "trial 1 is removed": lambda o: (o.remove(1, "a"), o.tell(1, 1.0)),
+    r"was: there is no parameter 'u'; .*\['x', 't'\]": lambda o: o.change(HOT, was={"u": 1.0}),
+    "was: parameter 't': 'hot' has no place": lambda o: o.change(HOT, was={"t": "hot"}),
+    "was: parameter 'c': 'd' is not": lambda o: o.change(AB, was={"c": "d"}),
+    "a list of pairs can only be replaced by a list": lambda o: o.change([(0.0, 1.0)]),
+    "reversed": lambda o: o.change({"x": (1.0, 0.0)}),
+    "empty": lambda o: o.change({}),
+}
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda o: o.correct(7, 1.0), "there is no trial 7: the run has 2 trials"),
-        (lambda o: o.remove(7, "a spill"), "there is no trial 7"),
-        (lambda o: o.correct(-1, 1.0), "trial must be"),
-        (lambda o: o.correct({"x": 0.5}, 1.0), "trial must be"),
-        (lambda o: o.correct(1, 1.0), "trial 1 is pending: report its value with tell"),
-        (lambda o: o.correct(0, float("nan")), "value must be a finite number, got nan"),
-        (lambda o: o.correct(0, None), "value must be a finite number, got None"),
-        (lambda o: o.correct(0, (1.0, {"sem": -1.0})), "standard error"),
-        (lambda o: o.remove(0, 5), "reason must be"),
-        (lambda o: (o.remove(0, "a"), o.remove(0, "b")), "trial 0 is removed already"),
-        (lambda o: (o.remove(1, "a"), o.tell(1, 1.0)), "trial 1 is removed"),
-        (
-            lambda o: o.change(HOT, was={"u": 1.0}),
-            r"was: there is no parameter 'u'; .*\['x', 't'\]",
-        ),
-        (lambda o: o.change(HOT, was={"t": "hot"}), "was: parameter 't': 'hot' has no place"),
-        (
-            lambda o: o.change({**X, "c": ["a", "b"]}, was={"c": "d"}),
-            "was: parameter 'c': 'd' is not",
-        ),
-        (lambda o: o.change([(0.0, 1.0)]), "a list of pairs can only be replaced by a list"),
-        (lambda o: o.change({"x": (1.0, 0.0)}), "reversed"),
-        (lambda o: o.change({}), "empty"),
-    ],
-)
-def test_what_cannot_be_done_is_refused_and_changes_nothing(call, message, tmp_path):
-    optimizer = kbo.Optimizer(X, method="random", journal=tmp_path / "j")
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_cannot_be_done_is_refused_and_changes_nothing(message, tmp_path):
+    optimizer = random_search(X, tmp_path / "j")
     optimizer.tell(optimizer.ask(), 1.0)
     optimizer.ask()
     with pytest.raises(InvalidInput, match=message):
-        call(optimizer)
+        REFUSED[message](optimizer)
     trials = optimizer.trials
-    space = optimizer.space.describe()
+    assert trials[1].status in ("pending", "removed")
+    assert optimizer.space.describe() == Space(X).describe()
     optimizer.close()
-    again = kbo.Optimizer(X, method="random", journal=tmp_path / "j")
+    again = random_search(X, tmp_path / "j")
     assert again.trials == trials
-    assert again.space.describe() == space
     again.close()
 
 
-@pytest.mark.parametrize(
-    "growth",
-    [pytest.param(0.25, id="some"), pytest.param(0.0, id="all", marks=pytest.mark.thorough)],
-)
-@pytest.mark.parametrize("method", ["correct", "remove", "change"])
-def test_an_interrupt_at_any_line_leaves_memory_and_disk_equal(method, growth, tmp_path):
-    calls = {
-        "correct": lambda o: o.correct(0, 2.0),
-        "remove": lambda o: o.remove(1, "a spill"),
-        "change": lambda o: o.change(HOT, was={"t": 20.0}),
-    }
+CALLS = {
+    "correct": lambda o: o.correct(0, 2.0),
+    "remove": lambda o: o.remove(1, "a spill"),
+    "change": lambda o: o.change(HOT, was={"t": 20.0}),
+}
+
+
+@pytest.mark.parametrize("growth", once([0.25, 0.0]), ids=["some lines", "all lines"])
+@pytest.mark.parametrize("name", CALLS)
+def test_an_interrupt_at_any_line_leaves_memory_and_disk_equal(name, growth, tmp_path):
     line = 0
     ended = False
     while not ended:
         line += 1 + int(growth * line)
-        optimizer = kbo.Optimizer(X, method="random", journal=tmp_path / f"{line}")
+        optimizer = random_search(X, tmp_path / f"{line}")
         optimizer.tell(optimizer.ask(), 1.0)
         optimizer.ask()
         ended = True
         try:
-            interrupted(line, lambda optimizer=optimizer: calls[method](optimizer))
+            interrupted(line, lambda optimizer=optimizer: CALLS[name](optimizer))
         except KeyboardInterrupt:
             ended = False
         trials = optimizer.run.trials
-        space = optimizer.space.describe()
+        bounds = Space.described(optimizer.space.describe(), True)
         optimizer.close()
-        bounds = Space.described(space, True)
-        again = kbo.Optimizer(bounds, method="random", journal=tmp_path / f"{line}")
+        again = random_search(bounds, tmp_path / f"{line}")
         assert again.run.trials.all == trials.all
         assert again.run.trials.complete == trials.complete
         again.close()
@@ -515,67 +440,57 @@ def test_an_interrupt_at_any_line_leaves_memory_and_disk_equal(method, growth, t
 # Guarantees
 
 
-def test_a_correction_is_a_selection_unless_it_is_declared_to_be_independent_of_the_noise():
-    for declared in (False, True):
-        for call in (lambda o: o.correct(2, 0.1), lambda o: o.remove(2, "a spill")):
-            optimizer = run(
-                kbo.Optimizer(X, setting=certified(completion_independent_of_noise=declared)),
-                4,
-                small,
-            )
-            assert guarantee(optimizer)
-            call(optimizer)
-            text = guarantee(optimizer).text
-            assert bool(guarantee(optimizer)) == declared
-            assert "corrected or removed by hand: 1" in text
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_correction_is_a_selection_unless_it_is_declared_to_be_independent_of_the_noise(declared):
+    setting = certified(completion_independent_of_noise=declared)
+    for call in (lambda o: o.correct(2, 0.1), lambda o: o.remove(2, "a spill")):
+        optimizer = certified_run(X, 3, setting=setting)
+        assert guarantee(optimizer)
+        call(optimizer)
+        assert bool(guarantee(optimizer)) == declared
+        assert "corrected or removed by hand: 1" in str(guarantee(optimizer))
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (XY, {**XY, "x": (0.0, 2.0)}),
-        (XY, {**XY, "x": (0.3, 0.6)}),
-        (XY, {**XY, "x": kbo.Float(0.0, 1.0, step=0.25)}),
-        (ABC, {**X, "c": ["a", "b"]}),
-        (ABC, {**X, "c": "b"}),
-        (HOT, {**X, "t": 20.0}),
-    ],
+    ("before", "after"), [(XY, {**XY, **WIDE}), (XY, {**XY, **STEPS}), (ABC, AB), (HOT, FIXED)]
 )
 def test_a_certified_bound_holds_after_a_change_and_its_journal_goes_on(before, after, tmp_path):
     path = tmp_path / "j"
-    optimizer = run(kbo.Optimizer(before, setting=certified(), journal=path), 5, small)
-    recommended = optimizer.trials[0].params
-    interval = optimizer.interval(recommended)
+    optimizer = certified_run(before, 4, setting=certified(), journal=path)
+    units = torch.rand(9, Space(after).dimension, dtype=torch.float64)
+    points = [
+        params for params in map(Space(after).params, units) if Space(before).contains(params)
+    ]
+    intervals = [optimizer.interval(params) for params in points]
     optimizer.close()
     optimizer = kbo.Optimizer(after, setting=certified(), journal=path, allow_change=True)
     assert guarantee(optimizer)
-    if optimizer.space.contains(recommended):
-        assert optimizer.interval(recommended) == pytest.approx(interval)
+    for params, interval in zip(points, intervals, strict=True):
+        assert optimizer.interval(params) == pytest.approx(interval)
     proposal = optimizer.suggest()
     optimizer.save(tmp_path / "saved")
     optimizer.close()
     again = kbo.Optimizer(after, setting=certified(), journal=path)
-    assert again.suggest() == proposal
     again.close()
     loaded = kbo.Optimizer(before, setting=certified())
     loaded.load(tmp_path / "saved")
-    assert loaded.suggest() == proposal
+    assert [again.suggest(), loaded.suggest()] == [proposal] * 2
 
 
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
-        ({"x": (0.1, 1.0)}, {"x": kbo.Float(0.1, 1.0, log=True)}, "'x' has another scale"),
+        ({"x": (0.1, 1.0)}, LOG, "'x' has another scale"),
         (X, XY, r"it compares \['x', 'y'\] in place of \['x'\]"),
         (XY, X, r"it compares \['x'\] in place of \['x', 'y'\]"),
-        ({**X, "c": ["a", "b"]}, ABC, "c = d"),
-        ({**X, "t": 20.0}, HOT, r"it compares \['x', 't'\]"),
-        ({**X, "t": 20.0}, {**X, "t": 30.0}, "t = 30.0"),
-        (ORDERED, {**X, "c": kbo.Ordinal([1, 2, 3, 4])}, "'c' has another scale"),
+        (AB, ABC, "c = d"),
+        (FIXED, HOT, r"it compares \['x', 't'\]"),
+        (FIXED, {**X, "t": 30.0}, "t = 30.0"),
+        ({**X, "c": ORDINAL}, {**X, "c": kbo.Ordinal([1, 2, 3, 4])}, "'c' has another scale"),
     ],
 )
 def test_a_change_that_makes_the_kernel_another_function_is_refused(before, after, reason):
-    optimizer = run(kbo.Optimizer(before, setting=certified()), 2, small)
+    optimizer = certified_run(before, 2, setting=certified())
     with pytest.raises(InvalidInput, match=f"the kernel stays the same function.*{reason}"):
         optimizer.change(after)
     assert optimizer.space.describe() == Space(before).describe()
@@ -603,61 +518,26 @@ def test_a_safe_run_stays_safe_in_a_wider_space():
         optimizer.change({"x": (0.5, 1.0)})
 
 
-@pytest.mark.thorough
-def test_certified_intervals_hold_in_spaces_that_change():
-    kernel = RBFKernel().double().requires_grad_(False)
-    kernel.lengthscale = 0.3
-    misses = 0
-    for seed in range(60):
-        generator = torch.Generator().manual_seed(seed)
-        centres = 2 * torch.rand(6, 1, generator=generator, dtype=torch.float64)
-        weights = torch.randn(6, 1, generator=generator, dtype=torch.float64)
-        gram = kernel(centres).to_dense()
-        weights *= 2.0 / (weights.T @ gram @ weights).sqrt()
-        grid = torch.linspace(0, 2, 41, dtype=torch.float64).unsqueeze(1)
-
-        def value(X, centres=centres, weights=weights):
-            return (kernel(X, centres).to_dense() @ weights)[:, 0]
-
-        setting = kbo.Certified(kernel=kernel, noise_std=0.3, norm_bound=2.0, delta=0.1)
-        optimizer = kbo.Optimizer(X, setting=setting, seed=seed)
-        missed = False
-        for bounds in (X, {"x": (0.0, 2.0)}, {"x": (0.5, 1.5)}, {"x": (0.0, 2.0)}):
-            optimizer.change(bounds)
-            for _ in range(6):
-                params = optimizer.ask()
-                noise = 0.3 * float(torch.randn(1, generator=generator, dtype=torch.float64))
-                at = torch.tensor([[params["x"]]], dtype=torch.float64)
-                optimizer.tell(params, float(value(at)) + noise)
-            for x, true in zip(grid[:, 0].tolist(), value(grid).tolist(), strict=True):
-                if optimizer.space.contains({"x": x}):
-                    lower, _, upper = optimizer.interval({"x": x})
-                    missed |= not lower - 1e-9 <= true <= upper + 1e-9
-        assert guarantee(optimizer)
-        misses += missed
-    assert misses <= 6
-
-
 # Replay
 
 
 def test_replay_has_the_final_results_of_a_run(tmp_path):
-    wrong = run(kbo.Optimizer(X), 9)
-    right = run(kbo.Optimizer(X), 9)
+    wrong = run(kbo.Optimizer(X), 7)
+    right = run(kbo.Optimizer(X), 7)
     wrong.tell({"x": 0.11}, -9500.0)
     right.tell({"x": 0.11}, objective({"x": 0.11}))
     wrong.tell({"x": 0.22}, -9500.0)
     for optimizer in (wrong, right):
         optimizer.tell({"x": 0.33}, objective({"x": 0.33}))
-    wrong.correct(9, objective({"x": 0.11}))
-    wrong.remove(10, "a spill")
+    wrong.correct(7, objective({"x": 0.11}))
+    wrong.remove(8, "a spill")
     replayed = history(wrong)
     expected = history(right)
-    assert [m.value for m in replayed] == [m.value for m in expected]
-    assert [m.best for m in replayed] == [m.best for m in expected]
-    assert [m.expected for m in replayed] == [m.expected for m in expected]
+    for name in ("value", "best", "expected"):
+        numbers = [getattr(moment, name) for moment in replayed]
+        assert numbers == [getattr(moment, name) for moment in expected]
     assert miscoverage(replayed) == miscoverage(expected)
-    assert replayed[-1].finished == 12
+    assert replayed[-1].finished == 10
     assert replayed[-1].mean == wrong.interval(wrong.recommended().params)[1]
     assert not any(moment.trouble for moment in replayed)
 
@@ -667,9 +547,9 @@ def test_replay_goes_on_after_a_change_with_a_result_outside_of_the_new_space():
     late = optimizer.ask()
     optimizer.change({**XY, "x": (2.0, 3.0)})
     optimizer.tell(late, 1.0)
-    run(optimizer, 2)
+    run(optimizer, 1)
     moments = history(optimizer)
-    assert len(moments) == 10
+    assert len(moments) == 9
     assert not any(moment.trouble for moment in moments)
     assert moments[7].expected is None
     assert moments[-1].mean == optimizer.interval(optimizer.recommended().params)[1]
@@ -677,39 +557,31 @@ def test_replay_goes_on_after_a_change_with_a_result_outside_of_the_new_space():
     assert history(optimizer)[-1].recommended == Record.of(optimizer).recommended().number
 
 
-def test_a_text_in_place_of_a_value_is_refused_and_the_trial_stays_pending():
-    optimizer = kbo.Optimizer({"x": (0.0, 1.0)})
-    optimizer.ask()
-    with pytest.raises(InvalidInput, match="14,7"):
-        optimizer.tell(0, "14,7")
-    assert optimizer.trials[0].status == "pending"
+# Several trials at a time
 
 
-@pytest.mark.parametrize("level", [0.05, 0.5])
-def test_points_that_are_being_evaluated_are_not_proposed_again(level):
-    space = {"t": kbo.Float(20.0, 90.0, step=5.0), "c": ["a", "b"]}
-    optimizer = kbo.Optimizer(space, setting=kbo.Practical(noisy=True), seed=1)
+@pytest.mark.parametrize(
+    ("bounds", "size", "distance"),
+    [
+        ({"x": kbo.Float(20.0, 90.0, step=5.0), "c": ["a", "b"]}, 4, 0.0),
+        ({"x": (20.0, 90.0), "y": (0.0, 1.0)}, 5, 0.049),
+    ],
+)
+def test_points_that_are_being_evaluated_are_not_proposed_again_nor_their_neighbours(
+    bounds, size, distance
+):
+    optimizer = kbo.Optimizer(bounds, setting=kbo.Practical(noisy=True), seed=1)
     generator = torch.Generator().manual_seed(0)
-    for _ in range(5):
-        batch = optimizer.ask(4)
+    for _ in range(4):
+        batch = optimizer.ask(size)
+        points = optimizer.space.units(batch)
+        distances = torch.cdist(points, points, p=torch.inf)
         if len(optimizer.completed()) > 6:
-            assert len({str(params) for params in batch}) == 4
+            assert distances[~torch.eye(size, dtype=torch.bool)].min() > distance
         for params in batch:
-            noise = level * float(torch.randn((), generator=generator))
-            optimizer.tell(params, ((params["t"] - 70) / 50) ** 2 + (params["c"] == "a") + noise)
-
-
-def test_trials_of_a_batch_are_not_next_to_each_other_where_values_have_noise():
-    optimizer = kbo.Optimizer([(0.0, 1.0)] * 2, setting=kbo.Practical(noisy=True), seed=1)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(6):
-        batch = torch.tensor(optimizer.ask(5), dtype=torch.float64)
-        if len(optimizer.completed()) > 6:
-            distances = torch.cdist(batch, batch, p=torch.inf)
-            assert distances[~torch.eye(5, dtype=torch.bool)].min() > 0.049
-        for params in batch.tolist():
             noise = 0.1 * float(torch.randn((), generator=generator))
-            optimizer.tell(params, sum((x - 0.3) ** 2 for x in params) + noise)
+            rest = params.get("c") == "a" or params.get("y", 0.0)
+            optimizer.tell(params, ((params["x"] - 70) / 50) ** 2 + rest + noise)
 
 
 def test_points_that_are_being_evaluated_are_proposed_again_where_there_are_no_others():
@@ -723,24 +595,16 @@ def test_points_that_are_being_evaluated_are_proposed_again_where_there_are_no_o
 
 @pytest.mark.parametrize(
     ("parameter", "was", "n_new"),
-    [
-        ((0.0, 8.0), 2.5, 3),
-        (kbo.Float(0.01, 100.0, log=True), 0.05, 3),
-        (kbo.Int(1, 9), 2, 3),
-        (["a", "b"], "a", 1),
-        (["a", "b", "c", "d"], "b", 3),
-    ],
+    [(kbo.Float(0.01, 100.0, log=True), 0.05, 3), (["a", "b"], "a", 1), (kbo.Int(1, 9), 2, 3)],
 )
 def test_a_new_parameter_is_tried_at_a_few_values_at_once(parameter, was, n_new):
     optimizer = kbo.Optimizer(XY, setting=kbo.Practical(noisy=True), seed=3)
-    for _ in range(12):
-        params = optimizer.ask()
-        optimizer.tell(params, (params["x"] - 0.3) ** 2 + params["y"])
+    run(optimizer, 8, lambda params: (params["x"] - 0.3) ** 2 + params["y"])
     optimizer.change({**XY, "new": parameter}, was={"new": was})
     batch = optimizer.ask(5)
     space = optimizer.space
     places = space.units([{**batch[0], "new": was}, *batch])[:, 2].tolist()
-    strategies = [optimizer.explain(12 + number).strategy for number in range(5)]
+    strategies = [optimizer.explain(8 + number).strategy for number in range(5)]
     at_new_values = ["new value" in text for text in strategies]
     assert not at_new_values[0]  # no other trial runs
     assert sum(at_new_values) <= n_new
@@ -748,12 +612,9 @@ def test_a_new_parameter_is_tried_at_a_few_values_at_once(parameter, was, n_new)
     assert all(space.contains(params) for params in batch)
 
 
-def test_equal_repetitions_of_noisy_values_are_no_sign_that_there_is_no_noise():
-    optimizers = []
-    for setting in (kbo.Practical(), kbo.Practical(noisy=True)):
-        optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=setting)
-        for x, value in ((0.1, 3.0), (0.3, 2.0), (0.5, 1.0), (0.7, 2.0), (0.9, 3.0), (0.5, 1.0)):
-            optimizer.tell({"x": x}, value)
-        optimizers.append(optimizer)
-    noiseless = [optimizer.insight.surrogate().noiseless for optimizer in optimizers]
-    assert noiseless == [True, False]
+@pytest.mark.parametrize("noisy", [None, True])
+def test_equal_repetitions_of_noisy_values_are_no_sign_that_there_is_no_noise(noisy):
+    optimizer = kbo.Optimizer(X, setting=kbo.Practical(noisy=noisy))
+    for x, value in ((0.1, 3.0), (0.3, 2.0), (0.5, 1.0), (0.7, 2.0), (0.9, 3.0), (0.5, 1.0)):
+        optimizer.tell({"x": x}, value)
+    assert optimizer.insight.surrogate().noiseless == (noisy is None)
