@@ -10,7 +10,6 @@ import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 
-from experiments.problems import RKHSBandit
 from kbo import KernelRidge
 from kbo.confidence import MartingaleMixture, SelfNormalized, norm_lower_bound
 from kbo.regression import (
@@ -346,26 +345,3 @@ def test_a_sketch_contains_the_exact_mixture_but_not_every_wider_bound():
         assert bool((torch.maximum(low - lower, upper - high) > 0.2 * (upper - lower) / 2).any())
 
 
-def widths(problem: RKHSBandit, arms: int | None, n: int) -> list[float]:
-    """Mean half widths of AY and CMM by the trace, by Hadamard's bound and on the exact posterior."""
-    X = torch.rand(arms or n, 2, generator=seeded(1), dtype=torch.float64)
-    X = X if arms is None else X[torch.randint(arms, (n,), generator=seeded(1))]
-    y, Z = problem.observe(X), torch.rand(300, 2, generator=seeded(9), dtype=torch.float64)
-    sketch = NystromRidge(problem.kernel, 0.01, FixedDictionary.pivoted(problem.kernel, X, 15))
-    exact = KernelRidge(problem.kernel, 0.01)
-    halves = []
-    for bound in (SelfNormalized(0.1, 5.0, 0.1), MartingaleMixture(0.1, 5.0, 0.1)):
-        for state in (Traced(sketch), sketch, exact):
-            if state.n == 0:
-                state.update(X, y)
-            lower, upper = bound.interval(state, Z)
-            halves.append(float((upper - lower).mean() / 2))
-    return halves
-
-
-if __name__ == "__main__":
-    for kind, lengthscale in (("rbf", 0.2), ("rbf", 0.5), ("matern52", 0.5), ("matern32", 0.2)):
-        for arms in (None, 30):
-            for n in (100, 400, 1000):
-                found = widths(RKHSBandit(kind, lengthscale, dim=2, norm=5.0, seed=0), arms, n)
-                print(kind, lengthscale, arms or "all", n, *(f"{value:.3g}" for value in found))
