@@ -422,6 +422,20 @@ def test_a_guarantee_names_what_was_told_and_the_class_of_noise():
     assert "an unknown level" in NoiseBounds(5.0, 0.1).guarantee
 
 
+@pytest.mark.parametrize("dictionary", [None, FixedDictionary(Z)])
+def test_a_conditioned_model_equals_one_built_from_all_data(dictionary):
+    X, y = Case().data(60)
+    Y = y.unsqueeze(-1)
+    bounds = Case().bounds("mixture")
+    whole = AdaptiveRidgeGP(X, Y, rbf(), bounds, dictionary)
+    grown = AdaptiveRidgeGP(X[:40], Y[:40], rbf(), bounds, dictionary)
+    grown = grown.condition_on_observations(X[40:41], Y[40:41])
+    grown = grown.condition_on_observations(X[41:], Y[41:])
+    assert repr(grown.state.schedule) == repr(whole.state.schedule)
+    torch.testing.assert_close(grown.posterior(Z).mean, whole.posterior(Z).mean)
+    torch.testing.assert_close(grown.posterior(Z).variance, whole.posterior(Z).variance)
+
+
 def used() -> NoiseLevel:
     """Bounds that have seen three observations."""
     return Case().fed("tight", 3).schedule
