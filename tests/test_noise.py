@@ -112,7 +112,7 @@ class Case:
 
 CASES = {
     "three-arms": Case(),
-    "one-arm": Case(arms=1, C=0.3, noise_std=0.05, lower=0.04, rounds=120),
+    "one-arm": Case(arms=1, C=0.3, noise_std=0.05, lower=0.04, rounds=180),
     "weighted": Case(weighted=True, scale=37.0, arms=0, lower=0.01),
     "no-upper": Case(upper=None, arms=2, noise_std=0.3, largest_ridge=7.0, C=3.0, rounds=60),
     "sketch": Case(arms=0, anchors=4),
