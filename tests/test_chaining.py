@@ -34,7 +34,7 @@ from kbo.regression import (
 )
 from tests.dense import Dense, Hallucinated, close
 from tests.dense_chaining import Covers, chaining
-from tests.laws.states import seeded
+from tests.laws.states import normal, seeded
 from tests.test_covers import rbf, scaled
 
 DELTA = 0.05
@@ -45,8 +45,8 @@ def uniform(*shape: int, seed: int = 0, device="cpu") -> Tensor:
     return torch.rand(*shape, generator=seeded(seed), dtype=torch.float64).to(device)
 
 
-def normal(n: int, seed: int = 0) -> Tensor:
-    return torch.randn(n, generator=seeded(seed), dtype=torch.float64)
+def data(n: int, device="cpu") -> tuple[Tensor, Tensor]:
+    return uniform(n, 2, seed=50, device=device), normal(n, 50).to(device)
 
 
 def kernel(kappa: float = 1.0) -> Kernel:
@@ -55,14 +55,9 @@ def kernel(kappa: float = 1.0) -> Kernel:
 
 def fed(n: int, device="cpu", kappa: float = 1.0) -> KernelRidge:
     state = KernelRidge(kernel(kappa), 0.01 * kappa**2)
-    state.update(uniform(n, 2, seed=50, device=device), kappa * normal(n, 50).to(device))
+    X, y = data(n, device)
+    state.update(X, kappa * y)
     return state
-
-
-def formulas(n: int, device, kappa: float = 1.0) -> Dense:
-    return Dense(
-        kernel(kappa), uniform(n, 2, seed=50, device=device), kappa * normal(n, 50).to(device)
-    )
 
 
 # Against the dense formulas
@@ -70,11 +65,12 @@ def formulas(n: int, device, kappa: float = 1.0) -> Dense:
 
 @pytest.mark.parametrize(("kappa", "n", "size"), [(1.0, 0, 40), (0.3, 1, 1), (7.0, 30, 250)])
 def test_bonuses_are_those_of_the_dense_formulas(device, kappa, n, size):
-    state, Z = fed(n, device, kappa), uniform(size, 2, device=device)
-    covers = Covers(formulas(n, device, kappa), Z, state.ridge)
-    std = kappa * torch.cat([torch.linspace(0, 1.2, 200).double(), torch.tensor(covers.std)]).to(
-        device
-    )
+    state = fed(n, device, kappa)
+    Z = uniform(size, 2, device=device)
+    X, y = data(n, device)
+    covers = Covers(Dense(kernel(kappa), X, kappa * y), Z, state.ridge)
+    line = torch.linspace(0, 1.2, 200).double()
+    std = kappa * torch.cat([line, torch.tensor(covers.std)]).to(device)
     plain, smooth, rigorous = (
         Chaining(DELTA, points=Z, **kind).bonus(state) for kind in KINDS.values()
     )
@@ -91,13 +87,15 @@ def test_bonuses_are_those_of_the_dense_formulas(device, kappa, n, size):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_set_is_given_or_what_is_asked_for(device, kind):
-    state, Z = fed(30, device), uniform(80, 2, device=device)
-    expected = chaining(formulas(30, device), Z, 0.01, Z, DELTA, kind)
-    for confidence in (Chaining(DELTA, points=Z, **KINDS[kind]), Chaining(DELTA, **KINDS[kind])):
-        for one, other in zip(confidence.interval(state, Z), expected, strict=True):
-            close(one, other, 1e-9)
+    state = fed(30, device)
+    Z = uniform(80, 2, device=device)
+    expected = chaining(Dense(kernel(), *data(30, device)), Z, 0.01, Z, DELTA, kind)
+    for points in (Z, None):
+        found = Chaining(DELTA, points=points, **KINDS[kind]).interval(state, Z)
+        close(torch.stack(found), torch.stack(expected), 1e-9)
     confidence = Chaining(DELTA, points=Z[:40], **KINDS[kind])
-    quick, upper = confidence.quick_interval(state, Z)[1], confidence.upper(state, Z)
+    quick = confidence.quick_interval(state, Z)[1]
+    upper = confidence.upper(state, Z)
     assert (quick >= upper - 1e-12).all()
     assert torch.equal(quick, upper) == (kind != "steps")
 
@@ -122,21 +120,23 @@ def test_the_constants_are_those_of_the_paper():
 
 def test_the_first_level_is_no_step_where_nothing_is_known_whatever_the_units():
     """The square root of k(x, x), taken twice in different ways, must not be below itself."""
-    for kappa2 in [
-        k / 9973 for k in range(1, 30_000, 7) if (k / 9973) ** 0.5 != math.sqrt(k / 9973)
-    ][:20]:
+    Z = uniform(5, 2)
+    variances = [k / 9973 for k in range(1, 30_000, 7)]
+    for variance in [v for v in variances if v**0.5 != math.sqrt(v)][:20]:
         prior = ScaleKernel(RBFKernel()).double()
-        prior.outputscale = torch.tensor(kappa2, dtype=torch.float64)
-        state, Z = KernelRidge(prior, 0.1), uniform(5, 2)
-        assert Chaining(DELTA, points=Z).upper(state, Z).tolist() == [0.0] * 5
+        prior.outputscale = torch.tensor(variance, dtype=torch.float64)
+        upper = Chaining(DELTA, points=Z).upper(KernelRidge(prior, 0.1), Z)
+        assert upper.tolist() == [0.0] * 5
 
 
 # The finite set, views and guarantees
 
 
 def test_the_proved_bound_over_the_same_set_shares_its_covers():
-    state, Z = fed(20), uniform(60, 2)
-    plain, rigorous = Chaining(DELTA, points=Z), Chaining(DELTA, rigorous=True, points=Z)
+    state = fed(20)
+    Z = uniform(60, 2)
+    plain = Chaining(DELTA, points=Z)
+    rigorous = Chaining(DELTA, rigorous=True, points=Z)
     proved = plain.reported()
     assert proved.chain(state) is plain.chain(state)
     assert proved.guarantee == rigorous.guarantee
@@ -147,8 +147,9 @@ def test_a_set_serves_posteriors_of_both_precisions(device):
     """Also one whose points are whole numbers, which are the same in both."""
     Z = torch.cartesian_prod(torch.arange(8.0), torch.arange(8.0)).double().to(device)
     confidence = Chaining(DELTA, rigorous=True, points=Z)
-    single, double = KernelRidge(rbf(3.0), 0.1), KernelRidge(rbf(3.0), 0.1)
+    single = KernelRidge(rbf(3.0), 0.1)
     single.update(Z[:9].float(), Z[:9, 0].float())
+    double = KernelRidge(rbf(3.0), 0.1)
     double.update(Z[:9], Z[:9, 0])
     for _ in range(2):
         upper = confidence.upper(single, Z.float())
@@ -157,26 +158,27 @@ def test_a_set_serves_posteriors_of_both_precisions(device):
 
 
 def test_imagined_observations_change_standard_deviations_and_not_the_bonus(device):
-    state, Z = fed(20, device), uniform(60, 2, device=device)
-    confidence, P = Chaining(DELTA, points=Z), Z[[3, 8]]
+    state = fed(20, device)
+    Z = uniform(60, 2, device=device)
+    P = Z[[3, 8]]
+    confidence = Chaining(DELTA, points=Z)
     frozen = BatchView(FixedPoints(state, Z), Z)
     frozen.observe(3)
     frozen.observe(8)
-    expected = chaining(Hallucinated(formulas(20, device), P), Z, 0.01, Z, DELTA, "steps")
+    formulas = Hallucinated(Dense(kernel(), *data(20, device)), P)
+    expected = chaining(formulas, Z, 0.01, Z, DELTA, "steps")
     for view in (Hypothetical(state, P), frozen, Hypothetical(Hypothetical(state, P[:1]), P[1:])):
         assert confidence.bonus(view) is confidence.bonus(state)
         assert confidence.chain(view) is confidence.chain(state)
-        for one, other in zip(confidence.interval(view, Z), expected, strict=True):
-            close(one, other, 1e-8)
+        close(torch.stack(confidence.interval(view, Z)), torch.stack(expected), 1e-8)
 
 
 def test_only_the_rigorous_bound_promises_and_only_where_it_may():
-    Z, X, y = uniform(30, 2), uniform(10, 2, seed=50), normal(10, 50)
+    Z = uniform(30, 2)
     state = fed(10)
     assert Chaining(DELTA, points=Z).guarantee_on(state) is None
-    assert (
-        Chaining(DELTA, rigorous=True).guarantee_on(state) is None
-    )  # a second set in a round would be one too many
+    # A second set in a round would be one too many.
+    assert Chaining(DELTA, rigorous=True).guarantee_on(state) is None
     rigorous = Chaining(DELTA, rigorous=True, points=Z)
     for word in ("30 points", "at least 1 - 0.05", "prior", "ridge"):
         assert word in rigorous.guarantee_on(state)
@@ -184,26 +186,20 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
     frozen = BatchView(state, Z)
     assert rigorous.guarantee_on(frozen) is not None
     frozen.observe(3)
-    sketch, moved = NystromRidge(kernel(), 0.01, GreedyDictionary(0.3)), fed(10)
-    sketch.update(X, y)
+    sketch = NystromRidge(kernel(), 0.01, GreedyDictionary(0.3))
+    sketch.update(*data(10))
+    assert torch.isfinite(rigorous.upper(sketch, Z)).all()
+    moved = fed(10)
     moved.move_ridge(0.02)
     schedule = NoiseBounds(50.0, 0.1, largest_ridge=0.1)
     adaptive = AdaptiveRidge(KernelRidge(kernel(), 0.1), schedule)
-    for other in (
-        sketch,
-        frozen,
-        Hypothetical(state, Z[:2]),
-        moved,
-        FixedPoints(moved, Z),
-        adaptive,
-        FixedPoints(adaptive, Z),
-    ):
+    others = [sketch, frozen, Hypothetical(state, Z[:2]), moved, adaptive]
+    for other in (*others, FixedPoints(moved, Z), FixedPoints(adaptive, Z)):
         assert rigorous.guarantee_on(other) is None
-    assert torch.isfinite(rigorous.upper(sketch, Z)).all()
-    adaptive.update(X, y)
-    found = KernelRidge(kernel(), adaptive.ridge)
-    found.update(X, y)
-    close(rigorous.upper(adaptive, Z), rigorous.upper(found, Z), 1e-8)
+    adaptive.update(*data(10))
+    plain = KernelRidge(kernel(), adaptive.ridge)
+    plain.update(*data(10))
+    close(rigorous.upper(adaptive, Z), rigorous.upper(plain, Z), 1e-8)
 
 
 # What is proved
@@ -212,19 +208,15 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
 def test_interior_cuts_are_those_of_the_dense_formulas_where_points_are_alike():
     """A point, and far from it many that are nearly one: there a chain is worth more than a union over all points."""
     Z = torch.cat([torch.zeros(1, 1).double(), 50 + 1e-4 * uniform(1499, 1)])
-    state, std, X = (
-        KernelRidge(rbf(1.0), 1e-4),
-        torch.linspace(0.05, 1.2, 100).double(),
-        Z[:1].expand(40, 1),
-    )
-    state.update(X, torch.zeros(40).double())
+    X = Z[:1].expand(40, 1)
+    state = KernelRidge(rbf(1.0), 1e-4)
+    state.update(X, X[:, 0])
     bonus = Chaining(DELTA, rigorous=True, points=Z).bonus(state)
     assert isinstance(bonus, Cuts)
-    lines = torch.tensor(bonus.intercepts).double() + torch.tensor(
-        bonus.slopes
-    ).double() * std.unsqueeze(-1)
+    std = torch.linspace(0.05, 1.2, 100).double()
+    lines = std.unsqueeze(-1) * std.new_tensor(bonus.slopes) + std.new_tensor(bonus.intercepts)
     assert float((lines.argmin(1) < len(bonus.slopes) - 1).double().mean()) > 0.8
-    covers = Covers(Dense(rbf(1.0), X, torch.zeros(40).double()), Z, 1e-4)
+    covers = Covers(Dense(rbf(1.0), X, X[:, 0]), Z, 1e-4)
     assert bonus(std).numpy() == pytest.approx(covers.rigorous(std.numpy(), DELTA), rel=1e-10)
     union = exact_tail(srinivas(len(Z), 41, DELTA))
     assert float(bonus(torch.ones(1).double())) < 0.97 * union
@@ -267,132 +259,120 @@ RULES = {"steps": {"smooth": False}, "smooth": {}, "rigorous": {"rigorous": True
 def test_values_are_upper_bounds_also_with_pending_points(kind, sketched):
     made = gp()
     if sketched:
-        X, y = made.train_inputs[0], made.train_targets.unsqueeze(-1)
-        made = NystromGP(X, y, rbf(0.5), 0.01, FixedDictionary(uniform(9, 2, seed=7)))
-    points, X = uniform(60, 2), uniform(4, 3, 2, seed=3)
-    acqf, confidence = (
-        ChainingUCB(made, points, DELTA, **RULES[kind]),
-        Chaining(DELTA, points=points, **KINDS[kind]),
-    )
+        X = made.train_inputs[0]
+        anchors = FixedDictionary(uniform(9, 2, seed=7))
+        made = NystromGP(X, made.train_targets.unsqueeze(-1), rbf(0.5), 0.01, anchors)
+    points = uniform(60, 2)
+    X = uniform(4, 3, 2, seed=3)
+    acqf = ChainingUCB(made, points, DELTA, **RULES[kind])
+    confidence = Chaining(DELTA, points=points, **KINDS[kind])
     assert (acqf.guarantee is not None) == (kind == "rigorous")
     close(acqf(X[:, :1]), confidence.upper(made.state, X[:, :1]).squeeze(-1), 1e-12)
     assert acqf.guarantee is None  # X is not among the points
     acqf.set_X_pending(X[0, :1])
-    close(
-        acqf(X[:, 1:2]),
-        confidence.upper(Hypothetical(made.state, X[0, :1]), X[:, 1:2]).squeeze(-1),
-        1e-9,
-    )
+    pending = Hypothetical(made.state, X[0, :1])
+    close(acqf(X[:, 1:2]), confidence.upper(pending, X[:, 1:2]).squeeze(-1), 1e-9)
 
 
-def test_points_are_given_in_the_units_of_the_model():
-    X = 100 + 50 * uniform(15, 2, seed=50)
-    y = torch.sin(X / 20).sum(-1, keepdim=True)
+@pytest.mark.parametrize("kind", RULES)
+def test_points_are_given_in_the_units_of_the_model(kind):
+    X = uniform(15, 2, seed=50)
+    y = torch.sin(5 + 2.5 * X).sum(-1, keepdim=True)
     units = Normalize(2, bounds=torch.tensor([[100.0] * 2, [150.0] * 2]).double())
-    model, plain = (
-        KernelRidgeGP(X, y, rbf(0.5), 0.01, input_transform=units),
-        KernelRidgeGP((X - 100) / 50, y, rbf(0.5), 0.01),
-    )
-    points, asked = uniform(60, 2), uniform(20, 1, 2, seed=3)
-    for kind in RULES.values():
-        model.train()
-        expected = ChainingUCB(plain, points, DELTA, **kind)(asked)
-        close(
-            ChainingUCB(model, 100 + 50 * points, DELTA, **kind)(100 + 50 * asked), expected, 1e-9
-        )
+    model = KernelRidgeGP(100 + 50 * X, y, rbf(0.5), 0.01, input_transform=units)
+    plain = KernelRidgeGP(X, y, rbf(0.5), 0.01)
+    points = uniform(60, 2)
+    asked = uniform(20, 1, 2, seed=3)
+    expected = ChainingUCB(plain, points, DELTA, **RULES[kind])(asked)
+    model.train()
+    acqf = ChainingUCB(model, 100 + 50 * points, DELTA, **RULES[kind])
+    close(acqf(100 + 50 * asked), expected, 1e-9)
 
 
 def test_a_box_is_searched_by_gradients():
-    design = torch.quasirandom.SobolEngine(6, scramble=True, seed=1).draw(500, dtype=torch.float64)
-    acqf, box = (
-        ChainingUCB(gp(20, 6, 0.8), design, DELTA),
-        torch.tensor([[0.0] * 6, [1.0] * 6]).double(),
-    )
-    _, value = optimize_acqf(
-        acqf, box, q=1, num_restarts=4, raw_samples=64, options={"seed": 0, "maxiter": 50}
-    )
+    acqf = ChainingUCB(gp(20, 6, 0.8), uniform(300, 6, seed=1), DELTA)
+    box = torch.tensor([[0.0] * 6, [1.0] * 6]).double()
+    options = {"num_restarts": 4, "raw_samples": 64, "options": {"seed": 0, "maxiter": 50}}
+    _, value = optimize_acqf(acqf, box, q=1, **options)
     assert float(value) >= float(acqf(uniform(512, 1, 6, seed=9)).max())
-    batch, _ = optimize_acqf(
-        acqf, box, q=2, num_restarts=2, raw_samples=16, options={"maxiter": 10}
-    )
+    batch, _ = optimize_acqf(acqf, box, q=2, num_restarts=2, raw_samples=16, options={"maxiter": 5})
     assert float(torch.pdist(batch)) > 0.01
 
 
 @pytest.mark.parametrize("kind", ["steps", "rigorous"])
 def test_the_best_of_very_many_choices_is_found(monkeypatch, kind):
     monkeypatch.setattr(cover, "AT_ONCE", 500)
-    choices, model = uniform(5000, 2), gp(8, 2, 1.0)
-    acqf = ChainingUCB(model, choices, DELTA, **RULES[kind])
+    choices = uniform(2000, 2)
+    acqf = ChainingUCB(gp(8, 2, 1.0), choices, DELTA, **RULES[kind])
     x, value = optimize_acqf_discrete(acqf, q=1, choices=choices)
-    best = float(acqf(choices.unsqueeze(1)).max())
-    assert float(value) == pytest.approx(best, rel=1e-12)
-    assert float(acqf(x)) == pytest.approx(best, rel=1e-12)
+    best = pytest.approx(float(acqf(choices.unsqueeze(1)).max()), rel=1e-12)
+    assert (float(value), float(acqf(x))) == (best, best)
 
 
 def test_covers_are_kept_by_the_next_acquisition_function(monkeypatch):
-    Z, made = uniform(200, 2), []
+    made = []
     monkeypatch.setattr(
         "kbo.confidence.chaining.memory.Chain", lambda *args: made.append(1) or chain.Chain(*args)
     )
-    X, y = uniform(20, 2, seed=50), normal(20).unsqueeze(-1)
-    first = ChainingUCB(KernelRidgeGP(X[:12], y[:12], rbf(0.3), 0.01), Z, 0.1)
-    first(Z.unsqueeze(1))
-    second = ChainingUCB(KernelRidgeGP(X, y, rbf(0.3), 0.01), Z, 0.1, previous=first)
-    second(Z.unsqueeze(1))
-    assert len(made) == 1
-    ChainingUCB(KernelRidgeGP(X, y, rbf(0.2), 0.01), Z, 0.1, previous=second)(Z.unsqueeze(1))
-    assert len(made) == 2
+    Z = uniform(200, 2)
+    X, y = data(20)
+    acqf = None
+    for n, lengthscale, n_made in ((12, 0.3, 1), (20, 0.3, 1), (20, 0.2, 2)):
+        model = KernelRidgeGP(X[:n], y[:n].unsqueeze(-1), rbf(lengthscale), 0.01)
+        acqf = ChainingUCB(model, Z, 0.1, previous=acqf)
+        acqf(Z.unsqueeze(1))
+        assert len(made) == n_made
 
 
 # In the laboratory and in minimize
 
-PROBLEMS = {
-    "gp-draw": lambda seed: GaussianProcessBandit(n_points=200, side=4.0, seed=seed),
-    "graphs": lambda seed: GraphBandit(n_graphs=200, seed=seed),
-}
-
 
 def method(name: str, problem, **kwargs):
-    return bandit.make(
-        name, problem.kernel, problem.noise_std, 5.0, DELTA, n_points=problem.n_arms, **kwargs
-    )
+    numbers = problem.noise_std, 5.0, DELTA
+    return bandit.make(name, problem.kernel, *numbers, n_points=problem.n_arms, **kwargs)
 
 
-@pytest.mark.parametrize(("game", "kind"), [("gp-draw", "steps"), ("graphs", "rigorous")])
-def test_the_recipes_choose_the_largest_dense_bound(game, kind):
-    problem = PROBLEMS[game](3)
-    played = method("chaining-ucb" if kind == "steps" else "chaining-ucb-rigorous", problem)
-    arms, state = problem.arms(), played.state(problem.fixed_arms)
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("chaining-ucb", GaussianProcessBandit(n_points=200, side=4.0, seed=3)),
+        ("chaining-ucb-rigorous", GraphBandit(n_graphs=200, seed=3)),
+    ],
+    ids=["steps", "rigorous"],
+)
+def test_the_recipes_choose_the_largest_dense_bound(name, problem):
+    played = method(name, problem)
+    kind = "rigorous" if "rigorous" in name else "steps"
+    arms = problem.arms()
+    state = played.state(problem.fixed_arms)
     assert state.ridge == problem.noise_std**2
     for n in (5, 30):
         X = arms[torch.randperm(200, generator=seeded(n))[: n - state.n]]
         state.update(X, problem.observe(X))
         dense = Dense(problem.kernel, state.state.data.X, state.state.data.y)
         upper = chaining(dense, arms, state.ridge, arms, DELTA, kind)[1]
-        assert float(upper[played.choose(state, arms)]) == pytest.approx(
-            float(upper.max()), rel=1e-8
-        )
+        row = played.choose(state, arms)
+        assert float(upper[row]) == pytest.approx(float(upper.max()), rel=1e-8)
     batch = played.choose_batch(state, arms, 5)
-    assert batch[0] == played.choose(state, arms)
+    assert batch[0] == row
     assert len(batch) == 5
-    assert game == "graphs" or len(set(batch)) > 2
+    assert kind == "rigorous" or len(set(batch)) > 2
 
 
 def test_a_recipe_keeps_its_chain_between_refreshes_and_with_given_points_is_about_those():
-    problem = PROBLEMS["gp-draw"](1)
-    played, chains, arms = method("chaining-ucb", problem), [], problem.arms()
+    problem = GaussianProcessBandit(n_points=200, side=4.0, seed=1)
+    arms = problem.arms()
+    played = method("chaining-ucb", problem)
+    assert played.confidence.points is None
     state = played.state(problem.fixed_arms)
+    chains = []
     for _ in range(16):
         index = played.choose(state, arms)
         chains.append(played.confidence.chain(state, arms))
         state.update(arms[index : index + 1], problem.observe(arms[index : index + 1]))
     assert [i for i in range(1, 16) if chains[i] is not chains[i - 1]] == [1, 3, 7, 15]
-
-    assert (
-        "50 points"
-        in method("chaining-ucb-rigorous", problem, points=problem.arms()[:50]).confidence.guarantee
-    )
-    assert method("chaining-ucb", problem).confidence.points is None
+    given = method("chaining-ucb-rigorous", problem, points=arms[:50])
+    assert "50 points" in given.confidence.guarantee
 
 
 class Watched(GraphBandit):
@@ -408,33 +388,26 @@ class Watched(GraphBandit):
 
 
 def test_initial_arms_are_the_same_for_all_methods_of_a_seed_and_best_is_the_least_regret_so_far():
-    pulled = {}
+    initial = []
     for name, seed in (("chaining-ucb", 3), ("gp-ucb", 3), ("random", 3), ("gp-ucb", 4)):
-        problem = Watched()
-        rows = list(bandit.play(method(name, problem), problem, 4, seed, initial=7))
-        assert [row["round"] for row in rows] == [1, 2, 3, 4]
-        assert rows[-1]["cumulative"] == pytest.approx(sum(row["regret"] for row in rows))
+        rows, problem = play(name, seed, initial=7)
         means = problem.mean(problem.arms())
         regrets = (means.max() - means[problem.pulled]).tolist()
-        assert len(regrets) == 11
-        assert [row["regret"] for row in rows] == pytest.approx(regrets[7:], abs=1e-14)
-        assert [row["best"] for row in rows] == pytest.approx(
-            [min(regrets[:t]) for t in range(8, 12)], abs=1e-14
-        )
-        pulled[name, seed] = problem.pulled[:7]
-    assert (
-        pulled["chaining-ucb", 3]
-        == pulled["gp-ucb", 3]
-        == pulled["random", 3]
-        != pulled["gp-ucb", 4]
-    )
-    assert len(set(pulled["random", 3])) > 2
-    list(bandit.play(method("random", first := Watched()), first, 2, 3, initial=7, first=5))
+        total = 0.0
+        for t, row in enumerate(rows, start=1):
+            total += row["regret"]
+            found = [row[column] for column in ("round", "regret", "cumulative", "best")]
+            expected = [t, regrets[6 + t], total, min(regrets[: 7 + t])]
+            assert found == pytest.approx(expected, abs=1e-12)
+        assert (len(rows), len(regrets)) == (4, 11)
+        initial.append(problem.pulled[:7])
+    assert initial[0] == initial[1] == initial[2] != initial[3]
+    assert len(set(initial[2])) > 2
+    first = play(initial=7, first=5)[1]
     assert torch.equal(first.arms()[first.pulled[0]], first.arms()[5])
-    assert len(first.pulled) == 10
+    assert len(first.pulled) == 12
 
 
-FINITE = {"a": Int(0, 20), "b": ["x", "y"]}
 CERTIFIED = Certified(rbf(0.3), noise_std=0.05, norm_bound=1.0)
 
 
@@ -445,27 +418,28 @@ def test_minimize_covers_finite_spaces_and_reports_what_is_proved(name):
     def objective(p):
         return (p["a"] - 7) ** 2 / 50 + 0.2 * (p["b"] == "x") + 1e-6 * next(noise)
 
-    result = minimize(objective, FINITE, 12, method=name, setting=CERTIFIED, seed=1)
+    space = {"a": Int(0, 20), "b": ["x", "y"]}
+    result = minimize(objective, space, 12, method=name, setting=CERTIFIED, seed=1)
     assert "42 points given" in result.guarantee
     assert result.gap > 0
     assert result.upper - result.lower > 0.1
 
 
-def play(**kwargs):
+def minimized(bounds, **options):
+    return minimize(lambda x: 0.0, bounds, 3, method="chaining-ucb", **options)
+
+
+def play(name: str = "random", seed: int = 3, **options) -> tuple[list[dict], Watched]:
     problem = Watched()
-    return list(bandit.play(method("random", problem), problem, 2, **kwargs))
-
-
-def chosen(**options):
-    return minimize(lambda x: 0.0, n_trials=3, method="chaining-ucb", **options)
+    return list(bandit.play(method(name, problem), problem, 4, seed, **options)), problem
 
 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: chosen(setting=CERTIFIED, bounds=[(0.0, 1.0)]), "finite sets of points"),
-        (lambda: chosen(setting=CERTIFIED, bounds=[(0, 10**5)]), "at most 4096"),
-        (lambda: chosen(bounds=FINITE), "certified setting"),
+        (lambda: minimized([(0.0, 1.0)], setting=CERTIFIED), "finite sets of points"),
+        (lambda: minimized([(0, 10**5)], setting=CERTIFIED), "at most 4096"),
+        (lambda: minimized([(0, 5)]), "certified setting"),
         (lambda: play(initial=-1), "initial"),
         (lambda: Chaining(DELTA, points=uniform(0, 2)), "points"),
         (lambda: Chaining(DELTA).upper(fed(3), uniform(5, 1, 2)), "points"),

@@ -346,17 +346,17 @@ def check(found: Estimate) -> None:
 
 @pytest.mark.parametrize("name", ["SelfNormalized", "AMM, the worst function"])
 def test_bounds_for_a_norm_fail_no_more_often_than_stated(name):
-    check(worst(SUB_GAUSSIAN[name], 40))
+    check(worst(SUB_GAUSSIAN[name], 20))
 
 
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_bounds_for_a_gaussian_process_fail_no_more_often_than_stated(name):
-    check(gaussian(GAUSSIAN[name], 60))
+    check(gaussian(GAUSSIAN[name], 30))
 
 
 @pytest.mark.parametrize("scale", [1.0, MIXED_SCALES])
 def test_the_events_behind_the_mixtures_fail_no_more_often_than_stated(scale):
-    for found in mixtures(30, scale, ("amm",)).values():
+    for found in mixtures(15, scale, ("amm",)).values():
         check(found)
 
 
@@ -371,7 +371,7 @@ def test_the_energy_of_the_noise_is_below_its_bound_no_more_often_than_stated(st
 
 
 def test_a_bound_that_is_too_narrow_is_seen():
-    assert gaussian(lambda: c.FiniteSet(1, 20 * DELTA), 60).ratio > 1
+    assert gaussian(lambda: c.FiniteSet(1, 20 * DELTA), 30).ratio > 1
 
 
 def rows(part: str, count: int) -> Iterator[tuple[str, Estimate]]:

@@ -30,7 +30,8 @@ class Buffers:
     """Tensors as a caller hands them over: one buffer a size, which the next of that size overwrites, or copies."""
 
     def __init__(self, refilled: bool) -> None:
-        self.refilled, self.kept = refilled, {}
+        self.refilled = refilled
+        self.kept = {}
 
     def __call__(self, values: Tensor, name: str = "points") -> Tensor:
         if not self.refilled:
@@ -45,10 +46,7 @@ class Buffers:
 
 
 def agree(run: Callable[[Buffers], list[Tensor]]) -> None:
-    for number, (found, expected) in enumerate(
-        zip(run(Buffers(True)), run(Buffers(False)), strict=True)
-    ):
-        assert torch.equal(found, expected), f"answer {number}"
+    torch.testing.assert_close(run(Buffers(True)), run(Buffers(False)), rtol=0, atol=0)
 
 
 def values(state: Posterior, Z: Tensor) -> list[Tensor]:
@@ -57,11 +55,6 @@ def values(state: Posterior, Z: Tensor) -> list[Tensor]:
         posterior = state.at(ridge)
         found += [*posterior.predict(Z), posterior.log_det(), posterior.quad()]
     return [*found, state.at().covariance(Z, Z)]
-
-
-def sets(case: State, n: int = 12) -> list[Tensor]:
-    """Three sets of equally many points."""
-    return [case.points(n, seed) for seed in (11, 12, 13)]
 
 
 @pytest.fixture(scope="session", params=STATES, ids=lambda case: case.name)
@@ -85,20 +78,23 @@ def learned(case: State, use: Buffers) -> Posterior:
     return state
 
 
+def hypothetical(state: Posterior, points: Tensor, use: Buffers, weighted: bool) -> Hypothetical:
+    values = points[:3].sum(-1).sin()
+    data = use(points[:3], "P"), use(values, "targets")
+    return Hypothetical(state, *data, use(values.exp(), "weights") if weighted else None)
+
+
+def tracked(state: Posterior, points: Tensor, use: Buffers) -> FixedPoints:
+    return FixedPoints(state, use(points))
+
+
 VIEWS = {
     "itself": lambda state, points, use: state,
-    "tracked": lambda state, points, use: FixedPoints(state, use(points)),
-    "hypothetical": lambda state, points, use: Hypothetical(
-        state, use(points[:3], "hypothetical"), use(points[:3].sum(-1).sin(), "targets")
-    ),
-    "hypothetical-weighted": lambda state, points, use: Hypothetical(
-        state,
-        use(points[:3]),
-        use(points[:3].sum(-1).sin()),
-        use(points[:3].sum(-1).sin().exp(), "weights"),
-    ),
+    "tracked": tracked,
+    "hypothetical": lambda *given: hypothetical(*given, weighted=False),
+    "hypothetical-weighted": lambda *given: hypothetical(*given, weighted=True),
     "batch-of-tracked": lambda state, points, use: BatchView(
-        FixedPoints(state, use(points)), use(points)
+        tracked(state, points, use), use(points)
     ),
 }
 
@@ -106,15 +102,10 @@ VIEWS = {
 @pytest.mark.parametrize("view", VIEWS)
 def test_states_and_views(case, view):
     def run(use: Buffers) -> list[Tensor]:
-        state, found, asked = (
-            learned(case, use),
-            [],
-            [case.points(12, 10), *sets(case)],
-        )  # the points of the view first
-        seen = VIEWS[view](state, case.points(12, 10), use)
+        asked = [case.points(12, seed) for seed in (10, 11, 12, 13)]  # the points of the view first
+        seen = VIEWS[view](learned(case, use), asked[0], use)
         use.spoil()
-        for Z in asked:
-            found += values(seen, use(Z))
+        found = [value for Z in asked for value in values(seen, use(Z))]
         if "batch" in view:
             seen.observe(4)
         if view in ("itself", "tracked"):
@@ -122,7 +113,7 @@ def test_states_and_views(case, view):
                 path = seen.across(use(Z.unsqueeze(-2), "groups"))
                 use.spoil()
                 found += path.grid(RIDGES)
-            drawn = seen.at().draw_function(use(case.points(12, 10)), seeded(3))
+            drawn = seen.at().draw_function(use(asked[0]), seeded(3))
             use.spoil()
             found += [drawn(use(Z)) for Z in asked]
             learn(seen, case, use, 12, seed=1)
@@ -134,20 +125,17 @@ def test_states_and_views(case, view):
 
 def test_points_that_are_tracked_are_recognised_by_their_values(case):
     """The very tensor that was given, refilled, is another set of points."""
-    state, Z = case.fed(*case.data(20, "cpu")), case.points(12, 10)
-    tracked, moved = FixedPoints(state, Z), case.points(12, 11)
-    before = tracked.predict(Z)
+    state = case.fed(*case.data(20, "cpu"))
+    Z = case.points(12, 10)
+    moved = case.points(12, 11)
+    view = FixedPoints(state, Z)
+    before = view.predict(Z)
     Z.copy_(moved)
-    for found, expected in zip(tracked.predict(Z), state.predict(moved), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
-    for found, expected in zip(tracked.predict(tracked.points), before, strict=True):
-        assert torch.equal(found, expected)
+    torch.testing.assert_close(view.predict(Z), state.predict(moved), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(view.predict(view.points), before, rtol=0, atol=0)
 
 
 # Confidences
-
-
-SETTING = Setting()
 
 
 @pytest.mark.parametrize(
@@ -155,14 +143,15 @@ SETTING = Setting()
 )
 def test_confidences(bound: Bound):
     def run(use: Buffers) -> list[Tensor]:
-        state, confidence, found = learned(STATES[0], use), bound.make(SETTING), []
+        state = learned(STATES[0], use)
+        confidence = bound.make(Setting())
+        found = []
         for seen in (state, FixedPoints(state, use(unit_square(12, 10)))):
             use.spoil()
             for seed in (10, 11, 12, 13):
                 found += [*confidence.interval(seen, use(unit_square(12, seed)))]
-                found.append(
-                    torch.tensor(confidence.argmax_upper(seen, use(unit_square(12, seed))))
-                )
+                largest = confidence.argmax_upper(seen, use(unit_square(12, seed)))
+                found.append(torch.tensor(largest))
         return found
 
     agree(run)
@@ -170,7 +159,9 @@ def test_confidences(bound: Bound):
 
 def test_covers_metrics_chains_and_memories_of_chains():
     def run(use: Buffers) -> list[Tensor]:
-        found, state, memory = [], learned(STATES[0], use), ChainMemory()
+        found = []
+        state = learned(STATES[0], use)
+        memory = ChainMemory()
         confidence = Chaining(0.1, rigorous=True, points=use(unit_square(40, 6), "set"))
         use.spoil()
         for seed in (6, 7, 8):
@@ -195,34 +186,35 @@ def test_covers_metrics_chains_and_memories_of_chains():
 
 
 def model(use: Buffers):
-    X, anchors = unit_square(20, 1), FixedDictionary(use(unit_square(9, 30), "anchors"))
-    return NystromGP(
-        use(X, "X"), use(X.sum(-1, keepdim=True).sin(), "Y"), matern(1.5), 0.1, anchors
-    )
+    X = unit_square(20, 1)
+    anchors = FixedDictionary(use(unit_square(9, 30), "anchors"))
+    Y = X.sum(-1, keepdim=True).sin()
+    return NystromGP(use(X, "X"), use(Y, "Y"), matern(1.5), 0.1, anchors)
 
 
-@pytest.mark.parametrize(
-    "early", [True, False], ids=["before-the-first-use", "after-the-first-use"]
-)
+@pytest.mark.parametrize("early", [True, False])
 def test_models(early):
+    """Data are overwritten before the first use, or after it."""
+
     def run(use: Buffers) -> list[Tensor]:
-        first, found, new, Z = model(use), [], unit_square(8, 4), unit_square(5, 3)
+        first = model(use)
         if early:
             use.spoil()
+        Z = unit_square(5, 3)
         first.posterior(Z)
         use.spoil()
+        new = unit_square(8, 4)
         larger = first.condition_on_observations(use(new[:4], "new"), use(new[:4, :1], "newY"))
-        fantasy = first.condition_on_observations(
-            use(new.reshape(2, 4, 2), "batch"), use(new[:, :1].reshape(2, 4, 1), "batchY")
-        )
+        batches = use(new.reshape(2, 4, 2), "batch"), use(new[:, :1].reshape(2, 4, 1), "batchY")
+        fantasy = first.condition_on_observations(*batches)
         use.spoil()
+        found = []
         for one in (first, larger, fantasy):
             for seed in (3, 4):
                 posterior = one.posterior(use(unit_square(5, seed)))
                 found += [posterior.mean, posterior.variance]
-        first.set_train_data(
-            use(unit_square(20, 2), "X"), use(unit_square(20, 2)[:, 0], "y"), strict=False
-        )
+        other = unit_square(20, 2)
+        first.set_train_data(use(other, "X"), use(other[:, 0], "y"), strict=False)
         use.spoil()
         return [*found, first.posterior(Z).mean, *first.train_inputs, first.train_targets]
 
