@@ -6,10 +6,9 @@ import pandas as pd
 import pytest
 import torch
 
-from experiments import tables
 from experiments.bench import chaining as chaining_bench
 from experiments.papers import chaining
-from experiments.papers.chaining import ALGORITHM, PROBLEMS, PROVED, RANDOM, UNION
+from experiments.papers.chaining import ALGORITHM, PROVED, RANDOM, UNION
 from tests.commands import experiment
 
 
@@ -33,40 +32,6 @@ def test_exploration_terms_are_drawn_and_only_algorithm_1_gives_the_surest_point
     rows = [line for line in printed.splitlines() if line.startswith(("ch", "gp"))]
     least = {line.split(",")[0]: float(line.split()[-2]) for line in rows}
     assert least[ALGORITHM] == 0 < min(least[UNION], least[PROVED])
-
-
-@pytest.mark.thorough
-def test_simple_regret_comes_with_pairs_and_the_rounds_it_took(out):
-    printed, folder = reproduce(out, "--figure", "2")
-    assert is_picture(folder / "figure2.png")
-    table = pd.read_csv(folder / "figure2.csv")
-    assert len(table) == len(PROBLEMS) * 4 * 2 * 2  # methods, seeds, rounds
-    shown = table[
-        (table["problem"] == "gp-draw") & (table["method"] == RANDOM) & (table["round"] == 6)
-    ]["best"]
-    (line,) = (
-        line
-        for line in printed.splitlines()
-        if line.split()[:2] == ["gp-draw", RANDOM] and "±" in line
-    )
-    assert tables.with_error(shown) in line
-    rows = [line.split() for line in printed.splitlines() if line.startswith(PROBLEMS)]
-    counts = [row[-3:] for row in rows if len(row) == 8]
-    assert len(counts) == len(PROBLEMS) * 2
-    assert all(sum(map(int, count)) == 2 for count in counts)
-    assert f"| gp-draw | {RANDOM} |" in (folder / "figure2.md").read_text(encoding="utf-8")
-    best = {
-        0: [0.9, 0.4, 0.4],
-        1: [0.9, 0.9, 0.15],
-        2: [0.9, 0.9, 0.9],
-    }  # reached when half of the seeds are there
-    rows = pd.DataFrame(
-        {"problem": "p", "method": "m", "seed": seed, "round": t, "best": value}
-        for seed, values in best.items()
-        for t, value in enumerate(values, start=1)
-    )
-    assert chaining.reached(rows).loc["p", "m"].tolist() == ["3", "-", "-", "-"]
-    assert chaining.reached(rows[rows["seed"] < 2]).loc["p", "m"].tolist() == ["2", "3", "-", "-"]
 
 
 def test_rows_are_thinned_methods_begin_with_the_same_points_and_know_the_problem_of_their_seed():

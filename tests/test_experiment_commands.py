@@ -16,6 +16,10 @@ def _in_a_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
 
 
+def stored(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
+
+
 def test_run_compares_methods_in_a_table_and_a_picture(tmp_path, caplog):
     arguments = ["rkhs-fixed", "-T", "10", "-j", "1", "-m", "dmm-ucb"]
     done = experiment("bandits", *arguments, "-m", "random", "-K", "2", "-q")
@@ -26,42 +30,25 @@ def test_run_compares_methods_in_a_table_and_a_picture(tmp_path, caplog):
     cells = parquet.with_suffix("")
     experiment("bandits.redraw", parquet, "--to", "r.png")
     experiment("bandits.redraw", cells, "--to", "c.png")
-    drawn, compared = (
-        path.read_bytes()[:24] for path in (tmp_path / "r.png", parquet.with_suffix(".png"))
-    )
-    assert drawn == compared  # type and size: one panel, whatever arms were chosen
-    assert (tmp_path / "c.png").exists()
-    before = {path: path.stat().st_mtime_ns for path in cells.glob("*.parquet")}
+    drawn, again = (path.read_bytes()[:24] for path in (tmp_path / "r.png", tmp_path / "c.png"))
+    assert drawn == again == parquet.with_suffix(".png").read_bytes()[:24]  # type and size
+    before = stored(cells)
     more = experiment("bandits", *arguments, "-K", "3", "-v")  # a seed more, a method less
     assert caplog.text.count("done ") == 1
     assert "random" not in more.stdout
-    after = {path: path.stat().st_mtime_ns for path in cells.glob("*.parquet")}
-    assert len(after) == 5
-    assert before.items() <= after.items()
+    assert len(stored(cells)) == 5
+    assert before.items() <= stored(cells).items()
 
 
 def test_run_plays_contextual_problems_with_sketches(tmp_path):
-    arguments = [
-        "chessboard",
-        "-m",
-        "ek-ucb",
-        "-m",
-        "random",
-        "-T",
-        "20",
-        "-K",
-        "1",
-        "-j",
-        "1",
-        "-q",
-    ]
-    done = experiment("bandits", *arguments, "--ridge", "10", "--multiplier", "0.1", "--first", "2")
+    play = ["chessboard", "-m", "ek-ucb", "-m", "random", "-T", "20", "-K", "1", "-j", "1", "-q"]
+    options = ["--ridge", "10", "--multiplier", "0.1", "--first", "2"]
+    done = experiment("bandits", *play, *options)
     assert "anchors" in done.stdout
     assert "ek-ucb: a bound without a guarantee" in done.stdout
     assert "nominal" in done.stdout
-    assert list(
-        (tmp_path / "kbo-runs").glob("run-chessboard-T20*-first2-ridge10-multiplier0.1.parquet")
-    )
+    name = "run-chessboard-T20*-first2-ridge10-multiplier0.1.parquet"
+    assert list((tmp_path / "kbo-runs").glob(name))
 
 
 @pytest.mark.parametrize(
