@@ -34,28 +34,20 @@ def test_exploration_terms_are_drawn_and_only_algorithm_1_gives_the_surest_point
     assert least[ALGORITHM] == 0 < min(least[UNION], least[PROVED])
 
 
-def test_rows_are_thinned_methods_begin_with_the_same_points_and_know_the_problem_of_their_seed():
-    problem = chaining.problem("gp-draw", 50, 7, every=3)
-    environment, generator = problem.environment(1), torch.Generator().manual_seed(3_000_000_001)
-    initial = [int(torch.randint(50, (), generator=generator)) for _ in range(10)]
-    values = environment.mean(environment.fixed_arms)
+def test_rows_are_thinned_and_methods_know_the_problem_of_their_seed():
     for method in (ALGORITHM, PROVED, UNION, RANDOM):
-        rows = problem.cell(method, 1).run()
+        rows = chaining.problem("gp-draw", 50, 7, every=3).cell(method, 1).run()
         assert [row["round"] for row in rows] == [3, 6, 7]
-        assert (
-            float(values.max() - values[initial].max()) >= rows[0]["best"] >= rows[-1]["best"] >= 0
-        )
     problem = chaining.problem("himmelblau", 200, 1)
-    made, environments = zip(
-        *((problem.make("dmm-ucb", seed), problem.environment(seed)) for seed in (0, 1)),
-        strict=True,
-    )
-    numbers = [
-        (float(method.posterior().kernel.lengthscale), method.confidence.norm_bound)
-        for method in made
-    ]
-    assert numbers == [(float(each.kernel.lengthscale), each.norm_bound) for each in environments]
-    assert numbers[0] != numbers[1]
+    bounds = []
+    for seed in (0, 1):
+        method = problem.make("dmm-ucb", seed)
+        environment = problem.environment(seed)
+        lengthscale = float(environment.kernel.lengthscale)
+        assert float(method.posterior().kernel.lengthscale) == lengthscale
+        assert method.confidence.norm_bound == environment.norm_bound
+        bounds.append(environment.norm_bound)
+    assert bounds[0] != bounds[1]
 
 
 def test_sizes_and_coverage_are_studied_and_proved_bounds_hold_where_algorithm_1_does_not(out):
@@ -75,10 +67,9 @@ def test_sizes_and_coverage_are_studied_and_proved_bounds_hold_where_algorithm_1
 
 
 def test_an_iteration_agrees_with_dense_matrices_and_a_chain_takes_time_and_memory():
-    (row,) = chaining_bench.BENCHES[0].run(torch.device("cpu"), quick=True)
+    cpu = torch.device("cpu")
+    (row,) = chaining_bench.BENCHES[0].run(cpu, quick=True)
     assert min(row.kbo, row.other) > 0
-    wall, memory = chaining_bench.chain(
-        torch.device("cpu"), 4_000, 1, 600.0, on_host=True, on_threads=1
-    )
+    wall, memory = chaining_bench.chain(cpu, 1_000, 1, 600.0, on_host=True, on_threads=1)
     assert wall.kbo > 0
     assert memory.kbo >= 0  # beyond what the process took before

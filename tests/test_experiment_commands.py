@@ -98,29 +98,25 @@ def test_a_paper_lists_its_experiments_and_repeats_one(tmp_path):
 
 def test_the_statistics_of_a_run_are_compared_with_the_truth():
     pytest.importorskip("cocoex")
-    rows = insight.measure(function=5, dim=2, noise="none", trials=12, seed=0)
+    rows = insight.measure(function=5, dim=2, noise="none", trials=8, seed=0)
     assert len(rows) == 2
     assert all(row["range"] and row["value"] for row in rows)
     assert sum(row["true share"] for row in rows) == pytest.approx(1)
     table = insight.summary(pd.DataFrame(rows))
-    assert table.loc["runs", "all"] == "1"
     assert table.loc["the true value is in its interval (90%)", "none"] == "100% of 1"
 
 
 def test_runs_whose_space_changes_are_compared_with_others():
     pytest.importorskip("cocoex")
     pytest.importorskip("optuna")
-    problem = {"scenario": "added", "function": 1, "dim": 3, "noise": "none", "seed": 1}
     rows = []
     for method in ("change", "tpe", "random"):
-        case = {**problem, "method": method}
+        case = dict(scenario="added", function=1, dim=3, noise="none", seed=1, method=method)
         rows += [{**case, **row} for row in changes.measure(**case)]
     table = pd.DataFrame(rows)
     ranks = changes.summary(table)
-    assert list(ranks["n"]) == ["1", "1"]
     assert ranks.loc[("added", "none"), "change"] == "1.00 (1.00 to 1.00)"
     better = changes.comparison(table)
-    assert list(better) == ["n", "tpe", "random"]
     assert better.loc[("added", "all"), "random"] == "100% (100% to 100%), 0.00"
 
 

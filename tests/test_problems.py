@@ -1,7 +1,6 @@
 """Bandit problems: rewards against slow formulas, noise of the promised size, the same rounds for every method."""
 
 import math
-import sys
 
 import networkx
 import numpy as np
@@ -23,7 +22,7 @@ from experiments.problems import (
     shortest_path_features,
 )
 from experiments.problems.himmelblau import likeliest_lengthscale
-from kbo import InvalidInput, MissingExtra, bandit
+from kbo import InvalidInput, bandit
 from tests.dense import close
 from tests.laws.states import seeded
 
@@ -354,11 +353,3 @@ def play(first):
 def test_mistakes_are_named(make, says):
     with pytest.raises(InvalidInput, match=says):
         make()
-
-
-def test_a_missing_library_is_named(monkeypatch):
-    for module in ("sklearn", "sklearn.datasets"):
-        monkeypatch.setitem(sys.modules, module, None)
-    for make in (ClassificationBandit, lambda: TuningTable(2, 2, 2)):
-        with pytest.raises(MissingExtra, match=r"sklearn: pip install 'kbo\[cli\]'"):
-            make()

@@ -53,5 +53,6 @@ def test_a_goal_says_what_keeps_it(goal, text, kept, missed):
 
 
 def test_straight_line_code_agrees_with_kbo(device):
-    for bench in {bench.measure: bench for bench in straight.BENCHES}.values():
+    smallest = {bench.measure: bench for bench in reversed(straight.BENCHES)}
+    for bench in smallest.values():
         assert all(result.kbo > 0 for result in bench.run(device, quick=True))
