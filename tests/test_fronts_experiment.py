@@ -71,7 +71,7 @@ def test_a_share_is_of_the_trials_of_all_runs():
 def test_the_command_ranks_tuners(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     problems = ["--only", "zdt1-d5,dtlz2-3-d5"]
-    options = ["-n", "8", "-n", "12", "--tuners", "kbo,random,gpsampler", "-j", "1", "-q"]
+    options = ["-n", "10", "-n", "11", "--tuners", "kbo,random,gpsampler", "-j", "1", "-q"]
     done = experiment("tuning.fronts", *options, *problems)
     lines = [*done.stdout.splitlines(), ""]
     assert done.stderr == ""
