@@ -22,29 +22,37 @@ from kbo.acquisition import AMMUCB, DMMUCB, KernelUCB, SafeExpander
 from kbo.confidence import FixedWidth, ImprovedGPUCB, MartingaleMixture
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
+from tests.conftest import DEVICE
 from tests.dense import close
+from tests.laws.states import seeded
 
+pytestmark = pytest.mark.usefixtures("device")
 MIXTURE = {"noise_std": 0.2, "norm_bound": 8.0, "delta": 0.1}
 
 
-def points(*shape: int, device="cpu", seed: int = 0) -> Tensor:
-    return 2 * torch.rand(
-        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    ).to(device)
+def points(*shape: int, device=DEVICE, seed: int = 0) -> Tensor:
+    return 2 * torch.rand(*shape, generator=seeded(seed), dtype=torch.float64).to(device)
 
 
-def box(device) -> Tensor:
+def box(device=DEVICE) -> Tensor:
     return torch.tensor([[0.0, 0.0], [2.0, 2.0]], dtype=torch.float64, device=device)
 
 
+def minus(device=DEVICE) -> ScalarizedPosteriorTransform:
+    return ScalarizedPosteriorTransform(torch.tensor([-1.0], dtype=torch.float64, device=device))
+
+
+X = points(6, 1, 2, seed=3)
+PENDING = points(2, 2, seed=4)
+
+
 @pytest.fixture(scope="session")
-def model(device) -> KernelRidgeGP:
-    X = points(25, 2, device=device)
+def model() -> KernelRidgeGP:
+    X = points(25, 2)
     kernel = MaternKernel(nu=2.5).double()
     kernel.lengthscale = 0.3
-    return KernelRidgeGP(
-        X, torch.sin(3 * X).sum(-1, keepdim=True), kernel, 0.05, input_transform=Normalize(2)
-    )
+    Y = torch.sin(3 * X).sum(-1, keepdim=True)
+    return KernelRidgeGP(X, Y, kernel, 0.05, input_transform=Normalize(2))
 
 
 RULES = {
@@ -59,134 +67,87 @@ def rule(request):
     return request.param
 
 
-def minus(device) -> ScalarizedPosteriorTransform:
-    return ScalarizedPosteriorTransform(torch.tensor([-1.0], dtype=torch.float64, device=device))
-
-
 # Values
 
 
-def test_the_value_of_a_point_is_its_upper_bound_and_weights_and_offsets_act_on_it(
-    rule, model, device
-):
-    X = points(6, 1, 2, device=device, seed=3)
+def test_the_value_of_a_point_is_its_upper_bound_and_weights_and_offsets_act_on_it(rule, model):
     P = model.transform_inputs(X)
     lower, upper = (bound.squeeze(-1) for bound in rule(model).confidence.interval(model.state, P))
     close(rule(model)(X), upper)
-    close(rule(model, posterior_transform=minus(device))(X), -lower)
-    transform = ScalarizedPosteriorTransform(
-        torch.tensor([2.0], dtype=torch.float64, device=device), offset=3.0
-    )
+    close(rule(model, posterior_transform=minus())(X), -lower)
+    transform = ScalarizedPosteriorTransform(torch.tensor([2.0]).to(X), offset=3.0)
     close(rule(model, posterior_transform=transform)(X), 2 * upper + 3)
-    trained = model.transform_inputs(points(25, 2, device=device))
+    trained = model.transform_inputs(points(25, 2))
     flipped = KernelRidgeGP(trained, -model.train_targets.unsqueeze(-1), model.covar_module, 0.05)
     close(rule(flipped)(P), -lower)
 
 
-def test_a_batch_is_worth_the_mean_of_bounds_that_know_the_points_before(rule, model, device):
-    X, acqf = points(4, 3, 2, device=device, seed=3), rule(model)
-    total = acqf(X[:, :1]) + torch.stack(
-        [
-            rule(model, X_pending=x[:1])(x[1:2])[0] + rule(model, X_pending=x[:2])(x[2:3])[0]
-            for x in X
-        ]
-    )
-    close(acqf(X), total / 3)
+def test_a_batch_is_worth_the_mean_of_bounds_that_know_the_points_before(rule, model):
+    X = points(4, 3, 2, seed=3)
+    for x, value in zip(X, rule(model)(X), strict=True):
+        terms = [rule(model, X_pending=x[:i])(x[i : i + 1]) for i in range(3)]
+        close(value, torch.cat(terms).mean())
 
 
-def test_a_batch_does_not_depend_on_the_other_batches(rule, model, device):
-    X = points(2, 5, 3, 2, device=device, seed=3)
-    acqf = rule(model, X_pending=points(2, 2, device=device, seed=4))
-    values = acqf(X)
-    assert values.shape == (2, 5)
-    close(acqf(X[1]), values[1], 1e-12)
-    close(acqf(X[1, 3:4]), values[1, 3:4], 1e-12)
-    close(acqf(X[1, 3]), values[1, 3:4], 1e-12)
-
-
-def test_pending_points_lower_the_value_there_and_raise_it_nowhere_and_can_be_cleared(
-    rule, model, device
-):
-    X, pending, acqf = (
-        points(50, 1, 2, device=device, seed=3),
-        points(2, 2, device=device, seed=4),
-        rule(model),
-    )
-    everywhere, there = acqf(X), acqf(pending.unsqueeze(1))
-    given = pending.clone().requires_grad_()
+def test_pending_points_lower_the_value_there_and_raise_it_nowhere_and_can_be_cleared(rule, model):
+    X = points(50, 1, 2, seed=3)
+    acqf = rule(model)
+    everywhere = acqf(X)
+    there = acqf(PENDING.unsqueeze(1))
+    given = PENDING.clone().requires_grad_()
     acqf.set_X_pending(given)
     given.data.zero_()  # it has a copy without gradients
-    assert (acqf(pending.unsqueeze(1)) < there - 0.1).all()
+    assert (acqf(PENDING.unsqueeze(1)) < there - 0.1).all()
     assert (acqf(X) <= everywhere + 1e-12).all()
     assert not acqf(X).requires_grad
     for nothing in (None, X[:0, 0]):
-        acqf.set_X_pending(pending)
+        acqf.set_X_pending(PENDING)
         acqf.set_X_pending(nothing)
         assert torch.equal(acqf(X), everywhere)
         assert acqf.X_pending is None
 
 
-def test_pending_points_follow_a_changed_model(rule, model, device):
-    X, pending, model = (
-        points(5, 1, 2, device=device, seed=3),
-        points(2, 2, device=device, seed=4),
-        copy.deepcopy(model),
-    )
-    acqf = rule(model, X_pending=pending)
+def test_pending_points_follow_a_changed_model(rule, model):
+    model = copy.deepcopy(model)
+    acqf = rule(model, X_pending=PENDING)
     before = acqf(X)
     model.covar_module.lengthscale = 1.1 * model.covar_module.lengthscale.detach()
-    assert torch.equal(acqf(X), rule(model, X_pending=pending)(X))
+    assert torch.equal(acqf(X), rule(model, X_pending=PENDING)(X))
     assert not torch.equal(acqf(X), before)
-    acqf.set_X_pending(pending[:1])
-    assert torch.equal(acqf(X), rule(model, X_pending=pending[:1])(X))
+    acqf.set_X_pending(PENDING[:1])
+    assert torch.equal(acqf(X), rule(model, X_pending=PENDING[:1])(X))
 
 
-def test_pending_points_that_the_model_cannot_transform_are_refused(model, device):
-    model = KernelRidgeGP(
-        model.train_inputs[0] + 0.1,
-        model.train_targets[:, None],
-        model.covar_module,
-        0.05,
-        input_transform=Log10(indices=[0, 1]),
-    )
-    pending = -points(2, 2, device=device)
+def test_pending_points_that_the_model_cannot_transform_are_refused(model):
+    given = X[:, 0] + 0.1, X[:, 0, :1], model.covar_module, 0.05
+    model = KernelRidgeGP(*given, input_transform=Log10(indices=[0, 1]))
+    limits = [FixedWidth(2.0)] * 2, 0, {1: (None, 9.0)}
     for acqf in (
-        RULES["dmm"](model, X_pending=pending),
-        SafeExpander(
-            ModelListGP(model, model), [FixedWidth(2.0)] * 2, 0, {1: (None, 9.0)}, X_pending=pending
-        ),
+        RULES["dmm"](model, X_pending=-PENDING),
+        SafeExpander(ModelListGP(model, model), *limits, X_pending=-PENDING),
     ):
         with pytest.raises(InvalidInput, match="X_pending: P contains NaN"):
-            acqf(0.1 + points(3, 1, 2, device=device))
+            acqf(0.1 + X)
 
 
 @pytest.mark.parametrize(("make", "kind"), [(AMMUCB, "amm"), (DMMUCB, "dmm")])
-def test_mixtures_by_name_are_those_of_their_bound(make, kind, model, device):
-    X, bound = (
-        points(6, 1, 2, device=device, seed=3),
-        MartingaleMixture(**MIXTURE, kind=kind, scale=2.0),
-    )
+def test_mixtures_by_name_are_those_of_their_bound(make, kind, model):
+    bound = MartingaleMixture(**MIXTURE, kind=kind, scale=2.0)
     close(make(model, **MIXTURE, scale=2.0)(X), KernelUCB(model, bound)(X))
 
 
 # Gradients and transforms
 
 
-@pytest.mark.parametrize("weight", [None, -1.0])
-def test_gradients_are_exact(rule, model, device, weight):
-    X, pending = (
-        points(2, 2, 2, device=device, seed=3).requires_grad_(),
-        points(2, 2, device=device, seed=4),
-    )
-    assert gradcheck(
-        rule(model, posterior_transform=weight and minus(device), X_pending=pending), X
-    )
+def test_gradients_are_exact(rule, model):
+    acqf = rule(model, posterior_transform=minus(), X_pending=PENDING)
+    assert gradcheck(acqf, points(2, 2, 2, seed=3).requires_grad_())
 
 
-def test_second_derivatives_are_refused(model, rule, device):
-    X = points(3, 1, 2, device=device, seed=3).requires_grad_()
+def test_second_derivatives_are_refused(model, rule):
+    at = X.clone().requires_grad_()
     with pytest.raises(InvalidInput, match="second derivatives"):
-        torch.autograd.grad(rule(model)(X).sum(), X, create_graph=True)
+        torch.autograd.grad(rule(model)(at).sum(), at, create_graph=True)
 
 
 @pytest.mark.parametrize(
@@ -211,31 +172,26 @@ OPTIONS = {
     "raw_samples": 256,
     "options": {"seed": 0, "maxiter": 100, "topn": True},
 }
-
-
-def best_of_a_grid(acqf, device) -> float:
-    axis = torch.linspace(0, 2, 40, dtype=torch.float64, device=device)
-    return float(acqf(torch.cartesian_prod(axis, axis).unsqueeze(1)).max())
+FEW = {**OPTIONS, "num_restarts": 2}
 
 
 @pytest.mark.parametrize("weight", [None, -1.0])
-def test_optimize_acqf_finds_the_maximum_and_with_weight_minus_one_the_minimum(
-    rule, model, device, weight
-):
-    acqf = rule(model, posterior_transform=weight and minus(device))
-    x, value = optimize_acqf(acqf, box(device), q=1, **OPTIONS)
+def test_optimize_acqf_finds_the_maximum_and_with_weight_minus_one_the_minimum(rule, model, weight):
+    acqf = rule(model, posterior_transform=weight and minus())
+    x, value = optimize_acqf(acqf, box(), q=1, **FEW)
     close(acqf(x), value.reshape(1))
-    assert value > best_of_a_grid(acqf, device) - 1e-3
+    axis = torch.linspace(0, 2, 40).to(x)
+    assert value > acqf(torch.cartesian_prod(axis, axis).unsqueeze(1)).max() - 1e-3
 
 
-def test_batches_are_optimised_sequentially_and_jointly(model, device):
+def test_batches_are_optimised_sequentially_and_jointly(model):
     acqf = RULES["igp"](model)
-    greedy, _ = optimize_acqf(acqf, box(device), q=3, sequential=True, **OPTIONS)
+    greedy, _ = optimize_acqf(acqf, box(), q=3, sequential=True, **FEW)
     start = {"batch_initial_conditions": greedy.unsqueeze(0), "num_restarts": 1}
-    joint, value = optimize_acqf(acqf, box(device), q=3, **start)
-    free, other = optimize_acqf(acqf, box(device), q=3, **OPTIONS)
+    joint, value = optimize_acqf(acqf, box(), q=3, **start)
+    free, other = optimize_acqf(acqf, box(), q=3, **FEW)
     assert acqf.X_pending is None
     assert greedy.shape == joint.shape == free.shape == (3, 2)
     assert torch.pdist(greedy).min() > 0.05
     assert value >= acqf(greedy) - 1e-9
-    assert min(value, other) > acqf(points(100, 3, 2, device=device, seed=6)).max()
+    assert min(value, other) > acqf(points(100, 3, 2, seed=6)).max()

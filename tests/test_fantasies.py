@@ -38,28 +38,24 @@ from kbo.errors import InvalidInput
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP, PosteriorModel
 from kbo.regression import FixedDictionary, FixedPoints, Hypothetical, KernelRidge, PriorMean
 from tests.dense import close
-from tests.laws.states import features, unit_square
+from tests.laws.states import features, seeded, unit_square
 from tests.parts import once
 from tests.third_party_posterior import LinearRegression
 
 RIDGE = 0.05
-NUMBERS = {"noise_std": 0.3, "norm_bound": 9.0, "delta": 0.1}
+NUMBERS = 0.3, 9.0, 0.1  # noise level, norm bound, delta
 Shape = tuple[int, ...]
 
 
-def kernel(lengthscale: float = 0.5) -> MaternKernel:
+def kernel() -> MaternKernel:
     kernel = MaternKernel(nu=2.5).double()
-    kernel.lengthscale = lengthscale
+    kernel.lengthscale = 0.5
     return kernel
 
 
-def data() -> tuple[Tensor, Tensor]:
-    X = unit_square(9, 1)
-    return X, torch.sin(4 * X).sum(-1, keepdim=True)
-
-
-def known() -> dict[str, Any]:
-    return {"train_Yvar": 0.01 + unit_square(9, 2)[:, :1]}
+X = unit_square(9, 1)
+DATA = X, torch.sin(4 * X).sum(-1, keepdim=True)
+KNOWN = {"train_Yvar": 0.01 + unit_square(9, 2)[:, :1]}
 
 
 def transforms() -> dict[str, Any]:
@@ -67,41 +63,41 @@ def transforms() -> dict[str, Any]:
 
 
 MODELS: dict[str, Callable[[], PosteriorModel]] = {
-    "exact": lambda: KernelRidgeGP(*data(), kernel(), RIDGE),
-    "transformed": lambda: KernelRidgeGP(*data(), kernel(), RIDGE, **transforms()),
-    "known variances": lambda: KernelRidgeGP(*data(), kernel(), RIDGE, **known()),
-    "sketched": lambda: NystromGP(*data(), kernel(), RIDGE, FixedDictionary(unit_square(6, 3))),
-    "adaptive": lambda: AdaptiveRidgeGP(*data(), kernel(), MixtureNoiseBounds(9.0, 0.1, upper=1.0)),
-    "third-party": lambda: PosteriorGP(*data(), LinearRegression(features, RIDGE)),
+    "exact": lambda: KernelRidgeGP(*DATA, kernel(), RIDGE),
+    "transformed": lambda: KernelRidgeGP(*DATA, kernel(), RIDGE, **transforms()),
+    "known variances": lambda: KernelRidgeGP(*DATA, kernel(), RIDGE, **KNOWN),
+    "sketched": lambda: NystromGP(*DATA, kernel(), RIDGE, FixedDictionary(unit_square(6, 3))),
+    "adaptive": lambda: AdaptiveRidgeGP(*DATA, kernel(), MixtureNoiseBounds(9.0, 0.1, upper=1.0)),
+    "third-party": lambda: PosteriorGP(*DATA, LinearRegression(features, RIDGE)),
     "prior mean": lambda: PosteriorGP(
-        *data(), PriorMean(KernelRidge(kernel(), RIDGE), lambda X: X.sum(-1))
+        *DATA, PriorMean(KernelRidge(kernel(), RIDGE), lambda X: X.sum(-1))
     ),
 }
 
 
-def two(model: PosteriorModel) -> ModelListGP:
-    return ModelListGP(model, model)
+Make = Callable[[Any, Tensor | None], Any]  # of a model and pending points
 
 
-def upper(confidence: Confidence) -> Callable[[PosteriorModel, Tensor | None], KernelUCB]:
+def upper(confidence: Confidence) -> Make:
     return lambda model, pending: KernelUCB(model, confidence, X_pending=pending)
 
 
-def limited(
-    kind: type, *bounds: Confidence
-) -> Callable[[PosteriorModel, Tensor | None], ConstrainedKernelUCB]:
-    return lambda model, pending: kind(two(model), bounds, 0, {1: (None, 0.4)}, X_pending=pending)
+def named(kind: Callable, *options: Any) -> Make:
+    return lambda model, pending: kind(model, *options, X_pending=pending)
 
 
-MIXTURES = [MartingaleMixture(**NUMBERS, kind="cmm") for _ in range(2)]
-ACQUISITIONS: dict[str, Callable[[Any, Tensor | None], Any]] = {
+def limited(kind: type, *bounds: Confidence) -> Make:
+    limits = bounds, 0, {1: (None, 0.4)}
+    return lambda model, pending: kind(ModelListGP(model, model), *limits, X_pending=pending)
+
+
+MIXTURES = [MartingaleMixture(*NUMBERS, kind="cmm") for _ in range(2)]
+ACQUISITIONS: dict[str, Make] = {
     "fixed width": upper(FixedWidth(2.0)),
-    "amm": lambda model, pending: AMMUCB(model, **NUMBERS, X_pending=pending),
-    "dmm": lambda model, pending: DMMUCB(model, **NUMBERS, X_pending=pending),
-    "cmm": lambda model, pending: CMMUCB(model, **NUMBERS, X_pending=pending),
-    "chaining": lambda model, pending: ChainingUCB(
-        model, unit_square(12, 4), 0.1, X_pending=pending
-    ),
+    "amm": named(AMMUCB, *NUMBERS),
+    "dmm": named(DMMUCB, *NUMBERS),
+    "cmm": named(CMMUCB, *NUMBERS),
+    "chaining": named(ChainingUCB, unit_square(12, 4), 0.1),
     "constrained": limited(ConstrainedKernelUCB, FixedWidth(2.0), MIXTURES[0]),
     "safe": limited(SafeUCB, *MIXTURES),
     "expander": limited(SafeExpander, FixedWidth(2.0), FixedWidth(1.0)),
@@ -135,13 +131,16 @@ def broadcastable(rng: Random, batch: Shape) -> Shape:
 
 
 def tensor(rng: Random, *shape: int) -> Tensor:
-    return torch.rand(
-        *shape, generator=torch.Generator().manual_seed(rng.getrandbits(40)), dtype=torch.float64
-    )
+    return torch.rand(*shape, generator=seeded(rng.getrandbits(40)), dtype=torch.float64)
 
 
-def drawn(rng: Random, least: int = 1) -> tuple[list[Step], Shape]:
-    """Return up to three steps, and the batch shape to which theirs broadcast; each has at least so many points."""
+def batch_of(steps: Sequence[Step], *others: Shape) -> Shape:
+    shapes = [part.shape[:-2] for step in steps for part in (step.X, step.Y)]
+    return tuple(torch.broadcast_shapes(*others, *shapes))
+
+
+def drawn(rng: Random, least: int = 1) -> list[Step]:
+    """Return up to three steps whose batch shapes broadcast; each has at least so many points."""
     batch = tuple(rng.randint(1, 3) for _ in range(rng.randint(1, 2)))
     steps = []
     for _ in range(rng.randint(1, 3)):
@@ -149,9 +148,7 @@ def drawn(rng: Random, least: int = 1) -> tuple[list[Step], Shape]:
         noise = 0.01 + tensor(rng, q, 1) if rng.random() < 0.4 else None
         X, Y = (tensor(rng, *broadcastable(rng, batch), q, columns) for columns in (2, 1))
         steps.append(Step(X, Y, noise))
-    return steps, tuple(
-        torch.broadcast_shapes(*(part.shape[:-2] for step in steps for part in (step.X, step.Y)))
-    )
+    return steps
 
 
 def fantasies(model: PosteriorModel, steps: Sequence[Step]) -> PosteriorModel:
@@ -160,16 +157,9 @@ def fantasies(model: PosteriorModel, steps: Sequence[Step]) -> PosteriorModel:
     return model
 
 
-def each(
-    function: Callable[[PosteriorModel, Tensor], Tensor],
-    model: PosteriorModel,
-    steps: Sequence[Step],
-    X: Tensor,
-) -> Tensor:
+def each(function, model: PosteriorModel, steps: Sequence[Step], X: Tensor) -> Tensor:
     """Return a function of a model and points, one entry of the batch after the other, each with its own model."""
-    batch = torch.broadcast_shapes(
-        X.shape[:-2], *(part.shape[:-2] for one in steps for part in (one.X, one.Y))
-    )
+    batch = batch_of(steps, X.shape[:-2])
     points = X.expand(*batch, *X.shape[-2:])
     values = []
     for index in itertools.product(*map(range, batch)):
@@ -178,22 +168,15 @@ def each(
     return torch.stack(values).reshape((*batch, *values[0].shape))
 
 
-def same(
-    function: Callable[..., Tensor],
-    model: PosteriorModel,
-    steps: Sequence[Step],
-    X: Tensor,
-    tol: float,
-) -> None:
+def same(function, model: PosteriorModel, steps: Sequence[Step], X: Tensor, tol: float) -> None:
     """Values and gradients of the batch are those of one model for each entry."""
-    at, each_at = X.clone().requires_grad_(), X.clone().requires_grad_()
-    values, expected = function(fantasies(model, steps), at), each(function, model, steps, each_at)
+    at = X.clone().requires_grad_()
+    values = function(fantasies(model, steps), at)
+    expected = each(function, model, steps, at)
     assert values.shape == expected.shape
     close(values.detach(), expected.detach(), tol)
-    slope, expected_slope = (
-        torch.autograd.grad(of.sum(), by)[0] for of, by in ((values, at), (expected, each_at))
-    )
-    close(slope, expected_slope, 1e3 * tol)
+    slopes = [torch.autograd.grad(part.sum(), at)[0] for part in (values, expected)]
+    close(*slopes, 1e3 * tol)
 
 
 def moments(model: PosteriorModel, X: Tensor) -> Tensor:
@@ -205,8 +188,10 @@ def moments(model: PosteriorModel, X: Tensor) -> Tensor:
 @pytest.mark.parametrize("seed", once(range(100)))
 @pytest.mark.parametrize("name", MODELS)
 def test_posteriors_of_batches_are_those_of_one_model_for_each_fantasy(name, seed):
-    model, rng = MODELS[name](), Random(seed)
-    steps, batch = drawn(rng, least=0)
+    model = MODELS[name]()
+    rng = Random(seed)
+    steps = drawn(rng, least=0)
+    batch = batch_of(steps)
     assert fantasies(model, steps).batch_shape == batch
     X = tensor(rng, *broadcastable(rng, (2, *batch)), rng.randint(1, 3), 2)
     same(moments, model, steps, X, 1e-8)
@@ -218,9 +203,9 @@ def test_acquisition_functions_of_batches_are_those_of_one_model_for_each_fantas
     model = MODELS[name]()
     for number, make in enumerate([SPECIAL[name]] if name in SPECIAL else ACQUISITIONS.values()):
         rng = Random(1000 * seed + number)
-        steps, batch = drawn(rng)
+        steps = drawn(rng)
         q = 1 if make is ACQUISITIONS["expander"] else rng.randint(1, 3)
-        X = tensor(rng, *broadcastable(rng, (2, *batch)), q, 2)
+        X = tensor(rng, *broadcastable(rng, (2, *batch_of(steps))), q, 2)
         pending = tensor(rng, 2, 2) if rng.random() < 0.5 else None
 
         def values(model: PosteriorModel, X: Tensor, make=make, pending=pending) -> Tensor:
@@ -233,12 +218,16 @@ def test_acquisition_functions_of_batches_are_those_of_one_model_for_each_fantas
 # What does not fit
 
 
+def batches(n: int, seed: int = 5) -> tuple[Tensor, Tensor]:
+    """Batches of four points and their targets."""
+    X, Y = (unit_square(4 * n, number).reshape(n, 4, 2) for number in (seed, seed + 1))
+    return X, Y[..., :1]
+
+
 def test_batches_that_do_not_broadcast_are_refused_with_the_shapes_that_would():
     model = MODELS["exact"]()
-    two = model.condition_on_observations(
-        unit_square(8, 5).reshape(2, 4, 2), unit_square(8, 6)[:, :1].reshape(2, 4, 1)
-    )
-    X, Y = unit_square(12, 7).reshape(3, 4, 2), unit_square(12, 8)[:, :1].reshape(3, 4, 1)
+    two = model.condition_on_observations(*batches(2))
+    X, Y = batches(3)
     calls = [
         lambda: two.posterior(X),
         lambda: two.condition_on_observations(X, Y),
@@ -250,60 +239,55 @@ def test_batches_that_do_not_broadcast_are_refused_with_the_shapes_that_would():
         lambda: MIXTURES[0].interval(two.state, X),
         *(lambda make=make: make(two, None)(X[:, :1]) for make in ACQUISITIONS.values()),
     ]
+    words = r"batch shape of .*\(\d,.*\), must broadcast with .*\(\d,.*\)"
     for number, call in enumerate(calls):
-        with pytest.raises(
-            InvalidInput, match=r"batch shape of .*\(\d,.*\), must broadcast with .*\(\d,.*\)"
-        ):
+        with pytest.raises(InvalidInput, match=words):
             pytest.fail(f"call {number} gave {call()}")
 
 
-def test_what_has_no_meaning_on_a_batch_of_fantasies_is_refused():
+X2, Y2 = batches(2)
+SET = unit_square(5, 7)
+WIDTH = FixedWidth(1.0)
+MEANINGLESS: dict[str, tuple[Callable[[PosteriorModel, PosteriorModel], Any], str]] = {
+    "sampling": (lambda one, two: InflatedThompsonSampling(two, WIDTH)(X2[:, :1]), "fantasies"),
+    "joint sampling": (lambda one, two: InflatedPosteriorSampling(two, WIDTH)(SET), "fantasies"),
+    "upper": (lambda one, two: WIDTH.argmax_upper(two.state, SET), r"\(2,\), and one point"),
+    "lower": (lambda one, two: MIXTURES[0].argmax_lower(two.state, SET), r"\(2,\), and one point"),
+    "tracked": (
+        lambda one, two: Hypothetical(FixedPoints(two.state, SET), SET),
+        "in the other order",
+    ),
+    "targets": (
+        lambda one, two: Hypothetical(Hypothetical(one.state, X2), SET, SET[:, 0]),
+        "condition on the points with targets first",
+    ),
+    "pending": (
+        lambda one, two: KernelUCB(two, WIDTH, X_pending=X2),
+        r"X_pending must have shape \[n d\]",
+    ),
+    "Y": (
+        lambda one, two: two.condition_on_observations(X2, Y2[..., 0]),
+        r"Y must have shape \[... 4 1\]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "words"), MEANINGLESS.values(), ids=MEANINGLESS)
+def test_what_has_no_meaning_on_a_batch_of_fantasies_is_refused(call, words):
     model = MODELS["exact"]()
-    X, Y = unit_square(8, 5).reshape(2, 4, 2), unit_square(8, 6)[:, :1].reshape(2, 4, 1)
-    two, candidates = model.condition_on_observations(X, Y), unit_square(5, 7)
-    hallucinated = Hypothetical(model.state, X)
-    for call, words in [
-        (lambda: InflatedThompsonSampling(two, FixedWidth(1.0))(X[:, :1]), "fantasies"),
-        (lambda: InflatedPosteriorSampling(two, FixedWidth(1.0))(candidates), "fantasies"),
-        (
-            lambda: FixedWidth(1.0).argmax_upper(two.state, candidates),
-            r"of shape \(2,\), and one point",
-        ),
-        (
-            lambda: MIXTURES[0].argmax_lower(two.state, candidates),
-            r"of shape \(2,\), and one point",
-        ),
-        (
-            lambda: Hypothetical(FixedPoints(two.state, candidates), candidates),
-            "in the other order",
-        ),
-        (
-            lambda: Hypothetical(hallucinated, candidates, candidates[:, 0]),
-            "condition on the points with targets first",
-        ),
-        (
-            lambda: KernelUCB(two, FixedWidth(1.0), X_pending=X),
-            r"X_pending must have shape \[n d\]",
-        ),
-        (lambda: two.condition_on_observations(X, Y[..., 0]), r"Y must have shape \[... 4 1\]"),
-    ]:
-        with pytest.raises(InvalidInput, match=words):
-            call()
+    two = model.condition_on_observations(X2, Y2)
+    with pytest.raises(InvalidInput, match=words):
+        call(model, two)
 
 
 def test_a_list_of_fantasies_is_conditioned_as_each_of_them():
-    model, X, Y = (
-        MODELS["exact"](),
-        unit_square(8, 5).reshape(2, 4, 2),
-        unit_square(8, 6).reshape(2, 4, 2),
-    )
-    shared, values, Z = unit_square(3, 7), unit_square(3, 8), unit_square(4, 9)
-    both = (
-        two(model)
-        .condition_on_observations([X, X], Y)
-        .condition_on_observations([shared, shared], values)
-    )
+    model = MODELS["exact"]()
+    Y = unit_square(8, 6).reshape(2, 4, 2)
+    new = unit_square(3, 7)
+    values = unit_square(3, 8)
+    both = ModelListGP(model, model).condition_on_observations([X2, X2], Y)
+    both = both.condition_on_observations([new, new], values)
     for i in range(2):
-        one = model.condition_on_observations(X, Y[..., i : i + 1])
-        one = one.condition_on_observations(shared, values[:, i : i + 1])
-        close(both.posterior(Z).mean[..., i], one.posterior(Z).mean[..., 0], 1e-12)
+        one = model.condition_on_observations(X2, Y[..., i : i + 1])
+        one = one.condition_on_observations(new, values[:, i : i + 1])
+        close(both.posterior(SET).mean[..., i], one.posterior(SET).mean[..., 0], 1e-12)

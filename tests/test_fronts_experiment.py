@@ -49,15 +49,6 @@ def test_noise_is_a_share_of_the_interquartile_range():
     assert float(problem.noise_std[0]) == pytest.approx(0.05 * 0.5, rel=0.05)
 
 
-def test_a_learner_has_an_error_and_a_size():
-    problem = DEVELOPMENT["forest-wine"](seed=0)
-    params = {"n_estimators": 1, "max_depth": 1, "min_samples_leaf": 1, "max_features": 1.0}
-    error, size = problem.truth(params)
-    assert 0 < error < 1
-    assert size == 3  # a root with two leaves
-    assert problem(params) == problem.truth(params) == [error, size]
-
-
 def test_hypervolume_counts_what_is_below_the_reference():
     staircase = [[1.0, 3.0], [3.0, 1.0], [2.0, 4.0], [5.0, 0.0]]
     assert fronts.hypervolume(staircase, [4.0, 4.0]) == 5
@@ -80,36 +71,17 @@ def test_a_share_is_of_the_trials_of_all_runs():
 def test_the_command_ranks_tuners(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     problems = ["--only", "zdt1-d5,dtlz2-3-d5"]
-    options = [
-        "-n",
-        "10",
-        "-n",
-        "14",
-        "--tuners",
-        "kbo,random,gpsampler",
-        "-j",
-        "1",
-        "-q",
-        *problems,
-    ]
-    done = experiment("tuning.fronts", *options)
+    options = ["-n", "10", "-n", "11", "--tuners", "kbo,random,gpsampler", "-j", "1", "-q"]
+    done = experiment("tuning.fronts", *options, *problems)
     lines = [*done.stdout.splitlines(), ""]
     assert done.stderr == ""
     for noise in ("0", "0.05"):
-        for trials in (10, 14):
+        for trials in (10, 11):
             title = f"noise {noise}, {trials} trials: share of the best known hypervolume"
             table = lines[lines.index(title) + 2 :]
             names = [line.split("|")[1].strip() for line in table[: table.index("")]][2:]
-            expected = ["kbo", "gpsampler", "random"] if trials == 10 else ["kbo", "random"]
-            assert sorted(names) == sorted(expected)
-
-
-def test_what_kbo_says_of_a_front_is_counted():
-    rows = front_statistics.run("development", "zdt1-d5", 0.5, 1, [12, 16])
-    assert [row["trials"] for row in rows] == [12, 16]
-    for row in rows:
-        assert row["below"] + row["inside"] + row["above"] == 1
-        assert len(json.loads(row["said"])) == len(json.loads(row["is_on_front"])) > 0
+            expected = {"kbo", "gpsampler", "random"} if trials == 10 else {"kbo", "random"}
+            assert set(names) == expected
 
 
 def test_trials_are_counted_by_their_probability():
@@ -123,20 +95,6 @@ def test_trials_are_counted_by_their_probability():
     assert classes["trials"].tolist() == ["1", "1", "2", "1"]
     (line,) = front_statistics.intervals(rows).to_numpy().tolist()
     assert line == ["50%", "50%", "0%", "2"]
-
-
-def test_the_noise_of_a_seed_differs_between_problems(monkeypatch):
-    seeds = []
-
-    def problem(noise, seed):
-        seeds.append(seed)
-        return zdt(1, 5, noise, seed)
-
-    problems = {"a": problem, "b": problem}
-    monkeypatch.setitem(fronts.PROBLEMS, "development", problems)
-    for name in problems:
-        front_statistics.run("development", name, 0.5, 1, [12])
-    assert len(set(seeds)) == 2
 
 
 def test_the_command_says_how_often_probabilities_and_intervals_hold(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """The studies measure what they say: a bound that fails is seen to fail, and honest ones hold; reduced in size."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -9,11 +7,8 @@ from experiments.guarantees.draws import compared
 from experiments.guarantees.widths import KERNELS
 from experiments.papers import mixture as guarantees
 from experiments.papers import streaming
-from experiments.papers.mixture import problems
 from experiments.problems import RKHSBandit
-from kbo import bandit
 from kbo.confidence import FixedWidth, SelfNormalized
-from kbo.errors import RefutedAssumptions
 from kbo.regression import KernelRidge
 
 
@@ -46,17 +41,6 @@ def test_the_simple_regret_is_within_the_gap():
     assert [row["round"] for row in rows] == [5, 10, 15, 20, 25]
     assert all(0 <= row["simple_regret"] <= row["gap"] for row in rows)
     assert rows[-1]["gap"] < rows[0]["gap"]
-
-
-def test_a_tenth_of_the_norm_is_refuted():
-    problem = replace(next(iter(problems(quick=False).values())), given_norm=1.0)
-    with pytest.raises(RefutedAssumptions, match="larger norm"):
-        list(bandit.play(problem.make("cmm-ucb"), problem.environment(0), 60))
-
-
-def test_the_lower_bound_of_the_norm_grows_towards_it():
-    at_20, at_100, at_300 = guarantees._norm_bounds("rbf", seed=3).values()
-    assert 7 < at_20 < at_100 < at_300 < 10
 
 
 def test_the_sketch_study_orders_the_bounds():

@@ -21,13 +21,15 @@ from torch.autograd import gradcheck
 from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel, freeze, measured_error
 from kbo.regression import KernelRidge
+from tests.conftest import DEVICE
 from tests.dense import close, gram
+from tests.laws.states import seeded
+
+pytestmark = pytest.mark.usefixtures("device")
 
 
-def points(*shape: int, device="cpu", seed: int = 0) -> Tensor:
-    return torch.rand(
-        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    ).to(device)
+def points(*shape: int, seed: int = 0) -> Tensor:
+    return torch.rand(*shape, generator=seeded(seed), dtype=torch.float64).to(DEVICE)
 
 
 def tuned(kernel: Kernel, lengthscale=0.4) -> Kernel:
@@ -42,21 +44,14 @@ def scaled(kernel: Kernel, scale: float = 2.3, **kwargs) -> Kernel:
     return kernel
 
 
-class Tilted(RBFKernel):
-    """Subclasses keep their own formula."""
+def tilted(kind: type[Kernel]) -> type[Kernel]:
+    """A subclass with a formula of its own, which it must keep."""
 
-    def forward(self, x1, x2, **params):
-        return 3 * super().forward(x1, x2, **params)
+    class Tilted(kind):
+        def forward(self, x1, x2, **params):
+            return 3 * super().forward(x1, x2, **params)
 
-
-class TiltedScale(ScaleKernel):
-    def forward(self, x1, x2, **params):
-        return 3 * super().forward(x1, x2, **params)
-
-
-class TiltedSum(AdditiveKernel):
-    def forward(self, x1, x2, **params):
-        return 3 * super().forward(x1, x2, **params)
+    return Tilted
 
 
 ARD = [[0.3, 0.7, 1.9]]
@@ -89,29 +84,28 @@ OTHERS = {
     "periodic": lambda: scaled(tuned(PeriodicKernel())),
     "cosine": lambda: CosineKernel().double(),
     "linear-plus-rbf": lambda: LinearKernel().double() + tuned(RBFKernel()),
-    "subclasses": lambda: TiltedScale(TiltedSum(Tilted(), RBFKernel())).double(),
+    "subclasses": lambda: tilted(ScaleKernel)(
+        tilted(AdditiveKernel)(tilted(RBFKernel)(), RBFKernel())
+    ).double(),
     "scaled-linear-with-active-dims": lambda: scaled(LinearKernel(active_dims=[1]).double()),
 }
 KERNELS = STATIONARY | STEPS | OTHERS
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_equals_gpytorch_in_any_batch_and_dtype(name, device):
-    kernel, X, Z = (
-        KERNELS[name](),
-        points(2, 4, 9, 3, device=device),
-        points(2, 4, 5, 3, device=device, seed=1),
-    )
+def test_equals_gpytorch_in_any_batch_and_dtype(name):
+    kernel = KERNELS[name]()
+    X = points(2, 4, 9, 3)
+    Z = points(2, 4, 5, 3, seed=1)
     Z[:, :, :2] = X[:, :, 3:5]
     k = freeze(kernel, X)
-    actual, diagonal = k(X, Z), k.diagonal(X)
+    actual = k(X, Z)
+    diagonal = k.diagonal(X)
     assert (actual.shape, diagonal.shape) == ((2, 4, 9, 5), (2, 4, 9))
-    for i, j in [(0, 0), (1, 2)]:
-        close(actual[i, j], gram(kernel, X[i, j], Z[i, j]), 1e-12)
-        close(diagonal[i, j], gram(kernel, X[i, j], X[i, j]).diagonal(), 1e-12)
-    close(
-        actual, kernel.to(device)(X, Z).to_dense().detach(), 2e-7
-    )  # GPyTorch takes distances from inner products
+    close(actual[1, 2], gram(kernel, X[1, 2], Z[1, 2]), 1e-12)
+    close(diagonal[1, 2], gram(kernel, X[1, 2], X[1, 2]).diagonal(), 1e-12)
+    gpytorch = kernel.to(DEVICE)(X, Z).to_dense().detach()
+    close(actual, gpytorch, 2e-7)  # GPyTorch takes distances from inner products
     single = freeze(kernel, X.float())
     assert single(X.float(), Z.float()).dtype == single.diagonal(X.float()).dtype == torch.float32
     close(single(X.float(), Z.float()).double(), actual, 1e-4)
@@ -120,32 +114,33 @@ def test_equals_gpytorch_in_any_batch_and_dtype(name, device):
         for parameter in kernel.parameters():
             parameter += 1
     assert torch.equal(k(X, Z), actual)  # later changes are ignored
-    X = points(300, 3, device=device)
+    X = points(300, 3)
     close(k(X[7:8], X[3:4]), k(X, X)[7:8, 3:4], 1e-14)  # whatever the other rows
 
 
 @pytest.mark.parametrize("name", STATIONARY | STEPS)
-def test_repeated_points_equal_the_diagonal_exactly(name, device):
-    X = 100 + points(40, 3, device=device)  # far from the origin, where inner products round
+def test_repeated_points_equal_the_diagonal_exactly(name):
+    X = 100 + points(40, 3)  # far from the origin, where inner products round
     k = freeze(KERNELS[name](), X)
     assert torch.equal(k(X, X.clone()).diagonal(), k.diagonal(X).contiguous())
     assert torch.equal(k(X, X), k(X, X).T)
 
 
 @pytest.mark.parametrize("name", STATIONARY | OTHERS)
-def test_gradients_are_exact_and_finite_at_a_repeated_point(name, device):
-    X, Z = points(5, 3, device=device), points(3, 3, device=device, seed=1).requires_grad_()
+def test_gradients_are_exact_and_finite_at_a_repeated_point(name):
+    X = points(5, 3)
+    Z = points(3, 3, seed=1).requires_grad_()
     k = freeze(KERNELS[name](), X)
     assert gradcheck(k, (X[:4].clone().requires_grad_(), Z))
     Z.data[0] = X[2]  # where a distance has no gradient
     Z.data[1] = X[3] + 1e-8
-    weights = points(5, 3, device=device, seed=2) - 0.5
+    weights = points(5, 3, seed=2) - 0.5
     assert torch.autograd.grad(k(X, Z), Z, weights)[0].isfinite().all()
 
 
-def test_steps_have_no_gradient(device):
+def test_steps_have_no_gradient():
     state = KernelRidge(STEPS["categorical"](), 0.1)
-    X = points(5, 3, device=device)
+    X = points(5, 3)
     state.update(X, X[:, 0])
     with pytest.raises(InvalidInput, match="no gradient"):
         state.predict(X.clone().requires_grad_())
@@ -161,59 +156,52 @@ def test_anything_but_a_single_kernel_is_refused():
 # Precomputed
 
 
-def index(values, device) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64, device=device).unsqueeze(-1)
+def index(*values) -> Tensor:
+    return torch.tensor(values).double().unsqueeze(-1).to(DEVICE)
 
 
-def test_a_precomputed_kernel_looks_up_its_matrix_and_refuses_what_is_no_row_number(device):
-    A = points(12, 5, device=device)
+def test_a_precomputed_kernel_looks_up_its_matrix_and_refuses_what_is_no_row_number():
+    A = points(12, 5)
     objects = A @ A.T
     kernel = PrecomputedKernel(objects)
-    k, X, Z = freeze(kernel, objects), index([3, 0, 3, 11], device), index([0, 3, 5], device)
+    k = freeze(kernel, objects)
+    X = index(3, 0, 3, 11)
+    Z = index(0, 3, 5)
     assert torch.equal(k(X, Z), objects[[3, 0, 3, 11]][:, [0, 3, 5]])
     assert torch.equal(k.diagonal(X), objects.diagonal()[[3, 0, 3, 11]])
     assert torch.equal(k(X.reshape(2, 2, 1), Z[:2].expand(2, 2, 1))[1], k(X[2:], Z[:2]))
     assert torch.equal(k(kernel.points, kernel.points), objects)
     assert "12 objects" in repr(kernel)
-    for wrong in (-1.0, 12.0, 0.5):
+    for wrong in (index(-1.0), index(12.0), index(0.5)):
         for evaluate in (lambda X: k(X, X), lambda X: k(Z, X), k.diagonal):
             with pytest.raises(InvalidInput, match=r"row numbers 0 \.\. 11"):
-                evaluate(index([wrong], device))
+                evaluate(wrong)
     for columns in (X.expand(4, 2), X[:, :0]):
         with pytest.raises(InvalidInput, match="row numbers"):
             k.diagonal(columns)
 
 
 def test_a_precomputed_kernel_refuses_what_is_no_gram_matrix(monkeypatch):
-    one, similar = (
-        torch.eye(3).double(),
-        torch.tensor([[1.0, 0.9, 0.0], [0.9, 1.0, 0.9], [0.0, 0.9, 1.0]]).double(),
-    )
-    wrong = [
-        one[:2],
-        one[0],
-        one.tril() + one.roll(1, 0).tril(),
-        one * torch.nan,
-        one / 0,
-        one.long(),
-        one.tolist(),
-    ]
+    one = torch.eye(3).double()
+    asymmetric = one.tril() + one.roll(1, 0).tril()
+    wrong = [one[:2], one[0], asymmetric, one * torch.nan, one / 0, one.long(), one.tolist()]
     for matrix in wrong:
         with pytest.raises(InvalidInput):
             PrecomputedKernel(matrix)
-    for matrix in (similar, -one):  # every pair of similar is possible
-        with pytest.raises(InvalidInput, match="positive semi-definite"):
-            PrecomputedKernel(matrix)
-    PrecomputedKernel(similar + (-torch.linalg.eigvalsh(similar)[0] + 1e-9) * one)
-    PrecomputedKernel(0 * one)
-    PrecomputedKernel(torch.ones(50, 50))  # of rank one, in float32
-    monkeypatch.setattr(
-        "kbo.kernels._MOST_CHECKED", 4
-    )  # of larger matrices only every pair is checked
+    similar = torch.tensor([[1.0, 0.9, 0.0], [0.9, 1.0, 0.9], [0.0, 0.9, 1.0]]).double()
     large = torch.eye(600).double()
     large[17, 423] = large[423, 17] = 3.0
-    with pytest.raises(InvalidInput, match="positive semi-definite"):
-        PrecomputedKernel(large)
+    for matrix, most in (
+        (similar, 600),
+        (-one, 600),
+        (large, 4),
+    ):  # each pair of similar is possible
+        monkeypatch.setattr("kbo.kernels._MOST_CHECKED", most)  # of larger ones pairs are checked
+        with pytest.raises(InvalidInput, match="positive semi-definite"):
+            PrecomputedKernel(matrix)
+    least = float(torch.linalg.eigvalsh(similar)[0])
+    for matrix in (similar + (1e-9 - least) * one, 0 * one, torch.ones(50, 50)):
+        PrecomputedKernel(matrix)
 
 
 class Expanded(Kernel):

@@ -128,15 +128,3 @@ def test_a_function_that_is_not_a_number_or_minus_infinity_ends_the_search(value
     found = minimise_one(f, bracket_by_walk(f, GRID.tolist(), 2))[1]
     assert found == pytest.approx(value, nan_ok=True)
     assert len(called) == 3
-
-
-@pytest.mark.parametrize("slopes", [(1.0, 1.0), (5.0, 0.1), (0.1, 5.0)])
-def test_a_kink_is_found_to_the_tolerance(slopes):
-    """The bounds have no kinks; one must not send the search astray."""
-    f, grid = (
-        lambda t: torch.where(t < 0.37, slopes[0] * (0.37 - t), slopes[1] * (t - 0.37)),
-        between(-30.0, 40.0),
-    )
-    t, value = minimise(lambda rows: f, brackets_on_grid(grid, f(grid.unsqueeze(-1))))
-    assert torch.equal(value, f(t))
-    assert float(value) <= 2e-3 * max(slopes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import pytest
 import torch
 
 from kbo.confidence import Chaining, MartingaleMixture
@@ -16,23 +17,25 @@ from kbo.regression import (
     LeverageResampling,
     NystromRidge,
 )
+from tests.conftest import DEVICE
 from tests.dense import close
-from tests.laws.states import rbf, unit_square
+from tests.laws.states import rbf, seeded, unit_square
 from tests.laws.test_states import Work
 
-Z = unit_square(40, 2)
+pytestmark = pytest.mark.usefixtures("device")
+Z = unit_square(40, 2).to(DEVICE)
 
 
-def fed(device: torch.device | str = "cpu") -> KernelRidge:
+def fed() -> KernelRidge:
     state = KernelRidge(rbf(), 0.1)
-    X = unit_square(60, 1).to(device)
+    X = unit_square(60, 1).to(DEVICE)
     state.update(X, torch.sin(4 * X).sum(-1))
     return state
 
 
 def test_versions_of_another_process_are_never_met_again():
     """A tracked sketch that was unpickled sees every later change of its dictionary."""
-    X = unit_square(60, 1)
+    X = unit_square(60, 1).to(DEVICE)
     tracked = FixedPoints(NystromRidge(rbf(), 0.1, LeverageResampling(0.7, seed=1)), Z)
     tracked.update(X[:20], X[:20].sum(-1))
     tracked.predict(Z)
@@ -48,60 +51,55 @@ def test_a_chain_under_hypothetical_points_is_no_chain_of_the_observed_data():
     chaining.interval(FixedPoints(Hypothetical(state, Z[:30]), Z), Z)
     chain = chaining.chain(state)
     metric = PosteriorMetric(state, Z)
-    assert all(
-        covers(metric, chain.centres(level), chain.reach(level))
-        for level in range(1, len(chain) + 1)
-    )
+    levels = range(1, len(chain) + 1)
+    assert all(covers(metric, chain.centres(level), chain.reach(level)) for level in levels)
 
 
-def test_a_batch_keeps_earlier_hypothetical_points(device):
-    state, points = fed(device), Z.to(device)
-    view, first = Hypothetical(state, points[:5]), BatchView(state, points)
-    first.observe(3)
-    for earlier in (view, first):
-        close(BatchView(earlier, points).predict(points)[1], earlier.predict(points)[1])
+def test_a_batch_keeps_earlier_hypothetical_points():
+    state = fed()
+    batch = BatchView(state, Z)
+    batch.observe(3)
+    for earlier in (Hypothetical(state, Z[:5]), batch):
+        close(BatchView(earlier, Z).predict(Z)[1], earlier.predict(Z)[1])
 
 
-def test_predictions_at_several_ridges_are_linear_in_the_hypothetical_points(device):
-    work, points = [], Z.to(device)
+def test_predictions_at_several_ridges_are_linear_in_the_hypothetical_points():
+    work = []
+    ridges = [0.01, 0.1, 1.0]
     for p in (80, 160):
-        P = unit_square(p, 5).to(device)
-        many, ridges = (
-            Hypothetical(fed(device), P, P.sum(-1)).across(points.unsqueeze(-2)),
-            [0.01, 0.1, 1.0],
-        )
-        many.grid(ridges)
+        P = unit_square(p, 5).to(DEVICE)
+        path = Hypothetical(fed(), P, P.sum(-1)).across(Z[:9].unsqueeze(-2))
+        path.grid(ridges)
         with Work() as inside:
-            moments = many.grid(ridges)
+            moments = path.grid(ridges)
         work.append(inside.elements)
         for i, ridge in enumerate(ridges):
-            each = many.at(points.new_full((len(points),), ridge))
+            each = path.at(Z.new_full((9,), ridge))
             close(moments.mean[i], each.mean)
             close(moments.covariance[i], each.covariance)
     assert work[1] < 3 * work[0]  # four times if it grew as the square
 
 
-def test_a_search_over_many_ridges_leaves_the_factors_of_the_state(device):
-    state, points = fed(device), Z.to(device)
-    state.predict(points)
+def test_a_search_over_many_ridges_leaves_the_factors_of_the_state():
+    state = fed()
+    state.predict(Z)
     before = set(state._factors)
-    MartingaleMixture(0.1, 5.0, 0.1).upper(Hypothetical(state, points[:3]), points)
+    MartingaleMixture(0.1, 5.0, 0.1).upper(Hypothetical(state, Z[:3]), Z)
     assert set(state._factors) == before
 
 
-def test_a_drawn_function_stays_when_the_state_learns(device):
-    state, points = fed(device), Z.to(device)
-    drawn = (
-        Hypothetical(state, points[:3]).at().draw_function(points, torch.Generator().manual_seed(0))
-    )
-    before = drawn(points)
-    state.update(points[:4], points[:4].sum(-1))
-    assert torch.equal(drawn(points), before)
+def test_a_drawn_function_stays_when_the_state_learns():
+    state = fed()
+    drawn = Hypothetical(state, Z[:3]).at().draw_function(Z, seeded(0))
+    before = drawn(Z)
+    state.update(Z[:4], Z[:4].sum(-1))
+    assert torch.equal(drawn(Z), before)
 
 
 def test_tracked_points_that_are_changed_outside_change_nothing():
-    state, points = fed(), unit_square(5, 1)
-    tracked, expected = FixedPoints(state, points.clone()), state.predict(points)
+    state = fed()
+    tracked = FixedPoints(state, Z.clone())
+    expected = state.predict(Z)
     tracked.points.add_(1)
-    close(torch.stack(tracked.predict(points)), torch.stack(expected))
-    assert torch.equal(tracked.points, points)
+    close(torch.stack(tracked.predict(Z)), torch.stack(expected))
+    assert torch.equal(tracked.points, Z)

@@ -171,15 +171,6 @@ UNTRANSFORMED: dict[str, Callable[[Any], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", WORKS)
-@pytest.mark.parametrize(
-    "transforms", [usual(BOTH, here=True), usual(dict, here=False)], ids=["both", "plain"]
-)
-def test_it_works_as_in_botorch(name, transforms):
-    agree(WORKS[name], model_and_reference(transforms))
-
-
-# The same with train_Yvar
 WITH_NOISE = (
     "`posterior`, ",
     "`fantasize`",
@@ -192,16 +183,24 @@ KNOWN = {name: case for name, case in WORKS.items() if name.startswith(WITH_NOIS
 KNOWN["`qJointEntropySearch`"] = lambda m: seeded(
     lambda: qJointEntropySearch(m, X[:2] + 0.1, Y[:2] + 3), ONE
 )
+CASES = [
+    *(usual(case, BOTH, False, here=True) for case in WORKS.values()),
+    *(usual(case, dict, False, here=False) for case in WORKS.values()),
+    *(usual(case, dict, False, here=True) for case in UNTRANSFORMED.values()),
+    *(usual(KNOWN[name], BOTH if name in WORKS else dict, True, here=True) for name in KNOWN),
+]
+NAMES = [
+    *WORKS,
+    *(f"{name}, plain" for name in WORKS),
+    *UNTRANSFORMED,
+    *(f"{n}, known" for n in KNOWN),
+]
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_it_works_as_in_botorch_with_known_variances(name):
-    agree(KNOWN[name], model_and_reference(BOTH if name in WORKS else dict, known=True))
-
-
-@pytest.mark.parametrize("name", UNTRANSFORMED)
-def test_it_works_as_in_botorch_without_transforms(name):
-    agree(UNTRANSFORMED[name], model_and_reference(dict))
+@pytest.mark.parametrize(("case", "transforms", "known"), CASES, ids=NAMES)
+def test_it_works_as_in_botorch(case, transforms, known):
+    """``known``: with ``train_Yvar``."""
+    agree(case, model_and_reference(transforms, known))
 
 
 # Models, transforms, dtypes and shapes
@@ -255,38 +254,34 @@ def unit(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tens
 def test_posteriors_have_the_shapes_values_samples_and_gradients_of_botorch(
     name, transforms, dtype
 ):
-    dtype, inside = DTYPES[dtype], unit(20, dtype=DTYPES[dtype])
-    both = beside(
-        name, inside, 3 + torch.sin(5 * inside).sum(-1, keepdim=True), None, TRANSFORMS[transforms]
-    )
+    dtype = DTYPES[dtype]
+    inside = unit(20, dtype=dtype)
+    targets = 3 + torch.sin(5 * inside).sum(-1, keepdim=True)
+    both = beside(name, inside, targets, None, TRANSFORMS[transforms])
     for shape in SHAPES:
-        at, noise = unit(*shape, seed=5, dtype=dtype), unit(*shape, seed=6, dtype=dtype)[..., :1]
+        noise = unit(*shape, seed=6, dtype=dtype)[..., :1]
         results = []
         for one in both:
-            P = at.clone().requires_grad_()
+            P = unit(*shape, seed=5, dtype=dtype).requires_grad_()
             posterior = one.posterior(P)
             assert isinstance(posterior, GPyTorchPosterior | TransformedPosterior)
-            assert posterior.mean.shape == posterior.variance.shape == (*shape, 1)
-            assert posterior.mean.dtype == posterior.variance.dtype == dtype
             draws = sampler(6)(posterior)
-            assert draws.shape == (6, *shape, 1)
-            slope = torch.autograd.grad(
-                posterior.mean.sum() + posterior.variance.sum(), P, retain_graph=True
-            )[0]
-            assert torch.autograd.grad(draws.sum(), P)[0].isfinite().all()
-            noisy = [one.posterior(at, observation_noise=level).variance for level in (True, noise)]
+            assert torch.autograd.grad(draws.sum(), P, retain_graph=True)[0].isfinite().all()
+            slope = torch.autograd.grad(posterior.mean.sum() + posterior.variance.sum(), P)[0]
+            noisy = [one.posterior(P, observation_noise=level).variance for level in (True, noise)]
             results.append([posterior.mean, posterior.variance, *noisy, draws, slope / 10])
         for found, expected in zip(*results, strict=True):
+            assert found.dtype == dtype
             close(found.detach(), expected.detach(), 1e-4 if dtype == torch.float64 else 2e-2)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_conditioned_models_and_fantasies_broadcast_as_in_botorch(name):
-    model, targets = made(name, **BOTH()), 3 + points(2, 3, 2, seed=8)[..., :1]
+    model = made(name, **BOTH())
+    targets = 3 + points(2, 3, 2, seed=8)[..., :1]
     for new in (points(2, 3, 2, seed=7), points(3, 2, seed=7)):
         batched = model.condition_on_observations(new, targets)
-        assert batched.batch_shape == (2,)
-        for shape in ((4,), (1, 4), (2, 4), (5, 2, 4)):
+        for shape in ((4,), (5, 2, 4)):
             posterior = batched.posterior(points(*shape, 2, seed=5), observation_noise=True)
             assert posterior.mean.shape == (*shape[:-2], 2, 4, 1)
     fantasy = model.fantasize(X[:0].expand(2, 0, 2), sampler(3))  # of no points
@@ -320,19 +315,13 @@ def perturbed() -> dict[str, Any]:
 def test_perturbed_inputs_give_the_values_of_botorch_and_no_bounds_or_draws():
     pair = model_and_reference(perturbed)
     same(*(one.posterior(Z) for one in pair))
+    options = {"prune_baseline": False, "cache_root": False}
     risk = VaR(alpha=0.5, n_w=3)
-    agree(
-        lambda m: qNoisyExpectedImprovement(
-            m, NEW, sampler(), risk, prune_baseline=False, cache_root=False
-        )(Z),
-        pair,
-    )
-    later = pair[0].condition_on_observations(
-        NEW + 0.1, Y[:3]
-    )  # observations are where they were made
-    expected = made().condition_on_observations(NEW + 0.1, Y[:3])
+    agree(lambda m: qNoisyExpectedImprovement(m, NEW, sampler(), risk, **options)(Z), pair)
+    new = NEW + 0.1, Y[:3]  # observations are where they were made
     moved = Z + perturbed()["input_transform"].perturbation_set[0]
-    close(later.posterior(Z).mean[:, ::3], expected.posterior(moved).mean)
+    expected = made().condition_on_observations(*new).posterior(moved).mean
+    close(pair[0].condition_on_observations(*new).posterior(Z).mean[:, ::3], expected)
     for rule in (KernelUCB, InflatedThompsonSampling, InflatedPosteriorSampling):
         with pytest.raises(InvalidInput, match=r"InputPerturbation.*one point.*model\.posterior"):
             rule(pair[0], FixedWidth(2.0))
@@ -448,17 +437,6 @@ def test_paths_are_functions_drawn_by_kbo_with_the_moments_of_the_posterior():
     assert torch.autograd.gradcheck(PathwiseThompsonSampling(made()), ONE.clone().requires_grad_())
 
 
-DIFFERS = {
-    "`draw_matheron_paths`, `PathwiseThompsonSampling`": "kbo's own draws of functions",
-    "`fit_gpytorch_mll` of a `NystromGP`": "with more than 500 points maximises the collapsed bound of "
-    "Titsias, with fixed anchors",
-    "noise of `condition_on_observations` and `fantasize`, as in `qJointEntropySearch`": "of mean and variance; in "
-    "BoTorch of the variance alone, unless there is `train_Yvar`",
-    "analytic acquisition functions at float32 points of a float64 model": "move the model to float32; BoTorch raises",
-    "prior mean": "zero; `from_gp` keeps a constant",
-}
-
-
 def test_joint_entropy_search_is_constructed_from_a_data_set():
     dataset = SupervisedDataset(X, Y, feature_names=["a", "b"], outcome_names=["y"])
     construct = get_acqf_input_constructor(qJointEntropySearch)
@@ -470,23 +448,23 @@ def test_joint_entropy_search_is_constructed_from_a_data_set():
 
 def test_an_analytic_acquisition_function_moves_the_model_to_the_dtype_of_its_points():
     model = made()
-    close(
-        LogExpectedImprovement(model, LEVEL)(ONE.float()).double(),
-        LogExpectedImprovement(made(), LEVEL)(ONE),
-        1e-2,
-    )
+    expected = LogExpectedImprovement(made(), LEVEL)(ONE)
+    close(LogExpectedImprovement(model, LEVEL)(ONE.float()).double(), expected, 1e-2)
     assert model.train_targets.dtype == torch.float32
 
 
-def folds(**given: Any) -> Any:
-    return batch_cross_validation(
-        KernelRidgeGP, ExactMarginalLogLikelihood, gen_loo_cv_folds(X, Y), model_init_kwargs=given
-    )
+def fit(model: Any) -> None:
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "batched models: `batch_cross_validation`": (
-        lambda: folds(kernel=kernel(), ridge=RIDGE),
+        lambda: batch_cross_validation(
+            KernelRidgeGP,
+            ExactMarginalLogLikelihood,
+            gen_loo_cv_folds(X, Y),
+            model_init_kwargs={"kernel": kernel(), "ridge": RIDGE},
+        ),
         r"one model of each batch.*loo_cv",
     ),
     "several outputs in one model": (
@@ -508,9 +486,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "NystromGP has no leave",
     ),
     "fits of fantasies, `AdaptiveRidgeGP` and `PosteriorGP`": (
-        lambda: fit_gpytorch_mll(
-            ExactMarginalLogLikelihood((m := made("PosteriorGP")).likelihood, m)
-        ),
+        lambda: fit(made("PosteriorGP")),
         "^PosteriorGP cannot be fitted and has no leave-one-out formula: take a KernelRidgeGP",
     ),
     "one point without its row": (lambda: made().posterior(X[0]), r"\(2,\): use X\.unsqueeze"),
@@ -556,7 +532,6 @@ def test_the_table_in_the_docs_lists_these_cases():
         "works as in BoTorch": [*WORKS, *UNTRANSFORMED],
         "the same with `train_Yvar`": KNOWN,
         "searches": SEARCHES,
-        "differs on purpose": [f"{name}: {how}" for name, how in DIFFERS.items()],
         "refused, with a message that says what to do": REFUSED,
     }
     for name, cases in rows.items():

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.acquisition import UpperConfidenceBound
 from botorch.models import ModelListGP
 from botorch.optim import optimize_acqf
 from torch import Tensor
@@ -32,7 +31,8 @@ from tests.dense import close
 from tests.test_models import BOTH, BOUNDS, RIDGE, data, kernel, points
 
 CPU = torch.device("cpu")
-Z, WIDTH = points(6, 1, 2, seed=5), FixedWidth(2.0)
+Z = points(6, 1, 2, device=CPU, seed=5)
+WIDTH = FixedWidth(2.0)
 MODELS: dict[str, Callable[..., PosteriorModel]] = {
     **test_models.MODELS,
     "known": lambda X, Y, **more: KernelRidgeGP(
@@ -68,22 +68,16 @@ def reloaded(value: Any, device) -> Any:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_answers_alike_wherever_it_is_moved_copied_or_loaded(device, name):
-    model, here = made(name, device), made(name, CPU)
-    expected = answers(here)
+    model, here = (made(name, place) for place in (device, CPU))
     moved = copy.deepcopy(here).to(device)
     assert moved.state.like.device == moved.train_targets.device == device
-    close(answers(moved), expected)
-    close(answers(moved.to(CPU)), expected)
-    for one in (
-        model,
-        copy.deepcopy(model),
-        pickle.loads(pickle.dumps(model)),
-        reloaded(model, None),
-    ):
-        close(answers(one), expected)
     assert reloaded(model, CPU).state.like.device == CPU
-    for one in (reloaded(model, CPU), reloaded(here, device)):
-        close(answers(one), expected)
+    twins = [moved, copy.deepcopy(moved).to(CPU), model, copy.deepcopy(model)]
+    twins += [pickle.loads(pickle.dumps(model)), reloaded(model, None)]
+    twins += [reloaded(model, CPU), reloaded(here, device)]
+    expected = answers(here)
+    for twin in twins:
+        close(answers(twin), expected)
     for source, target in ((here, model), (model, here)):
         with torch.no_grad():
             for parameter in target.parameters():
@@ -94,47 +88,32 @@ def test_a_model_answers_alike_wherever_it_is_moved_copied_or_loaded(device, nam
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_searched(device, name):
-    for make in (
-        lambda model: KernelUCB(model, WIDTH),
-        lambda model: UpperConfidenceBound(model, 4.0),
-    ):
-        acqf, options = make(made(name, device)), {"maxiter": 10, "seed": 0}
-        x, value = optimize_acqf(
-            acqf, BOUNDS.to(device), q=1, num_restarts=2, raw_samples=16, options=options
-        )
-        assert x.device == device
-        assert value >= acqf(points(10, 1, 2, seed=6).to(x)).max() - 1e-3
+    acqf = KernelUCB(made(name, device), WIDTH)
+    options = {"num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 10, "seed": 0}}
+    x, value = optimize_acqf(acqf, BOUNDS.to(device), q=1, **options)
+    assert x.device == device
+    assert value >= acqf(points(10, 1, 2, seed=6).to(x)).max() - 1e-3
 
 
 def named(name: str, device) -> Any:
-    numbers = {
-        "horizon": 30,
-        "n_points": 9,
-        "noise_upper": 1.0,
-        "points": points(9, 2, seed=3, device=device),
-    }
+    candidates = points(9, 2, seed=3, device=device)
+    numbers = {"horizon": 30, "n_points": 9, "noise_upper": 1.0, "points": candidates}
     method = methods.make(name, kernel(), 0.2, 9.0, 0.1, **numbers)
-    model = PosteriorGP(*data(25, device), method.posterior())
-    if method.rule.draws:
-        return InflatedThompsonSampling(model, method.bound)
-    return KernelUCB(model, method.bound)
+    rule = InflatedThompsonSampling if method.rule.draws else KernelUCB
+    return rule(PosteriorGP(*data(25, device), method.posterior()), method.bound)
 
 
-def both(device) -> tuple[ModelListGP, list[FixedWidth], int, dict[int, Any]]:
-    return (
-        ModelListGP(made("KernelRidgeGP", device), made("known", device)),
-        [WIDTH] * 2,
-        0,
-        {1: (None, 3.0)},
-    )
+def limited(kind: type, device) -> Any:
+    models = ModelListGP(made("KernelRidgeGP", device), made("known", device))
+    return kind(models, [WIDTH] * 2, 0, {1: (None, 3.0)})
 
 
 RULES: dict[str, Callable[[Any], Any]] = {
     "pending": lambda device: KernelUCB(
         made("KernelRidgeGP", device), WIDTH, X_pending=Z[0].to(device)
     ),
-    "constrained": lambda device: ConstrainedKernelUCB(*both(device)),
-    "expander": lambda device: SafeExpander(*both(device)),
+    "constrained": lambda device: limited(ConstrainedKernelUCB, device),
+    "expander": lambda device: limited(SafeExpander, device),
     **{
         name: lambda device, name=name: named(name, device)
         for name, one in methods.METHODS.items()
@@ -146,14 +125,11 @@ RULES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", RULES)
 def test_every_acquisition_function_has_the_same_values_and_gradients(device, name):
     found = []
-    for at in (CPU, device):
-        X = Z.clone().to(at).requires_grad_()
-        values = RULES[name](at)(X)
-        found.append(
-            torch.stack([values, *torch.autograd.grad(values.sum(), X)[0].flatten(1).T])
-            .detach()
-            .cpu()
-        )
+    for place in (CPU, device):
+        X = Z.clone().to(place).requires_grad_()
+        values = RULES[name](place)(X)
+        slope = torch.autograd.grad(values.sum(), X)[0].flatten(1).T
+        found.append(torch.stack([values, *slope]).detach().cpu())
     close(*found, 1e-6)
 
 
@@ -164,7 +140,7 @@ MISTAKES: dict[str, Callable[[Any, Any], Any]] = {
     "new X": lambda model, device: model.condition_on_observations(Z[0], ONE.to(device)),
     "new Y": lambda model, device: model.condition_on_observations(Z[0].to(device), ONE),
     "train_Yvar": lambda model, device: KernelRidgeGP(
-        *data(5, device), kernel(), RIDGE, train_Yvar=data(5)[1] ** 2
+        *data(5, device), kernel(), RIDGE, train_Yvar=data(5, CPU)[1] ** 2
     ),
     "set": lambda model, device: ChainingUCB(model, Z[:, 0], 0.1),
 }
@@ -172,7 +148,6 @@ MISTAKES: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 def test_tensors_of_another_device_are_refused_with_the_remedy(device, mistake):
-    with pytest.raises(
-        InvalidInput, match=rf"is on cpu but the data are on {device}: use .*\.to\('{device}'\)"
-    ):
+    remedy = rf"is on cpu but the data are on {device}: use .*\.to\('{device}'\)"
+    with pytest.raises(InvalidInput, match=remedy):
         mistake(made("KernelRidgeGP", device), device)

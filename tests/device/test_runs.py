@@ -6,20 +6,19 @@ import math
 import optuna
 import pandas as pd
 import pytest
-import torch
 from ax.api.client import Client
 from ax.api.configs import RangeParameterConfig
 from gpytorch.kernels import RBFKernel
 
 import kbo
 from kbo import report
-from kbo.cli.app import app
 from kbo.integrations.ax import generation_strategy
 from kbo.integrations.optuna import KBOSampler
 from kbo.optimize.strategies import InitialDesign, Strategy
 from kbo.optimize.surrogates import practical_surrogate
 from kbo.optimize.surrogates.practical_surrogate import PracticalSurrogate
-from tests.commands import CliRunner
+from tests import commands
+from tests.laws.states import unit_square
 
 SQUARE = [(0.0, 1.0), (0.0, 1.0)]
 KERNEL = RBFKernel().double().initialize(lengthscale=0.3)
@@ -45,33 +44,24 @@ def branched(params):
     return (params.get("x", 0.3) - 0.6) ** 2
 
 
-LIMIT = [kbo.Constraint("memory", upper=0.5)]
-CERTAIN = [kbo.Constraint("memory", upper=0.5, **NUMBERS)]
+LIMIT = {"constraints": [kbo.Constraint("memory", upper=0.5)]}
+CERTAIN = {"constraints": [kbo.Constraint("memory", upper=0.5, **NUMBERS)]}
 CERTIFIED = kbo.Certified(KERNEL, **NUMBERS)
+SAFE = kbo.Safe(KERNEL, **NUMBERS, start=[[0.8, 0.3]])
+INTEGERS = {"i": kbo.Int(0, 20)}
+MIXED = {"x": (0.0, 1.0), "i": kbo.Int(0, 2), "c": ["a", "b"]}
 CASES = {
-    "no noise": (exact, {"x": (0.0, 1.0), "i": kbo.Int(0, 2), "c": ["a", "b"]}, {"n_trials": 14}),
+    "no noise": (exact, MIXED, {"n_trials": 14}),
     "conditions": (branched, [{"o": ["s", "t"]}, kbo.When("o", "s", {"x": (0.0, 1.0)})], {}),
     "draws": (noisy, SQUARE, {"method": "kernel-ts"}),
-    "limits": (measured, SQUARE, {"constraints": LIMIT}),
+    "limits": (measured, SQUARE, LIMIT),
     "chaining": (
         lambda params: noisy([params["i"] / 20, 0.3]),
-        {"i": kbo.Int(0, 20)},
+        INTEGERS,
         {"setting": CERTIFIED, "method": "chaining-ucb", "n_trials": 5},
     ),
-    "certified limits": (
-        measured,
-        SQUARE,
-        {"setting": CERTIFIED, "constraints": CERTAIN, "n_trials": 5},
-    ),
-    "safe": (
-        measured,
-        SQUARE,
-        {
-            "setting": kbo.Safe(KERNEL, **NUMBERS, start=[[0.8, 0.3]]),
-            "constraints": CERTAIN,
-            "n_trials": 4,
-        },
-    ),
+    "certified limits": (measured, SQUARE, {"setting": CERTIFIED, **CERTAIN, "n_trials": 5}),
+    "safe": (measured, SQUARE, {"setting": SAFE, **CERTAIN, "n_trials": 4}),
 }
 
 
@@ -85,32 +75,26 @@ def same(device, first, second):
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_has_its_posterior_on_the_device_and_the_trials_of_one_on_the_cpu(device, case):
     objective, bounds, options = CASES[case]
-    here, there = (
-        kbo.minimize(objective, bounds, **{"n_trials": 9, **options}, device=d)
-        for d in (None, device)
-    )
-    belief = there.optimizer.insight.surrogate()
-    assert belief is not None
-    assert belief.posterior.like.device == device
+    options = {"n_trials": 9, **options}
+    here, there = (kbo.minimize(objective, bounds, **options, device=d) for d in (None, device))
+    assert there.optimizer.insight.surrogate().posterior.like.device == device
     assert same(device, here.trials, there.trials)
     if device.type != "cuda":
         assert str(here) == str(there)
 
 
 def test_a_sketch_of_many_trials_is_on_the_device(device, monkeypatch):
-    monkeypatch.setattr(practical_surrogate, "MOST_EXACT", 20)
-    monkeypatch.setattr(practical_surrogate, "MOST_POINTS", 20)
-    monkeypatch.setattr(practical_surrogate, "N_DRAWN", 10)
-    points = torch.rand(
-        45, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    ).tolist()
-    known = pd.DataFrame(points, columns=["x0", "x1"])
-    known["value"] = [noisy(x) for x in points]
-    runs = [kbo.minimize(noisy, SQUARE, 2, evaluated=known, device=d) for d in (None, device)]
-    posterior = runs[1].optimizer.insight.surrogate().posterior
+    for name, number in (("MOST_EXACT", 20), ("MOST_POINTS", 20), ("N_DRAWN", 10)):
+        monkeypatch.setattr(practical_surrogate, name, number)
+    known = pd.DataFrame(unit_square(45, 0).tolist(), columns=["x0", "x1"])
+    known["value"] = [noisy(x) for x in unit_square(45, 0).tolist()]
+    here, there = (
+        kbo.minimize(noisy, SQUARE, 2, evaluated=known, device=d) for d in (None, device)
+    )
+    posterior = there.optimizer.insight.surrogate().posterior
     assert posterior.like.device == device
     assert posterior.error.norm() > 0
-    assert same(device, runs[0].trials, runs[1].trials)
+    assert same(device, here.trials, there.trials)
 
 
 def test_a_batch_is_chosen_and_a_journal_is_continued_on_another_device(device, tmp_path):
@@ -154,12 +138,8 @@ def test_a_setting_of_the_callers_own_works_on_the_device(device):
             seen.append(X.device.type)
             return super().fitted(X, y, noise_std, errors, ratios)
 
-    assert (
-        kbo.minimize(
-            noisy, SQUARE, 8, setting=Own(strategies=[InitialDesign(), OwnSearch()]), device=device
-        ).params
-        is not None
-    )
+    setting = Own(strategies=[InitialDesign(), OwnSearch()])
+    assert kbo.minimize(noisy, SQUARE, 8, setting=setting, device=device).params is not None
     assert {seen[0], seen[-1], seen[1]} == {"cpu", device.type}
 
 
@@ -171,10 +151,7 @@ def test_a_run_is_drawn_and_a_copy_of_it_is_on_the_cpu(device):
 
 
 def test_the_command_line_takes_a_device(device, tmp_path):
-    run = CliRunner().invoke(
-        app, ["tune", "branin", "-n", "8", "-q", "--device", str(device), "-o", str(tmp_path)]
-    )
-    assert run.exit_code == 0, run.output
+    commands.kbo("tune", "branin", "-n", "8", "-q", "--device", device, "-o", tmp_path)
 
 
 def test_optuna_takes_a_device(device):
@@ -192,16 +169,11 @@ def test_optuna_takes_a_device(device):
 def test_ax_takes_a_device(device):
     def tuned(d):
         client = Client()
-        client.configure_experiment(
-            [
-                RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0))
-                for name in "xy"
-            ]
-        )
+        unit = {"parameter_type": "float", "bounds": (0.0, 1.0)}
+        client.configure_experiment([RangeParameterConfig(name=name, **unit) for name in "xy"])
         client.configure_optimization(objective="-loss")
-        client.set_generation_strategy(
-            generation_strategy(setting=kbo.Practical(n_initial=3), seed=0, device=d)
-        )
+        strategy = generation_strategy(setting=kbo.Practical(n_initial=3), seed=0, device=d)
+        client.set_generation_strategy(strategy)
         for _ in range(5):
             for number, params in client.get_next_trials(1).items():
                 client.complete_trial(number, {"loss": noisy([params["x"], params["y"]])})

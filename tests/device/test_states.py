@@ -33,17 +33,15 @@ REFUSED = {
 
 @pytest.mark.parametrize("make", STATES.values(), ids=STATES)
 def test_what_is_on_another_device_is_refused_and_changes_nothing(make, device):
-    state, X, other = (
-        make(),
-        unit_square(9, 1).to(device),
-        "meta" if device.type == "cpu" else "cpu",
-    )
+    state = make()
+    X = unit_square(9, 1).to(device)
+    other, message = "cpu", "is on cpu but the data are on"
+    if device.type == "cpu":
+        other, message = "meta", "meta"
     state.update(X, X.sum(-1))
     before = state.predict(X)[0]
     for call in REFUSED.values():
-        with pytest.raises(
-            InvalidInput, match=f"is on {other} but the data are on" if other == "cpu" else "meta"
-        ):
+        with pytest.raises(InvalidInput, match=message):
             call(state, X, lambda tensor: tensor.to(other))
         assert state.n == 9
         assert torch.equal(state.predict(X)[0], before)
@@ -77,16 +75,16 @@ def test_large_sets_are_scored_and_drawn_from_in_blocks(name, device, monkeypatc
 
 
 @pytest.mark.parametrize("wanted", ["cuda:7", "gpu", "meta", 0.5])
-def test_a_device_that_is_not_there_is_named_with_those_that_are(device, wanted):
+def test_a_device_that_is_not_there_is_named_with_those_that_are(wanted):
+    message = rf"device must be one that can be used here \(cpu.*{wanted!s}"
     for use in (
         lambda: kbo.minimize(sum, [(0.0, 1.0)], 1, device=wanted),
         lambda: suite.run(wanted),
     ):
-        with pytest.raises(
-            InvalidInput, match=rf"device must be one that can be used here \(cpu.*{wanted!s}"
-        ):
+        with pytest.raises(InvalidInput, match=message):
             use()
-    assert (
-        kbo.minimize(sum, [(0.0, 1.0)], 1, device=str(device)).optimizer.space.device.type
-        == device.type
-    )
+
+
+def test_a_device_may_be_named_by_a_text(device):
+    result = kbo.minimize(sum, [(0.0, 1.0)], 1, device=str(device))
+    assert result.optimizer.space.device.type == device.type
