@@ -85,7 +85,6 @@ def test_what_matters_is_told_and_which_values_are_as_good(optimizer):
     assert ("for unused" in ranges) == effects["unused"].range.all
 
 
-
 def test_a_run_does_not_stop_while_several_options_may_be_the_best():
     rng = random.Random(0)
     offsets = {"a": 0.0, "b": 0.01, "c": 0.6, "d": 0.9}
