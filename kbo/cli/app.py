@@ -7,7 +7,7 @@ from typing import Annotated
 import kbo
 from kbo._base.extras import require
 
-require("the command line", "cli", "typer", "rich")
+require("the command line", "cli", "typer")
 
 import typer
 

@@ -102,9 +102,12 @@ def show(
             cells[f"measured.{name}"] = text
         cells["remark"] = _short(_remark(row))
         rows.append(cells)
+    if not rows:
+        typer.echo("no trials")
+        return
     shown = pd.DataFrame(rows, dtype=str).fillna("")
     columns = [column for column in shown if column != "remark" and any(shown[column])]
-    if any(shown.get("remark", [])):
+    if any(shown["remark"]):
         columns.append("remark")
     typer.echo(printable(shown[columns].to_string(index=False)))
     for line in _changes(contents):

@@ -440,7 +440,9 @@ def _report(
         cell = cells.get(_column(name), str(chosen))
         if cell == str(chosen) or _is_rounded(table.parsed(cell), chosen):
             continue
-        others[name] = table.option(cell, run.space.parameters[name])
+        others[name] = table.parsed(cell)
+        if name in run.space.parameters:
+            others[name] = table.option(cell, run.space.parameters[name])
         if not as_done and not (is_row and trial.removed is not None):
             raise InvalidInput(
                 f"trial {trial.number} was proposed with {name}={chosen}, and is told with {name}={cell}. If the "
