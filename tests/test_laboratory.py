@@ -2,6 +2,7 @@
 
 import csv
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -515,3 +516,22 @@ def test_a_known_journal_has_its_corrections(begun):
     known = library.Optimizer(space, maximize=True, evaluated="lab.jsonl")
     found = [(trial.value, trial.params["stirring"]) for trial in known.trials]
     assert found == [(2, 300), (95, 300)]
+
+
+def test_a_doubtful_value_is_left_out_of_the_choice_and_of_the_lines_until_it_is_settled():
+    noise = random.Random(0)
+    ask_in_space("-n", 15, "--maximize")
+    for trial in trials():
+        value = 90 - ((trial.params["temperature"] - 60) / 10) ** 2 + noise.gauss(0, 0.5)
+        tell(trial.number, round(value, 1))
+    correct("9=9.12")
+    without = record.Record.of("lab.jsonl").reopened()
+    without.remove(9, "in question")
+    asked = ask("-n", 2)
+    assert "trial 9 (9.12) is far from what the others predict" in asked.stderr
+    assert [trial.params for trial in trials()[15:]] == without.ask(2)
+    removed = kbo("journal", "remove", "lab.jsonl", 15, 16, "--reason", "not done").stdout
+    assert removed.startswith("trial 15 is removed: not done\ntrial 16 is removed: not done\n")
+    assert "The other lines leave it out\nBest " in removed
+    correct("9=90")
+    assert "is far from" not in ask("-n", 1).stderr

@@ -234,13 +234,19 @@ def correct(
 @journal.command()
 def remove(
     path: File,
-    trial: Annotated[int, typer.Argument(metavar="TRIAL", help="The number of the trial.")],
+    numbers: Annotated[
+        list[int], typer.Argument(metavar="TRIAL...", help="The numbers of the trials.")
+    ],
     reason: Annotated[str, typer.Option("--reason", help="Why it does not count.")],
 ) -> None:
-    """Leave out a trial: nothing is learned from it any more. `kbo journal correct` brings it back."""
+    """Leave out trials: nothing is learned from them any more. `kbo journal correct` brings one back."""
     with contextlib.closing(run_of(path)) as run:
-        removed = run.remove(trial, reason)
-    typer.echo(printable(f"trial {trial} is removed: {removed.removed}"))
+        for number in numbers:
+            if run.trials.known(number).removed is not None:
+                raise InvalidInput(f"trial {number} is removed already.")
+        for number in dict.fromkeys(numbers):
+            removed = run.remove(number, reason)
+            typer.echo(printable(f"trial {number} is removed: {removed.removed}"))
     show_known(path)
 
 

@@ -115,9 +115,14 @@ def ask(
     optimizer = _opened(journal, given, space, evaluated, allow_change, was or ())
     with contextlib.closing(optimizer):
         pending = list(optimizer.run.trials.pending.values())
+        others = None
+        if count:
+            others = _without_outlier(optimizer, journal)
         begun = []
         for _ in range(count):
-            params, explanation = optimizer.proposal()
+            params, explanation = (others or optimizer).proposal()
+            if others is not None:
+                others.run.begin(params)
             begun.append(optimizer.run.begin(params, explanation.record()))
             optimizer.run.release()  # this process ends before the value comes
     batch = _batch(begun or pending, optimizer)
@@ -297,6 +302,17 @@ def show_known(journal: Path) -> None:
     else:
         _show_summary(record.Record.of(journal).reopened(), journal)
     typer.echo(_waiting(trial for trial in contents.trials if trial.status == "pending"))
+
+
+def _without_outlier(optimizer: Optimizer, journal: Path) -> Optimizer | None:
+    """Return a copy of a run in memory without its doubtful value, which is named; None if there is none."""
+    answers = optimizer.insight.answers(effects=False)
+    if answers is None or answers.outlier is None or not answers.outlier.doubtful:
+        return None
+    typer.echo(f"{summary.in_question(answers.outlier)} It is left out until then.", err=True)
+    others = record.Record.of(journal).reopened()
+    others.remove(answers.outlier.number, "in question")
+    return others
 
 
 def _show_summary(optimizer: Optimizer, journal: Path) -> None:
