@@ -118,7 +118,7 @@ def test_a_value_at_a_bound_with_better_ones_beyond_is_told(x, sign, edge):
 def test_points_that_break_constraints_bring_nothing():
     limit = kbo.Linear({"x": 1, "z": 1}, upper=1)
     space = {"x": (0.0, 1.0), "z": (0.0, 1.0)}
-    linear = told(lambda p: -(p["x"] + p["z"]), space, 14, constraints=[limit])
+    linear = told(lambda p: -(p["x"] + p["z"]), space, 25, constraints=[limit])
     linear.tell({"x": 0.99, "z": 0.98}, -1.97)  # a known result that is not allowed
     found = linear.insight.answers()
     assert found.more.value < 0.05
@@ -127,8 +127,8 @@ def test_points_that_break_constraints_bring_nothing():
         good = by_name(found)[name].good
         assert good is None or good.values[1] + best[other] <= 1.05
     limited = kbo.Optimizer(LINE, constraints=[kbo.Constraint("m", upper=0.5)], seed=0)
-    for i in range(14):
-        limited.tell({"x": i / 13}, (i / 13 + 0.01 * (-1) ** i, {"m": 1 - i / 13}))
+    for i in range(20):
+        limited.tell({"x": i / 19}, (i / 19 + 0.01 * (-1) ** i, {"m": 1 - i / 19}))
     found = limited.insight.answers()
     assert found.more.value < 0.1
     assert found.effects[0].range.values[0] > 0.4

@@ -197,7 +197,7 @@ def test_the_command_line_takes_constraints_of_the_script_and_its_own(tmp_path):
     assert done.exit_code == 0, done.output
     assert "(memory <= 8)" in done.output
     assert "(accuracy >= 0.2)" in done.output
-    assert "memory=" in CliRunner().invoke(app, ["journal", "show", str(path)]).output
+    assert "measured.memory" in CliRunner().invoke(app, ["journal", "show", str(path)]).output
     assert CliRunner().invoke(app, [*command, "--constraint", "accuracy=0.2"]).exit_code != 0
 
 

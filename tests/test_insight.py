@@ -316,7 +316,7 @@ def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, s
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_value_better_than_predicted_is_to_be_repeated_and_counts(sign):
-    optimizer = measured(20, lambda v: v + 30, sign)
+    optimizer = measured(lambda v: v + 30, sign)
     found = optimizer.insight.answers(effects=False).outlier
     assert (found.number, found.doubtful) == (11, False)
     assert summary.in_question(found).endswith("repeat it to be sure")

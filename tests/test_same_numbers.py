@@ -14,7 +14,7 @@ from kbo.optimize.result import result_of
 from kbo.report import page as pages
 from kbo.report import replay
 from kbo.report.rendering import Picture
-from tests.test_report import checked
+from tests.test_report import Page
 
 pytest.importorskip("matplotlib")
 
@@ -135,7 +135,7 @@ def test_every_number_that_is_printed_is_on_the_page(run, tmp_path):
         kbo.report.write(result, path)
     else:
         result.write(path)
-    on_page = set(NUMBER.findall(checked(path).text))
+    on_page = set(NUMBER.findall(Page(path).text))
     lines = [line for line in str(result).splitlines() if not line.startswith("Details ")]
     assert [number for number in NUMBER.findall("\n".join(lines)) if number not in on_page] == []
 
