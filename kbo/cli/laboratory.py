@@ -307,11 +307,16 @@ def show_known(journal: Path) -> None:
 def _without_outlier(optimizer: Optimizer, journal: Path) -> Optimizer | None:
     """Return a copy of a run in memory without its doubtful value, which is named; None if there is none."""
     answers = optimizer.insight.answers(effects=False)
-    if answers is None or answers.outlier is None or not answers.outlier.doubtful:
+    if answers is None or answers.doubtful is None:
         return None
-    typer.echo(f"{summary.in_question(answers.outlier)} It is left out until then.", err=True)
+    typer.echo(f"{summary.in_question(answers.doubtful)} It is left out until then.", err=True)
+    return _copy_without(answers.doubtful.number, journal)
+
+
+def _copy_without(number: int, journal: Path) -> Optimizer:
+    """Return a copy of a run in memory without one of its trials."""
     others = record.Record.of(journal).reopened()
-    others.remove(answers.outlier.number, "in question")
+    others.remove(number, "in question")
     return others
 
 
@@ -320,11 +325,9 @@ def _show_summary(optimizer: Optimizer, journal: Path) -> None:
     again = f"`kbo tell {journal} TRIAL VALUE --again`"
     result = results.result_of(optimizer, "", str(journal))
     lines = summary.lines(result, again)
-    outlier = result.answers and result.answers.outlier
-    if outlier and outlier.doubtful:
+    if result.answers is not None and result.answers.doubtful is not None:
         label, trials = lines[0]
-        others = record.Record.of(journal).reopened()
-        others.remove(outlier.number, "in question")
+        others = _copy_without(result.answers.doubtful.number, journal)
         result = results.result_of(others, "", str(journal))
         all_but_trials = summary.lines(result, again)[1:]
         lines = [(label, f"{trials} The other lines leave it out"), *all_but_trials]

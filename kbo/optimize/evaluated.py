@@ -289,14 +289,12 @@ def _columns_of(
     of_trials = _has_prefixes(table.columns, space, value)
     prefix = _PARAMS if of_trials else ""
     names = {f"{prefix}{name}": name for name in space.parameters}
-    for (
-        column
-    ) in table.columns:  # "Temperature" is the column of temperature, if there is no other one
-        for name in space.parameters:
-            if (
-                str(column).lower() == f"{prefix}{name}".lower()
-                and f"{prefix}{name}" not in table.columns
-            ):
+    for name in space.parameters:
+        own = f"{prefix}{name}"
+        if own in table.columns:
+            continue
+        for column in table.columns:  # such as "Temperature"
+            if str(column).lower() == own.lower():
                 names[column] = name
     columns = _Columns(of_trials, value, {}, {})
     unused = []

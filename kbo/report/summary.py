@@ -287,9 +287,9 @@ def _name(trial: Trial, names: Sequence[Any] | None) -> str:
 def value(result: Result) -> str:
     """Return the value at the recommended parameters, its interval, and the limits that they keep."""
     sentence = _value(result)
-    outlier = result.answers and result.answers.outlier
-    if outlier and outlier.doubtful:
-        sentence += f"; do not rely on it while trial {outlier.number} is in question"
+    if result.answers is not None and result.answers.doubtful is not None:
+        number = result.answers.doubtful.number
+        sentence += f"; do not rely on it while trial {number} is in question"
     if result.feasibility is not None:
         sentence += f"; limits: {result.feasibility}"
     return sentence

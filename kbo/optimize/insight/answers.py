@@ -65,6 +65,13 @@ class Answers:
     outlier: Outlier | None = None
     beyond_zero: bool = False
 
+    @property
+    def doubtful(self) -> Outlier | None:
+        """The outlier, if its value is likely wrong; else None."""
+        if self.outlier is None or not self.outlier.doubtful:
+            return None
+        return self.outlier
+
 
 @torch.no_grad()
 def answers(
