@@ -1,6 +1,6 @@
 """Loops of BoTorch's notebooks, in which the model is all that is exchanged.
 
-``python -m tests.botorch.tutorials [NAME] [SEEDS]`` prints the rows of the table in docs/integrations.md, and
+``python -m experiments.bench.notebooks [NAME] [SEEDS]`` prints the rows of the table in docs/integrations.md, and
 CPU seconds. Problems, budgets and restarts are smaller than those of the notebooks, whose names are in brackets.
 """
 
@@ -48,13 +48,17 @@ from kbo.models import KernelRidgeGP
 
 
 def single_task_gp(X: Tensor, Y: Tensor, kernel: Kernel, **parts: Any) -> SingleTaskGP:
+    """BoTorch's model of the data, with a kernel of one's own."""
     return SingleTaskGP(X, Y, covar_module=kernel, likelihood=GaussianLikelihood(), **parts)
 
 
-def kernel_ridge_gp(X: Tensor, Y: Tensor, kernel: Kernel, **transforms: Any) -> KernelRidgeGP:
-    return KernelRidgeGP(
-        X, Y, kernel, ridge=1.0, **{"outcome_transform": Standardize(1), **transforms}
-    )
+def kernel_ridge_gp(
+    X: Tensor, Y: Tensor, kernel: Kernel, outcome_transform: Any = None, **transforms: Any
+) -> KernelRidgeGP:
+    """The model of kbo of the data, with targets standardised as those of ``SingleTaskGP`` are."""
+    if outcome_transform is None:
+        outcome_transform = Standardize(1)
+    return KernelRidgeGP(X, Y, kernel, ridge=1.0, outcome_transform=outcome_transform, **transforms)
 
 
 Make = Callable[..., Any]  # of X [n d], Y [n 1], a kernel and transforms
@@ -78,21 +82,24 @@ def fitted(*models: Any, noisy: bool = True, start: dict[str, Any] | None = None
 
 
 def usual(d: int) -> Kernel:
+    """The default kernel of BoTorch in d dimensions."""
     return get_covar_module_with_dim_scaled_prior(ard_num_dims=d)
 
 
 def uniform(n: int, d: int) -> Tensor:
+    """Points [n d] of the unit cube, drawn from the global generator."""
     return torch.rand(n, d, dtype=torch.float64)
 
 
 def sobol(d: int) -> Callable[[int], Tensor]:
-    return functools.partial(
-        SobolEngine(d, scramble=True, seed=int(torch.randint(2**31, ()))).draw, dtype=torch.float64
-    )
+    """A function that draws the next n points [n d] of a scrambled Sobol sequence."""
+    seed = int(torch.randint(2**31, ()))
+    engine = SobolEngine(d, scramble=True, seed=seed)
+    return functools.partial(engine.draw, dtype=torch.float64)
 
 
 def observed(f: Callable[[Tensor], Tensor], X: Tensor, Y: Tensor, noise: Tensor | float) -> Tensor:
-    """Return Y with values at those points of X that it lacks."""
+    """The values Y with noisy ones appended for the points of X that have none."""
     exact = f(X[len(Y) :])
     return torch.cat([Y, exact + noise * torch.randn_like(exact)])
 
@@ -106,6 +113,7 @@ EFFORT: dict[str, Any] = {
 
 
 def search(acqf: Any, d: int, q: int = 1, **more: Any) -> Tensor:
+    """The q points [q d] of the unit cube that maximise an acquisition function."""
     bounds = torch.tensor([[0.0] * d, [1.0] * d], dtype=torch.float64)
     return optimize_acqf(acqf, bounds, q, **EFFORT, **more)[0].detach()
 
@@ -118,12 +126,15 @@ class End(NamedTuple):
 
 
 def closed_loop(make: Make, rounds: int = 4) -> End:
-    """qLogNEI with an outcome constraint, in batches; fits start from the last values (closed_loop_botorch_only)."""
+    """Batches of qLogNEI with an outcome constraint; fits go on from the last (closed_loop_botorch_only)."""
 
     def f(X: Tensor) -> Tensor:
         return torch.stack([problem(X), X.sum(-1) - 3], -1)
 
-    problem, X, Y, start = Hartmann(negate=True), uniform(10, 6), uniform(0, 2), None
+    problem = Hartmann(negate=True)
+    X = uniform(10, 6)
+    Y = uniform(0, 2)
+    start = None
     for _ in range(rounds):
         Y = observed(f, X, Y, 0.25)
         parts = (make(X, y.unsqueeze(-1), usual(6), input_transform=Normalize(6)) for y in Y.T)
@@ -142,7 +153,7 @@ def closed_loop(make: Make, rounds: int = 4) -> End:
 
 
 def merit(Y: Tensor) -> Tensor:
-    """Return the values of feasible rows [n 1 + constraints]; those of the others are lower, by their violation."""
+    """Values [n] of rows [n 1 + constraints]; rows that break a constraint are below all others."""
     violation = Y[:, 1:].clamp(min=0).sum(-1)
     return torch.where(violation > 0, -100 - violation, Y[:, 0])
 
@@ -156,33 +167,47 @@ def trust_region(
         Z = unnormalize(X, problem.bounds)
         return torch.stack([problem(Z), *(constraint(Z) for constraint in constraints)], -1)
 
-    problem, draw = Ackley(d, negate=True, bounds=[(-5.0, 10.0)] * d).double(), sobol(d)
-    length, q, successes, failures = 0.8, 4, 0, 0
-    Y = f(X := draw(2 * d))
+    problem = Ackley(d, negate=True, bounds=[(-5.0, 10.0)] * d).double()
+    draw = sobol(d)
+    length = 0.8
+    q = 4
+    successes = 0
+    failures = 0
+    X = draw(2 * d)
+    Y = f(X)
     for _ in range(rounds):
-        base = (
-            MaternKernel(nu=2.5, ard_num_dims=d, lengthscale_constraint=Interval(0.005, 4.0))
-            for _ in Y.T
-        )
-        parts = zip(Y.T, map(ScaleKernel, base), strict=True)
-        model, *others = (
-            fitted(make(X, y.unsqueeze(-1), kernel), noisy=False) for y, kernel in parts
-        )
+        models = []
+        for y in Y.T:
+            limits = Interval(0.005, 4.0)
+            matern = MaternKernel(nu=2.5, ard_num_dims=d, lengthscale_constraint=limits)
+            models.append(fitted(make(X, y.unsqueeze(-1), ScaleKernel(matern)), noisy=False))
+        model, *others = models
         scales = model.covar_module.base_kernel.lengthscale.detach().squeeze()
         reach = length / 2 * scales / scales.log().mean().exp()
-        centre, best = X[merit(Y).argmax()], float(merit(Y).max())
-        lower, upper = (centre - reach).clamp(0, 1), (centre + reach).clamp(0, 1)
+        centre = X[merit(Y).argmax()]
+        best = float(merit(Y).max())
+        lower = (centre - reach).clamp(0, 1)
+        upper = (centre + reach).clamp(0, 1)
         if others:
             rule = ConstrainedMaxPosteriorSampling(model, ModelListGP(*others), replacement=False)
         else:
             rule = MaxPosteriorSampling(model, replacement=False)
         with torch.no_grad():
             new = rule(lower + (upper - lower) * draw(1000), num_samples=q)
-        X, Y = torch.cat([X, new]), torch.cat([Y, f(new)])
-        success = float(merit(Y).max()) > best + 1e-3 * abs(best)
-        successes, failures = (successes + 1, 0) if success else (0, failures + 1)
-        if successes == 10 or failures == math.ceil(d / q):
-            length, successes, failures = min(2 * length, 1.6) if success else length / 2, 0, 0
+        X = torch.cat([X, new])
+        Y = torch.cat([Y, f(new)])
+        if float(merit(Y).max()) > best + 1e-3 * abs(best):
+            successes += 1
+            failures = 0
+        else:
+            successes = 0
+            failures += 1
+        if successes == 10:
+            length = min(2 * length, 1.6)
+            successes = 0
+        if failures == math.ceil(d / q):
+            length /= 2
+            failures = 0
     return End(X, -float(merit(Y).max()))
 
 
@@ -192,13 +217,14 @@ def knowledge_gradient(make: Make, rounds: int = 5) -> End:
     def f(X: Tensor) -> Tensor:
         return torch.sin(2 * math.pi * X[:, :1]) * torch.cos(2 * math.pi * X[:, 1:])
 
-    X, Y = uniform(6, 2), uniform(0, 1)
+    X = uniform(6, 2)
+    Y = uniform(0, 1)
     for _ in range(rounds):
         Y = observed(f, X, Y, 0.05)
-        X = torch.cat(
-            [X, search(qKnowledgeGradient(fitted(make(X, Y, usual(2))), num_fantasies=16), 2)]
-        )
-    chosen = search(PosteriorMean(fitted(make(X, observed(f, X, Y, 0.05), usual(2)))), 2)
+        acqf = qKnowledgeGradient(fitted(make(X, Y, usual(2))), num_fantasies=16)
+        X = torch.cat([X, search(acqf, 2)])
+    Y = observed(f, X, Y, 0.05)
+    chosen = search(PosteriorMean(fitted(make(X, Y, usual(2)))), 2)
     return End(X, 1 - float(f(chosen)))
 
 
@@ -207,50 +233,51 @@ class ImprovementPerCost(AnalyticAcquisitionFunction):
 
     def __init__(self, model: Any, best_f: Tensor, cost: Any, power: float) -> None:
         super().__init__(model)
-        self.improvement, self.cost, self.power = ExpectedImprovement(model, best_f), cost, power
+        self.improvement = ExpectedImprovement(model, best_f)
+        self.cost = cost
+        self.power = power
 
     def forward(self, X: Tensor) -> Tensor:
+        """The improvement [b] over the cost to the power, at points [b 1 d]."""
         return self.improvement(X) / self.cost(X).mean.exp()[:, 0].pow(self.power)
 
 
 def cost_aware(make: Make, rounds: int = 10) -> End:
     """Improvement per cost, which has a model of its own and a falling power (cost_aware_bayesian_optimization)."""
-    f, X = Branin(negate=True).double(), uniform(5, 2)
+    f = Branin(negate=True).double()
+    X = uniform(5, 2)
     for done in range(rounds):
         Y = f(unnormalize(X, f.bounds)).unsqueeze(-1)
-        cost = fitted(make(X, 200 * (1.1 - X[:, :1]).square(), usual(2), outcome_transform=Log()))
-        acqf = ImprovementPerCost(
-            fitted(make(X, Y, usual(2))), Y.max(), cost, 1 - (done + 1) / rounds
-        )
+        costs = 200 * (1.1 - X[:, :1]).square()
+        cost = fitted(make(X, costs, usual(2), outcome_transform=Log()))
+        power = 1 - (done + 1) / rounds
+        acqf = ImprovementPerCost(fitted(make(X, Y, usual(2))), Y.max(), cost, power)
         X = torch.cat([X, search(acqf, 2)])
     return End(X, f.optimal_value - float(f(unnormalize(X, f.bounds)).max()))
 
 
 def thompson(drawn: Callable[[Any], Any], make: Make, rounds: int = 8) -> End:
     """Batches of maximisers of posterior draws, joint on a finite set or of functions (thompson_sampling)."""
-    f, draw = Hartmann(negate=True).double(), sobol(6)
+    f = Hartmann(negate=True).double()
+    draw = sobol(6)
     X = draw(10)
     for _ in range(rounds):
         model = fitted(make(X, f(X).unsqueeze(-1), ScaleKernel(RBFKernel(ard_num_dims=6))))
+        rule = MaxPosteriorSampling(drawn(model), replacement=False)
         with torch.no_grad():
-            X = torch.cat(
-                [
-                    X,
-                    MaxPosteriorSampling(drawn(model), replacement=False)(
-                        draw(1000), num_samples=5
-                    ),
-                ]
-            )
+            X = torch.cat([X, rule(draw(1000), num_samples=5)])
     return End(X, f.optimal_value - float(f(X).max()))
 
 
 def multi_objective(make: Make, rounds: int = 6) -> End:
-    """qLogNEHVI with a model for each objective; the gap is that of the hypervolume (multi_objective_bo)."""
+    """Batches of qLogNEHVI, a model for each objective; the gap is of the hypervolume (multi_objective_bo)."""
 
     def f(X: Tensor) -> Tensor:
         return problem(unnormalize(X, problem.bounds))
 
-    problem, X, Y = BraninCurrin(negate=True).double(), uniform(6, 2), uniform(0, 2)
+    problem = BraninCurrin(negate=True).double()
+    X = uniform(6, 2)
+    Y = uniform(0, 2)
     for _ in range(rounds):
         Y = observed(f, X, Y, torch.tensor([15.19, 0.63]))
         model = fitted(*(make(X, y.unsqueeze(-1), usual(2)) for y in Y.T))
@@ -278,24 +305,26 @@ LOOPS: dict[str, Callable[..., End]] = {
 
 
 def run(name: str, make: Make, seed: int, **options: int) -> tuple[End, float]:
-    """Return the end of a loop and its CPU time in seconds."""
+    """The end of a loop, and its CPU time in seconds."""
     torch.manual_seed(seed)
     before = time.process_time()
-    return LOOPS[name](make, **options), time.process_time() - before
+    end = LOOPS[name](make, **options)
+    return end, time.process_time() - before
 
 
 def main(names: list[str], seeds: int) -> None:
+    """Print a row of the table for each loop."""
     for name in names:
         row = [name]
         for make in MODELS.values():
-            ends, seconds = zip(*(run(name, make, seed) for seed in range(seeds)), strict=True)
-            low, median, high = np.percentile([end.gap for end in ends], [25, 50, 75])
-            row += [
-                str(len(ends[0].X)),
-                f"{median:.3g} ({low:.3g} to {high:.3g})",
-                f"{np.mean(seconds):.1f}",
-            ]
-        print(f"| {' | '.join([*row[:4], *row[5:]])} |", flush=True)
+            runs = [run(name, make, seed) for seed in range(seeds)]
+            gaps = [end.gap for end, _ in runs]
+            low, median, high = np.percentile(gaps, [25, 50, 75])
+            seconds = np.mean([seconds for _, seconds in runs])
+            row.append(f"{median:.3g} ({low:.3g} to {high:.3g}), {seconds:.1f} s")
+        evaluations = len(runs[0][0].X)
+        row.insert(1, str(evaluations))
+        print(f"| {' | '.join(row)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import functools
 import pytest
 from gpytorch.means import ZeroMean
 
-from tests.botorch import tutorials
+from experiments.bench import notebooks
 from tests.dense import close
 
 
@@ -22,17 +22,17 @@ def _nothing_compiled(monkeypatch):
     "loop",
     [
         pytest.param(name, marks=() if name == "cost_aware" else pytest.mark.botorch)
-        for name in tutorials.LOOPS
+        for name in notebooks.LOOPS
     ],
 )
 def test_a_loop_of_a_notebook_takes_the_same_step(loop, monkeypatch):
     monkeypatch.setattr(
-        tutorials, "EFFORT", {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 3}}
+        notebooks, "EFFORT", {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 3}}
     )
-    zero = functools.partial(tutorials.single_task_gp, mean_module=ZeroMean())
+    zero = functools.partial(notebooks.single_task_gp, mean_module=ZeroMean())
     found, expected = (
-        tutorials.run(loop, make, 0, rounds=1)[0] for make in (tutorials.kernel_ridge_gp, zero)
+        notebooks.run(loop, make, 0, rounds=1)[0] for make in (notebooks.kernel_ridge_gp, zero)
     )
     if loop != "thompson_paths":  # draws of functions are kbo's own
         close(found.X, expected.X, 1e-3)
-    assert tutorials.run(loop, tutorials.kernel_ridge_gp, 0, rounds=2)[0].gap > 0
+    assert notebooks.run(loop, notebooks.kernel_ridge_gp, 0, rounds=2)[0].gap > 0
