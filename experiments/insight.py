@@ -115,7 +115,7 @@ def compared(problem: BBOB, optimizer: kbo.Optimizer, gains: Sequence[float]) ->
         "gained": gain,
         "tolerance": answers.tolerance,
         "decision": answers.decision,
-        "outlier": answers.outlier is not None,
+        "outlier": optimizer.insight.outlier() is not None,
     }
     shares = true_shares(problem)
     return [run | _of_parameter(problem, effect, shares) for effect in answers.effects]

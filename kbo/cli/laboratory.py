@@ -45,13 +45,13 @@ _WAS = "The value that a parameter had so far, where trials or known results lac
 _TO = "Write the new trials, with -n 0 the pending ones, to a table (.csv), for `kbo tell`."
 _OBJECTIVE = "One of several objectives, such as cost or yield=maximize; repeatable."
 _RESULT = "A trial and its value, such as 17 0.83, or a table (.csv)."
-_FAILED = "The experiment failed, for this reason; in place of a value."
+_FAILED = "These settings do not work, for this reason; in place of a value."
 _AGAIN = "Another measurement at the parameters of a trial that has ended: a new trial."
 _AS_DONE = (
     "The experiment was carried out with other settings, which are given: a new trial in place."
 )
 _TABLE = (
-    "Give a table, separated by commas, with the columns trial and {value}, as `kbo ask --to` writes it; a column "
+    "Give a table with the columns trial and {value}, as `kbo ask --to` writes it; a column "
     "failed has the reasons of failures. Results of experiments that were not asked for are known results: `kbo ask "
     "{path} -n 0 --evaluated TABLE`."
 )
@@ -115,14 +115,14 @@ def ask(
     optimizer = _opened(journal, given, space, evaluated, allow_change, was or ())
     with contextlib.closing(optimizer):
         pending = list(optimizer.run.trials.pending.values())
-        others = None
+        settled = optimizer
         if count:
-            others = _without_outlier(optimizer, journal)
+            settled = _settled(optimizer)
         begun = []
         for _ in range(count):
-            params, explanation = (others or optimizer).proposal()
-            if others is not None:
-                others.run.begin(params)
+            params, explanation = settled.proposal()
+            if settled is not optimizer:
+                settled.run.begin(params)
             begun.append(optimizer.run.begin(params, explanation.record()))
             optimizer.run.release()  # this process ends before the value comes
     batch = _batch(begun or pending, optimizer)
@@ -249,9 +249,10 @@ def tell(
 
         kbo tell lab.jsonl 17 yield=0.83 cost=12
 
-    An experiment that failed:
+    An experiment that cannot be done with these settings, so that they are avoided (after an accident, `kbo journal
+    remove` leaves it out):
 
-        kbo tell lab.jsonl 17 --failed "the sample was spilled"
+        kbo tell lab.jsonl 17 --failed "nothing dissolved"
 
     An experiment that was carried out at 61 degrees, not at the 60 that were proposed:
 
@@ -304,34 +305,19 @@ def show_known(journal: Path) -> None:
     typer.echo(_waiting(trial for trial in contents.trials if trial.status == "pending"))
 
 
-def _without_outlier(optimizer: Optimizer, journal: Path) -> Optimizer | None:
-    """Return a copy of a run in memory without its doubtful value, which is named; None if there is none."""
-    answers = optimizer.insight.answers(effects=False)
-    if answers is None or answers.doubtful is None:
-        return None
-    typer.echo(f"{summary.in_question(answers.doubtful)} It is left out until then.", err=True)
-    return _copy_without(answers.doubtful.number, journal)
-
-
-def _copy_without(number: int, journal: Path) -> Optimizer:
-    """Return a copy of a run in memory without one of its trials."""
-    others = record.Record.of(journal).reopened()
-    others.remove(number, "in question")
-    return others
+def _settled(optimizer: Optimizer) -> Optimizer:
+    """Return a copy of a run in memory without its doubtful value, which is named; the run if there is none."""
+    outlier = optimizer.insight.outlier()
+    if outlier is None or not outlier.doubtful:
+        return optimizer
+    typer.echo(f"{summary.in_question(outlier)} It is left out until then.", err=True)
+    return optimizer.without(outlier.number)
 
 
 def _show_summary(optimizer: Optimizer, journal: Path) -> None:
-    """Print the summary of the run so far; if a value is far from its prediction, that of all other trials."""
-    again = f"`kbo tell {journal} TRIAL VALUE --again`"
+    """Print the summary of the run so far."""
     result = results.result_of(optimizer, "", str(journal))
-    lines = summary.lines(result, again)
-    if result.answers is not None and result.answers.doubtful is not None:
-        label, trials = lines[0]
-        others = _copy_without(result.answers.doubtful.number, journal)
-        result = results.result_of(others, "", str(journal))
-        all_but_trials = summary.lines(result, again)[1:]
-        lines = [(label, f"{trials} The other lines leave it out"), *all_but_trials]
-    options.show_lines(lines)
+    options.show_lines(summary.lines(result, f"`kbo tell {journal} TRIAL VALUE --again`"))
 
 
 def run_of(path: Path) -> runs.Run:
@@ -472,8 +458,15 @@ def _report(
         is_recorded &= all(numbers[name] == trial.measured.get(name) for name in run.needed)
     if trial.corrected or trial.removed is not None:
         is_recorded = is_recorded or bool(others) or value == trial.reported
-    if again == (trial.status == "pending") and not (is_row and is_recorded):
+    is_replaced = as_done and bool(others) and trial.status == "complete"
+    if again == (trial.status == "pending") and not (is_replaced or (is_row and is_recorded)):
         raise InvalidInput(_misplaced(trial, run))
+    if as_done and not others and not is_row:
+        names = ", ".join(run.space.parameters)
+        raise InvalidInput(
+            f"--as-done: none of the settings differs from those of trial {trial.number}. Give the one that does, such "
+            f"as {next(iter(run.space.parameters))}=VALUE; the parameters are {names}."
+        )
     return _Report(trial, value, numbers, failure, others)
 
 

@@ -511,6 +511,17 @@ class Optimizer:
         return self.run.remove(trial, reason)
 
     @guarded
+    def without(self, number: int) -> Optimizer:
+        """Return a copy of the run in memory without one of its trials.
+
+        Raises:
+            InvalidInput: There is no such trial, or it is removed already.
+        """
+        others = copy.copy(self)
+        others.remove(number, "in question")
+        return others
+
+    @guarded
     def change(
         self,
         bounds: Bounds | Space,

@@ -19,6 +19,7 @@ from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.insight.confirmation import Confirmation, confirm
 from kbo.optimize.insight.front import Front, FrontPoint, Interval
 from kbo.optimize.insight.infeasibility import Infeasible
+from kbo.optimize.insight.outlier import Outlier
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial
@@ -66,6 +67,9 @@ class Result:
         stopped: The reason why the run ended.
         journal: Path of the journal; None without one.
         optimizer: The optimiser after the run.
+        outlier: The trial whose value is far from the prediction by all others; None if there is none.
+        settled: The optimiser without that trial if its value is likely wrong (``outlier.doubtful``); all statements of
+            the result are about it. Else ``optimizer``.
         front: With several objectives, the trials that no other dominates; then ``value`` and its bounds are those of
             the first objective, at the balanced trial of the front, and ``gap`` is a share of the front's extent.
         left_out: Sentences about what was given to the run and was not used, one for each reason.
@@ -93,6 +97,8 @@ class Result:
     stopped: str
     journal: str | None
     optimizer: Optimizer = field(compare=False)
+    settled: Optimizer = field(compare=False)
+    outlier: Outlier | None = None
     front: Front | None = None
     left_out: tuple[str, ...] = ()
 
@@ -123,11 +129,11 @@ class Result:
 
     @cached_property
     def answers(self) -> Answers | None:
-        """The gain of more trials, the effects of the parameters, and values that do not fit; see ``Insight.answers``.
+        """The gain of more trials and the effects of the parameters; see ``Insight.answers``.
 
         Computed when it is first asked for, in some tenths of a second.
         """
-        return self.optimizer.insight.answers()
+        return self.settled.insight.answers()
 
     @property
     def hypervolume(self) -> Interval | None:
@@ -153,7 +159,7 @@ class Result:
             params: The parameters.
             name: The quantity: by default the objective, of several the first one.
         """
-        return self.optimizer.interval(params, name)
+        return self.settled.interval(params, name)
 
     def explain(self, number: int) -> Explanation | None:
         """Return why a trial has its parameters; see ``Optimizer.explain``."""
@@ -161,7 +167,7 @@ class Result:
 
     def compare(self, others: Params) -> Comparison | None:
         """Return the difference between the recommended parameters and others; see ``Insight.compare``."""
-        return self.optimizer.insight.compare(others)
+        return self.settled.insight.compare(others)
 
     def confirm(
         self,
@@ -184,16 +190,17 @@ class Result:
         Raises:
             InvalidInput: Arguments that cannot be used, no other trial, or no noise.
         """
-        self.optimizer.insight.check_one_objective("confirm")
-        candidates = self.optimizer.insight.finalists()
+        insight = self.settled.insight
+        insight.check_one_objective("confirm")
+        candidates = {f"trial {trial.number}": trial.params for trial in insight.finalists()}
         if len(candidates) < 2 or self.exact:
             raise InvalidInput(
                 "there is nothing to confirm: the objective has no noise, or there are no two parameters to compare."
             )
         if tolerance is None:
-            tolerance = (
-                self.answers.tolerance if self.answers else self.optimizer.insight.usual_loss()
-            )
+            tolerance = insight.usual_loss()
+            if self.answers is not None:
+                tolerance = self.answers.tolerance
         if not tolerance:
             raise InvalidInput(
                 "pass tolerance=..., a loss that counts as none: there is no model that says it."
@@ -262,12 +269,17 @@ def result_of(
     optimizer: Optimizer, stopped: str, journal: str | None, evaluations: int = PROOF
 ) -> Result:
     """Return the result after the trials so far; ``evaluations`` as for ``Optimizer.gap``."""
-    insight = optimizer.insight
-    best, completed = optimizer.recommended(), optimizer.run.trials.complete
-    interval = optimizer.interval(best.params) if best else None
+    outlier = optimizer.insight.outlier()
+    settled = optimizer
+    if outlier is not None and outlier.doubtful:
+        settled = optimizer.without(outlier.number)
+    insight = settled.insight
+    best = settled.recommended()
+    completed = settled.run.trials.complete
+    interval = settled.interval(best.params) if best else None
     belief = insight.description() if interval else None
     guarantee = insight.guarantee() if belief else None
-    gap = optimizer.gap(evaluations if optimizer.setting.certified else 0)
+    gap = settled.gap(evaluations if optimizer.setting.certified else 0)
     lower, value, upper = interval or (None, best.value if best else None, None)
     if best and belief and belief.noiseless:
         lower = value = upper = best.value
@@ -290,14 +302,16 @@ def result_of(
         feasibility=insight.feasibility(),
         infeasible=insight.infeasible(evaluations),
         exact=insight.quantities.noiseless() if belief else None,
-        account=_account(optimizer, belief),
+        account=_account(settled, belief),
         certified=bool(guarantee),
         guarantee=guarantee.text if guarantee is not None else NO_BOUND,
-        assumptions=_assumptions(optimizer, belief),
+        assumptions=_assumptions(settled, belief),
         trials=list(optimizer.trials),
         stopped=stopped,
         journal=journal,
         optimizer=optimizer,
+        settled=settled,
+        outlier=outlier,
         front=insight.front(),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -200,7 +201,7 @@ def parsed(cell: str) -> Any:
 def read_csv(path: Path, advice: str) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Return the columns of a CSV file, and for each further line its number and its cells by column.
 
-    Empty cells are left out.
+    Empty cells are left out. If the columns are separated by semicolons, numbers may have a comma, as 0,5.
 
     Args:
         path: The file.
@@ -214,13 +215,15 @@ def read_csv(path: Path, advice: str) -> tuple[list[str], list[tuple[int, dict[s
         reading(path, "a table (CSV), text in UTF-8", advice),
         open(path, encoding="utf-8-sig", newline="") as file,
     ):
-        reader = csv.reader(file, strict=True)
+        first_line = file.readline()
+        has_semicolons = first_line.count(";") > first_line.count(",")
+        separator = ","
+        if has_semicolons:
+            separator = ";"
+        file.seek(0)
+        reader = csv.reader(file, strict=True, delimiter=separator)
         lines = [(reader.line_num, cells) for cells in reader if cells]
     columns = lines[0][1] if lines else []
-    if len(columns) == 1 and ";" in columns[0]:
-        raise InvalidInput(
-            f"{path} is separated by semicolons: save it with commas between the columns, and points in numbers (0.5)."
-        )
     rows = []
     for line, cells in lines[1:]:
         if len(cells) != len(columns):
@@ -228,9 +231,18 @@ def read_csv(path: Path, advice: str) -> tuple[list[str], list[tuple[int, dict[s
                 f"line {line} of {path} has {len(cells)} fields and the first line has {len(columns)}: "
                 "correct it, and put fields with a comma in quotes."
             )
+        if has_semicolons:
+            cells = [_with_point(cell) for cell in cells]
         given = {column: cell for column, cell in zip(columns, cells, strict=True) if cell}
         rows.append((line, given))
     return columns, rows
+
+
+def _with_point(cell: str) -> str:
+    """Return a cell, with a point in place of the comma if it is a number with a comma."""
+    if re.fullmatch(r"[-+]?\d*,\d+(e[-+]?\d+)?", cell.strip(), re.IGNORECASE):
+        return cell.strip().replace(",", ".")
+    return cell
 
 
 def write(

@@ -80,7 +80,7 @@ class Audit:
 
     def lines(self) -> summary.Lines:
         """Return the lines of the audit, at most eight: labels and sentences."""
-        lines = [("Trials", captions.audited(self.source, self.result.trials, self.remark))]
+        lines = [("Trials", self._trials())]
         if self.observed:
             reported = captions.reported_front(self.tool, self.observed, self.lucky)
             return [*lines, ("Reported", reported), *self._answers()]
@@ -91,6 +91,11 @@ class Audit:
         lines.append(("Reported", reported))
         lines.append(("Best", captions.likely_best(self.likely, params, trial, self.margin)))
         return [*lines, *self._answers()]
+
+    def _trials(self) -> str:
+        """Return the source of the trials, their number, and those that are not used or in question."""
+        sentence = captions.audited(self.source, self.result.trials, self.remark)
+        return sentence + summary.questioned(self.result, self.names)
 
     def _answers(self) -> summary.Lines:
         """Return the lines of the result about more than the best trials."""
@@ -144,8 +149,7 @@ def audit(
     trials = _trials_of(history, study, target, maximize, bounds)
     optimizer = trials.optimizer
     complete = [trial for trial in optimizer.insight.within_limits() if trial.value is not None]
-    recommended = optimizer.recommended()
-    if not complete or recommended is None:
+    if not complete:
         raise InvalidInput(
             f"{trials.source}: no trial inside the search space has a value, so there is nothing to say of it"
             f"{trials.remark}."
@@ -155,20 +159,22 @@ def audit(
         pick = max
     best = pick(complete, key=lambda trial: trial.value or 0.0)
     result = result_of(optimizer, trials.source, None)
+    recommended = result.settled.recommended()
+    assert recommended is not None
     observed: list[Trial] = []
     lucky: list[Trial] = []
     margin = None
     if optimizer.objectives:
         observed, lucky = _observed_front(result, complete)
     else:
-        margin = optimizer.insight.compare(best.params)
+        margin = result.compare(best.params)
     return Audit(
         source=trials.source,
         tool=trials.tool,
         reported=(trials.names[best.number], best.value or 0.0),
         likely=trials.names[recommended.number],
         result=result,
-        estimated=optimizer.interval(best.params),
+        estimated=result.predict(best.params),
         margin=margin,
         names=trials.names,
         remark=trials.remark,

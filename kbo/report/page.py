@@ -19,7 +19,7 @@ from kbo._base.files import replacing
 from kbo._base.surroundings import fixed
 from kbo._base.terminal import rounded_up
 from kbo.errors import InvalidInput, KboError, RefutedAssumptions
-from kbo.optimize import Constraint, Hypothesis, Optimizer, Result, Trial
+from kbo.optimize import Constraint, Hypothesis, Result, Trial
 from kbo.optimize.insight.expected_gain import N_MORE
 from kbo.optimize.insight.importance import LEVEL
 from kbo.optimize.objective import main_of
@@ -137,6 +137,7 @@ def content_of(record: Record, title: str, *, live: str | None = None) -> str:
     answers = None
     if result is not None:
         answers = result.answers
+        record = replace(record, optimizer=result.settled)
     plots = Plots(record, replay=live is None, answers=answers)
     sentences = _sentences(record, result)
     recommended = None
@@ -159,7 +160,7 @@ def content_of(record: Record, title: str, *, live: str | None = None) -> str:
         limits=_limits(result),
         live=live,
         moments=plots.moments,
-        numbers=_numbers(record.optimizer, result),
+        numbers=_numbers(result),
         outside=outside,
         pictures=pictures,
         reasons=_reasons(record),
@@ -219,10 +220,11 @@ def _details(record: Record, result: Result | None) -> dict[str, str]:
     return dict(summary.details(result, [record.name(trial) for trial in record.trials]))
 
 
-def _numbers(optimizer: Optimizer | None, result: Result | None) -> dict[str, Any]:
+def _numbers(result: Result | None) -> dict[str, Any]:
     """Return the numbers in the bounds by their labels."""
-    if optimizer is None or result is None or not result.assumptions or result.front is not None:
+    if result is None or not result.assumptions or result.front is not None:
         return {}
+    optimizer = result.settled
     assumptions = result.assumptions
     numbers = {
         "kernel": assumptions["kernel"],

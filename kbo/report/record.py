@@ -188,7 +188,8 @@ class Record:
             path = None
             if run.journal is not None:
                 path = Path(run.journal)
-            return replace(cls.of(run.optimizer), path=path, stopped=run.stopped)
+            whole = cls.of(run.optimizer)
+            return replace(whole, optimizer=run.settled, path=path, stopped=run.stopped)
         path = checks.path("run", run)
         contents = read_journal(path).whole()
         if contents.unfinished:

@@ -130,7 +130,7 @@ def lines(
             found.append(("More?", more_trials(result.answers)))
             found.append(("Matters", importance(result.answers.effects)))
             found.append(("Ranges", ranges(result.answers.effects, has_bounds)))
-        found.append(("Certain?", certainty(result, surer)))
+        found.append(("Certain?", certainty(result, surer, names)))
     found.append(("Details", place_of_details(result)))
     return [(label, sentence) for label, sentence in found if sentence]
 
@@ -234,9 +234,7 @@ def trials(result: Result) -> str:
         )
     if result.left_out:
         sentence += f"; not used: {printable('; '.join(result.left_out))}"
-    if result.answers is not None and result.answers.outlier is not None:
-        sentence += f"; {in_question(result.answers.outlier)}"
-    return sentence
+    return sentence + questioned(result)
 
 
 def _n_repeated(trials: Sequence[Trial]) -> int:
@@ -251,19 +249,35 @@ def _n_repeated(trials: Sequence[Trial]) -> int:
     return n_repeated
 
 
-def in_question(outlier: Outlier) -> str:
-    """Return that the value of a trial is far from its prediction, and the advice to correct or repeat it."""
+def questioned(result: Result, names: Sequence[Any] | None = None) -> str:
+    """Return the outlier, with the advice to settle it, as an addition; empty without one. Names as for ``lines``."""
+    if result.outlier is None:
+        return ""
+    sentence = f"; {in_question(result.outlier, names)}"
+    if result.outlier.doubtful:
+        sentence += " The other lines leave it out"
+    return sentence
+
+
+def in_question(outlier: Outlier, names: Sequence[Any] | None = None) -> str:
+    """Return that the value of a trial is far from its prediction, and the advice to settle it. Names as there."""
+    number: Any = outlier.number
+    repeated: Any = outlier.repeated
+    if names is not None:
+        number = names[number]
+    if names is not None and repeated is not None:
+        repeated = names[repeated]
     width = outlier.upper - outlier.lower
     lower = rounded(outlier.lower, width, ROUND_FLOOR)
     upper = rounded(outlier.upper, width, ROUND_CEILING)
-    trial = f"trial {outlier.number} ({outlier.value:.4g})"
+    trial = f"trial {number} ({outlier.value:.4g})"
     if not outlier.doubtful:
         return (
             f"{trial} is better than the others predict, {lower} to {upper}: repeat it to be sure"
         )
     sentence = f"{trial} is far from what the others predict, {lower} to {upper}"
-    if outlier.repeated is not None:
-        sentence += f", and trial {outlier.repeated} is at the same parameters"
+    if repeated is not None:
+        sentence += f", and trial {repeated} is at the same parameters"
     return f"{sentence}: correct, remove or repeat it?"
 
 
@@ -271,7 +285,7 @@ def best(result: Result, names: Sequence[Any] | None = None) -> str:
     """Return the recommended parameters and their trial; names as for ``lines``."""
     assert result.params is not None
     sentence = format_params(result.params)
-    trial = result.optimizer.recommended()
+    trial = result.settled.recommended()
     if trial is not None:
         sentence += f"  (trial {_name(trial, names)})"
     return sentence
@@ -287,9 +301,6 @@ def _name(trial: Trial, names: Sequence[Any] | None) -> str:
 def value(result: Result) -> str:
     """Return the value at the recommended parameters, its interval, and the limits that they keep."""
     sentence = _value(result)
-    if result.answers is not None and result.answers.doubtful is not None:
-        number = result.answers.doubtful.number
-        sentence += f"; do not rely on it while trial {number} is in question"
     if result.feasibility is not None:
         sentence += f"; limits: {result.feasibility}"
     return sentence
@@ -417,12 +428,13 @@ def ranges(effects: Sequence[Effect], has_bounds: bool = True) -> str:
     return sentence
 
 
-def certainty(result: Result, surer: str) -> str:
+def certainty(result: Result, surer: str, names: Sequence[Any] | None = None) -> str:
     """Return whether the lines above are guaranteed, how well the model predicts, and how to know more.
 
     Args:
         result: The run.
         surer: The call or the option that evaluates the best trials again.
+        names: As for ``lines``.
     """
     if result.certified:
         return f"yes: {result.guarantee.removeprefix('certified: ')}"
@@ -445,7 +457,11 @@ def certainty(result: Result, surer: str) -> str:
         sentence += _model_check(result.answers)
     if result.exact:
         return sentence
-    return f"{sentence}. To check which trial is best, {surer} repeats the best ones"
+    sentence += f". To check which trial is best, {surer} repeats the best ones"
+    finalists = result.settled.insight.finalists()
+    if len(finalists) > 1:
+        sentence += f": trials {_listed([_name(trial, names) for trial in finalists])}"
+    return sentence
 
 
 def _model_check(answers: Answers) -> str:

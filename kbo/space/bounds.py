@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -11,6 +12,9 @@ from kbo.errors import InvalidInput
 from kbo.space.conditions import Condition, When, plain_conditions
 from kbo.space.parameters import Choice, Fixed, Float, Int, Parameter
 from kbo.space.table import Frame
+
+_RANGE = re.compile(r"\s*-?[\d.]+\s*(-|\u2013|to|\.\.)\s*-?[\d.]+\s*")
+"""A text that looks like a range, such as "20-90"."""
 
 Bounds = (
     Mapping[str, Any] | Sequence[tuple[float, float]] | Sequence[Mapping[str, Any] | When] | Frame
@@ -109,6 +113,11 @@ def _parameter(spec: Any) -> Parameter:
     if isinstance(spec, When):
         raise InvalidInput(
             "kbo.When stands beside a dict, not in it: [{...}, kbo.When(parent, value, {...})]."
+        )
+    if isinstance(spec, str) and _RANGE.fullmatch(spec):
+        raise InvalidInput(
+            f"{spec!r} is a text with one value, and looks like a range: give its ends, (low, high), in a file "
+            f"{{kind: Float, low: LOW, high: HIGH}}; if it is one value, kbo.Fixed({spec!r})."
         )
     if spec is None or isinstance(checks.plain(spec), (str, bool, Real)):
         return Fixed(spec)

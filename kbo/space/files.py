@@ -70,6 +70,9 @@ def part_of(name: Any, entry: Any) -> Mapping[str, Any] | When | Linear:
     return When(parent, values, {name: kind(**fields)})
 
 
+_BOOL = "tag:yaml.org,2002:bool"
+
+
 def read(path: Path) -> Any:
     """Return the data in a file of YAML or, with the suffix .json, JSON.
 
@@ -100,11 +103,17 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _yaml(text: str) -> Any:
-    """Return the data in YAML, where 1e-4 is a number as in JSON; PyYAML takes it as text."""
+    """Return the data in YAML 1.2: 1e-4 is a number, and yes, no, on and off are texts; PyYAML reads YAML 1.1."""
 
     class Loader(yaml.SafeLoader):
         pass
 
+    resolvers = {}
+    for first, entries in yaml.SafeLoader.yaml_implicit_resolvers.items():
+        resolvers[first] = [entry for entry in entries if entry[0] != _BOOL]
+    Loader.yaml_implicit_resolvers = resolvers
+    boolean = re.compile("true|True|TRUE|false|False|FALSE")
+    Loader.add_implicit_resolver(_BOOL, boolean, list("tTfF"))
     number = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
     try:

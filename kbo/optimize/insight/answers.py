@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +22,6 @@ from kbo.optimize.insight.expected_gain import (
 )
 from kbo.optimize.insight.importance import importance
 from kbo.optimize.insight.optima import optima
-from kbo.optimize.insight.outlier import Outlier, outlier
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
@@ -51,7 +50,6 @@ class Answers:
         effects: The parameters, the one with the largest share first.
         inside: The number of trials whose value is inside the 90% interval that the others predict, and the number of
             trials with such an interval.
-        outlier: The trial whose value is far from the prediction by all others; None if there is none.
         beyond_zero: Whether the gain leads beyond 0 although all values were on the other side.
     """
 
@@ -62,26 +60,16 @@ class Answers:
     tolerance: float
     effects: Sequence[Effect]
     inside: tuple[int, int]
-    outlier: Outlier | None = None
     beyond_zero: bool = False
-
-    @property
-    def doubtful(self) -> Outlier | None:
-        """The outlier, if its value is likely wrong; else None."""
-        if self.outlier is None or not self.outlier.doubtful:
-            return None
-        return self.outlier
 
 
 @torch.no_grad()
 def answers(
     space: Space,
     surrogate: Surrogate,
-    without: Callable[[int], Surrogate | None],
     constraints: Sequence[ConstraintSurrogate],
     trials: Sequence[Trial],
     best: Trial,
-    maximize: bool,
     generator: torch.Generator,
     tolerance: float | None,
     with_effects: bool = True,
@@ -91,11 +79,9 @@ def answers(
     Args:
         space: The search space.
         surrogate: The surrogate of its objective, larger values better.
-        without: Returns such a surrogate that is fitted to all trials but one, given by its number.
         constraints: The constraints with their surrogates.
         trials: The completed trials, those that keep all constraints.
         best: The recommended one.
-        maximize: Whether larger values of the objective are better.
         generator: Source of randomness.
         tolerance: The loss that counts as none; None for 5% of the difference to random parameters.
         with_effects: Whether the effects of the parameters are computed, which take most of the time.
@@ -141,7 +127,6 @@ def answers(
         tolerance=tolerance,
         effects=found,
         inside=surrogate.leave_one_out(),
-        outlier=outlier(surrogate, without, maximize),
         beyond_zero=is_below_zero and best_possible > 0,
     )
 

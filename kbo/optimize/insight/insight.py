@@ -17,6 +17,7 @@ from kbo.optimize.insight.finalists import distinct, finalists
 from kbo.optimize.insight.front import Front, front_of
 from kbo.optimize.insight.front_gap import front_guarantee
 from kbo.optimize.insight.infeasibility import Infeasible, certificate
+from kbo.optimize.insight.outlier import Outlier, outlier
 from kbo.optimize.quantities import Quantities
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
@@ -164,15 +165,28 @@ class Insight:
         return answers(
             quantities.space,
             surrogate,
-            quantities.objective.without,
             quantities.limits(),
             quantities.keeping_limits(best),
             best,
-            quantities.maximize,
             self._generator(),
             tolerance,
             effects,
         )
+
+    @guarded
+    def outlier(self) -> Outlier | None:
+        """Return the trial whose value is far from the prediction by all others; None if there is none.
+
+        By the fitted model of the practical setting; None in the certified setting, with several objectives, and while
+        there is no model.
+        """
+        quantities = self.quantities
+        if quantities.setting.certified or quantities.objectives:
+            return None
+        surrogate = quantities.description()
+        if surrogate is None or quantities.bounded() is None:
+            return None
+        return outlier(surrogate, quantities.objective.without, quantities.maximize)
 
     @guarded
     def front(self) -> Front | None:
@@ -263,8 +277,8 @@ class Insight:
         return usual_loss(surrogate, features, quantities.space.features(units))
 
     @guarded
-    def finalists(self, most: int = 5) -> dict[str, Params]:
-        """Return the parameters that are worth new evaluations, by the names of their trials: see ``Result.confirm``.
+    def finalists(self, most: int = 5) -> list[Trial]:
+        """Return trials whose parameters are worth new evaluations: see ``Result.confirm``.
 
         The recommended ones, and those of other trials, which keep all limits as measured, that may be better: with a
         probability of 5%, or in the certified setting by their bounds; the likeliest first. If there is none, the next
@@ -282,7 +296,7 @@ class Insight:
         best = quantities.recommended()
         surrogate = quantities.description()
         if best is None:
-            return {}
+            return []
         others = quantities.keeping_limits()
         if surrogate is None:
             others = sorted(others, key=quantities.signed, reverse=True)
@@ -290,7 +304,7 @@ class Insight:
         if surrogate is not None and quantities.bounded() is not None:
             generator = self._generator()
             trials = finalists(quantities.space, surrogate, trials, generator)
-        return {f"trial {trial.number}": trial.params for trial in trials[:most]}
+        return trials[:most]
 
     def _generator(self) -> torch.Generator:
         """Return a source of randomness for statistics about the trials that have ended."""

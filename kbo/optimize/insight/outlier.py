@@ -28,6 +28,8 @@ _NARROW = 3.0
 class Outlier:
     """A trial whose value is far from the prediction by all others.
 
+    A doubtful value is left out of what is said about the run, until it is corrected, removed or repeated.
+
     Attributes:
         number: The trial.
         value: Its value.

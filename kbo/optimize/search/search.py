@@ -292,6 +292,10 @@ class Search:
         points = self.subspace.projected(centre.expand(n, -1), centre + steps * fractions)
         return points, shape
 
+    def is_free(self, point: Tensor) -> bool:
+        """Return whether a point [P] is not next to one that is being evaluated."""
+        return not self._is_avoided(self.space.features(point.unsqueeze(0))).any()
+
     def _is_avoided(self, features: Tensor) -> Tensor:
         """Return whether points with features [n D] are being evaluated, or are next to such a point, [n]."""
         is_avoided = torch.zeros(len(features), dtype=torch.bool)

@@ -13,10 +13,18 @@ from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.strategies.strategy import Strategy
 from kbo.space import Params
 
+_FURTHER_ON = 64
+"""Numbers by which a point of the sequence is later that replaces one next to a pending trial."""
+
+_MOST_SKIPPED = 16
+"""Points next to pending trials in place of which others are tried."""
+
 
 @dataclass(frozen=True)
 class InitialDesign(Strategy):
     """A scrambled Sobol sequence, until there are enough trials for a surrogate; random ones of given choices.
+
+    Points next to those that are being evaluated are left out (``Search.spacing``).
 
     Args:
         centre_first: Whether the first point is the centre, which is nearest to all others. In many dimensions all
@@ -30,11 +38,17 @@ class InitialDesign(Strategy):
             return None
         if search.subspace.choices is not None:
             return search.random()
-        if not self.centre_first:
-            return search.params(_sobol_point(search, search.number))
-        if search.number == 0:
-            return search.params(_centre(search.subspace, search.generator))
-        return search.params(_sobol_point(search, search.number - 1))
+        number = search.number
+        if self.centre_first:
+            if number == 0:
+                return search.params(_centre(search.subspace, search.generator))
+            number -= 1
+        point = _sobol_point(search, number)
+        for i in range(1, _MOST_SKIPPED):
+            if search.is_free(point):
+                break
+            point = _sobol_point(search, number + i * _FURTHER_ON)
+        return search.params(point)
 
     def describe(self) -> str:
         return "initial design"
