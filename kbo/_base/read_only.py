@@ -5,6 +5,7 @@ A later change would alter the bounds, but not the numbers that were fixed befor
 
 from __future__ import annotations
 
+import inspect
 from abc import ABCMeta
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -16,6 +17,12 @@ T = TypeVar("T")
 
 class _Marking(ABCMeta):
     """Metaclass that marks objects whose constructor has ended."""
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The arguments of the constructor, for ``help`` and editors; else they would be those of ``__call__``."""
+        parameters = list(inspect.signature(cls.__init__).parameters.values())
+        return inspect.Signature(parameters[1:])
 
     def __call__(cls: type[T], *args: Any, **kwargs: Any) -> T:
         made = type.__call__(cls, *args, **kwargs)

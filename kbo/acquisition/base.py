@@ -70,7 +70,9 @@ class ConfidenceAcquisition(CheckedAcquisition):
     ) -> None:
         super().__init__(model=model)
         check_model(model)
-        self.confidence: Confidence = checks.instance("confidence", confidence, Confidence)
+        self.confidence: Confidence = checks.instance(
+            "confidence", confidence, Confidence, ": for mean + 2 std take FixedWidth(2.0)"
+        )
         self.weight: float = 1.0
         self.offset: float = 0.0
         if posterior_transform is not None:
@@ -78,6 +80,26 @@ class ConfidenceAcquisition(CheckedAcquisition):
             self.weight = float(transform.weights)  # pyright: ignore[reportArgumentType]
             self.offset = float(transform.offset)
         self.set_X_pending(X_pending)
+
+    @torch.no_grad()
+    def interval(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return lower and upper bound [n] of the function at X [n d], in the units of the data.
+
+        These are the points and targets that the model was given, before its transforms. Pending
+        points and the posterior transform play no role. The point with the largest lower bound is
+        the one to recommend.
+
+        Raises:
+            InvalidInput: X has another shape or device than the data.
+            RefutedAssumptions: No function satisfies the assumptions and fits the data.
+        """
+        state, P = self.model.state_and_points(checks.rows("X", X))
+        ends = torch.stack(self.confidence.interval(state, P), -1)  # [n 2]
+        if hasattr(self.model, "outcome_transform"):
+            transform = self.model.outcome_transform
+            columns = [transform.untransform(ends[:, i : i + 1], X=X)[0] for i in range(2)]
+            ends = torch.cat(columns, -1).sort(-1).values  # a transform may reverse the order
+        return ends[:, 0], ends[:, 1]
 
     @property
     def guarantee(self) -> str | None:

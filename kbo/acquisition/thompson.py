@@ -22,8 +22,8 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
     """A function drawn as wide as a confidence, to be maximised; one for every point of a batch.
 
     The value of a batch of q > 1 points is the mean of their values, each under a function of its
-    own. Functions are drawn when they are first needed, from the posterior as it is then and from
-    the seed: the same seed gives the same values. Draws are independent, so pending points need no
+    own. Functions are drawn when they are first needed, from the posterior as it is then: the same
+    seed gives the same values. Draws are independent, so pending points need no
     hallucination: they only take the first functions, so that sequential and joint optimisation of
     a batch agree. Draws are in the units of the model's (transformed) targets.
 
@@ -31,7 +31,8 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
         model: A model of kbo, with an RBF or Matern kernel, a multiple of one or a sum of them.
         confidence: The bound whose width the draws have; ``FixedWidth(1.0)`` is plain Thompson
             sampling if the model's ridge is the variance of the noise.
-        seed: Of the draws. Change it from one round to the next.
+        seed: Of the draws; None, the default, takes one from torch's global generator, so that every
+            round of a loop has other draws.
         posterior_transform, X_pending: As in ``KernelUCB``.
 
     Raises:
@@ -43,11 +44,13 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
         self,
         model: PosteriorModel,
         confidence: Confidence,
-        seed: int = 0,
+        seed: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
     ) -> None:
         super().__init__(model, confidence, posterior_transform, X_pending)
+        if seed is None:
+            seed = int(torch.randint(2**31, (), device="cpu"))
         self.generator: torch.Generator = torch.Generator().manual_seed(checks.seed(seed))
         self._functions: list[Function] = []
 
@@ -82,8 +85,8 @@ class InflatedPosteriorSampling(SamplingStrategy):
 
     Args:
         model: A model of kbo.
-        confidence, posterior_transform: As in ``InflatedThompsonSampling``.
-        seed: Of the draws: two strategies with the same seed return the same points, call by call.
+        confidence, seed, posterior_transform: As in ``InflatedThompsonSampling``. Two strategies with
+            the same seed return the same points, call by call.
 
     Raises:
         InvalidInput: The model, seed or posterior transform is of another kind.
@@ -98,7 +101,7 @@ class InflatedPosteriorSampling(SamplingStrategy):
         self,
         model: PosteriorModel,
         confidence: Confidence,
-        seed: int = 0,
+        seed: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
     ) -> None:
         super().__init__()

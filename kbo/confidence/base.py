@@ -77,11 +77,26 @@ class Confidence(ReadOnly):
 
     def upper(self, state: Posterior, X: Tensor) -> Tensor:
         """Return the upper bound [...] at X [... d]; see ``interval``."""
-        return self.interval(state, X)[1]
+        return self._checked_interval(state, X)[1]
 
     def lower(self, state: Posterior, X: Tensor) -> Tensor:
         """Return the lower bound [...] at X [... d]; see ``interval``."""
-        return self.interval(state, X)[0]
+        return self._checked_interval(state, X)[0]
+
+    def _checked_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``interval``.
+
+        Raises:
+            InvalidInput: It is not a pair of tensors with an entry for each row of X.
+        """
+        ends: Any = self.interval(state, X)
+        is_pair = isinstance(ends, tuple) and len(ends) == 2
+        if not is_pair or any(end.shape[-1:] != X.shape[-2:-1] for end in ends):
+            raise InvalidInput(
+                f"interval of {type(self).__name__} must return lower and upper bound, a pair of "
+                f"tensors [...] for points X [... d], got {checks.shown(ends)}."
+            )
+        return ends
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return bounds [...] at X [... d] that are valid, take less time and may be wider."""

@@ -269,6 +269,7 @@ class StreamingGP(PosteriorModel):
         values = self.hyperparameters().tolist()
         state = self.state
         state.at()  # grows the factor, once for all models that follow
+        checks.rows("X", X)
         if Y.ndim != 2 or Y.shape[-1] != 1:
             raise InvalidInput(
                 f"Y must have shape [{len(X)} 1], got {tuple(Y.shape)}: use y.unsqueeze(-1)."

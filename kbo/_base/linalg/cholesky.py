@@ -26,6 +26,9 @@ from kbo._base.linalg.buffers import GrowingTensor
 from kbo._base.stateful import Stateful, passed_on
 from kbo.errors import NotPositiveDefinite
 
+_FAR_BELOW_ROUNDING = 1e-3
+"""Size of a negative eigenvalue, relative to the largest one, that is no rounding error."""
+
 PANEL = 128
 """Rows of a panel: large enough for matrix products to dominate, small enough to invert stably."""
 
@@ -75,16 +78,30 @@ def cholesky_and_log(
     if not math.isfinite(log):
         # Other devices name a later row where an entry is infinite.
         failed_row = torch.linalg.cholesky_ex(A.detach().cpu())[1]
-        raise _not_positive_definite(A, first_row + max(int(failed_row.max()), 1))
+        raise _not_positive_definite(A, first_row, first_row + max(int(failed_row.max()), 1))
     return L, log
 
 
-def _not_positive_definite(A: Tensor, row: int) -> NotPositiveDefinite:
+def _not_positive_definite(A: Tensor, first_row: int, row: int) -> NotPositiveDefinite:
+    if first_row == 0 and _is_indefinite(A):
+        return NotPositiveDefinite(
+            "The kernel matrix plus ridge has negative eigenvalues far beyond rounding: the function "
+            "is not a kernel (not positive semi-definite), so no bound and no posterior exists. "
+            "Sums and products of kernels are kernels; differences and most other functions are not."
+        )
     return NotPositiveDefinite(
         f"The kernel matrix plus ridge is not positive definite in {A.dtype} at row {row}: the "
         "ridge is below the rounding error of the kernel. Use a larger ridge (every bound stays "
         "valid for it; jitter would break them), or float64."
     )
+
+
+def _is_indefinite(A: Tensor) -> bool:
+    """Return whether a matrix among A [... n n] has a negative eigenvalue that no rounding explains."""
+    finite = A.detach().cpu().nan_to_num(0.0, 0.0, 0.0)
+    eigenvalues = torch.linalg.eigvalsh(finite)
+    least = eigenvalues[..., 0]
+    return bool((least < -_FAR_BELOW_ROUNDING * eigenvalues[..., -1].abs()).any())
 
 
 class _Panel:
