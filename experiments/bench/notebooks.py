@@ -1,6 +1,6 @@
 """Loops of BoTorch's notebooks, in which the model is all that is exchanged.
 
-``python -m experiments.bench.notebooks [NAME] [SEEDS]`` prints the rows of the table in docs/integrations.md, and
+``python -m experiments.bench.notebooks`` prints the rows of the table in docs/integrations.md, and
 CPU seconds. Problems, budgets and restarts are smaller than those of the notebooks, whose names are in brackets.
 """
 
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
+import typer
 from botorch.acquisition import (
     AnalyticAcquisitionFunction,
     ExpectedImprovement,
@@ -44,6 +44,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from experiments import commands
 from kbo.models import KernelRidgeGP
 
 
@@ -312,21 +313,31 @@ def run(name: str, make: Make, seed: int, **options: int) -> tuple[End, float]:
     return end, time.process_time() - before
 
 
-def main(names: list[str], seeds: int) -> None:
-    """Print a row of the table for each loop."""
-    for name in names:
-        row = [name]
+def compare(
+    name: Annotated[
+        list[str] | None, typer.Option(help="A loop; repeatable. By default all.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Number of seeds, from 0.")] = 10,
+) -> None:
+    """Compare the models in loops of BoTorch's notebooks: the gap to the optimum at the end, and CPU seconds."""
+    for loop in name or LOOPS:
+        row = [loop]
         for make in MODELS.values():
-            runs = [run(name, make, seed) for seed in range(seeds)]
+            runs = [run(loop, make, seed) for seed in range(seeds)]
             gaps = [end.gap for end, _ in runs]
             low, median, high = np.percentile(gaps, [25, 50, 75])
             seconds = np.mean([seconds for _, seconds in runs])
             row.append(f"{median:.3g} ({low:.3g} to {high:.3g}), {seconds:.1f} s")
         evaluations = len(runs[0][0].X)
         row.insert(1, str(evaluations))
-        print(f"| {' | '.join(row)} |", flush=True)
+        typer.echo(f"| {' | '.join(row)} |")
+
+
+def main() -> None:
+    """Run the command."""
+    warnings.simplefilter("ignore")
+    commands.run(compare)
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    main(sys.argv[1:2] or list(LOOPS), int(sys.argv[2]) if len(sys.argv) > 2 else 10)
+    main()

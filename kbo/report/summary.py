@@ -278,7 +278,7 @@ def in_question(outlier: Outlier, names: Sequence[Any] | None = None) -> str:
     sentence = f"{trial} is far from what the others predict, {lower} to {upper}"
     if repeated is not None:
         sentence += f", and trial {repeated} is at the same parameters"
-    return f"{sentence}: correct, remove or repeat it?"
+    return f"{sentence}: a mistake, or does the objective jump there? Correct, remove or repeat it."
 
 
 def best(result: Result, names: Sequence[Any] | None = None) -> str:
@@ -321,7 +321,10 @@ def _value(result: Result) -> str:
     upper = rounded(result.upper, width, ROUND_CEILING)
     if result.certified or result.best_observed is None:
         return f"{number}, between {lower} and {upper} ({result.sure})"
-    sentence = f"{number} on average of many repetitions, very likely ({result.sure}) between {lower} and {upper}"
+    interval = f"very likely ({result.sure}) between {lower} and {upper}"
+    if result.exact is None:  # no trial was repeated yet
+        return f"{number}, {interval}"
+    sentence = f"{number} on average of many repetitions, {interval}"
     scatter = _SPREAD_OF_90_PERCENT * result.assumptions["noise_std"]
     observed = rounded(result.best_observed, width)
     sentence += f"; a single result is mostly up to {significant(scatter, 1)} higher or lower"
@@ -334,7 +337,9 @@ def more_trials(answers: Answers) -> str:
     if answers.seconds is not None and answers.seconds >= _LONG:
         trials += f" ({duration(answers.seconds)})"
     if answers.decision == STOP:
-        little = f"less than {significant(answers.tolerance, 1)}, too little to matter"
+        gain = significant(answers.more.value, 1)
+        matters = significant(answers.tolerance, 1)
+        little = f"{gain} on average, too little to matter (less than {matters})"
         at_an_edge = [effect.name for effect in answers.effects if effect.edge]
         if at_an_edge:
             names = _listed(at_an_edge)

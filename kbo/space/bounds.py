@@ -106,6 +106,8 @@ def _parameter(spec: Any) -> Parameter:
         return _of_pair(spec)
     if isinstance(spec, list):
         return Choice(spec)
+    if isinstance(spec, tuple) and any(isinstance(entry, str) for entry in spec):
+        raise InvalidInput(f"a tuple is a range of numbers: write options as a list, {list(spec)}.")
     if isinstance(spec, tuple) and len(spec) == 2:
         return Float(*spec)
     if spec is bool:

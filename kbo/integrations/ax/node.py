@@ -133,7 +133,7 @@ class KBONode(ExternalGenerationNode):
         options = {
             **self.arguments,
             "bounds": whole,
-            "setting": _with_errors(self.arguments["setting"], errors),
+            "setting": _with_noise(_with_errors(self.arguments["setting"], errors), trials),
             **objectives_of(config),
             "constraints": limits,
         }
@@ -232,6 +232,18 @@ def _with_errors(setting: Setting, errors: Sequence[float | None]) -> Setting:
             f"an observation has a standard error of {largest:g}, but the noise level is given as at most {limit:g}: "
             "no bound would hold. Give a noise level that is at least the largest standard error."
         )
+    return setting
+
+
+def _with_noise(setting: Setting, trials: Sequence[Ended]) -> Setting:
+    """Return the setting for values with noise if trials have learning curves.
+
+    Else the best parameters would be repeated once to see whether there is noise, and Ax stops no trial early where two
+    trials have the same parameters.
+    """
+    has_curves = any(trial.reports for trial in trials)
+    if has_curves and isinstance(setting, Practical) and setting.noise_std is None:
+        return replace(setting, noisy=True)
     return setting
 
 

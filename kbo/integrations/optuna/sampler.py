@@ -324,9 +324,15 @@ class KBOSampler(BaseSampler):
             objective: The position of the objective in ``study.directions``, if there are several.
 
         Raises:
-            InvalidInput: A value that its distribution does not contain, none of the study's parameters, or no such
-                objective.
+            InvalidInput: A value that its distribution does not contain, a name that no trial has, none of the study's
+                parameters, or no such objective.
         """
+        known = {name for trial in study.get_trials(deepcopy=False) for name in trial.params}
+        unknown = [name for name in params if name not in known]
+        if unknown and known:
+            raise InvalidInput(
+                f"no trial of the study has the parameters {unknown}: its parameters are {sorted(known)}."
+            )
         objectives = self._check_objectives(study)
         name = OBJECTIVE
         if objectives:

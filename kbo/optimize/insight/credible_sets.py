@@ -17,7 +17,7 @@ from kbo.optimize.insight.importance import Importance
 from kbo.optimize.insight.optima import Optima
 from kbo.optimize.surrogates.functions import Functions
 from kbo.optimize.table import by_name
-from kbo.space import Choice, Params, Space
+from kbo.space import Choice, Ordinal, Params, Space
 from kbo.space.parameters import Parameter
 
 CREDIBILITY = 0.9
@@ -266,11 +266,13 @@ def _edge(parameter: Parameter, units: Tensor, values: Tensor) -> str:
     """Return "lower" or "upper" if the recommended value is at that bound and better than values farther inside.
 
     Args:
-        parameter: The parameter, a range or an order.
+        parameter: The parameter. Choices, and orders of anything but numbers, have no bounds.
         units: Unit coordinates [1 + v] of its values, the recommended one first.
         values: Draws of the objective [s, 1 + v] with these.
     """
     if isinstance(parameter, Choice):
+        return ""
+    if isinstance(parameter, Ordinal) and not isinstance(parameter.options[0], int | float):
         return ""
     recommended = float(units[0])
     grid = units[1:]

@@ -91,7 +91,7 @@ class Practical(Setting):
             noise in its place if it is given; else error bars say which values have more noise than others, and the
             level is estimated.
         noisy: True if values are known to have noise of unknown level, as measurements have: then equal values at equal
-            parameters are a coincidence. By default a repetition of the best trial shows whether there is noise.
+            parameters are a coincidence. By default a repetition of the recommended trial shows whether there is noise.
         strategies: The strategies that choose the next point, tried in order (``kbo.optimize.strategies``); by default
             ``default_strategies`` of the method.
     """

@@ -1,4 +1,4 @@
-"""One repetition of the best trial, which shows whether the values have noise."""
+"""One repetition of the recommended trial, which shows whether the values have noise."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ class RepeatOnce(Strategy):
         return search.best
 
     def describe(self) -> str:
-        return "repetition of the best trial, which shows whether there is noise"
+        return "repetition of the recommended trial, which shows whether there is noise"
