@@ -24,35 +24,33 @@ class Recorded:
         self.seen.append((trial.number, len(result.trials)))
 
 
+BOX = [(0.0, 1.0)]
+
+
 def test_several_are_called_and_one_that_is_a_context_manager_is_entered():
-    one, other = Recorded(), Recorded()
-    result = kbo.minimize(
-        lambda x: x[0], [(0.0, 1.0)], 9, on_trial=[one, other, lambda t, r: t.number == 1]
-    )
-    assert one.seen == other.seen == ["begin", (0, 1), (1, 2), None]
+    one = Recorded()
+    result = kbo.minimize(lambda x: x[0], BOX, 9, on_trial=[one, lambda t, r: t.number == 1])
+    assert one.seen == ["begin", (0, 1), (1, 2), None]
     assert result.stopped == "stopped by on_trial"
 
 
-def test_an_error_that_ends_the_run_is_passed_on():
+def test_an_exception_ends_the_run_with_its_reason_or_is_passed_on():
+    def stop(trial, result):
+        raise kbo.Stop("good enough")
+
+    stopped = kbo.minimize(lambda x: x[0], BOX, 9, on_trial=stop)
+    assert stopped.stopped == "stopped by on_trial: good enough"
     one = Recorded()
     with pytest.raises(TooManyFailures):
-        kbo.minimize(lambda x: None, [(0.0, 1.0)], 9, max_failures=2, on_trial=one)
+        kbo.minimize(lambda x: None, BOX, 9, max_failures=2, on_trial=one)
     assert one.seen == ["begin", (0, 1), (1, 2), TooManyFailures]
 
 
 def test_those_that_were_entered_are_left_when_another_cannot_be():
     one = Recorded()
+    taken = Recorded(InvalidInput("the port is taken"))
     with pytest.raises(InvalidInput, match="port"):
-        kbo.minimize(
-            lambda x: x[0],
-            [(0.0, 1.0)],
-            2,
-            on_trial=[one, Recorded(InvalidInput("the port is taken"))],
-        )
+        kbo.minimize(lambda x: x[0], BOX, 2, on_trial=[one, taken])
     assert one.seen == ["begin", InvalidInput]
-
-
-@pytest.mark.parametrize("given", [3, [print, None]])
-def test_what_cannot_be_called_is_refused(given):
     with pytest.raises(InvalidInput, match="on_trial must be a function, got"):
-        kbo.minimize(lambda x: x[0], [(0.0, 1.0)], 2, on_trial=given)
+        kbo.minimize(lambda x: x[0], BOX, 2, on_trial=[print, None])

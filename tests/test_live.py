@@ -3,8 +3,8 @@
 import dataclasses
 import http.client
 import os
-import shutil
-import subprocess
+import socket
+import struct
 import threading
 import time
 from types import SimpleNamespace
@@ -18,14 +18,14 @@ from kbo import report
 from kbo.errors import InvalidInput
 from kbo.optimize.result import result_of
 from kbo.report import live
-from kbo.report.rendering import render
 from tests.commands import kbo as kbo_command
-from tests.processes import PATIENCE, wait_until
+from tests.processes import wait_until
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     monkeypatch.setattr(live, "POLL", 0.5)
+    monkeypatch.setattr(live, "_SHARE", 100.0)
 
 
 @pytest.fixture
@@ -51,33 +51,12 @@ def soon(page, words) -> str:
     return text(page)
 
 
-def test_the_page_follows_the_run_and_ends_with_it(run, capsys, monkeypatch):
+def test_the_page_follows_the_run_with_trials_that_end_while_it_is_made_and_ends_with_it(
+    run, capsys, monkeypatch
+):
     trial, result = run
     seen = []
     watcher = threading.Thread(target=lambda: seen.append(soon(page, "The run ended at ")))
-    monkeypatch.setattr(report.Live, "_watched", lambda self: True)
-    # The last page stays until it was seen, however slow the machine is.
-    monkeypatch.setattr(
-        live,
-        "time",
-        SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: watcher.join()),
-    )
-    with report.Live(title="digits") as page:
-        assert page.address in capsys.readouterr().err
-        assert page.address.startswith("http://127.0.0.1:")
-        assert state(page) == "The page follows a few seconds after the first trial has ended."
-        page(trial, result)
-        assert "1 trial." in soon(page, "The run goes on")
-        result.optimizer.tell([0.25], 0.5)
-        page(trial, result)
-        watcher.start()
-    assert "2 trials." in seen[0]
-    with pytest.raises(URLError):
-        text(page)
-
-
-def test_a_trial_that_ends_while_a_page_is_begun_has_the_next_page(run, monkeypatch):
-    trial, result = run
     looks = []
 
     def monotonic():
@@ -88,10 +67,21 @@ def test_a_trial_that_ends_while_a_page_is_begun_has_the_next_page(run, monkeypa
         return time.monotonic()
 
     monkeypatch.setattr(report.Live, "_watched", lambda self: True)
-    monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=monotonic, sleep=time.sleep))
-    with report.Live(quiet=True) as page:
+    # The last page stays until it was seen, however slow the machine is.
+    clock = SimpleNamespace(monotonic=monotonic, sleep=lambda seconds: watcher.join())
+    monkeypatch.setattr(live, "time", clock)
+    with report.Live(title="digits") as page:
+        assert page.address in capsys.readouterr().err
+        assert page.address.startswith("http://127.0.0.1:")
+        assert state(page) == "The page follows a few seconds after the first trial has ended."
         page(trial, result)
-        soon(page, "The second state.")
+        assert "1 trial." in soon(page, "The second state.")
+        result.optimizer.tell([0.25], 0.5)
+        page(trial, result)
+        watcher.start()
+    assert "2 trials." in seen[0]
+    with pytest.raises(URLError):
+        text(page)
 
 
 def test_without_a_browser_no_page_is_made(run):
@@ -100,27 +90,30 @@ def test_without_a_browser_no_page_is_made(run):
     assert b"The page follows a few seconds after" in page.page()
 
 
-def test_what_keeps_a_page_from_being_made_is_said(run):
+def test_the_page_is_for_this_machine_only_and_says_what_keeps_it_from_being_made(run, capsys):
+    def serving():
+        return any("process_request" in thread.name for thread in threading.enumerate())
+
     trial, result = run
-    odd = dataclasses.replace(result, stopped=threading.Lock())
     with report.Live(quiet=True) as page:
-        page(trial, odd)
+        page(trial, dataclasses.replace(result, stopped=threading.Lock()))
         assert "The page cannot be made: TypeError: cannot pickle" in soon(page, "cannot be made")
-
-
-def test_the_page_is_for_this_machine_only(run):
-    with report.Live(quiet=True) as page:
         host = page.address.removeprefix("http://").rstrip("/")
+        port = int(host.rpartition(":")[2])
         with pytest.raises(HTTPError, match="403"):
             urlopen(Request(page.address, headers={"Host": "evil.example"}))
         connection = http.client.HTTPConnection(host)
         connection.request("POST", "/")
         assert connection.getresponse().status == 501
-        with (
-            pytest.raises(InvalidInput, match="another program uses it"),
-            report.Live(int(host.rpartition(":")[2])),
-        ):
+        with pytest.raises(InvalidInput, match="another program uses it"), report.Live(port):
             pass
+        client = socket.create_connection(("127.0.0.1", port))
+        client.sendall(b"GET / HT")
+        wait_until(serving)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()  # with a reset
+        wait_until(lambda: not serving())
+    assert capsys.readouterr().err == ""  # a client that leaves is no news
 
 
 SCRIPT = """
@@ -148,34 +141,3 @@ def test_the_command_serves_the_page_during_the_run_only(tmp_path, monkeypatch):
     assert done.stdout.count("page: True") == 2
     with pytest.raises(URLError):
         urlopen(os.environ["PAGE"])
-
-
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-@pytest.mark.parametrize(
-    ("answers", "shown"),
-    [(["second"] * 99, "second"), ([], "first It has ended since, or cannot be reached.")],
-)
-def test_an_open_page_shows_the_next_one_and_that_the_run_has_ended(
-    answers, shown, tmp_path, monkeypatch
-):
-    pages = [
-        render("waiting.html", title="run", live=state).encode() for state in ["first", *answers]
-    ]
-    monkeypatch.setattr(report.Live, "page", lambda self: pages.pop(0))
-    options = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--virtual-time-budget=10000",
-        "--dump-dom",
-    ]
-    with report.Live(quiet=True) as page:
-        command = [CHROMIUM, *options, f"--user-data-dir={tmp_path}", page.address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.stdout.partition('role="status">')[2].partition("<")[0] == shown

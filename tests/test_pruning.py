@@ -14,7 +14,6 @@ import kbo
 from kbo.optimize.pruning import Curves, Pruning, prediction, resolve
 from kbo.optimize.result import result_of
 from kbo.optimize.run.trials import Trial
-from kbo.optimize.surrogates.outcome_transform import linear
 
 BOX = {"x": (0.0, 1.0)}
 PRACTICAL = kbo.Practical(noise_std=0.05)
@@ -98,9 +97,7 @@ def test_curves_stop_a_trial_that_will_not_be_among_the_best(maximize):
         assert curves.should_stop(judged, [*others, judged], maximize) == stops
 
 
-@pytest.mark.parametrize(
-    ("name", "maximize"), [("Median", True), ("Hyperband", False), ("SuccessiveHalving", True)]
-)
+@pytest.mark.parametrize(("name", "maximize"), [("Median", True), ("Hyperband", False)])
 def test_a_pruner_of_optuna_decides_as_in_its_own_study(name, maximize):
     optuna = pytest.importorskip("optuna")
     make = getattr(optuna.pruners, f"{name}Pruner")
@@ -127,15 +124,6 @@ def test_a_pruner_of_optuna_decides_as_in_its_own_study(name, maximize):
     assert min(lengths) < 12
 
 
-@pytest.mark.parametrize(("shift", "stops"), [(0.2, True), (-0.2, False)])
-def test_the_wilcoxon_pruner_compares_the_same_folds(shift, stops):
-    pytest.importorskip("optuna")
-    folds = [1 + 0.1 * i for i in range(12)]
-    judged = trial(1, [shift + fold for fold in folds])
-    trials = [trial(0, folds, 1.5), judged]
-    assert resolve("wilcoxon").should_stop(judged, trials, maximize=False) == stops
-
-
 def test_a_trial_that_was_started_again_is_judged_by_its_new_reports():
     pytest.importorskip("optuna")
     median = resolve("median")
@@ -158,14 +146,6 @@ def test_no_trial_is_stopped_before_one_is_complete_or_at_the_last_step():
     assert play(optimizer, Always(), [0.1]) == [0, 12]
 
 
-def test_what_is_no_pruner_is_refused():
-    for pruner in ("medain", 3, Curves):
-        with pytest.raises(kbo.InvalidInput, match="pruner must be"):
-            resolve(pruner)
-    with pytest.raises(kbo.InvalidInput, match="pruner needs an objective that takes two argument"):
-        kbo.minimize(lambda params: 0.0, BOX, 3, pruner="curves")
-
-
 def test_the_value_of_a_pruned_trial_is_predicted_by_its_rank_among_few():
     def predict(report, trials):
         return prediction(trial(9, report), trials, maximize=False)
@@ -177,9 +157,6 @@ def test_the_value_of_a_pruned_trial_is_predicted_by_its_rank_among_few():
     assert errors[2] == pytest.approx(math.hypot(9 / 4, 1.5 / 4)), "it is 1.5 from every value"
     assert predict([], done) is None
     assert predict([1.0], done[:2]) is None
-    huge = [1e200 * i for i in range(7)]
-    far = predict([1e300], finished(huge, huge))
-    assert far is None or all(map(math.isfinite, far))
 
 
 def test_the_value_of_a_pruned_trial_is_predicted_by_regression_among_more():
@@ -212,16 +189,13 @@ def told(setting, pruned=None):
 
 def test_a_pruned_trial_is_an_evaluation_with_a_predicted_value():
     plain = told(PRACTICAL)
-    good = told(PRACTICAL, (0.31, 0.2))
     bad = told(PRACTICAL, (0.9, 9.0))
-    for optimizer in (good, bad):
-        surrogate = optimizer.insight.surrogate()
-        assert surrogate.values[-1].error > 0
-        assert surrogate.posterior.n == 11
-        account = surrogate.account()["predicted"]
-        assert "1 trial stopped early: final values predicted" in account
-        text = str(result_of(optimizer, "", None))
-        assert "11 trials, of which 1 stopped early" in text
+    surrogate = bad.insight.surrogate()
+    assert surrogate.values[-1].error > 0
+    assert surrogate.posterior.n == 11
+    account = surrogate.account()["predicted"]
+    assert "1 trial stopped early: final values predicted" in account
+    assert "11 trials, of which 1 stopped early" in str(result_of(bad, "", None))
     assert bad.interval({"x": 0.9})[1] > plain.interval({"x": 0.9})[1]
     assert "predicted" not in plain.insight.surrogate().account()
     again = kbo.Optimizer(BOX, setting=PRACTICAL)
@@ -229,18 +203,12 @@ def test_a_pruned_trial_is_an_evaluation_with_a_predicted_value():
     assert again.interval({"x": 0.9}) == bad.interval({"x": 0.9})
 
 
-class Own(kbo.Practical):
-    pass
-
-
-@pytest.mark.parametrize("setting", [kbo.Practical(), Own()])
-def test_reports_say_how_bad_values_are_that_the_search_cuts(setting):
-    optimizer = kbo.Optimizer(BOX, setting=setting)
+def test_reports_say_how_bad_values_are_that_the_search_cuts():
+    optimizer = kbo.Optimizer(BOX)
     for i in range(30):
         x = i / 29
         optimizer.tell({"x": x}, (100.0 if x > 0.8 else (x - 0.3) ** 2) + 0.01 * (-1) ** i)
     surrogate = optimizer.insight.surrogate()
-    assert surrogate.transform.cuts(-100.0)
     low, mean, high = optimizer.interval({"x": 0.95})
     assert low < mean < high
     assert 30 < mean < 300
@@ -250,12 +218,6 @@ def test_reports_say_how_bad_values_are_that_the_search_cuts(setting):
     low, mean, high = optimizer.interval({"x": 0.3})
     assert low < 0 < high < 0.03
     assert mean == pytest.approx(float(-cut[1][1]), abs=0.01), "where nothing is cut"
-
-
-def test_values_that_are_not_cut_have_an_inverse():
-    y = torch.tensor([-3.0, -0.5, -0.4, -0.3, -0.2, 0.0, -1e9], dtype=torch.float64)
-    targets = linear(y, cut=False)
-    torch.testing.assert_close(targets.inverse(targets(y)), y)
 
 
 def test_a_pruned_trial_certifies_nothing_and_its_value_is_not_used():
@@ -288,15 +250,12 @@ def ends(result):
     return [(t.params["x"], t.status, t.value, t.reports) for t in result.trials]
 
 
-@pytest.mark.parametrize("pruner", ["curves", "hyperband"])
-def test_minimize_stops_trials_and_continues_as_if_it_had_never_ended(pruner, tmp_path):
-    if pruner != "curves":
-        pytest.importorskip("optuna")
-    whole = kbo.minimize(train, BOX, 17, pruner=pruner)
+def test_minimize_stops_trials_and_continues_as_if_it_had_never_ended(tmp_path):
+    whole = kbo.minimize(train, BOX, 15, pruner="curves")
     assert {trial.status for trial in whole.trials} == {"complete", "pruned"}
-    pruned = [trial for trial in whole.trials if trial.pruned]
-    assert all(trial.value is None and len(trial.reports) < 12 for trial in pruned)
-    for n_trials in (9, 14, 17):
+    for trial in whole.trials:
+        assert (trial.value is None) == trial.pruned == (len(trial.reports) < 12)
+    for n_trials in (12, 15):
         journal = tmp_path / "run.jsonl"
-        continued = kbo.minimize(train, BOX, n_trials, pruner=pruner, journal=journal)
+        continued = kbo.minimize(train, BOX, n_trials, pruner="curves", journal=journal)
     assert ends(continued) == ends(whole)

@@ -3,15 +3,11 @@
 import atexit
 import contextlib
 import importlib
-import io
 import itertools
 import json
 import os
-import pickle
 import re
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import sysconfig
@@ -24,7 +20,6 @@ import pytest
 import torch
 
 import kbo
-from experiments import problems
 from kbo.cli.app import app
 from kbo.cli.script import load
 from kbo.workers import processes, remote
@@ -53,11 +48,10 @@ def go_on(number, value, step):
     return False
 
 
-def outcome_of(engine, objective, timeout=None, on_report=go_on, params=(), begun=lambda _: None):
+def outcome_of(engine, objective, timeout=None, params=()):
     """Return the outcome of one call."""
-    with engine.session(objective, timeout, on_report) as session:
+    with engine.session(objective, timeout, go_on) as session:
         session.start(0, params)
-        begun(session)
         (outcome,) = session.wait(PATIENCE)
     return outcome
 
@@ -119,22 +113,6 @@ def test_an_engine_evaluates_reports_and_stops(engine):
         assert trial.value in (None, bowl(trial.params))
 
 
-@pytest.mark.parametrize("engine", [InProcess(), kbo.Processes(2)], ids=repr)
-def test_an_error_of_the_pruner_ends_the_run_and_not_the_trial(engine):
-    class Broken:
-        def should_stop(self, trial, trials, maximize):
-            raise ZeroDivisionError("of the pruner")
-
-    def objective(x, trial):
-        for step in range(3 if trial.number else 4):
-            trial.report(x[0], step=step)
-            trial.should_stop()
-        return bowl(x)
-
-    with pytest.raises(ZeroDivisionError, match="of the pruner"):
-        kbo.minimize(objective, BOX, 8, workers=engine, pruner=Broken())
-
-
 @pytest.mark.parametrize("engine", [InProcess(), kbo.Processes(1)], ids=repr)
 def test_a_thread_that_reports_after_its_trial_is_refused(engine, tmp_path):
     following, refused = tmp_path / "next", tmp_path / "refused"
@@ -162,19 +140,16 @@ def test_a_thread_that_reports_after_its_trial_is_refused(engine, tmp_path):
 
 
 def test_one_worker_gives_the_points_of_this_process():
-    here, there = (kbo.minimize(bowl, BOX, 8, workers=w) for w in (1, kbo.Processes(1)))
+    here, there = (kbo.minimize(bowl, BOX, 7, workers=w) for w in (1, kbo.Processes(1)))
     assert [trial.params for trial in here.trials] == [trial.params for trial in there.trials]
-    assert engine_of(1) == engine_of(None) == InProcess()
+    assert engine_of(None) == InProcess()
     assert engine_of(None, timeout=1.0) == kbo.Processes(1)
 
 
-class InOrder(Engine, Session):
-    """Two calls at a time, of which the one that began last ends first, or both at the same moment."""
+class Together(Engine, Session):
+    """Two calls at a time, which end at the same moment."""
 
-    capacity, running = 2, {}
-
-    def __init__(self, together):
-        self.together = together
+    capacity = 2
 
     @contextlib.contextmanager
     def session(self, function, timeout, on_report):
@@ -185,63 +160,28 @@ class InOrder(Engine, Session):
         self.running[number] = params
 
     def wait(self, seconds=None):
-        ending = list(self.running) if self.together else [max(self.running)]
-        return [Outcome(number, self.function(self.running.pop(number))) for number in ending]
-
-
-def test_the_same_order_of_ends_gives_the_same_points_and_a_free_worker_gets_one_at_once():
-    ended = []
-
-    def note(trial, result):
-        ended.append(trial.number)
-
-    engine = InOrder(together=False)
-    first, again = (kbo.minimize(bowl, BOX, 8, workers=engine, on_trial=note) for _ in range(2))
-    assert [trial.params for trial in first.trials] == [trial.params for trial in again.trials]
-    assert ended == [*range(1, 8), 0] * 2
+        numbers = list(self.running)
+        return [Outcome(number, self.function(self.running.pop(number))) for number in numbers]
 
 
 def test_values_that_arrive_together_are_kept_if_the_run_is_interrupted_after_the_first():
     def interrupt(trial, result):
         raise KeyboardInterrupt
 
-    result = kbo.minimize(bowl, BOX, 4, workers=InOrder(together=True), on_trial=interrupt)
+    result = kbo.minimize(bowl, BOX, 4, workers=Together(), on_trial=interrupt)
     assert result.stopped.startswith("interrupted")
     assert statuses(result) == ["complete"] * 2
 
 
-def test_on_trial_ends_a_run_by_its_answer_or_an_exception():
-    def stop(trial, result):
-        assert result.trials[trial.number] == trial
-        if trial.number == 2:
-            raise kbo.Stop("good enough")
-
-    assert kbo.minimize(bowl, BOX, 9, on_trial=stop).stopped == "stopped by on_trial: good enough"
-    early = kbo.minimize(bowl, BOX, 9, on_trial=lambda trial, result: trial.number == 3)
-    assert (early.stopped, len(early.trials)) == ("stopped by on_trial", 4)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
+def test_what_an_engine_cannot_do_is_said_before_the_first_trial():
+    lock = threading.Lock()
+    for options, says in (
         ({"workers": 2}, r"cannot be sent to worker processes .*workers=1"),
         ({"workers": kbo.Threads(2), "timeout": 1.0}, "timeout cannot end threads"),
         ({"workers": kbo.Processes}, r"write Processes\(\.\.\.\)"),
-    ],
-)
-def test_what_an_engine_cannot_do_is_said_before_the_first_trial(options, says):
-    lock = threading.Lock()
-    with pytest.raises(kbo.InvalidInput, match=says):
-        kbo.minimize(lambda x: lock.acquire(), BOX, 4, **options)
-
-
-@pytest.mark.parametrize("make", [problems.branin, problems.GridBandit])
-def test_copies_of_a_problem_draw_noise_of_their_own_unless_it_has_a_seed(make):
-    for seed, different in ((None, 2), (3, 1)):
-        problem = make(seed=seed)
-        params = problem.space.params(torch.full((problem.space.dimension,), 0.5))
-        values = {pickle.loads(cloudpickle.dumps(problem))(params) for _ in range(2)}
-        assert len(values) == different
+    ):
+        with pytest.raises(kbo.InvalidInput, match=says):
+            kbo.minimize(lambda x: lock.acquire(), BOX, 4, **options)
 
 
 # Limits of time
@@ -259,22 +199,20 @@ def test_the_time_budget_counts_all_calls_and_not_a_clock_that_is_set(tmp_path, 
         result = kbo.minimize(objective, BOX, time_budget=budget, **options)
         assert statuses(result) == ["complete"] * n_trials
         assert result.stopped == f"the time budget of {budget:.0f} s is used"
-    with pytest.raises(kbo.InvalidInput, match="n_trials, time_budget"):
-        kbo.minimize(objective, BOX)
 
 
-@pytest.mark.parametrize(("engine", "running"), [(InProcess(), 1), (kbo.Processes(2), 2)], ids=repr)
-def test_trials_that_are_ended_with_the_run_were_not_lost(engine, running, tmp_path, monkeypatch):
+def test_trials_that_are_ended_with_the_run_were_not_lost(tmp_path, monkeypatch):
     # It stands still: a slow machine does not use up the time before a trial begins.
     for module in ("kbo.optimize.minimize", "kbo.optimize.run.run"):
         monkeypatch.setattr(importlib.import_module(module), "time", Clock())
-    options = {"workers": engine, "journal": tmp_path / "run.jsonl"}
-    ending = {"time_budget": 0.2, "end_running": True}
-    for call in (1, 2):
-        ended = kbo.minimize(lambda x: time.sleep(600), BOX, **ending, **options)
-        counts = [(trial.status, trial.starts, trial.released) for trial in ended.trials]
-        assert counts == [("pending", call, call)] * running
-    assert statuses(kbo.minimize(bowl, BOX, 4, **options)) == ["complete"] * 4
+    for n_workers, engine in ((1, InProcess()), (2, kbo.Processes(2))):
+        options = {"workers": engine, "journal": tmp_path / f"{n_workers}.jsonl"}
+        ending = {"time_budget": 0.2, "end_running": True}
+        for call in (1, 2):
+            ended = kbo.minimize(lambda x: time.sleep(600), BOX, **ending, **options)
+            counts = [(trial.status, trial.starts, trial.released) for trial in ended.trials]
+            assert counts == [("pending", call, call)] * n_workers
+        assert statuses(kbo.minimize(bowl, BOX, 2, **options)) == ["complete"] * 2
 
 
 def test_a_hanging_trial_is_ended_with_what_it_started(tmp_path):
@@ -298,29 +236,20 @@ def test_a_trial_that_never_stops_reporting_is_ended():
     assert failure.startswith("TimeoutError: no value after 0.3 s")
 
 
-@pytest.mark.parametrize("read_late", ["the beginning", "the value"])
-def test_what_happened_in_time_counts_when_it_is_read_late(read_late, clock):
-    sessions = []
-
-    def pass_time():
-        wait_until(sessions[0].running[0].connection.poll)  # it has come
+def test_what_happened_in_time_counts_when_it_is_read_late(clock):
+    def pass_time(*_):
+        wait_until(session.running[0].connection.poll)  # it has come
         clock.now += 2 * PATIENCE
-
-    def begun(session):
-        sessions.append(session)
-        if read_late == "the beginning":
-            pass_time()
-
-    def late(number, value, step):
-        pass_time()
         return False
 
     def objective(x, trial):
-        if read_late == "the value":
-            trial.report(0.0, step=0)
+        trial.report(0.0, step=0)
         return 7.0
 
-    outcome = outcome_of(kbo.Processes(1), objective, 1.0, late, begun=begun)
+    with kbo.Processes(1).session(objective, 1.0, pass_time) as session:
+        session.start(0, ())
+        pass_time()
+        (outcome,) = session.wait(PATIENCE)
     assert (outcome.value, outcome.failure) == (7.0, None)
 
 
@@ -354,31 +283,25 @@ def test_a_trial_whose_worker_dies_is_started_once_more(tmp_path, caplog):
             os.kill(os.getpid(), signal.SIGKILL)
         return bowl(x)
 
-    result = kbo.minimize(objective, BOX, 4, workers=kbo.Processes(2))
-    assert statuses(result) == ["failed"] * 2 + ["complete"] * 2
+    result = kbo.minimize(objective, BOX, 3, workers=kbo.Processes(2))
+    assert statuses(result) == ["failed"] * 2 + ["complete"]
     reasons = "ended itself with exit code 3", "ended by SIGKILL, perhaps because memory ran out"
-    for trial, reason in zip(result.trials[:2], reasons, strict=True):
+    for trial, reason in zip(result.trials, reasons, strict=False):
         assert len(list(tmp_path.glob(f"{trial.number} *"))) == trial.starts == 2
         assert re.search(f"{reason}.*; the trial was started 2 times", trial.failure)
         assert re.search(f"trial {trial.number} is started again: .*{reason}", caplog.text)
 
 
-@pytest.mark.parametrize("is_seen", [True, False])
-def test_a_worker_that_is_killed_while_it_is_idle_costs_no_trial(is_seen):
+def test_a_worker_that_is_killed_while_it_is_idle_costs_no_trial():
     with kbo.Processes(1).session(lambda x: os.getpid(), None, go_on) as session:
         session.start(0, [])
         (first,) = session.wait(PATIENCE)
         (worker,) = session._idle
         # Stopped first, so that it cannot begin the next trial.
         os.kill(first.value, signal.SIGSTOP)
-        if is_seen:
-            os.kill(first.value, signal.SIGKILL)
-            os.waitid(os.P_PID, first.value, os.WEXITED | os.WNOWAIT)
-            session.start(1, [])
-        else:
-            session.start(1, [])
-            assert session.running[1] is worker
-            os.kill(first.value, signal.SIGKILL)
+        session.start(1, [])
+        assert session.running[1] is worker
+        os.kill(first.value, signal.SIGKILL)
         (second,) = session.wait(PATIENCE)
     assert second.failure is None
     assert second.value != first.value
@@ -390,8 +313,8 @@ def test_params_that_a_worker_cannot_read_end_it():
 
 def test_a_worker_may_be_replaced_after_each_trial():
     engine = kbo.Processes(1, trials_each=1)
-    result = kbo.minimize(lambda x: float(os.getpid()), BOX, 3, workers=engine)
-    assert len({trial.value for trial in result.trials}) == 3
+    result = kbo.minimize(lambda x: float(os.getpid()), BOX, 2, workers=engine)
+    assert len({trial.value for trial in result.trials}) == 2
 
 
 def test_workers_print_every_line_and_end_normally(tmp_path, monkeypatch, capfd):
@@ -447,25 +370,21 @@ print(kbo.minimize(objective, [(0.0, 1.0)], 9, workers=2, journal=sys.argv[1], o
 """
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL], ids=repr)
-def test_a_script_that_is_ended_leaves_no_process_of_busy_workers_and_goes_on(sent, tmp_path):
+def test_a_script_that_is_killed_leaves_no_process_of_busy_workers_and_goes_on(tmp_path):
     script, journal = tmp_path / "script.py", tmp_path / "run.jsonl"
     script.write_text(SCRIPT)  # without if __name__ == "__main__"
     with started(script, journal, stdin=subprocess.PIPE) as process:
         pairs = [tuple(map(int, process.stdout.readline().split())) for _ in range(2)]
         try:
-            process.send_signal(sent)
+            process.kill()
             process.wait(PATIENCE)
             wait_until(lambda: not any(map(runs, itertools.chain(*pairs))), lambda: pairs)
         finally:
             for worker, _ in pairs:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(worker, signal.SIGKILL)
-        output = process.communicate()[0]
     before = [json.loads(line).get("event") for line in journal.read_text().splitlines()]
-    released = 2 if sent == signal.SIGINT else 0
-    assert ("interrupted" in output) == bool(released)
-    assert [before.count(event) for event in ("ask", "tell", "release")] == [5, 3, released]
+    assert [before.count(event) for event in ("ask", "tell")] == [5, 3]
     result = kbo.minimize(lambda x: x[0], [(0.0, 1.0)], 6, journal=journal)
     assert [trial.starts for trial in result.trials] == [1, 1, 1, 2, 2, 1]
     for trial in result.trials[:3]:
@@ -475,20 +394,9 @@ def test_a_script_that_is_ended_leaves_no_process_of_busy_workers_and_goes_on(se
 
 # What objectives leave behind, import and raise
 
-ENTERED = []
-"""Contexts that end when nothing holds them any more."""
-
-
-def enter_inference_mode():
-    ENTERED.append(torch.inference_mode())
-    ENTERED[-1].__enter__()
-
-
 SETTINGS = [
     (torch.is_grad_enabled, lambda: torch.set_grad_enabled(False)),
-    (torch.is_inference_mode_enabled, enter_inference_mode),
     (torch.get_default_dtype, lambda: torch.set_default_dtype(torch.float16)),
-    (torch.get_default_device, lambda: torch.set_default_device("meta")),
     (torch.get_num_threads, lambda: torch.set_num_threads(torch.get_num_threads() + 1)),
     (np.geterr, lambda: np.seterr(all="raise")),
 ]
@@ -509,53 +417,20 @@ def test_settings_that_an_objective_leaves_behind_are_restored_whether_it_return
             change()
             assert read() != value
         number = next(numbers)
-        if number == 6:
+        if number == 3:
             raise KeyboardInterrupt
-        return 1 / 0 if number == 3 else bowl(x)
+        return 1 / 0 if number == 1 else bowl(x)
 
-    result = kbo.minimize(objective, BOX, 9, on_trial=lambda *_: after.append(settings()))
-    assert statuses(result) == ["complete"] * 3 + ["failed"] + ["complete"] * 2 + ["pending"]
+    result = kbo.minimize(objective, BOX, 5, on_trial=lambda *_: after.append(settings()))
+    assert statuses(result) == ["complete", "failed", "complete", "pending"]
     assert all(found == before for found in [*after, settings()])
 
 
-def test_settings_that_threads_leave_behind_are_restored_at_the_end():
-    def objective(x):
-        torch.set_default_dtype(torch.float64)
-        return bowl(x)
-
-    kbo.minimize(objective, BOX, 3, workers=kbo.Threads(2))
-    assert torch.get_default_dtype() == torch.float32
-
-
-def test_an_interrupt_inside_no_grad_leaves_gradients_on():
-    optimizer = kbo.Optimizer(BOX)
-    for _ in range(6):
-        params = optimizer.ask()
-        optimizer.tell(params, bowl(params))
-
-    def trace(frame, event, arg):
-        if frame.f_code.co_name == "__exit__" and frame.f_code.co_filename.endswith("grad_mode.py"):
-            sys.settrace(None)
-            raise KeyboardInterrupt
-
-    sys.settrace(trace)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            optimizer.ask()
-    finally:
-        sys.settrace(None)
-    assert torch.is_grad_enabled()
-
-
 class Unspeakable(Exception):
-    """An exception without text."""
+    """An exception without text and without notes."""
 
     def __str__(self):
         raise self.raised("no text")
-
-
-class Annotated(Exception):
-    """An exception without notes."""
 
     @property
     def __notes__(self):
@@ -563,94 +438,29 @@ class Annotated(Exception):
 
 
 @pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt])
-@pytest.mark.parametrize("error", [Unspeakable, Annotated])
-def test_an_exception_that_cannot_be_shown_fails_its_trial(error, raised):
+def test_an_exception_that_cannot_be_shown_fails_its_trial(raised):
     def objective(x):
-        broken = error()
+        broken = Unspeakable()
         broken.raised = raised
         raise broken
 
-    assert outcome_of(kbo.Threads(1), objective).failure.startswith(error.__name__)
+    assert outcome_of(kbo.Threads(1), objective).failure.startswith("Unspeakable")
 
 
-def test_the_place_of_a_failure_is_in_the_callers_own_code_and_its_log_is_above_the_bar(capsys):
-    def objective(x, trial):
-        return json.loads("{") if trial.number else trial.report(1.0, step="first")
-
-    with pytest.raises(kbo.TooManyFailures) as raised:
-        kbo.minimize(objective, BOX, 2, progress=True)
-    for trial in raised.value.trials:
-        assert re.search(r"\(test_workers.py, line \d+\)$", trial.failure)
-    lines = [line.rpartition("\r")[2] for line in capsys.readouterr().err.splitlines()]
-    assert any(line.startswith("trial 1 failed: JSONDecodeError") for line in lines)
-
-
-def test_progress_without_a_stream_for_it_is_not_shown(monkeypatch):
-    closed = io.StringIO()
-    closed.close()
-    for stream in (None, closed):
-        monkeypatch.setattr(sys, "stderr", stream)
-        assert statuses(kbo.minimize(bowl, BOX, 2, progress=True)) == ["complete"] * 2
-
-
-PROBLEM = "from helper_of_script import bounds\ndef objective(x): return x[0]\n"
-
-
-@pytest.fixture
-def script(tmp_path, monkeypatch):
+def test_scripts_and_modules_beside_them_do_not_replace_others(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "helper_of_script.py").write_text("bounds = [(0.0, 1.0)]\n")
-    yield tmp_path / "script_of_user.py"
-    for name in ("script_of_user", "helper_of_script"):
-        sys.modules.pop(name, None)
-
-
-def test_modules_beside_a_script_or_in_the_current_folder_do_not_replace_others(
-    script, monkeypatch
-):
-    folder = script.parent
-    here = folder / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    script.write_text(PROBLEM)
-    names = ("queue", "pickle", "kbo", "torch")
-    for spy in (folder / "queue.py", *(here / f"{name}.py" for name in names)):
-        spy.write_text("open(__file__ + '.imported', 'w').close()\n")
-    options = ["-n", "2", "-j", "2", "--out", str(folder)]
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    code = "bounds = [(0.0, 1.0)]\ndef objective(x): return x[0]\n"
+    script = tmp_path / "script_of_user.py"
+    script.write_text(code)
+    for name in ("queue.py", "here/queue.py", "here/kbo.py", "here/torch.py"):
+        (tmp_path / name).write_text("open(__file__ + '.imported', 'w').close()\n")
+    options = ["-n", "2", "-j", "2", "--out", str(tmp_path)]
     assert CliRunner().invoke(app, ["tune", str(script), *options]).exit_code == 0
-    assert not list(folder.rglob("*.imported"))
-    assert sys.path.index(str(folder)) > sys.path.index(sysconfig.get_path("stdlib"))
-
-
-@pytest.mark.parametrize("name", ["random", "kbo", "torch"])
-def test_a_script_with_the_name_of_a_module_that_kbo_needs_is_refused(name, script):
-    script = script.with_stem(name)
-    script.write_text(PROBLEM)
-    words = rf"{name}\.py has the name of a module of .*: rename it"
-    with pytest.raises(kbo.InvalidInput, match=words):
-        load(str(script))
-    assert getattr(sys.modules.get(name), "__file__", None) != str(script)
-
-
-def test_a_script_is_loaded_again_from_another_folder(script):
-    for folder in ("a", "b"):
-        path = script.parent / folder / script.name
-        path.parent.mkdir()
-        path.write_text(f"bounds, folder = [], {folder!r}\ndef objective(x): return x[0]\n")
-        load(str(path))
-        assert sys.modules[script.stem].folder == folder
-
-
-def test_a_client_that_leaves_a_live_page_is_no_news(capsys):
-    def serving():
-        return any("process_request" in thread.name for thread in threading.enumerate())
-
-    with kbo.report.Live(quiet=True) as live:
-        port = int(live.address.rstrip("/").rpartition(":")[2])
-        client = socket.create_connection(("127.0.0.1", port))
-        client.sendall(b"GET / HT")
-        wait_until(serving)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        client.close()  # with a reset
-        wait_until(lambda: not serving())
-    assert capsys.readouterr().err == ""
+    sys.modules.pop("script_of_user")
+    assert not list(tmp_path.rglob("*.imported"))
+    assert sys.path.index(str(tmp_path)) > sys.path.index(sysconfig.get_path("stdlib"))
+    (tmp_path / "torch.py").write_text(code)
+    with pytest.raises(kbo.InvalidInput, match=r"torch\.py has the name of a module of .*: rename"):
+        load(str(tmp_path / "torch.py"))

@@ -37,11 +37,10 @@ def test_terminal_escapes_are_shown_and_not_sent(tmp_path, caplog):
 
 @pytest.mark.faults
 @pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("far", [[1.7e308], [1.7e308, -1.7e308], [1.7e308] * 9])
-def test_the_largest_numbers_can_be_drawn(tmp_path, far, maximize):
+def test_the_largest_numbers_can_be_drawn(tmp_path, maximize):
     values = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.3]
-    for told in ([*values, *far, 0.1], [*far, *values]):
-        optimizer = finished(told, maximize=maximize)
+    for far in ([1.7e308], [1.7e308, -1.7e308], [1.7e308] * 9):
+        optimizer = finished([*values, *far, 0.1], maximize=maximize)
         assert kbo.report.write(optimizer, tmp_path / "run.html").exists()
         trace(optimizer.trials, tmp_path / "run.png", title="run")
 

@@ -6,7 +6,6 @@ the one that an undisturbed run chooses after the same events.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import random
@@ -18,8 +17,7 @@ from typing import Any
 import pytest
 
 import kbo
-from kbo.cli.laboratory import run_of
-from kbo.errors import AnotherProblem, InvalidInput
+from kbo.errors import InvalidInput
 from kbo.optimize.run.journal import read
 from kbo.optimize.run.trials import Trials
 from kbo.space import Space
@@ -86,11 +84,8 @@ def state(optimizer: kbo.Optimizer) -> dict[str, Any]:
     }
     front = optimizer.insight.front()
     if front is not None:
-        assert recommended is not None
-        numbers = [point.trial.number for point in front.points]
-        assert front.balanced.trial.number == recommended.number
-        assert recommended.number in numbers
-        facts["front"] = numbers, [point.values for point in front.points], front.hypervolume
+        assert front.balanced.trial.number == facts["recommended"]
+        facts["front"] = [point.values for point in front.points], front.hypervolume
         facts["gap"] = optimizer.gap()
     for name in ("complete", "failed", "pruned", "misplaced", "finished"):
         facts[name] = [trial.number for trial in getattr(trials, name)]
@@ -124,15 +119,10 @@ class Weeks:
         self.open()
         self.compare_with_events()
 
-    def open(self, given: Any = None, **options: Any) -> None:
+    def open(self) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an unfinished last line
-            self.optimizer = kbo.Optimizer(
-                self.bounds if given is None else given,
-                journal=self.path,
-                **self.options,
-                **options,
-            )
+            self.optimizer = kbo.Optimizer(self.bounds, journal=self.path, **self.options)
 
     def number(self) -> int:
         """Return the number of a trial, rarely of one that is pending or that there is not."""
@@ -170,10 +160,10 @@ class Weeks:
         """Make a random call, which may be interrupted, and return its name."""
         calls = [self.ask, self.ask, *[self.tell] * 5, self.fail, self.prune]
         calls += [self.report, self.correct, self.remove, self.change, self.save, self.kill]
-        call = self.rng.choice([*calls, self.known, self.kill_and_change, self.by_hand])
+        call = self.rng.choice([*calls, self.known])
         line = self.rng.choice([0, 0, 0, self.rng.randrange(1, 120), self.rng.randrange(1, 1500)])
         try:
-            if call in (self.kill, self.kill_and_change, self.by_hand) or not line:
+            if call == self.kill or not line:
                 call()
             else:
                 interrupted(line, call)
@@ -221,6 +211,7 @@ class Weeks:
         try:
             self.optimizer.change(after, was(self.rng, Space(after)))
         finally:
+            assert self.optimizer.trials is not None  # after an interrupt the run is read again
             if self.optimizer.space.describe() == Space(after).describe():
                 self.bounds = after
 
@@ -235,35 +226,6 @@ class Weeks:
             with open(self.path, "ab") as file:
                 file.write(cut[: self.rng.randrange(1, 60)])
         self.open()
-
-    def by_hand(self) -> None:
-        """A person records something in the shell, while no optimiser is open."""
-        self.optimizer.close()
-        try:
-            with contextlib.closing(run_of(self.path)) as run:
-                assert run.trials.all == self.optimizer.trials
-                assert run.space.describe() == self.optimizer.space.describe()
-                record = self.rng.choice([run.complete, run.fail, run.correct, run.remove])
-                result = "a spill" if record in (run.fail, run.remove) else self.rng.choice(VALUES)
-                record(self.number(), result)
-        finally:
-            self.open()
-
-    def kill_and_change(self) -> None:
-        """The run is opened again in another space, at first without permission."""
-        after = bounds(self.rng, self.bounds)
-        if Space(after).describe() == Space(self.bounds).describe():
-            return
-        self.optimizer.close()
-        with pytest.raises(AnotherProblem, match="allow_change=True"):
-            self.open(after)
-        values = was(self.rng, Space(after))
-        try:
-            self.open(after, allow_change=True, was=values)
-            self.bounds = after
-        except InvalidInput:
-            self.open()
-            raise
 
     def check(self) -> None:
         """Compare the run with its events, and its journal with the one before."""
