@@ -1,9 +1,7 @@
 """Results that are corrected or removed, and spaces that change, by events of a run."""
 
-import copy
 import itertools
 import pickle
-import threading
 
 import pandas as pd
 import pytest
@@ -11,8 +9,7 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
-from kbo.errors import AnotherProblem, InvalidInput
-from kbo.optimize.run.events import Change
+from kbo.errors import InvalidInput
 from kbo.report.record import Record
 from kbo.report.replay import history, miscoverage
 from kbo.space import Space
@@ -25,59 +22,31 @@ XY = {**X, "y": (0.0, 1.0)}
 AB = {**X, "c": ["a", "b"]}
 ABC = {**X, "c": ["a", "b", "d"]}
 ORDINAL = kbo.Ordinal([1, 2, 4])
+MORE = kbo.Ordinal([1, 2, 3, 4])
 HOT = {**X, "t": (10.0, 30.0)}
 FIXED = {**X, "t": 20.0}
 BRANCHES = [AB, kbo.When("c", "a", {"z": (0.0, 1.0)})]
-WIDER_BRANCHES = [AB, kbo.When("c", "a", {"z": (0.0, 4.0)})]
 ROWS = pd.DataFrame({"x": [0.0, 0.25, 0.5, 0.75, 1.0], "k": [1, 2, 3, 4, 5]})
-MORE_ROWS = pd.DataFrame({"x": [0.0, 0.25, 0.5, 0.75, 1.0, 2.0], "k": [1, 2, 3, 4, 5, 6]})
-STEPS = {"x": kbo.Float(0.0, 1.0, step=0.25)}
 LOG = {"x": kbo.Float(0.1, 1.0, log=True)}
 
 # The spaces before and after.
 CHANGES = {
-    "ranges": (
-        {"a": (0.0, 1.0), "b": (0.0, 4.0), "k": kbo.Int(0, 4)},
-        {"k": (0.0, 4.0), "b": kbo.Int(0, 4), "a": (0.3, 0.6)},
-    ),
-    "elsewhere": (XY, {**XY, "x": (2.0, 3.0)}),
-    "logarithmic, from 0": (STEPS, LOG),
-    "linear": (LOG, {"x": (0.1, 1.0)}),
+    "ranges": ({**XY, "k": kbo.Int(0, 4)}, {"k": (0.0, 4.0), "x": kbo.Int(0, 4), "y": (0.3, 0.6)}),
+    "logarithmic, from 0": ({"x": kbo.Float(0.0, 1.0, step=0.25)}, LOG),
     "options": ({**ABC, "d": ["a", "b"]}, {**X, "c": ["b", "e"], "d": ["a", "b", "c"]}),
-    "orders": (
-        {**ABC, "fewer": ORDINAL, "more": ORDINAL, "none": ORDINAL},
-        {
-            **X,
-            "c": kbo.Ordinal(["a", "b", "d"]),
-            "fewer": kbo.Ordinal([2, 4]),
-            "more": kbo.Ordinal([1, 2, 3, 4]),
-            "none": [1, 2, 4],
-        },
-    ),
-    "fixed": (
-        {**HOT, "u": 20.0, "v": 20.0, "c": ["a", "b"]},
-        {**FIXED, "u": (10.0, 30.0), "v": 30.0, "c": "a"},
-    ),
+    "orders": ({**AB, "more": ORDINAL}, {**X, "c": kbo.Ordinal(["b", "a"]), "more": MORE}),
+    "fixed": ({**HOT, "u": 20.0, "c": ["a", "b"]}, {**FIXED, "u": (10.0, 30.0), "c": "a"}),
     "text": (HOT, {**X, "t": "hot"}),
     "added": (X, {**HOT, "u": (10.0, 30.0)}),
-    "added, unknown": (X, HOT),
     "left out": (XY, X),
     "condition added": (AB, BRANCHES),
-    "condition removed": (BRANCHES, AB),
     "condition for all": (BRANCHES, {**AB, "z": (0.0, 1.0)}),
-    "conditional narrower": (WIDER_BRANCHES, BRANCHES),
-    "more rows": (ROWS, MORE_ROWS),
-    "rows to ranges": (ROWS, {"x": (0.0, 1.0), "k": (1.0, 9.0)}),
-    "pairs": ([(0.0, 1.0)] * 2, [(0.0, 2.0), (0.5, 0.7)]),
+    "rows": (ROWS, pd.concat([ROWS, ROWS + 6])),
+    "pairs": ([(0.0, 1.0)] * 2, [(0.0, 2.0), (3.0, 4.0)]),
 }
 WAS = {"added": {"t": 20.0, "u": 5.0}, "condition added": {"z": 0.5}}
 N = 8
-MISPLACED = {
-    "logarithmic, from 0": range(1, N),
-    "condition for all": range(1, N),
-    "text": [N],
-    "added, unknown": [N],
-}
+MISPLACED = {"logarithmic, from 0": range(1, N), "condition for all": range(1, N), "text": [N]}
 EACH = pytest.mark.parametrize("name", CHANGES)
 
 
@@ -129,11 +98,12 @@ def test_after_a_change_every_trial_has_its_place_in_the_new_space_or_is_named_a
     assert len(trials.misplaced) in MISPLACED.get(name, [0])
     assert sorted(t.number for t in [*trials.complete, *trials.misplaced]) == list(range(N))
     assert [t.value for t in trials.all] == [objective(params) for params in trials.begun]
-    assert trials.finished == trials.complete
     features = optimizer.insight.quantities.features(trials.complete)
     assert features.shape == (len(trials.complete), optimizer.space.columns)
-    assert bool(features.isfinite().all())
     space = Space(CHANGES[name][1])
+    units = torch.rand(9, space.dimension, generator=torch.Generator().manual_seed(0)).double()
+    new = optimizer.space.units([space.params(unit) for unit in units])
+    assert bool(optimizer.space.features(new).isfinite().all())
     rows = list(zip(trials.complete, features, strict=True))
     for trial, row in rows:
         if space.contains(trial.params):
@@ -149,83 +119,25 @@ def test_after_a_change_every_trial_has_its_place_in_the_new_space_or_is_named_a
 def test_a_run_goes_on_in_the_new_space_from_its_journal_and_from_copies_too(name, tmp_path):
     before, after = CHANGES[name]
     optimizer = changed(name, method="random", journal=tmp_path / "j")
-    recommended = optimizer.recommended()
     params = optimizer.ask()
     space = Space(after)
+    recommended = optimizer.recommended()
     assert space.contains(params)
     assert recommended is None or space.contains(recommended.params)
     optimizer.save(tmp_path / "saved")
     expected = optimizer.suggest()
-    summary = optimizer.summary().splitlines()[:-1]  # the last one names the journal
     optimizer.close()
     loaded = random_search(before)
     loaded.load(tmp_path / "saved")
     opened = random_search(after, tmp_path / "j")
-    copies = [opened, loaded, copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))]
-    for again in copies:
+    for again in (opened, loaded, pickle.loads(pickle.dumps(optimizer))):
         assert again.trials == optimizer.trials
         assert again.suggest() == expected
-        assert again.summary().splitlines()[:-1] == summary
         assert again.run.trials.misplaced == optimizer.run.trials.misplaced
     assert opened.ask() == params
     opened.tell(params, -1.0)
     assert opened.recommended().params == params
     opened.close()
-
-
-@pytest.mark.parametrize("name", ["elsewhere", "options", "left out"])
-def test_the_model_learns_from_all_trials_in_the_new_space(name, tmp_path):
-    optimizer = changed(name, journal=tmp_path / "j")
-    assert len(optimizer.insight.surrogate().values) == N
-    run(optimizer, 1)
-    lower, mean, upper = optimizer.interval(optimizer.recommended().params)
-    assert lower <= mean <= upper
-    proposal = optimizer.suggest()
-    after = CHANGES[name][1]
-    assert Space(after).contains(proposal)
-    optimizer.close()
-    again = kbo.Optimizer(after, journal=tmp_path / "j")
-    assert again.suggest() == proposal
-    again.close()
-
-
-def test_allow_change_goes_on_in_another_space_but_not_in_another_problem(tmp_path):
-    for bounds in (X, WIDE, {"x": (0.0, 0.1)}):
-        optimizer = random_search(bounds, tmp_path / "j", allow_change=True)
-        assert optimizer.space.describe() == Space(bounds).describe()
-        optimizer.tell(optimizer.ask(), 1.0)
-        optimizer.close()
-    again = random_search(bounds, tmp_path / "j", was={"nothing": 1.0})
-    assert sum(isinstance(event, Change) for event in again.run.events) == 2
-    assert len(again.run.trials.complete) == 3
-    again.close()
-    expected = r"x high: 0.1 in the journal, 1.0 .*allow_change=True"
-    with pytest.raises(AnotherProblem, match=expected):
-        random_search(X, tmp_path / "j")
-    others = {"seed": 1, "method": "ucb", "maximize": True, "value_range": (0, 1)}
-    for name, value in others.items():
-        options = {"method": "random", name: value}
-        with pytest.raises(AnotherProblem, match=name):
-            kbo.Optimizer(X, journal=tmp_path / "j", allow_change=True, **options)
-
-
-def test_functions_among_the_constraints_hold_after_a_change_and_from_the_journal(tmp_path):
-    def left(params):
-        return params["x"] <= 0.5
-
-    optimizer = random_search(X, tmp_path / "j", constraints=[left])
-    later = random_search(X)
-    for x, value in ((0.9, -1.0), (0.2, 1.0)):
-        optimizer.tell({"x": x}, value)
-        later.tell({"x": x}, value)
-    optimizer.change(WIDE)
-    optimizer.close()
-    later.change(X, constraints=[kbo.Linear({"x": 1.0}, upper=0.5)])
-    again = random_search(WIDE, tmp_path / "j", constraints=[left])
-    for constrained in (optimizer, later, again):
-        assert constrained.suggest()["x"] <= 0.5
-        assert constrained.recommended().number == 1
-    again.close()
 
 
 def test_results_of_pending_trials_come_by_number_and_by_parameters_after_a_change():
@@ -256,20 +168,6 @@ def test_a_pending_trial_outside_of_the_new_space_is_not_proposed_again(tmp_path
     again.close()
 
 
-def test_threads_may_change_the_space_while_others_ask_and_tell():
-    optimizer = random_search(X)
-    threads = [threading.Thread(target=run, args=(optimizer, 20)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for step in range(10):
-        optimizer.change({"x": (0.0, 2.0 + step)})
-        optimizer.correct(optimizer.tell({"x": 0.5}, 9500.0), 95.0)
-    for thread in threads:
-        thread.join()
-    assert len(optimizer.completed()) == 70
-    assert not optimizer.run.trials.pending
-
-
 # Corrections and removals
 
 WRONG = {
@@ -287,24 +185,19 @@ def test_after_a_correction_the_run_is_that_in_which_the_right_result_came_at_on
     WRONG[name](corrected, params)
     corrected.correct(4, (0.25, {"sem": 0.01}))
     right.tell(params, (0.25, {"sem": 0.01}))
-    assert corrected.recommended().number == right.recommended().number
     assert corrected.interval({"x": 0.2, "y": 0.7}) == right.interval({"x": 0.2, "y": 0.7})
     assert corrected.suggest() == right.suggest()
     assert corrected.trials[4].reported == (9500.0 if name == "value" else None)
 
 
 def test_after_a_removal_the_model_is_that_without_the_trial_and_nothing_is_avoided():
-    removed = kbo.Optimizer(XY)
-    without = kbo.Optimizer(XY)
-    for number in range(8):
-        params = {"x": (number * 0.37) % 1.0, "y": (number * 0.61) % 1.0}
-        removed.tell(params, objective(params))
-        if number != 5:
-            without.tell(params, objective(params))
-    removed.remove(5, "a spill")
-    assert removed.interval(params) == without.interval(params)
+    removed = run(kbo.Optimizer(XY), 4)
+    without = run(kbo.Optimizer(XY), 4)
+    removed.remove(removed.tell({"x": 0.4, "y": 0.6}, -9500.0).number, "a spill")
+    for optimizer in (removed, without):
+        optimizer.tell({"x": 0.3, "y": 0.7}, 0.1)
+    assert removed.interval({"x": 0.2, "y": 0.7}) == without.interval({"x": 0.2, "y": 0.7})
     assert removed.suggest(30) == without.suggest(30)
-    assert removed.recommended().params == without.recommended().params
 
 
 def test_the_parameters_of_a_removed_trial_are_free_in_a_finite_space_without_noise():
@@ -319,12 +212,9 @@ def test_the_parameters_of_a_removed_trial_are_free_in_a_finite_space_without_no
 
 def test_a_removed_trial_counts_as_ended_and_the_late_result_of_its_worker_is_left_out():
     optimizer = random_search(X)
-    optimizer.ask(2)
+    optimizer.ask()
     optimizer.remove(0, "a spill")
     assert optimizer.run.trials.n_finished == 1
-    optimizer.tell(1, 1.0)
-    optimizer.remove(1, "a spill")
-    assert optimizer.run.trials.n_finished == 2
 
     def remove_the_others(trial, result):
         for number in list(result.optimizer.run.trials.pending):
@@ -349,43 +239,26 @@ def test_a_corrected_known_result_is_not_added_again(tmp_path):
         again.close()
 
 
-def test_results_and_pages_of_a_journal_have_corrections_removals_and_the_last_space(tmp_path):
-    path = tmp_path / "j.jsonl"
-    optimizer = run(random_search(X, path), 4)
+def test_known_results_of_a_journal_have_its_corrections_and_removals_in_the_last_space(tmp_path):
+    optimizer = run(random_search(X, tmp_path / "j.jsonl"), 4)
     optimizer.change(HOT, was={"t": 20.0})
     optimizer.correct(0, 95.0)
     optimizer.remove(1, "a spill")
-    optimizer.ask()
     optimizer.close()
-    given = random_search(HOT, evaluated=path)
-    expected = [95.0, *(trial.value for trial in optimizer.trials[2:4])]
-    assert [trial.value for trial in given.trials] == expected
-    assert all(trial.params["t"] == 20.0 for trial in given.trials)
-    random_search({**HOT, "u": (0.0, 1.0)}, path, allow_change=True).close()
-    page = kbo.report.write(path, tmp_path / "page.html").read_text()
-    assert "a spill" in page
-    assert "without a place" in page
+    given = random_search(HOT, evaluated=tmp_path / "j.jsonl").trials
+    assert [t.value for t in given] == [95.0, *(trial.value for trial in optimizer.trials[2:])]
+    assert all(trial.params["t"] == 20.0 for trial in given)
 
 
 REFUSED = {
     "there is no trial 7: the run has 2 trials": lambda o: o.correct(7, 1.0),
-    "there is no trial 8": lambda o: o.remove(8, "a spill"),
-    "trial must be .*-1": lambda o: o.correct(-1, 1.0),
-    "trial must be .*0.5": lambda o: o.correct({"x": 0.5}, 1.0),
     "trial 1 is pending: report its value with tell": lambda o: o.correct(1, 1.0),
     "value must be a finite number, got nan": lambda o: o.correct(0, float("nan")),
-    "value must be a finite number, got None": lambda o: o.correct(0, None),
-    "standard error": lambda o: o.correct(0, (1.0, {"sem": -1.0})),
-    "14,7": lambda o: o.tell(1, "14,7"),
-    "reason must be": lambda o: o.remove(0, 5),
     "trial 0 is removed already": lambda o: (o.remove(0, "a"), o.remove(0, "b")),
     "trial 1 is removed": lambda o: (o.remove(1, "a"), o.tell(1, 1.0)),
     r"was: there is no parameter 'u'; .*\['x', 't'\]": lambda o: o.change(HOT, was={"u": 1.0}),
     "was: parameter 't': 'hot' has no place": lambda o: o.change(HOT, was={"t": "hot"}),
-    "was: parameter 'c': 'd' is not": lambda o: o.change(AB, was={"c": "d"}),
     "a list of pairs can only be replaced by a list": lambda o: o.change([(0.0, 1.0)]),
-    "reversed": lambda o: o.change({"x": (1.0, 0.0)}),
-    "empty": lambda o: o.change({}),
 }
 
 
@@ -396,12 +269,11 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(message, tmp_path):
     optimizer.ask()
     with pytest.raises(InvalidInput, match=message):
         REFUSED[message](optimizer)
-    trials = optimizer.trials
-    assert trials[1].status in ("pending", "removed")
+    assert optimizer.trials[1].status in ("pending", "removed")
     assert optimizer.space.describe() == Space(X).describe()
     optimizer.close()
     again = random_search(X, tmp_path / "j")
-    assert again.trials == trials
+    assert again.trials == optimizer.trials
     again.close()
 
 
@@ -451,42 +323,33 @@ def test_a_correction_is_a_selection_unless_it_is_declared_to_be_independent_of_
         assert "corrected or removed by hand: 1" in str(guarantee(optimizer))
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [(XY, {**XY, **WIDE}), (XY, {**XY, **STEPS}), (ABC, AB), (HOT, FIXED)]
-)
+@pytest.mark.parametrize(("before", "after"), [(XY, {**XY, **WIDE}), (ABC, AB), (HOT, FIXED)])
 def test_a_certified_bound_holds_after_a_change_and_its_journal_goes_on(before, after, tmp_path):
-    path = tmp_path / "j"
-    optimizer = certified_run(before, 4, setting=certified(), journal=path)
+    options = {"setting": certified(), "journal": tmp_path / "j"}
+    optimizer = certified_run(before, 4, **options)
     units = torch.rand(9, Space(after).dimension, dtype=torch.float64)
-    points = [
-        params for params in map(Space(after).params, units) if Space(before).contains(params)
-    ]
-    intervals = [optimizer.interval(params) for params in points]
+    points = filter(Space(before).contains, map(Space(after).params, units))
+    intervals = [(params, optimizer.interval(params)) for params in points]
     optimizer.close()
-    optimizer = kbo.Optimizer(after, setting=certified(), journal=path, allow_change=True)
+    optimizer = kbo.Optimizer(after, allow_change=True, **options)
     assert guarantee(optimizer)
-    for params, interval in zip(points, intervals, strict=True):
+    for params, interval in intervals:
         assert optimizer.interval(params) == pytest.approx(interval)
     proposal = optimizer.suggest()
-    optimizer.save(tmp_path / "saved")
     optimizer.close()
-    again = kbo.Optimizer(after, setting=certified(), journal=path)
+    again = kbo.Optimizer(after, **options)
     again.close()
-    loaded = kbo.Optimizer(before, setting=certified())
-    loaded.load(tmp_path / "saved")
-    assert [again.suggest(), loaded.suggest()] == [proposal] * 2
+    assert again.suggest() == proposal
 
 
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
         ({"x": (0.1, 1.0)}, LOG, "'x' has another scale"),
-        (X, XY, r"it compares \['x', 'y'\] in place of \['x'\]"),
         (XY, X, r"it compares \['x'\] in place of \['x', 'y'\]"),
         (AB, ABC, "c = d"),
-        (FIXED, HOT, r"it compares \['x', 't'\]"),
         (FIXED, {**X, "t": 30.0}, "t = 30.0"),
-        ({**X, "c": ORDINAL}, {**X, "c": kbo.Ordinal([1, 2, 3, 4])}, "'c' has another scale"),
+        ({**X, "c": ORDINAL}, {**X, "c": MORE}, "'c' has another scale"),
     ],
 )
 def test_a_change_that_makes_the_kernel_another_function_is_refused(before, after, reason):
@@ -503,15 +366,12 @@ def test_a_safe_run_stays_safe_in_a_wider_space():
     limit = kbo.Constraint("heat", upper=0.6, noise_std=0.02, norm_bound=2.0)
     optimizer = kbo.Optimizer(X, setting=setting, constraints=[limit])
     centre = torch.zeros(1, 1, dtype=torch.float64)
-
-    def heat(x):
-        return 1.0 - float(kernel(torch.tensor([[x]], dtype=torch.float64), centre).to_dense())
-
-    for step in range(14):
-        params = optimizer.ask()
-        assert heat(params["x"]) <= 0.6
-        optimizer.tell(params, (-params["x"], {"heat": heat(params["x"])}))
-        if step == 6:
+    for step in range(10):
+        x = optimizer.ask()["x"]
+        heat = 1.0 - float(kernel(torch.tensor([[x]], dtype=torch.float64), centre).to_dense())
+        assert heat <= 0.6
+        optimizer.tell({"x": x}, (-x, {"heat": heat}))
+        if step == 4:
             optimizer.change({"x": (-1.0, 2.0)})
     assert min(trial.params["x"] for trial in optimizer.trials) < 0
     with pytest.raises(InvalidInput, match="start"):
@@ -521,25 +381,23 @@ def test_a_safe_run_stays_safe_in_a_wider_space():
 # Replay
 
 
-def test_replay_has_the_final_results_of_a_run(tmp_path):
-    wrong = run(kbo.Optimizer(X), 7)
-    right = run(kbo.Optimizer(X), 7)
+def test_replay_has_the_final_results_of_a_run():
+    wrong = run(kbo.Optimizer(X), 4)
+    right = run(kbo.Optimizer(X), 4)
     wrong.tell({"x": 0.11}, -9500.0)
     right.tell({"x": 0.11}, objective({"x": 0.11}))
     wrong.tell({"x": 0.22}, -9500.0)
     for optimizer in (wrong, right):
         optimizer.tell({"x": 0.33}, objective({"x": 0.33}))
-    wrong.correct(7, objective({"x": 0.11}))
-    wrong.remove(8, "a spill")
+    wrong.correct(4, objective({"x": 0.11}))
+    wrong.remove(5, "a spill")
     replayed = history(wrong)
     expected = history(right)
     for name in ("value", "best", "expected"):
         numbers = [getattr(moment, name) for moment in replayed]
         assert numbers == [getattr(moment, name) for moment in expected]
     assert miscoverage(replayed) == miscoverage(expected)
-    assert replayed[-1].finished == 10
     assert replayed[-1].mean == wrong.interval(wrong.recommended().params)[1]
-    assert not any(moment.trouble for moment in replayed)
 
 
 def test_replay_goes_on_after_a_change_with_a_result_outside_of_the_new_space():
@@ -549,7 +407,6 @@ def test_replay_goes_on_after_a_change_with_a_result_outside_of_the_new_space():
     optimizer.tell(late, 1.0)
     run(optimizer, 1)
     moments = history(optimizer)
-    assert len(moments) == 9
     assert not any(moment.trouble for moment in moments)
     assert moments[7].expected is None
     assert moments[-1].mean == optimizer.interval(optimizer.recommended().params)[1]
@@ -560,61 +417,38 @@ def test_replay_goes_on_after_a_change_with_a_result_outside_of_the_new_space():
 # Several trials at a time
 
 
-@pytest.mark.parametrize(
-    ("bounds", "size", "distance"),
-    [
-        ({"x": kbo.Float(20.0, 90.0, step=5.0), "c": ["a", "b"]}, 4, 0.0),
-        ({"x": (20.0, 90.0), "y": (0.0, 1.0)}, 5, 0.049),
-    ],
-)
-def test_points_that_are_being_evaluated_are_not_proposed_again_nor_their_neighbours(
-    bounds, size, distance
-):
+def test_points_that_are_being_evaluated_are_not_proposed_again_nor_their_neighbours():
+    bounds = {"x": (20.0, 90.0), "y": (0.0, 1.0)}
     optimizer = kbo.Optimizer(bounds, setting=kbo.Practical(noisy=True), seed=1)
-    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(20, generator=torch.Generator().manual_seed(0)).tolist()
     for _ in range(4):
-        batch = optimizer.ask(size)
+        batch = optimizer.ask(5)
         points = optimizer.space.units(batch)
         distances = torch.cdist(points, points, p=torch.inf)
         if len(optimizer.completed()) > 6:
-            assert distances[~torch.eye(size, dtype=torch.bool)].min() > distance
+            assert distances[~torch.eye(5, dtype=torch.bool)].min() > 0.049
         for params in batch:
-            noise = 0.1 * float(torch.randn((), generator=generator))
-            rest = params.get("c") == "a" or params.get("y", 0.0)
-            optimizer.tell(params, ((params["x"] - 70) / 50) ** 2 + rest + noise)
+            value = ((params["x"] - 70) / 50) ** 2 + params["y"]
+            optimizer.tell(params, value + 0.1 * noise.pop())
 
 
-def test_points_that_are_being_evaluated_are_proposed_again_where_there_are_no_others():
-    optimizer = kbo.Optimizer({"c": ["a", "b"]}, setting=kbo.Practical(noisy=True), seed=1)
-    for i in range(8):
-        optimizer.tell({"c": "ab"[i % 2]}, i % 2 + 0.01 * i)
-    batch = optimizer.ask(5)
-    assert {params["c"] for params in batch[:2]} == {"a", "b"}
-    assert len(batch) == 5
-
-
-@pytest.mark.parametrize(
-    ("parameter", "was", "n_new"),
-    [(kbo.Float(0.01, 100.0, log=True), 0.05, 3), (["a", "b"], "a", 1), (kbo.Int(1, 9), 2, 3)],
-)
-def test_a_new_parameter_is_tried_at_a_few_values_at_once(parameter, was, n_new):
+def test_a_new_parameter_is_tried_at_a_few_values_at_once():
     optimizer = kbo.Optimizer(XY, setting=kbo.Practical(noisy=True), seed=3)
     run(optimizer, 8, lambda params: (params["x"] - 0.3) ** 2 + params["y"])
-    optimizer.change({**XY, "new": parameter}, was={"new": was})
+    new = kbo.Float(0.01, 100.0, log=True)
+    optimizer.change({**XY, "new": new}, was={"new": 0.05})
     batch = optimizer.ask(5)
-    space = optimizer.space
-    places = space.units([{**batch[0], "new": was}, *batch])[:, 2].tolist()
+    places = optimizer.space.units([{**batch[0], "new": 0.05}, *batch])[:, 2].tolist()
     strategies = [optimizer.explain(8 + number).strategy for number in range(5)]
     at_new_values = ["new value" in text for text in strategies]
     assert not at_new_values[0]  # no other trial runs
-    assert sum(at_new_values) <= n_new
-    assert len({int(4 * place) for place in places}) > n_new
-    assert all(space.contains(params) for params in batch)
+    assert sum(at_new_values) <= 3
+    assert len({int(4 * place) for place in places}) > 3
 
 
 @pytest.mark.parametrize("noisy", [None, True])
 def test_equal_repetitions_of_noisy_values_are_no_sign_that_there_is_no_noise(noisy):
     optimizer = kbo.Optimizer(X, setting=kbo.Practical(noisy=noisy))
-    for x, value in ((0.1, 3.0), (0.3, 2.0), (0.5, 1.0), (0.7, 2.0), (0.9, 3.0), (0.5, 1.0)):
-        optimizer.tell({"x": x}, value)
+    for x in (0.1, 0.3, 0.5, 0.7, 0.9, 0.5):
+        optimizer.tell({"x": x}, abs(x - 0.5))
     assert optimizer.insight.surrogate().noiseless == (noisy is None)

@@ -1,9 +1,11 @@
 """Spaces of Optuna and Ax as spaces of kbo, and back."""
 
+import math
+
 import optuna
 import pytest
 import torch
-from ax.api.configs import ChoiceParameterConfig, DerivedParameterConfig, RangeParameterConfig
+from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 import kbo
@@ -45,21 +47,20 @@ def test_distributions_become_a_space_and_back():
 
 
 def test_a_trial_suggests_the_active_parameters_of_a_space():
-    space, seen = kbo.Space(BRANCHES), []
+    space = kbo.Space(BRANCHES)
+    seen = []
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
 
     def objective(trial):
         seen.append(kbo_optuna.suggest(trial, space))
-        assert space.canonical(seen[-1]) == seen[-1]
-        assert trial.params == seen[-1]
+        assert trial.params == space.canonical(seen[-1]) == seen[-1]
         return 0.0
 
     study.optimize(objective, n_trials=30)
     assert len({frozenset(params) for params in seen}) == 3
     listed = kbo.Space([(0, 1), (2, 3)])
-    study = optuna.create_study()
     study.optimize(lambda trial: sum(kbo_optuna.suggest(trial, listed)), n_trials=1)
-    assert 2 <= study.best_value <= 4
+    assert 2 <= study.trials[-1].value <= 4
 
 
 def test_the_conditions_of_a_space_show_in_the_trials_of_a_study():
@@ -77,18 +78,10 @@ def test_the_conditions_of_a_space_show_in_the_trials_of_a_study():
         "y": Condition("model", ("b",)),
         "z": Condition("y", (True,)),
     }
-    study.add_trial(
-        optuna.create_trial(
-            params={"model": "a", "x": 0.1, "y": True},
-            distributions={name: shared[name] for name in ("model", "x", "y")},
-            value=0.0,
-        )
-    )
+    del shared["z"]
+    params = {"model": "a", "x": 0.1, "y": True}
+    study.add_trial(optuna.create_trial(params=params, distributions=shared, value=0.0))
     assert "y" not in conditions_of(study.trials, shared)
-
-
-def always(params):
-    return True
 
 
 def test_parameters_of_ax_become_a_space_and_back():
@@ -103,37 +96,22 @@ def test_parameters_of_ax_become_a_space_and_back():
     ]
     assert kbo_ax.from_parameters(configs).parameters == KINDS
     assert kbo_ax.to_parameters(kbo.Space(KINDS)) == configs
-    parts = [BRANCHES[0], *BRANCHES[2:]]
-    assert (
-        kbo_ax.from_parameters(kbo_ax.to_parameters(kbo.Space(parts))).describe()
-        == kbo.Space(parts).describe()
-    )
+    space = kbo.Space([BRANCHES[0], *BRANCHES[2:]])
+    again = kbo_ax.from_parameters(kbo_ax.to_parameters(space))
+    assert again.describe() == space.describe()
     limits = [
         kbo.Linear({"x": 1, "n": -0.5}, upper=3),
         kbo.Linear({"depth": 2, "n": 0.1}, lower=-1e-7),
     ]
-    texts = kbo_ax.to_parameter_constraints(kbo.Space(KINDS, limits))
-    again = kbo_ax.from_parameters(configs, texts)
-    inside = torch.rand(
-        200, again.dimension, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
-    )
-    assert torch.equal(again.satisfies(inside), kbo.Space(KINDS, limits).satisfies(inside))
+    limited = kbo.Space(KINDS, limits)
+    again = kbo_ax.from_parameters(configs, kbo_ax.to_parameter_constraints(limited))
+    generator = torch.Generator().manual_seed(0)
+    inside = torch.rand(200, again.dimension, dtype=torch.float64, generator=generator)
+    assert torch.equal(again.satisfies(inside), limited.satisfies(inside))
     assert kbo_ax.from_parameters(configs, ["x <= n"]).constraints == (
         kbo.Linear({"x": 1, "n": -1}, upper=0),
     )
-    with pytest.raises(
-        kbo.InvalidInput, match=r"parameter_constraints: Ax cannot read 'x\*n <= 1'"
-    ):
-        kbo_ax.from_parameters(configs, ["x*n <= 1"])
-    with pytest.raises(
-        kbo.InvalidInput, match=r"Ax has linear constraints only: leave out .*always"
-    ):
-        kbo_ax.to_parameter_constraints(kbo.Space(KINDS, [always]))
-    with pytest.raises(
-        kbo.InvalidInput, match=r"Optuna has no constraints on parameters: .*'x <= 0.5'"
-    ):
-        kbo_optuna.to_distributions(kbo.Space(KINDS, [kbo.Linear({"x": 1}, upper=0.5)]))
-    with pytest.raises(kbo.InvalidInput, match=r"'mixed'.* one type"):
-        kbo_ax.to_parameters(kbo.Space({"mixed": [1, "a"]}))
-    with pytest.raises(kbo.InvalidInput, match="'twice': expected a Range"):
-        kbo_ax.from_parameters([*configs, DerivedParameterConfig("twice", "2 * x", "float")])
+    with pytest.raises(kbo.InvalidInput, match=r"Ax has linear constraints only: leave out .*cos"):
+        kbo_ax.to_parameter_constraints(kbo.Space(KINDS, [math.cos]))
+    with pytest.raises(kbo.InvalidInput, match=r"Optuna has no constraints .*'x - 0.5 n <= 3'"):
+        kbo_optuna.to_distributions(limited)

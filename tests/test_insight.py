@@ -14,7 +14,6 @@ from kbo.optimize.insight.credible_sets import CredibleSet, credible_set, good_v
 from kbo.optimize.insight.expected_gain import decision, expected_gain
 from kbo.optimize.insight.importance import importance, shapley_shares, walks
 from kbo.optimize.insight.optima import optima
-from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.report import summary
 
 QUADRATIC = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
@@ -103,23 +102,11 @@ def test_functions_have_dense_moments_and_after_more_values_are_a_martingale(sur
 # Ranges
 
 
-def test_the_range_of_a_parameter_is_that_of_the_optima_of_draws_on_a_grid():
-    optimizer = at_random(noisy(lambda p: (p["x"] - 0.3) ** 2, 0.1), {"x": (0.0, 1.0)}, 25)
-    low, high = by_name(optimizer.insight.answers())["x"].range.values
-    grid = torch.linspace(0, 1, 401, dtype=torch.float64)
-    draws = optimizer.insight.description().functions(2000, generator())(grid.unsqueeze(1))
-    best = grid[draws.argmax(1)]
-    tails = best.quantile(torch.tensor([0.05, 0.95], dtype=torch.float64)).tolist()
-    inside = float(((best >= low) & (best <= high)).double().mean())
-    assert inside == pytest.approx(0.9, abs=0.05)
-    assert high - low <= tails[1] - tails[0] + 0.05
-
-
 def test_the_optima_are_at_least_as_large_as_the_draws_on_a_grid(optimizer, surrogate):
     functions = surrogate.functions(64, generator())
     trials = optimizer.space.units([optimizer.recommended().params])
     found = optima(optimizer.space, functions, [], trials, generator(1))
-    line = torch.linspace(0, 1, 101, dtype=torch.float64)
+    line = torch.linspace(0, 1, 51, dtype=torch.float64)
     largest = functions(torch.cartesian_prod(line, line)).amax(1)
     missing = (largest - found.values) / float(largest.std())
     assert float(missing.max()) < 0.4  # another of several peaks
@@ -133,18 +120,14 @@ def test_the_smallest_sets_of_values_have_the_recommended_one():
     line = torch.linspace(0.0, 1.0, 1001, dtype=torch.float64)
     low, high = credible_set(kbo.Float(0.0, 10.0), line.clamp_max(0.05), line[50]).values
     assert low == high == 0.5  # of equal ones, 95% are at one place
-    low, high = credible_set(UNIT, line**2, line[0]).values
+    low, high = credible_set(UNIT, line.flip(0) ** 2, line[0]).values
     assert (low, high) == pytest.approx((0.0, 0.81), abs=0.01)
     low, high = credible_set(UNIT, line / 4, line[750]).values
     assert (low, high) == pytest.approx((0.012, 0.75), abs=0.002)
     assert credible_set(UNIT, line, line[0]).all  # nine tenths rule out nothing
-    assert not credible_set(UNIT, line**3, line[0]).all
     places = CHOICE.middles(torch.tensor([0] * 50 + [1] * 8 + [2] * 42))
     assert credible_set(CHOICE, places, places[0]) == CredibleSet(("a", "c"), False, False)
-    assert credible_set(CHOICE, places[:10], places[50]).values == ("a", "b")
     assert credible_set(CHOICE, places[:0], places[0]) is None
-    thirds = kbo.Int(1, 3).middles(torch.arange(30) % 3)
-    assert credible_set(kbo.Int(1, 3), thirds, thirds[0]) == CredibleSet((1, 3), True, True)
 
 
 def test_good_values_are_none_where_the_next_ones_are_not_known_to_be_good():
@@ -172,17 +155,6 @@ def test_the_gain_of_draws_in_numbers():
     assert decisions == ["stop", "undecided", "go on"]
 
 
-def test_the_gain_of_a_known_function_is_nothing_and_that_of_an_unknown_one_is_its_spread():
-    known = at_random(lambda p: (p[0] - 0.3) ** 2, [(0.0, 1.0)], 20)
-    known.tell([0.3], 0.0)
-    known.tell([0.3], 0.0)
-    answers = known.insight.answers(effects=False)
-    assert answers.more.value < 1e-3
-    assert answers.decision == "stop"
-    unknown = at_random(lambda p: math.sin(40 * p[0]) + p[1], [(0.0, 1.0)] * 2, 8)
-    assert unknown.insight.answers(effects=False).more.value > 0.05
-
-
 # Importance
 
 
@@ -203,32 +175,15 @@ def shapley_by_definition(function, d, n=100_000):
     return shares / shares.sum()
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda X: (X[:, 0] - 0.5) * (X[:, 1] - 0.5) + 0.2 * X[:, 2],
-        lambda X: torch.sin(6 * X[:, 0]) * X[:, 1] + X[:, 2] ** 3,
-    ],
-)
-def test_shapley_effects_are_those_of_their_definition(function):
+def test_shapley_effects_are_those_of_their_definition():
+    def function(X):
+        return torch.sin(6 * X[:, 0]) * X[:, 1] + X[:, 2] ** 3
+
     order, points = walks(3, range(3), 2**14)
     values = function(points.flatten(0, 1)).reshape(1, *points.shape[:2])
     found = shapley_shares(values, order, torch.arange(len(order)).unsqueeze(0))[0]
     torch.testing.assert_close(found, shapley_by_definition(function, 3), rtol=0, atol=0.015)
     assert float(found.sum()) == pytest.approx(1.0)
-
-
-def test_shares_add_up_and_have_one_order():
-    optimizer = at_random(noisy(quadratic, 0.2), QUADRATIC | {"c": ["a", "b"]}, 15)
-    effects = optimizer.insight.answers().effects
-    assert sum(effect.share.value for effect in effects) == pytest.approx(1.0)
-    values = [effect.share.value for effect in effects]
-    assert values == sorted(values, reverse=True)
-    entries = importance(optimizer.space, optimizer.insight.description())
-    for effect, entry in zip(effects, entries, strict=True):
-        assert effect.name == entry.name
-        assert (effect.share, effect.visible) == (entry.share, entry.visible)
-        assert effect.share.lower <= effect.share.value <= effect.share.upper
 
 
 def test_a_constant_function_has_no_effect():
@@ -238,14 +193,8 @@ def test_a_constant_function_has_no_effect():
     assert (answers.more.value, answers.decision) == (pytest.approx(0, abs=1e-3), "stop")
     optimizer.tell([0.5, 0.5], 2.0)
     assert optimizer.insight.answers(effects=False).outlier is None  # the first one that is better
-    n_wrong = 0
-    n_constant = 0
-    for seed in range(1, 5):
-        pure_noise = at_random(noisy(lambda p: 0.0, 1.0, seed), [(0.0, 1.0)] * 3, 20, seed)
-        n_wrong += any(entry.visible for entry in kbo.report.importance(pure_noise))
-        n_constant += "effects" in pure_noise.insight.surrogate().account()
-    assert n_wrong == 0
-    assert n_constant >= 2
+    pure_noise = at_random(noisy(lambda p: 0.0, 1.0, 1), [(0.0, 1.0)] * 3, 20, 1)
+    assert not any(entry.visible for entry in kbo.report.importance(pure_noise))
 
 
 def test_no_effect_is_visible_where_a_constant_explains_the_values(
@@ -263,10 +212,10 @@ def test_no_effect_is_visible_where_a_constant_explains_the_values(
 # Outliers
 
 
-def measured(wrong=lambda value: value, sign=1, seed=1, level=0.5):
+def measured(wrong=lambda value: value, sign=1, level=0.5):
     """An optimiser after noisy values 60 to 100, one of which may be wrong."""
     optimizer = kbo.Optimizer(QUADRATIC, seed=0, maximize=sign > 0)
-    rng = random.Random(seed)
+    rng = random.Random(1)
     for number in range(20):
         params = {"x": rng.random(), "y": rng.random()}
         value = 100 - 60 * quadratic(params) + level * rng.gauss(0, 1)
@@ -284,13 +233,10 @@ def outlier(optimizer):
     ("wrong", "sign", "level"),
     [
         (lambda v: 9500.0, 1, 0.5),
-        (lambda v: -9500.0, -1, 0.5),
         (lambda v: v / 10, -1, 0.5),
-        (lambda v: 10 * v, 1, 0.5),
-        (lambda v: v - 30, 1, 0.5),
         (lambda v: v / 10, 1, 15.0),
     ],
-    ids=["large", "small", "a tenth", "ten times", "other", "a tenth with much noise"],
+    ids=["large", "a tenth", "a tenth with much noise"],
 )
 def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, sign, level):
     optimizer = measured(wrong, sign, level=level)
@@ -310,38 +256,16 @@ def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, s
     assert found.doubtful
     question = summary.in_question(found)
     assert question.startswith(f"trial 11 ({found.value:.4g}) is far from what the others predict")
-    if suspect.value == 9500:
-        assert "do not rely on it while trial 11 is in question" in optimizer.summary()
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_a_value_better_than_predicted_is_to_be_repeated_and_counts(sign):
-    optimizer = measured(lambda v: v + 30, sign)
-    found = optimizer.insight.answers(effects=False).outlier
+def test_a_value_better_than_predicted_is_to_be_repeated_and_counts():
+    found = outlier(measured(lambda v: v + 30))
     assert (found.number, found.doubtful) == (11, False)
     assert summary.in_question(found).endswith("repeat it to be sure")
-    assert "in question" not in optimizer.summary()
 
 
 def test_values_that_fit_are_no_outliers():
-    assert [outlier(measured(seed=seed)) for seed in range(3)] == [None] * 3
-
-
-def test_the_prediction_of_a_value_has_the_noise(surrogate):
-    X = torch.rand(5, 2, dtype=torch.float64)
-    mean, error = surrogate._predictive(X)
-    predicted, std = surrogate.prediction(X)
-    assert predicted.equal(mean)
-    assert torch.allclose(std.square(), error.square() + surrogate._predictive.noise_std**2)
-
-
-def test_values_without_noise_are_no_outliers():
-    def objective(params):
-        return (params["x"] - 0.3) ** 2 + 100 * (params["c"] == "b")
-
-    result = kbo.minimize(objective, {"x": (0.0, 1.0), "c": ["a", "b"]}, 12, seed=1)
-    assert result.exact
-    assert result.answers.outlier is None
+    assert outlier(measured()) is None
 
 
 def test_a_value_far_from_a_repetition_is_named():
@@ -358,31 +282,17 @@ def test_a_value_far_from_a_repetition_is_named():
 # Edge cases
 
 
-def test_the_certified_setting_has_no_statistics():
-    setting = kbo.Certified(unit_kernel(2), 0.3, 40.0)
-    assert at_random(quadratic, QUADRATIC, 3, setting=setting).insight.answers() is None
-
-
-def test_one_point_again_and_again_has_statistics_from_the_third_trial():
-    optimizer = kbo.Optimizer(QUADRATIC, seed=0)
-    for number in range(8):
-        if number < 3:
-            assert optimizer.insight.answers() is None
-        optimizer.tell({"x": 0.2, "y": 0.3}, 1.0 + 0.01 * (number in (3, 5)))
-    answers = optimizer.insight.answers()
-    assert answers.more.value >= 0
-    assert answers.outlier is None
-    assert not any(effect.visible for effect in answers.effects)
-
-
 @pytest.mark.parametrize("size", [1e300, 1e-300])
-def test_values_of_any_size_have_finite_statistics(size):
+def test_values_of_any_size_have_finite_statistics_and_shares_that_add_up(size):
     answers = at_random(lambda p: size * quadratic(p), QUADRATIC, 9).insight.answers()
     numbers = [*answers.more, answers.tolerance]
     for effect in answers.effects:
         numbers += [*effect.share, *effect.range.values]
+        assert effect.share.lower <= effect.share.value <= effect.share.upper
     assert all(math.isfinite(number) for number in numbers)
-    assert sum(effect.share.value for effect in answers.effects) == pytest.approx(1.0)
+    shares = [effect.share.value for effect in answers.effects]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(1.0)
 
 
 def test_parameters_that_are_not_active_have_no_values():
@@ -393,25 +303,13 @@ def test_parameters_that_are_not_active_have_no_values():
     ]
 
     def objective(params):
-        if params["kind"] == "a":
-            return (params["x"] - 0.2) ** 2
-        return 2 + params["y"]
+        return (params["x"] - 0.2) ** 2 if params["kind"] == "a" else 2 + params["y"]
 
     effects = by_name(at_random(objective, space, 24).insight.answers())
     assert effects["kind"].range.values == ("a",)
     assert effects["y"].range is effects["y"].good is None
     low, high = effects["x"].range.values
     assert low <= 0.2 <= high
-
-
-def test_ranges_keep_the_constraints():
-    limit = kbo.Linear({"x": 1, "y": 1}, upper=0.5)
-    optimizer = kbo.Optimizer(QUADRATIC, constraints=[limit], seed=0)
-    for _ in range(12):
-        params = optimizer.ask()
-        optimizer.tell(params, -params["x"] - params["y"])
-    for effect in optimizer.insight.answers().effects:
-        assert effect.range.values[1] <= 0.5 + 1e-9
 
 
 def test_what_the_bowl_alone_says_is_not_said_of_the_objective():
@@ -429,3 +327,13 @@ def test_what_the_bowl_alone_says_is_not_said_of_the_objective():
     for effect in optimizer.insight.answers().effects:
         low, high = effect.range.values
         assert high - low > 0.3
+
+
+def test_ranges_keep_the_constraints():
+    limit = kbo.Linear({"x": 1, "y": 1}, upper=0.5)
+    optimizer = kbo.Optimizer(QUADRATIC, constraints=[limit], seed=0)
+    for _ in range(12):
+        params = optimizer.ask()
+        optimizer.tell(params, -params["x"] - params["y"])
+    for effect in optimizer.insight.answers().effects:
+        assert effect.range.values[1] <= 0.5 + 1e-9

@@ -13,12 +13,10 @@ import pytest
 from gpytorch.kernels import MaternKernel
 
 import kbo
-from kbo.cli.app import app
-from kbo.optimize.evaluated import known_results
 from kbo.optimize.run.events import LONGEST_LINE, parse
 from kbo.optimize.run.journal import Journal
 from kbo.report.record import Record
-from tests.commands import CliRunner
+from tests import commands
 
 SPACE = {"x": (0.0, 1.0), "k": kbo.Int(0, 3)}
 
@@ -75,23 +73,14 @@ def test_a_truncated_last_line_is_dropped_with_a_warning_and_its_trial_runs_agai
     assert [trial.starts for trial in trials] == [1, 1, 1, 1, 2]
 
 
-def unchecked(text):
-    """Return a journal as kbo 0.8 wrote it, without checksums."""
-    entries = [json.loads(line) for line in text.splitlines()]
-    for entry in entries:
-        del entry["sum"]
-    entries[0]["format"] = "kbo-journal-1"
-    return "".join(json.dumps(entry) + "\n" for entry in entries).encode()
-
-
 def test_a_journal_of_kbo_0_8_is_refused_with_the_version_that_reads_it(tmp_path, text):
     path = tmp_path / "j"
-    path.write_bytes(unchecked(text))
-    for read in (begun, Record.of, lambda path: known_results(path, kbo.Space(SPACE), False)):
+    old = re.sub(rb',"sum":"[0-9a-f]+"', b"", text).replace(b"kbo-journal-2", b"kbo-journal-1")
+    path.write_bytes(old)
+    for read in (begun, Record.of):
         with pytest.raises(kbo.KboError, match=r"kbo 0\.22 is the last version"):
             read(path)
-    assert "kbo 0.22 is the last version to read" in str(command("check", path).exception)
-    assert path.read_bytes() == unchecked(text)
+    assert path.read_bytes() == old
 
 
 def appended(text, body):
@@ -104,23 +93,11 @@ def appended(text, body):
     "event",
     [
         b'"event":"tell","number":5,"value":NaN',
-        b'"event":"tell","number":5,"value":1e400',
-        b'"event":"tell","number":5,"value":"1"',
-        b'"event":"tell","number":5,"value":true',
-        b'"event":"tell","number":5.0,"value":1',
         b'"event":"tell","number":0,"value":1',  # which has one
-        b'"event":"tell","number":99,"value":1',
         b'"event":"tell","number":1' + b"0" * 400 + b',"value":1',
-        b'"event":"tell","number":5,"value":1,"seconds":-1',
         b'"event":"tell","number":5,"value":1,"time":1e99',
-        b'"event":"tell","number":5,"value":1,"more":1',
-        b'"event":"fail","number":5',
-        b'"event":"ask","number":6,"params":null',
-        b'"event":"ask","number":6,"params":{"x":0.5,"k":1.5}',
-        b'"event":"ask","number":6,"params":{"x":0.5}',
         b'"event":"ask","number":6,"params":{"x":5.0,"k":1}',
         b'"event":"ask","number":6,"params":' + b'{"x":' * 5000 + b"1" + b"}" * 5000,
-        b'"event":"dance","number":5',
         b'"\xff\xfe":1',
     ],
 )
@@ -139,21 +116,15 @@ def test_a_line_that_kbo_would_not_write_is_refused_with_its_number_and_little_o
     assert len(begun(path).trials) == 6  # the error, which still exists, keeps no lock
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"hello\n", b'{"a": 1}\n', b"[1]\n", b"one line without an end", b"x" * (LONGEST_LINE + 1)],
-)
-def test_a_file_that_is_no_journal_is_refused_and_left_alone(tmp_path, content):
+def test_a_file_that_is_no_journal_is_refused_and_left_alone(tmp_path, text):
     path = tmp_path / "notes.txt"
-    path.write_bytes(content)
-    with pytest.raises(kbo.JournalError, match="not a kbo journal"):
-        begun(path)
-    assert path.read_bytes() == content
-
-
-def test_what_a_kill_leaves_of_the_first_line_is_written_again(tmp_path, text):
-    (tmp_path / "j").write_bytes(text[:1])
-    assert run(tmp_path / "j").trials == run().trials
+    for content in (b"hello\n", b'{"a": 1}\n', b"no end", b"x" * (LONGEST_LINE + 1)):
+        path.write_bytes(content)
+        with pytest.raises(kbo.JournalError, match="not a kbo journal"):
+            begun(path)
+        assert path.read_bytes() == content
+    path.write_bytes(text[:1])  # what a kill leaves of the first line
+    assert run(path).trials == run().trials
 
 
 def test_what_cannot_be_written_is_a_clear_error_and_nothing_is_left(tmp_path):
@@ -163,64 +134,34 @@ def test_what_cannot_be_written_is_a_clear_error_and_nothing_is_left(tmp_path):
         optimizer.save(tmp_path / "saved")
     with pytest.raises(kbo.JournalError, match="cannot write the journal"):
         run("/proc/nowhere/run.jsonl")
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(kbo.JournalError, match="cannot write"):
-        run().save(tmp_path / "folder")
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    assert list(tmp_path.iterdir()) == []
 
 
 # Other problems, writers and versions
 
-SMOOTH, ROUGH = (
-    {"setting": kbo.Certified(MaternKernel(nu=nu), noise_std=0.1, norm_bound=3.0)}
-    for nu in (2.5, 1.5)
-)
-LONG = "a_parameter_with_a_long_name_"
-WIDE = {f"{LONG}{i}": (0.0, 1.0) for i in range(9)} | {"kind": ["a", "b"]}
+KINDS = {"x": (0.0, 1.0), "kind": ["a", "b"]}
 
 
-def wide(**changes):
-    return {"bounds": WIDE | changes}
+def matern(nu):
+    return {"setting": kbo.Certified(MaternKernel(nu=nu), noise_std=0.1, norm_bound=3.0)}
 
 
 @pytest.mark.parametrize(
     ("options", "others", "says"),
     [
         ({}, {"seed": 1}, "seed: 0 in the journal, 1 in this run"),
-        ({}, {"method": "amm-ucb"}, "method"),
-        ({}, {"setting": kbo.Practical(delta=0.2)}, "delta"),
-        ({"method": "igp-ucb", "n_trials": 3}, {"method": "igp-ucb", "n_trials": 6}, "n_trials"),
-        (SMOOTH, ROUGH, "kernel"),
-        (
-            {},
-            wide(kind=["a", "c"]),
-            "(space kind options: ['a', 'b'] in the journal, ['a', 'c'] in",
-        ),
-        (
-            {},
-            wide(**{f"{LONG}8": (0.0, 2.0)}),
-            f"(space {LONG}8 high: 1.0 in the journal, 2.0 in this run",
-        ),
-        (
-            {},
-            wide(new=kbo.Int(1, 2)),
-            "(space new: only in this run: {'name': 'new', 'kind': 'Int'",
-        ),
-        ({}, wide(kind=kbo.Int(0, 1)), "space kind kind: 'Choice' in the journal, 'Int' in this"),
-        (
-            {"bounds": {"x": bool, "y": bool}},
-            {"bounds": {"y": bool, "x": bool}},
-            "in the order ['x', 'y'] in the jo",
-        ),
+        (matern(2.5), matern(1.5), "kernel"),
+        ({}, {"bounds": {**KINDS, "kind": ["a", "c"]}}, "space kind options: ['a', 'b'] in the"),
+        ({}, {"bounds": {**KINDS, "new": kbo.Int(1, 2)}}, "(space new: only in this run: {'name'"),
+        ({}, {"bounds": dict(reversed(KINDS.items()))}, "in the order ['x', 'kind'] in the jo"),
     ],
 )
 def test_a_journal_of_another_problem_is_refused_with_what_differs(tmp_path, options, others, says):
     path = tmp_path / "j"
-    options = {"bounds": WIDE, **options}
-    others = {"bounds": WIDE, **others}
+    options = {"bounds": KINDS, **options}
+    others = {"bounds": KINDS, **others}
     kbo.Optimizer(**options, journal=path).close()
     before = path.read_bytes()
-    kbo.Optimizer(**options, journal=path).close()
     for refused in (
         lambda: kbo.Optimizer(**others, journal=path),
         lambda: kbo.Optimizer(**others).load(path),
@@ -246,7 +187,7 @@ def test_every_tell_is_on_disk_before_the_next_ask(tmp_path):
         seen.append(path.read_text().count('"tell"'))
         return x[0]
 
-    kbo.minimize(objective, [(0, 1)], 5, journal=path)
+    kbo.minimize(objective, [(0, 1)], 5, journal=path, method="random")
     assert seen == list(range(5))
 
 
@@ -266,16 +207,14 @@ def test_nothing_is_written_about_a_trial_that_has_ended(tmp_path):
     assert begun(tmp_path / "j").trials == [trial]
 
 
-@pytest.mark.parametrize("version", ["0.11", "0.14"])
-def test_journals_of_earlier_versions_continue_with_their_pending_trial(tmp_path, version):
-    """Values, a failure, conditions, reports and a pruned trial; in 0.14 measurements too."""
-    folder = Path(__file__).parent / "journals"
-    path = shutil.copy(folder / f"journal-{version}.0-events.jsonl", tmp_path)
+def test_journals_of_earlier_versions_continue_with_their_pending_trial(tmp_path):
+    """Values, a failure, conditions, reports, a pruned trial and measurements."""
+    path = shutil.copy(Path(__file__).parent / "journals" / "journal-0.14.0-events.jsonl", tmp_path)
     space = [
         {"rate": kbo.Float(1e-4, 1e-1, log=True), "n": kbo.Int(1, 8), "kind": ["a", "b"]},
         kbo.When("kind", "b", {"depth": kbo.Int(2, 6)}),
     ]
-    limits = [kbo.Constraint("memory", upper=8.0)] if version == "0.14" else []
+    limits = [kbo.Constraint("memory", upper=8.0)]
     setting = kbo.Practical(n_initial=4)
     optimizer = kbo.Optimizer(space, setting=setting, seed=7, journal=path, constraints=limits)
     ends = ["complete"] * 3 + ["failed", "complete", "pruned"] + ["complete"] * 3
@@ -286,43 +225,36 @@ def test_journals_of_earlier_versions_continue_with_their_pending_trial(tmp_path
 # Commands
 
 
-def command(*arguments):
-    return CliRunner().invoke(app, ["journal", *map(str, arguments)])
+def command(*arguments, code=0):
+    return commands.kbo("journal", *arguments, code=code)
 
 
 def test_the_commands_check_show_repair_and_export(tmp_path):
     path, new = tmp_path / "j", tmp_path / "new"
-    optimizer = kbo.Optimizer({"x": (0.0, 1.0), "kind": ["a", "b"]}, journal=path, method="random")
+    optimizer = kbo.Optimizer(KINDS, journal=path, method="random")
     for value in (1.0, 2.0):
         optimizer.tell(optimizer.ask(), value)
     optimizer.fail(optimizer.ask(), "\x1b[31mdiverged")
     optimizer.close()
-    whole = command("check", path)
-    assert whole.exit_code == 0
-    assert "is whole: 3 trials, 2 complete, 1 failed, 0 pruned, 0 pending" in whole.stdout
+    whole = command("check", path).stdout
+    assert "is whole: 3 trials, 2 complete, 1 failed, 0 pruned, 0 pending" in whole
     shown = command("show", path).stdout
     assert "diverged" in shown
     assert "\x1b[31m" not in shown
 
-    points = [trial.params for trial in optimizer.trials]
     rows = list(csv.DictReader(command("export", path).stdout.splitlines()))
     assert [row["value"] for row in rows] == ["1.0", "2.0", ""]
-    assert [row["params.kind"] for row in rows] == [point["kind"] for point in points]
-    for name in ("out.json", "out.csv"):  # an older file is replaced in one step, not written over
-        to, link = tmp_path / name, tmp_path / f"old {name}"
-        to.write_text("older")
-        os.link(to, link)
-        assert command("export", path, "--to", to).exit_code == 0
-        assert link.read_text() == "older" != to.read_text()
-    rows = json.loads((tmp_path / "out.json").read_text())
-    assert [row["params.x"] for row in rows] == [point["x"] for point in points]
+    to, link = tmp_path / "out.json", tmp_path / "link.json"
+    to.write_text("older")
+    os.link(to, link)
+    command("export", path, "--to", to)
+    assert link.read_text() == "older"  # replaced in one step, not written over
+    points = [trial.params for trial in optimizer.trials]
+    assert [row["params.x"] for row in json.loads(to.read_text())] == [p["x"] for p in points]
 
     path.write_bytes(path.read_bytes().replace(b'"value":2.0', b'"value":3.0'))
-    damaged = command("check", path)
-    assert damaged.exit_code == 1
-    assert "line 5 is damaged (its checksum does not fit)" in str(damaged.exception)
+    damaged = command("check", path, code=1).stderr
+    assert "line 5 is damaged (its checksum does not fit)" in damaged
     assert "2 trials (3 events)" in command("repair", path, new).stdout
-    assert command("check", new).exit_code == 0
-    again = command("repair", path, new)
-    assert again.exit_code == 1
-    assert "overwrites nothing" in str(again.exception)
+    command("check", new)
+    assert "overwrites nothing" in command("repair", path, new, code=1).stderr

@@ -6,20 +6,17 @@ import weakref
 
 import pytest
 
-import kbo
-from kbo.errors import InvalidInput, JournalError
+from kbo.errors import InvalidInput
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.run import Run
 from kbo.space import Space
 from kbo.workers.call import Outcome
-from tests.faults import interrupted
 
-HEADER = {"about": "an example"}
 POINT = {"x": 0.5}
 
 
 def begun(path=None, **options):
-    return Run(Space({"x": (0.0, 1.0)}), HEADER, path, **options)
+    return Run(Space({"x": (0.0, 1.0)}), {"about": "an example"}, path, **options)
 
 
 def test_a_run_records_what_happens_to_its_trials_and_can_be_read_again(tmp_path):
@@ -63,20 +60,16 @@ def test_a_run_knows_who_evaluates_a_trial(tmp_path):
     assert run.resume(first).starts - first.released == 1
 
 
-@pytest.mark.parametrize(
-    ("outcome", "status"),
-    [
-        (Outcome(0, value=1.0), "complete"),
-        (Outcome(0, value="text"), "failed"),
-        (Outcome(0, failure="it diverged"), "failed"),
-        (Outcome(0, stopped=True), "pruned"),
-        (Outcome(0, failure="its worker died", died=True), "pending"),
-    ],
-)
-def test_the_end_of_a_call_is_the_end_of_its_trial_unless_the_worker_died(outcome, status):
-    run = begun()
-    run.begin(POINT)
-    assert run.end(outcome).status == status
+def test_the_end_of_a_call_is_the_end_of_its_trial_unless_the_worker_died():
+    for status, outcome in {
+        "complete": Outcome(0, value=1.0),
+        "failed": Outcome(0, value="text"),
+        "pruned": Outcome(0, stopped=True),
+        "pending": Outcome(0, failure="its worker died", died=True),
+    }.items():
+        run = begun()
+        run.begin(POINT)
+        assert run.end(outcome).status == status
 
 
 def test_a_value_is_that_of_the_pending_trial_with_these_parameters_which_was_started_last():
@@ -84,12 +77,6 @@ def test_a_value_is_that_of_the_pending_trial_with_these_parameters_which_was_st
     run.begin(POINT)
     last = run.begin(POINT)
     assert run.complete(POINT, 1.0) is last
-
-
-def test_a_run_refuses_the_journal_of_another_problem(tmp_path):
-    begun(tmp_path / "j").close()
-    with pytest.raises(JournalError, match=r"another problem \(about: 'an example' in the journal"):
-        Run(Space({"x": (0.0, 1.0)}), {"about": "another"}, tmp_path / "j")
 
 
 def test_a_run_that_nobody_uses_any_more_lets_go_of_its_journal_at_once(tmp_path):
@@ -130,13 +117,6 @@ class Counter:
         self.add(error)
 
 
-def test_methods_may_call_each_other():
-    counter = Counter()
-    counter.add_twice()
-    counter.add_twice()
-    assert (counter.count, counter.n_rebuilt) == (4, 0)
-
-
 @pytest.mark.parametrize("method", ["add", "add_twice"])
 def test_an_interrupted_method_is_repaired_before_the_next_one_and_a_refusal_needs_no_repair(
     method,
@@ -144,7 +124,7 @@ def test_an_interrupted_method_is_repaired_before_the_next_one_and_a_refusal_nee
     counter = Counter()
     with pytest.raises(KeyboardInterrupt):
         getattr(counter, method)(KeyboardInterrupt())
-    counter.add()
+    counter.add_twice()
     assert (counter.count, counter.n_rebuilt) == (len(counter.record), 1)
     with pytest.raises(InvalidInput):
         getattr(counter, method)(InvalidInput("no"))
@@ -162,33 +142,3 @@ def test_a_method_waits_for_the_methods_of_other_threads():
     for thread in threads:
         thread.join()
     assert counter.count == 16
-
-
-def test_an_interrupt_at_any_line_of_a_run_leaves_memory_and_disk_equal(tmp_path):
-    for line in range(1, 10_000):
-        run = begun(tmp_path / f"{line}")
-        trial = run.begin(POINT)
-        ended = True
-        try:
-            interrupted(line, lambda run=run, trial=trial: run.complete(trial, 1.0))
-        except KeyboardInterrupt:
-            ended = False
-        run.close()
-        again = begun(tmp_path / f"{line}")
-        assert again.trials.all == run.trials.all
-        again.close()
-        if ended:
-            break
-    assert 10 < line < 9_999
-
-
-def test_what_an_optimizer_derived_is_computed_again_after_an_interrupt_of_its_run(monkeypatch):
-    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, method="random")
-    optimizer.tell(optimizer.ask(), 1.0)
-    assert optimizer.recommended().value == 1.0
-    params = optimizer.ask()
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "_fail", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            optimizer.run.fail(params, "it diverged")
-    assert optimizer.recommended() is optimizer.trials[0]

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbo import Choice, Fixed, Float, Int, InvalidInput, Linear, Ordinal, Space, When
+from kbo import Choice, Fixed, Float, Int, InvalidInput, Ordinal, Space, When
 from kbo.optimize.surrogates.fitting import unit_kernel
 
 BRANCHES = [
@@ -21,14 +21,13 @@ BRANCHES = [
 ]
 
 
-def test_the_ends_of_a_unit_cube_are_the_ends_of_all_ranges_and_choices_are_at_distance_one():
+def test_a_unit_cube_has_all_ranges_and_choices_are_at_distance_one():
     space = Space({"n": Int(1, 4), "x": Float(2.0, 8.0, log=True), "c": ["a", "b"]})
-    zeros, middle, ones = (torch.full((3,), u, dtype=torch.float64) for u in (0, 0.5, 1))
-    assert space.params(zeros) == {"n": 1, "x": 2.0, "c": "a"}
-    assert space.params(middle)["x"] == pytest.approx(4.0)
-    assert space.params(ones) == {"n": 4, "x": 8.0, "c": "b"}
-    F = space.features(torch.stack([zeros, ones]))
-    assert F[:, :2].tolist() == [[0, 0], [1, 1]]
+    cube = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64).expand(3, 3)
+    assert space.params(cube[0]) == {"n": 1, "x": 2.0, "c": "a"}
+    assert space.params(cube[1])["x"] == pytest.approx(4.0)
+    assert space.params(cube[2]) == {"n": 4, "x": 8.0, "c": "b"}
+    F = space.features(cube[::2])
     assert float((F[0, 2:] - F[1, 2:]).norm()) == pytest.approx(1)
 
 
@@ -60,13 +59,10 @@ def test_every_real_range_is_refused_or_works_to_its_ends(low, high, log, u):
 
 LAWFUL = {
     "real": Float(-1.5, 0.4),
-    "real, log": Float(1e-5, 0.1, log=True),
     "real, log, huge": Float(1e-150, 1e150, log=True),
     "real, coarser than its range": Float(1e9, 1e9 + 1e-3),
-    "steps": Float(0, 0.9, step=0.1),
-    "steps from below zero": Float(-0.3, 0.9, step=0.3),
+    "steps": Float(-0.3, 0.9, step=0.1),
     "10^9 steps": Float(0, 1, step=1e-9),
-    "whole": Int(-3, 4),
     "whole, steps": Int(-3, 9, step=4),
     "all whole numbers": Int(-(2**50), 2**50),
     "whole, log": Int(1, 5, log=True),
@@ -81,15 +77,6 @@ LAWFUL = {
 
 def uniform(n):
     return torch.rand(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-
-
-def positions_of(parameter):
-    """Return all positions among the options, or of many options the first, the last and random ones."""
-    n = len(parameter.options)
-    if n <= 2000:
-        return torch.arange(n)
-    random = (n * uniform(500)).long()
-    return torch.cat([torch.arange(100), torch.arange(n - 100, n), random]).unique()
 
 
 @pytest.mark.parametrize("parameter", LAWFUL.values(), ids=LAWFUL)
@@ -113,7 +100,8 @@ def test_the_map_to_the_unit_interval_and_its_inverse_agree(parameter):
 def test_the_cells_of_options_cover_the_unit_interval_and_do_not_overlap(name):
     parameter = LAWFUL[name]
     n = len(parameter.options)
-    positions = positions_of(parameter)
+    edges = torch.arange(min(n, 100))
+    positions = torch.cat([edges, n - 1 - edges, (n * uniform(500)).long()]).unique()
     middles = parameter.middles(positions)
     assert torch.equal(parameter.index(middles), positions)
     assert torch.equal(parameter.units([parameter.options[i] for i in positions.tolist()]), middles)
@@ -137,32 +125,6 @@ def test_the_cells_of_options_cover_the_unit_interval_and_do_not_overlap(name):
         assert torch.equal(inside, parameter.features(middles))
 
 
-def test_every_whole_number_on_a_logarithmic_scale_has_a_cell_that_contains_it():
-    for n in range(2, 2001):
-        positions = torch.arange(n)
-        parameter = Int(1, n, log=True)
-        middles = parameter.middles(positions)
-        assert torch.equal(parameter.index(middles), positions)
-        edges = parameter.coordinate(torch.arange(n + 1.0, dtype=torch.float64))
-        assert bool(((edges[:-1] < middles) & (middles < edges[1:])).all())
-
-
-def test_constraints_are_about_the_values_that_are_given():
-    space = Space(
-        {"x": Float(1e-150, 1e150, log=True), "y": (0.0, 1.0)}, [Linear({"x": 1.0}, upper=3e149)]
-    )
-    assert space.violated({"x": 3e149, "y": 0.5}) == []
-    assert len(space.violated({"x": 3.001e149, "y": 0.5})) == 1
-    found = space.units([{"x": 3e149, "y": 0.5}])
-    assert bool(space.may_satisfy(found, found).all())
-
-
-@pytest.mark.parametrize("params", [{"x": 2.0}, {"y": 0.5}, {}, [0.5], 3, None, "x"])
-def test_params_of_another_space_are_refused(params):
-    with pytest.raises(InvalidInput, match="param"):
-        Space({"x": (0.0, 1.0)}).unit(params)
-
-
 def test_entries_of_a_dict_mean_one_kind_each():
     meant = {(2, 12): Int(2, 12), (0.0, 1): Float(0, 1), bool: Choice([False, True])}
     meant |= {7: Fixed(7), None: Fixed(None)}
@@ -175,7 +137,6 @@ def test_entries_of_a_dict_mean_one_kind_each():
     ("parameter", "values", "columns"),
     [
         (Float(0, 1, step=0.1), [i / 10 for i in range(11)], [i / 10 for i in range(11)]),
-        (Int(-3, 9, step=4), [-3, 1, 5, 9], [0, 1 / 3, 2 / 3, 1]),
         (Ordinal(["low", "middle", "high"]), ["low", "middle", "high"], [0, 0.5, 1]),
         (Int(1, 4, log=True), [1, 2, 3, 4], [0, 0.5, math.log(3) / math.log(4), 1]),
     ],
@@ -223,28 +184,18 @@ def test_a_conditional_number_is_the_farther_from_another_the_farther_outside_of
 
     space = conditional(1.0, 2.0).replacing(conditional(-100.0, 100.0))
     absent = space.place({"model": "forest"})
-    numbers = [-88.0, -6.0, -1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 6.0, 92.0]
+    numbers = [-88.0, -6.0, 0.0, 1.0, 1.5, 2.0, 2.5, 6.0, 92.0]
     places = torch.stack([space.place({"model": "svm", "C": number}) for number in numbers])
     distances = torch.cdist(places, places)
     for i in range(len(numbers)):
         assert bool((distances[i, i:].diff() > 0).all())
         assert bool((distances[i, : i + 1].diff() < 0).all())
     assert bool(((places - absent)[:, 2:].norm(dim=-1) > 0.7).all())
-    inside = space.features(space.unit({"model": "svm", "C": 1.5}).unsqueeze(0))[0]
-    assert torch.allclose(inside, places[6])
-
-
-def test_a_conditional_parameter_is_equally_far_from_its_absence_at_all_values():
-    space = Space(BRANCHES)
-    forest = {"model": "forest", "scaled": True, "seed": 3, "leaf": 20}
-    F = space.features(space.units([forest | {"depth": depth} for depth in (2, 7, 12)]))
-    absent = space.features(
-        space.units([{"model": "svm", "scaled": True, "seed": 3, "C": 1.0, "kernel": "rbf"}])
-    )
-    assert float((F[0] - F[2]).norm()) == pytest.approx(1)
-    distances = (F - absent).norm(dim=-1)
-    assert torch.allclose(distances, distances[:1].expand(3))
-    assert len(space.labels) == space.columns == F.shape[1]
+    # Inside of the range all values are equally far from the absence.
+    inside = space.features(space.units([{"model": "svm", "C": x} for x in (1.0, 1.5, 2.0)]))
+    assert torch.allclose(inside, places[3:6])
+    away = (inside - absent).norm(dim=-1)
+    assert torch.allclose(away, away[:1].expand(3))
 
 
 def test_the_points_of_a_finite_space_are_its_params_once():
@@ -262,38 +213,20 @@ def test_the_points_of_a_finite_space_are_its_params_once():
     [
         ({}, "empty"),
         ({"x": (1.0, 0.0)}, "reversed"),
-        ({"x": (0, 1)}, r"write \(0.0, 1.0\)"),
         ({"x": (-1e308, 1e308)}, "parameter 'x': .* float64"),
-        (lambda: Float(0, 1, log=True), "low > 0"),
         (lambda: Float(0, 1, step=0.3), "write 0.9 or 1.2"),
-        (lambda: Float(1, 10, log=True, step=1), "no step"),
-        (lambda: Float(0, 1, step=0.25).plain(0.3), "0 plus steps of 0.25"),
-        (lambda: Int(0.5, 2), "whole"),
-        (lambda: Int(0, 10, step=20), "step = 20 must be at most"),
         (lambda: Int(10**17, 10**17 + 3), "float64 cannot all tell apart"),
         ({"x": [1, True, 2]}, "two different"),
-        ({"x": [0, 10]}, "range or a choice"),
-        ({"\ud800": (0.0, 1.0)}, "the name must be text"),
         ({"n": (0.0, 1.0), "c": Choice(range(20000))}, "parameter 'c': .* 20001 columns"),
-        ({"x": Fixed(1)}, "not fixed"),
-        ({"x": When("y", 1, {"z": bool})}, "stands beside a dict"),
-        ([{"x": bool}, {"x": bool}], "two of this name"),
-        (
-            [{"x": bool}, When("y", 1, {"z": bool})],
-            "parameter 'z': the parent must be one of 'x', 'z', got 'y'",
-        ),
-        ([{"x": (0.0, 1.0)}, When("x", 1, {"z": bool})], "'x' must have finitely many values"),
-        (
-            [{"x": bool}, When("x", "no", {"z": bool})],
-            "condition of parameter 'z': 'no' is not one of",
-        ),
+        ([{"x": bool}, When("y", 1, {"z": bool})], "parent must be one of 'x', 'z', got 'y'"),
         (
             [{"x": bool}, When("y", True, {"z": bool}), When("z", True, {"y": bool})],
             "'z', 'y'.* depend on each other",
         ),
+        (lambda: Space({"x": (0.0, 1.0)}).unit({"x": 2.0}), "parameter 'x'"),
     ],
 )
-def test_bad_bounds_conditions_and_steps_are_named(bounds, says):
+def test_bad_bounds_conditions_steps_and_params_are_named(bounds, says):
     with pytest.raises(InvalidInput, match=says):
         Space(bounds() if callable(bounds) else bounds)
 
@@ -304,24 +237,9 @@ def test_a_space_is_the_same_after_a_file(tmp_path):
     (tmp_path / "space.yaml").write_text(yaml.safe_dump(space.to_dict(), sort_keys=False))
     for name in ("space.json", "space.yaml"):
         assert Space.load(tmp_path / name).describe() == space.describe()
-    text = "lr: {kind: Float, low: 1e-4, high: 1E-1, log: true}\nact: [relu, tanh]\nepochs: 10\n"
-    (tmp_path / "space.yml").write_text(text)
-    meant = {"lr": Float(1e-4, 1e-1, log=True), "act": ["relu", "tanh"], "epochs": 10}
+    (tmp_path / "space.yml").write_text("lr: {kind: Float, low: 1e-4, high: 1E-1}\nepochs: 10\n")
+    meant = {"lr": Float(1e-4, 1e-1), "epochs": 10}
     assert Space.load(str(tmp_path / "space.yml")).describe() == Space(meant).describe()
-
-
-def test_tables_in_plain_data_have_no_conditions_and_are_on_the_cpu():
-    entries = {
-        "a": {"kind": "Int", "low": 1, "high": 3, "rows": [1, 3]},
-        "x": {"kind": "Float", "low": 0.0, "high": 1.0, "rows": [0.25, 1.0]},
-    }
-    with torch.device("meta"):
-        space = Space.from_dict(entries)
-    assert space.table.tolist() == [[1 / 6, 0.25], [5 / 6, 1.0]]
-    assert space.to_dict() == Space.from_dict(space.to_dict()).to_dict()
-    entries["x"]["when"] = {"a": 1}
-    with pytest.raises(InvalidInput, match="no conditional parameters"):
-        Space.from_dict(entries)
 
 
 @pytest.mark.parametrize(
@@ -329,21 +247,10 @@ def test_tables_in_plain_data_have_no_conditions_and_are_on_the_cpu():
     [
         ("x: {kind: Float, low: 0\n", "space.yaml is not .*line 2"),
         ("x: {low: 0, high: 1}", "parameter 'x': kind must be one of 'Float', 'Int'"),
-        (
-            "x: {kind: Int, low: 0}",
-            "parameter 'x': Int has the entries low, high, log, step.*missing.*'high'",
-        ),
         ("x: [2, 12]", "{kind: Int, low: 2, high: 12} or {kind: Choice, options: \\[2, 12\\]}"),
-        ("x: {kind: Float, low: 3, high: 1}", "parameter 'x': .* reversed"),
-        (
-            "x: {kind: Int, low: 1, high: 3, rows: [1, 2]}\ny: {kind: Int, low: 1, high: 3}",
-            "as many rows",
-        ),
     ],
 )
 def test_files_are_refused_with_the_line_or_the_entry(tmp_path, text, says):
     (tmp_path / "space.yaml").write_text(text)
     with pytest.raises(InvalidInput, match=says):
         Space.load(tmp_path / "space.yaml")
-    with pytest.raises(InvalidInput, match="there is no file"):
-        Space.load(tmp_path / "nothing.json")
