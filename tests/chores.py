@@ -10,7 +10,8 @@ from experiments.sweep.runner import sweep
 
 
 def square(x, shift=0.0):
-    time.sleep(float(os.environ.get("SECONDS_OF_A_CHORE", "0")))
+    if x >= int(os.environ.get("CHORES_THAT_END", "99")):
+        sleep(6000)
     return [{"part": part, "square": x**2 + shift} for part in range(2)]
 
 
@@ -18,12 +19,12 @@ def fail(x):
     raise ValueError(f"cannot do {x}")
 
 
-def sleep(seconds):
-    time.sleep(seconds)
-
-
 def interrupt():
     raise KeyboardInterrupt
+
+
+def sleep(seconds):
+    time.sleep(seconds)
 
 
 def kill_the_worker(once):
@@ -41,4 +42,4 @@ def squares(n, **more):
 
 def slow_sweep(folder):
     """What the process that gets killed does."""
-    sweep(squares(10), folder, workers=2, progress=False)
+    sweep(squares(4), folder, workers=2, progress=False)

@@ -48,7 +48,7 @@ def experiment(module: str, *arguments: Any, code: int = 0) -> SimpleNamespace:
 def ended(
     run: Callable[[], None], name: str, arguments: Sequence[Any], code: int
 ) -> SimpleNamespace:
-    """The output of a command that runs in this process and must end with this code."""
+    """Return the output of a command that runs in this process and must end with this code."""
     out, err = io.StringIO(), io.StringIO()
     logs = [logging.getLogger(name) for name in ("kbo", "experiments")]
     levels = [log.level for log in logs]

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,6 +58,9 @@ def load(text: str) -> list[Fault]:
     return faults
 
 
+parsed = cache(ast.parse)
+
+
 def function_named(tree: ast.Module, name: str) -> ast.AST | None:
     """Return the function, or class, of a qualified name; None if there is none."""
     found: ast.AST = tree
@@ -74,16 +78,18 @@ def function_named(tree: ast.Module, name: str) -> ast.AST | None:
 
 def places(fault: Fault, source: str) -> list[tuple[int, int]]:
     """Return start and end in the UTF-8 source of every place of the old text in the function."""
-    function = function_named(ast.parse(source), fault.function)
+    function = function_named(parsed(source), fault.function)
     if function is None:
         return []
-    wanted = ast.unparse(ast.parse(fault.old)).strip()
+    statement = ast.parse(fault.old).body[0]
+    wanted = statement.value if isinstance(statement, ast.Expr) else statement
+    text = ast.unparse(wanted)
     starts = [0]
     for line in source.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     found = set()
     for node in ast.walk(function):
-        if isinstance(node, (ast.expr, ast.stmt)) and ast.unparse(node) == wanted:
+        if type(node) is type(wanted) and ast.unparse(node) == text:
             assert node.end_lineno is not None
             assert node.end_col_offset is not None
             begin = starts[node.lineno - 1] + node.col_offset
@@ -107,8 +113,6 @@ def with_fault(fault: Fault, source: str) -> str | None:
 def attempt(fault: Fault, copy: Path) -> str:
     """Return whether the tests of a fault fail on the copy with it: killed, SURVIVED, or what went wrong."""
     file = copy / fault.file
-    if not file.exists():
-        return "NO FILE"
     source = file.read_text("utf-8")
     changed = with_fault(fault, source)
     if changed is None:

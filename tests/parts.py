@@ -9,26 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-MISSING = {
-    "a compiler (g++): the stand-in for a device": lambda: shutil.which("g++"),
-    "a GPU: tests on it": torch.cuda.is_available,
-    "Chromium: the pages in a browser": lambda: any(
-        map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
-    ),
-    "a user who may mount file systems (root): full disks": lambda: os.geteuid() == 0,
-    **{
-        f"{library}: its tests": lambda name=name: importlib.util.find_spec(name)
-        for library, name in {
-            "Ray": "ray",
-            "Ax": "ax",
-            "Optuna": "optuna",
-            "MLflow": "mlflow",
-            "W&B": "wandb",
-        }.items()
-    },
-}
-"""What this machine may lack and the tests that are then left out, with a function that finds it."""
-
 
 def once(values: Iterable[Any]) -> list[Any]:
     """Return parameters of which only the first is a part of ``make test``; the others are thorough."""
@@ -37,7 +17,18 @@ def once(values: Iterable[Any]) -> list[Any]:
 
 
 def pytest_report_header(config) -> list[str]:
+    found = {
+        "a compiler (g++): the stand-in for a device": shutil.which("g++"),
+        "a GPU: tests on it": torch.cuda.is_available(),
+        "Chromium: the pages in a browser": shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome"),
+        "a user who may mount file systems (root): full disks": os.geteuid() == 0,
+    }
+    for library in ("ray", "ax", "optuna", "mlflow", "wandb"):
+        found[f"{library}: its tests"] = importlib.util.find_spec(library)
     chosen = config.getoption("markexpr") or "all tests"
-    missing = [what for what, found in MISSING.items() if not found()]
     lines = [f"part of the tests: {chosen}; the others by name: make help"]
-    return [*lines, *(f"left out, since this machine lacks {what}" for what in missing)]
+    return lines + [
+        f"left out, since this machine lacks {what}" for what in found if not found[what]
+    ]

@@ -46,16 +46,14 @@ def test_a_mean_with_its_standard_error_is_its_repetitions(setting):
     assert float(counts[locations[:, 0] == 0.4]) == pytest.approx(4.0)
 
 
-def test_a_certified_error_bar_of_none_or_nearly_none_is_a_small_one():
+def test_certified_error_bars_of_nearly_none_are_small_ones_and_huge_ones_say_nothing():
     zero, small = (told(CERTIFIED, [*POINTS, (0.4, (0.4, {"sem": sem}))]) for sem in (0.0, 1e-4))
     assert zero.interval({"x": 0.4}) == small.interval({"x": 0.4})
     assert math.isfinite(zero.gap().value)
-
-
-def test_methods_that_bound_the_noise_take_no_error_bars():
-    values = [(x, (y, {"sem": 0.01})) for x, y in POINTS]
-    optimizer = told(kbo.Certified(KERNEL, None, 2.0), values, method="dmm-ucb-adaptive")
-    assert not optimizer.insight.surrogate().posterior.provenance.weighted
+    values = [*POINTS, (0.6, (5.0, {"sem": 1e100}))]
+    expected = told(CERTIFIED, POINTS).interval({"x": 0.6})
+    assert told(CERTIFIED, values).interval({"x": 0.6}) == expected
+    assert math.isfinite(told(None, values).interval({"x": 0.6})[1])
 
 
 def test_a_lucky_value_with_a_large_error_bar_is_not_recommended():
@@ -63,42 +61,31 @@ def test_a_lucky_value_with_a_large_error_bar_is_not_recommended():
     optimizer = told(None, [*values, (0.95, (-0.5, {"sem": 2.0}))])
     assert abs(optimizer.recommended().params["x"] - 0.4) < 0.1
     assert "error bar" in optimizer.insight.description().account()["noise"]
-    assert optimizer.insight.surrogate().noiseless is False
     believed = told(None, [*values, (0.95, -0.5)]).interval({"x": 0.95})
     assert believed[1] < optimizer.interval({"x": 0.95})[1]
 
 
-@pytest.mark.parametrize("sem", [-0.1, math.inf, 1e200, "small"])
-def test_what_is_no_error_bar_is_a_failure(sem):
-    optimizer = told(None, [(0.5, (1.0, {"sem": sem}))])
-    assert "standard error" in optimizer.trials[0].failure
-
-
-def test_an_unknown_error_bar_is_none_and_a_huge_one_says_nothing():
+def test_what_is_no_error_bar_is_a_failure_and_an_unknown_one_is_none():
+    for sem in (-0.1, math.inf, 1e200, "small"):
+        optimizer = told(None, [(0.5, (1.0, {"sem": sem}))])
+        assert "standard error" in optimizer.trials[0].failure
     for sem in (None, math.nan):
         assert told(None, [(0.5, (1.0, {"sem": sem}))]).trials[0].measured == {}
-    values = [*POINTS, (0.6, (5.0, {"sem": 1e100}))]
-    assert math.isfinite(told(None, values).interval({"x": 0.6})[1])
-    expected = told(CERTIFIED, POINTS).interval({"x": 0.6})
-    assert told(CERTIFIED, values).interval({"x": 0.6}) == expected
     with pytest.raises(InvalidInput, match="standard error"):
         kbo.Constraint("sem", upper=1.0)
 
 
 def test_runs_with_error_bars_continue_from_their_journal_and_from_tables(tmp_path):
-    rng = np.random.default_rng(0)
-
-    def objective(params):
-        return (params["x"] - 0.3) ** 2 + 0.1 * rng.normal(), {"sem": 0.02 + 0.2 * params["x"]}
-
-    trials = kbo.minimize(objective, LINE, 8, journal=tmp_path / "run.jsonl").trials
+    values = [(x, (y, {"sem": 0.02 + 0.2 * x})) for x, y in POINTS]
+    journal = tmp_path / "run.jsonl"
+    optimizer = told(None, values, journal=journal)
+    optimizer.close()
+    trials = optimizer.trials
     loaded = kbo.Optimizer(LINE)
-    loaded.load(tmp_path / "run.jsonl")
-    rows = [{**trial.params, "value": trial.value, **trial.measured} for trial in trials]
-    table = pd.DataFrame(rows)
+    loaded.load(journal)
+    table = pd.DataFrame([{**t.params, "value": t.value, **t.measured} for t in trials])
     known = kbo.Optimizer(LINE, evaluated=table)
-    values = [(trial.params["x"], (trial.value, trial.measured)) for trial in trials]
-    for optimizer in (told(None, values), known):
-        assert [t.measured for t in optimizer.trials] == [t.measured for t in trials]
-        assert optimizer.suggest() == loaded.suggest()
+    for again in (loaded, known):
+        assert [t.measured for t in again.trials] == [t.measured for t in trials]
+        assert again.suggest() == optimizer.suggest()
     assert kbo.audit(table).result.trials[3].measured == trials[3].measured
