@@ -8,12 +8,8 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-import tempfile
-import time
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import optuna
 import pytest
@@ -22,9 +18,8 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import ChainedOutcomeTransform as chain
 from botorch.models.transforms import Log, Normalize, Standardize, Warp
-from gpytorch.kernels import MaternKernel, RBFKernel, RQKernel
+from gpytorch.kernels import MaternKernel, RBFKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from torch import Tensor
 
 import kbo
 from kbo import AdaptiveRidge, KernelRidge, NystromRidge, confidence
@@ -33,14 +28,12 @@ from kbo.bandit import pareto_set
 from kbo.confidence import (
     AdaptiveMixture,
     AdaptiveSelfNormalized,
-    Confidence,
     FiniteSet,
     MartingaleMixture,
     NoiseBounds,
     SelfNormalized,
 )
 from kbo.integrations.optuna import KBOSampler
-from kbo.kernels import freeze
 from kbo.models import KernelRidgeGP, NystromGP, PosteriorGP
 from kbo.optimize.result import result_of
 from kbo.regression import (
@@ -49,267 +42,192 @@ from kbo.regression import (
     GreedyDictionary,
     Hypothetical,
     LeverageResampling,
-    Posterior,
 )
 from tests.dense_noise import noise_bounds
 
 NUMBERS = {"noise_std": 0.1, "norm_bound": 5.0, "delta": 0.1}
-CMM, AY, ADAPTIVE = (
-    MartingaleMixture(**NUMBERS),
-    SelfNormalized(**NUMBERS),
-    AdaptiveSelfNormalized(),
-)
+CMM, AY = MartingaleMixture(**NUMBERS), SelfNormalized(**NUMBERS)
+ADAPTIVE = AdaptiveSelfNormalized()
 SETTING = kbo.Certified(RBFKernel().double(), **NUMBERS)
 ONLINE = replace(SETTING, noise_std=None, noise_upper=1.0)
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 X = torch.rand(60, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-Y = torch.sin(3 * X).sum(-1) + 0.1 * torch.randn(
-    60, generator=torch.Generator().manual_seed(1), dtype=torch.float64
-)
+NOISE = torch.randn(60, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+Y = torch.sin(3 * X).sum(-1) + 0.1 * NOISE
 
-STATES: dict[str, Callable[..., Posterior]] = {
+STATES = {
     "exact": KernelRidge,
     "fixed": lambda kernel, ridge: NystromRidge(kernel, ridge, FixedDictionary(X[:5])),
     "greedy": lambda kernel, ridge: NystromRidge(kernel, ridge, GreedyDictionary(0.1)),
     "resampled": lambda kernel, ridge: NystromRidge(kernel, ridge, LeverageResampling(2.0)),
 }
-MODELS: dict[str, Callable[..., KernelRidgeGP]] = {
+MODELS = {
     "exact": lambda X, Y, **options: KernelRidgeGP(X, Y, RBFKernel(), 0.01, **options),
     "sketched": lambda X, Y, **options: NystromGP(X, Y, RBFKernel(), 0.01, **options),
     "any": lambda X, Y, **options: PosteriorGP(X, Y, KernelRidge(RBFKernel(), 0.01), **options),
 }
 
 
-def fed(state: Posterior, X: Tensor = X[:20], y: Tensor = Y[:20]) -> Posterior:
+def fed(state, X=X[:20], y=Y[:20]):
     state.update(X, y)
     return state
 
 
-def exact() -> Posterior:
+def exact():
     return fed(KernelRidge(RBFKernel(), 0.01))
 
 
-def rough(X: Tensor, y: Tensor = Y) -> Posterior:
+def rough(X, y=Y):
     return fed(KernelRidge(MaternKernel(nu=0.5), 0.01), X, y)
 
 
-def sketch() -> Posterior:
+def sketch():
     return fed(NystromRidge(MaternKernel(nu=0.5), 0.01, FixedDictionary(X[:3])))
 
 
-def adaptive(variant: str = "tight+grid") -> AdaptiveRidge:
-    return fed(
-        AdaptiveRidge(KernelRidge(RBFKernel(), 1.0), noise_bounds(variant, 5.0, 0.1, 1.0)), X, Y
-    )
+def adaptive(variant="tight+grid"):
+    schedule = noise_bounds(variant, 5.0, 0.1, 1.0)
+    return fed(AdaptiveRidge(KernelRidge(RBFKernel(), 1.0), schedule), X, Y)
 
 
-def restored(saved: Posterior) -> Posterior:
+def restored(saved):
     return pickle.loads(pickle.dumps(saved))
 
 
-def after(change: Callable, thing):
+def after(change, thing):
     """The thing after a change in place."""
     change(thing)
     return thing
 
 
-def moved() -> Posterior:
+def moved():
     return after(lambda state: state.move_ridge(0.02), exact())
 
 
-def on(bound: Confidence, state: Posterior) -> str:
+def on(bound, state):
     """What is said of a confidence on a state: the guarantee, or the reasons why there is none."""
     return bound.guarantee_on(state) or "; ".join(bound.objections(state))
 
 
-def said_by(acquisition) -> str:
+def said_by(acquisition):
     return acquisition.guarantee or "; ".join(acquisition.objections)
 
 
-def model(kind: str = "exact", **options) -> KernelRidgeGP:
+def model(kind="exact", **options):
     return MODELS[kind](X[:20], (1 + Y[:20] / 4).unsqueeze(-1), **options)
 
 
-def cmm(made) -> str:
+def cmm(made):
     return said_by(CMMUCB(made, **NUMBERS))
 
 
-def changed(change: Callable, **options) -> str:
+def changed(change, **options):
     return cmm(after(change, model(**options)))
 
 
-def shorter(made: KernelRidgeGP) -> None:
-    made.covar_module.lengthscale = 0.3
-
-
-def stretched(made: KernelRidgeGP) -> None:
-    made.input_transform._coefficient = 2 * made.input_transform._coefficient
-
-
-def bent(made: KernelRidgeGP) -> None:
+def bent(made):
     made.input_transform.concentration0.data.fill_(3.0)
 
 
-def fitted(made: KernelRidgeGP) -> None:
+def fitted(made):
     fit_gpytorch_mll(ExactMarginalLogLikelihood(made.likelihood, made))
 
 
-def crossed(state: AdaptiveRidge) -> None:
+def crossed(state):
     state.schedule._lower = 10.0
 
 
-def raised(call: Callable) -> str:
-    with pytest.raises(kbo.KboError) as error:
-        call()
-    return f"{type(error.value).__name__}: {error.value}"
-
-
-def optimizer(
-    method: str = "cmm-ucb", setting: kbo.Certified = SETTING, **options
-) -> kbo.Optimizer:
+def optimizer(method="cmm-ucb", setting=SETTING, **options):
     return kbo.Optimizer([(0.0, 1.0)] * 2, setting=setting, method=method, **options)
 
 
-def result(change: Callable, **options) -> str:
+def result(change, **options):
     return result_of(after(change, optimizer(**options)), "", None).guarantee
 
 
-def run_of(objective: Callable, **options) -> str:
-    return kbo.minimize(
-        objective, [(0.0, 1.0)] * 2, 4, setting=SETTING, max_failures=4, **options
-    ).guarantee
+def run_of(objective):
+    found = kbo.minimize(objective, [(0.0, 1.0)] * 2, 4, setting=SETTING, max_failures=4)
+    return found.guarantee
 
 
-def slow() -> Callable:
-    waits = iter([0.0, 1.0, 0.0, 0.0])
-    return lambda x: time.sleep(next(waits)) or 0.0
-
-
-def resumed(first: Callable, then: Callable, **other) -> str:
-    """What is said of a run that was begun, changed, closed, and resumed with other arguments from its journal."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run.jsonl"
-        after(first, optimizer(journal=path)).close()
-        arguments = {"bounds": [(0.0, 1.0)] * 2, "setting": SETTING, "method": "cmm-ucb"} | other
-        run = after(then, kbo.Optimizer(**arguments, journal=path))
-        run.close()
-        return result_of(run, "", None).guarantee
-
-
-def refused(**other) -> str:
-    return raised(lambda: resumed(lambda run: None, lambda run: None, **other))
-
-
-def in_flight(run: kbo.Optimizer, points=((0.1, 0.1), (0.5, 0.5), (0.9, 0.9)), told=(0, 2)) -> None:
+def in_flight(run, points=((0.1, 0.1), (0.5, 0.5), (0.9, 0.9)), told=(0, 2)):
     for x in points:
         run.run.begin(x)
     for i in told:
         run.tell(points[i], 0.1 * (1 + i))
 
 
-def at_one_point(run: kbo.Optimizer) -> None:
+def at_one_point(run):
     in_flight(run, [(0.5, 0.5)] * 2, (0, 1))
 
 
-def pruned(run: kbo.Optimizer) -> None:
+def pruned(run):
     run.prune(run.begin())
     run.tell(run.ask(), 0.1)
 
 
-def in_optuna(late: bool, pruned: bool) -> str:
+def in_optuna(*order):
+    """What is said of two trials in Optuna that end in this order."""
     study = optuna.create_study(sampler=KBOSampler(setting=SETTING))
     space = {name: optuna.distributions.FloatDistribution(0, 1) for name in "xy"}
     trials = [study.ask(space) for _ in range(2)]
-    if late:
-        trials.reverse()
-    study.tell(trials[0], 0.1)
-    study.tell(
-        trials[1], None if pruned else 0.2, optuna.trial.TrialState.PRUNED if pruned else None
-    )
+    for i in order:
+        study.tell(trials[i], 0.1)
     return study.sampler.guarantee(study)
 
 
-def pending(rule) -> str:
+def pending(rule):
     return said_by(after(lambda acquisition: acquisition.set_X_pending(X[:1]), rule(model(), AY)))
 
 
-def gp(outcome_transform) -> SingleTaskGP:
-    return SingleTaskGP(X, Y.unsqueeze(-1), outcome_transform=outcome_transform).eval()
-
-
-def reused(transform) -> KernelRidgeGP:
-    model(outcome_transform=transform)
-    return model(outcome_transform=transform)
-
-
-def at_other_points() -> str:
+def at_other_points():
     bound, by_number, state = FiniteSet(X[:20], 0.1), FiniteSet(20, 0.1), exact()
     bound.interval(state, X[:3].flip(0).repeat(2, 1))
     assert bound.guarantee_on(state)
     by_number.interval(state, X[:22])
     assert not by_number.guarantee_on(state)
-    assert (
-        pareto_set([state, state], [FiniteSet(X[:20], 0.1), bound], X[:22], 0.1).guarantee is None
-    )
+    found = pareto_set([state, state], [FiniteSet(X[:20], 0.1), bound], X[:22], 0.1)
+    assert found.guarantee is None
     return on(copy.deepcopy(bound), state)
 
 
-def of_variances() -> Posterior:
-    return KernelRidgeGP(
-        X, Y.unsqueeze(-1), RBFKernel(), 0.04, train_Yvar=torch.full((60, 1), 0.04).double()
-    ).state
+def of_variances():
+    variances = torch.full((60, 1), 0.04).double()
+    return KernelRidgeGP(X, Y.unsqueeze(-1), RBFKernel(), 0.04, train_Yvar=variances).state
 
 
-ROWS: dict[str, dict[str, Callable[[], str]]] = {
+ROWS = {
     "float32": {
         "the data are in float32": lambda: on(
             CMM, fed(KernelRidge(RBFKernel(), 0.01), X.float(), Y.float())
         ),
-        "a model was moved to float32": lambda: changed(lambda m: m.float()),
     },
     "rounding": {"points far from zero": lambda: on(AY, restored(rough(X + 1e13)))},
     "takes its constants from the data": {
-        "targets standardised by their own mean": lambda: cmm(
-            model(outcome_transform=Standardize(1))
-        ),
-        "the same after a fixed transform": lambda: cmm(
+        "targets standardised by their own mean after a fixed transform": lambda: cmm(
             model(outcome_transform=chain(a=Log(), b=Standardize(1)))
-        ),
-        "the same with a transform that another model had": lambda: cmm(reused(Standardize(1))),
-        "the same, fitted by a `SingleTaskGP`": lambda: cmm(
-            model(outcome_transform=gp(Standardize(1)).outcome_transform)
         ),
         "inputs scaled by their own range": lambda: cmm(model(input_transform=Normalize(2))),
     },
     "changed after the model had data": {
-        "`model.ridge` changed after data": lambda: changed(lambda m: m.ridge.data.fill_(0.1)),
-        "the kernel's lengthscale changed after data": lambda: changed(shorter),
-        "the same by `load_state_dict`": lambda: changed(
-            lambda m: m.load_state_dict(KernelRidgeGP(X, X[:, :1], RBFKernel(), 0.5).state_dict())
-        ),
-        "an input transform changed after data": lambda: changed(
-            stretched, input_transform=Normalize(2, bounds=BOX)
-        ),
         "a warp of the inputs changed after data": lambda: changed(
             bent, input_transform=Warp(2, [0, 1], bounds=BOX)
         ),
         "a kernel fitted by `fit_gpytorch_mll`": lambda: changed(fitted),
     },
     "come from a model that was fitted to data": {
-        "a fitted `SingleTaskGP` taken over": lambda: cmm(KernelRidgeGP.from_gp(gp(None))),
+        "a fitted `SingleTaskGP` taken over": lambda: cmm(
+            KernelRidgeGP.from_gp(SingleTaskGP(X, Y.unsqueeze(-1)).eval())
+        ),
     },
     "chosen after the first observation": {
-        "`state.move_ridge` after data, fixed-ridge theorem": lambda: on(AY, moved()),
-        "the same, saved and loaded": lambda: on(AY, restored(moved())),
-        "a ridge that follows the data, the same": lambda: on(AY, adaptive()),
+        "`state.move_ridge` after data, saved and loaded": lambda: on(AY, restored(moved())),
+        "a ridge that follows the data, fixed-ridge theorem": lambda: on(AY, adaptive()),
     },
     "hypothetical": {
         "hypothetical observations": lambda: on(CMM, Hypothetical(exact(), X[:2])),
         "the same, the noise level bounded online": lambda: on(
             ADAPTIVE, Hypothetical(adaptive(), X[:2])
-        ),
-        "a batch with points chosen": lambda: on(
-            CMM, after(lambda view: view.observe(0), BatchView(exact(), X))
         ),
         "fantasies of BoTorch": lambda: cmm(
             model().condition_on_observations(X[:3, None], X[:3, None, :1])
@@ -324,7 +242,6 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
         "a dictionary that misses too much for BKB": lambda: on(
             confidence.BKB(**NUMBERS), sketch()
         ),
-        "the same for K-UCB": lambda: on(confidence.EKUCB(**NUMBERS, projection=0.0), sketch()),
     },
     "points other than": {"other points than those of a bound for a finite set": at_other_points},
     "random seed": {
@@ -341,12 +258,7 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
         ),
     },
     "data refute": {
-        "a norm bound that is too small": lambda: raised(
-            lambda: CMM.interval(rough(X, 100 * Y), X)
-        ),
-        "the same, the guarantee of an acquisition function": lambda: cmm(
-            MODELS["exact"](X, 100 * Y[:, None])
-        ),
+        "a norm bound that is too small": lambda: cmm(MODELS["exact"](X, 100 * Y[:, None])),
     },
     "contradict each other": {
         "noise bounds that contradict each other": lambda: on(
@@ -359,36 +271,15 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
     "trials failed: ": {
         "a trial failed with an exception": lambda: run_of(lambda x: 1 / 0 if x[0] > 0.5 else 0.0),
         "a trial returned NaN": lambda: run_of(lambda x: math.nan if x[0] > 0.5 else 0.0),
-        "a trial ran out of time": lambda: run_of(slow(), timeout=0.1),
-    },
-    "lost and started again: 1": {
-        "a trial was killed and repeated": lambda: resumed(
-            lambda run: run.ask(), lambda run: run.tell(run.ask(), 0.1)
-        )
     },
     "stopped early: 1": {"a trial was stopped early": lambda: result(pruned)},
-    "ask did not return: 1": {
-        "a value at parameters that `ask` did not return": lambda: result(
-            lambda run: run.tell([0.5, 0.5], 0.1)
-        )
-    },
     "ran at once": {
         "trials at one point at once, noise level bounded online": lambda: result(
             at_one_point, method="dmm-ucb-adaptive", setting=ONLINE
         )
     },
     "that ended after later ones: 1": {
-        "Optuna: a trial that ended after a later one": lambda: in_optuna(True, False)
-    },
-    "failed or pruned: 1": {"Optuna: a pruned trial": lambda: in_optuna(False, True)},
-    "belongs to another problem": {
-        "resumed with other bounds of the space": lambda: refused(bounds=[(0.0, 2.0)] * 2),
-        "resumed with another kernel": lambda: refused(
-            setting=replace(SETTING, kernel=MaternKernel().double())
-        ),
-        "resumed with another norm bound": lambda: refused(
-            setting=replace(SETTING, norm_bound=9.0)
-        ),
+        "Optuna: a trial that ended after a later one": lambda: in_optuna(1, 0)
     },
 }
 """A part of what kbo says: the assumptions that are broken, and what is done."""
@@ -420,126 +311,79 @@ def test_what_cannot_be_detected_is_named():
 
 
 def test_what_breaks_no_assumption_keeps_the_guarantee():
-    state = fed(exact(), X[:5], Y[:5] + 0.01)  # repeats
-    least = SelfNormalized(**NUMBERS, least_ridge=1e-6)
+    repeats = fed(exact(), X[:5], Y[:5] + 0.01)
     pairs = [
-        (CMM, state),
-        (AY, state),
+        (CMM, repeats),
+        (AY, repeats),
         (AY, restored(exact())),
         (CMM, moved()),
-        (least, adaptive()),
+        (SelfNormalized(**NUMBERS, least_ridge=1e-6), adaptive()),
         (CMM, sketch()),
+        (SelfNormalized(0.2, 5.0, 0.1), of_variances()),
+        (AY, rough(X + 1e3)),
     ]
-    assert all(bound.guarantee_on(one) for bound, one in pairs)
-    assert SelfNormalized(0.2, 5.0, 0.1).guarantee_on(of_variances())
-    assert AY.guarantee_on(rough(X + 1e3))
-    for made in (
-        model(),
-        model(outcome_transform=chain(log=Log())),
-        model(input_transform=Normalize(2, bounds=BOX)),
-        after(lambda made: made.load_state_dict(model().state_dict()), model()),
-    ):
+    assert all(bound.guarantee_on(state) for bound, state in pairs)
+    logged = model(outcome_transform=chain(log=Log()))
+    scaled = model(input_transform=Normalize(2, bounds=BOX))
+    loaded = model()
+    loaded.load_state_dict(model().state_dict())
+    for made, again in ((logged, Y[:1].exp()), (scaled, Y[:1] + 0.01), (loaded, Y[:1] + 0.01)):
         assert cmm(made).startswith("holds")
-        again = (
-            Y[:1].exp() if hasattr(made, "outcome_transform") else Y[:1] + 0.01
-        )  # by the noise, not by more
         assert cmm(made.condition_on_observations(X[:1], again.unsqueeze(-1))).startswith("holds")
     empty = KernelRidgeGP(X[:0], X[:0, :1], RBFKernel(), 0.01)
     empty.covar_module.lengthscale = 0.3  # there are no data yet
     assert cmm(empty.condition_on_observations(X, Y.unsqueeze(-1))).startswith("holds")
     declared = replace(SETTING, completion_independent_of_noise=True)
     assert result(in_flight, setting=declared).startswith("certified")
-    assert in_optuna(False, False).startswith("certified")
+    assert in_optuna(0, 1).startswith("certified")
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_every_model_tells_what_was_fitted_or_changed(kind):
-    assert cmm(model(kind)).startswith("holds")
-    assert "takes its constants" in cmm(model(kind, outcome_transform=Standardize(1)))
-    made = after(lambda made: made.ridge.data.fill_(0.2), model(kind))
-    assert "changed after" in cmm(made)
-    assert "changed after" in cmm(made.condition_on_observations(X[:1], X[:1, :1]))
+def test_every_model_tells_what_was_fitted_or_changed():
+    for kind in MODELS:
+        made = model(kind)
+        assert cmm(made).startswith("holds")
+        assert "takes its constants" in cmm(model(kind, outcome_transform=Standardize(1)))
+        made.ridge.data.fill_(0.2)
+        assert "changed after" in cmm(made)
+        assert "changed after" in cmm(made.condition_on_observations(X[:1], X[:1, :1]))
 
 
 @pytest.mark.parametrize("name", STATES)
 def test_every_state_knows_its_kernel_its_ridge_and_values_that_are_no_news(name):
     state = fed(STATES[name](MaternKernel(nu=0.5), 0.01))
     fed(state, X[:2], Y[:2])
-    twin = copy.deepcopy(state)
-    assert all("random seed" in on(AY, each) for each in (state, twin, state.fork()))
+    for twin in (state, copy.deepcopy(state), state.fork()):
+        assert "random seed" in on(AY, twin)
+        for attribute in ("ridge", "kernel"):
+            with pytest.raises((kbo.KboError, AttributeError), match=attribute):
+                setattr(twin, attribute, 7.0)
     assert AY.guarantee_on(fed(state, X[:1], Y[:1] + 0.01))
-    for view, attribute in (
-        (state, "ridge"),
-        (state.fork(), "kernel"),
-        (copy.deepcopy(state), "ridge"),
-    ):
-        with pytest.raises((kbo.KboError, AttributeError), match=attribute):
-            setattr(view, attribute, 7.0)
 
 
-@pytest.mark.parametrize(
-    "bound",
-    [
-        *(
-            AY,
-            CMM,
-            FiniteSet(X, 0.1),
-            confidence.ImprovedGPUCB(**NUMBERS, eta=0.1),
-            confidence.UnknownNorm(0.1, 0.1),
-        ),
-        *(
-            confidence.BKB(**NUMBERS),
-            confidence.EKUCB(*NUMBERS.values(), 0.0),
-            NoiseBounds(5.0, 0.1, 1.0),
-        ),
-        *(confidence.Chaining(0.1, rigorous=True, points=X), adaptive().schedule),
-    ],
-    ids=lambda bound: type(bound).__name__,
-)
-def test_numbers_that_a_statement_names_are_read_only(bound):
-    for twin in (bound, copy.deepcopy(bound), copy.copy(bound)):
-        for attribute in ("noise_std", "norm_bound", "delta", "upper", "guarantee"):
-            if hasattr(twin, attribute):
-                with pytest.raises((kbo.KboError, AttributeError), match=attribute):
-                    setattr(twin, attribute, 0.01)
-
-
-def test_the_ridge_of_a_schedule_is_read_only():
+def test_numbers_that_a_statement_names_are_read_only():
+    for bound in (AY, FiniteSet(X, 0.1), NoiseBounds(5.0, 0.1, 1.0), adaptive().schedule):
+        for twin in (bound, copy.deepcopy(bound), copy.copy(bound)):
+            for attribute in ("noise_std", "norm_bound", "delta", "upper", "guarantee"):
+                if hasattr(twin, attribute):
+                    with pytest.raises((kbo.KboError, AttributeError), match=attribute):
+                        setattr(twin, attribute, 0.01)
     with pytest.raises(kbo.KboError, match="ridge"):
         adaptive().ridge = 1.0
-
-
-class Subclass(MaternKernel):
-    """A subclass that changes nothing."""
-
-
-@pytest.mark.parametrize(
-    "kernel", [Subclass(nu=0.5), RQKernel(), MaternKernel(nu=0.5) * RQKernel()]
-)
-def test_distances_of_all_kernels_come_from_differences(kernel):
-    """Else points that almost coincide would have covariances that rounding invents."""
-    near = X + 1e-9
-    r = (X.unsqueeze(1) - near.unsqueeze(0)).norm(dim=-1) / 0.6931471805599453
-    exact = {
-        "Subclass": (-r).exp(),
-        "RQKernel": 1 / (1 + r**2 / (2 * 0.6931471805599453)) ** 0.6931471805599453,
-    }
-    exact["ProductKernel"] = exact["Subclass"] * exact["RQKernel"]
-    torch.testing.assert_close(
-        freeze(kernel, X)(X, near), exact[type(kernel).__name__], rtol=1e-12, atol=1e-14
-    )
 
 
 # States that are whole in part
 
 
-@pytest.mark.parametrize("variant", ["tight+grid", "mixture"])
-def test_noise_bounds_of_other_data_than_the_state_are_no_guarantee(variant):
-    bound = ADAPTIVE if variant == "tight+grid" else AdaptiveMixture("amm")
-    state, other = adaptive(variant), adaptive(variant)
-    assert not bound.objections(state)
-    other.state.update(X[:1], Y[:1])  # beside its schedule, as an interrupt leaves it
-    assert "noise bounds have seen 60 of 61" in " ".join(bound.objections(other))
+def test_noise_bounds_of_other_data_than_the_state_are_no_guarantee():
+    for variant, bound in (("tight+grid", ADAPTIVE), ("mixture", AdaptiveMixture("amm"))):
+        state = adaptive(variant)
+        assert not bound.objections(state)
+        state.state.update(X[:1], Y[:1])  # beside its schedule, as an interrupt leaves it
+        assert "noise bounds have seen 60 of 61" in " ".join(bound.objections(state))
+
+
+def interrupted(*arguments):
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("name", STATES)
@@ -552,10 +396,6 @@ def test_an_interrupted_update_leaves_no_answers_of_before(name, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         state.update(X[20:25], Y[20:25], torch.full((5,), 9.0, dtype=torch.float64))
     assert state.version != version
-
-
-def interrupted(*arguments):
-    raise KeyboardInterrupt
 
 
 def test_hypothetical_points_of_a_batch_are_marked_in_every_part_of_it():

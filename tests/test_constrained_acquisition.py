@@ -5,20 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
-from botorch.acquisition.objective import IdentityMCObjective, ScalarizedPosteriorTransform
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP
 from botorch.models.transforms import Log, Normalize, Standardize
-from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform
+from botorch.models.transforms.outcome import ChainedOutcomeTransform as chain
+from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from gpytorch.kernels import MaternKernel, ScaleKernel
-from torch import Tensor
 from torch.autograd import gradcheck
 
 from experiments.problems.rkhs import stationary_kernel
 from kbo.acquisition import (
     CMMUCB,
     ConstrainedKernelUCB,
-    KernelUCB,
     SafeExpander,
     SafeUCB,
     optimize_safely,
@@ -34,22 +33,21 @@ from kbo.confidence import (
 from kbo.errors import InvalidInput
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP
 from tests.dense import close
-from tests.test_acquisition import OPTIONS, box, minus, points
+from tests.test_acquisition import box, minus, points
 
 WIDTH = FixedWidth(0.5)
 
 
-def grid(device, count: int = 40) -> Tensor:
-    return torch.cartesian_prod(
-        *[torch.linspace(0, 2, count, dtype=torch.float64, device=device)] * 2
-    )
+def grid(device, count=40):
+    line = torch.linspace(0, 2, count, dtype=torch.float64, device=device)
+    return torch.cartesian_prod(line, line)
 
 
-def matern() -> MaternKernel:
+def matern():
     return MaternKernel(nu=2.5).double().initialize(lengthscale=0.5)
 
 
-def models(device, scale: float = 1.0) -> ModelListGP:
+def models(device, scale=1.0):
     """An objective that grows with both coordinates, and a cost that does so too, in other units."""
     X = points(25, 2, device=device)
     costs = ScaleKernel(matern()).double().initialize(outputscale=scale**2)
@@ -67,7 +65,7 @@ def constrained(device, limit=1.8, width=WIDTH, transform=None, X_pending=None, 
     )
 
 
-def dense(model: KernelRidgeGP, X: Tensor) -> tuple[Tensor, Tensor]:
+def dense(model, X):
     """Lower and upper bound by a dense solve."""
     Z, X = model.train_inputs[0], model.transform_inputs(X)
     with torch.no_grad():
@@ -92,23 +90,8 @@ def test_the_best_point_has_the_best_bound_of_all_that_possibly_keep_the_limit(d
     x, best = optimize_acqf_discrete(acqf, q=1, choices=X)
     assert torch.equal(x[0], X[possible][bound[possible].argmax()])
     close(best.reshape(1), bound[possible].max().reshape(1))
-    in_other_units = constrained(device, transform=minus(device) if weight < 0 else None, scale=1e3)
-    close(in_other_units(X.unsqueeze(1)), value, 1e-7)
-
-
-def test_searches_come_close_to_the_border_and_follow_it_as_a_nonlinear_constraint(device):
-    acqf, X = constrained(device), grid(device, 100)
-    best = acqf(X.unsqueeze(1)).max()
-    x, value = optimize_acqf(acqf, box(device), q=1, **OPTIONS)
-    assert acqf.slack(x) >= 0
-    assert value > best - 0.2
-    start = {"batch_initial_conditions": x.unsqueeze(0), "num_restarts": 1}
-    border = [(acqf.slack, True)]
-    followed, better = optimize_acqf(
-        acqf, box(device), q=1, **start, nonlinear_inequality_constraints=border
-    )
-    assert acqf.slack(followed).abs() < 1e-4
-    assert better > best - 1e-3
+    other_units = constrained(device, transform=minus(device) if weight < 0 else None, scale=1e3)
+    close(other_units(X.unsqueeze(1)), value, 1e-7)
 
 
 def test_gradients_lead_back_to_where_the_limit_is_possibly_kept(device):
@@ -121,136 +104,91 @@ def test_gradients_lead_back_to_where_the_limit_is_possibly_kept(device):
 
 
 def test_a_batch_is_the_mean_of_its_points(device):
-    acqf, X = constrained(device, width=FixedWidth(2.0)), points(3, 2, 2, device=device, seed=4)
-    pending = [constrained(device, width=FixedWidth(2.0), X_pending=x[:1]) for x in X]
-    first, second = (
-        acqf(X[:, :1]),
-        torch.cat([one(x[None, 1:]) for one, x in zip(pending, X, strict=True)]),
-    )
-    close(acqf(X), (first + second) / 2)
-    assert torch.equal(pending[0].slack(X), acqf.slack(X))
-
-
-def test_limits_on_the_objective_always_kept_and_never(device):
-    X, two = grid(device), models(device)
-    own = ConstrainedKernelUCB(two, [WIDTH] * 2, 0, {0: (None, 2.0), 1: (None, 1e9)})
-    assert torch.equal(own.slack(X) >= 0, dense(two.models[0], X)[0] <= 2.0)
-    free = ConstrainedKernelUCB(two, [WIDTH] * 2, 0, {1: (None, 1e9)})
-    close(free(X.unsqueeze(1)), KernelUCB(two.models[0], WIDTH)(X.unsqueeze(1)), 1e-12)
-    never = constrained(device, limit=-2.0)  # the least impossible point is found
-    assert (never.slack(X) < 0).all()
-    x, _ = optimize_acqf(never, box(device), q=1, **OPTIONS)
-    assert never.slack(x) > never.slack(X).max() - 1e-3
+    wide, X = FixedWidth(2.0), points(3, 2, 2, device=device, seed=4)
+    acqf = constrained(device, width=wide)
+    pending = [constrained(device, width=wide, X_pending=x[:1]) for x in X]
+    second = torch.cat([one(x[None, 1:]) for one, x in zip(pending, X, strict=True)])
+    close(acqf(X), (acqf(X[:, :1]) + second) / 2)
 
 
 def test_constraints_without_finite_bounds_exclude_nothing(device):
-    X, bounds = grid(device), [WIDTH, AdaptiveSelfNormalized()]
+    X = grid(device)
     unknown = AdaptiveRidgeGP(X[:1], X[:1, :1], matern(), NoiseBounds(5.0, delta=0.1))
     two = ModelListGP(models(device).models[0], unknown)
+    bounds = [WIDTH, AdaptiveSelfNormalized()]
     acqf = ConstrainedKernelUCB(two, bounds, 0, {1: (None, -99.0)})
     assert acqf.slack(X).isposinf().all()
     assert acqf(X.unsqueeze(1).requires_grad_()).isfinite().all()
-    acqf = ConstrainedKernelUCB(two, bounds, 1, {0: (None, 1.0)})
-    values, possible = acqf(X.unsqueeze(1)), acqf.slack(X) >= 0
-    assert values[possible].min() >= 0 > values[~possible].max()
 
 
 class Undocumented(SelfNormalized):
     """A bound that does not say with which probability it fails."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(0.2, 8.0, 0.1)
         del self.delta
-
-    def width(self, state) -> Tensor:
-        return torch.tensor(3.0)
 
 
 def test_the_guarantee_is_that_of_all_bounds_together_if_their_probabilities_add_up_to_less_than_one(
     device,
 ):
-    two, known = models(device), [SelfNormalized(0.2, 8.0, delta) for delta in (0.05, 0.1, 0.9)]
-    three = ModelListGP(*two.models, two.models[0])
-    acqf = ConstrainedKernelUCB(three, known, 0, {1: (None, 1.8)})  # the third is of no limit
-    assert acqf.guarantee.endswith("all hold together with probability at least 1 - 0.15")
-    assert "function 2" not in acqf.guarantee
+    two = models(device)
+    three = ModelListGP(*two.models, two.models[0])  # the third is of no limit
+
+    known = [SelfNormalized(0.2, 8.0, delta) for delta in (0.05, 0.1, 0.95)]
+
+    def acquisition(*bounds):
+        return ConstrainedKernelUCB(three, bounds, 0, {1: (None, 1.8)})
+
+    guarantee = acquisition(*known).guarantee
+    assert guarantee.endswith("all hold together with probability at least 1 - 0.15")
+    assert "function 2" not in guarantee
+    for bound, total in ((known[2], 1), (Undocumented(), 1.05)):
+        acqf = acquisition(known[0], bound, known[1])
+        assert acqf.guarantee is None
+        assert f"add up to {total}, " in acqf.objections[0]
     assert constrained(device).guarantee is None
     assert constrained(device).objections[1].startswith("function 1: ")
-    X, noise = points(25, 2, device=device), NoiseBounds(20.0, 0.1, upper=1.0)
-    adaptive = ModelListGP(AdaptiveRidgeGP(X, X[:, :1], matern(), noise), two.models[0])
-    for bound, total in (
-        (SelfNormalized(0.2, 8.0, 0.2), 0.3),
-        (known[2], 1),
-        (Undocumented(), 1.1),
-    ):
-        acqf = ConstrainedKernelUCB(
-            adaptive, [AdaptiveSelfNormalized(), bound], 0, {1: (None, 1.8)}
-        )
-        if total < 1:
-            assert acqf.guarantee.endswith("1 - 0.3")
-        else:
-            assert acqf.guarantee is None
-            assert f"add up to {total}, " in acqf.objections[0]
 
 
 def test_botorch_gives_limits_as_matrices(device):
     construct, two = get_acqf_input_constructor(ConstrainedKernelUCB), models(device)
     A, b = torch.tensor([[-1.0, 0.0], [2.0, 0.0], [1.0, 0.0]]), torch.tensor([[-0.5], [8.0], [9.0]])
-    given = {
-        "confidences": [WIDTH] * 2,
-        "training_data": None,
-        "bounds": None,
-        "constraints_tuple": (A, b),
-    }
-    given["posterior_transform"] = ScalarizedPosteriorTransform(torch.tensor([0.0, -2.0]).double())
-    acqf = ConstrainedKernelUCB(**construct(two, **given, X_pending=points(1, 2)))
+
+    def constructed(A, b, weights):
+        transform = ScalarizedPosteriorTransform(torch.tensor(weights).double())
+        options = {"training_data": None, "bounds": None, "confidences": [WIDTH] * 2}
+        options |= {"constraints_tuple": (A, b), "posterior_transform": transform}
+        return ConstrainedKernelUCB(**construct(two, **options))
+
+    acqf = constructed(A, b, [0.0, -2.0])
     assert acqf.constraints == {0: (0.5, 4.0)}
-    assert (acqf.objective.weight, acqf.objective.model, len(acqf.X_pending)) == (
-        -2.0,
-        two.models[1],
-        1,
-    )
-    for change, words in [
-        (
-            {"posterior_transform": ScalarizedPosteriorTransform(torch.ones(2).double())},
-            "one objective",
-        ),
-        ({"objective": IdentityMCObjective()}, "one objective"),
-        ({"constraints_tuple": (torch.ones(1, 2), b[:1])}, "about one outcome"),
-    ]:
-        with pytest.raises(InvalidInput, match=words):
-            construct(two, **{**given, **change})
-
-
-MISTAKES: list[tuple[dict, str]] = [
-    ({"model": None}, "model must be a botorch.ModelListGP"),
-    ({"confidences": [WIDTH]}, "one bound for each of 2 models"),
-    ({"objective_index": 2}, "objective_index must be a whole number from 0 to 1"),
-    ({"constraints": {}}, "take KernelUCB"),
-    ({"constraints": {2: (None, 1.0)}}, "key of constraints, 2"),
-    ({"constraints": {1: 8.0}}, r"constraints\[1\] must be \(lower, upper\)"),
-    ({"constraints": {1: (2.0, 1.0)}}, "lower limit 2 is above"),
-    ({"constraints": {1: (float("nan"), 1.0)}}, "a finite number"),
-]
+    assert (acqf.objective.weight, acqf.objective.model) == (-2.0, two.models[1])
+    with pytest.raises(InvalidInput, match="one objective"):
+        constructed(A, b, [1.0, 1.0])
+    with pytest.raises(InvalidInput, match="about one outcome"):
+        constructed(torch.ones(1, 2), b[:1], [0.0, -2.0])
 
 
 def test_arguments_that_cannot_be_are_named(device):
-    given = {
-        "model": models(device),
-        "confidences": [WIDTH] * 2,
-        "objective_index": 0,
-        "constraints": {1: (None, 1.0)},
-    }
-    for change, words in MISTAKES:
+    given = {"confidences": [WIDTH] * 2, "objective_index": 0, "constraints": {1: (None, 1.0)}}
+    for name, value, words in (
+        ("model", None, "model must be a botorch.ModelListGP"),
+        ("confidences", [WIDTH], "one bound for each of 2 models"),
+        ("objective_index", 2, "objective_index must be a whole number from 0 to 1"),
+        ("constraints", {}, "take KernelUCB"),
+        ("constraints", {2: (None, 1.0)}, "key of constraints, 2"),
+        ("constraints", {1: (2.0, 1.0)}, "lower limit 2 is above"),
+    ):
         with pytest.raises(InvalidInput, match=words):
-            ConstrainedKernelUCB(**{**given, **change})
+            ConstrainedKernelUCB(**{"model": models(device), **given, name: value})
 
 
 # Outcome transforms
 
 
 class Pointwise(OutcomeTransform):
-    def __init__(self, function) -> None:
+    def __init__(self, function):
         super().__init__()
         self.function = function
 
@@ -258,47 +196,30 @@ class Pointwise(OutcomeTransform):
         return self.function(Y), Yvar
 
 
-MONOTONE = {
-    "none": lambda: None,
-    "log": Log,
-    "minus, standardised": lambda: ChainedOutcomeTransform(
-        first=Pointwise(torch.neg), second=Standardize(1)
-    ),
-    "one over": lambda: Pointwise(lambda Y: 1 / Y.where(Y > 0, torch.nan)),
-}
-OTHERS = {
-    "square": lambda: Pointwise(lambda Y: (Y - 8.0).square()),
-    "wave": lambda: Pointwise(lambda Y: (Y / 3).sin()),
-    "clamped at the limit": lambda: Pointwise(lambda Y: Y.clamp_max(8.0)),
-    "log of another": lambda: Pointwise(lambda Y: (Y - 9.0).log()),
-}
-
-
 def limited(kind, transform, limit):
-    X, kernel = (
-        torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1),
-        MaternKernel(nu=2.5).double(),
-    )
+    X = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1)
+    kernel = MaternKernel(nu=2.5).double()
     cost = KernelRidgeGP(X, 2.0 + 10 * X, kernel, 1e-4, outcome_transform=transform)
-    return kind(
-        ModelListGP(KernelRidgeGP(X, X, kernel, 1e-4), cost), [FixedWidth(1.0)] * 2, 0, {1: limit}
-    )
+    two = ModelListGP(KernelRidgeGP(X, X, kernel, 1e-4), cost)
+    return kind(two, [FixedWidth(1.0)] * 2, 0, {1: limit})
 
 
-@pytest.mark.parametrize("transform", MONOTONE.values(), ids=MONOTONE)
 @pytest.mark.parametrize("kind", [SafeUCB, ConstrainedKernelUCB])
-def test_limits_are_those_of_the_data_under_every_monotone_transform(kind, transform):
+def test_limits_are_those_of_the_data_under_every_monotone_transform(kind):
     at = torch.tensor([[0.0], [0.2], [0.4], [0.5], [0.7], [1.0]], dtype=torch.float64)
     cost = 2.0 + 10 * at.squeeze(-1)
-    for low, high in ((None, 8.0), (5.0, None), (5.0, 8.0)):
-        kept = (cost >= (low or 0.0)) & (cost <= (high or 100.0))
-        assert torch.equal(limited(kind, transform(), (low, high)).slack(at) >= 0, kept)
+    turned = Pointwise(torch.neg)
+    one_over = Pointwise(lambda Y: 1 / Y.where(Y > 0, torch.nan))
+    for transform in (None, Log(), chain(first=turned, second=Standardize(1)), one_over):
+        for low, high in ((None, 8.0), (5.0, None), (5.0, 8.0)):
+            kept = (cost >= (low or 0.0)) & (cost <= (high or 100.0))
+            assert torch.equal(limited(kind, transform, (low, high)).slack(at) >= 0, kept)
 
 
-@pytest.mark.parametrize("transform", OTHERS.values(), ids=OTHERS)
-def test_a_transform_that_is_not_monotone_is_refused(transform):
-    with pytest.raises(InvalidInput, match="not monotone"):
-        limited(SafeUCB, transform(), (None, 8.0))
+def test_a_transform_that_is_not_monotone_is_refused():
+    for function in (lambda Y: (Y - 8.0).square(), torch.sin, lambda Y: Y.clamp_max(8.0)):
+        with pytest.raises(InvalidInput, match="not monotone"):
+            limited(SafeUCB, Pointwise(function), (None, 8.0))
 
 
 # Safe exploration: loops that never leave the certain points
@@ -345,17 +266,16 @@ def test_values_are_the_bound_and_the_width_where_all_limits_are_certain(observe
     assert safe(SafeExpander, X, Y, X_pending=z[0])(z) < acqf(z)
 
 
-@pytest.mark.parametrize(("kind", "discrete"), [(SafeUCB, True), (SafeExpander, False)])
-def test_a_loop_never_leaves_the_certain_points(kind, discrete, observed):
+@pytest.mark.parametrize("kind", [SafeUCB, SafeExpander])
+def test_a_loop_never_leaves_the_certain_points(kind, observed):
     (X, Y), rng = observed, torch.Generator().manual_seed(1)
-    for _ in range(4 if discrete else 2):
+    for _ in range(4 if kind is SafeUCB else 2):
         acqf = safe(kind, X, Y)
-        if discrete:
+        if kind is SafeUCB:
             x, _ = optimize_acqf_discrete(acqf, q=1, choices=grid(X.device, 21) / 2)
         else:
-            x, _ = optimize_safely(
-                acqf, BOX.to(X), X, num_restarts=1, raw_samples=64, options={"maxiter": 5}
-            )
+            options = {"num_restarts": 1, "raw_samples": 64, "options": {"maxiter": 5}}
+            x, _ = optimize_safely(acqf, BOX.to(X), X, **options)
         assert float(acqf.slack(x)) >= 0
         assert float(heat(x)) <= LIMIT
         X, Y = torch.cat([X, x]), torch.cat([Y, measured(x, rng)])
@@ -367,8 +287,7 @@ def test_where_nothing_is_certain_a_known_point_is_returned(observed):
     acqf, box, start = safe(SafeUCB, X, Y + 1.0), BOX.to(X), START.to(X)
     point, _ = optimize_safely(acqf, box, start)
     assert bool((point == start).all(-1).any())
-    for arguments in ((box, start[:, :1]), (box[:1], start)):
-        with pytest.raises(InvalidInput, match="bounds"):
-            optimize_safely(acqf, *arguments)
+    with pytest.raises(InvalidInput, match="bounds"):
+        optimize_safely(acqf, box[:1], start)
     with pytest.raises(InvalidInput, match="acqf"):
         optimize_safely(CMMUCB(acqf.model.models[0], NOISE, NORM, 0.1), box, start)

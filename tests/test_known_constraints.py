@@ -8,14 +8,8 @@ import torch
 
 import kbo
 from kbo import Float, Int, InvalidInput, Linear, Ordinal, Space, When
-from kbo._base.drawing import blank
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
-from kbo.report.figures import draw_band, draw_contour
-from kbo.report.figures.slices import OUTSIDE, slice_of
-from kbo.report.page import content_of
-from kbo.report.record import Record
-from kbo.space.program import Program
 
 SQUARE = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
 GRID = {"a": (0, 4), "b": (0, 4)}
@@ -47,31 +41,26 @@ def rng(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def uniform(space, n=500):
+def uniform(space, n):
     return torch.rand(n, space.dimension, generator=rng(), dtype=torch.float64)
 
 
-@pytest.mark.parametrize(
-    ("bounds", "limit"),
-    [
-        (
-            {"a": Float(1e-3, 10, log=True), "n": Int(1, 40, log=True), "s": Float(0, 1, step=0.1)},
-            Linear({"a": 1, "n": -0.2, "s": 3}, lower=-2, upper=1.5),
-        ),
-        (
-            {"a": Int(-7, 8, step=3), "o": Ordinal([16, 32, 64]), "on": bool, "one": 3},
-            Linear({"a": 2, "o": 1, "on": 20, "one": 1}, upper=50),
-        ),
+def test_a_sum_is_of_the_values_that_the_objective_gets_without_inactive_ones():
+    whole = {"a": Int(-7, 8, step=3), "o": Ordinal([16, 32, 64]), "on": bool, "one": 3}
+    steps = {"a": Float(1e-3, 10, log=True), "n": Int(1, 40, log=True), "s": Float(0, 1, step=0.1)}
+    for bounds, limit in (
+        (steps, Linear({"a": 1, "n": -0.2, "s": 3}, lower=-2, upper=1.5)),
+        (whole, Linear({"a": 2, "o": 1, "on": 20, "one": 1}, upper=50)),
         (BRANCHES, Linear({"a": 1, "b": 1}, upper=1.2)),
-    ],
-)
-def test_a_sum_is_of_the_values_that_the_objective_gets_without_inactive_ones(bounds, limit):
-    space = Space(bounds, [limit])
-    U = uniform(space)
-    sums = [sum(w * space.params(u).get(name, 0) for name, w in limit.weights.items()) for u in U]
-    low, high = limit.ends
-    assert space.satisfies(U).tolist() == [low <= found <= high for found in sums]
-    assert 0 < int(space.satisfies(U).sum()) < len(U)
+    ):
+        space = Space(bounds, [limit])
+        U = uniform(space, 150)
+        low, high = limit.ends
+        for u, inside in zip(U, space.satisfies(U).tolist(), strict=True):
+            params = space.params(u)
+            total = sum(w * params.get(name, 0) for name, w in limit.weights.items())
+            assert inside == (low <= total <= high)
+        assert 0 < int(space.satisfies(U).sum()) < len(U)
 
 
 def test_rounding_errors_violate_nothing():
@@ -81,7 +70,7 @@ def test_rounding_errors_violate_nothing():
     assert not space.violated({"a": 0.1, "b": 0.2})
 
 
-def test_functions_are_called_where_the_sums_are_within_their_limits_and_get_what_the_objective_gets():
+def test_functions_are_called_where_the_sums_are_within_their_limits():
     seen = []
 
     def noted(params):
@@ -89,9 +78,8 @@ def test_functions_are_called_where_the_sums_are_within_their_limits_and_get_wha
         return params[0] < 0.5
 
     space = Space([(0, 1), (0, 1)], [Linear({0: 1, 1: 1}, upper=1), noted])
-    U = uniform(space)
-    found = space.satisfies(U)
-    assert found.tolist() == [a + b <= 1 and a < 0.5 for a, b in U.tolist()]
+    U = uniform(space, 50)
+    assert space.satisfies(U).tolist() == [a + b <= 1 and a < 0.5 for a, b in U.tolist()]
     assert seen == [[a, b] for a, b in U.tolist() if a + b <= 1]
     assert space.violated([0.9, 0.3]) == ["x0 + x1 <= 1"]
     assert space.violated([0.6, 0.3])[0].endswith("noted")
@@ -100,58 +88,31 @@ def test_functions_are_called_where_the_sums_are_within_their_limits_and_get_wha
 @pytest.mark.parametrize(
     ("bounds", "constraints", "says"),
     [
-        (
-            SQUARE,
-            [total(upper=-1)],
-            "no point satisfies 'a [+] b <= -1': within the bounds the sum is from 0",
-        ),
-        (
-            SQUARE,
-            [Linear({"a": 1}, upper=0.9), SUM, total(lower=1.5)],
-            "'a [+] b <= 1' and 'a [+] b >= 1.5' contr",
-        ),
-        (
-            GRID,
-            [Linear({"a": 2, "b": 2}, upper=5, lower=5)],
-            "no point satisfies '2 a [+] 2 b = 5'",
-        ),
+        (SQUARE, [total(upper=-1)], "no point satisfies 'a [+] b <= -1'"),
+        (SQUARE, [Linear({"a": 1}, upper=0.9), SUM, total(lower=1.5)], "'a [+] b >= 1.5' contr"),
+        (GRID, [Linear({"a": 2, "b": 2}, upper=5, lower=5)], "satisfies '2 a [+] 2 b = 5'"),
         (BRANCHES, [Linear({"b": 1}, lower=0.6), total(upper=0.5)], "contradict"),
         (SQUARE, [total(upper=1, lower=1)], "with lower = upper, leaves no room for 'b': leave"),
         (SQUARE, [SUM, total(lower=1)], "no room.*leave one of them out"),
-        (SQUARE, [Linear({"c": 1}, upper=1)], "there is no parameter 'c'; the parameters are"),
+        (SQUARE, [Linear({"c": 1}, upper=1)], "there is no parameter 'c'"),
         ({"a": ["x", "y"]}, [Linear({"a": 1}, upper=1)], "'a' has values that are no numbers"),
-        (
-            TABLE,
-            [Linear({"a": 1}, upper=0)],
-            "no row of the table of candidates satisfies 'a <= 0'",
-        ),
+        (TABLE, [Linear({"a": 1}, upper=0)], "no row of the table of candidates"),
         (SQUARE, [lambda params: True], "constraints.0. must be a function with a name"),
-        (SQUARE, [Linear], "is the class Linear: call it"),
-        (
-            {"a": (3, 9), "b": (0, 9)},
-            [inside_disk],
-            r"no point of the space satisfies '.*inside_disk'",
-        ),
+        ({"a": (3, 9), "b": (0, 9)}, [inside_disk], "no point of the space satisfies '.*_disk'"),
     ],
 )
-def test_constraints_that_cannot_be_satisfied_or_used_are_refused_with_their_names(
-    bounds, constraints, says
-):
+def test_constraints_that_cannot_be_satisfied_or_used_are_refused(bounds, constraints, says):
     with pytest.raises(InvalidInput, match=says):
         Subspace(Space(bounds, constraints)).sample(rng())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ({"weights": {"a": 0.0, "b": 1}, "upper": 1}, r"weights of \['a'\] are 0"),
-        ({"weights": {"a": 1}}, "has no limit"),
-        ({"weights": {"a": 1}, "upper": 1, "lower": 2}, "lower = 2 is above upper = 1"),
-    ],
-)
-def test_a_sum_without_weights_or_limits_is_refused(arguments, says):
-    with pytest.raises(InvalidInput, match=says):
-        Linear(**arguments)
+def test_a_sum_without_weights_or_limits_is_refused():
+    with pytest.raises(InvalidInput, match=r"weights of \['a'\] are 0"):
+        Linear({"a": 0.0, "b": 1}, upper=1)
+    with pytest.raises(InvalidInput, match="has no limit"):
+        Linear({"a": 1})
+    with pytest.raises(InvalidInput, match="lower = 2 is above upper = 1"):
+        Linear({"a": 1}, upper=1, lower=2)
 
 
 def test_functions_that_raise_or_do_not_decide_are_named_with_the_parameters():
@@ -161,14 +122,9 @@ def test_functions_that_raise_or_do_not_decide_are_named_with_the_parameters():
     def undecided(params):
         return "yes"
 
-    with pytest.raises(
-        InvalidInput, match=r"raises raised ZeroDivisionError.* for .'a': .*let it return False"
-    ):
-        kbo.minimize(to_the_edge, SQUARE, 2, constraints=[raises])
-    with pytest.raises(
-        InvalidInput, match=r"undecided, for .*: its answer must be True or False, got 'yes'"
-    ):
-        kbo.minimize(to_the_edge, SQUARE, 2, constraints=[undecided])
+    for rule, says in ((raises, "raises raised ZeroDivisionError.*'a'"), (undecided, "got 'yes'")):
+        with pytest.raises(InvalidInput, match=says):
+            kbo.minimize(to_the_edge, SQUARE, 2, constraints=[rule])
 
 
 def test_points_are_uniform_also_in_a_millionth_of_the_cube():
@@ -184,27 +140,21 @@ def test_points_are_uniform_also_in_a_millionth_of_the_cube():
     assert float(X.sum(-1).mean()) == pytest.approx(0.9, abs=0.01)
 
 
-def test_corners_of_the_limits_have_all_digits_of_float64():
-    space = Space({"a": (0.0, 1.0), "b": (0.0, 3.0)}, [SUM])
-    program = Program(space.parameters, space.conditions, space.linear)
-    corners = program.corners(10, rng())
-    assert len(corners) == 10
-    assert program.units(corners).numpy() == pytest.approx(corners[:, :2], abs=1e-12)
+MANY = [f"n{i}" for i in range(6)]
+CUBE = dict.fromkeys("abc", (0.0, 1.0))
+NARROW = {
+    "slab": (CUBE, [Linear(dict.fromkeys(CUBE, 1), upper=1, lower=1 - 2e-6)]),
+    "whole numbers": (
+        dict.fromkeys(MANY, (0, 50)),
+        [Linear(dict.fromkeys(MANY, 1), upper=60, lower=60)],
+    ),
+    "disk": (SQUARE, [inside_disk]),
+}
 
 
-@pytest.mark.parametrize(
-    ("bounds", "constraints"),
-    [
-        ({**SQUARE, "c": (0.0, 1.0)}, [Linear({"a": 1, "b": 1, "c": 1}, upper=1, lower=1 - 2e-6)]),
-        (
-            {f"n{i}": (0, 50) for i in range(6)},
-            [Linear({f"n{i}": 1 for i in range(6)}, upper=60, lower=60)],
-        ),
-        (SQUARE, [inside_disk]),
-    ],
-)
-def test_searches_and_designs_stay_inside_narrow_sets(bounds, constraints):
-    space = Space(bounds, constraints)
+@pytest.mark.parametrize("name", NARROW)
+def test_searches_and_designs_stay_inside_narrow_sets(name):
+    space = Space(*NARROW[name])
     restriction = Subspace(space)
     drawn = restriction.draw(100, rng())
     assert bool(space.satisfies(drawn).all())
@@ -220,10 +170,9 @@ def test_searches_and_designs_stay_inside_narrow_sets(bounds, constraints):
 
 
 def test_every_point_of_a_run_satisfies_the_constraints():
+    limits = [SUM, Linear({"a": 1}, lower=0.2)]
     for method in ("random", "ucb"):
-        result = kbo.minimize(
-            to_the_edge, SQUARE, 12, method=method, constraints=[SUM, Linear({"a": 1}, lower=0.2)]
-        )
+        result = kbo.minimize(to_the_edge, SQUARE, 12, method=method, constraints=limits)
         assert not any(result.optimizer.space.violated(trial.params) for trial in result.trials)
     assert result.params == {"a": pytest.approx(0.5, abs=0.03), "b": pytest.approx(0.5, abs=0.03)}
     assert result.optimizer.best({"a": 0.7})["b"] <= 0.3 + 1e-9
@@ -234,17 +183,11 @@ def test_contexts_choices_and_first_points_must_leave_something_that_satisfies_t
     assert optimizer.ask(context={"a": 0.9})["b"] <= 0.1
     choices = [{"a": 0.9, "b": 0.9}, {"a": 0.1, "b": 0.1}]
     assert optimizer.ask(choices=choices) == choices[1]
-    with pytest.raises(
-        InvalidInput, match=r"'a': 0.9, 'b': 0.9. violates the constraints 'a [+] b <= 1'"
-    ):
+    with pytest.raises(InvalidInput, match=r"violates the constraints 'a [+] b <= 1'"):
         optimizer.ask(choices=choices[:1])
-    with pytest.raises(
-        InvalidInput, match=r"no point with 'a' as given satisfies 'a [+] b <= 0.5'"
-    ):
+    with pytest.raises(InvalidInput, match=r"no point with 'a' as given satisfies"):
         kbo.Optimizer(SQUARE, constraints=[total(upper=0.5)]).ask(context={"a": 0.9})
-    with pytest.raises(
-        InvalidInput, match=r"try_first\[0\]: .* violates the constraints 'a [+] b <= 1'"
-    ):
+    with pytest.raises(InvalidInput, match=r"try_first\[0\]: .* violates the constraints"):
         kbo.minimize(to_the_edge, SQUARE, 2, constraints=[SUM], try_first=choices)
 
 
@@ -257,44 +200,34 @@ def test_values_outside_are_data_but_never_recommended():
     optimizer = kbo.Optimizer(SQUARE, constraints=[SUM])
     optimizer.tell({"a": 0.8, "b": 0.8}, 0.0)
     assert optimizer.recommended() is None
-    assert optimizer.ask()["a"] < 1
 
 
 def test_a_rare_set_that_only_a_function_knows_is_searched_from_a_first_point():
     def tiny(params):
-        return (params["a"] - 0.3) ** 2 + (params["b"] - 0.3) ** 2 < 1e-7
+        return (params["a"] - 0.3) ** 2 + (params["b"] - 0.3) ** 2 < 1e-6
 
-    with pytest.raises(
-        InvalidInput, match=r"among thousands of random ones satisfies .*tiny'.*try_first"
-    ):
+    with pytest.raises(InvalidInput, match=r"among thousands of random ones .*tiny'.*try_first"):
         kbo.Optimizer(SQUARE, constraints=[tiny]).ask()
-    result = kbo.minimize(
-        to_the_edge, SQUARE, 7, constraints=[tiny], try_first=[{"a": 0.3, "b": 0.3}]
-    )
-    assert all(tiny(trial.params) for trial in result.trials)
-    assert (
-        len({str(trial.params) for trial in result.trials}) == 6
-    )  # one is repeated, for the noise
-    assert result.params["a"] > 0.3001
+    optimizer = kbo.Optimizer(SQUARE, constraints=[tiny])
+    optimizer.tell({"a": 0.3, "b": 0.3}, 0.5)
+    found = optimizer.ask()
+    assert tiny(found)
+    assert found != {"a": 0.3, "b": 0.3}
 
 
 def test_small_finite_spaces_and_tables_have_the_points_inside():
     space = Space(GRID, [total(upper=2)])
-    assert len(space.points(100)) == 6
     result = kbo.minimize(lambda p: p["a"] - p["b"], space, 20, setting=kbo.Practical(noise_std=0))
     assert len({str(trial.params) for trial in result.trials}) == 6
     assert result.stopped.startswith("every point has been evaluated")
     assert result.params == {"a": 0, "b": 2}
-    space = Space(TABLE, [Linear({"a": 1}, upper=2)])
-    assert [space.params(u)["name"] for u in space.points(10)] == ["x", "y"]
-    optimizer = kbo.Optimizer(space)
+    optimizer = kbo.Optimizer(Space(TABLE, [Linear({"a": 1}, upper=2)]))
     optimizer.tell({"a": 3, "name": "z"}, 0.0)  # a value is data
     assert {optimizer.ask()["name"], optimizer.ask()["name"]} == {"x", "y"}
 
 
-def test_rows_of_a_table_satisfy_constraints_up_to_rounding_to_float32_wherever_they_are_checked():
+def test_rows_of_a_table_satisfy_constraints_up_to_rounding_to_float32():
     space = Space(pd.DataFrame({"a": [0.2, 0.30000001, 0.31]}), [Linear({"a": 1}, upper=0.3)])
-    assert len(space.table) == 2
     assert space.satisfies(space.table).tolist() == [True, True]
     assert not space.violated({"a": 0.30000001})
     assert space.violated({"a": 0.31})
@@ -303,7 +236,7 @@ def test_rows_of_a_table_satisfy_constraints_up_to_rounding_to_float32_wherever_
 def test_sums_are_kept_in_files_and_functions_by_name_in_journals(tmp_path):
     space = Space(BRANCHES, [Linear({"a": 1 / 3, "b": -1}, upper=1), on_the_left])
     entries = json.loads(json.dumps(space.to_dict()))
-    assert list(entries)[3:] == ["0.3333333333333333 a - b <= 1", f"{__name__}.on_the_left"]
+    assert "0.3333333333333333 a - b <= 1" in entries
     with pytest.raises(InvalidInput, match=r"on_the_left'.*is given in Python"):
         Space.from_dict(entries)
     del entries[f"{__name__}.on_the_left"]
@@ -317,45 +250,21 @@ def test_sums_are_kept_in_files_and_functions_by_name_in_journals(tmp_path):
     assert [trial.params for trial in again.trials] == [trial.params for trial in straight.trials]
 
 
-@pytest.mark.thorough
-def test_a_page_shows_limits_and_where_no_trial_may_be_and_which_known_results_violate_a_constraint():
-    def measured(params):
-        return to_the_edge(params), {"memory": params["a"]}
-
-    options = {"constraints": [SUM, kbo.Constraint("memory", upper=0.9)]}
-    known = pd.DataFrame({"a": [0.8], "b": [0.8], "value": [0.0], "memory": [0.8]})
-    result = kbo.minimize(measured, SQUARE, 6, evaluated=known, **options)
-    assert slice_of(result, "a").outside == [(pytest.approx(1 - result.params["b"], abs=0.01), 1.0)]
-    figure = blank(8, 4)
-    for draw, names in ((draw_band, ["a"]), (draw_contour, ["a", "b"])):
-        axes = figure.add_subplot(111)
-        draw(axes, result, *names)
-        assert OUTSIDE in axes.get_legend_handles_labels()[1]
-    text = content_of(Record.of(result), "run")
-    for shown in (
-        "violates a + b &lt;= 1",
-        "Grey: values that violate a constraint there.",
-        "Measured quantities at the recommended setting",
-    ):
-        assert shown in text
-
-
 def test_a_box_without_allowed_points_is_recognised_and_none_with_one():
-    options = [3.0, 1.0, 2.0, 9.0, 4.0]
     parameters = {
         "a": (0.0, 2.0),
-        "b": kbo.Float(0.1, 10.0, log=True),
-        "n": kbo.Int(1, 9),
-        "o": kbo.Ordinal(options),
+        "b": Float(0.1, 10.0, log=True),
+        "n": Int(1, 9),
+        "o": Ordinal([3.0, 1.0, 2.0, 9.0, 4.0]),
     }
     limits = [
-        kbo.Linear({"a": 1.0, "b": -0.5}, lower=0.2),
-        kbo.Linear({"n": 1.0, "o": 2.0}, upper=14.0, lower=9.0),
+        Linear({"a": 1.0, "b": -0.5}, lower=0.2),
+        Linear({"n": 1.0, "o": 2.0}, upper=14.0, lower=9.0),
     ]
     space = kbo.Space(parameters, limits)
-    points = torch.rand(3000, 4, generator=torch.Generator().manual_seed(0)).double()
+    points = torch.rand(3000, 4, generator=rng()).double()
     allowed = space.satisfies(points)
-    corners = torch.rand(400, 2, 4, generator=torch.Generator().manual_seed(1)).double()
+    corners = torch.rand(400, 2, 4, generator=rng(1)).double()
     low, high = corners.amin(1), corners.amax(1)
     inside = ((low.unsqueeze(1) <= points) & (points <= high.unsqueeze(1))).all(-1)
     found = space.may_satisfy(low, high)

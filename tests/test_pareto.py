@@ -2,14 +2,13 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from experiments.problems import RKHSBandit
 from kbo import KernelRidge
 from kbo.bandit.pareto import pareto_set
 from kbo.confidence import FixedWidth, MartingaleMixture
 from kbo.errors import InvalidInput
-from kbo.regression import Posterior
+from kbo.optimize.surrogates.fitting import unit_kernel
 
 NOISE, NORM = 0.05, 2.0
 
@@ -17,35 +16,31 @@ NOISE, NORM = 0.05, 2.0
 class Given(FixedWidth):
     """Intervals that are given."""
 
-    def __init__(self, lower: Tensor, upper: Tensor) -> None:
+    def __init__(self, lower, upper):
         super().__init__(1.0)
         self.bounds = lower, upper
 
-    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
+    def interval(self, state, X):
         return self.bounds
 
 
-def better(a: Tensor, b: Tensor, by: float | Tensor = 0.0) -> bool:
+def better(a, b, by=0.0):
     """Whether a is at least b and a margin in every objective."""
     return bool((a >= b + by).all())
 
 
-def classified(lower: Tensor, upper: Tensor, epsilon: float | Tensor):
+def classified(lower, upper, epsilon):
     points = torch.arange(len(lower)).to(lower).unsqueeze(-1)
-    bandit = RKHSBandit(seed=0, n_arms=3)
     bounds = [Given(*sides) for sides in zip(lower.T, upper.T, strict=True)]
-    return pareto_set([KernelRidge(bandit.kernel, 1.0)] * len(bounds), bounds, points, epsilon)
+    return pareto_set([KernelRidge(unit_kernel(1), 1.0)] * len(bounds), bounds, points, epsilon)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_points_are_classified_by_their_intervals(device, seed):
-    rng = torch.Generator().manual_seed(seed)
-    lower = (
-        torch.rand(40, 2 + seed % 2, generator=rng, dtype=torch.float64).to(device).mul(8).round()
-        / 8
-    )
+    rng, n = torch.Generator().manual_seed(seed), 2 + seed
+    lower = torch.rand(40, n, generator=rng, dtype=torch.float64).to(device).mul(8).round() / 8
     upper = lower + 0.3 * torch.rand(lower.shape, generator=rng, dtype=torch.float64).to(device)
-    epsilon = lower.new_full((lower.shape[1],), 0.1)
+    epsilon = lower.new_full((n,), 0.1)
     found, every = classified(lower, upper, epsilon), range(len(lower))
     for x in every:
         in_front = not any(
@@ -88,36 +83,17 @@ def test_the_accepted_points_are_the_pareto_set_up_to_epsilon_by_the_true_values
     assert found.guarantee.endswith("all hold together with probability at least 1 - 0.1")
 
 
-def test_the_units_and_the_order_of_objectives_change_nothing():
-    rng = torch.Generator().manual_seed(0)
-    lower = torch.rand(30, 2, generator=rng, dtype=torch.float64)
-    upper, epsilon, unit = (
-        lower + 0.2,
-        torch.tensor([0.1, 0.05]).double(),
-        torch.tensor([1024.0, 0.5]).double(),
-    )
-    found = classified(lower, upper, epsilon)
-    other = classified(*((t * unit).flip(-1) for t in (lower, upper, epsilon)))
-    assert torch.equal(found.accepted, other.accepted)
-    assert torch.equal(found.discarded, other.discarded)
-    assert found.widest == other.widest
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"confidences": []}, "must be lists"),
-        ({"points": torch.empty(0, 1).double()}, "empty"),
-        ({"epsilon": 0.0}, "above 0"),
-    ],
-)
-def test_arguments_that_cannot_be_are_named(change, words):
-    state = KernelRidge(RKHSBandit(seed=0, n_arms=3).kernel, 1.0)
+def test_arguments_that_cannot_be_are_named():
     given = {
-        "states": [state],
+        "states": [KernelRidge(unit_kernel(1), 1.0)],
         "confidences": [FixedWidth(1.0)],
         "points": torch.zeros(3, 1).double(),
         "epsilon": 0.1,
     }
-    with pytest.raises(InvalidInput, match=words):
-        pareto_set(**{**given, **change})
+    for name, value, words in (
+        ("confidences", [], "must be lists"),
+        ("points", torch.empty(0, 1).double(), "empty"),
+        ("epsilon", 0.0, "above 0"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            pareto_set(**{**given, name: value})
