@@ -192,7 +192,7 @@ def test_a_constant_function_has_no_effect():
     assert not any(effect.visible for effect in answers.effects)
     assert (answers.more.value, answers.decision) == (pytest.approx(0, abs=1e-3), "stop")
     optimizer.tell([0.5, 0.5], 2.0)
-    assert optimizer.insight.answers(effects=False).outlier is None  # the first one that is better
+    assert optimizer.insight.outlier() is None  # the first one that is better
     pure_noise = at_random(noisy(lambda p: 0.0, 1.0, 1), [(0.0, 1.0)] * 3, 20, 1)
     assert not any(entry.visible for entry in kbo.report.importance(pure_noise))
 
@@ -225,10 +225,6 @@ def measured(wrong=lambda value: value, sign=1, level=0.5):
     return optimizer
 
 
-def outlier(optimizer):
-    return optimizer.insight.answers(effects=False).outlier
-
-
 @pytest.mark.parametrize(
     ("wrong", "sign", "level"),
     [
@@ -240,7 +236,7 @@ def outlier(optimizer):
 )
 def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, sign, level):
     optimizer = measured(wrong, sign, level=level)
-    found = outlier(optimizer)
+    found = optimizer.insight.outlier()
     suspect = optimizer.trials[11]
     assert (found.number, found.value, found.repeated) == (11, suspect.value, None)
     others = kbo.Optimizer(QUADRATIC, seed=0, maximize=sign > 0)
@@ -259,22 +255,22 @@ def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, s
 
 
 def test_a_value_better_than_predicted_is_to_be_repeated_and_counts():
-    found = outlier(measured(lambda v: v + 30))
+    found = measured(lambda v: v + 30).insight.outlier()
     assert (found.number, found.doubtful) == (11, False)
     assert summary.in_question(found).endswith("repeat it to be sure")
 
 
 def test_values_that_fit_are_no_outliers():
-    assert outlier(measured()) is None
+    assert measured().insight.outlier() is None
 
 
 def test_a_value_far_from_a_repetition_is_named():
     optimizer = at_random(noisy(quadratic, 0.001), QUADRATIC, 12)
     params = optimizer.trials[7].params
     optimizer.tell(params, quadratic(params) + 0.001)
-    assert outlier(optimizer) is None
+    assert optimizer.insight.outlier() is None
     optimizer.tell(params, quadratic(params) + 0.3)
-    found = outlier(optimizer)
+    found = optimizer.insight.outlier()
     assert (found.number, found.repeated) == (13, 7)
     assert found.lower < quadratic(params) < found.upper
 

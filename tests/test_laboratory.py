@@ -1,6 +1,7 @@
 """A run by hand over days, in the shell: ask, tell, correct, remove, another space."""
 
 import csv
+import html
 import random
 import time
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 from gpytorch.kernels import MaternKernel
 
 import kbo as library
+from kbo.optimize.result import result_of
 from kbo.report.record import Record, read_journal
 from tests.commands import kbo
 
@@ -143,13 +145,14 @@ REFUSED_TABLES = {
     TABLE + '1,,,"0,5",,': "value must be a finite number, with a point as 0.5, got '0,5'",
     TABLE + "1,,,0.5,spilled,": "either a value of trial 1",
     TABLE + "1,,tea,0.5,,": "solvent=",
-    "trial;value\n0;1\n": "separated by semicolons",
+    "trial;value\n0;7.5,5\n": "value must be a finite number",
 }
 REFUSED_RESULTS = {
     ("0",): "either a value of trial 0",
     ("0", "1", "--agian"): "other measurements such as memory=7.2, got '--agian'",
     ("0", "1", "--again"): "leave out --again",
     ("0", "1", "temperature=-3"): "told with temperature=-3",
+    ("0", "1", "temp=61", "--as-done"): "none of the settings differs from those of trial 0",
 }
 REFUSED_CORRECTIONS = {
     ("2=1", "1=2"): "trial 1 is pending",
@@ -323,9 +326,19 @@ def test_a_doubtful_value_is_left_out_of_the_choice_and_of_the_lines():
         value = 90 - ((trial.params["temperature"] - 60) / 10) ** 2 + noise.gauss(0, 0.5)
         values[trial.number] = f"{value:.1f}"
     fill_in("b.csv", value={**values, 9: "9.12"})
-    assert "The other lines leave it out\nBest " in tell("b.csv").stdout
+    told = tell("b.csv").stdout
+    assert "The other lines leave it out\nBest " in told
     without = Record.of("lab.jsonl").reopened()
     without.remove(9, "in question")
+    result = result_of(Record.of("lab.jsonl").reopened(), "", None)
+    assert (result.params, result.outlier.number) == (without.recommended().params, 9)
+    assert result.answers.more == without.insight.answers().more
+    value = next(line for line in told.splitlines() if line.startswith("Value"))
+    audit = library.audit("lab.jsonl")
+    assert value in str(audit)
+    assert "The other lines leave it out" in str(audit)
+    page = library.report.write("lab.jsonl", "lab.html").read_text()
+    assert value.removeprefix("Value").strip() in html.unescape(page)
     asked = ask("-n", 1)
     assert "trial 9 (9.12) is far from what the others predict" in asked.stderr
     assert trials()[15].params == without.ask()

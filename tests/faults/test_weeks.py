@@ -211,7 +211,6 @@ class Weeks:
         try:
             self.optimizer.change(after, was(self.rng, Space(after)))
         finally:
-            assert self.optimizer.trials is not None  # after an interrupt the run is read again
             if self.optimizer.space.describe() == Space(after).describe():
                 self.bounds = after
 

@@ -68,7 +68,6 @@ class Run:
         main: The name of the value among the measurements of a trial.
 
     Attributes:
-        space: The search space after the events.
         first_space: The search space before them.
         header: The description of the problem, as in the first line of a journal.
         needed, main: As given.
@@ -94,7 +93,7 @@ class Run:
         describe: Callable[[Space], Mapping[str, Any]] | None = None,
         main: str = OBJECTIVE,
     ) -> None:
-        self.space: Space = space
+        self._space = space
         self.first_space: Space = space
         self._given = [space]  # the spaces with the functions among their constraints
         self.value_range: tuple[float, float] | None = checks.maybe(
@@ -120,6 +119,12 @@ class Run:
             raise
 
     # What happened
+
+    @property
+    @guarded
+    def space(self) -> Space:
+        """The search space after the events."""
+        return self._space
 
     @property
     @guarded
@@ -513,11 +518,11 @@ class Run:
         if self._journal is not None:
             name = self._journal.path
         trials = Trials.of(self.first_space, self._events, name)
-        self.space = trials.space.on(self.first_space.device)
+        self._space = trials.space.on(self.first_space.device)
         for given in self._given:
-            if trials.space.changed and given.describe() == self.space.describe():
-                self.space = given.compares_as(trials.space)
-        trials.space = self.space
+            if trials.space.changed and given.describe() == self._space.describe():
+                self._space = given.compares_as(trials.space)
+        trials.space = self._space
         return trials
 
     def _record(self, event: TrialEvent) -> Trial:
