@@ -48,6 +48,24 @@ def gram(shape: str, lengthscale: float, X, Z) -> np.ndarray:
     return np.array([[entry(x, z) for z in Z] for x in X], dtype=object).reshape(len(X), len(Z))
 
 
+def eliminate(M: np.ndarray) -> list[int]:
+    """Eliminate the first columns, as many as there are rows, in place, and return the pivots."""
+    m = len(M)
+    pivots = []
+    for j in range(m):
+        pivots.append(int(M[j, j]))
+        factors = [(int(value) << BITS) // pivots[-1] for value in M[j, j + 1 : m]]
+        if factors:
+            rows = np.array(factors, dtype=object)[:, None] * M[j, j + 1 :]
+            M[j + 1 :, j + 1 :] -= rows >> BITS
+    return pivots
+
+
+def inner(a, b, pivots: list[int]) -> int:
+    """Return ``sum(a b / pivots)``."""
+    return sum(int(x) * int(y) // p for x, y, p in zip(a, b, pivots, strict=True))
+
+
 class Exact:
     """The regression of y on X, and its answers at the points Z, at any ridge; all arguments are lists of floats."""
 
@@ -75,14 +93,7 @@ class Exact:
         M = np.hstack(
             [self.among_points[n_points:, n_points:], rows, self.among_points[n_points:, :n_points]]
         )
-        pivots = []
-        for j in range(m):
-            pivots.append(int(M[j, j]))
-            left = np.array(
-                [(int(value) << BITS) // pivots[-1] for value in M[j, j + 1 : m]], dtype=object
-            )
-            if len(left):
-                M[j + 1 :, j + 1 :] -= (left[:, None] * M[j, j + 1 :]) >> BITS
+        pivots = eliminate(M)
         B, z = M[:, m : m + self.n], M[:, m + self.n :]
         scaled = (
             np.array([[int(b) << BITS for b in row] for row in B], dtype=object)
@@ -98,37 +109,15 @@ class Exact:
         """Return mean and variance at Z, ``ln det(I + K / ridge)`` and ``y'(I + K / ridge)^-1 y``."""
         ridge, n = mpmath.mpf(ridge), self.n
         if ridge not in self.answers:
-            M, pivots = self.table.copy(), []
+            M = self.table.copy()
             M[range(n), range(n)] += fixed(ridge)
-            for j in range(n):
-                pivots.append(M[j, j])
-                left = np.array(
-                    [(int(value) << BITS) // int(M[j, j]) for value in M[j, j + 1 : n]],
-                    dtype=object,
-                )
-                if len(left):
-                    M[j + 1 :, j + 1 :] -= (left[:, None] * M[j, j + 1 :]) >> BITS
-            Z, y = M[:, n:-1], M[:, -1]
-            forms = [
-                sum(int(z) * int(z) // int(p) for z, p in zip(column, pivots, strict=True))
-                for column in Z.T
-            ]
-            mean = [
-                sum(int(z) * int(t) // int(p) for z, t, p in zip(column, y, pivots, strict=True))
-                for column in Z.T
-            ]
-            quad = ridge * real(
-                sum(int(t) * int(t) // int(p) for t, p in zip(y, pivots, strict=True))
-            )
-            log_det = mpmath.mpf(float(self.missed(float(ridge)))) + mpmath.fsum(
-                mpmath.log(real(p) / ridge) for p in pivots
-            )
-            self.answers[ridge] = (
-                [real(m) for m in mean],
-                [1 - real(f) for f in forms],
-                log_det,
-                quad,
-            )
+            pivots = eliminate(M)
+            y = M[:, -1]
+            mean = [real(inner(column, y, pivots)) for column in M[:, n:-1].T]
+            variance = [1 - real(inner(column, column, pivots)) for column in M[:, n:-1].T]
+            log_det = mpmath.fsum(mpmath.log(real(p) / ridge) for p in pivots)
+            log_det += mpmath.mpf(float(self.missed(float(ridge))))
+            self.answers[ridge] = mean, variance, log_det, ridge * real(inner(y, y, pivots))
         return self.answers[ridge]
 
     def bounds(self, ridge, width) -> list[tuple]:
@@ -188,11 +177,9 @@ class Exact:
 
     def best_mixture(self, noise_std, norm_bound, delta, scale=1.0, points: int = 2) -> list[tuple]:
         """CMM at the first points: the best ridge, in ever finer grids of its logarithm, which has one valley."""
-        a0, numbers, found = (
-            float(noise_std) ** 2 / scale,
-            (noise_std, norm_bound, delta, scale),
-            [],
-        )
+        a0 = float(noise_std) ** 2 / scale
+        numbers = noise_std, norm_bound, delta, scale
+        found = []
         for point in range(points):
             ends = []
             for side, sign in ((0, -1), (1, 1)):

@@ -10,10 +10,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from experiments.problems import stationary_kernel
 from kbo.regression import (
     BatchedResampling,
-    Dictionary,
     FixedDictionary,
     FixedPoints,
     GreedyDictionary,
@@ -119,8 +117,8 @@ def printed_tau(kernel: Kernel, Z: Tensor, p: Tensor, x: Tensor, mu: float, eps:
     return float((1 + eps) / mu * rest)
 
 
-@pytest.mark.parametrize(("mu", "gamma"), [(0.1, 2.0), (0.3, 5.0)])
-def test_online_row_sampling_is_the_printed_formula_point_by_point(device, mu, gamma):
+def test_online_row_sampling_is_the_printed_formula_point_by_point(device):
+    mu, gamma = 0.1, 2.0
     kernel = matern(1.5)
     X, y = stream(80, 40, device)
     draws = Uniforms(3)
@@ -178,11 +176,11 @@ class WatchedBatches(Watched, BatchedResampling):
 @pytest.mark.parametrize(("q", "ridge"), [(4.0, 2.0), (0.05, 0.5)])
 def test_resampling_draws_with_the_dense_probabilities(device, q, ridge):
     kernel = matern(1.5)
-    X, y = stream(60, 25, device)
+    X, y = stream(40, 25, device)
     draws = Uniforms(4)
     state = NystromRidge(kernel, ridge, WatchedResampling(q, seed=4))
     kept_newest = 0
-    for i in range(60):
+    for i in range(40):
         state.update(X[i : i + 1], y[i : i + 1])
         probabilities, (anchors, places, counts, drawn) = state.dictionary.seen[-2:]
         scratch = Scratch(kernel, anchors, X[: i + 1], y[: i + 1], ridge)
@@ -197,12 +195,10 @@ def test_resampling_draws_with_the_dense_probabilities(device, q, ridge):
     assert (kept_newest > 0) == (q < 0.1)
 
 
-@pytest.mark.parametrize("growth", [1.0, 2.0])
-def test_batched_resampling_waits_until_frozen_leverages_add_up(device, growth):
-    """Without growth it is resampling after every observation."""
+def test_batched_resampling_waits_until_frozen_leverages_add_up(device):
     kernel = matern(1.5)
     X, y = stream(80, 40, device)
-    plain = NystromRidge(kernel, 1.0, LeverageResampling(2.0, seed=1))
+    growth = 2.0
     state = NystromRidge(kernel, 1.0, WatchedBatches(2.0, growth, seed=1))
     frozen = Scratch(kernel, X[:0], X[:0], y[:0], 1.0)
     spent = 0.0
@@ -212,31 +208,28 @@ def test_batched_resampling_waits_until_frozen_leverages_add_up(device, growth):
         spent += float(frozen.answers(x)["variance"])
         due = 1 + spent > growth or state.m == 0
         state.update(x, y[i : i + 1])
-        plain.update(x, y[i : i + 1])
         assert (state.dictionary.seen[i][-1] is not None) == due
-        assert growth > 1 or torch.equal(state.anchors, plain.anchors)
         if due:
             batches += 1
             spent = 0.0
             frozen = Scratch(kernel, state.anchors.clone(), X[: i + 1], y[: i + 1], 1.0)
-    assert 3 < batches <= 80 / growth
+    assert 3 < batches <= 40
 
 
 # Greedy
 
 
-@pytest.mark.parametrize("threshold", [0.5, 1e-3])
-def test_a_greedy_dictionary_takes_exactly_what_is_explained_too_little(device, threshold):
+def test_a_greedy_dictionary_takes_exactly_what_is_explained_too_little(device):
     kernel = matern(1.5)
     X, y = stream(60, 40, device)
-    state = one_by_one(NystromRidge(kernel, 0.1, GreedyDictionary(threshold)), X, y)
-    scratch = Scratch(kernel, X[:0], X, y, 0.1)
-    for x in X.split(1):
-        if float(scratch.residual(x)) > threshold:
-            scratch = Scratch(kernel, torch.cat([scratch.anchors, x]), X, y, 0.1)
-    assert torch.equal(state.anchors, scratch.anchors)
-    assert float(scratch.residual(X).max()) <= threshold
-    assert float(state.error.trace) <= threshold * 60
+    for threshold in (0.5, 1e-3):
+        state = one_by_one(NystromRidge(kernel, 0.1, GreedyDictionary(threshold)), X, y)
+        scratch = Scratch(kernel, X[:0], X, y, 0.1)
+        for x in X.split(1):
+            if float(scratch.residual(x)) > threshold:
+                scratch = Scratch(kernel, torch.cat([scratch.anchors, x]), X, y, 0.1)
+        assert torch.equal(state.anchors, scratch.anchors)
+        assert float(state.error.trace) <= threshold * 60
 
 
 # Every dictionary
@@ -247,34 +240,36 @@ MAKE = {
     "resampled": lambda **kwargs: LeverageResampling(3.0, **kwargs),
     "batched": lambda **kwargs: BatchedResampling(3.0, 2.0, **kwargs),
 }
-EAGER = [  # take whatever they may
-    OnlineRowSampling(1e-6, 1e9),
-    GreedyDictionary(1e-15),
-    LeverageResampling(1e15),
-    BatchedResampling(1e15, 1.0),
-]
 
 
 @pytest.mark.parametrize("name", MAKE)
 def test_a_limit_is_never_exceeded_and_remembered(device, name):
-    X, y = stream(60, 50, device)
-    state, free = (NystromRidge(matern(1.5), 0.1, MAKE[name](most=most)) for most in (12, None))
-    is_within = True
-    for i in range(60):
+    X, y = stream(50, 50, device)
+    state = NystromRidge(matern(1.5), 0.1, MAKE[name](most=12))
+    free = one_by_one(NystromRidge(matern(1.5), 0.1, MAKE[name]()), X, y)
+    for i in range(50):
         state.update(X[i : i + 1], y[i : i + 1])
-        free.update(X[i : i + 1], y[i : i + 1])
-        is_within &= free.m <= 12
-        assert state.m <= 12
-        if is_within:  # the limit has kept nothing out
-            assert torch.equal(state.anchors, free.anchors) or state.dictionary.capped
-    assert free.m > 12
+        assert state.m <= 12 < free.m
     assert state.dictionary.capped
     assert not free.dictionary.capped
 
 
-@pytest.mark.parametrize("dictionary", EAGER, ids=lambda dictionary: type(dictionary).__name__)
+SIX = unit_square(6, 1)
+
+
+@pytest.mark.parametrize(
+    "dictionary",  # each takes whatever it may
+    [
+        OnlineRowSampling(1e-6, 1e9),
+        GreedyDictionary(1e-15),
+        LeverageResampling(1e15),
+        BatchedResampling(1e15, 1.0),
+        FixedDictionary(torch.cat([SIX[:2], SIX, SIX + 1e-9])),
+    ],
+    ids=lambda dictionary: type(dictionary).__name__,
+)
 def test_dependent_points_never_enter(device, dictionary):
-    places = unit_square(6, 1).to(device)
+    places = SIX.to(device)
     X = torch.cat([places[:2], places, places + 1e-9, places[:4], places - 1e-9])
     state = NystromRidge(rbf(), 0.1, dictionary)
     state.update(X, X[:, 0])
@@ -283,58 +278,34 @@ def test_dependent_points_never_enter(device, dictionary):
 
 
 @pytest.mark.parametrize("name", MAKE)
-def test_equal_seeds_choose_equal_points_and_one_description_or_saved_state_serves_several_states(
-    device, name
-):
-    X, y = stream(50, 40, device, 1)
-    U, v = stream(50, 40, device, 9)
+def test_equal_seeds_choose_equal_points_also_from_a_saved_state(device, name):
+    X, y = stream(40, 40, device, 1)
 
-    def state(dictionary: Dictionary) -> NystromRidge:
-        return NystromRidge(matern(1.5), 0.5, dictionary)
+    def fed(n: int, seed: int = 0) -> NystromRidge:
+        state = NystromRidge(matern(1.5), 0.5, MAKE[name](seed=seed))
+        return one_by_one(state, X[:n], y[:n])
 
-    def chosen(X: Tensor, y: Tensor, **options) -> Tensor:
-        return one_by_one(state(MAKE[name](**options)), X, y).anchors
-
-    whole = chosen(X, y)
-    dictionary = MAKE[name]()
-    first = state(dictionary)
-    second = state(dictionary)
-    for i in range(50):
-        first.update(X[i : i + 1], y[i : i + 1])
-        second.update(U[i : i + 1], v[i : i + 1])
-    assert torch.equal(first.anchors, whole)
-    assert torch.equal(second.anchors, chosen(U, v))
-    saved = pickle.dumps(one_by_one(state(MAKE[name]()), X[:25], y[:25]))
+    whole = fed(40).anchors
+    saved = pickle.dumps(fed(20))
     for _ in range(2):  # the first would change what the second is given, if they shared it
-        loaded = one_by_one(pickle.loads(saved), X[25:], y[25:])
+        loaded = one_by_one(pickle.loads(saved), X[20:], y[20:])
         assert torch.equal(loaded.anchors, whole)
-    other = chosen(X, y, seed=2)
+    other = fed(40, seed=2).anchors
     is_same = other.shape == whole.shape and torch.equal(other, whole)
     assert is_same == (name == "greedy")
 
 
-@pytest.mark.parametrize("ridge", [0.01, 10.0])
-@pytest.mark.parametrize(
-    ("kernel", "n"),
-    [(matern(0.5), 40), (matern(2.5), 40), (stationary_kernel("rbf", 0.1), 40), (rbf(), 200)],
-)
-def test_with_all_points_a_sketch_is_the_exact_posterior(device, kernel, n, ridge):
-    """Also where most points of a smooth kernel are dependent."""
-    X = unit_square(n, 5).to(device)
-    y = stream(n, n, device)[1]
+def test_with_all_points_a_sketch_is_the_exact_posterior_also_where_most_are_dependent(device):
+    X = unit_square(200, 5).to(device)
+    y = stream(200, 200, device)[1]
     Z = unit_square(20, 8).to(device)
-    expected = answers(Dense(kernel, X, y), Z, ridge)
-    dictionaries = [FixedDictionary(X.flip(0))]
-    if n == 40:
-        dictionaries.append(GreedyDictionary(1e-15))
-    for dictionary in dictionaries:
-        state = NystromRidge(kernel, ridge, dictionary)
-        state.update(X, y)
-        found = answers(state, Z)
-        for name, value in expected.items():
-            error = (found[name] - value).abs().max() / value.abs().max().clamp_min(1)
-            assert float(error) < 1e-8, name
-        assert n == 40 or state.m < 150
+    state = NystromRidge(rbf(), 0.01, FixedDictionary(X))
+    state.update(X, y)
+    found = answers(state, Z)
+    for name, value in answers(Dense(rbf(), X, y), Z, 0.01).items():
+        error = (found[name] - value).abs().max() / value.abs().max().clamp_min(1)
+        assert float(error) < 1e-8, name
+    assert state.m < 150
 
 
 @pytest.mark.parametrize(
@@ -343,42 +314,11 @@ def test_with_all_points_a_sketch_is_the_exact_posterior(device, kernel, n, ridg
     ids=lambda dictionary: type(dictionary).__name__,
 )
 def test_a_long_stream_is_what_is_made_from_scratch(device, dictionary):
-    X, y = stream(400, 50, device)
+    X, y = stream(200, 50, device)
     Z = torch.cat([unit_square(20, 8).to(device), X[:5]])
     tracked = FixedPoints(NystromRidge(matern(1.5), 0.1, dictionary), Z)
-    for i in range(400):
+    for i in range(200):
         tracked.update(X[i : i + 1], y[i : i + 1])
-        if i in (0, 2, 6, 15, 30, 60, 120, 240, 399):
+        if i in (0, 6, 15, 60, 199):
             as_scratch(tracked, X[: i + 1], y[: i + 1])
     assert 15 < tracked.state.m < 200
-
-
-# Leverages
-
-
-def worst_ratio(oversampling: float, seed: int) -> tuple[float, float]:
-    """Largest factor between a sketched and an exact leverage at all points and times, and the part of
-    the places that is in the dictionary at the end."""
-    kernel = matern(1.5)
-    ridge = 20.0
-    X, y = stream(100, 100, "cpu", 10 * seed)
-    state = NystromRidge(kernel, ridge, LeverageResampling(oversampling, seed=seed))
-    K = gram(kernel, X, X)
-    worst = 1.0
-    for n in range(1, 101):
-        state.update(X[n - 1 : n], y[n - 1 : n])
-        if n % 2 == 0:
-            inverse = torch.linalg.inv(K[:n, :n] + ridge * torch.eye(n, dtype=torch.float64))
-            exact = 1 - ridge * inverse.diagonal()  # K (K + ridge I)^-1
-            ratio = state.predict(X[:n])[1] / ridge / exact
-            worst = max(worst, float(ratio.max()), 1 / float(ratio.min()))
-    return worst, state.m / len(X.unique(dim=0))
-
-
-@pytest.mark.parametrize("runs", [2, pytest.param(20, marks=pytest.mark.slow)])
-def test_leverages_are_within_a_factor_3_with_far_fewer_points_and_not_with_too_few(runs):
-    found = [worst_ratio(10.0, seed) for seed in range(runs)]
-    assert sum(worst <= 3 for worst, _ in found) >= 0.9 * runs - 1
-    assert sum(share for _, share in found) / runs < 0.6
-    with_few = [worst_ratio(0.2, seed)[0] for seed in range(runs)]
-    assert sum(worst <= 3 for worst in with_few) < 0.9 * runs

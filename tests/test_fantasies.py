@@ -16,12 +16,10 @@ from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from kbo.acquisition import (
-    AMMUCB,
     CMMUCB,
     DMMUCB,
     ChainingUCB,
     ConstrainedKernelUCB,
-    InflatedPosteriorSampling,
     InflatedThompsonSampling,
     KernelUCB,
     SafeExpander,
@@ -78,10 +76,6 @@ MODELS: dict[str, Callable[[], PosteriorModel]] = {
 Make = Callable[[Any, Tensor | None], Any]  # of a model and pending points
 
 
-def upper(confidence: Confidence) -> Make:
-    return lambda model, pending: KernelUCB(model, confidence, X_pending=pending)
-
-
 def named(kind: Callable, *options: Any) -> Make:
     return lambda model, pending: kind(model, *options, X_pending=pending)
 
@@ -93,8 +87,6 @@ def limited(kind: type, *bounds: Confidence) -> Make:
 
 MIXTURES = [MartingaleMixture(*NUMBERS, kind="cmm") for _ in range(2)]
 ACQUISITIONS: dict[str, Make] = {
-    "fixed width": upper(FixedWidth(2.0)),
-    "amm": named(AMMUCB, *NUMBERS),
     "dmm": named(DMMUCB, *NUMBERS),
     "cmm": named(CMMUCB, *NUMBERS),
     "chaining": named(ChainingUCB, unit_square(12, 4), 0.1),
@@ -102,7 +94,7 @@ ACQUISITIONS: dict[str, Make] = {
     "safe": limited(SafeUCB, *MIXTURES),
     "expander": limited(SafeExpander, FixedWidth(2.0), FixedWidth(1.0)),
 }
-SPECIAL = {"adaptive": upper(AdaptiveMixture("dmm"))}
+SPECIAL = {"adaptive": named(KernelUCB, AdaptiveMixture("dmm"))}
 """Bounds of models for which there are others than those of all models."""
 
 
@@ -250,9 +242,7 @@ SET = unit_square(5, 7)
 WIDTH = FixedWidth(1.0)
 MEANINGLESS: dict[str, tuple[Callable[[PosteriorModel, PosteriorModel], Any], str]] = {
     "sampling": (lambda one, two: InflatedThompsonSampling(two, WIDTH)(X2[:, :1]), "fantasies"),
-    "joint sampling": (lambda one, two: InflatedPosteriorSampling(two, WIDTH)(SET), "fantasies"),
     "upper": (lambda one, two: WIDTH.argmax_upper(two.state, SET), r"\(2,\), and one point"),
-    "lower": (lambda one, two: MIXTURES[0].argmax_lower(two.state, SET), r"\(2,\), and one point"),
     "tracked": (
         lambda one, two: Hypothetical(FixedPoints(two.state, SET), SET),
         "in the other order",
@@ -260,10 +250,6 @@ MEANINGLESS: dict[str, tuple[Callable[[PosteriorModel, PosteriorModel], Any], st
     "targets": (
         lambda one, two: Hypothetical(Hypothetical(one.state, X2), SET, SET[:, 0]),
         "condition on the points with targets first",
-    ),
-    "pending": (
-        lambda one, two: KernelUCB(two, WIDTH, X_pending=X2),
-        r"X_pending must have shape \[n d\]",
     ),
     "Y": (
         lambda one, two: two.condition_on_observations(X2, Y2[..., 0]),

@@ -13,18 +13,16 @@ from torch import Tensor
 from kbo import KernelRidge
 from kbo.confidence import MartingaleMixture, SelfNormalized, norm_lower_bound
 from kbo.regression import (
-    Error,
     FixedDictionary,
-    GreedyDictionary,
     LeverageResampling,
     NystromRidge,
     OnlineRowSampling,
-    View,
 )
-from kbo.regression.sketch.error import BLOCK, rounding
+from kbo.regression.sketch.error import BLOCK
 from tests import dense
 from tests.dense import Sketched, close, gram
 from tests.laws.states import matern, normal, rbf, seeded, unit_square
+from tests.parts import once
 
 
 def targets(X: Tensor) -> Tensor:
@@ -59,21 +57,8 @@ def test_what_the_dictionary_leaves_out_is_never_counted_as_explained(device):
         assert sketch.error.trace == pytest.approx(sketch.trace)
         close(sketch.at().log_det(), X.new_tensor(0.0))
         close(sketch.at().quad(), targets(X).square().sum())
-    empty = NystromRidge(rbf(), 0.1, FixedDictionary(X))
-    assert empty.n == empty.trace == empty.error.trace == empty.error.norm() == 0
     assert sketch.predict(X[:0])[1].shape == (0,)
     assert sketch.across(X[:0].unsqueeze(-2)).grid([0.1, 1.0]).mean.shape == (2, 0, 1)
-    assert sketch.at().covariance(X[:0], X).shape == (0, 30)
-
-
-def test_points_that_add_nothing_are_left_out_of_the_dictionary(device):
-    points = unit_square(6, 1).to(device)
-    X = unit_square(40, 2).to(device)
-    sketch = fed(rbf(), torch.cat([points[:2], points, points + 1e-9, points[:4]]), X)
-    plain = fed(rbf(), points, X)
-    assert torch.equal(sketch.anchors, points)
-    close(torch.stack(sketch.predict(X)), torch.stack(plain.predict(X)), 1e-10)
-    assert sketch.error.norm() == pytest.approx(plain.error.norm(), rel=1e-10)
 
 
 def test_a_pivoted_dictionary_takes_the_point_that_is_explained_least_until_all_are(device):
@@ -113,21 +98,17 @@ def test_both_forms_of_the_dtc_variance_agree_also_where_the_dictionary_has_no_d
 # The residual
 
 
-def places(kind: str, n: int, seed: int) -> Tensor:
-    if kind == "repeated":
-        few = max(1, n // 20)
-        return unit_square(few, seed)[torch.randint(few, (n,), generator=seeded(seed))]
-    return unit_square(n, seed) * (0.05 if kind == "clustered" else 1.0)
-
-
-@pytest.mark.parametrize("n", [1, 31, 32, 33, 200, BLOCK + 1])
+@pytest.mark.parametrize("n", [1, 32, 33, BLOCK + 1])
 def test_the_residual_is_never_below_its_norm_nor_above_its_trace(device, n):
-    cases = [("plain", 20, 1.0), ("repeated", 3, 0.3), ("clustered", 1, 0.2)]
-    for seed, (kind, m, length) in enumerate(cases if n <= BLOCK else cases[:1]):
-        kernel = MaternKernel(nu=(0.5, 1.5, 2.5)[seed]).double() if n % 2 else RBFKernel().double()
-        kernel.lengthscale = length
-        X = places(kind, n, seed).to(device)
-        points = unit_square(m, seed + 9).to(device)
+    repeated = unit_square(2, 1)[torch.randint(2, (n,), generator=seeded(1))]
+    cases = [
+        (matern(0.5), unit_square(n, 0), 20),
+        (rbf(), repeated, 3),
+        (matern(2.5), 0.05 * unit_square(n, 2), 1),
+    ]
+    for kernel, X, m in cases if n <= BLOCK else cases[:1]:
+        X = X.to(device)
+        points = unit_square(m, 9).to(device)
         sketch = fed(kernel, points, X)
         E = error(kernel, points, X)
         bound = float(sketch.error.norm())
@@ -142,8 +123,6 @@ def test_the_residual_is_never_below_its_norm_nor_above_its_trace(device, n):
 @pytest.mark.parametrize(
     "dictionary",
     [
-        FixedDictionary(unit_square(4, 5)),
-        GreedyDictionary(0.2),
         OnlineRowSampling(0.1, 1.0, most=5),
         LeverageResampling(3.0, most=5),
     ],
@@ -166,48 +145,6 @@ def test_the_residual_follows_repeats_and_weights_at_every_moment_of_a_stream(de
             for ridge in (0.1, 2.0):
                 close(state.error.log_det(ridge), (each / ridge).log1p().sum(), 1e-8)
             assert float(torch.linalg.eigvalsh(E)[-1]) <= bound * (1 + 1e-12) + 1e-12
-
-
-def test_the_error_of_one_more_observation_is_read_without_a_look_at_the_others(monkeypatch):
-    X = unit_square(300, 2)
-    state = NystromRidge(matern(2.5), 0.1, FixedDictionary(unit_square(20, 1)))
-    state.update(X, X.sum(-1))
-    looked_at = []
-
-    def counted(m, prior, spread):
-        looked_at.append(len(prior))
-        return rounding(m, prior, spread)
-
-    def read() -> Tensor:
-        error = state.error
-        return X.new_tensor([error.trace, error.log_det(0.1), error.log_det(2.0)])
-
-    before = read()
-    monkeypatch.setattr("kbo.regression.sketch.error.rounding", counted)
-    for x in (unit_square(1, 3), X[:1]):  # a new location, and a known one
-        state.update(x, x.sum(-1))
-        after = read()
-        assert (after > before).all()
-        before = after
-    assert looked_at == [1, 1]
-    monkeypatch.undo()
-    state.sketch.residual_sums.restart()
-    close(read(), before, 1e-12)
-
-
-def test_the_residual_does_not_depend_on_how_the_data_came_and_a_fork_has_its_own(device):
-    X = unit_square(BLOCK + 70, 3).to(device)
-    points = unit_square(10, 5).to(device)
-    whole = fed(rbf(), points, X)
-    pieces = NystromRidge(rbf(), 0.05, FixedDictionary(points))
-    for piece in X[:-90].split(43):
-        pieces.update(piece, targets(piece))
-        before = pieces.error.norm()
-    child = pieces.fork()
-    child.update(X[-90:], targets(X[-90:]))
-    assert child.error.norm() == pytest.approx(whole.error.norm(), rel=1e-9)
-    assert child.error.trace == pytest.approx(whole.error.trace, rel=1e-9)
-    assert pieces.error.norm() == before
 
 
 def test_the_order_of_many_repeats_is_forgotten_and_the_residual_is_bounded(device):
@@ -269,9 +206,7 @@ def random_problem(seed: int):
     return exact, sketch, Z, noise_std
 
 
-@pytest.mark.parametrize(
-    "seeds", [range(14), pytest.param(range(14, 70), marks=pytest.mark.thorough)], ids=str
-)
+@pytest.mark.parametrize("seeds", once([range(7), range(7, 70)]), ids=str)
 def test_bounds_on_a_sketch_are_never_inside_the_exact_ones(seeds):
     """DMM and AMM on the sketch are compared with the exact CMM too, the maximum over the set of functions."""
     for seed in seeds:
@@ -316,41 +251,14 @@ def test_the_norm_lower_bound_of_a_sketch_is_where_its_set_of_functions_becomes_
     assert float(on_grid) == pytest.approx(low, rel=1e-7)
 
 
-class Traced(View):
-    """A sketch whose part of the log-determinant is bounded by the trace, as until version 0.7."""
-
-    @property
-    def error(self) -> Error:
-        found = self.state.error
-        found.log_det = lambda ridge: found.trace / ridge
-        return found
-
-
-def test_hadamard_s_bound_lies_between_the_truth_and_the_trace():
-    arms = unit_square(8, 2)
-    X = arms[torch.randint(8, (60,), generator=seeded(3))]
-    sketch = fed(rbf(), arms[:2], X)
-    exact = KernelRidge(rbf(), 0.05)
-    exact.update(X, targets(X))
-    for ridge in (1e-3, 0.05, 2.0):
-        missed = exact.at(ridge).log_det() - sketch.at(ridge).log_det()
-        assert missed <= sketch.error.log_det(ridge) <= Traced(sketch).error.log_det(ridge)
-    assert sketch.error.log_det(1e-3) < 0.1 * Traced(sketch).error.log_det(1e-3)
-
-
-def test_a_sketch_contains_the_exact_mixture_but_not_every_wider_bound():
+def test_a_sketch_need_not_contain_a_bound_that_is_wider_than_the_exact_mixture():
     """One observation: exact AMM and AY are far wider than the exact maximum, and wider than their sketched forms."""
     Z = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
     exact = KernelRidge(rbf(), 0.001)
     sketch = NystromRidge(rbf(), 0.001, FixedDictionary(Z[2:3]))
     for state in (exact, sketch):
         state.update(Z[:1], Z.new_tensor([0.5]))
-    amm, dmm, cmm = (MartingaleMixture(0.1, 1.0, 0.1, kind, 10.0) for kind in ("amm", "dmm", "cmm"))
-    best = cmm.interval(exact, Z)
-    for bound in (amm, dmm, cmm):
-        lower, upper = bound.interval(sketch, Z)
-        assert (lower <= best[0] + 1e-9).all()
-        assert (upper >= best[1] - 1e-9).all()
+    amm = MartingaleMixture(0.1, 1.0, 0.1, "amm", 10.0)
     for bound in (amm, SelfNormalized(0.1, 1.0, 0.1)):
         lower, upper = bound.interval(exact, Z)
         low, high = bound.interval(sketch, Z)

@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 
-from kbo.confidence import Chaining, MartingaleMixture
+from kbo.confidence import Chaining
 from kbo.confidence.chaining import PosteriorMetric, covers
 from kbo.regression import (
     BatchView,
@@ -19,7 +19,7 @@ from kbo.regression import (
 )
 from tests.conftest import DEVICE
 from tests.dense import close
-from tests.laws.states import rbf, seeded, unit_square
+from tests.laws.states import rbf, unit_square
 from tests.laws.test_states import Work
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -78,28 +78,3 @@ def test_predictions_at_several_ridges_are_linear_in_the_hypothetical_points():
             close(moments.mean[i], each.mean)
             close(moments.covariance[i], each.covariance)
     assert work[1] < 3 * work[0]  # four times if it grew as the square
-
-
-def test_a_search_over_many_ridges_leaves_the_factors_of_the_state():
-    state = fed()
-    state.predict(Z)
-    before = set(state._factors)
-    MartingaleMixture(0.1, 5.0, 0.1).upper(Hypothetical(state, Z[:3]), Z)
-    assert set(state._factors) == before
-
-
-def test_a_drawn_function_stays_when_the_state_learns():
-    state = fed()
-    drawn = Hypothetical(state, Z[:3]).at().draw_function(Z, seeded(0))
-    before = drawn(Z)
-    state.update(Z[:4], Z[:4].sum(-1))
-    assert torch.equal(drawn(Z), before)
-
-
-def test_tracked_points_that_are_changed_outside_change_nothing():
-    state = fed()
-    tracked = FixedPoints(state, Z.clone())
-    expected = state.predict(Z)
-    tracked.points.add_(1)
-    close(torch.stack(tracked.predict(Z)), torch.stack(expected))
-    assert torch.equal(tracked.points, Z)
