@@ -139,28 +139,19 @@ def test_mixtures_by_name_are_those_of_their_bound(make, kind, model):
 # Gradients and transforms
 
 
-def test_gradients_are_exact(rule, model):
-    acqf = rule(model, posterior_transform=minus(), X_pending=PENDING)
+def test_gradients_are_exact_and_second_derivatives_are_refused(model):
+    acqf = RULES["dmm"](model, posterior_transform=minus(), X_pending=PENDING)
     assert gradcheck(acqf, points(2, 2, 2, seed=3).requires_grad_())
-
-
-def test_second_derivatives_are_refused(model, rule):
     at = X.clone().requires_grad_()
     with pytest.raises(InvalidInput, match="second derivatives"):
-        torch.autograd.grad(rule(model)(at).sum(), at, create_graph=True)
+        torch.autograd.grad(acqf(at).sum(), at, create_graph=True)
 
 
-@pytest.mark.parametrize(
-    "transform",
-    [
-        ScalarizedPosteriorTransform(torch.ones(2).double()),
-        ExpectationPosteriorTransform(n_w=2),
-        lambda p: p,
-    ],
-)
-def test_other_posterior_transforms_are_refused(model, transform):
-    with pytest.raises(InvalidInput, match="posterior_transform"):
-        RULES["dmm"](model, posterior_transform=transform)
+def test_other_posterior_transforms_are_refused(model):
+    two_outputs = ScalarizedPosteriorTransform(torch.ones(2).double())
+    for transform in (two_outputs, ExpectationPosteriorTransform(n_w=2)):
+        with pytest.raises(InvalidInput, match="posterior_transform"):
+            RULES["dmm"](model, posterior_transform=transform)
 
 
 # Optimisers
@@ -175,13 +166,14 @@ OPTIONS = {
 FEW = {**OPTIONS, "num_restarts": 2}
 
 
-@pytest.mark.parametrize("weight", [None, -1.0])
-def test_optimize_acqf_finds_the_maximum_and_with_weight_minus_one_the_minimum(rule, model, weight):
-    acqf = rule(model, posterior_transform=weight and minus())
-    x, value = optimize_acqf(acqf, box(), q=1, **FEW)
-    close(acqf(x), value.reshape(1))
-    axis = torch.linspace(0, 2, 40).to(x)
-    assert value > acqf(torch.cartesian_prod(axis, axis).unsqueeze(1)).max() - 1e-3
+def test_optimize_acqf_finds_the_maximum_and_with_weight_minus_one_the_minimum(rule, model):
+    axis = torch.linspace(0, 2, 40).to(X)
+    grid = torch.cartesian_prod(axis, axis).unsqueeze(1)
+    for transform in (None, minus()):
+        acqf = rule(model, posterior_transform=transform)
+        x, value = optimize_acqf(acqf, box(), q=1, **FEW)
+        close(acqf(x), value.reshape(1))
+        assert value > acqf(grid).max() - 1e-3
 
 
 def test_batches_are_optimised_sequentially_and_jointly(model):
@@ -189,9 +181,8 @@ def test_batches_are_optimised_sequentially_and_jointly(model):
     greedy, _ = optimize_acqf(acqf, box(), q=3, sequential=True, **FEW)
     start = {"batch_initial_conditions": greedy.unsqueeze(0), "num_restarts": 1}
     joint, value = optimize_acqf(acqf, box(), q=3, **start)
-    free, other = optimize_acqf(acqf, box(), q=3, **FEW)
     assert acqf.X_pending is None
-    assert greedy.shape == joint.shape == free.shape == (3, 2)
+    assert greedy.shape == joint.shape == (3, 2)
     assert torch.pdist(greedy).min() > 0.05
     assert value >= acqf(greedy) - 1e-9
-    assert min(value, other) > acqf(points(100, 3, 2, seed=6)).max()
+    assert value > acqf(points(100, 3, 2, seed=6)).max()

@@ -13,7 +13,7 @@ from gpytorch.kernels import RBFKernel
 
 from experiments.bandits.elimination import StagedElimination
 from experiments.bandits.methods import PAPER_METHODS
-from experiments.problems import RKHSBandit, ackley, branin, hartmann6
+from experiments.problems import RKHSBandit, branin
 from kbo import bandit
 from kbo.bandit import Facts, Method, NamedMethod, methods
 from kbo.confidence import BKB, EKUCB, Chaining, FixedWidth, MartingaleMixture, SelfNormalized
@@ -96,13 +96,10 @@ def test_the_variance_within_a_batch_is_that_of_an_update(state):
         close(mean, state.predict(Z)[0], 1e-12)
         close(variance, fork.predict(Z)[1])
         assert (batch.at().log_det(), batch.n) == (state.at().log_det(), 30)
-    for ridge in (0.05, 3.0):
-        for points in (Z, Z.clone()):
-            mean, variance = batch.at(ridge).predict(points)
-            close(mean, state.at(ridge).predict(Z)[0])
-            close(variance, fork.at(ridge).predict(Z)[1])
-    assert not batch.needs_refresh
-    state.update(*stream(9, 9, DEVICE))  # more observations than the batch has
+    for points in (Z, Z.clone()):
+        mean, variance = batch.at(3.0).predict(points)
+        close(mean, state.at(3.0).predict(Z)[0])
+        close(variance, fork.at(3.0).predict(Z)[1])
     assert batch.provenance.hypothetical
 
 
@@ -134,11 +131,9 @@ def test_batches_of_any_method_are_of_the_given_size_and_stages_have_none(name):
     state.update(*stream(30, 30, DEVICE))
     batch = played.choose_batch(state, Z, 5, seeded(1))
     assert len(batch) == 5
-    assert len(set(batch)) > 1
     assert played.choose_batch(state, Z, 1, seeded(1)) == batch[:1]
-    for size in (0, math.nan):
-        with pytest.raises(InvalidInput):
-            played.choose_batch(state, Z, size)
+    with pytest.raises(InvalidInput):
+        played.choose_batch(state, Z, 0)
     staged = method("supk-ucb")
     with pytest.raises(InvalidInput, match="one point at a time"):
         staged.choose_batch(staged.state(), Z, 3)
@@ -210,29 +205,17 @@ def test_staged_elimination_is_the_algorithm_of_the_paper():
 def test_staged_elimination_chooses_no_point_after_its_horizon_also_copied():
     """Values that came without a choice are no rounds, and no stage learns them."""
     base = partial(KernelRidge, RBFKernel().double(), 0.1)
-    method = Method(base, FixedWidth(0.6), StagedElimination(5))
+    method = Method(base, FixedWidth(0.6), StagedElimination(2))
     arms = torch.linspace(0, 4, 5).double().unsqueeze(-1).to(DEVICE)
     state = method.state()
     state.update(arms[:3], arms[:3, 0])
     assert (state.n, sum(stage.n for stage in state.stages)) == (3, 0)
-    for _ in range(5):
+    for _ in range(2):
         index = method.choose(state, arms)
         state.update(arms[index : index + 1], arms[index])
-    restored = pickle.loads(pickle.dumps(state))
-    assert [stage.n for stage in restored.stages] == [stage.n for stage in state.stages]
-    for over in (state, state.fork(), restored):
-        with pytest.raises(InvalidInput, match="horizon=5 rounds, and they are over"):
+    for over in (state, state.fork(), pickle.loads(pickle.dumps(state))):
+        with pytest.raises(InvalidInput, match="horizon=2 rounds, and they are over"):
             method.choose(over, arms)
-
-
-def test_the_bound_of_igp_ucb_holds_after_its_horizon():
-    """Its width has the term ``n eta`` of the proof, for every n: no more than a larger horizon would give is lost."""
-    method = bandit.make("igp-ucb", RBFKernel().double(), 0.1, 2.0, 0.1, horizon=10)
-    state = method.state()
-    state.update(*stream(40, 40, DEVICE))
-    gain = float(state.at().log_det()) + 40 * 2 / 10 + 2 * math.log(10)
-    assert float(method.bound.width(state)) == pytest.approx(0.1 * math.sqrt(gain) + 2.0, rel=1e-6)
-    assert method.bound.guarantee_on(state) is not None
 
 
 # The table of names
@@ -283,11 +266,9 @@ def test_a_method_takes_what_it_uses_and_nothing_else(name):
         played = method(name, multiplier=0.1)  # standard deviations replace the bound
         state = played.state()
         state.update(*stream(20, 20, None))
-        X = unit_square(10, 6)
-        mean, variance = state.predict(X)
-        upper = played.confidence.upper(state, X)
-        close(upper, mean + 0.1 * (variance / state.ridge).sqrt(), 1e-10)
-        assert played.rule == method(name).rule
+        mean, variance = state.predict(Z)
+        expected = mean + 0.1 * (variance / state.ridge).sqrt()
+        close(played.confidence.upper(state, Z), expected, 1e-10)
         assert played.confidence.guarantee is None
 
 
@@ -296,16 +277,10 @@ def test_a_method_takes_what_it_uses_and_nothing_else(name):
     [
         ("amm_ucb", {}, "did you mean 'amm-ucb'"),
         ("igp-ucb", {"horizont": 3}, "no option 'horizont': did you mean 'horizon'"),
-        (
-            "cmm-ucb",
-            {"ridges": [0.1]},
-            "'cmm-ucb' has no use for ridges: .* takes multiplier; ridges is for dmm-ucb",
-        ),
+        ("cmm-ucb", {"ridges": [0.1]}, "no use for ridges: .* ridges is for dmm-ucb"),
         ("random", {"dictionary": GreedyDictionary(0.1)}, "takes no options"),
-        ("kernel-ts-adaptive", {"strict_noise": True}, "no use for strict_noise"),
         ("ay-gp-ucb", {"scale": [1.0, 4.0]}, "'ay-gp-ucb' averages over no scales"),
         ("bkb", {"ridge": 0.0}, "ridge"),
-        ("bkb", {"multiplier": -0.1}, "multiplier"),
     ],
 )
 def test_unknown_unused_and_impossible_options_are_refused(name, options, message):
@@ -326,13 +301,8 @@ def test_a_row_is_all_that_a_new_method_needs(monkeypatch):
         method("amm-ucb", factor=2.0)
     chosen, expected = ([row["arm"] for row in play(name, 8)] for name in ("other-ucb", "amm-ucb"))
     assert chosen == expected
-
-
-def test_rows_of_another_kind_and_rules_without_their_confidence_are_refused():
     with pytest.raises(InvalidInput, match=r"a row must be a kbo\.bandit.*NamedMethod"):
         methods.register("my-ucb")
-    with pytest.raises(InvalidInput, match="UpperBound needs"):
-        Method(partial(KernelRidge, matern(1.5), RIDGE), None)
 
 
 def test_methods_have_the_bound_and_the_dictionary_of_their_paper():
@@ -344,8 +314,7 @@ def test_methods_have_the_bound_and_the_dictionary_of_their_paper():
     assert {name: type(sketch(method(name)).description) for name in kinds} == kinds
     made = method("ek-ucb", ridge=0.4)
     assert sketch(made).description.mu == made.confidence.projection == 0.4
-    made = method("ek-ucb", ridge=0.4, dictionary=OnlineRowSampling(0.7))
-    assert made.confidence.projection == 0.7
+    assert method("igp-ucb", horizon=10).confidence.eta == 2 / 10
     assert method("dmm-ucb-adaptive", strict_noise=True).posterior().schedule.strict
     assert method("cmm-ucb", scale=[1, 4, 16]).posterior().ridge == pytest.approx(SIGMA**2 / 4)
 
@@ -353,55 +322,11 @@ def test_methods_have_the_bound_and_the_dictionary_of_their_paper():
 # Bandits
 
 
-def play(name, rounds, seed=0, problem=None, **options):
-    problem = problem or RKHSBandit(seed=seed)
+def play(name, rounds, problem=None, **options):
+    problem = problem or RKHSBandit(fixed=True)
     numbers = {"horizon": rounds, "n_points": problem.n_arms, "noise_upper": 1.0}
     made = bandit.make(name, problem.kernel, 0.1, 10.0, 0.01, **numbers)
     return list(bandit.play(made, problem, rounds, **options))
-
-
-class OnDevice(RKHSBandit):
-    """A problem whose arms and rewards are on a device; the function and the noise stay on the CPU."""
-
-    def __init__(self, device: torch.device) -> None:
-        super().__init__(fixed=True)
-        self.fixed_arms = self.fixed_arms.to(device)
-
-    def mean(self, X: torch.Tensor) -> torch.Tensor:
-        return super().mean(X.cpu()).to(X.device)
-
-    def observe(self, X: torch.Tensor) -> torch.Tensor:
-        return super().observe(X.cpu()).to(X.device)
-
-
-@pytest.mark.parametrize("name", methods.names())
-def test_every_method_plays_and_chooses_alike_on_every_device(device, name):
-    gaps = {"gap_every": 4} if methods.get(name).has_bounds else {}
-    places = [device] if device.type == "cpu" else [device, torch.device("cpu")]
-    rows, *others = (play(name, 8, 0, OnDevice(at), initial=3, **gaps) for at in places)
-    assert [row["round"] for row in rows] == list(range(1, 9))
-    assert all(row["regret"] >= 0 for row in rows)
-    assert rows[-1]["cumulative"] == pytest.approx(sum(row["regret"] for row in rows))
-    for again in others:
-        assert [row["arm"] for row in rows] == [row["arm"] for row in again]
-        gaps = [[row.get("gap", 0.0) for row in run] for run in (rows, again)]
-        assert gaps[0] == pytest.approx(gaps[1])
-
-
-def test_tighter_bounds_have_less_regret_in_the_papers_order():
-    order = ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "igp-ucb", "random"]
-    end = [play(name, 120)[-1]["cumulative"] for name in order]
-    assert end == sorted(end)
-
-
-def test_tracked_arms_choose_as_untracked_ones():
-    problem = RKHSBandit(fixed=True, seed=2)
-    rows = play("amm-ucb", 15, 2, RKHSBandit(fixed=True, seed=2))
-    arms = problem.fixed_arms
-    problem.fixed_arms = None
-    problem.arms = lambda: arms
-    regrets = [row["regret"] for row in play("amm-ucb", 15, 2, problem)]
-    assert regrets == [row["regret"] for row in rows]
 
 
 def test_the_function_has_the_norm_it_promises():
@@ -410,21 +335,27 @@ def test_the_function_has_the_norm_it_promises():
     assert float(problem.weights @ gram @ problem.weights) == pytest.approx(49.0)
 
 
-@pytest.mark.parametrize("make", [branin, hartmann6, ackley])
-def test_synthetic_problems_have_their_optimum(make):
-    problem = make(noise_std=0.2, seed=0)
+def test_synthetic_problems_have_their_optimum():
+    problem = branin(noise_std=0.2, seed=0)
     params = problem.function.optimizers[0].tolist()
     assert problem.noiseless(params) == pytest.approx(problem.optimum, abs=1e-4)
-    assert make(noise_std=0.2, seed=0)(params) == problem(params) != problem(params)
+    assert branin(noise_std=0.2, seed=0)(params) == problem(params) != problem(params)
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_every_method_plays(name):
+    gaps = {"gap_every": 4} if methods.get(name).has_bounds else {}
+    rows = play(name, 8, initial=3, **gaps)
+    assert [row["round"] for row in rows] == list(range(1, 9))
+    assert all(row["regret"] >= 0 for row in rows)
+    assert rows[-1]["cumulative"] == pytest.approx(sum(row["regret"] for row in rows))
+    assert not gaps or rows[3]["gap"] >= 0
 
 
 @pytest.mark.parametrize(
     ("broken", "says"),
     [
-        (
-            {"arms": lambda: torch.zeros(0, 2)},
-            r"arms\(\) must return arms \[A d\], at least one, got \(0, 2\)",
-        ),
+        ({"arms": lambda: torch.zeros(0, 2)}, r"arms\(\) must return arms .* at least one"),
         ({"mean": lambda X: torch.tensor(1.0)}, r"mean must return \[100\] mean rewards"),
         ({"mean": lambda X: torch.full((len(X),), math.nan)}, "finite"),
     ],
@@ -433,4 +364,4 @@ def test_mistakes_in_a_problem_are_named(broken, says):
     problem = RKHSBandit()
     vars(problem).update(broken)
     with pytest.raises(InvalidInput, match=says):
-        play("random", 3, 0, problem)
+        play("random", 3, problem)

@@ -15,8 +15,7 @@ from kbo.optimize.tracking.tracker import Tracker
 from kbo.space import Space
 
 UNIT = {"x": (0.0, 1.0)}
-MISSING = [np.ma.masked, np.ma.array([2.0], mask=[True]), pd.NA, pd.NaT]
-MISSING += [torch.tensor(math.nan), decimal.Decimal("sNaN")]
+MISSING = [np.ma.masked, pd.NA, pd.NaT, torch.tensor(math.nan), decimal.Decimal("sNaN")]
 
 
 def begun(**options):
@@ -41,41 +40,34 @@ def test_a_missing_value_fails_the_trial(value):
         assert "memory" not in trial.measured or trial.value is None
 
 
-UNFIT = {"half a character": {"\ud800": 1.0}, "long name": {"m" * 1_100_000: 1.0}, "huge step": {}}
+UNFIT = [(1, {"\ud800": 1.0}), (1, {"m" * 1_100_000: 1.0}), (2**60, {})]
 
 
-@pytest.mark.parametrize("kind", UNFIT)
-def test_what_a_journal_cannot_hold_fails_its_trial_and_the_run_goes_on(tmp_path, kind):
+@pytest.mark.parametrize(("step", "measured"), UNFIT, ids=["half a character", "long", "step"])
+def test_what_a_journal_cannot_hold_fails_its_trial_and_the_run_goes_on(tmp_path, step, measured):
     def objective(params, trial):
         if trial.number == 0:
-            trial.report(1.0, step=2**60 if kind == "huge step" else 1)
-            return 1.0, UNFIT[kind]
+            trial.report(1.0, step=step)
+            return 1.0, measured
         return params["x"]
 
-    path = tmp_path / "run.jsonl"
-    for n_trials in (3, 4):
-        result = run(objective, n_trials, journal=path)
-    assert [bool(trial.failure) for trial in result.trials] == [True, False, False, False]
-    begun().load(path)
-
-
-def test_a_measurement_that_a_journal_cannot_hold_is_refused_without_one_too(tmp_path):
-    optimizer = begun()
-    trial = optimizer.tell(optimizer.ask(), (1.0, {"\ud800": 1.0}))
-    assert "cannot be recorded" in trial.failure
-    with pytest.raises(kbo.InvalidInput, match="cannot hold"):
-        optimizer.fail(optimizer.ask(), "broken", measured={"\ud800": 1.0})
-    optimizer.save(tmp_path / "run.jsonl")
+    for journal in (None, tmp_path / "run.jsonl", tmp_path / "run.jsonl"):
+        result = run(objective, journal=journal)
+        assert [bool(trial.failure) for trial in result.trials] == [True, False, False]
+    if step == 1:
+        optimizer = begun()
+        with pytest.raises(kbo.InvalidInput, match="measured"):
+            optimizer.fail(optimizer.ask(), "broken", measured=measured)
 
 
 def test_a_grid_keeps_each_of_its_points_or_is_refused():
     for low, high, step in [(0.0, 1.0, 1e-11), (1e15, 1e15 + 1e3, 0.5)]:
         with pytest.raises(kbo.InvalidInput, match="below the resolution"):
             kbo.Float(low, high, step=step)
-    for low, high, step in [(0.0, 1.0, 1e-9), (0.1 + 0.2, 1.3, 0.25), (1.0 + 2e-16, 2.0, 0.1)]:
+    for low, high, step in [(0.0, 1.0, 1e-9), (0.1 + 0.2, 1.3, 0.25)]:
         grid = kbo.Float(low, high, step=step)
         n = len(grid.options)
-        for i in (0, 1, n // 3, n // 2, n - 2, n - 1):
+        for i in (0, 1, n // 3, n - 1):
             value = grid.options[i]
             assert grid.plain(value) == grid.value(grid.unit(value)) == value
 
@@ -96,31 +88,15 @@ def test_a_pruned_trial_keeps_what_it_measured(tmp_path):
     path = tmp_path / "run.jsonl"
     result = run(objective, journal=path, pruner=Second())
     assert [trial.status for trial in result.trials] == ["complete", "pruned", "complete"]
-    assert result.to_frame()["measured.memory"].tolist() == [5.0, 7.0, 5.0]
     again = begun()
     again.load(path)
-    assert [trial.measured for trial in again.trials] == [{"memory": m} for m in (5.0, 7.0, 5.0)]
+    for trials in (result.trials, again.trials):
+        assert [trial.measured for trial in trials] == [{"memory": m} for m in (5.0, 7.0, 5.0)]
 
 
-@pytest.mark.parametrize("source", ["run.jsonl", "copy.jsonl", "copy.csv"])
-def test_the_values_of_its_own_journal_count_once(tmp_path, source):
-    path = tmp_path / "run.jsonl"
-    known = pd.DataFrame({"x": [0.5], "value": [0.1]})
-    first = run(x_of, 4, journal=path, evaluated=known)
-    if source == "copy.csv":
-        first.to_csv(tmp_path / source)
-    else:
-        (tmp_path / source).write_bytes(path.read_bytes())
-    for n_trials in (4, 5, 5):
-        result = run(x_of, n_trials, journal=path, evaluated=tmp_path / source)
-    assert len(result.trials) == 6
-    assert [trial.asked for trial in result.trials].count(False) == 1
-
-
-TEXTS = "NA|nan||01|1|1.0|0.5|1e-05|inf|True|true|None|null|N/A|a,b|a\nb|a\rb|\r\n| x |ü|-0|1_000"
-ODD = [*TEXTS.split("|"), '"', '"1"', "10" * 12, "#", "'", ";", "\t", "\ufeffx"]
-MIXED = [2, 0.5, True, None, 10**20, 1e300, -3, "x", "2", "1", "0.5", "True", "", "None"]
-MIXED += ["1e+300", str(10**20), "-3"]
+TEXTS = "NA|nan||01|1|1.0|0.5|1e-05|inf|True|None|null|a,b|a\nb|a\rb|\r\n| x |ü|-0|1_000"
+ODD = [*TEXTS.split("|"), '"', '"1"', "10" * 12, "#", "\ufeffx"]
+MIXED = [2, 0.5, True, None, 10**20, 1e300, "x", "2", "0.5", "True", "", "None", "1e+300"]
 
 
 @pytest.mark.parametrize("options", [ODD, MIXED, ["01", "NA"], [16, 32.5, 64], [None, ""]])
@@ -144,8 +120,7 @@ def test_a_table_that_kbo_writes_is_read_exactly(tmp_path, options):
 
 
 UNFIT_TABLES = [
-    ("x,kind,value\n0.5,a,1\n0.25,b,2,3\n", "line 3 of .*4 fields and the first line has 3"),
-    ("x,kind,value\r\n\r\n0.5,a,1,\r\n", "line 3 of .*4 fields"),
+    ("x,kind,value\r\n\r\n0.5,a,1,\r\n", "line 3 of .*4 fields and the first line has 3"),
     ("x,x,value\n0.5,0.5,1\n", "several columns of one name"),
     ("x,kind\n0.5,a\n", r"has the columns \['x', 'kind'\]"),
     ("x,kind,value\nhalf,a,1\n", "line 2: parameter 'x': .*'half'"),
@@ -174,24 +149,20 @@ def test_extra_columns_are_ignored_with_one_line_and_fixed_values_filled_in(tmp_
         ({"x": 0.5, "on": True, "seed": 3, "rate": 0.25, "mode": "fast"}, 1.0),
         ({"x": 1.0, "on": False, "seed": 3}, 2.0),
     ]
-    expected = "left out the columns ['note', 'comment'] of evaluated, which are no parameters"
-    assert [record.message for record in caplog.records] == [expected]
+    assert "left out the columns ['note', 'comment'] of evaluated" in caplog.text
 
 
 def test_values_of_fixed_parameters_may_be_left_out_or_given():
-    bounds = {**UNIT, "n": kbo.Int(1, 3), "seed": kbo.Fixed(3), "mode": "fast"}
-    first = [{"x": 0.5, "n": 2}, {"x": 0.25, "n": 1, "seed": 3}, {"n": 3, "mode": "fast"}]
-    calls = []
-    run(lambda params: calls.append(params) or params["x"], bounds=bounds, try_first=first)
-    for given, call in zip(first, calls, strict=True):
-        assert given.items() <= call.items()
-        assert list(call) == ["x", "n", "seed", "mode"]
-    with pytest.raises(kbo.InvalidInput, match=r"try_first\[0\]: .*'seed': 4 is not one of \[3\]"):
-        run(x_of, bounds=bounds, try_first=[{"x": 0.5, "n": 2, "seed": 4}])
+    bounds = {**UNIT, "seed": kbo.Fixed(3), "mode": "fast"}
     optimizer = kbo.Optimizer(bounds, method="random")
-    point = {"x": 0.5, "n": 1}
+    point = {"x": 0.5}
     assert optimizer.ask(choices=[point]) == {**point, "seed": 3, "mode": "fast"}
     assert optimizer.tell(point, 1.0).asked
+    first = [point, {"seed": 3, "x": 0.25}]
+    trials = run(x_of, 2, bounds, try_first=first).trials
+    assert [trial.params for trial in trials] == [{"seed": 3, "mode": "fast"} | p for p in first]
+    with pytest.raises(kbo.InvalidInput, match=r"try_first\[0\]: .*'seed': 4 is not one of \[3\]"):
+        run(x_of, bounds=bounds, try_first=[{"x": 0.5, "seed": 4}])
 
 
 @pytest.mark.parametrize("at", ["_begin", "_record", "_end"])
@@ -208,25 +179,11 @@ def test_a_tracker_that_fails_warns_once_and_is_dropped(monkeypatch, caplog, at)
     caplog.set_level("WARNING", "kbo")
     monkeypatch.setattr(Server, at, broken)
     result = run(x_of, on_trial=Server())
-    expected = "Server failed, and records no more of this run, which goes on: ConnectionError: the server is away"
-    assert [record.message for record in caplog.records] == [expected]
+    assert caplog.text.count("ConnectionError: the server is away") == 1
     assert [trial.status for trial in result.trials] == ["complete"] * 3
     assert recorded == ([0, 1, 2] if at == "_end" else [])
-    assert issubclass(tracking.MLflow, Tracker)
-    assert issubclass(tracking.WandB, Tracker)
-
-
-@pytest.mark.thorough
-@pytest.mark.keeps(
-    r"file .*runs\.db", "MLflow keeps the connections to its database until the process ends"
-)
-def test_mlflow_takes_every_name_of_a_parameter(tmp_path, caplog):
-    pytest.importorskip("mlflow")
-    caplog.set_level("WARNING", "kbo")
-    record = tracking.MLflow("odd", f"sqlite:///{tmp_path / 'runs.db'}")
-    name = "x: (a=b)"
-    run(lambda params: params[name], 1, {name: (0.0, 1.0)}, on_trial=record)
-    assert not [entry for entry in caplog.records if entry.name == "kbo"]
+    for kind in (tracking.MLflow, tracking.WandB):
+        assert issubclass(kind, Tracker)
 
 
 class Failing:
@@ -268,10 +225,3 @@ def test_a_run_of_nothing_but_failures_is_an_error(tmp_path):
             run(objective, journal=tmp_path / "run.jsonl")
     known = run(objective, evaluated=pd.DataFrame({"x": [0.5], "value": [1.0]}))
     assert known.params == {"x": 0.5}
-
-
-def test_load_says_what_to_do():
-    with pytest.raises(kbo.InvalidInput, match=r"Optimizer\(bounds, ...\).load\(path\)"):
-        kbo.Optimizer.load("run.jsonl")
-    with pytest.raises(kbo.InvalidInput, match="path must be a path"):
-        begun().load()

@@ -9,7 +9,6 @@ import kbo
 from experiments.guarantees.attacks.functions import radial
 from experiments.guarantees.sequences import GROUPS, Report, play
 from experiments.problems.rkhs import stationary_kernel
-from kbo import bandit
 from kbo.confidence import Confidence, MixtureNoiseBounds, SelfNormalized
 
 SEQUENCES = {"posteriors": 6, "rounding": 6, "models": 3, "settings": 1}
@@ -34,16 +33,6 @@ def test_no_guarantee_is_wrong_more_often_than_it_says(group, times):
 def test_guarantees_without_objections_are_noticed(monkeypatch):
     monkeypatch.setattr(Confidence, "guarantee_on", lambda self, state: "holds")
     assert played("posteriors", range(25)).violations()
-
-
-@pytest.mark.parametrize(
-    "method", [name for name in bandit.names() if bandit.get(name).noise == "online"]
-)
-def test_methods_that_bound_the_noise_need_no_level_in_the_certified_setting(method):
-    setting = kbo.Certified(stationary_kernel("rbf", 0.5), None, 1.0)
-    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=setting, method=method)
-    optimizer.tell(optimizer.ask(), 0.1)
-    assert optimizer.insight.surrogate() is not None
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e4, 1e8])

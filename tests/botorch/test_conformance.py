@@ -22,7 +22,6 @@ from botorch.acquisition import (
     qNoisyExpectedImprovement,
 )
 from botorch.acquisition.analytic import LogConstrainedExpectedImprovement
-from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.joint_entropy_search import qJointEntropySearch
 from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
@@ -44,7 +43,6 @@ from botorch.optim import (
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths, get_matheron_path_model
-from botorch.utils.datasets import SupervisedDataset
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
@@ -81,11 +79,6 @@ def made(name: str = "KernelRidgeGP", **more: Any) -> Any:
     return MODELS[name](X, Y, **more)
 
 
-def usual(*values: Any, here: bool) -> Any:
-    """A case of ``make test`` if ``here``, otherwise of ``make test-botorch``."""
-    return pytest.param(*values, marks=() if here else pytest.mark.botorch)
-
-
 def sampler(n: int = 8) -> SobolQMCNormalSampler:
     return SobolQMCNormalSampler(torch.Size([n]), seed=0)
 
@@ -103,10 +96,6 @@ def listed(model: Any) -> ModelListGP:
     both = ModelListGP(model, model)
     both.posterior(Z)
     return both
-
-
-def agree(case: Callable[[Any], Tensor], pair: tuple[Any, Any]) -> None:
-    close(*(case(one).detach() for one in pair), 1e-4)
 
 
 WORKS: dict[str, Callable[[Any], Tensor]] = {
@@ -183,24 +172,27 @@ KNOWN = {name: case for name, case in WORKS.items() if name.startswith(WITH_NOIS
 KNOWN["`qJointEntropySearch`"] = lambda m: seeded(
     lambda: qJointEntropySearch(m, X[:2] + 0.1, Y[:2] + 3), ONE
 )
-CASES = [
-    *(usual(case, BOTH, False, here=True) for case in WORKS.values()),
-    *(usual(case, dict, False, here=False) for case in WORKS.values()),
-    *(usual(case, dict, False, here=True) for case in UNTRANSFORMED.values()),
-    *(usual(KNOWN[name], BOTH if name in WORKS else dict, True, here=True) for name in KNOWN),
-]
-NAMES = [
-    *WORKS,
-    *(f"{name}, plain" for name in WORKS),
-    *UNTRANSFORMED,
-    *(f"{n}, known" for n in KNOWN),
-]
 
 
-@pytest.mark.parametrize(("case", "transforms", "known"), CASES, ids=NAMES)
-def test_it_works_as_in_botorch(case, transforms, known):
-    """``known``: with ``train_Yvar``."""
-    agree(case, model_and_reference(transforms, known))
+def agree(case: Callable[[Any], Tensor], pair: tuple[Any, Any]) -> None:
+    close(*(case(one).detach() for one in pair), 1e-4)
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_it_works_as_in_botorch(name):
+    agree(WORKS[name], model_and_reference(BOTH))
+
+
+@pytest.mark.parametrize(
+    "name", [*UNTRANSFORMED, *(pytest.param(name, marks=pytest.mark.botorch) for name in WORKS)]
+)
+def test_it_works_as_in_botorch_without_transforms(name):
+    agree((UNTRANSFORMED | WORKS)[name], model_and_reference(dict))
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_it_works_as_in_botorch_with_known_variances(name):
+    agree(KNOWN[name], model_and_reference(BOTH if name in WORKS else dict, known=True))
 
 
 # Models, transforms, dtypes and shapes
@@ -230,39 +222,33 @@ TRANSFORMS: dict[str, Callable[[], dict[str, Any]]] = {
     "Normalize and Standardize": BOTH,
     "Log": lambda: {"outcome_transform": Log()},
 }
-EVERY_MODEL = [
-    usual(
-        name,
-        transforms,
-        dtype,
-        here=name == "KernelRidgeGP" if transforms == "Log" else transforms == "Warp",
-    )
-    for name in MODELS
-    for transforms in TRANSFORMS
-    for dtype in DTYPES
+
+
+EVERY_TRANSFORM = [
+    name if name in ("Warp", "Log") else pytest.param(name, marks=pytest.mark.botorch)
+    for name in TRANSFORMS
 ]
 
 
-def unit(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return (
-        0.05 + 0.9 * torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed)).double()
-    ).to(dtype)
-
-
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
-@pytest.mark.parametrize(("name", "transforms", "dtype"), EVERY_MODEL)
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("transforms", EVERY_TRANSFORM)
+@pytest.mark.parametrize("name", MODELS)
 def test_posteriors_have_the_shapes_values_samples_and_gradients_of_botorch(
     name, transforms, dtype
 ):
-    dtype = DTYPES[dtype]
-    inside = unit(20, dtype=dtype)
+    def unit(*shape: int, seed: int = 0) -> Tensor:
+        uniform = torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed))
+        return (0.05 + 0.9 * uniform.double()).to(dtype)
+
+    inside = unit(20)
     targets = 3 + torch.sin(5 * inside).sum(-1, keepdim=True)
     both = beside(name, inside, targets, None, TRANSFORMS[transforms])
     for shape in SHAPES:
-        noise = unit(*shape, seed=6, dtype=dtype)[..., :1]
+        noise = unit(*shape, seed=6)[..., :1]
         results = []
         for one in both:
-            P = unit(*shape, seed=5, dtype=dtype).requires_grad_()
+            P = unit(*shape, seed=5).requires_grad_()
             posterior = one.posterior(P)
             assert isinstance(posterior, GPyTorchPosterior | TransformedPosterior)
             draws = sampler(6)(posterior)
@@ -273,19 +259,6 @@ def test_posteriors_have_the_shapes_values_samples_and_gradients_of_botorch(
         for found, expected in zip(*results, strict=True):
             assert found.dtype == dtype
             close(found.detach(), expected.detach(), 1e-4 if dtype == torch.float64 else 2e-2)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_conditioned_models_and_fantasies_broadcast_as_in_botorch(name):
-    model = made(name, **BOTH())
-    targets = 3 + points(2, 3, 2, seed=8)[..., :1]
-    for new in (points(2, 3, 2, seed=7), points(3, 2, seed=7)):
-        batched = model.condition_on_observations(new, targets)
-        for shape in ((4,), (5, 2, 4)):
-            posterior = batched.posterior(points(*shape, 2, seed=5), observation_noise=True)
-            assert posterior.mean.shape == (*shape[:-2], 2, 4, 1)
-    fantasy = model.fantasize(X[:0].expand(2, 0, 2), sampler(3))  # of no points
-    close(fantasy.posterior(X).mean.detach(), model.posterior(X).mean.detach().expand(3, 2, 25, 1))
 
 
 @pytest.mark.parametrize("name", ["KernelRidgeGP", "NystromGP", "PosteriorGP"])
@@ -299,13 +272,10 @@ def test_each_batch_of_fantasies_has_the_noise_of_its_own_observations(name):
 
 def test_a_transform_learns_anew_for_every_model():
     used = Standardize(1)
-    KernelRidgeGP(X, Y, kernel(), RIDGE, outcome_transform=used)
-    used(Y)
+    expected = 50 + made(outcome_transform=used).posterior(X).mean
     for transform in (used, used.eval(), Standardize(1).eval()):
         model = KernelRidgeGP(X, 50 + Y, kernel(), RIDGE, outcome_transform=transform)
-        close(
-            model.posterior(X).mean, 50 + made(outcome_transform=Standardize(1)).posterior(X).mean
-        )
+        close(model.posterior(X).mean, expected)
 
 
 def perturbed() -> dict[str, Any]:
@@ -372,61 +342,43 @@ SEARCHES: dict[str, Callable[[Any], tuple[Tensor, Tensor]]] = {
 }
 
 
-def searched(search: str, acqf: Any) -> Tensor:
-    """The points that a search finds, which keep its limits."""
-    found, value = SEARCHES[search](acqf)
-    assert value.isfinite().all()
-    assert ((found >= BOUNDS[0]) & (found <= BOUNDS[1])).all()
-    if "discrete" in search:
-        assert torch.equal(found[0], X[acqf(X.unsqueeze(-2)).argmax()])
-    assert "inequality" not in search or (found.sum(-1) <= 0.8 + 1e-6).all()
-    assert "fixed" not in search or found[0, 0] == 0.25
-    assert "mixed" not in search or found[0, 1] == 0.5
-    return found
-
-
-WAYS = [
-    *(
-        usual("KernelRidgeGP", rule, way, here="DMMUCB" in rule or way == "`optimize_acqf`")
-        for rule in RULES
-        for way in SEARCHES
-    ),
-    *(
-        usual(name, "KernelUCB", way, here="discrete" in way)
-        for name in MODELS
-        if name != "KernelRidgeGP"
-        for way in SEARCHES
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "rule", "way"), WAYS)
-def test_every_rule_and_model_is_searched_in_every_way(name, rule, way):
-    acqf = RULES[rule](made(name, input_transform=Normalize(2)))
-    found = searched(way, acqf)
-    assert getattr(acqf, "X_pending", None) is None
-    if way == "`optimize_acqf`":
-        assert acqf(found) >= acqf(points(4, 1, 2, seed=3)).max()
-
-
-ONE_BY_ONE = [way for way in SEARCHES if "of two" not in way and "inequality" not in way]
+WAYS = [("KernelRidgeGP", rule, way) for rule in RULES for way in SEARCHES]
+WAYS += [(name, "KernelUCB", way) for name in MODELS for way in SEARCHES]
 
 
 @pytest.mark.parametrize(
-    "search", [usual(way, here=way == "`optimize_acqf`") for way in ONE_BY_ONE]
+    ("name", "rule", "way"),
+    [
+        case
+        if "DMMUCB" in case or "discrete" in case[2]
+        else pytest.param(*case, marks=pytest.mark.botorch)
+        for case in dict.fromkeys(WAYS)
+    ],
 )
-def test_searches_find_the_points_that_they_find_with_botorch(search):
-    pair = model_and_reference(BOTH)
-    close(*(searched(search, qLogExpectedImprovement(one, LEVEL, sampler())) for one in pair), 1e-3)
+def test_every_rule_and_model_is_searched_in_every_way(name, rule, way):
+    acqf = RULES[rule](made(name, input_transform=Normalize(2)))
+    found, value = SEARCHES[way](acqf)
+    assert value.isfinite().all()
+    assert ((found >= BOUNDS[0]) & (found <= BOUNDS[1])).all()
+    assert getattr(acqf, "X_pending", None) is None
+    if "discrete" in way:
+        assert torch.equal(found[0], X[acqf(X.unsqueeze(-2)).argmax()])
+    assert "inequality" not in way or (found.sum(-1) <= 0.8 + 1e-6).all()
+    assert "fixed" not in way or found[0, 0] == 0.25
+    assert "mixed" not in way or found[0, 1] == 0.5
+    if way == "`optimize_acqf`":
+        assert acqf(found) >= acqf(points(4, 1, 2, seed=3)).max()
 
 
 # What differs
 
 
 def test_paths_are_functions_drawn_by_kbo_with_the_moments_of_the_posterior():
-    model, P = made("NystromGP", **BOTH()), X[:4] + 0.1
+    model = made("NystromGP", **BOTH())
+    P = X[:4] + 0.1
     paths = draw_matheron_paths(model, torch.Size([400]))
-    values, posterior = paths(P), model.posterior(P)
+    values = paths(P)
+    posterior = model.posterior(P)
     assert paths(P.expand(5, 1, 4, 2)).shape == (5, 400, 4)
     spread = posterior.variance.sqrt().squeeze(-1)
     assert ((values.mean(0) - posterior.mean.squeeze(-1)).abs() < 0.3 * spread).all()
@@ -435,22 +387,6 @@ def test_paths_are_functions_drawn_by_kbo_with_the_moments_of_the_posterior():
     assert one.posterior(Z).mean.shape == (3, 2, 1)
     close(one(Z)[:, :1], one(ONE), 1e-10)
     assert torch.autograd.gradcheck(PathwiseThompsonSampling(made()), ONE.clone().requires_grad_())
-
-
-def test_joint_entropy_search_is_constructed_from_a_data_set():
-    dataset = SupervisedDataset(X, Y, feature_names=["a", "b"], outcome_names=["y"])
-    construct = get_acqf_input_constructor(qJointEntropySearch)
-    found = qJointEntropySearch(
-        **construct(made(), training_data=dataset, bounds=BOUNDS.T.tolist(), num_optima=2)
-    )
-    assert found(ONE).isfinite().all()
-
-
-def test_an_analytic_acquisition_function_moves_the_model_to_the_dtype_of_its_points():
-    model = made()
-    expected = LogExpectedImprovement(made(), LEVEL)(ONE)
-    close(LogExpectedImprovement(model, LEVEL)(ONE.float()).double(), expected, 1e-2)
-    assert model.train_targets.dtype == torch.float32
 
 
 def fit(model: Any) -> None:
@@ -515,14 +451,6 @@ def test_what_is_refused_says_so(name):
     call, message = REFUSED[name]
     with pytest.raises(InvalidInput, match=message):
         call()
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_batched_data_are_refused_by_every_model(name):
-    with pytest.raises(InvalidInput, match=r"train_X.*\(2, 25, 2\).*one model of each batch"):
-        MODELS[name](X.expand(2, 25, 2), Y)
-    with pytest.raises(InvalidInput, match=r"inputs.*\(2, 25, 2\).*one model of each batch"):
-        made(name).set_train_data(X.expand(2, 25, 2), Y.squeeze(-1).expand(2, 25))
 
 
 def test_the_table_in_the_docs_lists_these_cases():

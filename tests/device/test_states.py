@@ -6,7 +6,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import kbo
-from experiments.bench import suite
 from kbo import AdaptiveRidge, KernelRidge, NoiseBounds, NystromRidge
 from kbo.errors import InvalidInput
 from kbo.regression import FixedDictionary, FixedPoints, Hypothetical
@@ -17,18 +16,17 @@ STATES = {
     "sketch": lambda: NystromRidge(matern(2.5), 0.1, FixedDictionary(unit_square(30, 2))),
     "adaptive": lambda: AdaptiveRidge(STATES["exact"](), NoiseBounds(5.0, 0.1, upper=1.0)),
 }
-REFUSED = {
-    "points": lambda state, X, other: state.update(other(X), X[:, 0]),
-    "targets": lambda state, X, other: state.update(X, other(X[:, 0])),
-    "weights": lambda state, X, other: state.update(X, X[:, 0], other(torch.ones_like(X[:, 0]))),
-    "predict": lambda state, X, other: state.predict(other(X)),
-    "covariance": lambda state, X, other: state.at().covariance(X, other(X)),
-    "hypothetical points": lambda state, X, other: Hypothetical(state, other(X)),
-    "hypothetical targets": lambda state, X, other: Hypothetical(state, X, other(X[:, 0])),
-    "tracked": lambda state, X, other: FixedPoints(state, other(X)),
-    "of tracked points": lambda state, X, other: FixedPoints(state, X).predict(other(X)),
-    "draw": lambda state, X, other: state.at().draw_function(other(X)),
-}
+REFUSED = [
+    lambda state, X, other: state.update(other(X), X[:, 0]),
+    lambda state, X, other: state.update(X, other(X[:, 0])),
+    lambda state, X, other: state.update(X, X[:, 0], other(torch.ones_like(X[:, 0]))),
+    lambda state, X, other: state.predict(other(X)),
+    lambda state, X, other: state.at().covariance(X, other(X)),
+    lambda state, X, other: Hypothetical(state, other(X)),
+    lambda state, X, other: Hypothetical(state, X, other(X[:, 0])),
+    lambda state, X, other: FixedPoints(state, X).predict(other(X)),
+    lambda state, X, other: state.at().draw_function(other(X)),
+]
 
 
 @pytest.mark.parametrize("make", STATES.values(), ids=STATES)
@@ -40,7 +38,7 @@ def test_what_is_on_another_device_is_refused_and_changes_nothing(make, device):
         other, message = "meta", "meta"
     state.update(X, X.sum(-1))
     before = state.predict(X)[0]
-    for call in REFUSED.values():
+    for call in REFUSED:
         with pytest.raises(InvalidInput, match=message):
             call(state, X, lambda tensor: tensor.to(other))
         assert state.n == 9
@@ -54,9 +52,9 @@ class Memory(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        self.numel = max(
-            [self.numel, *(t.numel() for t in tree_leaves(out) if isinstance(t, torch.Tensor))]
-        )
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                self.numel = max(self.numel, tensor.numel())
         return out
 
 
@@ -77,14 +75,5 @@ def test_large_sets_are_scored_and_drawn_from_in_blocks(name, device, monkeypatc
 @pytest.mark.parametrize("wanted", ["cuda:7", "gpu", "meta", 0.5])
 def test_a_device_that_is_not_there_is_named_with_those_that_are(wanted):
     message = rf"device must be one that can be used here \(cpu.*{wanted!s}"
-    for use in (
-        lambda: kbo.minimize(sum, [(0.0, 1.0)], 1, device=wanted),
-        lambda: suite.run(wanted),
-    ):
-        with pytest.raises(InvalidInput, match=message):
-            use()
-
-
-def test_a_device_may_be_named_by_a_text(device):
-    result = kbo.minimize(sum, [(0.0, 1.0)], 1, device=str(device))
-    assert result.optimizer.space.device.type == device.type
+    with pytest.raises(InvalidInput, match=message):
+        kbo.minimize(sum, [(0.0, 1.0)], 1, device=wanted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 
 import pytest
 import torch
@@ -56,41 +56,26 @@ def test_no_bound_is_nan_or_infinite_whatever_the_targets(case, size, device):
     assert state.n == 12
 
 
+def are_finite(result) -> bool:
+    return all(map(math.isfinite, (result.lower, result.value, result.upper, result.gap)))
+
+
 @pytest.mark.parametrize(
-    ("method", "size", "refutes"),
-    [
-        ("cmm-ucb", 1e100, True),
-        ("ay-gp-ucb", 1e100, True),
-        # Draws of a Gaussian process, and noise of unknown level, have bounds without a NaN.
-        ("dmm-ucb-adaptive", 1e100, False),
-        ("chaining-ucb-rigorous", 1e100, False),
-        ("dmm-ucb-adaptive", 1e308, True),
-        ("chaining-ucb-rigorous", 1e308, True),
-    ],
+    ("method", "size"),
+    [("cmm-ucb", 1e100), ("dmm-ucb-adaptive", 1e308), ("chaining-ucb-rigorous", 1e308)],
 )
-def test_a_certified_run_refutes_a_value_that_its_assumptions_exclude(method, size, refutes):
+def test_a_certified_run_refutes_a_value_that_its_assumptions_exclude(method, size):
     values = iter([0.1, -0.2, size, 0.3, 0.2, -0.1])
     space = {"a": Int(0, 3), "b": Int(0, 4)}
     setting = Certified(matern(2.5), None if "adaptive" in method else 0.3, 5.0)
-    with pytest.raises(RefutedAssumptions) if refutes else nullcontext() as refuted:
-        result = minimize(lambda x: next(values), space, 6, setting=setting, method=method)
-    if refutes:
-        told = [trial.value for trial in refuted.value.trials if trial.value is not None]
-        assert told[2] == size
-    elif result.lower is not None:
-        assert_finite(result)
-
-
-def assert_finite(result) -> None:
-    for number in (result.lower, result.value, result.upper, result.gap):
-        assert math.isfinite(number)
+    with pytest.raises(RefutedAssumptions) as refuted:
+        minimize(lambda x: next(values), space, 6, setting=setting, method=method)
+    told = [trial.value for trial in refuted.value.trials if trial.value is not None]
+    assert told[2] == size
 
 
 @pytest.mark.parametrize("values", [[1e300] * 9, [1.7e308, -1.7e308], [1e-300, 2e-300, 1e-310]])
 def test_a_practical_run_has_finite_bounds_at_any_size(values):
-    usual = [0.1, -0.2, 0.3, 0.2, -0.1, 0.4, 0.1]
-    for told in ([*usual, *values], [*values, *usual]):
-        later = iter(told)
-        assert_finite(
-            minimize(lambda x, later=later: next(later), [(0, 1)], len(told), method="ucb")
-        )
+    told = [0.1, -0.2, 0.3, 0.2, -0.1, 0.4, 0.1, *values]
+    later = iter(told)
+    assert are_finite(minimize(lambda x: next(later), [(0, 1)], len(told), method="ucb"))
