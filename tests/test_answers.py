@@ -142,7 +142,11 @@ def test_differences_gains_and_effects_are_told_in_words():
     unclear = "not visibly different from the recommended parameters"
     assert summary.first_trial(Estimate(0.1, -0.4, 0.6)) == unclear
     for decision, gain, sentence in (
-        ("stop", Estimate(0.001, 0, 0.005), "0.001 on average, too little to matter (less than 0.1): stop"),
+        (
+            "stop",
+            Estimate(0.001, 0, 0.005),
+            "0.001 on average, too little to matter (less than 0.1): stop",
+        ),
         ("undecided", Estimate(0.2, 0, 0.9), "by nothing or up to 0.9, 0.2 on average"),
     ):
         answers = Answers(None, gain, decision, None, 0.1, [], (0, 0))

@@ -385,6 +385,7 @@ class Optimizer:
         """
         region = Subspace(self.space, context, within=within)
         if among is not None:
+            checks.rows("among", among, dim=self.space.dimension)
             region = region.among(region.place(among), partial=True)
         if number is None:
             number = len(self.run.trials.all)
