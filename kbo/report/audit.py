@@ -149,13 +149,13 @@ def audit(
     trials = _trials_of(history, study, target, maximize, bounds)
     optimizer = trials.optimizer
     complete = [trial for trial in optimizer.insight.within_limits() if trial.value is not None]
-    ended = optimizer.run.trials.complete
+    ended = optimizer.insight.quantities.allowed(optimizer.run.trials.complete)
     if ended and not complete:
         limits = ", ".join(str(constraint) for constraint in optimizer.constraints)
         nearest = optimizer.recommended() or ended[0]
         raise InvalidInput(
-            f"{trials.source}: none of the {len(ended)} trials with a value keeps all limits ({limits}), so there "
-            f"is no best one{trials.remark}. Trial {trials.names[nearest.number]} comes closest."
+            f"{trials.source}: none of the {len(ended)} trials with a value in the search space keeps all limits "
+            f"({limits}), so there is no best one{trials.remark}. Trial {trials.names[nearest.number]} comes closest."
         )
     if not complete:
         raise InvalidInput(

@@ -85,9 +85,9 @@ def cholesky_and_log(
 def _not_positive_definite(A: Tensor, first_row: int, row: int) -> NotPositiveDefinite:
     if first_row == 0 and _is_indefinite(A):
         return NotPositiveDefinite(
-            "The kernel matrix plus ridge has negative eigenvalues far beyond rounding: the function "
-            "is not a kernel (not positive semi-definite), so no bound and no posterior exists. "
-            "Sums and products of kernels are kernels; differences and most other functions are not."
+            f"The kernel matrix plus ridge is not positive definite at row {row}, and has negative "
+            "eigenvalues far beyond rounding: the function is no kernel, so there is no posterior and "
+            "no bound. Sums and products of kernels are kernels; differences are not."
         )
     return NotPositiveDefinite(
         f"The kernel matrix plus ridge is not positive definite in {A.dtype} at row {row}: the "
