@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 
 import pytest
 import torch
@@ -13,13 +14,14 @@ from botorch.acquisition.objective import (
 from botorch.models import ModelListGP
 from botorch.models.transforms import Normalize
 from botorch.models.transforms.input import Log10
+from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel
 from torch import Tensor
 from torch.autograd import gradcheck
 
 from kbo.acquisition import AMMUCB, DMMUCB, KernelUCB, SafeExpander
-from kbo.confidence import FixedWidth, ImprovedGPUCB, MartingaleMixture
+from kbo.confidence import Confidence, FixedWidth, ImprovedGPUCB, MartingaleMixture
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
 from tests.conftest import DEVICE
@@ -137,6 +139,52 @@ def test_mixtures_by_name_are_those_of_their_bound(make, kind, model):
 
 
 # Gradients and transforms
+
+
+@pytest.mark.parametrize("scale", [3.0, -3.0])
+def test_an_interval_is_in_the_units_of_the_data(scale):
+    X = points(25, 2)
+    Y = torch.sin(3 * X).sum(-1, keepdim=True)
+    kernel = MaternKernel(nu=2.5).double()
+    plain = KernelRidgeGP(X, Y, kernel, 0.05)
+    moved = AffineOutcome(5.0, scale)
+    rescaled = KernelRidgeGP(X, 5.0 + scale * Y, kernel, 0.05, outcome_transform=moved)
+    new = points(4, 2, seed=9)
+    ends = torch.stack(AMMUCB(plain, **MIXTURE).interval(new))
+    close(ends, torch.stack(MartingaleMixture(**MIXTURE, kind="amm").interval(plain.state, new)))
+    expected = (5.0 + scale * ends).sort(0).values
+    close(
+        torch.stack(AMMUCB(rescaled, **MIXTURE, posterior_transform=minus()).interval(new)),
+        expected,
+    )
+
+
+class MeanOnly(Confidence):
+    def interval(self, state, X):
+        return state.predict(X)[0]
+
+
+def test_a_wrong_confidence_is_named(model):
+    with pytest.raises(InvalidInput, match="MeanOnly must return lower and upper bound"):
+        KernelUCB(model, MeanOnly())(X)
+    with pytest.raises(InvalidInput, match="FixedWidth"):
+        KernelUCB(model, 2.0)
+    assert list(inspect.signature(FixedWidth).parameters) == ["multiplier"]
+
+
+class AffineOutcome(OutcomeTransform):
+    """Targets that are ``offset + scale`` times those that the model sees."""
+
+    def __init__(self, offset, scale):
+        super().__init__()
+        self.offset = offset
+        self.scale = scale
+
+    def forward(self, Y, Yvar=None, X=None):
+        return (Y - self.offset) / self.scale, Yvar
+
+    def untransform(self, Y, Yvar=None, X=None):
+        return self.offset + self.scale * Y, Yvar
 
 
 def test_gradients_are_exact_and_second_derivatives_are_refused(model):

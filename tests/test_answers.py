@@ -101,6 +101,9 @@ def test_a_value_at_a_bound_with_better_ones_beyond_is_told():
     sentence = "; x is at its lower bound, widen it if you can"
     assert summary.ranges(found.effects).endswith(sentence)
     assert sentence not in summary.ranges(found.effects, has_bounds=False)
+    words = {"act": kbo.Ordinal(["relu", "tanh"]), "z": (0.0, 1.0)}
+    found = told(lambda p: float(p["act"] == "tanh"), words, 12).insight.answers()
+    assert by_name(found)["act"].edge == ""
     optimizer = kbo.Optimizer(LINE, setting=kbo.Practical(noise_std=0.0))
     for number in range(14):
         x = 0.981 * number / 13  # the last one is close to the bound

@@ -156,6 +156,29 @@ def test_trials_without_a_final_value_are_avoided_mentioned_and_never_reach_a_bo
     assert "failed, abandoned or stopped early: 3" in kbo_ax.guarantee(client)
 
 
+def test_no_trial_is_repeated_where_ax_stops_trials_early():
+    for has_curves in (False, True):
+        client = started()
+        for _ in range(8):
+            for number, point in client.get_next_trials(1).items():
+                if has_curves:
+                    client.attach_data(number, {"loss": branin(**point) + 1}, progression=1)
+                    client.attach_data(number, {"loss": branin(**point)}, progression=2)
+                client.complete_trial(
+                    number, raw_data=None if has_curves else {"loss": branin(**point)}
+                )
+        arms = [trial.arm.name for trial in client._experiment.trials.values()]
+        assert (len(set(arms)) == len(arms)) == has_curves
+
+
+def test_an_experiment_without_a_feasible_trial_is_not_audited():
+    client = started(limits=["loss2 <= 0"])
+    for number, point in client.get_next_trials(3).items():
+        client.complete_trial(number, {"loss": branin(**point), "loss2": 1.0})
+    with pytest.raises(InvalidInput, match=r"none of the 3 trials .* keeps all"):
+        audit(client)
+
+
 # Certified units
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import html
+import itertools
 import random
 import time
 from types import SimpleNamespace
@@ -316,6 +317,28 @@ def test_results_of_a_confirmation_are_not_chosen_by_hand():
     candidates = [{"x": 0.2}, {"x": 0.8}]
     library.confirm(lambda x: x["x"], candidates, 4, tolerance=0.1, journal="lab.jsonl")
     assert "evaluations of a confirmation" in correct("0=1", code=1).stderr
+
+
+def test_a_spreadsheet_may_have_semicolons_and_commas_in_numbers(begun, tmp_path):
+    (tmp_path / "b.csv").write_text("trial;value;failed\n0;81,5;\n1;;too hot, or not\n2;7;\n")
+    tell("b.csv")
+    assert [trial.value for trial in trials()[:3]] == [81.5, None, 7.0]
+    assert trials()[1].failure == "too hot, or not"
+
+
+def test_settings_may_be_told_after_the_result(begun):
+    tell(0, 80)
+    told = tell(0, 80, "temperature=61", "--as-done").stdout
+    assert "trial 4, at those of trial 0 but temperature=61: 80" in told
+    assert (trials()[0].status, trials()[4].params["temperature"]) == ("removed", 61)
+
+
+def test_experiments_of_the_first_batch_differ_by_a_tenth_of_a_range():
+    ask_in_space("-n", 8)
+    for i, j in itertools.combinations(range(8), 2):
+        one, other = trials()[i].params, trials()[j].params
+        distance = abs(one["temperature"] - other["temperature"])
+        assert one["solvent"] != other["solvent"] or distance > 6.9
 
 
 def test_a_doubtful_value_is_left_out_of_the_choice_and_of_the_lines():

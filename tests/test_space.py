@@ -217,6 +217,8 @@ def test_the_points_of_a_finite_space_are_its_params_once():
         (lambda: Float(0, 1, step=0.3), "write 0.9 or 1.2"),
         (lambda: Int(10**17, 10**17 + 3), "float64 cannot all tell apart"),
         ({"x": [1, True, 2]}, "two different"),
+        ({"x": "20-90"}, "looks like a range"),
+        ({"x": ("relu", "tanh")}, "write options as a list"),
         ({"n": (0.0, 1.0), "c": Choice(range(20000))}, "parameter 'c': .* 20001 columns"),
         ([{"x": bool}, When("y", 1, {"z": bool})], "parent must be one of 'x', 'z', got 'y'"),
         (
@@ -237,8 +239,9 @@ def test_a_space_is_the_same_after_a_file(tmp_path):
     (tmp_path / "space.yaml").write_text(yaml.safe_dump(space.to_dict(), sort_keys=False))
     for name in ("space.json", "space.yaml"):
         assert Space.load(tmp_path / name).describe() == space.describe()
-    (tmp_path / "space.yml").write_text("lr: {kind: Float, low: 1e-4, high: 1E-1}\nepochs: 10\n")
-    meant = {"lr": Float(1e-4, 1e-1), "epochs": 10}
+    text = "lr: {kind: Float, low: 1e-4, high: 1E-1}\nepochs: 10\nstir: [yes, no]\nfast: [true, false]\n"
+    (tmp_path / "space.yml").write_text(text)
+    meant = {"lr": Float(1e-4, 1e-1), "epochs": 10, "stir": ["yes", "no"], "fast": [True, False]}
     assert Space.load(str(tmp_path / "space.yml")).describe() == Space(meant).describe()
 
 

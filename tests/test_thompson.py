@@ -323,6 +323,17 @@ def test_a_strategy_samples_where_draws_are_largest():
         assert sampling(points).shape == (1, 2)
 
 
+@pytest.mark.parametrize("rule", [InflatedThompsonSampling, InflatedPosteriorSampling])
+def test_without_a_seed_every_rule_has_draws_of_its_own_which_follow_the_seed_of_torch(rule):
+    seeds = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        rules = [rule(model("exact"), OF_NORM) for _ in range(2)]
+        seeds.append([getattr(one, "rule", one).generator.initial_seed() for one in rules])
+    assert seeds[0] == seeds[1]
+    assert seeds[0][0] != seeds[0][1]
+
+
 def test_what_is_proved_is_said():
     plain = model("exact", is_transformed=False)
     for rule in (InflatedThompsonSampling, InflatedPosteriorSampling):

@@ -13,8 +13,11 @@ from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.strategies.strategy import Strategy
 from kbo.space import Params
 
-_FURTHER_ON = 64
-"""Numbers by which a point of the sequence is later that replaces one next to a pending trial."""
+_FURTHER_ON = 1001
+"""Numbers by which a point of the sequence is later that replaces one next to a pending trial.
+
+Odd, since points whose numbers differ by a power of two are close to each other.
+"""
 
 _MOST_SKIPPED = 16
 """Points next to pending trials in place of which others are tried."""
