@@ -102,6 +102,7 @@ CASES = {
     "weighted": Case(weighted=True, arms=0, lower=0.01),
     "no-upper": Case(upper=None, arms=2, noise_std=0.3, largest_ridge=7.0, C=3.0),
     "sketch": Case(arms=0, anchors=4),
+    "coarse-sketch": Case(arms=0, anchors=2),
 }
 
 
@@ -146,6 +147,8 @@ def one_by_one(case: Case, variant: str, T: int):
         ("no-upper", "tight+grid"),
         ("no-upper", "mixture+strict"),
         *(("sketch", variant) for variant in VARIANTS),
+        ("coarse-sketch", "tight"),
+        ("coarse-sketch", "tight+grid"),
     ],
 )
 def test_every_step_is_that_of_the_dense_recursion(name, variant):
@@ -157,7 +160,10 @@ def test_every_step_is_that_of_the_dense_recursion(name, variant):
     y = case.data(case.rounds)[1]
     allowed = 0.0
     levels = set()
-    for state, step in one_by_one(case, variant, 25 if "mixture" in variant else case.rounds):
+    rounds = case.rounds
+    if "mixture" in variant and not case.anchors:
+        rounds = 25
+    for state, step in one_by_one(case, variant, rounds):
         b = state.schedule
         t = max(step.t, 1)
         energy = float(y[: step.t].square().sum()) if case.anchors else 0.0
