@@ -265,7 +265,7 @@ def test_a_method_takes_what_it_uses_and_nothing_else(name):
     with refused(name in ("random", *ADAPTIVE), "multiplier"):
         played = method(name, multiplier=0.1)  # standard deviations replace the bound
         state = played.state()
-        state.update(*stream(20, 20, None))
+        state.update(*stream(20, 20, DEVICE))
         mean, variance = state.predict(Z)
         expected = mean + 0.1 * (variance / state.ridge).sqrt()
         close(played.confidence.upper(state, Z), expected, 1e-10)

@@ -68,18 +68,27 @@ MODELS: dict[str, Make] = {"SingleTaskGP": single_task_gp, "KernelRidgeGP": kern
 
 def fitted(*models: Any, noisy: bool = True, start: dict[str, Any] | None = None) -> Any:
     """Return the model, or a list of several, after a fit; range and prior of the noise are those of the notebooks."""
+    no_transform: Any = None
     for model in models:
         if noisy:
-            limits = GreaterThan(1e-4, transform=None, initial_value=math.exp(-5))
+            limits = GreaterThan(1e-4, no_transform, initial_value=math.exp(-5))
             model.likelihood.register_prior("noise_prior", LogNormalPrior(-4.0, 1.0), "noise")
         else:
-            limits = Interval(1e-8, 1e-3, transform=None, initial_value=1e-4)
+            limits = Interval(1e-8, 1e-3, no_transform, initial_value=1e-4)
         model.likelihood.noise_covar.register_constraint("raw_noise", limits)
     joint = ModelListGP(*models)
     if start is not None:
         joint.load_state_dict(start)
-    fit_gpytorch_mll(SumMarginalLogLikelihood(joint.likelihood, joint))
-    return joint if len(models) > 1 else models[0]
+    likelihood: Any = joint.likelihood
+    fit_gpytorch_mll(SumMarginalLogLikelihood(likelihood, joint))
+    if len(models) > 1:
+        return joint
+    return next(iter(models))
+
+
+def in_box(problem: Any, X: Tensor) -> Tensor:
+    """Points X [n d] of the unit cube, moved to the box of a problem of BoTorch."""
+    return unnormalize(X, problem.bounds)
 
 
 def usual(d: int) -> Kernel:
@@ -165,7 +174,7 @@ def trust_region(
     """Thompson sampling in a trust region: TuRBO-1; with constraints, SCBO (turbo_1, scalable_constrained_bo)."""
 
     def f(X: Tensor) -> Tensor:
-        Z = unnormalize(X, problem.bounds)
+        Z = in_box(problem, X)
         return torch.stack([problem(Z), *(constraint(Z) for constraint in constraints)], -1)
 
     problem = Ackley(d, negate=True, bounds=[(-5.0, 10.0)] * d).double()
@@ -248,13 +257,13 @@ def cost_aware(make: Make, rounds: int = 10) -> End:
     f = Branin(negate=True).double()
     X = uniform(5, 2)
     for done in range(rounds):
-        Y = f(unnormalize(X, f.bounds)).unsqueeze(-1)
+        Y = f(in_box(f, X)).unsqueeze(-1)
         costs = 200 * (1.1 - X[:, :1]).square()
         cost = fitted(make(X, costs, usual(2), outcome_transform=Log()))
         power = 1 - (done + 1) / rounds
         acqf = ImprovementPerCost(fitted(make(X, Y, usual(2))), Y.max(), cost, power)
         X = torch.cat([X, search(acqf, 2)])
-    return End(X, f.optimal_value - float(f(unnormalize(X, f.bounds)).max()))
+    return End(X, f.optimal_value - float(f(in_box(f, X)).max()))
 
 
 def thompson(drawn: Callable[[Any], Any], make: Make, rounds: int = 8) -> End:
@@ -274,9 +283,9 @@ def multi_objective(make: Make, rounds: int = 6) -> End:
     """Batches of qLogNEHVI, a model for each objective; the gap is of the hypervolume (multi_objective_bo)."""
 
     def f(X: Tensor) -> Tensor:
-        return problem(unnormalize(X, problem.bounds))
+        return problem(in_box(problem, X))
 
-    problem = BraninCurrin(negate=True).double()
+    problem: Any = BraninCurrin(negate=True).double()
     X = uniform(6, 2)
     Y = uniform(0, 2)
     for _ in range(rounds):
@@ -322,13 +331,14 @@ def compare(
     """Compare the models in loops of BoTorch's notebooks: the gap to the optimum at the end, and CPU seconds."""
     for loop in name or LOOPS:
         row = [loop]
+        evaluations = 0
         for make in MODELS.values():
             runs = [run(loop, make, seed) for seed in range(seeds)]
             gaps = [end.gap for end, _ in runs]
             low, median, high = np.percentile(gaps, [25, 50, 75])
             seconds = np.mean([seconds for _, seconds in runs])
             row.append(f"{median:.3g} ({low:.3g} to {high:.3g}), {seconds:.1f} s")
-        evaluations = len(runs[0][0].X)
+            evaluations = len(runs[0][0].X)
         row.insert(1, str(evaluations))
         typer.echo(f"| {' | '.join(row)} |")
 

@@ -277,7 +277,9 @@ def in_question(outlier: Outlier, names: Sequence[Any] | None = None) -> str:
         )
     sentence = f"{trial} is far from what the others predict, {lower} to {upper}"
     if repeated is not None:
-        sentence += f", and trial {repeated} is at the same parameters"
+        return (
+            f"{sentence}, and from trial {repeated} at the same parameters: correct or remove it?"
+        )
     return f"{sentence}: a mistake, or does the objective jump there? Correct, remove or repeat it."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import pickle
 from collections.abc import Callable
@@ -96,7 +97,9 @@ def named(name: str, device) -> Any:
     candidates = points(9, 2, seed=3, device=device)
     numbers = {"horizon": 30, "n_points": 9, "noise_upper": 1.0, "points": candidates}
     method = methods.make(name, kernel(), 0.2, 9.0, 0.1, **numbers)
-    rule = InflatedThompsonSampling if method.rule.draws else KernelUCB
+    rule = KernelUCB
+    if method.rule.draws:
+        rule = functools.partial(InflatedThompsonSampling, seed=0)
     return rule(PosteriorGP(*data(25, device), method.posterior()), method.bound)
 
 

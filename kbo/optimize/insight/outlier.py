@@ -20,6 +20,9 @@ _FAR = 4.0
 _FEWEST = 6
 """Values from which on one of them may be far from the others."""
 
+_ALONE = 0.99
+"""Distance of the nearest other value, in ranges, from which on none predicts a value; options are 1 apart."""
+
 _NARROW = 3.0
 """Ratio of the ends of an interval up to which it shows that a decimal point is in a wrong place."""
 
@@ -53,7 +56,8 @@ def outlier(
     """Return the trial with the largest left-out error, if its value is far from its prediction; else None.
 
     It is far by four standard deviations, or if it is outside of the 90% interval and ten times or a tenth of it is
-    inside. None where values have no noise, since then none of them is measured, and where all others are equal.
+    inside. None where values have no noise, since then none of them is measured; where all others are equal; and where
+    none of them is nearer than another option of a choice would be.
 
     Args:
         surrogate: The surrogate of the objective, larger values better.
@@ -62,6 +66,8 @@ def outlier(
     """
     suspect = _suspect(surrogate)
     if suspect is None:
+        return None
+    if _is_alone(surrogate, suspect):
         return None
     others = without(suspect.number)
     if others is None or len({evaluation.value for evaluation in others.values}) == 1:
@@ -99,6 +105,14 @@ def _suspect(surrogate: Surrogate) -> Evaluation | None:
         return None
     standard = (errors.abs() / stds).masked_fill(~torch.tensor(observed), 0.0)
     return surrogate.values[int(standard.argmax())]
+
+
+def _is_alone(surrogate: Surrogate, suspect: Evaluation) -> bool:
+    """Return whether no other value is nearer than another option would be, so that none predicts this one."""
+    own = torch.tensor(suspect.features, dtype=torch.float64)
+    others = [e.features for e in surrogate.values if e.number != suspect.number]
+    distances = (torch.tensor(others, dtype=torch.float64) - own).norm(dim=-1)
+    return bool(distances.min() > _ALONE)
 
 
 def _is_slip(value: float, lower: float, upper: float) -> bool:
