@@ -5,6 +5,7 @@ import html
 import itertools
 import random
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -320,7 +321,8 @@ def test_results_of_a_confirmation_are_not_chosen_by_hand():
 
 
 def test_a_spreadsheet_may_have_semicolons_and_commas_in_numbers(begun, tmp_path):
-    (tmp_path / "b.csv").write_text("trial;value;failed\n0;81,5;\n1;;too hot, or not\n2;7;\n")
+    text = "\ufefftrial;value;failed\n0;81,5;\n1;;too hot, or not\n2;7;\n"  # as Excel begins a file
+    (tmp_path / "b.csv").write_text(text, "utf-8")
     tell("b.csv")
     assert [trial.value for trial in trials()[:3]] == [81.5, None, 7.0]
     assert trials()[1].failure == "too hot, or not"
@@ -331,6 +333,11 @@ def test_settings_may_be_told_after_the_result(begun):
     told = tell(0, 80, "temperature=61", "--as-done").stdout
     assert "trial 4, at those of trial 0 but temperature=61: 80" in told
     assert (trials()[0].status, trials()[4].params["temperature"]) == ("removed", 61)
+    tell(1, 70)
+    Path("late.csv").write_text(
+        "trial,temperature,value\n1,61,75\n"
+    )  # of a trial with another result
+    assert "trial 1 is complete" in tell("late.csv", "--as-done", code=1).stderr
 
 
 def test_experiments_of_the_first_batch_differ_by_a_tenth_of_a_range():
@@ -360,8 +367,10 @@ def test_a_doubtful_value_is_left_out_of_the_choice_and_of_the_lines():
     audit = library.audit("lab.jsonl")
     assert value in str(audit)
     assert "The other lines leave it out" in str(audit)
-    page = library.report.write("lab.jsonl", "lab.html").read_text()
-    assert value.removeprefix("Value").strip() in html.unescape(page)
+    for run in ("lab.jsonl", result):
+        page = html.unescape(library.report.write(run, "lab.html").read_text())
+        assert value.removeprefix("Value").strip() in page
+        assert "trial 9 (9.12) is far from what the others predict" in page
     asked = ask("-n", 1)
     assert "trial 9 (9.12) is far from what the others predict" in asked.stderr
     assert trials()[15].params == without.ask()

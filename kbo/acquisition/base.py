@@ -87,7 +87,7 @@ class ConfidenceAcquisition(CheckedAcquisition):
 
         These are the points and targets that the model was given, before its transforms. Pending
         points and the posterior transform play no role. The point with the largest lower bound is
-        the one to recommend.
+        the one to recommend. Where there are ``objections``, nothing is proved about the bounds.
 
         Raises:
             InvalidInput: X has another shape or device than the data.

@@ -54,7 +54,7 @@ def register(kind: Kind) -> Kind:
                 "several objectives for example qLogNEHVI."
             )
         if "seed" in inspect.signature(kind).parameters:
-            options["seed"] = 1_000_003 * options.get("seed", 0) + model.train_targets.shape[-1]
+            options["seed"] = 1_000_003 * (options.get("seed") or 0) + model.train_targets.shape[-1]
         return {"model": model, **options}
 
     _enter(kind, construct, "constraints", "objective")

@@ -307,11 +307,10 @@ def show_known(journal: Path) -> None:
 
 def _settled(optimizer: Optimizer) -> Optimizer:
     """Return a copy of a run in memory without its doubtful value, which is named; the run if there is none."""
-    outlier = optimizer.insight.outlier()
-    if outlier is None or not outlier.doubtful:
-        return optimizer
-    typer.echo(f"{summary.in_question(outlier)} It is left out until then.", err=True)
-    return optimizer.without(outlier.number)
+    outlier, settled = results.without_doubt(optimizer)
+    if outlier is not None and settled is not optimizer:
+        typer.echo(f"{summary.in_question(outlier)} It is left out until then.", err=True)
+    return settled
 
 
 def _show_summary(optimizer: Optimizer, journal: Path) -> None:
@@ -458,7 +457,7 @@ def _report(
         is_recorded &= all(numbers[name] == trial.measured.get(name) for name in run.needed)
     if trial.corrected or trial.removed is not None:
         is_recorded = is_recorded or bool(others) or value == trial.reported
-    is_replaced = as_done and bool(others) and trial.status == "complete"
+    is_replaced = as_done and bool(others) and trial.status == "complete" and not is_row
     if again == (trial.status == "pending") and not (is_replaced or (is_row and is_recorded)):
         raise InvalidInput(_misplaced(trial, run))
     if as_done and not others and not is_row:

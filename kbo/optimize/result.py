@@ -269,10 +269,7 @@ def result_of(
     optimizer: Optimizer, stopped: str, journal: str | None, evaluations: int = PROOF
 ) -> Result:
     """Return the result after the trials so far; ``evaluations`` as for ``Optimizer.gap``."""
-    outlier = optimizer.insight.outlier()
-    settled = optimizer
-    if outlier is not None and outlier.doubtful:
-        settled = optimizer.without(outlier.number)
+    outlier, settled = without_doubt(optimizer)
     insight = settled.insight
     best = settled.recommended()
     completed = settled.run.trials.complete
@@ -314,6 +311,14 @@ def result_of(
         outlier=outlier,
         front=insight.front(),
     )
+
+
+def without_doubt(optimizer: Optimizer) -> tuple[Outlier | None, Optimizer]:
+    """Return the outlier of a run, and a copy of the run without it if its value is likely wrong, else the run."""
+    outlier = optimizer.insight.outlier()
+    if outlier is None or not outlier.doubtful:
+        return outlier, optimizer
+    return outlier, optimizer.without(outlier.number)
 
 
 def _assumptions(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, Any]:

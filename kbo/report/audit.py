@@ -149,19 +149,8 @@ def audit(
     trials = _trials_of(history, study, target, maximize, bounds)
     optimizer = trials.optimizer
     complete = [trial for trial in optimizer.insight.within_limits() if trial.value is not None]
-    ended = optimizer.insight.quantities.allowed(optimizer.run.trials.complete)
-    if ended and not complete:
-        limits = ", ".join(str(constraint) for constraint in optimizer.constraints)
-        nearest = optimizer.recommended() or ended[0]
-        raise InvalidInput(
-            f"{trials.source}: none of the {len(ended)} trials with a value in the search space keeps all limits "
-            f"({limits}), so there is no best one{trials.remark}. Trial {trials.names[nearest.number]} comes closest."
-        )
     if not complete:
-        raise InvalidInput(
-            f"{trials.source}: no trial inside the search space has a value, so there is nothing to say of it"
-            f"{trials.remark}."
-        )
+        raise InvalidInput(_nothing_to_say(trials))
     pick = min
     if optimizer.maximize:
         pick = max
@@ -189,6 +178,23 @@ def audit(
         inferred=trials.inferred,
         observed=[trials.names[trial.number] for trial in observed],
         lucky=[trials.names[trial.number] for trial in lucky],
+    )
+
+
+def _nothing_to_say(trials: ImportedTrials) -> str:
+    """Return the reason why no trial may be the best: none has a value in the space, or none keeps all limits."""
+    optimizer = trials.optimizer
+    ended = optimizer.insight.quantities.allowed(optimizer.run.trials.complete)
+    if not ended:
+        return (
+            f"{trials.source}: no trial inside the search space has a value, so there is nothing to say of it"
+            f"{trials.remark}."
+        )
+    limits = ", ".join(str(constraint) for constraint in optimizer.constraints)
+    nearest = optimizer.recommended() or ended[0]
+    return (
+        f"{trials.source}: none of the {len(ended)} trials with a value in the search space keeps all limits "
+        f"({limits}), so there is no best one{trials.remark}. Trial {trials.names[nearest.number]} comes closest."
     )
 
 

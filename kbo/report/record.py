@@ -188,8 +188,7 @@ class Record:
             path = None
             if run.journal is not None:
                 path = Path(run.journal)
-            whole = cls.of(run.optimizer)
-            return replace(whole, optimizer=run.settled, path=path, stopped=run.stopped)
+            return replace(cls.of(run.optimizer), path=path, stopped=run.stopped)
         path = checks.path("run", run)
         contents = read_journal(path).whole()
         if contents.unfinished:

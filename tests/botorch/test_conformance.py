@@ -393,6 +393,13 @@ def fit(model: Any) -> None:
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
 
 
+def test_an_analytic_acquisition_function_moves_the_model_to_the_dtype_of_its_points():
+    model = made()
+    expected = LogExpectedImprovement(made(), LEVEL)(ONE)
+    close(LogExpectedImprovement(model, LEVEL)(ONE.float()).double(), expected, 1e-2)
+    assert model.train_targets.dtype == torch.float32
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "batched models: `batch_cross_validation`": (
         lambda: batch_cross_validation(

@@ -27,7 +27,10 @@ from kbo._base.stateful import Stateful, passed_on
 from kbo.errors import NotPositiveDefinite
 
 _FAR_BELOW_ROUNDING = 1e-3
-"""Size of a negative eigenvalue, relative to the largest one, that is no rounding error."""
+"""Size of a negative eigenvalue, relative to the largest diagonal entry, that is no rounding error."""
+
+_SMALLEST = 1e-30
+"""A positive number, for matrices of zeros."""
 
 PANEL = 128
 """Rows of a panel: large enough for matrix products to dominate, small enough to invert stably."""
@@ -91,17 +94,18 @@ def _not_positive_definite(A: Tensor, first_row: int, row: int) -> NotPositiveDe
         )
     return NotPositiveDefinite(
         f"The kernel matrix plus ridge is not positive definite in {A.dtype} at row {row}: the "
-        "ridge is below the rounding error of the kernel. Use a larger ridge (every bound stays "
-        "valid for it; jitter would break them), or float64."
+        "ridge is below the rounding error of the kernel, or the function is no kernel. If it is one, "
+        "use a larger ridge (bounds stay valid for it; jitter would break them), or float64."
     )
 
 
 def _is_indefinite(A: Tensor) -> bool:
     """Return whether a matrix among A [... n n] has a negative eigenvalue that no rounding explains."""
     finite = A.detach().cpu().nan_to_num(0.0, 0.0, 0.0)
-    eigenvalues = torch.linalg.eigvalsh(finite)
-    least = eigenvalues[..., 0]
-    return bool((least < -_FAR_BELOW_ROUNDING * eigenvalues[..., -1].abs()).any())
+    diagonal = finite.diagonal(dim1=-2, dim2=-1)
+    shift = _FAR_BELOW_ROUNDING * diagonal.abs().amax(-1, keepdim=True)
+    shifted = finite + torch.diag_embed(shift.clamp_min(_SMALLEST).expand_as(diagonal))
+    return bool((torch.linalg.cholesky_ex(shifted)[1] != 0).any())
 
 
 class _Panel:
