@@ -89,10 +89,11 @@ def test_an_alarm_at_any_line_of_a_limit_neither_escapes_nor_stays(monkeypatch):
                 signal.raise_signal(signal.SIGALRM)
             return alarm
 
+        tracer = sys.gettrace()
         sys.settrace(alarm)
         with contextlib.suppress(TimeoutError):
             assert call_with_limit(lambda: 1.0, 1e-9) == 1.0
-        sys.settrace(None)
+        sys.settrace(tracer)
         assert state() == before
         if not was_sent:
             break

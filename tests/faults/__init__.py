@@ -30,8 +30,9 @@ def interrupted(lines: int, call: Callable[[], Any]) -> Any:
                 raise KeyboardInterrupt
         return trace
 
+    tracer = sys.gettrace()  # that of a coverage tool, for example
     sys.settrace(trace)
     try:
         return call()
     finally:
-        sys.settrace(None)
+        sys.settrace(tracer)
