@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from experiments.problems.base import TuningProblem
 from experiments.problems.bbob import BBOB
+from experiments.problems.bbob_constrained import ConstrainedBBOB
+from experiments.problems.choice_of_function import ChoiceOfFunction
 from experiments.problems.constrained import CONSTRAINED, ConstrainedFunction
 from experiments.problems.contextual import (
     Bump,
@@ -70,7 +72,9 @@ __all__ = [
     "AnyLearner",
     "Bump",
     "Chessboard",
+    "ChoiceOfFunction",
     "ClassificationBandit",
+    "ConstrainedBBOB",
     "ConstrainedFunction",
     "ContextualBandit",
     "DiabetesSVR",

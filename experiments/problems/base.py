@@ -24,11 +24,13 @@ class TuningProblem(ABC):
         name: Its name in tables.
         space: Its parameters.
         optimum: The least value without noise, if it is known.
+        constraints: Names of the measured quantities that shall be at most 0.
     """
 
     name: str
     space: Space
     optimum: float | None = None
+    constraints: tuple[str, ...] = ()
 
     @abstractmethod
     def __call__(self, params: Params) -> float | dict[str, float]:
@@ -37,6 +39,10 @@ class TuningProblem(ABC):
     def noiseless(self, params: Params) -> float | None:
         """The value without noise, if it is known."""
         return None
+
+    def feasible(self, params: Params) -> bool:
+        """Return whether the parameters satisfy every constraint, without noise."""
+        return True
 
     def renew(self) -> None:  # noqa: B027
         """Draw the noise from the system from now on."""

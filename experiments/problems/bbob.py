@@ -16,7 +16,7 @@ from kbo._base.extras import require
 from kbo.errors import InvalidInput
 from kbo.space import Float, Int, Params, Space
 
-DIMENSIONS = (2, 3, 5, 10, 20)
+DIMENSIONS = (2, 3, 5, 10, 20, 40)
 """Dimensions of bbob; those of bbob-mixint begin with 5."""
 
 NOISES = {"none": 0.0, "gauss": NOISE_LEVEL, "heavy": NOISE_LEVEL, "gauss-0.5": 0.5, "gauss-2": 2.0}
@@ -45,7 +45,7 @@ class BBOB(TuningProblem):
 
     Args:
         function: Its number, 1 to 24.
-        dim: 2, 3, 5, 10 or 20 (5, 10 or 20 with ``integers``).
+        dim: 2, 3, 5, 10, 20 or 40 (5, 10, 20 or 40 with ``integers``).
         instance: Number of the instance, which shifts and rotates the function.
         noise: "none"; "gauss", with a standard deviation of 5% of the function's interquartile range over the box
             (1024 Sobol points); "gauss-0.5" and "gauss-2", with a half and twice that range; or "heavy", Student's t
@@ -101,10 +101,7 @@ class BBOB(TuningProblem):
         self.name: str = str(self._function.id)
         self.noise_scale: float = 0.0
         if noise != "none":
-            spread = interquartile_ranges(
-                lambda params: torch.tensor(self.noiseless(params), device="cpu").double(),
-                self.space,
-            )
+            spread = interquartile_ranges(self.value, self.space)
             self.noise_scale = NOISES[noise] * float(spread)
 
     def reseed(self, seed: int) -> None:
@@ -118,3 +115,7 @@ class BBOB(TuningProblem):
 
     def noiseless(self, params: Params) -> float:
         return float(self._function(list(params.values() if isinstance(params, dict) else params)))
+
+    def value(self, params: Params) -> Tensor:
+        """The value without noise, as a tensor."""
+        return torch.tensor(self.noiseless(params), dtype=torch.float64, device="cpu")

@@ -146,7 +146,6 @@ class ConstrainedFunction(TuningProblem):
         return float(self.outputs(params)[0])
 
     def feasible(self, params: Params) -> bool:
-        """Return whether the parameters satisfy every constraint, without noise."""
         return bool((self.outputs(params)[1:] <= 0).all())
 
 

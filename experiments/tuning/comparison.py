@@ -51,20 +51,26 @@ def run(
 
     Returns:
         A row at every checkpoint, and at every trial that is better than all before: ``trials``; ``value`` (without
-        noise) and ``regret`` of the recommendation, NaN between checkpoints; ``visited_regret`` of the best trial by
-        its value without noise; ``cpu_seconds`` of the tuner, the objective's own not included. Regrets are NaN where
-        the optimum, or the value without noise, is not known.
+        noise) and ``regret`` of the recommendation, NaN between checkpoints, infinite where it does not satisfy the
+        constraints; ``visited_regret`` of the best trial by its value without noise; ``cpu_seconds`` of the tuner, the
+        objective's own not included. Regrets are NaN where the optimum, or the value without noise, is not known.
     """
     make, rows, spent, nan = PROBLEMS[problem], [], [], math.nan
     objective = make(seed=seed)
     optimum = nan if objective.optimum is None else objective.optimum
+    options: dict[str, Any] = {}
+    if objective.constraints:
+        options["constraints"] = objective.constraints
     with timed(spent):
-        chosen = tuners.tuner(name, objective.space, seed, max(checkpoints))
+        chosen = tuners.tuner(name, objective.space, seed, max(checkpoints), **options)
     best = math.inf
     for trial in range(1, max(checkpoints) + 1):
         with timed(spent):
             params = chosen.ask()
-        value, truth = objective(params), objective.noiseless(params)
+        value = objective(params)
+        truth = None
+        if objective.feasible(params):
+            truth = objective.noiseless(params)
         with timed(spent):
             chosen.tell(params, value)
         improved = truth is not None and truth < best
@@ -73,12 +79,14 @@ def run(
         judged = nan
         if trial in checkpoints:
             with timed(spent):
-                params = chosen.recommended()
-            judged = true_value(make, objective, params, seed)
+                recommended = chosen.recommended()
+            judged = math.inf
+            if recommended is not None and objective.feasible(recommended):
+                judged = true_value(make, objective, recommended, seed)
         if trial in checkpoints or improved:
             regrets = {
                 "regret": judged - optimum,
-                "visited_regret": nan if truth is None else best - optimum,
+                "visited_regret": nan if math.isinf(best) else best - optimum,
             }
             rows.append({"trials": trial, "value": judged, **regrets, "cpu_seconds": sum(spent)})
     return rows

@@ -7,7 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments import problems
-from experiments.problems import BBOB, GridBandit, LearnerOnData, TuningProblem
+from experiments.problems import (
+    BBOB,
+    AnyLearner,
+    ChoiceOfFunction,
+    ConstrainedBBOB,
+    GridBandit,
+    LearnerOnData,
+    TuningProblem,
+)
 from experiments.problems.bbob import DIMENSIONS, NOISES
 from experiments.problems.learners import DATA, LEARNERS
 from kbo._base import checks
@@ -61,8 +69,48 @@ DEVELOPMENT = {
 }
 """Problems to develop on: half of the tasks of "hpo", and the functions of odd number."""
 
-PROBLEMS: dict[str, Make] = (
-    TABLES | CONDITIONAL | _TASKS | functools.reduce(dict.__or__, _FUNCTIONS.values())
+
+def _choice(numbers: tuple[int, ...], noise: str) -> Make:
+    return lambda seed: ChoiceOfFunction(numbers, seed, noise, seed)
+
+
+def _constrained(number: int, dim: int) -> Make:
+    return lambda seed: ConstrainedBBOB(number, dim, seed, seed)
+
+
+CHOICES: dict[str, dict[str, Make]] = {
+    noise: {
+        f"choice-{'-'.join(map(str, numbers))}-{noise}": _choice(numbers, noise)
+        for numbers in ((2, 8, 14), (4, 10, 16), (6, 12, 18), (20, 22, 24))
+    }
+    for noise in ("none", "gauss", "gauss-0.5")
+}
+"""Choices among functions of COCO of even number, by noise: held out."""
+
+ANY_LEARNER: dict[str, Make] = {
+    f"learners-{data}": functools.partial(AnyLearner, data)
+    for data in ("digits", "diabetes", "housing")
+}
+"""The choice of a learner on data that were not used for development: held out."""
+
+CONSTRAINED: dict[int, dict[str, Make]] = {
+    dim: {
+        f"constrained-f{number}-d{dim}": _constrained(number, dim)
+        for number in range(1, 54)
+        if number % 6 in (1, 2)
+    }
+    for dim in (2, 5)
+}
+"""The functions of bbob-constrained with one and three constraints, by dimension: held out."""
+
+PROBLEMS: dict[str, Make] = functools.reduce(
+    dict.__or__,
+    [
+        TABLES | CONDITIONAL | _TASKS | ANY_LEARNER,
+        *_FUNCTIONS.values(),
+        *CHOICES.values(),
+        *CONSTRAINED.values(),
+    ],
 )
 """All problems by name."""
 

@@ -88,8 +88,8 @@ def search_for_trial(
     if surrogate is not None:
         of_objectives = list(quantities.surrogates().values()) or [surrogate]
         others = of_objectives[1:]
-        for of_objective, worst in zip(of_objectives, _worst(quantities), strict=False):
-            bound = _with_failed(quantities, of_objective, of_objective.bound(number), worst)
+        for position, of_objective in enumerate(of_objectives):
+            bound = _with_failed(quantities, position, of_objective, of_objective.bound(number))
             bounds.append(_with_pending(bound, running))
     limits = []
     if surrogate is not None or quantities.exploration is not None:
@@ -177,20 +177,24 @@ def _starts(quantities: Quantities, subspace: Subspace) -> Tensor:
     return quantities.units_of(quantities.leading())
 
 
-def _with_failed(quantities: Quantities, surrogate: Surrogate, bound: Bound, worst: float) -> Bound:
-    """Return a bound of an objective to search with, with failed trials observed at the worst value so far.
+def _with_failed(
+    quantities: Quantities, position: int, surrogate: Surrogate, bound: Bound
+) -> Bound:
+    """Return a bound of the objective at a position, with failed trials observed at its worst value so far.
 
     Otherwise the search would return to them: the data say nothing against them. Pruned trials of whose value nothing
     is predicted count as failed ones.
     """
     trials = quantities.trials
+    if not trials.failed and not trials.pruned:
+        return bound
     predicted = {evaluation.number for evaluation in surrogate.values if evaluation.predicted}
     unpredicted = [trial for trial in trials.pruned if trial.number not in predicted]
     without_value = trials.failed + unpredicted
     if not without_value:
         return bound
     X = quantities.features(without_value)
-    target = surrogate.transform.target(worst)
+    target = surrogate.transform.target(_worst(quantities)[position])
     return bound.given(X, X.new_full((len(X),), target))
 
 

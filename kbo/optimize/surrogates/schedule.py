@@ -63,9 +63,10 @@ class Schedule(NamedTuple):
         """
         schedule = self
         first_at = {}
-        for evaluation in values[: self.n]:
-            if not evaluation.predicted:
-                first_at.setdefault(evaluation.features, evaluation)
+        if estimated and self.noiseless is not False:
+            for evaluation in values[: self.n]:
+                if not evaluation.predicted:
+                    first_at.setdefault(evaluation.features, evaluation)
         for evaluation in values[self.n :]:
             first = evaluation
             if not evaluation.predicted:

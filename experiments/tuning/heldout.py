@@ -1,0 +1,216 @@
+"""``python -m experiments.tuning.heldout``: kbo and other tuners on problems that were never used to develop kbo.
+
+All problems that the release is measured on, in one table: functions of COCO of even number with instances from
+``FIRST_SEED`` on, with and without whole numbers; learners on data; choices with parameters of their own; constraints.
+A line of the table is a kind of problem, with the mean rank of each tuner over all runs (``ranks.mean_ranks``) by the
+value of its recommended point, without noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from experiments import commands, tables
+from experiments.commands import Out, Quiet, Verbose, Workers
+from experiments.papers.experiment import Frame, Plan, run, store
+from experiments.sweep.cells import Cell
+from experiments.tuning import ranks, suites
+from experiments.tuning.comparison import cell
+from experiments.tuning.tuners import LEFT_OUT, TUNERS
+from kbo._base import checks
+
+FIRST_SEED = 201
+"""The first seed, which is the instance of a function, too; smaller ones were used before."""
+
+CHECKPOINTS = (15, 50, 200)
+"""Numbers of trials after which runs are judged."""
+
+NOISES = ("none", "gauss", "gauss-0.5", "gauss-2")
+
+CHEAP = ("kbo", "ngopt", "tpe", "cmaes", "random")
+"""Tuners whose runs of 50 trials take at most some CPU seconds."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Problems of one kind, all of which are lines of the table.
+
+    Attributes:
+        kind: The kind, in a word or two.
+        parameters: The number of parameters, in words.
+        noise: A key of ``experiments.problems.bbob.NOISES``, or the noise in words.
+        problems: Keys of ``suites.PROBLEMS``.
+        trials: Trials of a run.
+        seeds: Numbers of runs on each problem, by tuner.
+    """
+
+    kind: str
+    parameters: str
+    noise: str
+    problems: Sequence[str]
+    trials: int
+    seeds: dict[str, int]
+
+    def cells(self, names: Sequence[str]) -> Iterator[Cell]:
+        """Yield the runs of the tuners, seed by seed."""
+        checkpoints = [number for number in CHECKPOINTS if number <= self.trials]
+        for seed in range(max(self.seeds.values())):
+            for problem in self.problems:
+                for name in names:
+                    if seed < self.seeds.get(name, 0):
+                        yield cell(problem, name, FIRST_SEED + seed, checkpoints)
+
+
+def parts() -> list[Part]:
+    """Return all parts of the comparison."""
+    found = []
+    for dim in (2, 3, 5, 10, 20, 40):
+        for noise in NOISES:
+            seeds = dict.fromkeys(CHEAP, 3 if dim <= 10 else 2)
+            if dim in (5, 20):
+                seeds["gpsampler"] = 1
+            if dim == 5 and noise in ("none", "gauss-0.5"):
+                seeds |= {"qlognei": 1, "ax": 1, "smac": 1}
+            problems = suites.half_of("bbob", "held-out", dim, noise)
+            found.append(Part("functions", str(dim), noise, problems, 50, seeds))
+    for dim in (5, 20):
+        for noise in NOISES:
+            problems = suites.half_of("bbob", "held-out", dim, noise)
+            seeds = dict.fromkeys(CHEAP, 2 if dim == 5 else 1)
+            found.append(Part("functions", str(dim), noise, problems, 200, seeds))
+    for dim in (5, 20):
+        for noise in ("none", "gauss", "gauss-0.5"):
+            problems = suites.half_of("bbob-mixint", "held-out", dim, noise)
+            found.append(
+                Part("whole numbers", str(dim), noise, problems, 50, dict.fromkeys(CHEAP, 2))
+            )
+    few = dict.fromkeys(("kbo", "tpe", "cmaes", "random"), 2)
+    tasks = suites.half_of("hpo", "held-out")
+    found.append(Part("learners", "3 to 6", "splits of data", tasks, 50, few))
+    for noise, choices in suites.CHOICES.items():
+        seeds = dict.fromkeys(("kbo", "tpe", "cmaes", "random"), 6)
+        found.append(Part("choices of a function", "11", noise, list(choices), 50, seeds))
+    learners = list(suites.ANY_LEARNER)
+    found.append(Part("choices of a learner", "19", "splits of data", learners, 50, few))
+    for dim, constrained in suites.CONSTRAINED.items():
+        seeds = {**dict.fromkeys(("kbo", "tpe", "random"), 2), "gpsampler": 1}
+        if dim == 5:
+            seeds["qlognei"] = 1
+        found.append(Part("constraints", str(dim), "gauss", list(constrained), 50, seeds))
+    return found
+
+
+def table(rows: Frame, compared: Sequence[Part]) -> Frame:
+    """Mean ranks: a line for each part and number of trials, a column for each tuner.
+
+    That of kbo has the 95% interval of a bootstrap over the problems, that of other tuners the number of runs where
+    it is smaller. The last column says whether kbo is first, or its interval overlaps that of the first.
+    """
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for part in compared:
+        names = list(part.seeds)
+        chosen = rows["problem"].isin(part.problems) & rows["name"].isin(names)
+        mine: Any = rows[chosen & (rows["last"] == part.trials)]
+        for trials, scores in ranks.scores_at(mine, "value"):
+            if trials < part.trials and part.trials > 50:
+                continue  # another part has more runs of so few trials
+            standing = ranks.mean_ranks(scores)
+            key = (part.kind, part.parameters, part.noise, str(trials))
+            found[key] = {
+                str(name): _words(str(name), at, int(scores[name].notna().sum()), len(scores))
+                for name, at in standing.iterrows()
+            }
+            found[key]["kbo is"] = _verdict(standing)
+    index = ["problems", "parameters", "noise", "trials"]
+    shown = pd.DataFrame(found).T.rename_axis(index).fillna(tables.NONE)
+    names = [name for name in TUNERS if name in shown]
+    return shown[[*names, "kbo is"]]
+
+
+def _words(name: str, standing: Any, runs: int, most: int) -> str:
+    rank = f"{standing['rank']:.2f}"
+    if name == "kbo":
+        return f"{rank} ({standing['low']:.2f} to {standing['high']:.2f})"
+    if runs < most:
+        return f"{rank} [{runs}]"
+    return rank
+
+
+def _verdict(standing: Frame) -> str:
+    """Return the place of kbo among the tuners: "first", "level with ..." or "behind ..."."""
+    if "kbo" not in standing.index:
+        return tables.NONE
+    first = standing["rank"].idxmin()
+    if first == "kbo":
+        return "first"
+    overlaps = standing["low"]["kbo"] <= standing["high"][first]
+    if overlaps:
+        return f"level with {first}"
+    return f"behind {first}"
+
+
+def plan(names: Sequence[str], kinds: Sequence[str]) -> Plan:
+    """Return the comparison of some tuners on some kinds of problems."""
+    compared = [part for part in parts() if part.kind in kinds]
+    cells = list(dict.fromkeys(each for part in compared for each in part.cells(names)))
+    last = {each.key: max(each.arguments["checkpoints"]) for each in cells}
+
+    def shown(rows: Frame) -> Frame:
+        return table(rows, compared)
+
+    return Plan(
+        "Mean rank by the value without noise of the recommended point, on held-out problems; in brackets the 95% "
+        f"interval of a bootstrap over the problems, or the number of runs where it is smaller. {LEFT_OUT}",
+        {"": shown, "CPU seconds of a run": ranks.cpu_seconds},
+        {".md": store(shown), ".csv": store(lambda rows: rows)},
+        cells,
+        prepare=lambda rows: rows.assign(last=rows["cell"].map(last)),
+    )
+
+
+_KINDS = tuple(dict.fromkeys(part.kind for part in parts()))
+
+
+def heldout(
+    tuners: Annotated[
+        str, typer.Option(help=f"Of {', '.join(TUNERS)}; with commas between.")
+    ] = "kbo,ngopt,tpe,cmaes,random,gpsampler,qlognei,ax,smac",
+    kinds: Annotated[
+        str, typer.Option(help=f"Of {', '.join(_KINDS)}; with commas between.")
+    ] = ",".join(_KINDS),
+    workers: Workers = None,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare kbo with other tuners on all held-out problems.
+
+    Finished runs are kept: the same command continues after Ctrl-C. Runs of kbo are done again when its code has
+    changed.
+
+    Example:  python -m experiments.tuning.heldout --tuners kbo,tpe,random --kinds functions
+    """
+    commands.apply_verbosity(quiet, verbose)
+    names = [checks.one_of("tuners", name, TUNERS) for name in tuners.split(",")]
+    chosen = [checks.one_of("kinds", kind, _KINDS) for kind in kinds.split(",")]
+    processes = commands.engine_of("processes", None, workers)
+    folder = commands.folder(out / "heldout")
+    with commands.shown():
+        typer.echo(
+            run(lambda quick: plan(names, chosen), "heldout", folder, False, processes, not quiet)
+        )
+
+
+def main() -> None:
+    """Run the command."""
+    commands.run(heldout)
+
+
+if __name__ == "__main__":
+    main()
