@@ -108,7 +108,9 @@ def test_a_suite_is_the_sum_of_its_halves_and_the_seed_is_the_instance():
         assert (len(odd), len(even), len({*odd, *even})) == (size, size, 2 * size)
         assert set(odd) <= DEVELOPMENT <= set(PROBLEMS)
     assert PROBLEMS["bbob-f2-d2-heavy"](seed=4).name == "bbob_f002_i04_d02"
-    with pytest.raises(InvalidInput, match="dim of bbob-mixint must be one of 5, 10, 20, 40, got 2"):
+    with pytest.raises(
+        InvalidInput, match="dim of bbob-mixint must be one of 5, 10, 20, 40, got 2"
+    ):
         half_of("bbob-mixint", "held-out", 2)
 
 
