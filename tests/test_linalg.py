@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
-from kbo._base.linalg import PANEL, GrowingCholesky, safe_sqrt
+from kbo._base.linalg import GrowingCholesky, panel_rows, safe_sqrt
 from kbo.errors import NotPositiveDefinite
 from tests.conftest import DEVICE
 from tests.dense import close
 
 pytestmark = pytest.mark.usefixtures("device")
+
+PANEL = panel_rows(torch.empty(0, device=DEVICE).device)
 
 
 def matrix(n: int) -> Tensor:

@@ -2,20 +2,20 @@
 
 from kbo._base.linalg.buffers import GrowingTensor
 from kbo._base.linalg.cholesky import (
-    PANEL,
     GrowingCholesky,
     cholesky,
     ill_conditioned_ratio,
+    panel_rows,
     safe_sqrt,
 )
 from kbo._base.linalg.factor import GrowingFactor
 
 __all__ = [
-    "PANEL",
     "GrowingCholesky",
     "GrowingFactor",
     "GrowingTensor",
     "cholesky",
     "ill_conditioned_ratio",
+    "panel_rows",
     "safe_sqrt",
 ]

@@ -6,7 +6,7 @@ On paper                                  | in code
 ``L^{-1} B``                              | ``GrowingCholesky.solve``
 ``L^{-T} B``                              | ``GrowingCholesky.solve_transposed``
 
-The growing factor is kept in panels of ``PANEL`` rows: the rectangle to the left of the diagonal
+The growing factor is kept in panels of ``panel_rows`` rows: the rectangle to the left of the diagonal
 block, the diagonal block, and the inverse of the diagonal block. New rows are written into the last
 panel or open a new one. So rows that are there are never copied, half of the square is never
 allocated, a solve is a handful of matrix products, and a fork shares every full panel with the
@@ -32,8 +32,18 @@ _FAR_BELOW_ROUNDING = 1e-3
 _SMALLEST = 1e-30
 """A positive number, for matrices of zeros."""
 
-PANEL = 128
-"""Rows of a panel: large enough for matrix products to dominate, small enough to invert stably."""
+_PANEL = 128
+"""Rows of a panel on the CPU: enough for matrix products to dominate, few enough to invert stably."""
+
+_PANEL_ELSEWHERE = 512
+"""Rows of a panel on other devices, where the number of products decides the time of a solve."""
+
+
+def panel_rows(device: torch.device) -> int:
+    """Return the number of rows of a panel on a device."""
+    if device.type == "cpu":
+        return _PANEL
+    return _PANEL_ELSEWHERE
 
 
 def safe_sqrt(x: Tensor) -> Tensor:
@@ -112,16 +122,16 @@ class _Panel:
     """Rows ``start .. start + n`` of a factor, and the inverse of their diagonal block.
 
     Attributes:
-        rows: [PANEL, start + PANEL]; the first n rows are set.
-        inverse: [PANEL, PANEL]; the identity beyond the first n rows.
+        rows: [size, start + size]; the first n rows are set.
+        inverse: [size, size]; the identity beyond the first n rows.
     """
 
-    def __init__(self, start: int, like: Tensor) -> None:
+    def __init__(self, start: int, size: int, like: Tensor) -> None:
         self.start: int = start
         self.n: int = 0
-        self.rows: Tensor = like.new_empty(PANEL, start + PANEL)
+        self.rows: Tensor = like.new_empty(size, start + size)
         self.rows[:, start:] = 0
-        self.inverse: Tensor = torch.eye(PANEL, dtype=like.dtype, device=like.device)
+        self.inverse: Tensor = torch.eye(size, dtype=like.dtype, device=like.device)
 
     def append(self, C: Tensor, L: Tensor) -> None:
         """Add the rows ``[C' | L]`` of the factor, C [start + n, r] and L [r r]."""
@@ -175,6 +185,7 @@ class GrowingCholesky(Stateful):
 
     def __init__(self, like: Tensor) -> None:
         self._like = like.new_empty(0)
+        self._size = panel_rows(like.device)
         self._panels: list[_Panel] = []
         self._z = GrowingTensor(self._like)
         self.n: int = 0
@@ -202,7 +213,7 @@ class GrowingCholesky(Stateful):
             noise = y.new_full((r,), noise)
         start = 0
         while start < r:
-            room = PANEL - self._open_panel().n
+            room = self._size - self._open_panel().n
             stop = min(r, start + room)
             new = slice(start, stop)
             above = torch.cat([cross[:, new], block[:start, new]])
@@ -241,8 +252,8 @@ class GrowingCholesky(Stateful):
         self.log_det += math.log(square / noise)
 
     def _open_panel(self) -> _Panel:
-        if not self._panels or self._panels[-1].n == PANEL:
-            self._panels.append(_Panel(self.n, self._like))
+        if not self._panels or self._panels[-1].n == self._size:
+            self._panels.append(_Panel(self.n, self._size, self._like))
         return self._panels[-1]
 
     def solve(self, B: Tensor) -> Tensor:
@@ -261,17 +272,17 @@ class GrowingCholesky(Stateful):
     def rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Return ``L[start:stop, :start]`` and ``L[start:stop, start:stop]``."""
         rows = self._like.new_zeros(stop - start, stop)
-        for panel in self._panels[start // PANEL : -(-stop // PANEL)]:
+        for panel in self._panels[start // self._size : -(-stop // self._size)]:
             first = max(start, panel.start)
-            last = min(stop, panel.start + PANEL)
+            last = min(stop, panel.start + self._size)
             of_panel = panel.rows[first - panel.start : last - panel.start, :last]
             rows[first - start : last - start, :last] = of_panel
         return rows[:, :start], rows[:, start:]
 
     def _fork_with(self, forks: dict[int, Any]) -> Self:
-        """Return a copy that may grow on its own; full panels are shared, O(PANEL n)."""
+        """Return a copy that may grow on its own; full panels are shared, O(n) times the rows of a panel."""
         fork = super()._fork_with(forks)
-        if fork._panels and fork._panels[-1].n < PANEL:
+        if fork._panels and fork._panels[-1].n < self._size:
             fork._panels[-1] = fork._panels[-1].fork()
         return fork
 
@@ -279,12 +290,12 @@ class GrowingCholesky(Stateful):
         if B.ndim == 1:
             return self._solve(B.unsqueeze(-1)).squeeze(-1)
         n = B.shape[0]
-        if 0 < n <= PANEL:
+        if 0 < n <= self._size:
             return self._panels[0].inverse[:n, :n] @ B
         solution = torch.empty_like(B, memory_format=torch.contiguous_format)
-        for panel in self._panels[: -(-n // PANEL)]:
+        for panel in self._panels[: -(-n // self._size)]:
             start = panel.start
-            stop = min(start + PANEL, n)
+            stop = min(start + self._size, n)
             r = stop - start
             rest = B[start:stop]
             if start:
@@ -296,13 +307,13 @@ class GrowingCholesky(Stateful):
         if B.ndim == 1:
             return self._solve_transposed(B.unsqueeze(-1)).squeeze(-1)
         n = B.shape[0]
-        if 0 < n <= PANEL:
+        if 0 < n <= self._size:
             return self._panels[0].inverse[:n, :n].mT @ B
         # The transposed solution: panels are read as they lie, which is twice as fast.
         solution = B.mT.clone(memory_format=torch.contiguous_format)
-        for panel in reversed(self._panels[: -(-n // PANEL)]):
+        for panel in reversed(self._panels[: -(-n // self._size)]):
             start = panel.start
-            stop = min(start + PANEL, n)
+            stop = min(start + self._size, n)
             r = stop - start
             solved = solution[:, start:stop] @ panel.inverse[:r, :r]
             solution[:, start:stop] = solved
