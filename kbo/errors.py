@@ -26,10 +26,10 @@ class MissingExtra(KboError, ModuleNotFoundError):
 
 
 class NotPositiveDefinite(KboError, ArithmeticError):
-    """The regularised kernel matrix has no Cholesky factor in floating point.
+    """The regularised kernel matrix has no Cholesky factor, or the function is no kernel.
 
-    kbo never adds jitter silently. A larger ridge keeps every bound valid, so the message names
-    one.
+    kbo never adds jitter silently. For a kernel a larger ridge keeps every bound valid, so the
+    message names one.
     """
 
 

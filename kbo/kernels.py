@@ -39,6 +39,12 @@ Threads share no smaller ones.
 _MOST_CHECKED = 2000
 """Rows of a Gram matrix that are checked to be positive semi-definite."""
 
+_GRAM_SLACK = 100
+"""Units of rounding, relative to the trace, by which eigenvalues of a Gram matrix may be negative."""
+
+_HALF_OF_THE_DIGITS = 1e-8
+"""Error of distances from ``|x|^2 - 2xz + |z|^2`` in float64."""
+
 _MOST_COMPARED = 0.1
 """Difference of float32 and float64, relative to ``k(x, x)``, that still grows with the error."""
 
@@ -115,7 +121,7 @@ def _pairs_are_possible(gram: Tensor) -> bool:
 def _is_semi_definite(gram: Tensor) -> bool:
     """Return whether no eigenvalue is below zero by more than rounding."""
     finfo = torch.finfo(gram.dtype)
-    slack = 100 * finfo.eps * gram.diagonal().abs().sum()
+    slack = _GRAM_SLACK * finfo.eps * gram.diagonal().abs().sum()
     identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     factor = torch.linalg.cholesky_ex(gram + identity * slack.clamp_min(finfo.tiny))
     return not bool(factor.info)
@@ -149,9 +155,27 @@ def freeze(kernel: Kernel, like: Tensor) -> DenseKernel:
     """Return a dense, constant copy of a GPyTorch kernel, in dtype and on device of ``like``.
 
     Raises:
-        InvalidInput: The kernel is not a single unbatched GPyTorch kernel.
+        InvalidInput: The kernel is not a single unbatched GPyTorch kernel, or reads a column that
+            ``like`` [... d] does not have.
     """
-    return _dense(copy.deepcopy(checks.kernel(kernel)).to(like).requires_grad_(False).eval())
+    _check_columns(checks.kernel(kernel), like.shape[-1])
+    return _dense(copy.deepcopy(kernel).to(like).requires_grad_(False).eval())
+
+
+def _check_columns(kernel: Kernel, columns: int) -> None:
+    """Raise InvalidInput if a part of a kernel reads a column that points do not have.
+
+    Args:
+        kernel: The kernel.
+        columns: The number of columns of the points; 0 if it is unknown.
+    """
+    for part in kernel.modules():
+        active = getattr(part, "active_dims", None)
+        if columns and isinstance(active, Tensor) and int(active.max()) >= columns:
+            raise InvalidInput(
+                f"active_dims of {type(part).__name__} must be columns 0 .. {columns - 1} of the "
+                f"points, which have {columns}, got {active.tolist()}."
+            )
 
 
 class DenseKernel(ABC):
@@ -405,6 +429,20 @@ def measured_error(kernel: Kernel, X: Tensor) -> float:
     if not max(lost, moved) <= _MOST_COMPARED:
         return 1.0
     return lost * (torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps) ** 0.5
+
+
+def least_error(kernel: Kernel | None, dtype: torch.dtype) -> float:
+    """Return the least error of ``k(x, z)`` to allow for, relative to ``k(x, x)``, whatever is measured.
+
+    It is zero if kbo knows the formula. Values of other formulas and of Gram matrices are taken to
+    have half of the digits of float64, and what ``PrecomputedKernel`` accepts in this dtype.
+    """
+    if kernel is not None:
+        parts = list(kernel.modules())
+        has_gram = any(isinstance(part, PrecomputedKernel) for part in parts)
+        if all(map(_is_known, parts)) and not has_gram:
+            return 0.0
+    return max(_HALF_OF_THE_DIGITS, _GRAM_SLACK * torch.finfo(dtype).eps)
 
 
 def _is_known(part: torch.nn.Module) -> bool:

@@ -288,7 +288,7 @@ NAMED = {
     "a kernel that is too smooth, not refuted by the data": "if the function has norm at most 5",
     "a noise level that is too small": "the noise is 0.1-sub-Gaussian",
     "noise that depends on earlier noise": "the noise is 0.1-sub-Gaussian given the past",
-    "a kernel that was fitted to the same data by other software": "kernel and numbers were fixed beforehand",
+    "a kernel that was fitted to the same data by other software": "were chosen without these data",
 }
 """Assumptions that no data can refute, and the words in which every guarantee names them."""
 

@@ -217,3 +217,10 @@ def test_the_error_of_an_unknown_formula_is_about_that_of_its_distances():
     error = float((Expanded().forward(X, X) - exact).abs().max())
     assert error > 1e-8
     assert error / 10 < measured_error(Expanded(), X) < 100 * error
+
+
+@pytest.mark.parametrize("kind", [RBFKernel, MaternKernel, PeriodicKernel, LinearKernel])
+def test_a_kernel_that_reads_a_column_which_points_have_not_is_refused(kind):
+    kernel = ScaleKernel(RBFKernel() + kind(active_dims=[0, 3]))
+    with pytest.raises(InvalidInput, match=r"columns 0 \.\. 1 .* got \[0, 3\]"):
+        KernelRidge(kernel, 0.1).update(points(5, 2), torch.zeros(5).double())

@@ -181,6 +181,12 @@ def test_the_covariance_of_many_points_is_lazy_and_right(plain):
 # Hyper-parameters, copies, types of numbers
 
 
+@pytest.mark.parametrize("kind", [KernelRidgeGP, NystromGP, AdaptiveRidgeGP, PosteriorGP])
+def test_a_wrong_argument_names_the_class_that_was_called(kind):
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}\.__init__"):
+        kind(*data(5), foo=1)
+
+
 def test_a_changed_hyper_parameter_takes_effect():
     model, reference = model_and_reference(BOTH)
     model.posterior(Z)

@@ -9,7 +9,7 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
-from kbo.confidence import Confidence, SelfNormalized
+from kbo.confidence import Confidence, MartingaleMixture, SelfNormalized, norm_lower_bound
 from kbo.regression import KernelRidge
 from kbo.regression.exact import ExactAt
 from kbo.testing import check_posterior
@@ -121,3 +121,12 @@ def test_the_page_about_extensions_needs_no_other_file_of_the_repository():
     assert sorted(listings) == ["tests/third_party_confidence.py", "tests/third_party_posterior.py"]
     for text in (page, *((ROOT / listing).read_text() for listing in listings)):
         assert not re.findall(r"^(?:from|import) tests\b", text, re.MULTILINE)
+
+
+def test_a_norm_bound_of_the_same_data_is_an_objection():
+    state = observed()
+    least = norm_lower_bound(state, 0.01, 0.1)
+    of_data = MartingaleMixture(0.01, least, 0.1, "dmm")
+    assert any("chosen without them" in reason for reason in of_data.objections(state))
+    assert of_data.guarantee_on(state) is None
+    assert MartingaleMixture(0.01, 1.01 * least, 0.1, "dmm").guarantee_on(state)

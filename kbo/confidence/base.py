@@ -28,6 +28,7 @@ from kbo._base.read_only import ReadOnly
 from kbo.confidence import rounding
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
+from kbo.regression.definiteness import no_kernel
 from kbo.regression.provenance import Provenance
 
 
@@ -170,6 +171,9 @@ class Confidence(ReadOnly):
         Its ``provenance`` and ``error`` are compared with ``covers``.
         """
         reasons = _objections_to_data(checked_state(state).provenance)
+        eigenvalue = state.error.negative_eigenvalue()
+        if eigenvalue < 0:
+            reasons.append(no_kernel(eigenvalue))
         for part in self._parts():
             reasons += part.objections(state)
         if state.like.dtype != torch.float64:
@@ -315,7 +319,7 @@ class SubGaussian(Confidence):
         return (
             f"holds for {scope} with probability at least 1 - {self.delta:g}, if the function has "
             f"norm at most {self.norm_bound:g}, the noise is {self.noise_std:g}-sub-Gaussian "
-            "given the past, and kernel and numbers were fixed beforehand"
+            "given the past, and kernel, norm bound and noise level were chosen without these data"
         )
 
 

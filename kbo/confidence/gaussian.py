@@ -145,7 +145,7 @@ def gaussian_statement(points: str, delta: float) -> str:
     return (
         f"holds for all rounds and all {points} at once with probability at least 1 - {delta:g}, "
         "if the function is drawn from the Gaussian-process prior, the noise is Gaussian with "
-        "the ridge as variance, and both were fixed beforehand"
+        "the ridge as variance, and both were chosen without these data"
     )
 
 

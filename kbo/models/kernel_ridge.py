@@ -7,9 +7,11 @@ from typing import Any, Self
 
 import torch
 from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform
 from botorch.posteriors.gpytorch import GPyTorchPosterior, scalarize_posterior
 from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from torch import Tensor
@@ -31,7 +33,8 @@ class KernelRidgeGP(StreamingGP):
     Args:
         train_X: Points [n d].
         train_Y: Targets [n 1].
-        kernel: An unbatched GPyTorch kernel.
+        kernel: An unbatched GPyTorch kernel. It is copied, so later changes of it change nothing;
+            ``covar_module`` is the copy.
         ridge: The regulariser = noise variance of the GP reading, in (transformed) units.
         input_transform: Applied to training and test points.
         outcome_transform: Applied to targets, undone in ``posterior``.
@@ -49,6 +52,20 @@ class KernelRidgeGP(StreamingGP):
         >>> acqf = KernelUCB(model, bound)
         >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
     """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        kernel: Kernel,
+        ridge: float,
+        input_transform: InputTransform | None = None,
+        outcome_transform: OutcomeTransform | None = None,
+        train_Yvar: Tensor | None = None,
+    ) -> None:
+        super().__init__(
+            train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar
+        )
 
     @classmethod
     @torch.no_grad()

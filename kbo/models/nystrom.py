@@ -79,8 +79,10 @@ class NystromGP(StreamingGP):
             than a tenth of the noise variance, at most 500 in all. Data that come later, by
             conditioning, enter by the same rule, so a model that is conditioned may have other
             points than one that is built from all data; the law of what may be left is the same.
-            Where 500 are not enough, ``state.dictionary.capped`` is true. Tight bounds on many
-            observations need a smaller residual, for example
+            Where 500 are not enough, ``state.dictionary.capped`` is true. Bounds are wider than
+            those of ``KernelRidgeGP``: 2.5 against 1.6 for 2000 observations of three columns
+            (CMM, Matern 5/2, lengthscale 0.5). ``GreedyDictionary(1e-4, most=1000)`` gives 1.9 at
+            four times the cost of a step; tight bounds need about
             ``GreedyDictionary(0.01 * noise_std**2 / norm_bound**2)``.
         input_transform, outcome_transform, train_Yvar: As for ``KernelRidgeGP``.
 

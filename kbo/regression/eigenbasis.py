@@ -42,6 +42,7 @@ from torch import Tensor
 from kbo._base import devices
 from kbo._base.linalg import cholesky
 from kbo._base.stateful import Stateful
+from kbo.errors import NotPositiveDefinite
 from kbo.kernels import DenseKernel
 from kbo.regression.all_ridges import AllRidges, InChunks, Moments, MomentsOnHost
 from kbo.regression.numerics import block_of, clamped, kernel_columns, warn_below_precision
@@ -245,7 +246,14 @@ class SpectralRidges(AllRidges):
 
     def _grid(self, ridges: Sequence[float]) -> Shifted:
         warn_below_precision(min(ridges), self.state.error.least_ridge)
-        return self.resolvent.grid(ridges)
+        return self._shifted(ridges)
+
+    def _shifted(self, ridges: Sequence[float]) -> Shifted:
+        try:
+            return self.resolvent.grid(ridges)
+        except NotPositiveDefinite:
+            self.state.error.refuse_no_kernel()
+            raise
 
     def _number(self, value: Tensor) -> Tensor:
         """Return a number in the dtype of the data."""
@@ -285,7 +293,7 @@ class SpectralRidges(AllRidges):
         return self._moments_of(mean, covariance, shifted.quad)
 
     def grid(self, ridges: Sequence[float]) -> Moments:
-        shifted = self.resolvent.grid(ridges)
+        shifted = self._shifted(ridges)
         if self.p.shape[-1] == 1:  # groups of one point: all ridges in one product
             mean, covariance = self._single(shifted)
         else:

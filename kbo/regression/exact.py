@@ -25,6 +25,8 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.linalg import GrowingCholesky, ill_conditioned_ratio
+from kbo._base.stateful import passed_on
+from kbo.errors import NotPositiveDefinite
 from kbo.kernels import DenseKernel, freeze
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.eigenbasis import Eigenbasis
@@ -38,7 +40,7 @@ from kbo.regression.numerics import (
 )
 from kbo.regression.observations import Observations
 from kbo.regression.posterior import LowRankPosteriorAt, Posterior, PosteriorAt
-from kbo.regression.provenance import Error, Rounding
+from kbo.regression.provenance import Error
 from kbo.regression.sampling import SamplePath
 
 _BLOCK = 2**20
@@ -177,7 +179,11 @@ class KernelRidge(Posterior):
                 new = data.X[start:stop]
                 block = k.diagonal(new) if len(new) == 1 else k(new, new)
                 noise = ridge if data.uniform else ridge / data.counts[start:stop]
-                factor.append(k(data.X[:start], new), block, noise, data.y[start:stop])
+                try:
+                    factor.append(k(data.X[:start], new), block, noise, data.y[start:stop])
+                except NotPositiveDefinite:
+                    self.error.refuse_no_kernel()
+                    raise
         self._factors[ridge] = factor  # the last one: most recently used
         if len(self._factors) > _MOST_FACTORS:
             oldest = next(iter(self._factors))
@@ -222,9 +228,7 @@ class _ExactError(Error):
     def terms(self) -> int:
         return self.state.data.rows if self.state.data else 0
 
-    @property
-    def rounding(self) -> Rounding:
-        return Rounding.of_algebra(self.terms, self.state.trace, self.state._kernel_error)
+    of_coordinates: float = passed_on("state._kernel_error")
 
 
 class ExactAt(LowRankPosteriorAt):

@@ -49,6 +49,7 @@ from kbo._base import checks
 from kbo._base.stateful import Stateful, fresh_version
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges
+from kbo.regression.definiteness import Definiteness
 from kbo.regression.numerics import joint_draws
 from kbo.regression.provenance import Error, Provenance
 from kbo.regression.sampling import Function, PriorPath, draw_prior
@@ -277,6 +278,7 @@ class Posterior(Stateful, ABC):
         needs_refresh: Whether a frozen fork has so many observations that its inducing points
             should be chosen again.
         schedule: The rule that moves the ridge as data come in; None if the ridge stays.
+        definiteness: The latest result of ``error.negative_eigenvalue``, which it continues.
     """
 
     like: Tensor = torch.empty(0, 0, dtype=torch.float64, device="cpu")
@@ -286,6 +288,7 @@ class Posterior(Stateful, ABC):
     anchors: Tensor | None = None
     needs_refresh: bool = False
     schedule: RidgeSchedule | None = None
+    definiteness: Definiteness | None = None
 
     def __init__(self, ridge: float) -> None:
         self._ridge: float = checks.positive("ridge", ridge)
@@ -462,4 +465,4 @@ class Posterior(Stateful, ABC):
         return fork
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_kept": {}}
+        return {**vars(self), "_kept": {}, "definiteness": None}

@@ -7,12 +7,17 @@ from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor
 
-from kbo.kernels import measured_error
+from kbo.errors import NotPositiveDefinite
+from kbo.kernels import least_error, measured_error
+from kbo.regression.definiteness import definiteness_of, no_kernel
 
 Number = TypeVar("Number", float, Tensor)
 
 _MOST_COMPARED = 16
 """Locations at which a kernel is compared with itself in float32."""
+
+MOST_TESTED = 1000
+"""Locations of a sketch whose kernel matrix is tested for negative eigenvalues: the first ones."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +80,13 @@ class Error:
         least_ridge: Smallest ridge at which log-determinants and variances keep their digits.
         of_quad: Bound of the rounding of ``quad`` and ``rss``, in squared units of y; zero for sums
             of squares.
+        of_coordinates: Error of the kernel by rounding of the coordinates of the data, relative to
+            ``k(x, x)``.
     """
 
     least_ridge: float = 0.0
     of_quad: float = 0.0
+    of_coordinates: float = 0.0
 
     def __init__(self, state: Any) -> None:
         self.state = state
@@ -104,7 +112,7 @@ class Error:
     @property
     def rounding(self) -> Rounding:
         """Error of the numbers by rounding."""
-        return Rounding.of_algebra(self.terms, self.state.trace)
+        return Rounding.of_algebra(self.terms, self.state.trace, self.of_coordinates)
 
     def of_kernel(self) -> float:
         """Return the error assumed of a kernel of unknown formula, relative to ``k(x, x)``."""
@@ -116,6 +124,31 @@ class Error:
         if not len(X):
             return 0.0
         return measured_error(kernel, _evenly_spaced(X))
+
+    def negative_eigenvalue(self) -> float:
+        """Return the least eigenvalue of the kernel matrix if it is negative beyond rounding, else 0.
+
+        A negative one proves that the function is no kernel. The matrix is that of the locations,
+        without ridge; of a sketch up to ``MOST_TESTED`` locations. O(n^2) for each new location.
+        """
+        state = self.state
+        if state.locations is None or state.batch_shape:
+            return 0.0
+        X = state.locations[0].double()
+        if state.anchors is not None:
+            X = X[:MOST_TESTED]
+        least = least_error(state.kernel, state.like.dtype)
+        error = max(least, self.of_coordinates + self.of_kernel())
+        trace = float(state.prior_variance(X).sum())
+        tolerance = Rounding.of_algebra(len(X), trace, error).steep
+        state.definiteness = definiteness_of(state.prior, X, tolerance, state.definiteness)
+        return state.definiteness.eigenvalue
+
+    def refuse_no_kernel(self) -> None:
+        """Raise NotPositiveDefinite if the kernel matrix has a negative eigenvalue."""
+        eigenvalue = self.negative_eigenvalue()
+        if eigenvalue < 0:
+            raise NotPositiveDefinite(f"{no_kernel(eigenvalue)}.")
 
 
 def _evenly_spaced(X: Tensor) -> Tensor:

@@ -26,12 +26,6 @@ from kbo._base.linalg.buffers import GrowingTensor
 from kbo._base.stateful import Stateful, passed_on
 from kbo.errors import NotPositiveDefinite
 
-_FAR_BELOW_ROUNDING = 1e-3
-"""Size of a negative eigenvalue, relative to the largest diagonal entry, that is no rounding error."""
-
-_SMALLEST = 1e-30
-"""A positive number, for matrices of zeros."""
-
 _PANEL = 128
 """Rows of a panel on the CPU: enough for matrix products to dominate, few enough to invert stably."""
 
@@ -91,31 +85,16 @@ def cholesky_and_log(
     if not math.isfinite(log):
         # Other devices name a later row where an entry is infinite.
         failed_row = torch.linalg.cholesky_ex(A.detach().cpu())[1]
-        raise _not_positive_definite(A, first_row, first_row + max(int(failed_row.max()), 1))
+        raise _not_positive_definite(A, first_row + max(int(failed_row.max()), 1))
     return L, log
 
 
-def _not_positive_definite(A: Tensor, first_row: int, row: int) -> NotPositiveDefinite:
-    if first_row == 0 and _is_indefinite(A):
-        return NotPositiveDefinite(
-            f"The kernel matrix plus ridge is not positive definite at row {row}, and has negative "
-            "eigenvalues far beyond rounding: the function is no kernel, so there is no posterior and "
-            "no bound. Sums and products of kernels are kernels; differences are not."
-        )
+def _not_positive_definite(like: Tensor, row: int) -> NotPositiveDefinite:
     return NotPositiveDefinite(
-        f"The kernel matrix plus ridge is not positive definite in {A.dtype} at row {row}: the "
+        f"The kernel matrix plus ridge is not positive definite in {like.dtype} at row {row}: the "
         "ridge is below the rounding error of the kernel, or the function is no kernel. If it is one, "
         "use a larger ridge (bounds stay valid for it; jitter would break them), or float64."
     )
-
-
-def _is_indefinite(A: Tensor) -> bool:
-    """Return whether a matrix among A [... n n] has a negative eigenvalue that no rounding explains."""
-    finite = A.detach().cpu().nan_to_num(0.0, 0.0, 0.0)
-    diagonal = finite.diagonal(dim1=-2, dim2=-1)
-    shift = _FAR_BELOW_ROUNDING * diagonal.abs().amax(-1, keepdim=True)
-    shifted = finite + torch.diag_embed(shift.clamp_min(_SMALLEST).expand_as(diagonal))
-    return bool((torch.linalg.cholesky_ex(shifted)[1] != 0).any())
 
 
 class _Panel:

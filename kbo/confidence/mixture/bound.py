@@ -46,6 +46,9 @@ from kbo.regression.numerics import as_ridges
 
 KINDS = ("amm", "dmm", "cmm")
 
+_SAME = 1e-9
+"""Relative difference up to which a norm bound is that of ``norm_lower_bound``, computed again."""
+
 
 class _Numbers(NamedTuple):
     """Numbers of a posterior on which the bounds at all points depend.
@@ -237,6 +240,19 @@ class MartingaleMixture(SubGaussian):
         high = max(high, 1e12 * F.squared_radius / self.norm_bound**2)
         grid = search_grid(self.ridges, low, high)
         return _Numbers(F, squared_widths.clamp_min(0), grid)
+
+    def objections(self, state: Posterior) -> list[str]:
+        """Return the objections of any confidence, and one if the data gave the norm bound."""
+        reasons = super().objections(state)
+        if not reasons and state.n:
+            least = norm_lower_bound(state, self.noise_std, self.delta, self.scale)
+            if math.isclose(least, self.norm_bound, rel_tol=_SAME):
+                reasons.append(
+                    f"norm_bound = {self.norm_bound:.6g} is norm_lower_bound of these data, below "
+                    "which the norm is not, and a guarantee needs an upper bound that was chosen "
+                    "without them"
+                )
+        return reasons
 
     def _least_ridge(self, state: Posterior) -> float:
         """Return the least of the ridges and a0; below, "cmm" searches as rounding allows."""

@@ -278,6 +278,7 @@ def _check_program(confidence: MartingaleMixture, state: KernelRidge, x: Tensor)
         raise InvalidInput("certificates need float64: x and the data in torch.float64.")
     if x.ndim != 1:
         raise InvalidInput(f"x must be one point, a tensor [d], got shape {tuple(x.shape)}.")
+    state.error.refuse_no_kernel()
 
 
 def _sign(side: str) -> int:

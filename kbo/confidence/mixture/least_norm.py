@@ -61,9 +61,14 @@ def norm_lower_bound(
             search finds.
         rounded_down: Lower the bound by what rounding may have done, and read it at no ridge where
             that is not small (docs/theory/rounding.md); without, it is no bound.
+
+    Raises:
+        NotPositiveDefinite: The data show that the function is no kernel, so no norm is defined.
     """
     checks.instance("state", state, Posterior)
     checks.probability("delta", delta)
+    if rounded_down:
+        state.error.refuse_no_kernel()
     own_ridges = mixture_ridges(noise_std, scale)
     rounded = state.error.rounding if rounded_down else EXACT
     floor = rounding.least_ridge(rounded)

@@ -73,7 +73,8 @@ class _Adaptive(Confidence):
     def _unrefuted_noise_bounds(self, state: Posterior) -> Any:
         """Return the noise bounds, unless observed data refute them."""
         bounds = self.noise_bounds(state)
-        if not state.provenance.hypothetical:
+        if bounds.refuted and not state.provenance.hypothetical:
+            state.error.refuse_no_kernel()
             bounds.refuse_if_refuted()
         return bounds
 

@@ -133,7 +133,8 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
             "holds for all rounds and points at once with probability at least "
             f"1 - {self.delta:g}, if the function has norm at most {self.norm_bound:g}, the noise, "
             f"given the past, is sub-Gaussian with {self._given_level()}, which is also its "
-            f"standard deviation{self.small_ball}, and kernel and numbers were fixed beforehand"
+            f"standard deviation{self.small_ball}, and kernel and all given numbers were chosen "
+            "without these data"
         )
 
     def _given_level(self) -> str:

@@ -57,6 +57,7 @@ class NystromError(Error):
     """Errors of a sketched posterior, a NystromRidge: of its dictionary, and of rounding."""
 
     sketch: Any = passed_on("state.sketch")
+    of_coordinates: float = passed_on("state.sketch.kernel_error")
 
     @property
     def trace(self) -> float:
@@ -88,7 +89,7 @@ class NystromError(Error):
     def rounding(self) -> Rounding:
         """The error of the algebra, and of rounding in the dictionary on norms and features."""
         sketch = self.sketch
-        algebra = Rounding.of_algebra(self.terms, sketch.trace, sketch.kernel_error)
+        algebra = super().rounding
         of_features = sketch.residual_sums.rounding(sketch.rows)
         return Rounding(
             algebra.flat + stretching(sketch.features, sketch.k), algebra.steep + of_features
