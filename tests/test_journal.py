@@ -83,6 +83,21 @@ def test_a_journal_of_kbo_0_8_is_refused_with_the_version_that_reads_it(tmp_path
     assert path.read_bytes() == old
 
 
+def test_a_journal_of_a_later_format_is_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "j"
+    later = (
+        b'{"format":"kbo-journal-3","space":{"of":[[[1]]]},"sum":"0000000000000000"}\n{"new":1}\n'
+    )
+    path.write_bytes(later)
+    for read in (begun, Record.of):
+        with pytest.raises(
+            kbo.JournalError, match=r"kbo-journal-3 of a later version.*upgrade kbo"
+        ):
+            read(path)
+    assert "upgrade kbo" in command("check", path, code=1).stderr
+    assert path.read_bytes() == later
+
+
 def appended(text, body):
     """Return a journal with one more line, whose checksum fits."""
     checksum = zlib.crc32(body, parse(text).checksum)

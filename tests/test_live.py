@@ -98,10 +98,13 @@ def test_the_page_is_for_this_machine_only_and_says_what_keeps_it_from_being_mad
     with report.Live(quiet=True) as page:
         page(trial, dataclasses.replace(result, stopped=threading.Lock()))
         assert "The page cannot be made: TypeError: cannot pickle" in soon(page, "cannot be made")
-        host = page.address.removeprefix("http://").rstrip("/")
+        host = page.address.removeprefix("http://").partition("/")[0]
         port = int(host.rpartition(":")[2])
         with pytest.raises(HTTPError, match="403"):
             urlopen(Request(page.address, headers={"Host": "evil.example"}))
+        for path in ("", "/", "/index.html", "/" + page.address[-6:]):
+            with pytest.raises(HTTPError, match="403"):
+                urlopen(f"http://{host}{path}")
         connection = http.client.HTTPConnection(host)
         connection.request("POST", "/")
         assert connection.getresponse().status == 501

@@ -442,7 +442,7 @@ def _report(
     others = {}
     for name, chosen in table.by_name(trial.params).items():
         cell = cells.get(_column(name), str(chosen))
-        if cell == str(chosen) or _is_rounded(table.parsed(cell), chosen):
+        if cell in (str(chosen), table.cell(chosen)) or _is_rounded(table.parsed(cell), chosen):
             continue
         others[name] = table.parsed(cell)
         if name in run.space.parameters:
@@ -549,13 +549,16 @@ def _batch(trials: Iterable[Trial], optimizer: Optimizer) -> pd.DataFrame:
     rows = []
     for trial in trials:
         params = table.by_name(trial.params)
-        rows.append({"trial": trial.number, **{_column(name): params[name] for name in params}})
+        row: dict[str, Any] = {"trial": trial.number}
+        for name, value in params.items():
+            row[_column(name)] = table.cell(value) if isinstance(value, str) else value
+        rows.append(row)
     return pd.DataFrame(rows, columns=[*columns, "failed"], dtype=object)
 
 
 def _column(name: str) -> str:
-    """Return the column of a parameter."""
-    if name in _RESERVED:
+    """Return the column of a parameter, which no spreadsheet takes for a formula."""
+    if name in _RESERVED or name.startswith(table.FORMULA):
         return f"params.{name}"
     return name
 

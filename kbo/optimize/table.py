@@ -42,6 +42,10 @@ COLUMNS: tuple[str, ...] = (
 """Columns besides parameters and measurements."""
 
 
+FORMULA = ("=", "+", "-", "@")
+"""Characters with which a formula begins in a spreadsheet."""
+
+
 def by_name(params: Params) -> dict[str, Any]:
     """Return parameters by name; those of a list are x0, x1, and so on."""
     if isinstance(params, dict):
@@ -134,25 +138,26 @@ def frame(trials: Iterable[Trial], main: str = OBJECTIVE) -> pd.DataFrame:
 def text(trials: Iterable[Trial], main: str = OBJECTIVE) -> str:
     """Return the rows of trials as CSV; arguments as for ``rows``.
 
-    Texts among the parameters that would read as a number, a boolean or None, and those with line ends, are written as
-    in JSON, in quotation marks.
+    Texts among the parameters that would read as a number, a boolean, None or a formula, and those with line ends, are
+    written as in JSON, in quotation marks. So are reasons of failures.
     """
     table = frame(trials, main)
     for name in table:
-        if str(name).startswith("params.") and any(isinstance(value, str) for value in table[name]):
-            table[name] = pd.Series(map(_cell, table[name]), dtype=object)
+        has_texts = any(isinstance(value, str) for value in table[name])
+        if has_texts and (name == "failure" or str(name).startswith("params.")):
+            table[name] = pd.Series(map(cell, table[name]), dtype=object)
     return table.to_csv(index=False)
 
 
-def _cell(value: Any) -> str:
-    """Return the text of a parameter's value in CSV."""
+def cell(value: Any) -> str:
+    """Return the text of a value in CSV, which no spreadsheet takes for a formula if the value is a text."""
     if value is None:
         return ""
     if not isinstance(value, str):
         return str(value)
     is_number = _is(int, value) or _is(float, value)
     is_literal = is_number or value in ("", "True", "False")
-    if is_literal or value.startswith('"') or not value.isprintable():
+    if is_literal or value.startswith(('"', *FORMULA)) or not value.isprintable():
         return json.dumps(value, ensure_ascii=False)
     return value
 
@@ -178,9 +183,9 @@ def option(cell: str, parameter: Parameter) -> Any:
     return cell
 
 
-def _is_exactly(value: Any, cell: str) -> bool:
+def _is_exactly(value: Any, written: str) -> bool:
     """Return True if a cell holds a value as ``text`` writes it."""
-    return _cell(value) == cell
+    return cell(value) == written
 
 
 def _is_nearly(value: Any, cell: str) -> bool:

@@ -7,6 +7,7 @@ import errno
 import math
 import os
 import pickle
+import secrets
 import sys
 import threading
 import time
@@ -38,7 +39,8 @@ _PAUSE = 0.1
 class Live:
     """Serve the page of a run while it goes on: an ``on_trial`` of ``minimize``.
 
-    The page is at ``address``, on 127.0.0.1 and so for this machine only. It refreshes itself without a reload, has no
+    The page is at ``address``, on 127.0.0.1 and so for this machine only. The address ends in a secret word, so that
+    other users of the machine cannot read it. It refreshes itself without a reload, has no
     bounds of earlier times, and says when the run has ended, unless Ctrl-C ended it. It is made beside the run, in a
     process of its own, again after new trials while a browser shows it, with a few seconds or more in between.
 
@@ -67,8 +69,9 @@ class Live:
         self._page = self._waiting(
             "The page follows a few seconds after the first trial has ended."
         )
-        self._server = self._started_server()
-        self.address = f"http://127.0.0.1:{self._server.server_port}/"
+        path = f"/{secrets.token_urlsafe(16)}/"
+        self._server = self._started_server(path)
+        self.address = f"http://127.0.0.1:{self._server.server_port}{path}"
         self._seen = -math.inf  # when a browser last asked for the page
         self._ended = threading.Event()
         self._result: Result | None = None
@@ -107,14 +110,14 @@ class Live:
         self._seen = time.monotonic()
         return self._page.encode()
 
-    def _started_server(self) -> _Server:
-        """Return a server on the port.
+    def _started_server(self, path: str) -> _Server:
+        """Return a server on the port, of the page at a path.
 
         Raises:
             InvalidInput: The port is taken or not allowed.
         """
         try:
-            return _Server(("127.0.0.1", self._port), partial(_Handler, self.page))
+            return _Server(("127.0.0.1", self._port), partial(_Handler, self.page, path))
         except OSError as error:
             hint = error.strerror
             if error.errno == errno.EADDRINUSE:
@@ -185,17 +188,19 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers with the latest page, whatever the path."""
+    """Answers with the latest page at its path, which is secret."""
 
-    def __init__(self, page: Any, *arguments: Any) -> None:
+    def __init__(self, page: Any, path: str, *arguments: Any) -> None:
         self._latest = page
+        self._path = path
         super().__init__(*arguments)
 
     def do_GET(self) -> None:
         host = self.headers.get("Host", "").partition(":")[0]
-        status = 403  # for pages of other hosts (rebinding)
+        status = 403  # for pages of other hosts (rebinding), and for those who do not know the path
         page = b""
-        if host in ("127.0.0.1", "localhost"):
+        is_known = secrets.compare_digest(self.path.encode(), self._path.encode())
+        if is_known and host in ("127.0.0.1", "localhost"):
             status = 200
             page = self._latest()
         self.send_response(status)

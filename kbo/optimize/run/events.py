@@ -1,12 +1,14 @@
 """Events of a run, and the lines of a journal that hold them.
 
 A line is a JSON object whose last entry, ``sum``, is the CRC-32 of all objects up to this one, without these entries.
-So changed, removed, repeated and exchanged lines are noticed. The first line, the header, describes the problem.
-Journals of kbo 0.8 and before (``WITHDRAWN``) have no checksums and are refused.
+So changed, removed, repeated and exchanged lines are noticed. The first line, the header, describes the problem and
+names the format. Each version of kbo reads all journals since ``FORMAT`` 2, which kbo 0.9 began to write. Journals of
+kbo 0.8 and before have no checksums and are refused, and so are those of a later format.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +21,6 @@ from msgspec import Meta, Struct
 from kbo.errors import InvalidInput
 
 FORMAT = "kbo-journal-2"
-WITHDRAWN = "kbo-journal-1"
 
 LONGEST_LINE = 1_000_000
 """Bytes of a line at most."""
@@ -167,6 +168,15 @@ def _plain(value: Any) -> float:
 
 
 _encode = msgspec.json.Encoder(enc_hook=_plain).encode
+
+
+class _Format(Struct):
+    """The format that a first line names."""
+
+    format: str = ""
+
+
+_decode_format = msgspec.json.Decoder(_Format).decode
 _decode_event = msgspec.json.Decoder(Event).decode
 _decode_header = msgspec.json.Decoder(Header).decode
 
@@ -238,7 +248,7 @@ class Contents:
         checksum: The checksum of the last one.
         damage: The number of the line that is not valid and the reason; empty if all are.
         unfinished: Whether a last line follows that was not completely written.
-        withdrawn: Whether the first line has the format of kbo 0.8 and before.
+        other_format: The format that the first line names, if it is another one of kbo; empty otherwise.
     """
 
     header: Header = field(default_factory=dict)
@@ -247,7 +257,7 @@ class Contents:
     checksum: int = 0
     damage: str = ""
     unfinished: bool = False
-    withdrawn: bool = False
+    other_format: str = ""
 
 
 def parse(text: bytes) -> Contents:
@@ -271,6 +281,20 @@ def parse(text: bytes) -> Contents:
     return contents
 
 
+def _other_format(text: bytes) -> str:
+    """Return the format of kbo that a first line names, if it is another one than FORMAT; an empty text otherwise.
+
+    Nothing else of the line is read: a later format may have entries of another kind.
+
+    Raises:
+        ValueError: It is no JSON object with a text as format.
+    """
+    name = _decode_format(text).format
+    if name == FORMAT or re.fullmatch(r"kbo-journal-[0-9]{1,9}", name) is None:
+        return ""
+    return name
+
+
 def _append(contents: Contents, text: bytes) -> None:
     """Add a line with its end.
 
@@ -280,9 +304,11 @@ def _append(contents: Contents, text: bytes) -> None:
     is_first = not contents.header
     header: Header = {}
     if is_first:
+        contents.other_format = _other_format(text)
+        if contents.other_format:
+            raise ValueError(f"no format {FORMAT!r}")
         header = _decode_header(text)
         if header.get("format") != FORMAT:
-            contents.withdrawn = header.get("format") == WITHDRAWN
             raise ValueError(f"no format {FORMAT!r}")
     body = text[:-_SEAL] + b"}"
     sealed, checksum = _sealed(body, contents.checksum)

@@ -318,10 +318,15 @@ def _by_name(value: Any) -> Mapping[str, Any] | None:
 
 def _check_header(contents: Contents, path: str | os.PathLike[str]) -> None:
     """Raise JournalError if the first line is not that of a journal which this version reads."""
-    if contents.withdrawn:
+    if contents.other_format == "kbo-journal-1":
         raise JournalError(
             f"{path} is a journal of kbo 0.8 or before, which kbo 0.22 is the last version to read: its command "
             f"`kbo journal repair {path} NEW` writes a journal that this version continues."
+        )
+    if contents.other_format:
+        raise JournalError(
+            f"{path} has the format {contents.other_format} of a later version of kbo, and this version reads "
+            f"{FORMAT}: upgrade kbo (pip install --upgrade kbo)."
         )
     if not contents.header:
         reason = contents.damage or "no line"
