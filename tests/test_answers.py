@@ -94,6 +94,25 @@ def test_a_run_does_not_stop_while_several_options_may_be_the_best():
     assert summary.more_trials(found).endswith("; it is not certain yet which c is best")
 
 
+def test_a_run_does_not_stop_while_an_option_with_own_parameters_was_hardly_tried():
+    space = [
+        {"model": ["a", "b"]},
+        kbo.When("model", "a", {"x": (0.0, 1.0)}),
+        kbo.When("model", "b", {"y": (0.0, 1.0)}),
+    ]
+    optimizer = kbo.Optimizer(space)
+    for number in range(12):
+        optimizer.tell({"model": "a", "x": number / 11}, number / 11)
+    for number in range(4):
+        found = optimizer.insight.answers(tolerance=100.0)
+        assert found.decision == "undecided"
+        assert found.hardly_tried == ["model = b"]
+        assert summary.more_trials(found).endswith("; hardly tried so far: model = b")
+        optimizer.tell({"model": "b", "y": number / 3}, 2.0 + number / 3)
+    found = optimizer.insight.answers(tolerance=100.0)
+    assert (found.hardly_tried, found.decision) == ([], "stop")
+
+
 def test_a_value_at_a_bound_with_better_ones_beyond_is_told():
     space = {"x": kbo.Float(2.0, 3.0), "z": (0.0, 1.0)}
     found = told(lambda p: p["x"], space, 12).insight.answers()

@@ -357,8 +357,11 @@ def more_trials(answers: Answers) -> str:
     most = significant(answers.more.upper, 2)
     sentence = f"undecided: {trials} may improve it by nothing or up to {most}, {gain} on average"
     if answers.more.value <= answers.tolerance:
-        names = _listed(open_choices(answers.effects))
-        sentence += f"; it is not certain yet which {names} is best"
+        names = open_choices(answers.effects)
+        if names:
+            sentence += f"; it is not certain yet which {_listed(names)} is best"
+        if answers.hardly_tried:
+            sentence += f"; hardly tried so far: {', '.join(answers.hardly_tried)}"
     return sentence
 
 

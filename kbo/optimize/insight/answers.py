@@ -23,6 +23,7 @@ from kbo.optimize.insight.expected_gain import (
 from kbo.optimize.insight.importance import importance
 from kbo.optimize.insight.optima import optima
 from kbo.optimize.run.trials import Trial
+from kbo.optimize.search.options import hardly_tried
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
@@ -42,8 +43,9 @@ class Answers:
         more: The expected gain of 20 more trials, by which the parameters that are recommended after them are better
             than those recommended now, at least 0; and the 90% interval of this gain.
         decision: "stop" if the expected gain is at most the tolerance, and of each ``Choice`` with a visible effect one
-            option alone may be the best, as the others have hardly been tried near the best trials; "go on" if the gain
-            is above the tolerance with a probability of 90%; else "undecided".
+            option alone may be the best, as the others have hardly been tried near the best trials, and no option with
+            parameters of its own has hardly been tried; "go on" if the gain is above the tolerance with a probability
+            of 90%; else "undecided".
         seconds: The duration of these trials, from the durations so far; None if they are not known.
         tolerance: The loss that counts as none: 5% of the difference between the recommended and random parameters, or
             as given.
@@ -51,6 +53,8 @@ class Answers:
         inside: The number of trials whose value is inside the 90% interval that the others predict, and the number of
             trials with such an interval.
         beyond_zero: Whether the gain leads beyond 0 although all values were on the other side.
+        hardly_tried: The options with parameters of their own that have had fewer trials than these are, plus 3: the
+            model knows too little about them.
     """
 
     start: Estimate | None
@@ -61,6 +65,7 @@ class Answers:
     effects: Sequence[Effect]
     inside: tuple[int, int]
     beyond_zero: bool = False
+    hardly_tried: Sequence[str] = ()
 
 
 @torch.no_grad()
@@ -69,6 +74,7 @@ def answers(
     surrogate: Surrogate,
     constraints: Sequence[ConstraintSurrogate],
     trials: Sequence[Trial],
+    ended: Sequence[Trial],
     best: Trial,
     generator: torch.Generator,
     tolerance: float | None,
@@ -81,6 +87,7 @@ def answers(
         surrogate: The surrogate of its objective, larger values better.
         constraints: The constraints with their surrogates.
         trials: The completed trials, those that keep all constraints.
+        ended: All trials that have ended.
         best: The recommended one.
         generator: Source of randomness.
         tolerance: The loss that counts as none; None for 5% of the difference to random parameters.
@@ -112,7 +119,10 @@ def answers(
         shares = importance(space, surrogate)
         found = effects(space, functions, peaks, shares, constraints, best.params, tolerance)
     decided = decision(gain_draws, tolerance)
-    if decided == STOP and open_choices(found):
+    options = []
+    for parent, option in hardly_tried(space, space.units([trial.params for trial in ended])):
+        options.append(f"{parent} = {option}")
+    if decided == STOP and (options or open_choices(found)):
         decided = UNDECIDED
     is_below_zero = all((evaluation.value or 0.0) < 0 for evaluation in surrogate.values)
     best_possible = float(at_recommended.mean()) + more.value
@@ -128,6 +138,7 @@ def answers(
         effects=found,
         inside=surrogate.leave_one_out(),
         beyond_zero=is_below_zero and best_possible > 0,
+        hardly_tried=options,
     )
 
 

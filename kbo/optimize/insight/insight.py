@@ -167,6 +167,7 @@ class Insight:
             surrogate,
             quantities.limits(),
             quantities.keeping_limits(best),
+            quantities.trials.finished,
             best,
             self._generator(),
             tolerance,
