@@ -5,9 +5,7 @@ import json
 import os
 import random
 import re
-import shutil
 import zlib
-from pathlib import Path
 
 import pytest
 from gpytorch.kernels import MaternKernel
@@ -220,21 +218,6 @@ def test_nothing_is_written_about_a_trial_that_has_ended(tmp_path):
             late()
     optimizer.close()
     assert begun(tmp_path / "j").trials == [trial]
-
-
-def test_journals_of_earlier_versions_continue_with_their_pending_trial(tmp_path):
-    """Values, a failure, conditions, reports, a pruned trial and measurements."""
-    path = shutil.copy(Path(__file__).parent / "journals" / "journal-0.14.0-events.jsonl", tmp_path)
-    space = [
-        {"rate": kbo.Float(1e-4, 1e-1, log=True), "n": kbo.Int(1, 8), "kind": ["a", "b"]},
-        kbo.When("kind", "b", {"depth": kbo.Int(2, 6)}),
-    ]
-    limits = [kbo.Constraint("memory", upper=8.0)]
-    setting = kbo.Practical(n_initial=4)
-    optimizer = kbo.Optimizer(space, setting=setting, seed=7, journal=path, constraints=limits)
-    ends = ["complete"] * 3 + ["failed", "complete", "pruned"] + ["complete"] * 3
-    assert [trial.status for trial in optimizer.trials] == [*ends, "pending"]
-    assert optimizer.ask() == optimizer.trials[-1].params
 
 
 # Commands

@@ -564,8 +564,12 @@ def _column(name: str) -> str:
 
 
 def _value_column(run: runs.Run) -> str:
-    """Return the column of the value: of several objectives the first one's name, or "measured.<name>"."""
-    if run.main in ("trial", "failed", *run.space.parameters):
+    """Return the column of the value: of several objectives the first one's name, or "measured.<name>".
+
+    No spreadsheet takes it for a formula.
+    """
+    taken = run.main in ("trial", "failed", *run.space.parameters)
+    if taken or run.main.startswith(table.FORMULA):
         return f"measured.{run.main}"
     return table.heading(run.main)
 

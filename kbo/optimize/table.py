@@ -42,8 +42,8 @@ COLUMNS: tuple[str, ...] = (
 """Columns besides parameters and measurements."""
 
 
-FORMULA = ("=", "+", "-", "@")
-"""Characters with which a formula begins in a spreadsheet."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Characters with which a formula begins in a spreadsheet, or that it leaves out before one."""
 
 
 def by_name(params: Params) -> dict[str, Any]:

@@ -71,6 +71,10 @@ def part_of(name: Any, entry: Any) -> Mapping[str, Any] | When | Linear:
 
 
 _BOOL = "tag:yaml.org,2002:bool"
+_INT = "tag:yaml.org,2002:int"
+
+_LONGEST_NUMBER = 100
+"""Characters of a whole number in YAML at most: PyYAML takes minutes for one of 500 000 in base 60, as 1:30:00."""
 
 
 def read(path: Path) -> Any:
@@ -115,6 +119,7 @@ def _yaml(text: str) -> Any:
     boolean = re.compile("true|True|TRUE|false|False|FALSE")
     Loader.add_implicit_resolver(_BOOL, boolean, list("tTfF"))
     number = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
+    Loader.add_constructor(_INT, _whole_number)
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
     try:
         return yaml.load(text, Loader)
@@ -123,3 +128,16 @@ def _yaml(text: str) -> Any:
         if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
             text = f"line {error.problem_mark.line + 1}: {error.problem}"
         raise ValueError(" ".join(text.split())) from error
+
+
+def _whole_number(loader: yaml.SafeLoader, node: Any) -> int:
+    """Return the whole number of a node.
+
+    Raises:
+        ValueError: It is too long.
+    """
+    if len(node.value) > _LONGEST_NUMBER:
+        raise ValueError(
+            f"line {node.start_mark.line + 1}: a number of {len(node.value)} characters"
+        )
+    return loader.construct_yaml_int(node)
