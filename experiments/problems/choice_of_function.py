@@ -74,5 +74,5 @@ class ChoiceOfFunction(TuningProblem):
         option = int(params["function"][1:])
         function = self._functions[option]
         x = [value for name, value in params.items() if name != "function"]
-        above = function.noiseless(tuple(x)) - function.optimum
+        above = function.noiseless(x) - function.optimum
         return self._least[option] + above / self._scales[option]

@@ -72,38 +72,41 @@ def parts() -> list[Part]:
     found = []
     for dim in (2, 3, 5, 10, 20, 40):
         for noise in NOISES:
-            seeds = dict.fromkeys(CHEAP, 3 if dim <= 10 else 2)
+            seeds = runs(CHEAP, 3 if dim <= 10 else 2)
             if dim in (5, 20):
                 seeds["gpsampler"] = 1
             if dim == 5 and noise in ("none", "gauss-0.5"):
-                seeds |= {"qlognei": 1, "ax": 1, "smac": 1}
-            problems = suites.half_of("bbob", "held-out", dim, noise)
-            found.append(Part("functions", str(dim), noise, problems, 50, seeds))
-    for dim in (5, 20):
+                seeds |= runs(("qlognei", "ax", "smac"), 1)
+            functions = suites.half_of("bbob", "held-out", dim, noise)
+            found.append(Part("functions", str(dim), noise, functions, 50, seeds))
+    for dim, count in ((5, 2), (20, 1)):
         for noise in NOISES:
-            problems = suites.half_of("bbob", "held-out", dim, noise)
-            seeds = dict.fromkeys(CHEAP, 2 if dim == 5 else 1)
-            found.append(Part("functions", str(dim), noise, problems, 200, seeds))
+            functions = suites.half_of("bbob", "held-out", dim, noise)
+            found.append(Part("functions", str(dim), noise, functions, 200, runs(CHEAP, count)))
     for dim in (5, 20):
         for noise in ("none", "gauss", "gauss-0.5"):
-            problems = suites.half_of("bbob-mixint", "held-out", dim, noise)
-            found.append(
-                Part("whole numbers", str(dim), noise, problems, 50, dict.fromkeys(CHEAP, 2))
-            )
-    few = dict.fromkeys(("kbo", "tpe", "cmaes", "random"), 2)
+            functions = suites.half_of("bbob-mixint", "held-out", dim, noise)
+            found.append(Part("whole numbers", str(dim), noise, functions, 50, runs(CHEAP, 2)))
+    few = runs(("kbo", "tpe", "cmaes", "random"), 2)
     tasks = suites.half_of("hpo", "held-out")
     found.append(Part("learners", "3 to 6", "splits of data", tasks, 50, few))
     for noise, choices in suites.CHOICES.items():
-        seeds = dict.fromkeys(("kbo", "tpe", "cmaes", "random"), 6)
+        seeds = runs(("kbo", "tpe", "cmaes", "random"), 6)
         found.append(Part("choices of a function", "11", noise, list(choices), 50, seeds))
     learners = list(suites.ANY_LEARNER)
     found.append(Part("choices of a learner", "19", "splits of data", learners, 50, few))
     for dim, constrained in suites.CONSTRAINED.items():
-        seeds = {**dict.fromkeys(("kbo", "tpe", "random"), 2), "gpsampler": 1}
+        seeds = runs(("kbo", "tpe", "random"), 2)
+        seeds["gpsampler"] = 1
         if dim == 5:
             seeds["qlognei"] = 1
         found.append(Part("constraints", str(dim), "gauss", list(constrained), 50, seeds))
     return found
+
+
+def runs(names: Sequence[str], count: int) -> dict[str, int]:
+    """Return the number of runs on each problem, the same for each of some tuners."""
+    return {name: count for name in names}
 
 
 def table(rows: Frame, compared: Sequence[Part]) -> Frame:
