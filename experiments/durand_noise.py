@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from kbo.confidence import NoiseBounds
-from kbo.confidence.noise.residuals import Fit
+from kbo.confidence.noise.residuals import RegressionFit
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
@@ -81,7 +81,7 @@ def _printed_deviation(t: int, delta: float) -> float:
     return math.log(math.e / delta) * (1 + c / math.log(1 / delta))
 
 
-def _at_most_printed(fit: Fit, D: float, C_t: float) -> float:
+def _at_most_printed(fit: RegressionFit, D: float, C_t: float) -> float:
     alpha = 1 - math.sqrt(C_t / fit.t) - math.sqrt((C_t + 2 * D) / fit.t)
     half = fit.cross(D) / (2 * fit.t)
     if alpha <= 0:

@@ -207,7 +207,12 @@ def ay(
 def igp(
     dense: Dense, Z: Tensor, eta: float, noise_std: float, norm_bound: float, delta: float
 ) -> Bounds:
-    gain = dense.log_det(1 + eta) + dense.missed(1 + eta) + dense.n * eta + 2 * math.log(1 / delta)
+    gain = (
+        dense.log_det(1 + eta)
+        + dense.missed(1 + eta)
+        + dense.n * math.log(1 + eta)
+        + 2 * math.log(1 / delta)
+    )
     norm = norm_bound * (1 + math.sqrt(dense.error / (1 + eta)))
     return symmetric(dense, Z, 1 + eta, noise_std * torch.sqrt(gain) + norm)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import logsumexp
 
 from experiments.durand_noise import DurandNoiseBounds
@@ -80,7 +80,7 @@ def paper_bounds(t, sh, lam, D, C, delta, error):
     """Raw lower and upper bound, Theorem 3 (case 2)."""
     C_t = printed_deviation(t, delta)
     X = C * math.sqrt(lam * D + missed(lam, D, error, (1 + math.sqrt(2 * C_t / t)) ** 2 * t))
-    lower = (sh - C * math.sqrt(max(lam / 2, error) / t)) / (1 + math.sqrt(2 * C_t / t))
+    lower = (sh - C * math.sqrt(squared_bias(lam, error) / t)) / (1 + math.sqrt(2 * C_t / t))
     alpha = max(0.0, 1 - math.sqrt(C_t / t) - math.sqrt((C_t + 2 * D) / t))
     if alpha == 0:
         return lower, math.inf
@@ -98,9 +98,21 @@ def tight_bounds(t, sh, lam, D, C, delta, error):
     """Raw lower and upper bound by the exact root."""
     least, most = stitched(t, delta)
     X = C * math.sqrt(lam * D + missed(lam, D, error, most))
-    lower = (sh - C * math.sqrt(max(lam / 2, error) / t)) / math.sqrt(most / t)
+    lower = (sh - C * math.sqrt(squared_bias(lam, error) / t)) / math.sqrt(most / t)
     a, b = least / t - 2 * D / t, 2 * X / t
     return lower, (b + math.sqrt(b**2 + 4 * a * sh**2)) / (2 * a) if a > 0 else math.inf
+
+
+@cache
+def squared_bias(lam: float, error: float) -> float:
+    """Largest squared length of noiseless residuals, norm 1: a numerical maximum over the eigenvalues of the sketch."""
+
+    def negative(log_ratio: float) -> float:
+        eigenvalue = lam * math.exp(log_ratio)
+        return -(lam**2) * (eigenvalue + error) / (eigenvalue + lam) ** 2
+
+    found = minimize_scalar(negative, bounds=(-40, 10), method="bounded", options={"xatol": 1e-9})
+    return max(-found.fun, error)
 
 
 def missed(lam, D, error, most):

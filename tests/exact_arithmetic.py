@@ -141,7 +141,7 @@ class Exact:
         """IGP-UCB."""
         gain = (
             self.at(1 + mpmath.mpf(eta))[2]
-            + self.n * mpmath.mpf(eta)
+            + self.n * mpmath.log(1 + mpmath.mpf(eta))
             + 2 * mpmath.log(1 / mpmath.mpf(delta))
         )
         return self.bounds(

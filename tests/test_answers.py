@@ -91,7 +91,9 @@ def test_a_run_does_not_stop_while_several_options_may_be_the_best():
     found = optimizer.insight.answers(tolerance=100.0)
     assert open_choices(found.effects) == ["c"]
     assert found.decision == "undecided"
-    assert summary.more_trials(found).endswith("; it is not certain yet which c is best")
+    assert summary.more_trials(found).endswith(
+        "; it is not certain yet which c is best: stop if any of them will do"
+    )
 
 
 def test_a_run_does_not_stop_while_an_option_with_own_parameters_was_hardly_tried():
@@ -107,7 +109,7 @@ def test_a_run_does_not_stop_while_an_option_with_own_parameters_was_hardly_trie
         found = optimizer.insight.answers(tolerance=100.0)
         assert found.decision == "undecided"
         assert found.hardly_tried == ["model = b"]
-        assert summary.more_trials(found).endswith("; hardly tried so far: model = b")
+        assert "; hardly tried so far: model = b: stop if you can do" in summary.more_trials(found)
         optimizer.tell({"model": "b", "y": number / 3}, 2.0 + number / 3)
     found = optimizer.insight.answers(tolerance=100.0)
     assert (found.hardly_tried, found.decision) == ([], "stop")
@@ -169,17 +171,57 @@ def test_differences_gains_and_effects_are_told_in_words():
             Estimate(0.001, 0, 0.005),
             "0.001 on average, too little to matter (less than 0.1): stop",
         ),
-        ("undecided", Estimate(0.2, 0, 0.9), "by nothing or up to 0.9, 0.2 on average"),
+        (
+            "undecided",
+            Estimate(0.2, 0, 0.9),
+            "by nothing or up to 0.9, 0.2 on average (less than 0.1 does not matter); stop if 0.2 is not worth them, "
+            "else go on",
+        ),
     ):
         answers = Answers(None, gain, decision, None, 0.1, [], (0, 0))
         assert summary.more_trials(answers).endswith(sentence)
     beyond = Answers(None, gain, "go on", None, 0.1, [], (0, 0), beyond_zero=True)
-    assert "beyond 0: if no value can be there, give value_range" in summary.more_trials(beyond)
+    assert "part of this may be beyond 0: if no value can be there" in summary.more_trials(beyond)
+    assert "begin a new run with value_range" in summary.more_trials(beyond)
+    nothing = Answers(None, Estimate(0, 0, 0), "stop", None, 0.0, [], (0, 0))
+    assert summary.more_trials(nothing).endswith("by 0 on average, too little to matter: stop")
     shown = {(0.01401, 0.031): "0.014", (123456, 2300): "123500", (1e300, 2e299): "1.00e+300"}
     for (number, width), text in shown.items():
         assert summary.rounded(number, width) == text
         assert float(summary.rounded(number, width, ROUND_FLOOR)) <= number
         assert float(summary.rounded(number, width, ROUND_CEILING)) >= number
+
+
+def test_a_gain_whose_upper_end_is_beyond_zero_is_told_unless_a_range_excludes_it():
+    values = [0.34, 0.14, 0.065, 0.09, 0.24, 0.34]
+    for value_range, is_beyond in ((None, True), ((0.0, 1.0), False)):
+        setting = kbo.Practical(noise_std=0.0)
+        optimizer = kbo.Optimizer(LINE, setting=setting, value_range=value_range)
+        for number, value in enumerate(values):
+            optimizer.tell({"x": number / 5}, value)
+        found = optimizer.insight.answers(effects=False)
+        assert found.more.value < 0.065
+        assert found.beyond_zero == is_beyond
+
+
+def test_a_run_whose_limits_no_trial_keeps_says_so_first_and_advises_nothing(tmp_path):
+    def objective(params):
+        return (params["x"] - 0.3) ** 2, {"m": params["x"] + 5, "n": params["x"]}
+
+    limits = [kbo.Constraint("m", upper=3), kbo.Constraint("n", lower=0.0)]
+    result = kbo.minimize(objective, LINE, 12, constraints=limits)
+    closest = min(result.trials, key=lambda trial: trial.params["x"])
+    first, *others = str(result).splitlines()
+    start = f"no trial kept m <= 3; the closest is trial {closest.number} with m = 5: if"
+    assert first.startswith(f"Limits    {start}")
+    assert result.answers is None
+    assert not any(line.startswith(("Limits", "More?")) for line in others)
+    page = kbo.report.write(result, tmp_path / "page.html").read_text()
+    assert f"Limits: {start.replace('<', '&lt;')}" in page
+    assert "More trials?" not in page
+    together = [kbo.Constraint("m", upper=5.5), kbo.Constraint("n", lower=0.6)]
+    result = kbo.minimize(objective, LINE, 12, constraints=together)
+    assert "no trial kept m <= 5.5 and n >= 0.6 together; the closest is trial" in str(result)
 
 
 def test_a_run_stops_when_little_is_expected_of_more_trials():

@@ -105,3 +105,15 @@ def test_arguments_of_a_run_are_refused_by_name(name, values):
         options = {"objective": lambda x: x[0], "bounds": [(0, 1)], "n_trials": 3, name: value}
         with pytest.raises(kbo.KboError, match=name):
             kbo.minimize(**options)
+
+
+def test_a_method_that_does_not_exist_is_answered_with_those_that_search_boxes():
+    with pytest.raises(kbo.InvalidInput, match="unknown method 'gp-ucbb': did you mean") as error:
+        kbo.Optimizer([(0.0, 1.0)], method="gp-ucbb")
+    assert ", gp-ucb," not in str(error.value)
+    assert "igp-ucb" in str(error.value)
+
+
+def test_an_array_of_options_is_answered_with_how_to_make_a_list():
+    with pytest.raises(kbo.InvalidInput, match=r"For a list of its values write \.tolist\(\)"):
+        kbo.Optimizer({"lr": np.logspace(-4, 0, 5)})

@@ -184,7 +184,9 @@ def at_other_points():
     bound, by_number, state = FiniteSet(X[:20], 0.1), FiniteSet(20, 0.1), exact()
     bound.interval(state, X[:3].flip(0).repeat(2, 1))
     assert bound.guarantee_on(state)
-    by_number.interval(state, X[:22])
+    by_number.interval(state, X[:20])
+    assert by_number.guarantee_on(state)
+    by_number.interval(state, X[20:22])
     assert not by_number.guarantee_on(state)
     found = pareto_set([state, state], [FiniteSet(X[:20], 0.1), bound], X[:22], 0.1)
     assert found.guarantee is None
@@ -369,6 +371,26 @@ def test_numbers_that_a_statement_names_are_read_only():
                         setattr(twin, attribute, 0.01)
     with pytest.raises(kbo.KboError, match="ridge"):
         adaptive().ridge = 1.0
+
+
+def test_points_outside_of_a_set_are_an_objection_until_the_next_observation():
+    bound, state = FiniteSet(X[:20], 0.1), exact()
+    bound.interval(state, X[20:22])
+    assert bound.objections(state)
+    assert not bound.objections(rough(X))
+    fed(state, X[:1], Y[:1] + 0.01)
+    assert bound.guarantee_on(state)
+
+
+def test_a_set_of_unknown_points_is_counted_over_all_calls_and_observations():
+    bound, state = FiniteSet(20, 0.1), exact()
+    for i in range(20):
+        bound.interval(state, X[i : i + 1])
+    fed(state, X[:1], Y[:1] + 0.01)
+    assert bound.guarantee_on(state)
+    bound.interval(state, X[20:21])
+    fed(state, X[:1], Y[:1] + 0.02)
+    assert not bound.guarantee_on(state)
 
 
 # States that are whole in part

@@ -128,7 +128,10 @@ def test_tune_goes_on_in_a_space_that_changed(folder, monkeypatch):
     assert 'was = {"dropout": VALUE}' in tune(4, "--allow-change", code=1).stderr
     assert journal.read_bytes() == before
     script.write_text(CHANGED + 'was = {"dropout": 0.1}')
-    assert "3 of them were in the journal" in tune(3, "--allow-change").stdout
+    assert (
+        "budget is 3 trials in all, and the journal had 3: none was added"
+        in tune(3, "--allow-change").stdout
+    )
     assert "5 trials" in tune(5).stdout
     assert kbo("journal", "show", journal).stdout.count(" 0.1\n") == 3
     script.write_text(STEPWISE)
@@ -188,3 +191,24 @@ def test_examples_have_noise_of_their_own_and_are_the_functions_that_they_say(mo
     assert space.pairs() == [tuple(pair) for pair in known.bounds.T.tolist()]
     for x in ([-3.0, 12.0], [10.0, 0.0]):
         assert objective(x) == pytest.approx(float(known(torch.tensor(x, dtype=torch.float64))))
+
+
+def test_a_limit_in_the_script_and_in_the_shell_is_refused_with_both_places(folder):
+    (folder / "limited.py").write_text(
+        f'{SCRIPT}constraints = [kbo.Constraint("memory", upper=8)]\n'
+    )
+    refused = kbo("tune", "limited.py", "--constraint", "memory<=9", code=1).stderr
+    assert "limited.py has a constraint on memory already, in its list `constraints`" in refused
+
+
+def test_a_script_in_place_of_a_journal_is_refused_with_the_journal(folder):
+    refused = kbo("report", "scripts/train.py", code=1).stderr
+    assert "give the journal of its run, kbo-runs/tune-train.jsonl" in refused
+
+
+def test_an_inactive_parameter_that_the_objective_reads_is_told_with_its_condition(folder):
+    (folder / "script.py").write_text(
+        'import kbo\nbounds = [{"k": ["a", "b"]}, kbo.When("k", "a", {"g": (0.0, 1.0)})]\n'
+        'def objective(params):\n    return params["g"]\n'
+    )
+    assert "; g exists only for k = a)" in kbo("tune", "script.py", "-q", "-n", 4).stdout

@@ -180,6 +180,18 @@ def test_statements_are_rounded_so_that_they_stay_true():
     assert [rounded_up(x, 2) for x in (0.01049, 0.0, 123.0)] == ["0.011", "0", "1.3e+02"]
 
 
+def test_a_tolerance_that_is_not_reached_comes_with_the_budget_and_the_tolerance_that_would_do():
+    few = kbo.confirm(noisy(), CANDIDATES, 12, tolerance=0.01)
+    assert few.stopped.endswith("not reached: give a larger budget (-n)")
+    found = kbo.confirm(noisy(), CANDIDATES, 60, tolerance=0.01)
+    advice = re.search(r"a budget of about (\d+) .*, or a tolerance of (\S+)", found.stopped)
+    assert float(advice.group(2)) >= found.within
+    enough = kbo.confirm(noisy(), CANDIDATES, 2 * int(advice.group(1)), tolerance=0.01)
+    assert enough.confirmed
+    assert enough.evaluations > 60
+    assert "may not have been seen in these" in str(found)
+
+
 def test_failures_end_it_and_arguments_are_checked():
     with pytest.raises(TooManyFailures, match="5 evaluations failed in a row"):
         kbo.confirm(lambda params: math.nan, CANDIDATES, 20, tolerance=0.1)

@@ -1,15 +1,26 @@
 """The search for a front of several objectives, and what is said of the front."""
 
+import itertools
 import math
 
 import pytest
 import torch
 
 import kbo
-from kbo.optimize.hypervolume import hypervolume, n_dominating, non_dominated
+from kbo.optimize.hypervolume import (
+    directions,
+    hypervolume,
+    improvement,
+    n_dominating,
+    non_dominated,
+)
 from kbo.optimize.insight.front import front_of
 from kbo.optimize.objective import Minimize
 from kbo.optimize.run.trials import Trial
+from kbo.optimize.search.search import Search
+from kbo.optimize.search.subspace import Subspace
+from kbo.optimize.searches import search_for_trial
+from kbo.optimize.strategies import HypervolumeUpperBound, hypervolume_bound
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.model import Fitted
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
@@ -68,6 +79,114 @@ def test_the_probability_of_a_front_counts_the_nearest_of_many_trials():
 def test_the_number_of_points_that_dominate_each():
     targets = torch.tensor([[2.0, 2.0], [1.0, 1.0], [3.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     assert n_dominating(targets).tolist() == [0, 1, 0, 1, 4]
+
+
+def _volume_by_inclusion_and_exclusion(targets, reference):
+    """Return the volume of the union of the boxes between a reference [m] and targets [n m]."""
+    sides = (targets - reference).clamp_min(0)
+    total = 0.0
+    for size in range(1, len(sides) + 1):
+        for rows in itertools.combinations(range(len(sides)), size):
+            common = sides[list(rows)].amin(0)
+            total += (-1) ** (size + 1) * float(common.prod())
+    return total
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_the_hypervolume_is_that_of_inclusion_and_exclusion(m):
+    generator = torch.Generator().manual_seed(m)
+    sets = torch.rand(4, 6, m, generator=generator, dtype=torch.float64)
+    reference = torch.full((m,), 0.1, dtype=torch.float64)
+    expected = [_volume_by_inclusion_and_exclusion(targets, reference) for targets in sets]
+    assert hypervolume(sets, reference).tolist() == pytest.approx(expected)
+    assert float(hypervolume(sets[:1, :0], reference)) == 0
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_directions_are_uniform_on_the_sphere(m):
+    weights = directions(100_000, m, torch.Generator().manual_seed(0))
+    assert bool((weights > 0).all())
+    torch.testing.assert_close(weights.norm(dim=-1), torch.ones(len(weights)).double())
+    # The fourth moment of a coordinate of a uniform point of the sphere
+    expected = torch.full((m,), 3 / (m * (m + 2)), dtype=torch.float64)
+    torch.testing.assert_close(weights.pow(4).mean(0), expected, rtol=0, atol=0.004)
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_the_improvement_is_the_growth_of_the_exact_volume(m):
+    generator = torch.Generator().manual_seed(m)
+    front = torch.rand(4, m, generator=generator, dtype=torch.float64)
+    targets = torch.rand(20, m, generator=generator, dtype=torch.float64) + 0.3
+    reference = torch.full((m,), -0.1, dtype=torch.float64)
+    with_target = torch.stack([torch.cat([front, target.unsqueeze(0)]) for target in targets])
+    exact = hypervolume(with_target, reference) - hypervolume(front, reference)
+    assert int((exact > 0.1).sum()) >= 10
+    weights = directions(100_000, m, generator)
+    constant = math.pi ** (m / 2) / (2**m * math.gamma(m / 2 + 1))
+    found = constant * improvement(targets, front, reference, weights)
+    torch.testing.assert_close(found.clamp_min(0), exact, rtol=0.02, atol=0.005)
+
+
+def _optimizer_with_a_limit():
+    objectives = ["a", kbo.Maximize("b")]
+    limit = kbo.Constraint("c", upper=0.5)
+    setting = kbo.Practical(noise_std=0.1)
+    optimizer = kbo.Optimizer(
+        [(0.0, 1.0)] * 2, objectives=objectives, constraints=[limit], setting=setting
+    )
+    for x, z in torch.rand(12, 2, generator=torch.Generator().manual_seed(1)).tolist():
+        measured = {"a": (x - 0.3) ** 2 + z, "b": x - z**2, "c": x + 0.1 * z}
+        optimizer.tell([x, z], measured)
+    return optimizer
+
+
+@pytest.mark.parametrize("number", [12, 13])
+def test_the_score_of_the_search_for_a_front_is_that_of_its_description(number, monkeypatch):
+    drawn = []
+    scores = []
+
+    def recorded(count, m, generator):
+        drawn.append(directions(count, m, generator))
+        return drawn[-1]
+
+    monkeypatch.setattr(hypervolume_bound, "directions", recorded)
+    monkeypatch.setattr(Search, "argmax", lambda search, score: scores.append(score))
+    optimizer = _optimizer_with_a_limit()
+    quantities = optimizer.insight.quantities
+    search = search_for_trial(quantities, 0, Subspace(optimizer.space), number, [])
+    HypervolumeUpperBound().propose(search)
+    X = torch.rand(40, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    with torch.no_grad():
+        found = scores[0](X)
+        uppers = [b.confidence.upper(b.posterior, X) for b in search.bounds]
+        (limit,) = search.limits
+        mean, variance = limit.state.predict(X)
+    (weights,) = drawn
+    assert len(weights) == (1 if number % 2 else 128)
+
+    def distance(target, weight):
+        """Return the smallest share of an objective of a direction by which a target exceeds the reference."""
+        excess = (target - search.front.reference) / search.front.scale
+        return float((excess / weight).amin())
+
+    is_growth = []
+    for row, target in enumerate(torch.stack(uppers, -1)):
+        if len(weights) == 1:
+            expected = distance(target, weights[0])
+        else:
+            grown = []
+            gains = []
+            for weight in weights:
+                best = max(0.0, *[distance(other, weight) for other in search.front.targets])
+                own = distance(target, weight)
+                grown.append(max(own, best) ** 2 - best**2)
+                gains.append(own - best)
+            is_growth.append(max(gains) > 0)
+            expected = sum(grown) / len(grown) if is_growth[-1] else max(gains)
+        slack = float((mean[row] - limit.lower) / variance[row].sqrt())
+        expected += math.log(math.erfc(-slack / math.sqrt(2)) / 2)
+        assert float(found[row]) == pytest.approx(expected, rel=1e-6)
+    assert len(weights) == 1 or len(set(is_growth)) == 2
 
 
 # What is said of a front, where the prior is known

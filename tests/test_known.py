@@ -86,6 +86,7 @@ def test_known_results_are_recorded_once_and_points_to_try_may_be_complete_or_no
         "try_first must be a list": A,
         r"try_first\[0\]: .*layers.*\[1, 3\]": [{"layers": 7}],
         r"try_first\[1\]: .*dropout": [A, {"dropout": 0.1}],
+        r"try_first\[0\]: there is no parameter 'layer': did you mean 'layers'\?": [{"layer": 1}],
     }
     for message, given in wrong.items():
         with pytest.raises(kbo.InvalidInput, match=message):
@@ -110,6 +111,11 @@ def test_a_run_begins_with_known_results_and_points_to_try_and_repeats_neither(t
     assert first[0].items() <= calls[0].items()
     assert calls[1] == B
     assert calls[2]["x"] == 0.125
+
+
+def test_a_known_result_that_is_a_repetition_is_counted_as_known():
+    result = kbo.minimize(loss, SPACE, 2, evaluated=frame([(A, 7.0), (A, 7.1), (B, 6.0)]))
+    assert "5 trials, of which 3 known results; the budget" in str(result)
 
 
 def test_a_known_result_is_not_the_value_of_a_trial_that_was_ended_at_the_same_point(tmp_path):

@@ -22,7 +22,7 @@ from kbo.confidence import (
     SelfNormalized,
     energy,
 )
-from kbo.confidence.noise.residuals import Fit
+from kbo.confidence.noise.residuals import RegressionFit, at_least
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.regression import Error, FixedDictionary, NystromRidge, View
@@ -215,6 +215,23 @@ def test_adaptive_mixtures_are_mixtures_at_the_upper_bound(name, kind, T):
     torch.testing.assert_close(found, expected, rtol=tol, atol=tol)
 
 
+def test_a_refutation_names_the_least_norm_of_the_averaged_mixture():
+    """The one ridge that the data chose would give a larger norm, without paying for the choice."""
+    case = Case(C=0.5, arms=0, upper=0.3)
+    X, y, _ = case.data(60)
+    state = case.state("mixture")
+    state.update(X, 2 * y)
+    level = state.schedule.upper
+    with pytest.raises(RefutedAssumptions) as refusal:
+        AdaptiveMixture("cmm").interval(state, Z)
+    ridges = state.schedule.mixture_ridges
+    formulas = Dense(KERNEL, X, 2 * y)
+    scales = [level**2 / ridge for ridge in ridges]
+    grid = torch.logspace(-1, 3, 401, dtype=torch.float64).tolist()
+    expected = dense.norm_lower_bound(formulas, grid, level, DELTA / 3, scales)
+    assert refusal.value.figures["norm_at_least"] == pytest.approx(float(expected), rel=1e-4)
+
+
 def test_theorem_2_is_theorem_1_with_the_log_determinant_of_the_least_ridge():
     X, y, _ = Case().data(30)
     state = KernelRidge(KERNEL, 0.04)
@@ -307,9 +324,19 @@ def test_rounding_widens_noise_bounds_on_both_sides(variant):
     assert rounded.upper > plain.upper or plain.upper == 0.5
 
 
+@pytest.mark.parametrize(("eigenvalue", "error"), [(0.8, 0.0), (0.4, 0.2), (0.0, 0.5)])
+def test_some_function_of_the_promised_norm_explains_all_residuals_exactly(eigenvalue, error):
+    """One value of the sketched kernel ``eigenvalue`` and the exact one ``eigenvalue + error``, without noise."""
+    ridge, norm = 0.8, 3.0
+    value = norm * math.sqrt(eigenvalue + error)
+    residual = ridge / (eigenvalue + ridge) * value
+    fit = RegressionFit(1, residual**2, ridge, norm, error, most=4.0)
+    assert at_least(fit) == pytest.approx(0, abs=1e-12)
+
+
 def test_the_cross_term_counts_what_a_sketch_misses():
     for error in (0.0, 1e-3, 0.2):
-        fit = Fit(t=50, rss=2.0, ridge=0.1, norm_bound=3.0, error=error, most=80.0)
+        fit = RegressionFit(t=50, rss=2.0, ridge=0.1, norm_bound=3.0, error=error, most=80.0)
         expected = 3 * math.sqrt(0.1 * 7.0 + dense_noise.missed(0.1, 7.0, error, 80.0))
         assert fit.cross(7.0) == pytest.approx(expected)
 

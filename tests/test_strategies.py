@@ -6,7 +6,14 @@ import pytest
 import torch
 
 import kbo
-from kbo.optimize.strategies import Explanation, InitialDesign, Strategy, UpperBound
+from kbo.optimize.strategies import (
+    Explanation,
+    InitialDesign,
+    RepeatOnce,
+    Strategy,
+    TrustRegion,
+    UpperBound,
+)
 from kbo.optimize.strategies.expected_improvement import log_improvement
 from kbo.report.record import Record
 from tests.commands import kbo as command
@@ -80,6 +87,22 @@ def test_the_numbers_of_an_explanation_are_those_that_were_compared(maximize):
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
 
+def test_an_explanation_has_the_width_that_its_strategy_took_and_a_repetition_has_none():
+    optimizer = run(16)
+    widths = {}
+    for number in range(16):
+        explanation = optimizer.explain(number)
+        if explanation.mean is not None and not explanation.replaced:
+            widths.setdefault(explanation.strategy, set()).add(explanation.width)
+            assert (explanation.bound is None) == (explanation.width is None)
+    rounded = {name: {w and round(w, 3) for w in found} for name, found in widths.items()}
+    assert rounded == {
+        RepeatOnce().describe(): {None},
+        TrustRegion().describe(): {0.25},
+        UpperBound().describe(): {1.0, 4.0},
+    }
+
+
 def test_explanations_are_in_the_journal_and_shown_by_the_command(tmp_path):
     path = tmp_path / "run.jsonl"
     optimizer = run(8, journal=path, seed=2)
@@ -112,6 +135,38 @@ def test_expected_improvement_is_that_of_a_normal_distribution():
     torch.testing.assert_close(found - constant, improvement.log(), rtol=1e-6, atol=1e-6)
 
 
+def test_the_gradient_of_expected_improvement_is_exact_for_certain_improvements_too():
+    class Linear:
+        def predict(self, X):
+            return X.squeeze(-1), torch.ones(len(X), dtype=torch.float64)
+
+    z = torch.tensor([[-3.0], [0.0], [4.9], [5.1], [38.0], [1e3]], dtype=torch.float64)
+    z.requires_grad_()
+    log_improvement(Linear(), torch.zeros((), dtype=torch.float64), z).sum().backward()
+    normal = torch.distributions.Normal(torch.zeros_like(z), torch.ones_like(z))
+    cdf = normal.cdf(z)
+    expected = cdf / (z * cdf + normal.log_prob(z).exp())
+    torch.testing.assert_close(z.grad, expected.detach(), rtol=1e-6, atol=0)
+
+
 def test_numbers_that_are_not_finite_are_left_out_of_the_journal():
     explanation = Explanation("strategy", mean=math.inf, std=math.nan, best=1.0)
     assert explanation.record() == {"strategy": "strategy", "best": 1.0}
+
+
+def test_the_initial_design_leaves_out_an_option_that_has_only_failed():
+    space = [{"x": (0.0, 1.0), "k": ["a", "b"]}, kbo.When("k", "a", {"g": (0.0, 1.0)})]
+    optimizer = kbo.Optimizer(space)
+    same = kbo.Optimizer(space)  # without failures
+    n_failed = 0
+    for number in range(10):
+        params = optimizer.ask()
+        assert params["k"] == "a" or n_failed < 2 or number < 3
+        if params["k"] == "b":
+            optimizer.fail(params, "b needs another library")
+            n_failed += 1
+        else:
+            optimizer.tell(params, params["g"])
+        if n_failed < 2:
+            assert same.ask() == params
+    assert n_failed == 2

@@ -1,6 +1,7 @@
-"""Rules about the code itself: methods have docstrings, and hand-made faults a place."""
+"""Rules about the code itself: methods have docstrings, which name what exists, and hand-made faults a place."""
 
 import ast
+import re
 from pathlib import Path
 
 from tests import mutations
@@ -22,6 +23,44 @@ def test_every_public_method_has_a_docstring_of_its_own_or_of_what_it_overrides(
             elif method.name[0] != "_" and "property" not in decorators:
                 bare[method.name] = path
     assert {name: path for name, path in bare.items() if name not in documented} == {}
+
+
+def _members(kind):
+    """Return the names of methods and of assigned attributes in the definition of a class."""
+    names = []
+    for node in ast.walk(kind):
+        if isinstance(node, ast.FunctionDef):
+            names.append(node.name)
+        elif isinstance(node, ast.AnnAssign):
+            names.append(ast.unparse(node.target).removeprefix("self."))
+        elif isinstance(node, ast.Assign):
+            names += [ast.unparse(target).removeprefix("self.") for target in node.targets]
+    return names
+
+
+def test_every_member_of_a_class_that_a_docstring_names_is_in_it():
+    """Of classes of kbo, as ``Class.member``: a method or an attribute of the class or of one of its bases."""
+    texts = {path: path.read_text("utf-8") for path in (ROOT / "kbo").rglob("*.py")}
+    members = {}
+    bases = {}
+    for text in texts.values():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                members.setdefault(node.name, set()).update(_members(node))
+                own_bases = [ast.unparse(base).partition("[")[0] for base in node.bases]
+                bases.setdefault(node.name, set()).update(own_bases)
+
+    def has(name, member):
+        if name not in members:
+            return name not in ("ABC", "NamedTuple", "Protocol")  # a class of another library
+        return member in members[name] or any(has(base, member) for base in bases[name])
+
+    stale = set()
+    for path, text in texts.items():
+        for name, member in re.findall(r"``(?:[a-z]\w*\.)*([A-Z]\w*)\.(\w+)", text):
+            if not has(name, member):
+                stale.add((path.name, f"{name}.{member}"))
+    assert stale == set()
 
 
 def test_every_hand_made_fault_has_one_place_in_the_code():

@@ -151,6 +151,12 @@ def maybe(check: Callable[..., T], name: str, value: Any, *limits: Any) -> T | N
     return None if value is None else check(name, value, *limits)
 
 
+def keep(owner: object, **values: Any) -> None:
+    """Give a frozen object its checked values: plain numbers, where tensors or NumPy's were given."""
+    for name, value in values.items():
+        object.__setattr__(owner, name, value)
+
+
 def instance(name: str, value: Any, kind: type[T], hint: str = "") -> T:
     """Return the value if it is an instance of a class; the message ends with the hint."""
     if isinstance(value, kind):

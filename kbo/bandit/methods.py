@@ -39,8 +39,8 @@ from kbo.regression import (
 
 PRACTICAL_WIDTHS = (1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 4.0, 1.0)
 """Standard deviations above the mean at which "ucb" searches in turn; chosen by measurement
-(experiments/records/tuning.md). The largest has an even number, since without noise the trials of odd numbers
-are searched for near the best one."""
+(experiments/records/tuning.md). Without noise the trials of odd numbers are searched for near the best one by another
+width, so that only 1, 1, 1 and 4 are used."""
 
 _UNKNOWN: Any = None
 
@@ -261,6 +261,22 @@ def get(name: str) -> NamedMethod:
     return METHODS[name]
 
 
+def of_boxes(name: str) -> NamedMethod:
+    """Return the row of that name, of a method that can search a box.
+
+    Raises:
+        InvalidInput: An unknown name, or the name of a method for finite sets; the message has near ones for boxes.
+    """
+    known = [row.name for row in METHODS.values() if not row.needs_finite_set]
+    if name not in known and name in names():
+        raise InvalidInput(
+            f"method {name!r} is for finite sets of points (kbo.bandit), not for boxes."
+        )
+    if name not in known:
+        raise InvalidInput(f"unknown method {checks.shown(name)}:{_nearest(name, known)}")
+    return METHODS[name]
+
+
 def make(
     name: str,
     kernel: Kernel,
@@ -416,7 +432,7 @@ def _following(noise: bounds.NoiseLevel, facts: Facts) -> Posterior:
 
 
 def practical_widths(facts: Facts) -> Confidence:
-    """Return one, two and four standard deviations in turn."""
+    """Return the confidence with ``PRACTICAL_WIDTHS`` standard deviations in turn."""
     return bounds.AlternatingWidth(*PRACTICAL_WIDTHS)
 
 

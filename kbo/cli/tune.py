@@ -125,7 +125,16 @@ def tune(
         raise InvalidInput(
             f"--noise-std is for scripts without a setting of their own, and {target} defines one."
         )
-    constraints = [*script.constraints, *map(options.constraint, constraint or ())]
+    limits = [options.constraint(text) for text in constraint or ()]
+    measured, _ = constraint_module.measured_only(script.constraints)
+    in_script = [limit.name for limit in measured]
+    for limit in limits:
+        if limit.name in in_script:
+            raise InvalidInput(
+                f"--constraint {limit.name}: {target} has a constraint on {limit.name} already, in its list "
+                "`constraints`: change that one, or leave this one out."
+            )
+    constraints = [*script.constraints, *limits]
     if trials is None and time_budget is None:
         trials = 40
     if script.objectives and confirm:

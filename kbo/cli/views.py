@@ -42,6 +42,10 @@ def report(
         raise InvalidInput(
             f"{run} is no journal of kbo: see `kbo audit {run} --to {run.with_suffix('.html')}`."
         )
+    if run.suffix == ".py":
+        raise InvalidInput(
+            f"{run} is a script: give the journal of its run, {Path('kbo-runs') / f'tune-{run.stem}.jsonl'}."
+        )
     certified: dict[str, Any] = {}
     if script is not None:
         target = load(script)

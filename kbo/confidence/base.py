@@ -51,9 +51,10 @@ class Confidence(ReadOnly):
         delta: Probability that the statement may fail; 1 unless a subclass sets it.
         covers: Deviations from one fixed ridge and exact, equally noisy data that the theorem
             allows, some of ``"sketch"``: the bounds account for the error of an approximate
-            posterior; ``"weights"``: observations of different noise levels, ``sqrt(w) k(x, .)``
-            and ``sqrt(w) y``, with w chosen before the noise (docs/theory/observations.md);
-            ``"moved ridge"``: a ridge that was chosen from the data.
+            posterior, rounded up by an estimate (docs/theory/rounding.md); ``"weights"``:
+            observations of different noise levels, ``sqrt(w) k(x, .)`` and ``sqrt(w) y``, with w
+            chosen before the noise (docs/theory/observations.md); ``"moved ridge"``: a ridge that
+            was chosen from the data.
         noise_std: Noise level that is assumed of an observation of weight 1; None if it is that of
             the ridge, or unknown.
     """
@@ -112,7 +113,10 @@ class Confidence(ReadOnly):
         return first_largest(variance, upper)
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
-        """Return the first row of X [A d] with the largest lower bound, and that bound."""
+        """Return the first row of X [A d] with the largest lower bound, and that bound.
+
+        A subclass may return a row with nearly the largest one; the bound is that of the row.
+        """
         lower = self.lower(state, one_set(state, X))
         return first_largest(lower, lower)
 
@@ -171,9 +175,6 @@ class Confidence(ReadOnly):
         Its ``provenance`` and ``error`` are compared with ``covers``.
         """
         reasons = _objections_to_data(checked_state(state).provenance)
-        eigenvalue = state.error.negative_eigenvalue()
-        if eigenvalue < 0:
-            reasons.append(no_kernel(eigenvalue))
         for part in self._parts():
             reasons += part.objections(state)
         if state.like.dtype != torch.float64:
@@ -182,6 +183,10 @@ class Confidence(ReadOnly):
             )
         if self._statement_on(state) is None:
             reasons.append(f"no theorem covers {type(self).__name__}")
+        else:
+            eigenvalue = state.error.negative_eigenvalue()
+            if eigenvalue < 0:
+                reasons.append(no_kernel(eigenvalue))
         reasons += rounding.objections(state, self._least_ridge(state))
         reasons += self._uncovered(state)
         return list(dict.fromkeys(reasons))

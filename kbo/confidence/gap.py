@@ -15,7 +15,7 @@ class Gap(NamedTuple):
     """A recommendation and its distance from the maximum.
 
     Attributes:
-        recommended: Row with the largest lower bound.
+        recommended: Row with the largest lower bound, or nearly; see ``optimality_gap``.
         lower: That lower bound.
         upper: The largest upper bound of all rows, hence an upper bound of the maximum.
     """
@@ -31,7 +31,10 @@ class Gap(NamedTuple):
 
 
 def optimality_gap(confidence: Confidence, state: Posterior, X: Tensor) -> Gap:
-    """Return the recommendation among the rows of X [A d] and its gap, exact over these rows.
+    """Return the recommendation among the rows of X [A d] and its gap over these rows.
+
+    The row has the largest lower bound; for ``MartingaleMixture`` of kind "cmm" nearly the largest,
+    since only a few rows are searched for their exact bound. Its own bounds are valid either way.
 
     With the probability of ``confidence.guarantee``, for all rounds at once, the simple regret of
     the recommended row is at most the gap; so a run may stop as soon as the gap is small.

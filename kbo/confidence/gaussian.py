@@ -28,7 +28,15 @@ _SPREAD = 4.0
 
 
 class OverPoints(Confidence):
-    """Bounds over a finite set: bounds computed at other points are an objection from then on.
+    """Bounds over a finite set: bounds computed at other points are an objection.
+
+    With a given set, the objection is to the posterior on which they were computed, until its next
+    observation. With a size N alone, the set is the first N distinct points at which bounds were
+    computed, on any posterior, and one more point is an objection to all posteriors from then on:
+    use one object for one function.
+
+    Args:
+        points: The finite set [N d], its size N, or None for no fixed set.
 
     Attributes:
         points: The finite set [N d]; None if only its size is known, or nothing.
@@ -38,24 +46,39 @@ class OverPoints(Confidence):
     covers: frozenset[str] = frozenset()
     points: Tensor | None = None
     n_points: int | None = None
-    _outside: bool = False  # bounds were computed at other points
 
-    def _note_queries(self, X: Tensor) -> None:
+    def __init__(self, points: Tensor | int | None) -> None:
+        if isinstance(points, Tensor):
+            self.points = finite_set(points).detach().clone()
+            self.n_points = len(points)
+        elif points is not None:
+            self.n_points = checks.whole("points", points, 1)
+        # Replaced, not changed: copies go their own way.
+        self._versions_outside: frozenset[int] = frozenset()  # of posteriors with other points
+        self._asked: frozenset[tuple[float, ...]] = frozenset()  # if only N is given
+
+    def _note_queries(self, state: Posterior, X: Tensor) -> None:
         """Note if bounds are computed at points X [... d] outside of the set, or at too many."""
-        if self._outside or self.n_points is None:
+        if self.n_points is None:
             return
         if self.points is None:
-            n_queries = X.numel() // max(1, X.shape[-1])
-            self._outside = n_queries > self.n_points and len(_rows(X)) > self.n_points
+            if len(self._asked) <= self.n_points:
+                self._asked = self._asked | _rows(X)
+            return
+        if state.version in self._versions_outside:
             return
         points = self.points.to(X)
-        if X.shape != points.shape or not torch.equal(X, points):
-            self._outside = not _rows(X) <= _rows(points)
+        if X.shape == points.shape and torch.equal(X, points):
+            return
+        if not _rows(X) <= _rows(points):
+            self._versions_outside = self._versions_outside | {state.version}
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the objections of any confidence, and one if points were outside of the set."""
         reasons = super().objections(state)
-        if self._outside:
+        if self.n_points is None:
+            return reasons
+        if len(self._asked) > self.n_points or state.version in self._versions_outside:
             reasons.append(
                 f"bounds were computed at points other than the {self.n_points} that the theorem "
                 "is about"
@@ -72,8 +95,10 @@ class FiniteSet(OverPoints):
     et al. (2010), Theorem 1.
 
     Args:
-        points: The finite set [N d], in units of the state, or its size N. Bounds that are computed
-            at other points, or at more than N, have no guarantee from then on.
+        points: The finite set [N d], in units of the state, or its size N if it is fixed before
+            there are data, but not given. Bounds at other points have no guarantee: with a given
+            set until the next observation, with a size N alone from the (N + 1)-th distinct point
+            of all calls on (use one object for one function).
         delta: Probability that the bounds may fail.
         variant: One of these; chosen before there are data.
 
@@ -86,11 +111,7 @@ class FiniteSet(OverPoints):
     n_points: int
 
     def __init__(self, points: Tensor | int, delta: float, variant: str = "mixture") -> None:
-        if isinstance(points, Tensor):
-            self.points: Tensor | None = finite_set(points).detach().clone()
-            self.n_points = len(points)
-        else:
-            self.n_points = checks.whole("points", points, 1)
+        super().__init__(points)
         self.delta: float = checks.probability("delta", delta)
         self.variant: str = checks.one_of("variant", variant, ("mixture", "quantile", "paper"))
         self.guarantee: str | None = gaussian_statement(f"{self.n_points} points", self.delta)
@@ -98,7 +119,7 @@ class FiniteSet(OverPoints):
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         posterior = checked_state(state).at()
         mean, variance = posterior.predict(X)
-        self._note_queries(X)
+        self._note_queries(state, X)
         if self.variant == "mixture":
             width = prior_posterior_ratio(
                 variance, state.prior_variance(X), self.n_points, self.delta
@@ -157,6 +178,6 @@ def finite_set(points: Tensor) -> Tensor:
     return points
 
 
-def _rows(X: Tensor) -> set[tuple[float, ...]]:
+def _rows(X: Tensor) -> frozenset[tuple[float, ...]]:
     """Return the distinct rows of X [... d]."""
-    return set(map(tuple, X.detach().reshape(-1, X.shape[-1]).tolist()))
+    return frozenset(map(tuple, X.detach().reshape(-1, X.shape[-1]).tolist()))

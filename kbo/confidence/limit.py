@@ -43,8 +43,11 @@ class Limit:
                 f"a limit has either an upper or a lower value, got upper={self.upper}, "
                 f"lower={self.lower}."
             )
-        checks.maybe(checks.number, "upper", self.upper)
-        checks.maybe(checks.number, "lower", self.lower)
+        checks.keep(
+            self,
+            upper=checks.maybe(checks.number, "upper", self.upper),
+            lower=checks.maybe(checks.number, "lower", self.lower),
+        )
 
     def slack(self, values: Tensor) -> Tensor:
         """Return the slack [...] of values [...] of the function, at least 0 within the limit."""

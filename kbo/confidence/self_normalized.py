@@ -2,7 +2,7 @@
 
 On paper, with sigma = noise_std, B = norm_bound, lam = ridge             | in code
 ``sigma sqrt((log_det + 2 ln(1/delta)) / lam) + B``                       | ``SelfNormalized.width``
-``sigma sqrt(log_det + n eta + 2 ln(1/delta)) + B``, ``lam = 1 + eta``    | ``ImprovedGPUCB.width``
+``sigma sqrt(log_det + n ln(lam) + 2 ln(1/delta)) + B``, ``lam = 1 + eta`` | ``ImprovedGPUCB.width``
 
 The theorems are about exact posteriors. On a sketch with the error ``E = K - K~`` the widths stay
 valid for any dictionary with ``ln det(I + K / lam) <= log_det + ln det(I + E / lam)``, and
@@ -82,7 +82,8 @@ class SelfNormalized(SubGaussian, WidthConfidence):
 class ImprovedGPUCB(SubGaussian, WidthConfidence):
     """IGP-UCB: Chowdhury & Gopalan (2017), Theorem 2, always at ridge ``1 + eta``.
 
-    With the ``n eta`` of the proof instead of the constant 2 that ``eta = 2 / T`` gives.
+    With ``n ln(1 + eta)``, from ``ln det((1 + eta) I + K)`` in their Theorem 1, instead of the
+    constant 2, which is larger at ``eta = 2 / T`` for n <= T.
 
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.
@@ -104,7 +105,8 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
 
     def width(self, state: Posterior) -> Tensor:
         ridge = 1 + self.eta
-        gain = log_det_bound(state, ridge) + state.n * self.eta + 2 * math.log(1 / self.delta)
+        log_det = log_det_bound(state, ridge) + state.n * math.log1p(self.eta)
+        gain = log_det + 2 * math.log(1 / self.delta)
         noise = self.noise_std * torch.sqrt(gain)
         return noise + self.norm_bound + sketch_bias(state, self.norm_bound, ridge)
 

@@ -59,8 +59,11 @@ class Constraint(Measured):
             raise InvalidInput(
                 f"give either upper or lower, got upper={upper}, lower={lower}; for an interval {_ADVICE}"
             )
-        checks.maybe(checks.number, "upper", self.upper)
-        checks.maybe(checks.number, "lower", self.lower)
+        checks.keep(
+            self,
+            upper=checks.maybe(checks.number, "upper", self.upper),
+            lower=checks.maybe(checks.number, "lower", self.lower),
+        )
         self.check_assumptions()
         if self.name == SEM:
             raise InvalidInput(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -500,9 +501,27 @@ def _point(params: Any, space: Space) -> dict[str, Any]:
     except InvalidInput:
         if not isinstance(params, Mapping):
             raise
+        _check_names(params, space)
         point = {"context": params}
     Subspace(space, **point)  # raises unless it fits
     return point
+
+
+def _check_names(params: Mapping[Any, Any], space: Space) -> None:
+    """Raise InvalidInput if parameters by name have one that the space lacks."""
+    if not space.named:
+        return
+    known = [*space.parameters, *space.constants]
+    for name in params:
+        if name in known:
+            continue
+        question = ""
+        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.3)
+        if near:
+            question = f" did you mean {near[0]!r}?"
+        raise InvalidInput(
+            f"there is no parameter {checks.shown(name)}:{question} The parameters are {known}."
+        )
 
 
 def remaining(

@@ -84,8 +84,11 @@ class Hypothesis:
 
     def __post_init__(self) -> None:
         checks.kernel(self.kernel, "Hypothesis")
-        checks.positive("noise_std", self.noise_std)
-        checks.positive("norm_bound", self.norm_bound)
+        checks.keep(
+            self,
+            noise_std=checks.positive("noise_std", self.noise_std),
+            norm_bound=checks.positive("norm_bound", self.norm_bound),
+        )
 
     def __str__(self) -> str:
         kernel = self.kernel
@@ -166,7 +169,7 @@ def hypotheses(
     Raises:
         InvalidInput: A number that is not positive, or lists that are empty or of different lengths.
     """
-    checks.positive("size", size)
+    size = checks.positive("size", size)
     for name, values in {"lengthscales": lengthscales, "norms": norms}.items():
         if values is None:
             continue

@@ -29,6 +29,7 @@ from kbo.optimize.objective import objectives_of, targets_of
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Pruner, Pruning, resolve
 from kbo.optimize.result import PROOF, Result, result_of
+from kbo.optimize.run.outcome import with_condition
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.settings.setting import Setting
@@ -222,15 +223,18 @@ class _Call:
     def __post_init__(self) -> None:
         if self.n_trials is None and self.time_budget is None:
             raise InvalidInput("give n_trials, time_budget (seconds), or both.")
-        checks.maybe(checks.whole, "n_trials", self.n_trials, 1)
-        checks.maybe(checks.positive, "timeout", self.timeout, YEAR)
-        checks.maybe(checks.positive, "time_budget", self.time_budget)
-        checks.flag("end_running", self.end_running)
-        checks.whole("max_failures", self.max_failures, 1)
-        checks.maybe(checks.positive, "stop_at_gap", self.stop_at_gap)
-        checks.maybe(checks.positive, "stop_when", self.stop_when)
+        checks.keep(
+            self,
+            n_trials=checks.maybe(checks.whole, "n_trials", self.n_trials, 1),
+            timeout=checks.maybe(checks.positive, "timeout", self.timeout, YEAR),
+            time_budget=checks.maybe(checks.positive, "time_budget", self.time_budget),
+            end_running=checks.flag("end_running", self.end_running),
+            max_failures=checks.whole("max_failures", self.max_failures, 1),
+            stop_at_gap=checks.maybe(checks.positive, "stop_at_gap", self.stop_at_gap),
+            stop_when=checks.maybe(checks.positive, "stop_when", self.stop_when),
+            progress=checks.flag("progress", self.progress),
+        )
         checks.function("objective", self.objective)
-        checks.flag("progress", self.progress)
         self._check_reasons_to_stop()
         if self.objectives and (self.pruner is not None or self.stop_when):
             raise InvalidInput(
@@ -250,7 +254,7 @@ class _Call:
 
     def _check_reasons_to_stop(self) -> None:
         """Raise InvalidInput if method or setting have not the model that a reason to stop needs."""
-        if self.method is not None and not methods.get(self.method).has_bounds:
+        if self.method is not None and not methods.of_boxes(self.method).has_bounds:
             if self.stop_at_gap:
                 raise InvalidInput(
                     f"method {self.method!r} has no bounds, so no gap at which it could stop."
@@ -436,7 +440,9 @@ class _Work:
         n_trials = self._call.n_trials
         if n_trials is not None and n_finished + len(session.running) >= n_trials:
             reason = f"the budget of {n_trials} trials is used"
-            if self._n_before:
+            if self._n_before >= n_trials:
+                reason = f"the budget is {n_trials} trials in all, and the journal had {self._n_before}: none was added"
+            elif self._n_before:
                 reason = f"{reason}, {self._n_before} of them were in the journal"
             return reason
         if time.monotonic() >= self._end:
@@ -452,7 +458,11 @@ class _Work:
         trials = self._run.trials
         failures = [trial.failure for trial in trials.failed if trial.failure]
         if failures and len(failures) == trials.n_finished and not trials.complete:
-            reasons = "; ".join(dict.fromkeys(failures[:_MOST_REASONS]))
+            conditions = self._optimizer.space.conditions
+            explained = [
+                with_condition(failure, conditions) for failure in failures[:_MOST_REASONS]
+            ]
+            reasons = "; ".join(dict.fromkeys(explained))
             raise TooManyFailures(
                 f"all {len(failures)} trials failed, the first with: {reasons}. {self._after_failures()}"
             )
@@ -514,8 +524,9 @@ class _Work:
             failures = "1 trial"
             if self._n_failed_in_a_row > 1:
                 failures = f"{self._n_failed_in_a_row} trials in a row"
+            last = with_condition(trial.failure or "", self._optimizer.space.conditions)
             raise TooManyFailures(
-                f"{failures} failed, the last with: {trial.failure}. {self._after_failures()}"
+                f"{failures} failed, the last with: {last}. {self._after_failures()}"
             )
         return reason
 

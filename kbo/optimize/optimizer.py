@@ -138,9 +138,8 @@ class Optimizer:
         self.setting: Setting
         self.method: str
         self.setting, self.method = resolve(setting, method, n_trials)
-        self.objectives: tuple[Objective, ...] = objectives_of(
-            objectives, checks.flag("maximize", maximize)
-        )
+        maximize = checks.flag("maximize", maximize)
+        self.objectives: tuple[Objective, ...] = objectives_of(objectives, maximize)
         self.reference: dict[str, float] = reference_of(reference, self.objectives)
         self.maximize: bool = maximize
         if self.objectives:
@@ -721,7 +720,7 @@ class Optimizer:
             Contradiction: A proof excludes what the bounds allow at some point, and no norm bound accounts for it: a
                 fault of kbo.
         """
-        checks.whole("evaluations", evaluations, 0)
+        evaluations = checks.whole("evaluations", evaluations, 0)
         best = self._quantities.recommended()
         bounded = self._quantities.bounded()
         if best is None or bounded is None:

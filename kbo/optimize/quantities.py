@@ -425,7 +425,7 @@ class Quantities:
         return trial.params
 
     def feasibility(self, best: Trial, ways: Sequence[str] = ()) -> Feasibility:
-        """Return bounds and limits of the measured quantities at a completed trial: see ``Optimizer.feasibility``."""
+        """Return bounds and limits of the measured quantities at a completed trial: see ``Insight.feasibility``."""
         undecided = [constraint for constraint, _ in self.limited]
         features = self.features([best])
         delta = None

@@ -131,7 +131,8 @@ class Result:
     def answers(self) -> Answers | None:
         """The gain of more trials and the effects of the parameters; see ``Insight.answers``.
 
-        Computed when it is first asked for, in some tenths of a second.
+        None while no trial keeps all limits as measured. Computed when it is first asked for, in some tenths of a
+        second.
         """
         return self.settled.insight.answers()
 

@@ -13,6 +13,7 @@ from kbo.confidence import Limit
 from kbo.optimize.hypervolume import non_dominated
 from kbo.optimize.objective import targets_of
 from kbo.optimize.quantities import Quantities
+from kbo.optimize.search.options import only_failed
 from kbo.optimize.search.search import Search, SearchedFront
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.surrogates.surrogate import Bound, Surrogate
@@ -83,6 +84,11 @@ def search_for_trial(
     if len(trials.complete) >= MANY and not quantities.setting.certified:
         effort = 0.5
     search = search_from_best(quantities, seed, subspace, number, effort)
+    failing = []
+    if surrogate is None and trials.failed:
+        failed = quantities.units_of(trials.failed)
+        succeeded = quantities.units_of(trials.complete + trials.pruned)
+        failing = only_failed(quantities.space, failed, succeeded)
     bounds = []
     others = []
     if surrogate is not None:
@@ -107,6 +113,7 @@ def search_for_trial(
         seed=seed,
         tried=tried,
         avoided=avoided,
+        failing=failing,
         spacing=spacing,
         surrogate=surrogate,
         bound=next(iter(bounds), None),

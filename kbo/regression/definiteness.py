@@ -8,10 +8,13 @@ here, shifted by what rounding may do to it, which bounds account for (docs/theo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from kbo._base.linalg import GrowingCholesky
+from kbo._base.stateful import Stateful
+from kbo.errors import NotPositiveDefinite
 
 Prior = Callable[[Tensor, Tensor], Tensor]
 """A function ``k(X, Z)``, [n m] for X [n d] and Z [m d]."""
@@ -20,71 +23,59 @@ _SMALLEST = 1e-300
 """The shift of a matrix of zeros."""
 
 
-@dataclass(frozen=True)
-class Definiteness:
-    """The result of a test of the kernel matrix K of some locations.
+class Definiteness(Stateful):
+    """A test of the kernel matrix K of locations, in float64, which continues with further ones.
+
+    O(n^2) for each new location.
+
+    Args:
+        like: Points on the device of the locations, with as many columns.
+        tolerance: The rounding error of K, in units of the kernel.
 
     Attributes:
-        X: The locations [n d], in float64.
-        factor: The Cholesky factor of ``K + tolerance I``, [n n]; empty if there is none.
-        tolerance: The shift, at least the rounding error of K, in units of the kernel.
-        eigenvalue: The least eigenvalue of K if it is below ``-tolerance``, else 0.
+        X: The locations whose rows are in the factor, [n d].
+        shift: What is added to the diagonal of K, in units of the kernel.
+        factor: The Cholesky factor of ``K + shift I``.
+        eigenvalue: The least eigenvalue of K if it was found below ``-tolerance``, else 0.
     """
 
-    X: Tensor
-    factor: Tensor
-    tolerance: float
-    eigenvalue: float = 0.0
+    def __init__(self, like: Tensor, tolerance: float) -> None:
+        self.X: Tensor = like[:0]
+        # Twice the shift that is needed: it is enough until there are about half as many more.
+        self.shift: float = max(2 * tolerance, _SMALLEST)
+        self.factor = GrowingCholesky(like)
+        self.eigenvalue: float = 0.0
 
     def covers(self, X: Tensor, tolerance: float) -> bool:
         """Return whether X [r d] begins with the locations, and the shift is large enough."""
         n = len(self.X)
-        if tolerance > self.tolerance or n > len(X) or X.shape[1:] != self.X.shape[1:]:
+        if tolerance > self.shift or n > len(X) or X.shape[1:] != self.X.shape[1:]:
             return False
         return X.device == self.X.device and torch.equal(X[:n], self.X)
 
+    @torch.no_grad()
+    def extend(self, prior: Prior, X: Tensor, tolerance: float) -> None:
+        """Test the locations X [r d], which begin with those tested before.
 
-@torch.no_grad()
-def definiteness_of(
-    prior: Prior, X: Tensor, tolerance: float, before: Definiteness | None = None
-) -> Definiteness:
-    """Test the kernel matrix of the locations X [n d], in float64.
-
-    O(n^2) for each new location if ``before`` is of the first of them, else O(n^3).
-
-    Args:
-        prior: The function ``k``.
-        X: The locations.
-        tolerance: The rounding error of K, in units of the kernel.
-        before: The result of an earlier test.
-    """
-    if before is None or not before.covers(X, tolerance):
-        # Twice the shift that is needed: it is enough until there are about half as many more.
-        shift = max(2 * tolerance, _SMALLEST)
-        before = Definiteness(X[:0], X.new_empty(0, 0), shift)
-    n = len(before.X)
-    if n == len(X) or before.eigenvalue < 0:  # more rows do not raise the least eigenvalue
-        return before
-    shift = before.tolerance
-    new = X[n:]
-    cross = torch.linalg.solve_triangular(before.factor, prior(before.X, new), upper=False)
-    schur = prior(new, new) - cross.mT @ cross
-    schur.diagonal().add_(shift)
-    corner, failed_row = torch.linalg.cholesky_ex(schur)
-    if int(failed_row) == 0:
-        factor = X.new_empty(len(X), len(X))
-        factor[:n, :n] = before.factor
-        factor[:n, n:] = 0
-        factor[n:, :n] = cross.mT
-        factor[n:, n:] = corner
-        return Definiteness(X.clone(), factor, shift)
-    K = prior(X, X)
-    if not bool(K.isfinite().all()):
-        return before  # other errors say so
-    least = float(torch.linalg.eigvalsh(K)[0])
-    if least < -tolerance:
-        return Definiteness(X.clone(), X.new_empty(0, 0), shift, least)
-    return before
+        Args:
+            prior: The function ``k``.
+            X: The locations.
+            tolerance: The rounding error of K, in units of the kernel.
+        """
+        n = len(self.X)
+        if n == len(X) or self.eigenvalue < 0:  # more rows do not raise the least eigenvalue
+            return
+        new = X[n:]
+        targets = X.new_zeros(len(new))
+        try:
+            self.factor.append(prior(self.X, new), prior(new, new), self.shift, targets)
+        except NotPositiveDefinite:
+            K = prior(X, X)
+            if bool(K.isfinite().all()):  # other errors say so
+                least = float(torch.linalg.eigvalsh(K)[0])
+                if least < -tolerance:
+                    self.eigenvalue = least
+        self.X = X[: self.factor.n].clone()
 
 
 def no_kernel(eigenvalue: float) -> str:

@@ -251,9 +251,10 @@ class RidgeSchedule(Stateful, ABC):
 class Posterior(Stateful, ABC):
     """A kernel ridge regression of everything observed so far.
 
-    Its 15 members for readers are ``n``, ``ridge``, ``kernel``, ``trace``, ``version``, ``error``,
+    Its members for readers are ``n``, ``ridge``, ``kernel``, ``trace``, ``version``, ``error``,
     ``provenance``, ``update``, ``fork``, ``prior``, ``prior_variance``, ``draw_prior``, ``at``,
-    ``across`` and ``predict``. Points are the rows of X, of any batch shape.
+    ``across`` and ``predict``; bounds also read ``like``, ``batch_shape``, ``observed`` and
+    ``schedule``. Points are the rows of X, of any batch shape.
 
     A subclass defines the abstract members, sets ``like`` with the first data, and calls
     ``changed`` at the end of every change. It copies what it keeps of kernel and data, and writes
@@ -278,7 +279,6 @@ class Posterior(Stateful, ABC):
         needs_refresh: Whether a frozen fork has so many observations that its inducing points
             should be chosen again.
         schedule: The rule that moves the ridge as data come in; None if the ridge stays.
-        definiteness: The latest result of ``error.negative_eigenvalue``, which it continues.
     """
 
     like: Tensor = torch.empty(0, 0, dtype=torch.float64, device="cpu")
@@ -288,7 +288,7 @@ class Posterior(Stateful, ABC):
     anchors: Tensor | None = None
     needs_refresh: bool = False
     schedule: RidgeSchedule | None = None
-    definiteness: Definiteness | None = None
+    _definiteness: Definiteness | None = None  # of error.negative_eigenvalue, which continues it
 
     def __init__(self, ridge: float) -> None:
         self._ridge: float = checks.positive("ridge", ridge)
@@ -465,4 +465,4 @@ class Posterior(Stateful, ABC):
         return fork
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_kept": {}, "definiteness": None}
+        return {**vars(self), "_kept": {}, "_definiteness": None}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kbo.errors import NotPositiveDefinite
 from kbo.kernels import least_error, measured_error
-from kbo.regression.definiteness import definiteness_of, no_kernel
+from kbo.regression.definiteness import Definiteness, no_kernel
 
 Number = TypeVar("Number", float, Tensor)
 
@@ -141,8 +141,12 @@ class Error:
         error = max(least, self.of_coordinates + self.of_kernel())
         trace = float(state.prior_variance(X).sum())
         tolerance = Rounding.of_algebra(len(X), trace, error).steep
-        state.definiteness = definiteness_of(state.prior, X, tolerance, state.definiteness)
-        return state.definiteness.eigenvalue
+        test = state._definiteness
+        if test is None or not test.covers(X, tolerance):
+            test = Definiteness(X, tolerance)
+            state._definiteness = test
+        test.extend(state.prior, X, tolerance)
+        return test.eigenvalue
 
     def refuse_no_kernel(self) -> None:
         """Raise NotPositiveDefinite if the kernel matrix has a negative eigenvalue."""

@@ -145,7 +145,7 @@ def audit(
     Example:
         >>> print(kbo.audit("sqlite:///studies.db", study="resnet"))
     """
-    checks.flag("maximize", maximize)
+    maximize = checks.flag("maximize", maximize)
     trials = _trials_of(history, study, target, maximize, bounds)
     optimizer = trials.optimizer
     complete = [trial for trial in optimizer.insight.within_limits() if trial.value is not None]

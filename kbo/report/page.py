@@ -36,6 +36,7 @@ from kbo.report.replay import NOISE_MARGIN, miscoverage
 _MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
 
 _IN_CARDS = (
+    "Limits",
     "Trials",
     "Best",
     "Value",

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 from kbo._base.terminal import printable, rounded_up, significant
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import open_choices
-from kbo.optimize.insight.expected_gain import GO_ON, N_MORE, STOP
+from kbo.optimize.insight.expected_gain import N_MORE, STOP, UNDECIDED
 from kbo.optimize.result import result_of
+from kbo.optimize.run.outcome import with_condition
+from kbo.optimize.run.trials import quantity, violations
 from kbo.optimize.table import format_params
 
 if TYPE_CHECKING:
@@ -60,6 +62,12 @@ _LIKELY = 0.9
 
 _LONG = 10.0
 """Seconds from which on the duration of further trials is given."""
+
+_BEYOND_ZERO = (
+    "; part of this may be beyond 0: if no value can be there, begin a new run with value_range (--value-range), and "
+    "give it these results as evaluated (--evaluated)"
+)
+"""Advice where the interval of the gain leads to values that may be impossible."""
 
 _FEWEST_INSIDE = 0.8
 """Share of the values inside their 90% intervals below which the model is doubted."""
@@ -108,7 +116,7 @@ def lines(
         has_bounds: Whether the bounds of the parameters are known, and not those of the trials.
         names: The names of the trials, if they are not their numbers.
     """
-    found = [("Trials", trials(result))]
+    found = [("Limits", broken_limits(result, names)), ("Trials", trials(result))]
     if result.infeasible is not None:
         found.append(("Solution", f"none: {result.infeasible}"))
     elif result.params is None:
@@ -133,6 +141,32 @@ def lines(
         found.append(("Certain?", certainty(result, surer, names)))
     found.append(("Details", place_of_details(result)))
     return [(label, sentence) for label, sentence in found if sentence]
+
+
+def broken_limits(result: Result, names: Sequence[Any] | None = None) -> str:
+    """Return the limits that no trial kept, and the closest trial; empty if one kept all. Names as for ``lines``.
+
+    Empty where it is proved that no point keeps them, too: the line "Solution" says it.
+    """
+    insight = result.settled.insight
+    closest = result.settled.recommended()
+    if closest is None or result.infeasible is not None or insight.within_limits():
+        return ""
+    constraints = result.settled.constraints
+    completed = result.settled.run.trials.complete
+    never_kept = [c for c in constraints if all(violations(trial, [c]) for trial in completed)]
+    measured = []
+    for constraint in never_kept or constraints:
+        value = quantity(closest, constraint)
+        if value is not None:
+            measured.append(f"{constraint.name} = {value:.4g}")
+    limits = " and ".join(str(constraint) for constraint in never_kept or constraints)
+    if not never_kept:
+        limits = f"{limits} together"
+    return (
+        f"no trial kept {limits}; the closest is trial {_name(closest, names)} with {', '.join(measured)}: if further "
+        "trials come no closer, loosen the limit or widen the ranges of the parameters"
+    )
 
 
 def front_extent(front: Front, names: Sequence[Any] | None = None) -> str:
@@ -219,7 +253,9 @@ def trials(result: Result) -> str:
         parts.append(f"{counts['removed']} removed")
     if counts["failed"]:
         failures = [trial.failure for trial in result.trials if trial.failure]
-        last = " ".join(failures[-1].split()) if failures else "no reason given"
+        last = "no reason given"
+        if failures:
+            last = with_condition(" ".join(failures[-1].split()), result.optimizer.space.conditions)
         parts.append(f"{counts['failed']} failed (the last: {last})")
     sentence = _count(len(result.trials), "trial")
     if parts:
@@ -238,14 +274,15 @@ def trials(result: Result) -> str:
 
 
 def _n_repeated(trials: Sequence[Trial]) -> int:
-    """Return the number of trials that were not asked for, at the parameters of an earlier one."""
-    earlier = set()
+    """Return the number of trials that were not asked for, at the parameters of an earlier one that was."""
+    asked = set()
     n_repeated = 0
     for trial in trials:
         params = repr(trial.params)
-        if not trial.asked and params in earlier:
+        if trial.asked:
+            asked.add(params)
+        elif params in asked:
             n_repeated += 1
-        earlier.add(params)
     return n_repeated
 
 
@@ -340,8 +377,9 @@ def more_trials(answers: Answers) -> str:
         trials += f" ({duration(answers.seconds)})"
     if answers.decision == STOP:
         gain = significant(answers.more.value, 1)
-        matters = significant(answers.tolerance, 1)
-        little = f"{gain} on average, too little to matter (less than {matters})"
+        little = f"{gain} on average, too little to matter"
+        if answers.tolerance:
+            little += f" (less than {significant(answers.tolerance, 1)})"
         at_an_edge = [effect.name for effect in answers.effects if effect.edge]
         if at_an_edge:
             names = _listed(at_an_edge)
@@ -350,19 +388,34 @@ def more_trials(answers: Answers) -> str:
             )
         return f"{trials} would improve it by {little}: stop"
     gain = f"{significant(answers.more.value, 2)}"
+    sentence = f"{trials} would improve it by about {gain}: go on"
+    if answers.decision == UNDECIDED:
+        most = significant(answers.more.upper, 2)
+        sentence = (
+            f"undecided: {trials} may improve it by nothing or up to {most}, {gain} on average"
+        )
+        if answers.tolerance:
+            sentence += f" (less than {significant(answers.tolerance, 1)} does not matter)"
+        sentence += _what_decides(answers)
     if answers.beyond_zero:
-        gain += " (beyond 0: if no value can be there, give value_range)"
-    if answers.decision == GO_ON:
-        return f"{trials} would improve it by about {gain}: go on"
-    most = significant(answers.more.upper, 2)
-    sentence = f"undecided: {trials} may improve it by nothing or up to {most}, {gain} on average"
-    if answers.more.value <= answers.tolerance:
-        names = open_choices(answers.effects)
-        if names:
-            sentence += f"; it is not certain yet which {_listed(names)} is best"
-        if answers.hardly_tried:
-            sentence += f"; hardly tried so far: {', '.join(answers.hardly_tried)}"
+        sentence += _BEYOND_ZERO
     return sentence
+
+
+def _what_decides(answers: Answers) -> str:
+    """Return what the reader can decide where more trials are "undecided", as an addition."""
+    if answers.more.value > answers.tolerance:
+        return f"; stop if {significant(answers.more.value, 2)} is not worth them, else go on"
+    addition = ""
+    names = open_choices(answers.effects)
+    if names:
+        addition += (
+            f"; it is not certain yet which {_listed(names)} is best: stop if any of them will do"
+        )
+    if answers.hardly_tried:
+        options = ", ".join(answers.hardly_tried)
+        addition += f"; hardly tried so far: {options}: stop if you can do without"
+    return addition
 
 
 def headlines(result: Result) -> dict[str, str]:

@@ -123,9 +123,12 @@ def _parameter(spec: Any) -> Parameter:
         )
     if spec is None or isinstance(checks.plain(spec), (str, bool, Real)):
         return Fixed(spec)
+    advice = ""
+    if hasattr(spec, "tolist"):  # arrays of NumPy, tensors, columns of pandas
+        advice = " For a list of its values write .tolist()."
     raise InvalidInput(
         "expected kbo.Float, kbo.Int, kbo.Choice, kbo.Ordinal, (low, high), a list of options, bool or a single "
-        f"value, got {checks.shown(spec)}."
+        f"value, got {checks.shown(spec)}.{advice}"
     )
 
 

@@ -29,7 +29,7 @@ class InProcess(Engine):
         self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
     ) -> Iterator[Session]:
         if timeout is not None:
-            checks.positive("timeout", timeout, most=YEAR)
+            timeout = checks.positive("timeout", timeout, most=YEAR)
             _check_alarm()
         yield _InProcess(function, timeout, on_report)
 

@@ -66,8 +66,11 @@ class Processes(Engine):
     trials_each: int | None = None
 
     def __post_init__(self) -> None:
-        checks.maybe(checks.whole, "count", self.count, 1)
-        checks.maybe(checks.whole, "trials_each", self.trials_each, 1)
+        checks.keep(
+            self,
+            count=checks.maybe(checks.whole, "count", self.count, 1),
+            trials_each=checks.maybe(checks.whole, "trials_each", self.trials_each, 1),
+        )
         if os.name != "posix":
             raise InvalidInput(
                 "worker processes need a Unix system: pass kbo.Threads(...) or kbo.workers.ray.Ray(...) as workers."

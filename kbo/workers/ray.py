@@ -62,13 +62,16 @@ class Ray(Engine):
     resources: Mapping[str, float] = field(default_factory=lambda: {"cpu": 1})
 
     def __post_init__(self) -> None:
-        checks.maybe(checks.whole, "workers", self.workers, 1)
+        workers = checks.maybe(checks.whole, "workers", self.workers, 1)
         if not isinstance(self.resources, Mapping) or not self.resources:
             raise InvalidInput(
                 f"resources must be a dict such as {{'cpu': 2}}, got {checks.shown(self.resources)}."
             )
+        resources = {}
         for name, amount in self.resources.items():
             checks.non_negative(f"resources[{name!r}]", amount)
+            resources[name] = checks.plain(amount)
+        checks.keep(self, workers=workers, resources=resources)
         _head(self.cluster())
 
     def cluster(self) -> str:

@@ -31,7 +31,7 @@ class Threads(Engine):
     count: int
 
     def __post_init__(self) -> None:
-        checks.whole("count", self.count, 1)
+        checks.keep(self, count=checks.whole("count", self.count, 1))
 
     @contextmanager
     def session(

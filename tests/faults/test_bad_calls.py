@@ -3,6 +3,7 @@
 import importlib
 import inspect
 
+import numpy as np
 import pytest
 
 from tests.faults import REPEATS, bad_calls
@@ -48,6 +49,21 @@ def test_the_table_has_every_public_function():
 def test_an_object_for_any_argument_is_refused_by_name_or_works():
     calls = bad_calls.calls()
     assert faults((call, argument, "object") for call in calls for argument in call.values) == []
+
+
+def test_numbers_of_numpy_work_as_those_of_python():
+    kinds = {bool: np.bool_, int: np.int64, float: np.longdouble}  # none is one of Python
+    wrong = []
+    for call in bad_calls.calls():
+        for argument, value in call.values.items():
+            if type(value) not in kinds or argument == "observation_noise":  # also a tensor
+                continue
+            given = call.arguments() | {argument: kinds[type(value)](value)}
+            try:
+                call.function(**given)
+            except Exception as error:
+                wrong.append(f"{call.name}({argument}={value}): {error!r}")
+    assert wrong == []
 
 
 @pytest.mark.faults

@@ -78,9 +78,10 @@ def cholesky_and_log(
         total = L.detach().log().sum()
     else:
         L, failed_row = torch.linalg.cholesky_ex(A)
-        succeeded = (failed_row == 0).all()
-        total = L.detach().diagonal(dim1=-2, dim2=-1).log().sum() / succeeded
-    # One number is read from the device: a row of L that is not finite has such a diagonal entry.
+        has_failed = (failed_row != 0).any()
+        total = L.detach().diagonal(dim1=-2, dim2=-1).log().sum().masked_fill(has_failed, math.nan)
+    # One number is read from the device, so failure is NaN in it, and an `if` would read another. A
+    # row of L that is not finite has such a diagonal entry.
     log = float(total - less)
     if not math.isfinite(log):
         # Other devices name a later row where an entry is infinite.

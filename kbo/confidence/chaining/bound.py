@@ -62,20 +62,16 @@ class Chaining(OverPoints):
         points: Tensor | None = None,
         smooth: bool = False,
     ) -> None:
+        super().__init__(points)
         self.delta: float = checks.probability("delta", delta)
         self.rigorous: bool = checks.flag("rigorous", rigorous)
         self.smooth: bool = checks.flag("smooth", smooth)
-        self.points: Tensor | None = None
-        self.n_points: int | None = None
         self._memory = ChainMemory()
         self._bonus: tuple[int, Bonus] | None = None  # with the version of the posterior
-        if points is not None:
-            self.points = finite_set(points).detach().clone()
-            self.n_points = len(points)
-            if rigorous:
-                self.guarantee: str | None = gaussian_statement(
-                    f"{len(points)} points given", self.delta
-                )
+        if points is not None and rigorous:
+            self.guarantee: str | None = gaussian_statement(
+                f"{len(points)} points given", self.delta
+            )
 
     def reported(self) -> Chaining:
         """Return the rigorous bound over the same set; the two share their covers."""
@@ -109,7 +105,7 @@ class Chaining(OverPoints):
     def _mean_and_margin(self, state: Posterior, X: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
         bonus = self.bonus(state, X)
         mean, variance = state.predict(X)
-        self._note_queries(X)
+        self._note_queries(state, X)
         std = safe_sqrt(variance)
         if smooth:
             return mean, bonus.majorant(std)

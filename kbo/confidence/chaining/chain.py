@@ -38,7 +38,7 @@ class Chain:
 
     def __init__(self, metric: PosteriorMetric, scale: float, depth: int) -> None:
         checks.instance("metric", metric, PosteriorMetric)
-        checks.whole("depth", depth, 1)
+        depth = checks.whole("depth", depth, 1)
         self.scale: float = checks.non_negative("scale", scale)
         self.sizes: list[int] = []
         self._slack = 0.0

@@ -39,7 +39,7 @@ def greedy_cover(metric: PosteriorMetric, radius: float) -> Tensor:
         InvalidInput: A radius below zero, or more points.
     """
     checks.instance("metric", metric, PosteriorMetric)
-    checks.non_negative("radius", radius)
+    radius = checks.non_negative("radius", radius)
     if len(metric) > AT_ONCE:
         raise InvalidInput(
             f"a greedy cover compares all pairs of at most {AT_ONCE} points, got {len(metric)}: "
@@ -103,7 +103,7 @@ def first_fit_net(metric: PosteriorMetric, radius: float) -> Tensor:
         InvalidInput: A radius below zero.
     """
     checks.instance("metric", metric, PosteriorMetric)
-    checks.non_negative("radius", radius)
+    radius = checks.non_negative("radius", radius)
     return net_of(metric, radius, torch.arange(len(metric), device=metric.device))
 
 
@@ -151,7 +151,7 @@ def covers(metric: PosteriorMetric, centres: Tensor, radius: float) -> bool:
         InvalidInput: Centres that are no numbers of points.
     """
     checks.instance("metric", metric, PosteriorMetric)
-    checks.non_negative("radius", radius)
+    radius = checks.non_negative("radius", radius)
     size = len(metric)
     is_whole = checks.tensor("centres", centres).dtype == torch.int64
     if centres.ndim != 1 or not is_whole or bool(((centres < 0) | (centres >= size)).any()):

@@ -46,8 +46,11 @@ from kbo.regression.numerics import as_ridges
 
 KINDS = ("amm", "dmm", "cmm")
 
-_SAME = 1e-9
-"""Relative difference up to which a norm bound is that of ``norm_lower_bound``, computed again."""
+_CLOSE = 0.01
+"""Relative difference up to which a norm bound counts as that of ``norm_lower_bound``.
+
+Then the data leave nearly one function: they chose the norm bound, or they nearly refute it.
+"""
 
 
 class _Numbers(NamedTuple):
@@ -156,6 +159,7 @@ class MartingaleMixture(SubGaussian):
         return super().argmax_upper(state, X)
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
+        """Return a row of X [A d] with the largest lower bound, for "cmm" nearly, and its bound."""
         if self.kind == "cmm":
             posterior = state.across(one_set(state, X).unsqueeze(-2))
             row, negative_lower = self._exact(state, posterior, -1).argmax_lower()
@@ -242,15 +246,15 @@ class MartingaleMixture(SubGaussian):
         return _Numbers(F, squared_widths.clamp_min(0), grid)
 
     def objections(self, state: Posterior) -> list[str]:
-        """Return the objections of any confidence, and one if the data gave the norm bound."""
+        """Return the objections of any confidence, and one if the norm bound hardly fits the data."""
         reasons = super().objections(state)
         if not reasons and state.n:
             least = norm_lower_bound(state, self.noise_std, self.delta, self.scale)
-            if math.isclose(least, self.norm_bound, rel_tol=_SAME):
+            if math.isclose(least, self.norm_bound, rel_tol=_CLOSE):
                 reasons.append(
-                    f"norm_bound = {self.norm_bound:.6g} is norm_lower_bound of these data, below "
-                    "which the norm is not, and a guarantee needs an upper bound that was chosen "
-                    "without them"
+                    f"norm_bound = {self.norm_bound:.6g} is within {_CLOSE:.0%} of "
+                    f"norm_lower_bound of these data, {least:.6g}, below which the norm is not, "
+                    "and a guarantee needs an upper bound that was chosen without them"
                 )
         return reasons
 

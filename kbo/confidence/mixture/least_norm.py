@@ -66,7 +66,7 @@ def norm_lower_bound(
         NotPositiveDefinite: The data show that the function is no kernel, so no norm is defined.
     """
     checks.instance("state", state, Posterior)
-    checks.probability("delta", delta)
+    delta = checks.probability("delta", delta)
     if rounded_down:
         state.error.refuse_no_kernel()
     own_ridges = mixture_ridges(noise_std, scale)
@@ -140,7 +140,7 @@ def refuse_if_refuted(
     state: Posterior, noise_std: float, norm_bound: float, delta: float, scale: Scale = 1.0
 ) -> None:
     """Raise RefutedAssumptions if no function of norm at most ``norm_bound`` fits the data."""
-    checks.positive("norm_bound", norm_bound)
+    norm_bound = checks.positive("norm_bound", norm_bound)
     least = norm_lower_bound(state, noise_std, delta, scale)
     if least > norm_bound:
         raise refuted(TOO_LARGE, noise_std, norm_bound, delta, n=state.n, norm_at_least=least)

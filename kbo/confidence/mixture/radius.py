@@ -52,7 +52,7 @@ def squared_radius(state: Posterior, noise_std: float, delta: float, scale: Scal
         scale: Covariance scale c of the mixture, or several.
     """
     checks.instance("state", state, Posterior)
-    checks.probability("delta", delta)
+    delta = checks.probability("delta", delta)
     ridges = mixture_ridges(noise_std, scale)
     return radius_of(fits_at(state, ridges, len(ridges) > 1), noise_std, delta)
 

@@ -6,9 +6,10 @@ of a sketch (zero if exact), ``rss = |y - f_lam(x_1..t)|^2``, and D is at least
 
 On paper                                            | in code
 ``D = 2 ln(1/delta) + ln det(I + K / lam)``         | ``NoiseBounds.deviation`` (Theorem 2)
-``sqrt(rss) <= |xi| + C sqrt(max(lam / 2, |E|))``   | ``at_least``
+``sqrt(rss) <= |xi| + C sqrt(b)``, ``b`` below      | ``at_least``
+``b = max over l >= 0 of lam^2 (l + |E|) / (l + lam)^2`` | ``RegressionFit.squared_bias``
 ``|xi|^2 - 2 sigma^2 D - 2 sigma X <= rss``         | ``at_most`` (Theorem 3)
-``X = C sqrt(lam D)``, more on a sketch             | ``Fit.cross``
+``X = C sqrt(lam D)``, more on a sketch             | ``RegressionFit.cross``
 energy ``|xi|^2`` against ``t sigma^2``             | ``energy.stitched``
 
 All hold for all t at once; docs/theory/noise.md has the proofs.
@@ -24,8 +25,8 @@ from kbo.confidence.noise.level import NoiseLevel
 from kbo.regression import Posterior
 
 
-class Fit(NamedTuple):
-    """The numbers of a fit.
+class RegressionFit(NamedTuple):
+    """The numbers of a regression at one ridge.
 
     Attributes:
         t: Observations.
@@ -43,6 +44,16 @@ class Fit(NamedTuple):
     error: float
     most: float
 
+    def squared_bias(self) -> float:
+        """Return the largest squared length of the residuals of a function of norm 1 without noise.
+
+        It is ``lam / 4`` on an exact posterior, where an eigenvalue of K is ``lam``.
+        """
+        lam = self.ridge
+        if self.error <= lam / 2:
+            return lam**2 / (4 * (lam - self.error))
+        return self.error
+
     def cross(self, D: float) -> float:
         """Return X, the cross term of noise and function in the residuals, in units of sigma."""
         missed = 0.0
@@ -52,16 +63,16 @@ class Fit(NamedTuple):
         return self.norm_bound * math.sqrt(self.ridge * D + missed)
 
 
-def at_least(fit: Fit) -> float:
+def at_least(fit: RegressionFit) -> float:
     """Return a lower bound of the noise level (Theorem 3).
 
     It is negative where the norm bound explains all residuals.
     """
-    explained = fit.norm_bound * math.sqrt(max(fit.ridge / 2, fit.error) / fit.t)
+    explained = fit.norm_bound * math.sqrt(fit.squared_bias() / fit.t)
     return (math.sqrt(fit.rss / fit.t) - explained) / math.sqrt(fit.most / fit.t)
 
 
-def at_most(fit: Fit, D: float, least: float) -> float:
+def at_most(fit: RegressionFit, D: float, least: float) -> float:
     """Return an upper bound of the noise level (Theorem 3); inf if there is none.
 
     It is the root sigma of ``least sigma^2 - 2 sigma^2 D - 2 sigma X = rss``.
@@ -125,7 +136,7 @@ class NoiseBounds(NoiseLevel):
         self._upper = min(self.upper, at_most(fit, self.deviation(state), least))
         self.ridge: float = self._ridge()
 
-    def _raise_lower(self, state: Posterior, most: float) -> Fit:
+    def _raise_lower(self, state: Posterior, most: float) -> RegressionFit:
         """Raise the lower bound, and return the fit with its residuals rounded up.
 
         Args:
@@ -135,9 +146,9 @@ class NoiseBounds(NoiseLevel):
         rss = self._rss(state, self.ridge)
         rounded = state.error.of_quad
         numbers = self.ridge, self.norm_bound, state.error.norm(), most
-        low = Fit(state.n, max(rss - rounded, 0), *numbers)
+        low = RegressionFit(state.n, max(rss - rounded, 0), *numbers)
         self._lower = max(self.lower, at_least(low))
-        return Fit(state.n, rss + rounded, *numbers)
+        return RegressionFit(state.n, rss + rounded, *numbers)
 
     def _ridge(self) -> float:
         """Return the ridge of the grid that is next above the one of the upper bound."""

@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler
-from optuna.samplers._base import _process_constraints_after_trial
+from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from kbo._base import checks, devices
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
+from kbo.integrations.optuna.private import fixed_by_wrappers, process_constraints
 from kbo.integrations.optuna.proposal import Request, propose
 from kbo.integrations.optuna.ranges import Ranges, ranges_of
 from kbo.integrations.optuna.space import SearchSpace, conditions_of
@@ -265,7 +265,7 @@ class KBOSampler(BaseSampler):
             trial: The trial.
             wanted: The parameters with their ranges in this trial.
         """
-        given = {**_fixed_by_wrappers(study), **enqueued(trial), **trial.params}
+        given = {**fixed_by_wrappers(study), **enqueued(trial), **trial.params}
         ranges = self._ranges(study, wanted, given)
         if not wanted.keys() & ranges.whole.keys():
             return {}
@@ -309,7 +309,7 @@ class KBOSampler(BaseSampler):
     ) -> None:
         """Store the constraints of ``constraints_func`` where Optuna and its samplers look for them."""
         if self._constraints_func is not None:
-            _process_constraints_after_trial(self._constraints_func, study, trial, state)
+            process_constraints(self._constraints_func, study, trial, state)
 
     @fixed
     def interval(
@@ -615,13 +615,3 @@ def _check_complete(trials: Sequence[FrozenTrial], space: SearchSpace) -> None:
                 f"the certified setting needs the same parameters in every trial: trial {trial.number} lacks "
                 f"{missing}, which others have. Suggest all of them in every trial, or use kbo.Practical()."
             )
-
-
-def _fixed_by_wrappers(study: Study) -> dict[str, Any]:
-    """Return the values that samplers around this one give to parameters, whatever it chooses."""
-    values: dict[str, Any] = {}
-    sampler = study.sampler
-    while isinstance(sampler, PartialFixedSampler):
-        values = {**sampler._fixed_params, **values}
-        sampler = sampler._base_sampler
-    return values

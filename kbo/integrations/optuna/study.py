@@ -13,6 +13,11 @@ from optuna.trial import FrozenTrial, TrialState
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
+from kbo.integrations.optuna.private import (
+    attributes_of,
+    set_attribute,
+    set_trial_attribute,
+)
 from kbo.integrations.optuna.space import SearchSpace
 from kbo.integrations.replay import Ended
 from kbo.optimize import Constraint
@@ -186,9 +191,6 @@ def chosen(trial: FrozenTrial, search_space: SearchSpace) -> dict[str, Any]:
     return params
 
 
-# Optuna has no public way to write an attribute of a frozen trial.
-
-
 def publish(
     study: Study,
     trial: FrozenTrial,
@@ -200,9 +202,9 @@ def publish(
     internal: dict[str, float] = {}
     for name, value in params.items():
         internal[name] = search_space.distributions[name].to_internal_repr(value)
-    study._storage.set_trial_system_attr(trial._trial_id, _CHOSEN, internal)
+    set_trial_attribute(study, trial, _CHOSEN, internal)
     if explanation:
-        study._storage.set_trial_system_attr(trial._trial_id, _EXPLANATION, explanation)
+        set_trial_attribute(study, trial, _EXPLANATION, explanation)
 
 
 def mark(study: Study, trial: FrozenTrial) -> None:
@@ -210,11 +212,10 @@ def mark(study: Study, trial: FrozenTrial) -> None:
     names = _names(study)
     if not names:
         names = [f"{_STUDY}{secrets.token_hex(8)}"]
-        study._storage.set_study_system_attr(study._study_id, names[0], True)
-    study._storage.set_trial_system_attr(trial._trial_id, _PROPOSED, [names[0], trial.number])
+        set_attribute(study, names[0], True)
+    set_trial_attribute(study, trial, _PROPOSED, [names[0], trial.number])
 
 
 def _names(study: Study) -> list[str]:
     """The names of a study for marks of trials."""
-    attributes = study._storage.get_study_system_attrs(study._study_id)
-    return [name for name in attributes if name.startswith(_STUDY)]
+    return [name for name in attributes_of(study) if name.startswith(_STUDY)]

@@ -23,7 +23,7 @@ from kbo.optimize.insight.expected_gain import (
 from kbo.optimize.insight.importance import importance
 from kbo.optimize.insight.optima import optima
 from kbo.optimize.run.trials import Trial
-from kbo.optimize.search.options import hardly_tried
+from kbo.optimize.search.options import hardly_tried, only_failed
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
@@ -52,9 +52,10 @@ class Answers:
         effects: The parameters, the one with the largest share first.
         inside: The number of trials whose value is inside the 90% interval that the others predict, and the number of
             trials with such an interval.
-        beyond_zero: Whether the gain leads beyond 0 although all values were on the other side.
-        hardly_tried: The options with parameters of their own that have had fewer trials than these are, plus 3: the
-            model knows too little about them.
+        beyond_zero: Whether the interval of the gain leads beyond 0 although all values were on the other side, and no
+            declared range excludes it.
+        hardly_tried: The options with parameters of their own that have had fewer trials than these are, plus 3, and
+            have not only failed: the model knows too little about them.
     """
 
     start: Estimate | None
@@ -87,7 +88,7 @@ def answers(
         surrogate: The surrogate of its objective, larger values better.
         constraints: The constraints with their surrogates.
         trials: The completed trials, those that keep all constraints.
-        ended: All trials that have ended.
+        ended: All trials that have ended, without those outside of a space that has changed.
         best: The recommended one.
         generator: Source of randomness.
         tolerance: The loss that counts as none; None for 5% of the difference to random parameters.
@@ -120,12 +121,17 @@ def answers(
         found = effects(space, functions, peaks, shares, constraints, best.params, tolerance)
     decided = decision(gain_draws, tolerance)
     options = []
+    failed = [trial.params for trial in ended if trial.status == "failed"]
+    succeeded = [trial.params for trial in ended if trial.status in ("complete", "pruned")]
+    failing = only_failed(space, space.units(failed), space.units(succeeded))
     for parent, option in hardly_tried(space, space.units([trial.params for trial in ended])):
-        options.append(f"{parent} = {option}")
+        if (parent, option) not in failing:
+            options.append(f"{parent} = {option}")
     if decided == STOP and (options or open_choices(found)):
         decided = UNDECIDED
     is_below_zero = all((evaluation.value or 0.0) < 0 for evaluation in surrogate.values)
-    best_possible = float(at_recommended.mean()) + more.value
+    _, mean, _ = surrogate.interval(space.features(evaluated[:1]))
+    best_possible = float(mean) + more.upper
     start = None
     if trials[0].number == 0 and trials[0].params != best.params:
         start = estimate(at_recommended - values[:, 1])
@@ -137,7 +143,7 @@ def answers(
         tolerance=tolerance,
         effects=found,
         inside=surrogate.leave_one_out(),
-        beyond_zero=is_below_zero and best_possible > 0,
+        beyond_zero=is_below_zero and best_possible > 0 and surrogate.transform.largest > 0,
         hardly_tried=options,
     )
 

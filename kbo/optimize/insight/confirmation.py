@@ -17,7 +17,7 @@ from typing import Any
 
 from kbo._base import checks
 from kbo._base.surroundings import fixed
-from kbo._base.terminal import Bar, rounded_up
+from kbo._base.terminal import Bar, rounded_up, significant
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.insight.race import Finalist, Race
 from kbo.optimize.run.outcome import OBJECTIVE
@@ -247,13 +247,13 @@ def confirm(
     """
     checks.function("objective", objective)
     by_candidate = _named(candidates)
-    checks.whole("budget", budget, 1)
-    checks.positive("tolerance", tolerance)
-    checks.probability("delta", delta)
-    checks.flag("maximize", maximize)
-    checks.flag("progress", progress)
-    checks.maybe(checks.positive, "timeout", timeout, YEAR)
-    _check_range(value_range)
+    budget = checks.whole("budget", budget, 1)
+    tolerance = checks.positive("tolerance", tolerance)
+    delta = checks.probability("delta", delta)
+    maximize = checks.flag("maximize", maximize)
+    progress = checks.flag("progress", progress)
+    timeout = checks.maybe(checks.positive, "timeout", timeout, YEAR)
+    value_range = _range_of(value_range)
     confirming = _Confirming(by_candidate, maximize, delta, value_range, journal)
     run = confirming.run
     stopped = "interrupted before its end"
@@ -276,15 +276,20 @@ def confirm(
     return confirming.outcome(tolerance, stopped)
 
 
-def _check_range(value_range: Any) -> None:
-    """Raise InvalidInput if a range is neither None nor an interval of finite width."""
+def _range_of(value_range: Any) -> tuple[float, float] | None:
+    """Return a range as two numbers; None if there is none.
+
+    Raises:
+        InvalidInput: It is no interval of finite width.
+    """
     if value_range is None:
-        return
+        return None
     low, high = checks.interval("value_range", value_range)
     if not math.isfinite(high - low):
         raise InvalidInput(
             f"value_range must have a finite width, got {checks.shown(value_range)}."
         )
+    return low, high
 
 
 def _on_report(number: int, value: float, step: int) -> bool:
@@ -320,7 +325,8 @@ def _evaluate(
             trial = confirming.begin()
             session.start(trial.number, confirming.params_of(trial))
         if not session.running:
-            return f"the budget of {budget} evaluations is used, and the tolerance {tolerance:.2g} not reached"
+            reason = f"the budget of {budget} evaluations is used, and the tolerance {tolerance:.2g} not reached"
+            return reason + _what_next(confirming, tolerance)
         for outcome in session.wait():
             trial = confirming.run.end(outcome)
             confirming.check_range()
@@ -331,6 +337,20 @@ def _evaluate(
             in_a_row += 1
             if in_a_row >= _MOST_FAILURES:
                 raise TooManyFailures(_after_failures(in_a_row, trial, journal))
+
+
+def _what_next(confirming: _Confirming, tolerance: float) -> str:
+    """Return the budget and the tolerance with which a statement would be reached, as an addition."""
+    finalists = confirming.finalists()
+    _, _, within = confirming.race.compared(finalists)
+    n_more = confirming.race.more_needed(finalists, tolerance)
+    if n_more is None or confirming.race.objection(finalists):
+        return ": give a larger budget (-n)"
+    n_needed = confirming.run.trials.n_finished + n_more
+    return (
+        f": give a budget of about {significant(n_needed, 2)} (-n), or a tolerance of {rounded_up(within, 2)} "
+        "(--tolerance)"
+    )
 
 
 def _after_failures(in_a_row: int, trial: Trial, journal: Any) -> str:
@@ -417,7 +437,10 @@ def _on_unseen(best: Finalist, delta: float) -> str:
     """Return the share of evaluations of the best candidate that may be of a kind not seen so far, in words."""
     n = len(best.values)
     share = math.ceil(100 * -math.expm1(math.log(delta) / n))
-    return f"its {n} evaluations need not show what happens in less than {share}% of them, such as a divergence"
+    return (
+        f"what happens in less than {share}% of its evaluations, such as a divergence, may not have been seen in these "
+        f"{n}"
+    )
 
 
 def _on_means(confirmation: Confirmation, best: Finalist) -> str:

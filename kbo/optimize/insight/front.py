@@ -121,8 +121,10 @@ class Front:
             weights = dict.fromkeys(free or signs, 1.0)
         for name in (*weights, *limits):
             checks.one_of("an objective in weights or limits", name, signs)
-        for name, weight in weights.items():
-            checks.non_negative(f"weight of {name!r}", weight)
+        weights = {
+            name: checks.non_negative(f"weight of {name!r}", weight)
+            for name, weight in weights.items()
+        }
         if not any(weights.values()):
             raise InvalidInput("weights: at least one must be above 0.")
         kept = list(self.points)

@@ -134,7 +134,7 @@ class Insight:
         Raises:
             RefutedAssumptions: No function satisfies the assumptions of a constraint.
         """
-        checks.whole("evaluations", evaluations, 0)
+        evaluations = checks.whole("evaluations", evaluations, 0)
         quantities = self.quantities
         tried = quantities.units_of(self._run.trials.complete)
         return certificate(
@@ -145,29 +145,30 @@ class Insight:
     def answers(self, tolerance: float | None = None, effects: bool = True) -> Answers | None:
         """Return statistics about the objective, in its units: the gain of more trials and the effects of parameters.
 
-        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
-        there is no model.
+        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, while there
+        is no model, and while no trial keeps all limits as measured: then no value counts.
 
         Args:
             tolerance: The loss that counts as none, where values of parameters are as good as the recommended ones; by
                 default 5% of the difference to random parameters.
             effects: Whether the effects of the parameters are computed, which take most of the time.
         """
-        checks.flag("effects", effects)
+        effects = checks.flag("effects", effects)
         tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
         quantities = self.quantities
         best = quantities.recommended()
         surrogate = quantities.description()
         if best is None or surrogate is None or quantities.bounded() is None:
             return None
-        if quantities.objectives:
+        if quantities.objectives or not quantities.within_limits():
             return None
+        space = quantities.space
         return answers(
-            quantities.space,
+            space,
             surrogate,
             quantities.limits(),
             quantities.keeping_limits(best),
-            quantities.trials.finished,
+            [trial for trial in quantities.trials.finished if space.contains(trial.params)],
             best,
             self._generator(),
             tolerance,

@@ -117,6 +117,20 @@ class Race:
             unbounded.append(best.name)
         return unbounded or [best.name, rival.name]  # finite bounds whose difference is not
 
+    def more_needed(self, finalists: Sequence[Finalist], tolerance: float) -> int | None:
+        """Return about how many more evaluations are needed until no rival can lead by more than the tolerance.
+
+        The bounds of the best candidate and its rival are taken to narrow with the square root of the number of their
+        evaluations, while their estimates stay. None while a bound is infinite.
+        """
+        best, rival, within = self.compared(finalists)
+        if best is None or rival is None or not math.isfinite(within):
+            return None
+        lead = max(self._estimate(best) - self._estimate(rival), 0.0)
+        factor = ((within + lead) / (tolerance + lead)) ** 2
+        n_of_both = len(best.values) + len(rival.values)
+        return math.ceil(max(factor - 1, 0.0) * n_of_both)
+
     def objection(self, finalists: Sequence[Finalist]) -> str:
         """Return the reason why the values allow no statement; an empty text if they do."""
         if self.value_range is not None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kbo._base import checks
 from kbo.optimize.run.events import unfit
+from kbo.space.conditions import Condition
 from kbo.space.parameters import onto_range
 
 OBJECTIVE = "objective"
@@ -181,3 +183,12 @@ def _is_several_numbers(value: Any) -> bool:
     if not isinstance(value, (tuple, list)) or len(value) < 2:
         return False
     return all(_number(entry) is not None for entry in value)
+
+
+def with_condition(failure: str, conditions: Mapping[str, Condition]) -> str:
+    """Return the reason of a failure; where the objective read a parameter that was not active, with when it is."""
+    found = re.match(r"KeyError: '(.+?)'", failure)
+    if found is None or found[1] not in conditions:
+        return failure
+    parent, values = conditions[found[1]]
+    return f"{failure}; {found[1]} exists only for {parent} = {' or '.join(map(str, values))}"

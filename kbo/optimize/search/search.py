@@ -82,6 +82,8 @@ class Search:
         tried: The points [n P] of all trials so far, and of those that are being evaluated.
         avoided: The features [n D] of the points that are being evaluated and are not proposed again meanwhile, as long
             as there are others.
+        failing: The options of choices that have only failed, each with the name of its choice; none once there is a
+            surrogate, which knows of failed trials.
         spacing: Distance up to which points next to these are not proposed either, in ranges: the largest difference of
             a feature.
         surrogate: The surrogate of the objective; None while there are too few trials.
@@ -103,6 +105,7 @@ class Search:
     seed: int = 0
     tried: Tensor = field(default_factory=lambda: torch.empty(0))
     avoided: Tensor = field(default_factory=lambda: torch.empty(0))
+    failing: Sequence[tuple[str, Any]] = ()
     spacing: float = 0.0
     surrogate: Surrogate | None = None
     bound: Bound | None = None

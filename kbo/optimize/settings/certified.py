@@ -23,7 +23,7 @@ from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_
 from kbo.optimize.measured import Measured
 from kbo.optimize.objective import Objective
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.settings.setting import Setting, keep
+from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
 from kbo.optimize.strategies.random_point import RandomPoint
@@ -88,15 +88,18 @@ class Certified(Setting):
         numbers = {name: getattr(self, name) for name in ("noise_std", "norm_bound", "noise_upper")}
         kernel = checked_kernel(self.kernel, type(self).__name__, numbers)
         if isinstance(kernel, Kernel):
-            keep(self, norm_bound=checks.positive("norm_bound", self.norm_bound))
-        checks.flag("completion_independent_of_noise", self.completion_independent_of_noise)
-        checks.flag("strict_noise", self.strict_noise)
-        keep(
+            checks.keep(self, norm_bound=checks.positive("norm_bound", self.norm_bound))
+        independent = checks.flag(
+            "completion_independent_of_noise", self.completion_independent_of_noise
+        )
+        checks.keep(
             self,
             kernel=kernel,
             noise_std=checks.maybe(checks.positive, "noise_std", self.noise_std),
             noise_upper=checks.maybe(checks.positive, "noise_upper", self.noise_upper),
             delta=checks.probability("delta", self.delta),
+            completion_independent_of_noise=independent,
+            strict_noise=checks.flag("strict_noise", self.strict_noise),
             scale=checked_scale(self.scale),  # Ax reads several from its storage as a list
         )
 

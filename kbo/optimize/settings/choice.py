@@ -28,11 +28,7 @@ def resolve(
         raise InvalidInput(f"setting must be {expected}, got {checks.shown(setting)}.")
     if method is None:
         method = setting.default_method
-    recipe = methods.get(method)
-    if recipe.needs_finite_set:
-        raise InvalidInput(
-            f"method {method!r} is for finite sets of points (kbo.bandit), not for boxes."
-        )
+    recipe = methods.of_boxes(method)
     if recipe.needs_horizon and n_trials is None:
         raise InvalidInput(
             f"method {method!r} depends on the number of trials: pass n_trials=... ."

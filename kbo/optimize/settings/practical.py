@@ -17,7 +17,7 @@ from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.measured import Measured
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.settings.setting import Setting, keep
+from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
 from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
 from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
@@ -60,13 +60,13 @@ class Practical(Setting):
     recommended, otherwise the one with the largest mean less one standard deviation. Of trials in parallel
     the first ones after a change of the space have different values of a parameter that was added.
 
-    The search takes one and two standard deviations above the mean in turn, and four every eighth time ("ucb"), or the
-    bound of the chosen method. Without noise and with a real parameter, "ucb" searches every second time only near the
-    best trial, in a box that grows after a better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et
-    al. 2019); where parameters are conditional, it takes the largest expected improvement, which leaves a branch that
-    is known for another one. The norm bound of methods that search with one is ``norm_factor`` times the anytime lower
-    confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior standard
-    deviation.
+    With noise "ucb" takes one and two standard deviations above the mean in turn, and four every eighth time. Without
+    noise and with a real parameter, it searches every second time only near the best trial, in a box that grows after a
+    better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et al. 2019), and otherwise takes one
+    standard deviation, and four every fourth time of these; where parameters are conditional, it takes the largest
+    expected improvement, which leaves a branch that is known for another one. Another method takes its own bound. The
+    norm bound of methods that search with one is ``norm_factor`` times the anytime lower confidence bound of the norm
+    (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior standard deviation.
 
     A reported interval is about one point, with the nominal probability ``1 - delta``: that of the predictive
     distribution, averaged over kernels and noise levels that explain the values. Its standard deviation is scaled by
@@ -122,7 +122,7 @@ class Practical(Setting):
         strategies = self.strategies
         if strategies is not None:
             strategies = checked(strategies)
-        keep(
+        checks.keep(
             self,
             delta=checks.probability("delta", self.delta),
             scale=checks.positive("scale", self.scale),

@@ -91,9 +91,3 @@ class Setting(ABC):
     @abstractmethod
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
-
-
-def keep(setting: object, **values: Any) -> None:
-    """Give a frozen setting its checked values: plain numbers, where tensors or NumPy's were given."""
-    for name, value in values.items():
-        object.__setattr__(setting, name, value)

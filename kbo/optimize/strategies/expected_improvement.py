@@ -17,6 +17,9 @@ from kbo.space import Params
 _LEAST_IMPROVEMENT = 0.01
 """Improvement that counts at least, in standard deviations of the targets: not that near a point that is known."""
 
+_LARGE_Z = 5.0
+"""Standard deviations of improvement from which on its expectation is the difference of the means."""
+
 
 @dataclass(frozen=True)
 class ExpectedImprovement(Strategy):
@@ -49,7 +52,10 @@ def log_improvement(posterior: Posterior, best: Tensor, X: Tensor) -> Tensor:
     mean, variance = posterior.predict(X)
     std = variance.sqrt().clamp_min(LEAST_STD)
     z = (mean - best) / std
-    over_density = 1 + z * math.sqrt(math.pi / 2) * torch.special.erfcx(-z / math.sqrt(2))
-    small_z = over_density.clamp_min(1e-30).log() - z.square() / 2
-    large_z = (math.sqrt(2 * math.pi) * z).log()  # the density is negligible
-    return torch.where(z < 5, small_z, large_z) + std.log()
+    # Each branch at arguments where it is finite: otherwise ``where`` has a NaN gradient (0 times infinity).
+    below = z.clamp_max(_LARGE_Z)
+    above = z.clamp_min(_LARGE_Z)
+    over_density = 1 + below * math.sqrt(math.pi / 2) * torch.special.erfcx(-below / math.sqrt(2))
+    small_z = over_density.clamp_min(1e-30).log() - below.square() / 2
+    large_z = (math.sqrt(2 * math.pi) * above).log()  # the density is negligible
+    return torch.where(z < _LARGE_Z, small_z, large_z) + std.log()

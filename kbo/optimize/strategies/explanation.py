@@ -21,9 +21,9 @@ class Explanation:
         strategy: The strategy that chose them, in words.
         mean: The value that the surrogate expected at the parameters of the strategy; None before the first surrogate.
         std: The standard deviation of that value.
-        width: The number of standard deviations between the mean and the optimistic bound.
-        bound: The optimistic bound of the method there: an upper one if the objective is maximised. None if the method
-            has no finite bound.
+        width: The number of standard deviations between the mean and the optimistic bound; None without a bound.
+        bound: The optimistic bound there that the strategy maximised, an upper one if the objective is maximised. None
+            if it maximised none, as a repetition, or none that is finite.
         best: The best measured value at that time, of the trials that break the fewest limits; None if there was none,
             and where a context or choices are given, whose values cannot be compared with those of others.
         replaced: The reason why random parameters took the place of those of the strategy; empty if they did not.
@@ -96,10 +96,11 @@ def explained(proposal: Proposal, search: Search, sign: int, best: float | None)
     features = search.space.features(search.space.unit(proposal.proposed).unsqueeze(0))
     mean, variance = bound.posterior.predict(features)
     std = variance.sqrt()
-    is_bounded = bound.confidence.finite_on(bound.posterior)
+    confidence = proposal.confidence
+    is_bounded = confidence is not None and confidence.finite_on(bound.posterior)
     upper = torch.full_like(mean, torch.inf)
-    if is_bounded:
-        upper = bound.confidence.upper(bound.posterior, features)
+    if confidence is not None and is_bounded:
+        upper = confidence.upper(bound.posterior, features)
     expected = mean.minimum(upper)  # as in every interval that is reported
     levels = torch.cat([mean - std, mean + std, expected, upper])
     low, high, middle, optimistic = surrogate.transform.inverse(levels).tolist()

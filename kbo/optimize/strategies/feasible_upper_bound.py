@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from kbo.confidence import Confidence
 from kbo.optimize.search.bounds import quick_upper
 from kbo.optimize.search.search import Search
 from kbo.optimize.slacks import log_probability
@@ -40,6 +41,11 @@ class FeasibleUpperBound(Strategy):
         if all_unlikely:
             return search.argmax(probability)
         return search.argmax(score)
+
+    def confidence(self, search: Search) -> Confidence | None:
+        if search.bound is None:
+            return None
+        return search.bound.confidence
 
     def describe(self) -> str:
         return "upper confidence bound plus log-probability to keep all limits"

@@ -22,8 +22,13 @@ _N_DIRECTIONS = 128
 class HypervolumeUpperBound(Strategy):
     """The largest growth of the hypervolume if every objective reaches its upper confidence bound.
 
-    Every second trial follows one random direction alone (Zhang and Golovin 2020, Alg. 1). Limits on measured
-    quantities count as in ``FeasibleUpperBound``. Only with several objectives.
+    Every second trial follows one random direction alone (Zhang and Golovin 2020, Alg. 1). Only with several
+    objectives.
+
+    Under limits the log-probability to keep them is added to the score. The score of one direction is a distance of
+    targets, divided by the extent of the front; that of the volume is the mean growth of such a distance to the power
+    of the number of objectives. So, unlike in ``FeasibleUpperBound``, the unit of the score is not the prior standard
+    deviation, and the probability alone never counts.
     """
 
     def propose(self, search: Search) -> Params | None:

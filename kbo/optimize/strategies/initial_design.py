@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from kbo._base.quasirandom import sobol
+from kbo.optimize.search.options import option_indices
 from kbo.optimize.search.search import N_RANDOM, Search
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.strategies.strategy import Strategy
@@ -20,14 +21,15 @@ Odd, since points whose numbers differ by a power of two are close to each other
 """
 
 _MOST_SKIPPED = 16
-"""Points next to pending trials in place of which others are tried."""
+"""Points next to pending trials, or with options that have only failed, in place of which others are tried."""
 
 
 @dataclass(frozen=True)
 class InitialDesign(Strategy):
     """A scrambled Sobol sequence, until there are enough trials for a surrogate; random ones of given choices.
 
-    Points next to those that are being evaluated are left out (``Search.spacing``).
+    Points next to those that are being evaluated are left out (``Search.spacing``), and so are those with an option of
+    a choice that has only failed, at least twice, while trials of other options succeeded.
 
     Args:
         centre_first: Whether the first point is the centre, which is nearest to all others. In many dimensions all
@@ -48,13 +50,22 @@ class InitialDesign(Strategy):
             number -= 1
         point = _sobol_point(search, number)
         for i in range(1, _MOST_SKIPPED):
-            if search.is_free(point):
+            if search.is_free(point) and not _has_failing_option(search, point):
                 break
             point = _sobol_point(search, number + i * _FURTHER_ON)
         return search.params(point)
 
     def describe(self) -> str:
         return "initial design"
+
+
+def _has_failing_option(search: Search, point: Tensor) -> bool:
+    """Return whether a point [P] has an option that has only failed."""
+    for name, option in search.failing:
+        indices = option_indices(search.space, name, point.unsqueeze(0)).tolist()
+        if any(search.space.parameters[name].options[index] == option for index in indices):
+            return True
+    return False
 
 
 def _centre(subspace: Subspace, generator: torch.Generator) -> Tensor:

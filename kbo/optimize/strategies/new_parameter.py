@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kbo.confidence import Confidence
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
@@ -67,6 +68,11 @@ class NewParameter(Strategy):
                 if params is not None:
                     return params
         return None
+
+    def confidence(self, search: Search) -> Confidence | None:
+        if search.bound is None:
+            return None
+        return search.bound.confidence
 
     def describe(self) -> str:
         return "best optimistic bound at a new value of a parameter that was added"

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 
 from kbo._base import checks
+from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
 from kbo.optimize.search.search import Search
 from kbo.space import Params
@@ -39,6 +40,13 @@ class Strategy(ABC):
     def describe(self) -> str:
         """Return the strategy in a few words, as reports and ``Optimizer.explain`` show it; by default its class."""
         return type(self).__name__
+
+    def confidence(self, search: Search) -> Confidence | None:
+        """Return the confidence of the objective whose upper bound is maximised; None, the default, if none is.
+
+        ``Optimizer.explain`` shows its bound and width.
+        """
+        return None
 
     def active(self, search: Search) -> Strategy:
         """Return the strategy that decides about this trial: itself, unless it holds others."""
@@ -79,12 +87,14 @@ class Proposal(NamedTuple):
         params: The parameters.
         strategy: The strategy, in words.
         proposed: The parameters that the strategy returned.
+        confidence: The confidence whose upper bound it maximised; None if it maximised none.
         replaced: The reason why random parameters took their place; empty if they are those of the trial.
     """
 
     params: Params
     strategy: str
     proposed: Params
+    confidence: Confidence | None
     replaced: str = ""
 
 
@@ -101,13 +111,15 @@ def propose(strategies: Sequence[Strategy], search: Search) -> Proposal:
         params = strategy.propose(search)
         if params is None:
             continue
-        name = strategy.active(search).describe()
+        active = strategy.active(search)
+        name = active.describe()
+        confidence = active.confidence(search)
         if not _is_known(params, search):
-            return Proposal(params, name, params)
+            return Proposal(params, name, params, confidence)
         generator = torch.Generator().manual_seed(search.generator.initial_seed())
         random = replace(search, generator=generator).random()
         reason = "they had been tried, and the objective has no noise"
-        return Proposal(random, name, params, reason)
+        return Proposal(random, name, params, confidence, reason)
     names = ", ".join(strategy.describe() for strategy in strategies)
     raise InvalidInput(
         f"no strategy returned parameters for trial {search.number}, of [{names}]: end the list with one that always "

@@ -49,13 +49,16 @@ class TrustRegion(Strategy):
         if not search.space.continuous or search.subspace.partial:
             return None
         posterior = search.bound.posterior
-        confidence = FixedWidth(self.width)
+        confidence = self.confidence(search)
 
         def upper(features: Tensor) -> Tensor:
             return confidence.upper(posterior, features)
 
         radius = trust_radius(search.surrogate.values)
         return search.params(search.argmax_point_near(upper, radius))
+
+    def confidence(self, search: Search) -> FixedWidth:
+        return FixedWidth(self.width)
 
     def describe(self) -> str:
         return f"mean plus {self.width:g} standard deviations, in a box around the best trial"

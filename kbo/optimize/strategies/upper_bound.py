@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kbo.confidence import Confidence
 from kbo.optimize.search.bounds import argmax_upper
 from kbo.optimize.search.search import Search
 from kbo.optimize.strategies.strategy import Strategy
@@ -22,6 +23,11 @@ class UpperBound(Strategy):
             return None
         bound = search.bound
         return search.params(argmax_upper(bound.confidence, bound.posterior, search, search.limits))
+
+    def confidence(self, search: Search) -> Confidence | None:
+        if search.bound is None:
+            return None
+        return search.bound.confidence
 
     def describe(self) -> str:
         return "best optimistic bound (upper confidence bound)"

@@ -44,9 +44,12 @@ class Fitted:
 
     def __post_init__(self) -> None:
         checks.kernel(self.kernel, "Fitted")
-        checks.positive("noise_std of Fitted", self.noise_std)
         checks.instance("transform of Fitted", self.transform, OutcomeTransform)
-        checks.number("height of Fitted", self.height)
+        checks.keep(
+            self,
+            noise_std=checks.positive("noise_std of Fitted", self.noise_std),
+            height=checks.number("height of Fitted", self.height),
+        )
 
     def weights(self, y: Tensor, errors: Tensor, ratios: Tensor) -> Tensor:
         """Return the weights [n] of values y [n] in the posterior; errors and ratios as for ``fit_values``."""
@@ -102,7 +105,7 @@ def fit_values(
             f"y must be one value for each row of X, at least one, a tensor [{n}] of {X.dtype}, got {list(y.shape)} of "
             f"{y.dtype}."
         )
-    checks.maybe(checks.non_negative, "noise_std", noise_std)
+    noise_std = checks.maybe(checks.non_negative, "noise_std", noise_std)
     candidates = [linear(y, cut)]
     if not noise_std:
         candidates.append(least_skewed(y, cut))

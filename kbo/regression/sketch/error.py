@@ -12,8 +12,8 @@ E = V'V, and ``|[V_1 V_2]|^2 <= |V_1|^2 + |V_2|^2``), so
 
     |E| <= sum over complete blocks of |E_bb| + Tr E over the rest.
 
-Every norm on the right is computed in full and rounded up by an estimate of its rounding error, so
-that the result is not below |E| (an estimate is no proof: see ``rounding``). Against the trace it
+Every norm on the right is computed in full and rounded up by an estimate of its rounding error. So
+the result is not below |E| as far as that estimate is right (see ``rounding``). Against the trace it
 gains a factor of about the effective rank of the residual within a block. Norms are computed when
 they are needed. More inducing points only make E smaller, so earlier norms stay valid.
 """
@@ -185,7 +185,7 @@ class ErrorNorm(Stateful):
 
     @torch.no_grad()
     def bound(self, k: DenseKernel, rows: Rows) -> float:
-        """Return a number that is not below the operator norm of E."""
+        """Return an upper bound of the operator norm of E, rounded up by an estimate."""
         entries = len(rows.order)
         while (size := self._next(entries)) > 0:
             self._complete += block_norm(k, rows, self._done, size)
@@ -218,7 +218,7 @@ class ErrorNorm(Stateful):
 
 
 def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
-    """Return an upper bound of the operator norm of E over a block of entries, rounded up."""
+    """Return an upper bound of the operator norm of E over a block, rounded up by an estimate."""
     block = slice(start, start + size)
     which = rows.order[block]
     weights = rows.residual.new_tensor(rows.weights[block])

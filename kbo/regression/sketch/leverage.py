@@ -193,8 +193,9 @@ class LeverageResampling(Dictionary):
         It takes nearly all points unless the ridge is large. No bound relies on it: the error of a
         dictionary is computed (``error.norm``).
         """
-        checks.probability("delta", delta)
-        alpha = (1 + checks.probability("eps", eps)) / (1 - eps)
+        delta = checks.probability("delta", delta)
+        eps = checks.probability("eps", eps)
+        alpha = (1 + eps) / (1 - eps)
         log = math.log(4 * checks.at_least("horizon", horizon, 1) / delta)
         return cls(6 * alpha * log / eps**2, most=most, seed=seed)
 
