@@ -223,4 +223,4 @@ def test_the_error_of_an_unknown_formula_is_about_that_of_its_distances():
 def test_a_kernel_that_reads_a_column_which_points_have_not_is_refused(kind):
     kernel = ScaleKernel(RBFKernel() + kind(active_dims=[0, 3]))
     with pytest.raises(InvalidInput, match=r"columns 0 \.\. 1 .* got \[0, 3\]"):
-        KernelRidge(kernel, 0.1).update(points(5, 2), torch.zeros(5).double())
+        KernelRidge(kernel, 0.1).update(points(5, 2), points(5, 1)[:, 0])
