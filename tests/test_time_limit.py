@@ -7,6 +7,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 import kbo
@@ -99,3 +100,9 @@ def test_an_alarm_at_any_line_of_a_limit_neither_escapes_nor_stays(monkeypatch):
             break
         n_alarms += 1
     assert n_alarms > 5
+
+
+def test_a_limit_may_be_a_number_of_numpy():
+    seconds = np.float32(9)
+    result = kbo.minimize(lambda p: p["x"], {"x": (0.0, 1.0)}, 2, timeout=seconds, workers=1)
+    assert len(result.optimizer.trials) == 2

@@ -535,12 +535,12 @@ def _optimize() -> Iterator[Call]:
     quiet = {"progress": False}
     run = {"objective": lambda: lambda p: p["x"], "max_failures": 5, "try_first": [], **quiet}
     yield Call("minimize", more, **run)
-    ends = {"timeout": 9.0, "time_budget": 9.0, "stop_when": 1e-9, "end_running": False}
+    ends = {"time_budget": 9.0, "stop_when": 1e-9, "end_running": False}
     yield Call("minimize, with an end", "bounds n_trials", workers=1, **ends, **run)
     yield Call("maximize", more, **run)
     race = {"objective": lambda: lambda p: 0.5, "candidates": lambda: [{"x": 0.1}, {"x": 0.2}]}
-    race |= {"budget": 4, "tolerance": 0.1, "maximize": False, "workers": 1, **quiet}
-    yield Call("confirm", "delta value_range journal", timeout=9.0, **race)
+    race |= {"budget": 4, "tolerance": 0.1, "maximize": False, "workers": None, **quiet}
+    yield Call("confirm", "delta value_range journal timeout", **race)
     yield Call("Curves", "delta", n_startup=10, n_warmup=2)
     table = pd.DataFrame({"x": [0.1, 0.5, 0.9], "value": [3.0, 1.0, 2.0]})
     yield Call("audit", "study target bounds", str, history=table, maximize=False)
