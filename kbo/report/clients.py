@@ -26,7 +26,7 @@ _FORMULAS = ("Objective", "Constraint", "Derived")
 """Parts of the names of classes of Ax whose texts are formulas, or names that Ax puts into formulas."""
 
 _CODE = re.compile(r"[\w)\]]\s*\(|\*\*|<<|!")
-"""What a linear formula lacks: calls, which could run any code, and operators that make numbers of any length."""
+"""Signs that no linear formula has: calls, which could run any code, and operators that make numbers of any length."""
 
 
 def trials_of(history: Any) -> ImportedTrials:

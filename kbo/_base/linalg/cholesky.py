@@ -6,7 +6,7 @@ On paper                                  | in code
 ``L^{-1} B``                              | ``GrowingCholesky.solve``
 ``L^{-T} B``                              | ``GrowingCholesky.solve_transposed``
 
-The growing factor is kept in panels of ``panel_rows`` rows: the rectangle to the left of the diagonal
+The growing factor is kept in panels of ``panel_rows`` rows: the rectangle left of the diagonal
 block, the diagonal block, and the inverse of the diagonal block. New rows are written into the last
 panel or open a new one. So rows that are there are never copied, half of the square is never
 allocated, a solve is a handful of matrix products, and a fork shares every full panel with the

@@ -1,4 +1,4 @@
-"""What kbo needs of Optuna that has no public name; a new major version of Optuna may change it.
+"""The parts of Optuna that kbo needs and that have no public name; a new major version of Optuna may change it.
 
 No other module uses a private name of Optuna, and ``pyproject.toml`` bounds the version.
 """
