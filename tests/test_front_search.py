@@ -7,19 +7,19 @@ import pytest
 import torch
 
 import kbo
-from kbo.optimize.hypervolume import (
+from kbo.optimize.begin_search import search_for_trial
+from kbo.optimize.insight.front import front_of
+from kbo.optimize.objectives.hypervolume import (
     directions,
     hypervolume,
     improvement,
     n_dominating,
     non_dominated,
 )
-from kbo.optimize.insight.front import front_of
-from kbo.optimize.objective import Minimize
+from kbo.optimize.objectives.objective import Minimize
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.searches import search_for_trial
 from kbo.optimize.strategies import HypervolumeUpperBound, hypervolume_bound
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.model import Fitted

@@ -100,7 +100,7 @@ sys.modules |= dict.fromkeys(
 for use in (
     lambda: import_module("kbo.cli.app"),
     lambda: import_module("kbo.report").write,
-    lambda: import_module("kbo.optimize.table").frame([]),
+    lambda: import_module("kbo.optimize.run.table").frame([]),
     lambda: import_module("kbo.optimize.tracking").MLflow(),
     lambda: import_module("kbo.optimize.tracking").WandB(),
     lambda: import_module("kbo.confidence").cone_program(None, None, None),

@@ -26,7 +26,7 @@ from experiments.tuning.front_tuners import KBOFront
 from experiments.tuning.fronts import PROBLEMS, hypervolume, minus
 from experiments.tuning.runs import code
 from kbo._base import checks
-from kbo.optimize.hypervolume import non_dominated
+from kbo.optimize.objectives.hypervolume import non_dominated
 
 NOISES = (0.05, 0.5)
 """Noise of the objectives, in interquartile ranges."""

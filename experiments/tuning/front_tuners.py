@@ -17,7 +17,7 @@ from experiments.tuning.tuners import BoTorchTuner
 from kbo._base import checks
 from kbo._base.extras import require
 from kbo.optimize import Front, Optimizer, Practical
-from kbo.optimize.hypervolume import non_dominated
+from kbo.optimize.objectives.hypervolume import non_dominated
 from kbo.space import Params, Space
 
 

@@ -26,7 +26,7 @@ from experiments.tuning.front_tuners import TUNERS, tuner
 from experiments.tuning.ranks import mean_ranks
 from experiments.tuning.runs import code, timed
 from kbo._base import checks
-from kbo.optimize.hypervolume import non_dominated
+from kbo.optimize.objectives.hypervolume import non_dominated
 
 PROBLEMS: Mapping[str, Any] = {"development": DEVELOPMENT, "held-out": HELD_OUT}
 

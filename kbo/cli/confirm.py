@@ -17,11 +17,13 @@ from kbo.cli.script import load
 from kbo.errors import AnotherProblem
 
 if TYPE_CHECKING:
-    from kbo.optimize import Result, constraint, table
+    from kbo.optimize import Result
     from kbo.optimize import result as results
+    from kbo.optimize.constraints import constraint
+    from kbo.optimize.run import table
 else:
-    constraint = Lazy("kbo.optimize.constraint")
-    table = Lazy("kbo.optimize.table")
+    constraint = Lazy("kbo.optimize.constraints.constraint")
+    table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
 
 

@@ -20,8 +20,8 @@ from kbo.errors import InvalidInput
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kbo.optimize import Trial, table
-    from kbo.optimize.run import events
+    from kbo.optimize import Trial
+    from kbo.optimize.run import events, table
     from kbo.optimize.run import journal as journals
     from kbo.optimize.run.events import Event
     from kbo.optimize.strategies import explanation as explanations
@@ -31,7 +31,7 @@ else:
     events = Lazy("kbo.optimize.run.events")
     journals = Lazy("kbo.optimize.run.journal")
     explanations = Lazy("kbo.optimize.strategies.explanation")
-    table = Lazy("kbo.optimize.table")
+    table = Lazy("kbo.optimize.run.table")
     pd = Lazy("pandas")
     record = Lazy("kbo.report.record")
 

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kbo._base import checks
-    from kbo.optimize import Optimizer, Trial, evaluated, table
+    from kbo.optimize import Optimizer, Trial, evaluated
     from kbo.optimize import result as results
-    from kbo.optimize.run import outcome
+    from kbo.optimize.run import outcome, table
     from kbo.optimize.run import run as runs
     from kbo.report import record, summary
 else:
     pd = Lazy("pandas")
     checks = Lazy("kbo._base.checks")
     evaluated = Lazy("kbo.optimize.evaluated")
-    table = Lazy("kbo.optimize.table")
+    table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
     outcome = Lazy("kbo.optimize.run.outcome")
     runs = Lazy("kbo.optimize.run.run")

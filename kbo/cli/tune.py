@@ -21,13 +21,14 @@ from kbo.cli.script import load
 from kbo.errors import AnotherSpace, InvalidInput
 
 if TYPE_CHECKING:
-    from kbo.optimize import Result, Trial, table
-    from kbo.optimize import constraint as constraint_module
+    from kbo.optimize import Result, Trial
+    from kbo.optimize.constraints import constraint as constraint_module
+    from kbo.optimize.run import table
     from kbo.report import summary
     from kbo.report.figures import trials as figures
 else:
-    constraint_module = Lazy("kbo.optimize.constraint")
-    table = Lazy("kbo.optimize.table")
+    constraint_module = Lazy("kbo.optimize.constraints.constraint")
+    table = Lazy("kbo.optimize.run.table")
     figures = Lazy("kbo.report.figures.trials")
     summary = Lazy("kbo.report.summary")
 

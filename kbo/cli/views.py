@@ -14,10 +14,10 @@ from kbo.cli.script import load
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from kbo.optimize import constraint
+    from kbo.optimize.constraints import constraint
     from kbo.report import audit as audits
 else:
-    constraint = Lazy("kbo.optimize.constraint")
+    constraint = Lazy("kbo.optimize.constraints.constraint")
     audits = Lazy("kbo.report.audit")
 
 _SCRIPT = "Script of a certified run, with its `setting`: the journal lacks the kernels."

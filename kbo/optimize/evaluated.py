@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from kbo._base import checks
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.objective import Objective, main_of, recorded_objectives
+from kbo.optimize.objectives.objective import Objective, main_of, recorded_objectives
 from kbo.optimize.run.events import Ask, Change, Correct, Fail, Prune, Remove, Tell
 from kbo.optimize.run.journal import read
 from kbo.optimize.run.outcome import OBJECTIVE, SEM, Returned, outcome_of
+from kbo.optimize.run.table import COLUMNS, heading, option, parsed, read_csv
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.table import COLUMNS, heading, option, parsed, read_csv
 from kbo.space import Params, Space
 
 log: logging.Logger = logging.getLogger("kbo")

@@ -21,11 +21,11 @@ from kbo._base.terminal import Bar
 from kbo.bandit import methods
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.callbacks import Callbacks, OnTrial
-from kbo.optimize.constraint import measured_only
+from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.evaluated import first_points, known_results, remaining
-from kbo.optimize.hypervolume import EXACT, hypervolume, non_dominated
 from kbo.optimize.insight.expected_gain import N_MORE
-from kbo.optimize.objective import objectives_of, targets_of
+from kbo.optimize.objectives.hypervolume import EXACT, hypervolume, non_dominated
+from kbo.optimize.objectives.objective import objectives_of, targets_of
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Pruner, Pruning, resolve
 from kbo.optimize.result import PROOF, Result, result_of

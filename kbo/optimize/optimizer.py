@@ -19,15 +19,16 @@ from kbo._base import checks, devices
 from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.constraint import Constraint, measured_only
+from kbo.optimize.assumptions.hypotheses import described
+from kbo.optimize.assumptions.measured import Measured
+from kbo.optimize.begin_search import search_for_trial, search_from_best
+from kbo.optimize.constraints.constraint import Constraint, measured_only
+from kbo.optimize.constraints.feasibility import limits
 from kbo.optimize.evaluated import known_results, unrecorded
-from kbo.optimize.feasibility import limits
-from kbo.optimize.hypotheses import described
 from kbo.optimize.insight.front_gap import front_gap
 from kbo.optimize.insight.gap import Gap, optimality_gap
 from kbo.optimize.insight.insight import Insight
-from kbo.optimize.measured import Measured
-from kbo.optimize.objective import (
+from kbo.optimize.objectives.objective import (
     Objective,
     check_has_bounds,
     main_of,
@@ -43,7 +44,6 @@ from kbo.optimize.run.trials import Trial, Trials
 from kbo.optimize.search.bounds import argmax_lower
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Context, Subspace
-from kbo.optimize.searches import search_for_trial, search_from_best
 from kbo.optimize.settings.choice import resolve
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.explanation import Explanation, explained, explanation_of

@@ -16,10 +16,15 @@ from kbo._base.linalg.buffers import GrowingTensor
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import RefutedAssumptions
-from kbo.optimize.constraint import Constraint
-from kbo.optimize.feasibility import ConstraintSurrogate, Feasibility, feasibility, preferred
-from kbo.optimize.hypervolume import n_dominating
-from kbo.optimize.objective import Objective, main_of
+from kbo.optimize.constraints.constraint import Constraint
+from kbo.optimize.constraints.feasibility import (
+    ConstraintSurrogate,
+    Feasibility,
+    feasibility,
+    preferred,
+)
+from kbo.optimize.objectives.hypervolume import n_dominating
+from kbo.optimize.objectives.objective import Objective, main_of
 from kbo.optimize.pruning import prediction
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial, Trials, error_of, quantity, violations

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbo.errors import InvalidInput
-from kbo.optimize import table
-from kbo.optimize.feasibility import Feasibility
+from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.insight.confirmation import Confirmation, confirm
@@ -21,6 +20,7 @@ from kbo.optimize.insight.front import Front, FrontPoint, Interval
 from kbo.optimize.insight.infeasibility import Infeasible
 from kbo.optimize.insight.outlier import Outlier
 from kbo.optimize.optimizer import Optimizer
+from kbo.optimize.run import table
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.strategies.explanation import Explanation

@@ -14,9 +14,9 @@ from kbo._base.lazy import Lazy
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.optimize import Result, Trial
-from kbo.optimize.hypervolume import non_dominated
 from kbo.optimize.insight.comparison import Comparison
-from kbo.optimize.objective import targets_of
+from kbo.optimize.objectives.hypervolume import non_dominated
+from kbo.optimize.objectives.objective import targets_of
 from kbo.optimize.result import result_of
 from kbo.report import captions, summary
 from kbo.report.record import History, ImportedTrials, Record

@@ -11,8 +11,8 @@ from typing import Any
 from kbo.optimize import Trial
 from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.insight.credible_sets import Effect
+from kbo.optimize.run.table import format_params
 from kbo.optimize.run.trials import violations
-from kbo.optimize.table import format_params
 from kbo.report.record import Record
 from kbo.report.replay import NOISE_MARGIN
 from kbo.space import Params, Space

@@ -14,7 +14,7 @@ from kbo._base.files import reading
 from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer
 from kbo.optimize.run.outcome import SEM
-from kbo.optimize.table import COLUMNS
+from kbo.optimize.run.table import COLUMNS
 from kbo.report import captions
 from kbo.report.record import ImportedTrials
 from kbo.space import Float, Int, Space

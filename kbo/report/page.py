@@ -22,11 +22,11 @@ from kbo.errors import InvalidInput, KboError, RefutedAssumptions
 from kbo.optimize import Constraint, Hypothesis, Result, Trial
 from kbo.optimize.insight.expected_gain import N_MORE
 from kbo.optimize.insight.importance import LEVEL
-from kbo.optimize.objective import main_of
+from kbo.optimize.objectives.objective import main_of
 from kbo.optimize.result import PROOF, result_of
+from kbo.optimize.run.table import by_name, format_params, heading, shown, text
 from kbo.optimize.run.trials import repetitions
 from kbo.optimize.strategies.explanation import explanation_of
-from kbo.optimize.table import by_name, format_params, heading, shown, text
 from kbo.report import captions, figures, summary
 from kbo.report.plots import GROUPS, Group, Plots
 from kbo.report.record import Record, Run

@@ -16,10 +16,10 @@ from kbo._base import checks
 from kbo._base.drawing import blank, dress
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput, KboError
-from kbo.optimize.hypervolume import EXACT
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.insight.front import Front
+from kbo.optimize.objectives.hypervolume import EXACT
 from kbo.optimize.run.trials import quantity
 from kbo.report import figures
 from kbo.report.record import Record, Run

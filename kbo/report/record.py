@@ -24,8 +24,8 @@ from kbo.optimize import (
     Safe,
     Trial,
 )
-from kbo.optimize.hypotheses import KERNELS
-from kbo.optimize.objective import Objective, main_of, recorded_objectives
+from kbo.optimize.assumptions.hypotheses import KERNELS
+from kbo.optimize.objectives.objective import Objective, main_of, recorded_objectives
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Event, Header
 from kbo.optimize.run.outcome import OBJECTIVE

@@ -18,8 +18,8 @@ from kbo.optimize.insight.credible_sets import open_choices
 from kbo.optimize.insight.expected_gain import N_MORE, STOP, UNDECIDED
 from kbo.optimize.result import result_of
 from kbo.optimize.run.outcome import with_condition
+from kbo.optimize.run.table import format_params
 from kbo.optimize.run.trials import quantity, violations
-from kbo.optimize.table import format_params
 
 if TYPE_CHECKING:
     from kbo.optimize.insight.answers import Answers

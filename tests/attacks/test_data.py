@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import kbo
-from kbo.optimize import table, tracking
+from kbo.optimize import tracking
 from kbo.optimize.evaluated import known_results
+from kbo.optimize.run import table
 from kbo.optimize.tracking.tracker import Tracker
 from kbo.space import Space
 

@@ -21,7 +21,7 @@ from kbo.confidence import FixedWidth, Limit
 from kbo.confidence.gap import optimality_gap
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
-from kbo.optimize import slacks
+from kbo.optimize.constraints import slacks
 from kbo.optimize.run.journal import write
 
 RBF = stationary_kernel("rbf", 0.5)

@@ -19,7 +19,7 @@ from kbo.errors import InvalidInput
 from kbo.integrations.ax.records import Columns, Row, largest_of, overwritten
 from kbo.integrations.replay import Ended, Replay
 from kbo.optimize import Constraint
-from kbo.optimize.objective import objective_of
+from kbo.optimize.objectives.objective import objective_of
 from kbo.optimize.run.outcome import SEM
 from kbo.optimize.run.trials import in_words, out_of_order
 from kbo.space import Params, Space

@@ -36,7 +36,7 @@ from kbo.integrations.ax.space import spaces_of
 from kbo.integrations.replay import Ended, Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
-from kbo.optimize.constraint import measured_only
+from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.settings.setting import Setting
 
 log: logging.Logger = logging.getLogger("kbo")

@@ -17,7 +17,7 @@ from kbo.integrations.ax.node import KBONode
 from kbo.integrations.ax.records import store_record
 from kbo.integrations.replay import Replay
 from kbo.optimize import Front, Practical
-from kbo.optimize.feasibility import Feasibility
+from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.surrogates.surrogate import NO_BOUND
 

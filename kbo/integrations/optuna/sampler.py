@@ -40,9 +40,9 @@ from kbo.integrations.optuna.study import (
 from kbo.integrations.replay import Ended, Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Constraint, Front, Practical
-from kbo.optimize.constraint import measured_only
-from kbo.optimize.feasibility import Feasibility
-from kbo.optimize.objective import Objective, check_has_bounds, reference_of
+from kbo.optimize.constraints.constraint import measured_only
+from kbo.optimize.constraints.feasibility import Feasibility
+from kbo.optimize.objectives.objective import Objective, check_has_bounds, reference_of
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.surrogates.surrogate import NO_BOUND

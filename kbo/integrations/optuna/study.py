@@ -21,7 +21,7 @@ from kbo.integrations.optuna.private import (
 from kbo.integrations.optuna.space import SearchSpace
 from kbo.integrations.replay import Ended
 from kbo.optimize import Constraint
-from kbo.optimize.objective import Objective, objective_of, objectives_of
+from kbo.optimize.objectives.objective import Objective, objective_of, objectives_of
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
 from kbo.optimize.run.trials import in_words, out_of_order
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kbo.errors import InvalidInput
-from kbo.optimize.feasibility import ConstraintSurrogate
+from kbo.optimize.constraints.feasibility import ConstraintSurrogate
 from kbo.optimize.insight.comparison import N_DRAWS, Estimate, estimate
 from kbo.optimize.insight.credible_sets import Effect, effects, open_choices
 from kbo.optimize.insight.expected_gain import (

@@ -23,9 +23,9 @@ from torch import Tensor
 from kbo.confidence.base import decided
 from kbo.errors import Contradiction
 from kbo.kernels import DenseKernel, freeze
-from kbo.optimize.feasibility import ConstraintSurrogate
+from kbo.optimize.constraints.feasibility import ConstraintSurrogate
+from kbo.optimize.constraints.slacks import slack_unit
 from kbo.optimize.insight.cells import Cells
-from kbo.optimize.slacks import slack_unit
 from kbo.optimize.surrogates.surrogate import Bound
 from kbo.space import Choice, Space
 

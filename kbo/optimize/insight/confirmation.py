@@ -22,8 +22,8 @@ from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.insight.race import Finalist, Race
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
+from kbo.optimize.run.table import by_name, format_params
 from kbo.optimize.run.trials import Trial
-from kbo.optimize.table import by_name, format_params
 from kbo.space import Choice, Params, Space
 from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import YEAR, Session

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from kbo._base.terminal import significant
-from kbo.optimize.feasibility import ConstraintSurrogate, probably_feasible
+from kbo.optimize.constraints.feasibility import ConstraintSurrogate, probably_feasible
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.importance import Importance
 from kbo.optimize.insight.optima import Optima
+from kbo.optimize.run.table import by_name
 from kbo.optimize.surrogates.functions import Functions
-from kbo.optimize.table import by_name
 from kbo.space import Choice, Ordinal, Params, Space
 from kbo.space.parameters import Parameter
 

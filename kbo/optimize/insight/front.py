@@ -12,9 +12,9 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.hypervolume import hypervolume, n_dominating, non_dominated
 from kbo.optimize.insight.comparison import N_DRAWS
-from kbo.optimize.objective import Objective
+from kbo.optimize.objectives.hypervolume import hypervolume, n_dominating, non_dominated
+from kbo.optimize.objectives.objective import Objective
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
 

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from kbo._base.terminal import Bar
-from kbo.optimize.feasibility import ConstraintSurrogate, limits
+from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
+from kbo.optimize.constraints.slacks import feasible_first, upper_slack
 from kbo.optimize.insight.branch_and_bound import CellBound, bound_maximum, obstacle, slack_bounds
 from kbo.optimize.insight.gap import (
     NOT_REQUESTED,
@@ -30,7 +31,6 @@ from kbo.optimize.insight.gap import (
 )
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS, Search
-from kbo.optimize.slacks import feasible_first, upper_slack
 from kbo.optimize.surrogates.surrogate import Guarantee, Surrogate
 
 _AT_ONCE = 1000

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from kbo._base.terminal import Bar
-from kbo.optimize.feasibility import ConstraintSurrogate, limits
+from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.insight.branch_and_bound import (
     CellBound,
     bound_maximum,

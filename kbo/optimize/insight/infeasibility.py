@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kbo.optimize.constraint import Constraint
-from kbo.optimize.feasibility import ConstraintSurrogate, limits
+from kbo.optimize.constraints.constraint import Constraint
+from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
+from kbo.optimize.constraints.slacks import upper_slack
 from kbo.optimize.insight.branch_and_bound import bound_maximum, slack_bounds
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.optimize.slacks import upper_slack
 from kbo.space import Params, Space
 
 

@@ -10,7 +10,8 @@ from torch import Tensor
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.feasibility import Feasibility
+from kbo.optimize.begin_search import generator_of
+from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers, answers
 from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
 from kbo.optimize.insight.finalists import distinct, finalists
@@ -24,7 +25,6 @@ from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.optimize.searches import generator_of
 from kbo.optimize.surrogates.surrogate import Guarantee, Surrogate
 from kbo.space import Params
 

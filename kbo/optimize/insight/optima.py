@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from kbo._base.quasirandom import sobol
-from kbo.optimize.feasibility import ConstraintSurrogate, probably_feasible
+from kbo.optimize.constraints.feasibility import ConstraintSurrogate, probably_feasible
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.surrogates.functions import Functions
 from kbo.space import Space

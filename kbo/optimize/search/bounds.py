@@ -11,8 +11,8 @@ from torch import Tensor
 
 from kbo._base.linalg import safe_sqrt
 from kbo.confidence import Confidence, Limit
+from kbo.optimize.constraints.slacks import feasible_first, lower_slack, upper_slack
 from kbo.optimize.search.search import MOST_POINTS, Search
-from kbo.optimize.slacks import feasible_first, lower_slack, upper_slack
 from kbo.regression import Posterior
 
 

@@ -17,11 +17,11 @@ from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.confidence.unexplained import ENERGY
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
-from kbo.optimize.constraint import Constraint
-from kbo.optimize.fingerprint import fingerprint
-from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
-from kbo.optimize.measured import Measured
-from kbo.optimize.objective import Objective
+from kbo.optimize.assumptions.fingerprint import fingerprint
+from kbo.optimize.assumptions.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
+from kbo.optimize.assumptions.measured import Measured
+from kbo.optimize.constraints.constraint import Constraint
+from kbo.optimize.objectives.objective import Objective
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound

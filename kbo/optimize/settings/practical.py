@@ -14,8 +14,8 @@ from kbo._base import checks
 from kbo.bandit import methods
 from kbo.confidence import PRACTICAL_MULTIPLE
 from kbo.errors import InvalidInput
-from kbo.optimize.constraint import Constraint
-from kbo.optimize.measured import Measured
+from kbo.optimize.assumptions.measured import Measured
+from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.expected_improvement import ExpectedImprovement

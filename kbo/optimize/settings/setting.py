@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from kbo.optimize.constraint import Constraint
-from kbo.optimize.measured import Measured
+from kbo.optimize.assumptions.measured import Measured
+from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.strategies.strategy import Strategy
 from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate
 from kbo.space import Space

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kbo.optimize.constraints.slacks import LEAST_STD
 from kbo.optimize.search.search import Search
-from kbo.optimize.slacks import LEAST_STD
 from kbo.optimize.strategies.strategy import Strategy
 from kbo.regression import Posterior
 from kbo.space import Params

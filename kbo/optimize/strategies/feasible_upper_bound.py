@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from kbo.confidence import Confidence
+from kbo.optimize.constraints.slacks import log_probability
 from kbo.optimize.search.bounds import quick_upper
 from kbo.optimize.search.search import Search
-from kbo.optimize.slacks import log_probability
 from kbo.optimize.strategies.strategy import Strategy
 from kbo.space import Params
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from kbo.optimize.hypervolume import directions, improvement, scalarized
+from kbo.optimize.constraints.slacks import log_probability
+from kbo.optimize.objectives.hypervolume import directions, improvement, scalarized
 from kbo.optimize.search.bounds import quick_upper
 from kbo.optimize.search.search import N_BEST, Search
-from kbo.optimize.slacks import log_probability
 from kbo.optimize.strategies.strategy import Strategy
 from kbo.space import Params
 

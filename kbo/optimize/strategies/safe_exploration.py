@@ -13,7 +13,7 @@ from kbo._base import checks
 from kbo.bandit.safe import SafeSet
 from kbo.confidence import Limit
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.optimize.feasibility import ConstraintSurrogate, limits
+from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.strategies.strategy import Strategy

@@ -10,7 +10,7 @@ from typing import Any
 from kbo._base.surroundings import fixed
 from kbo.confidence import Confidence
 from kbo.errors import RefutedAssumptions
-from kbo.optimize.hypotheses import Hypothesis
+from kbo.optimize.assumptions.hypotheses import Hypothesis
 from kbo.optimize.surrogates.certified_surrogate import Assumptions, CertifiedSurrogate
 from kbo.optimize.surrogates.surrogate import Bound, Evaluation
 from kbo.optimize.surrogates.union import union

@@ -10,8 +10,8 @@ from typing import Any
 from kbo._base import checks
 from kbo._base.extras import require
 from kbo.optimize.result import Result
+from kbo.optimize.run.table import by_name, heading
 from kbo.optimize.run.trials import Trial, measurements
-from kbo.optimize.table import by_name, heading
 from kbo.optimize.tracking.tracker import Tracker
 
 _STATUS = {"complete": "FINISHED", "failed": "FAILED", "pruned": "KILLED", "removed": "KILLED"}

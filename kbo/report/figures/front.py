@@ -6,9 +6,9 @@ from typing import Any
 
 from kbo._base.drawing import BLUE, GREY, LARGEST, RED, RING, dot_size
 from kbo._base.surroundings import fixed
-from kbo.optimize.hypervolume import volumes_so_far
 from kbo.optimize.insight.front import Front
-from kbo.optimize.objective import Objective, main_of, targets_of
+from kbo.optimize.objectives.hypervolume import volumes_so_far
+from kbo.optimize.objectives.objective import Objective, main_of, targets_of
 from kbo.optimize.run.trials import measurements
 from kbo.report.figures.axes import frame, whole_numbers
 from kbo.report.record import Record, Run

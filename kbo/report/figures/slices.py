@@ -15,7 +15,7 @@ from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer, Trial
 from kbo.optimize.insight.credible_sets import CredibleSet
-from kbo.optimize.table import by_name
+from kbo.optimize.run.table import by_name
 from kbo.report.figures.axes import NO_BOUND, VALUE, frame, shortened, whole_numbers
 from kbo.report.record import Record, Run
 from kbo.space import Float, Int, Params

@@ -12,8 +12,8 @@ from torch import Tensor
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.hypotheses import KERNELS
-from kbo.optimize.measured import Measured
+from kbo.optimize.assumptions.hypotheses import KERNELS
+from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
 from kbo.optimize.run.trials import Trial, measurements
 

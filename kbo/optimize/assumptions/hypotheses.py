@@ -15,7 +15,7 @@ from kbo._base import checks
 from kbo._base.surroundings import on_host
 from kbo._base.terminal import rounded_up
 from kbo.errors import InvalidInput
-from kbo.optimize.fingerprint import fingerprint
+from kbo.optimize.assumptions.fingerprint import fingerprint
 from kbo.regression import KernelRidge
 
 T = TypeVar("T")

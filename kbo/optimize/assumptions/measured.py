@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from gpytorch.kernels import Kernel
 
 from kbo._base import checks
-from kbo.optimize.hypotheses import Hypothesis, checked_kernel, owns_kernel
+from kbo.optimize.assumptions.hypotheses import Hypothesis, checked_kernel, owns_kernel
 
 
 @owns_kernel

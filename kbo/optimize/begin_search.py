@@ -10,8 +10,8 @@ from torch import Tensor
 
 from kbo.bandit import methods
 from kbo.confidence import Limit
-from kbo.optimize.hypervolume import non_dominated
-from kbo.optimize.objective import targets_of
+from kbo.optimize.objectives.hypervolume import non_dominated
+from kbo.optimize.objectives.objective import targets_of
 from kbo.optimize.quantities import Quantities
 from kbo.optimize.search.options import only_failed
 from kbo.optimize.search.search import Search, SearchedFront

@@ -23,9 +23,9 @@ from torch import Tensor
 
 from kbo.confidence import Limit
 from kbo.confidence.base import decided
-from kbo.optimize.constraint import Constraint
+from kbo.optimize.constraints.constraint import Constraint
+from kbo.optimize.constraints.slacks import feasible_first, slack_unit
 from kbo.optimize.run.trials import Trial, quantity, violations
-from kbo.optimize.slacks import feasible_first, slack_unit
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.measured import Measured
+from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
 from kbo.space import Linear
 
