@@ -23,14 +23,23 @@ from gpytorch.kernels import AdditiveKernel, MaternKernel, RBFKernel
 from torch import Tensor
 
 import kbo
-from kbo import acquisition, bandit, confidence, errors, models, regression, report, space
+from kbo import (
+    acquisition,
+    bandit,
+    confidence,
+    errors,
+    models,
+    optimize,
+    regression,
+    report,
+    space,
+)
 from kbo.acquisition import InflatedThompsonSampling
 from kbo.confidence import FixedWidth, MartingaleMixture, NoiseBounds
 from kbo.confidence import chaining as covers
 from kbo.kernels import PrecomputedKernel
 from kbo.models.base import FunctionPaths
-from kbo.optimize import Pruning
-from kbo.optimize.insight.comparison import Estimate
+from kbo.optimize import Estimate, Pruning
 from kbo.regression import FixedPoints, Hypothetical, KernelRidge, NystromRidge, Posterior
 from tests.laws.confidences import BOUNDS, Setting
 from tests.laws.states import DICTIONARIES, STATES, matern, rbf, seeded, unit_square
@@ -246,6 +255,13 @@ def descriptions() -> list[Any]:
         kbo.Threads(2),
         report.Importance("x", Estimate(0.2, 0.1, 0.3), True, False),
         report.History("a tool", [1], [("best", "1")]),
+        optimize.Comparison(0.2, 0.1, 0.3, 0.9),
+        optimize.Outlier(3, 9.0, 0.1, 0.3, True),
+        optimize.Finalist("a", {"x": 0.1}, [0.2, 0.3], 0.1, 0.4),
+        optimize.Gap(0.1, True, "the whole space", True),
+        optimize.Infeasible(
+            None, {"x": 0.1}, {"size": 3.0}, (kbo.Constraint("size", upper=1.0),), 0.1
+        ),
     ]
 
 
@@ -257,7 +273,16 @@ def runs() -> list[Any]:
     table = pandas.DataFrame({"x": values, "value": [(x - 0.3) ** 2 for x in values]})
     certified = kbo.Certified(matern_of(3), **SAFE)
     result = kbo.minimize(objective, SPACE, 7, seed=0)
+    limit = kbo.Constraint("size", upper=-1.0, noise_std=0.1, norm_bound=1.0)
+    limited = kbo.Optimizer(SPACE, setting=certified, constraints=[limit])
+    for x in (0.1, 0.4, 0.7):
+        limited.tell({"x": x, "kind": "a"}, (x, {"size": 0.1}))
     return [
+        result.answers,
+        result.answers.effects[0],
+        result.answers.effects[0].range,
+        result.optimizer.insight.surrogate().bound(0),
+        limited.insight.feasibility(),
         result.trials[0],
         result.optimizer.insight.surrogate().fitted,
         report.slice_of(result.optimizer, "x"),
@@ -327,6 +352,7 @@ ANSWERS: list[tuple[Any, Callable[[Any], Any]]] = [
     (Pruning, lambda one: one.n_events),
     (kbo.Safe, lambda one: [contents(one.start), one.norm_bound]),
     (kbo.Hypothesis, str),
+    (optimize.Bound, lambda one: [one.posterior.n, repr(one.confidence)]),
     (kbo.Audit, lambda one: [one.likely, one.margin, one.result.predict({"x": 0.2})]),
     (kbo.Front, lambda one: [repr(one.points), one.choose().values]),
     (kbo.Optimizer, lambda one: [*known(one), one.suggest()]),
@@ -427,8 +453,8 @@ def test_used_objects_are_copied_with_their_values_and_independently(make):
 LIVE = {"RunningTrial", "Live"}
 """Classes whose objects cannot outlive their process: a running call with its connection, a page with its server."""
 
-ELSEWHERE = {"Moment", "KBOSampler"}
-"""Classes whose objects are copied in other tests, which have them at hand."""
+ELSEWHERE = {"Moment", "KBOSampler", "Insight", "Estimate", "Pruner"}
+"""Classes whose objects are copied in other tests, which have them at hand, or as parts of others."""
 
 
 def test_every_public_class_has_an_object():
