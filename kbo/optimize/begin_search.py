@@ -146,8 +146,10 @@ def _front(quantities: Quantities) -> SearchedFront | None:
     at least two standard deviations of the targets below the largest. Otherwise the search would not leave one part
     of the front: points beyond the reference count nothing.
     """
+    if not quantities.others:
+        return None
     trials = quantities.within_limits()
-    if not quantities.others or not trials:
+    if not trials:
         return None
     targets = quantities.targets(trials)
     if targets is None:
