@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from torch import Tensor
 
 from kbo.errors import NotPositiveDefinite
-from kbo.kernels import least_error, measured_error
+from kbo.kernels import is_positive_definite, least_error, measured_error
 from kbo.regression.definiteness import Definiteness, no_kernel
 
 Number = TypeVar("Number", float, Tensor)
@@ -129,10 +129,11 @@ class Error:
         """Return the least eigenvalue of the kernel matrix if it is negative beyond rounding, else 0.
 
         A negative one proves that the function is no kernel. The matrix is that of the locations,
-        without ridge; of a sketch up to ``MOST_TESTED`` locations. O(n^2) for each new location.
+        without ridge; of a sketch up to ``MOST_TESTED`` locations. O(n^2) for each new location;
+        nothing is computed where a theorem says that the function is a kernel.
         """
         state = self.state
-        if state.locations is None or state.batch_shape:
+        if state.locations is None or state.batch_shape or is_positive_definite(state.kernel):
             return 0.0
         X = state.locations[0].double()
         if state.anchors is not None:
