@@ -29,7 +29,7 @@ from torch import Tensor
 from kbo._base.linalg import ill_conditioned_ratio
 from kbo._base.stateful import Stateful, passed_on
 from kbo.kernels import DenseKernel
-from kbo.regression.provenance import Error, Rounding
+from kbo.regression.error import Error, Rounding
 from kbo.regression.sketch.features import Features
 from kbo.regression.sketch.rows import Rows
 

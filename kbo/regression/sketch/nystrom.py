@@ -34,18 +34,19 @@ from kbo._base.stateful import passed_on
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.regression.all_ridges import AllRidges
-from kbo.regression.eigenbasis import Resolvent, SpectralRidges
+from kbo.regression.error import Error
 from kbo.regression.numerics import block_of, clamped, in_chunks, warn_below_precision
 from kbo.regression.posterior import LowRankPosteriorAt, Posterior, PosteriorAt
-from kbo.regression.provenance import Error
+from kbo.regression.resolvent import Resolvent
 from kbo.regression.sampling import SamplePath
+from kbo.regression.sketch.columns import SketchColumns
 from kbo.regression.sketch.data import Batch, Sketch
 from kbo.regression.sketch.dictionary import Dictionary
 from kbo.regression.sketch.dtc import dtc_factors, dtc_variance, residual_noise
 from kbo.regression.sketch.error import NystromError
 from kbo.regression.sketch.features import kept_for
 from kbo.regression.sketch.inverse_root import InverseRoot
-from kbo.regression.sketch.sketch_columns import SketchColumns
+from kbo.regression.spectral_ridges import SpectralRidges, spectral_ridges
 
 _BLOCK = 2**19
 """Entries of k(Z, x) that are evaluated at once."""
@@ -181,7 +182,7 @@ class NystromRidge(Posterior):
     def across(self, X: Tensor | None = None) -> AllRidges:
         if X is not None:
             self.check(X)
-        return self.spectrum().across(self, X)
+        return spectral_ridges(self, self.spectrum(), X)
 
     def at_features(self, z: Tensor, variance: Tensor) -> SpectralRidges:
         """Return the posterior at any ridge, of features z [m B] and ``k(x, x)`` [B 1]."""

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.stateful import passed_on
+from kbo.regression.error import Error
 from kbo.regression.posterior import Posterior, PosteriorAt, RidgeSchedule
-from kbo.regression.provenance import Error, Provenance
+from kbo.regression.provenance import Provenance
 from kbo.regression.sampling import Function
 
 

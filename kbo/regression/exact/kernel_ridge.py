@@ -29,8 +29,10 @@ from kbo._base.stateful import passed_on
 from kbo.errors import NotPositiveDefinite
 from kbo.kernels import DenseKernel, freeze
 from kbo.regression.all_ridges import AllRidges
-from kbo.regression.eigenbasis import Eigenbasis
-from kbo.regression.exact_columns import ExactColumns
+from kbo.regression.error import Error
+from kbo.regression.exact.columns import ExactColumns
+from kbo.regression.exact.eigenbasis import Eigenbasis
+from kbo.regression.exact.observations import Observations
 from kbo.regression.numerics import (
     block_of,
     clamped,
@@ -38,10 +40,9 @@ from kbo.regression.numerics import (
     kernel_columns,
     warn_below_precision,
 )
-from kbo.regression.observations import Observations
 from kbo.regression.posterior import LowRankPosteriorAt, Posterior, PosteriorAt
-from kbo.regression.provenance import Error
 from kbo.regression.sampling import SamplePath
+from kbo.regression.spectral_ridges import spectral_ridges
 
 _BLOCK = 2**20
 """Entries of k(X, x) that are evaluated at once; the peak of memory is several times that."""
@@ -206,7 +207,7 @@ class KernelRidge(Posterior):
             self.check(X)
         if self.data is None:
             return AllRidges(self, X)
-        return self.basis().across(self, X)
+        return spectral_ridges(self, self.basis(), X)
 
     def columns(self, points: Tensor) -> ExactColumns:
         return ExactColumns(self, points)
