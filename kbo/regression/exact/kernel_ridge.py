@@ -25,7 +25,7 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.linalg import GrowingCholesky, ill_conditioned_ratio
-from kbo._base.stateful import passed_on
+from kbo._base.stateful import delegated_to
 from kbo.errors import NotPositiveDefinite
 from kbo.kernels import DenseKernel, freeze
 from kbo.regression.all_ridges import AllRidges
@@ -229,7 +229,7 @@ class _ExactError(Error):
     def terms(self) -> int:
         return self.state.data.rows if self.state.data else 0
 
-    of_coordinates: float = passed_on("state._kernel_error")
+    of_coordinates: float = delegated_to("state._kernel_error")
 
 
 class ExactAt(LowRankPosteriorAt):

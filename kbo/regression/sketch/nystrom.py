@@ -30,7 +30,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.stateful import passed_on
+from kbo._base.stateful import delegated_to
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.regression.all_ridges import AllRidges
@@ -125,13 +125,13 @@ class NystromRidge(Posterior):
         super().changed()
         self._spectrum: NystromSpectrum | None = None
 
-    kernel: Kernel = passed_on("_kernel")
-    n: int = passed_on("sketch.n")
-    m: int = passed_on("sketch.m")
-    trace: float = passed_on("sketch.trace")
-    anchors: Tensor | None = passed_on("sketch.features.anchors")
-    dictionary: Dictionary = passed_on("sketch.dictionary")
-    needs_refresh: bool = passed_on("sketch.dictionary.needs_refresh")
+    kernel: Kernel = delegated_to("_kernel")
+    n: int = delegated_to("sketch.n")
+    m: int = delegated_to("sketch.m")
+    trace: float = delegated_to("sketch.trace")
+    anchors: Tensor | None = delegated_to("sketch.features.anchors")
+    dictionary: Dictionary = delegated_to("sketch.dictionary")
+    needs_refresh: bool = delegated_to("sketch.dictionary.needs_refresh")
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r], one by one unless the dictionary takes blocks."""
@@ -239,7 +239,7 @@ class NystromAt(LowRankPosteriorAt):
     """A sketched posterior at one ridge."""
 
     state: Any  # a NystromRidge, which makes this
-    sketch: Sketch = passed_on("state.sketch")
+    sketch: Sketch = delegated_to("state.sketch")
 
     @cached_property
     def root(self) -> InverseRoot:
