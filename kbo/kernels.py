@@ -445,6 +445,20 @@ def least_error(kernel: Kernel | None, dtype: torch.dtype) -> float:
     return max(_HALF_OF_THE_DIGITS, _GRAM_SLACK * torch.finfo(dtype).eps)
 
 
+def is_positive_definite(kernel: Any) -> bool:
+    """Return whether it is a theorem that no matrix of the kernel has a negative eigenvalue.
+
+    It is one for RBF and Matern kernels, their sums and products, and multiples by numbers above
+    zero (Rasmussen & Williams 2006, Sec. 4.2). Subclasses may have another formula.
+    """
+    kind = type(kernel)
+    if kind is ScaleKernel:
+        return bool(kernel.outputscale > 0) and is_positive_definite(kernel.base_kernel)
+    if kind in (AdditiveKernel, ProductKernel):
+        return all(is_positive_definite(term) for term in kernel.kernels)
+    return kind in (RBFKernel, MaternKernel)
+
+
 def _is_known(part: torch.nn.Module) -> bool:
     known = ("gpytorch.", "kbo.", "torch.")
     return type(part).__module__.startswith(known) and not hasattr(part, "mixture_means")

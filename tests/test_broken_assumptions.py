@@ -413,7 +413,7 @@ def test_an_interrupted_update_leaves_no_answers_of_before(name, monkeypatch):
     state = fed(STATES[name](RBFKernel(), 0.01))
     state.predict(X[:3])
     version = state.version
-    monkeypatch.setattr(kbo.regression.observations, "merge", interrupted, raising=True)
+    monkeypatch.setattr(kbo.regression.exact.observations, "merge", interrupted, raising=True)
     monkeypatch.setattr(kbo.regression.sketch.rows.Rows, "extend", interrupted, raising=True)
     with pytest.raises(KeyboardInterrupt):
         state.update(X[20:25], Y[20:25], torch.full((5,), 9.0, dtype=torch.float64))

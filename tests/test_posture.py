@@ -11,7 +11,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 import kbo
 from kbo.confidence import Confidence, MartingaleMixture, SelfNormalized, norm_lower_bound
 from kbo.regression import KernelRidge
-from kbo.regression.exact import ExactAt
+from kbo.regression.exact.kernel_ridge import ExactAt
 from kbo.testing import check_posterior
 from tests.laws.states import features
 from tests.third_party_posterior import LinearRegression

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from experiments.problems.base import FixedArms, generators, streams
 from kbo._base import checks
-from kbo._base.surroundings import on_host
+from kbo._base.isolation import tensors_on_cpu
 from kbo.bandit.problem import Bandit
 
 _LARGEST = 10**7  # points and dimensions that memory can hold
@@ -20,7 +20,7 @@ _LARGEST = 10**7  # points and dimensions that memory can hold
 SMOOTHNESS = {"rbf": math.inf, "matern52": 2.5, "matern32": 1.5, "matern12": 0.5}
 
 
-@on_host
+@tensors_on_cpu
 def stationary_kernel(name: str, lengthscale: float | Tensor) -> Kernel:
     """The kernel "rbf", "matern52", "matern32" or "matern12" with that lengthscale, in float64.
 

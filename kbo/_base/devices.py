@@ -18,14 +18,15 @@ def device(name: str, value: Any = None) -> torch.device:
     Raises:
         InvalidInput: It is not there, or holds no float64.
     """
-    found = _tried("cpu" if value is None else value)
-    if isinstance(found, torch.device):
-        return found
-    reason = f"{type(found).__name__}: {found}".splitlines()[0][:100]
+    device_or_error = _device_or_error("cpu" if value is None else value)
+    if isinstance(device_or_error, torch.device):
+        return device_or_error
+    error = device_or_error
+    reason = f"{type(error).__name__}: {error}".splitlines()[0][:100]
     raise InvalidInput(
         f"{name} must be one that can be used here ({', '.join(_available())}), got "
         f"{checks.shown(value)} ({reason})."
-    ) from found
+    ) from error
 
 
 def _available() -> list[str]:
@@ -35,10 +36,10 @@ def _available() -> list[str]:
     if accelerator and accelerator.is_available():
         kind = accelerator.current_accelerator().type
     names = [f"{kind}:{i}" for i in range(getattr(torch, kind).device_count())]
-    return ["cpu", *(name for name in names if isinstance(_tried(name), torch.device))]
+    return ["cpu", *(name for name in names if isinstance(_device_or_error(name), torch.device))]
 
 
-def _tried(value: Any) -> torch.device | Exception:
+def _device_or_error(value: Any) -> torch.device | Exception:
     """Return a device with its index after a number went there and back, or the error."""
     try:
         number = torch.zeros((), dtype=torch.float64, device=value)
@@ -48,11 +49,11 @@ def _tried(value: Any) -> torch.device | Exception:
         return error
 
 
-def read(*parts: Tensor) -> list[float]:
+def read(*tensors: Tensor) -> list[float]:
     """Return the numbers of tensors as floats; each has one number or shape [r]."""
-    return [number for part in parts for number in part.reshape(-1).tolist()]
+    return [number for tensor in tensors for number in tensor.reshape(-1).tolist()]
 
 
-def on_host(*parts: Tensor) -> list[np.ndarray]:
+def on_host(*tensors: Tensor) -> list[np.ndarray]:
     """Return tensors as arrays; on the CPU they share memory."""
-    return [part.detach().cpu().numpy() for part in parts]
+    return [tensor.detach().cpu().numpy() for tensor in tensors]

@@ -26,9 +26,7 @@ class Lazy:
         self._module: ModuleType | None = None
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith(
-            "__"
-        ):  # inspection, as by copy, pickle and doctest, imports nothing
+        if attribute.startswith("__"):  # looked up by copy, pickle and doctest: imports nothing
             raise AttributeError(f"{self!r} has no attribute {attribute!r}")
         if self._module is None:
             self._module = importlib.import_module(self._name)

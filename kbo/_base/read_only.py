@@ -15,7 +15,7 @@ from kbo.errors import InvalidInput
 T = TypeVar("T")
 
 
-class _Marking(ABCMeta):
+class _MarksConstructed(ABCMeta):
     """Metaclass that marks objects whose constructor has ended."""
 
     @property
@@ -25,30 +25,34 @@ class _Marking(ABCMeta):
         return inspect.Signature(parameters[1:])
 
     def __call__(cls: type[T], *args: Any, **kwargs: Any) -> T:
-        made = type.__call__(cls, *args, **kwargs)
-        vars(made)["_constructed"] = True
-        return made
+        instance = type.__call__(cls, *args, **kwargs)
+        vars(instance)["_constructed"] = True
+        return instance
 
 
-class ReadOnly(metaclass=_Marking):
-    """An object with read-only attributes: the names in ``_fixed``, or all public ones if None."""
+class ReadOnly(metaclass=_MarksConstructed):
+    """An object with attributes that are read-only once it is constructed.
 
-    _fixed: Sequence[str] | None = None
+    A subclass may list their names in ``_read_only``; by default they are all public ones.
+    """
+
+    _read_only: Sequence[str] | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._refuse(name)
+        self._check_writable(name)
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
-        self._refuse(name)
+        self._check_writable(name)
         super().__delattr__(name)
 
-    def _refuse(self, name: str) -> None:
-        if self._fixed is None:
-            is_fixed = not name.startswith("_")
+    def _check_writable(self, name: str) -> None:
+        """Raise InvalidInput if an attribute is read-only."""
+        if self._read_only is None:
+            is_read_only = not name.startswith("_")
         else:
-            is_fixed = name in self._fixed
-        if is_fixed and "_constructed" in vars(self):
+            is_read_only = name in self._read_only
+        if is_read_only and "_constructed" in vars(self):
             kind = type(self).__name__
             raise InvalidInput(
                 f"{name} of a {kind} is read-only: its statement names what was fixed before the "

@@ -58,8 +58,8 @@ class Settings:
                     import_module("torch").empty(0)
             return ""
         except Exception as error:  # of many kinds, one for each library of a device
-            shown = f"{type(error).__name__}: {error}".splitlines()[0]
-            return f"the worker process cannot have the settings of the program ({self}): {shown}"
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            return f"the worker process cannot have the settings of the program ({self}): {reason}"
 
     @contextmanager
     def applied(self) -> Iterator[None]:

@@ -13,18 +13,22 @@ def fresh_version() -> int:
     return secrets.randbits(64)
 
 
-def passed_on(path: str) -> Any:
-    """Return a property that reads an attribute or method of a part, by ``part.name``."""
+def delegated_to(path: str) -> Any:
+    """Return a property that reads an attribute or a method of a component.
+
+    Args:
+        path: Where it is, such as ``state.n``.
+    """
     return property(attrgetter(path))
 
 
 class Stateful:
     """An object whose memory is its attributes.
 
-    A fork has its own stateful parts, lists, sets and dicts. All else is shared with the original,
-    tensors too: no tensor is written in place, but for the growing buffers of ``kbo._base.linalg``,
-    which a fork copies. A part that several attributes share is one part of the fork. For files and
-    other processes use ``pickle``.
+    A fork has its own stateful components, lists, sets and dicts. All else is shared with the
+    original, tensors too: no tensor is written in place, but for the growing buffers of
+    ``kbo._base.linalg``, which a fork copies. A component that several attributes share is one
+    component of the fork. For files and other processes use ``pickle``.
     """
 
     def fork(self) -> Self:
@@ -32,7 +36,11 @@ class Stateful:
         return _forked(self, {})
 
     def _fork_with(self, forks: dict[int, Any]) -> Self:
-        """Return a copy; ``forks`` has the parts copied so far, by the ``id`` of the original."""
+        """Return a copy.
+
+        Args:
+            forks: The components copied so far, by the ``id`` of the original.
+        """
         fork = object.__new__(type(self))
         forks[id(self)] = fork
         for name, value in vars(self).items():
@@ -41,14 +49,15 @@ class Stateful:
 
 
 def _forked(value: Any, forks: dict[int, Any]) -> Any:
+    """Return the value of an attribute for a fork."""
     if isinstance(value, Stateful):
         if id(value) not in forks:
             forks[id(value)] = value._fork_with(forks)
         return forks[id(value)]
     if isinstance(value, list) and value and isinstance(value[0], Stateful):
-        return [_forked(part, forks) for part in value]
+        return [_forked(component, forks) for component in value]
     if isinstance(value, dict) and isinstance(next(iter(value.values()), None), Stateful):
-        return {key: _forked(part, forks) for key, part in value.items()}
+        return {key: _forked(component, forks) for key, component in value.items()}
     if isinstance(value, list | dict | set):
         return copy.copy(value)
     return value

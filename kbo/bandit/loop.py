@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.bandit.method import Method
 from kbo.bandit.problem import Bandit
 from kbo.confidence import optimality_gap
@@ -64,7 +64,7 @@ def play(
         RefutedAssumptions: No function satisfies the method's assumptions and fits the data.
     """
     rows = _rows(method, problem, rounds, seed, gap_every, first, initial)
-    next_row = fixed(lambda: next(rows, None))  # in the settings of a fresh program
+    next_row = isolated(lambda: next(rows, None))  # in the settings of a fresh program
     while (row := next_row()) is not None:
         yield row
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from kbo.regression import Error, Posterior, Rounding
-from kbo.regression.provenance import Number
+from kbo.regression.error import Number
 
 _UNKNOWN = 1e-3
 """Largest effect of an assumed error of the kernel, by which bounds are not widened."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kbo._base import checks
-from kbo._base.surroundings import callers
+from kbo._base.isolation import as_caller
 from kbo.errors import Stop
 from kbo.optimize.result import Result
 from kbo.optimize.run.trials import Trial
@@ -64,18 +64,18 @@ class _WithCallersSettings:
         self._manager = manager
 
     def __enter__(self) -> Any:
-        with callers():
+        with as_caller():
             return self._manager.__enter__()
 
     def __exit__(self, *error: Any) -> Any:
-        with callers():
+        with as_caller():
             return self._manager.__exit__(*error)
 
 
 def _called(function: OnTrial, trial: Trial, result: Result) -> str:
     """Call a function, and return its reason to stop, or an empty text."""
     try:
-        with callers():
+        with as_caller():
             answer = function(trial, result)
     except Stop as error:
         if str(error):

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kbo._base import checks
+from kbo._base.isolation import isolated
 from kbo._base.settings import preserved
-from kbo._base.surroundings import fixed
 from kbo._base.terminal import Bar
 from kbo.bandit import methods
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
@@ -270,7 +270,7 @@ class _Call:
 
 
 @preserved()
-@fixed
+@isolated
 def _run(call: _Call) -> Result:
     """Run all trials, and return the result. All arguments are checked before the journal is opened."""
     engine = engine_of(call.workers, call.timeout)

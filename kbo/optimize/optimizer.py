@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks, devices
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.assumptions.hypotheses import described
@@ -111,7 +111,7 @@ class Optimizer:
         >>> optimizer.tell(x, objective(x))
     """
 
-    @fixed
+    @isolated
     def __init__(
         self,
         bounds: Bounds | Space,
@@ -266,7 +266,7 @@ class Optimizer:
         state = (self.run.events, self.space)
         return partial(Optimizer, self.run.first_space, **options), (), state
 
-    @fixed
+    @isolated
     def __setstate__(self, state: tuple[list[Event], Space]) -> None:
         self.run.restore(*state)
 

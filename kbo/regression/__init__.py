@@ -1,13 +1,17 @@
 """Posteriors: data -> mean, variance, log_det, quad.
 
-``posterior.py`` is the interface, with the formulas on paper. ``exact.py`` is kernel ridge
-regression by a Cholesky factor; ``sketch/`` approximates it by inducing points; ``views/`` change a
-few numbers of another posterior (fixed points, hypothetical observations, a prior mean, a moving
-ridge); ``all_ridges.py`` has the numbers at many ridges.
+``posterior.py`` is the interface at one ridge, with the formulas on paper, and ``all_ridges.py`` at
+many ridges. ``exact/`` is kernel ridge regression by a Cholesky factor; ``sketch/`` approximates it
+by inducing points; ``views/`` change a few numbers of another posterior (fixed points, hypothetical
+observations, a prior mean, a moving ridge). What these share: ``resolvent.py`` and
+``spectral_ridges.py`` (many ridges by one eigendecomposition), ``sampling.py`` (draws),
+``error.py``, ``definiteness.py`` and ``provenance.py`` (what a bound has to know of the numbers and
+of the data), ``numerics.py``.
 """
 
 from kbo.regression.all_ridges import AllRidges, Moments
-from kbo.regression.exact import KernelRidge
+from kbo.regression.error import Error, Rounding
+from kbo.regression.exact.kernel_ridge import KernelRidge
 from kbo.regression.numerics import clamped, warn_below_precision
 from kbo.regression.posterior import (
     MOST_JOINT,
@@ -18,7 +22,7 @@ from kbo.regression.posterior import (
     PriorAt,
     RidgeSchedule,
 )
-from kbo.regression.provenance import Error, Provenance, Rounding
+from kbo.regression.provenance import Provenance
 from kbo.regression.sampling import Function, SamplePath
 from kbo.regression.sketch.dictionary import (
     MOST_ANCHORS,

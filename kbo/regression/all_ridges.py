@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kbo._base.stateful import passed_on
+from kbo._base.stateful import delegated_to
 from kbo.errors import InvalidInput
 
 MomentsOnHost = Callable[[float], tuple[np.ndarray, np.ndarray, float]]
@@ -147,10 +147,10 @@ class InChunks(AllRidges):
         some = self.select(torch.tensor(groups, dtype=torch.long, device="cpu"))
         return some.on_host(range(len(groups)))
 
-    at: Any = passed_on("whole.at")
-    log_det: Any = passed_on("whole.log_det")
-    quad: Any = passed_on("whole.quad")
-    rss: Any = passed_on("whole.rss")
+    at: Any = delegated_to("whole.at")
+    log_det: Any = delegated_to("whole.log_det")
+    quad: Any = delegated_to("whole.quad")
+    rss: Any = delegated_to("whole.rss")
 
 
 def _stacked(moments: Sequence[Moments]) -> Moments:

@@ -1,4 +1,4 @@
-"""Numerical rules that all posteriors share: blocks of points, rounding, joint draws."""
+"""Numerical rules that all posteriors share: blocks of points, kernel columns, rounding."""
 
 from __future__ import annotations
 
@@ -12,20 +12,6 @@ from torch import Tensor
 from kbo._base import checks
 from kbo.errors import IllConditionedWarning, InvalidInput
 from kbo.kernels import DenseKernel
-
-
-@torch.no_grad()
-def joint_draws(covariance: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-    """Return draws [count N] with mean zero and covariance [N N].
-
-    They are products with its symmetric root, which is unique: eigenvectors alone have other signs on another device.
-    Negative eigenvalues, which rounding causes, are set to zero.
-    """
-    values, vectors = torch.linalg.eigh(covariance)
-    shape = (count, len(covariance))
-    normal = torch.randn(shape, generator=generator, dtype=covariance.dtype, device="cpu")
-    in_eigenbasis = normal.to(covariance.device) @ vectors
-    return (in_eigenbasis * values.clamp_min(0).sqrt()) @ vectors.mT
 
 
 def as_ridges(ridge: Any, name: str = "ridge") -> list[float]:

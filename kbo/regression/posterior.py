@@ -16,15 +16,15 @@ On paper                                            | in code
 ``Tr K (K + ridge I)^-1``                           | ``PosteriorAt.effective_dimension``
 ``Tr E``, a bound of the operator norm of E         | ``Error.trace``, ``Error.norm``
 
-The formulas stand in exact.py (Cholesky factor), eigenbasis.py (many ridges), sketch/ (DTC) and
-views/.
+The formulas stand in exact/kernel_ridge.py (Cholesky factor), resolvent.py (many ridges), sketch/
+(DTC) and views/.
 
 What happens when a row is added: ``update(X, y)`` checks the row (``check_data``), appends it to
 what the class keeps of the data, and calls ``changed()``, which replaces ``version`` and forgets
 the numbers at all ridges. Whatever follows a posterior (views, bounds, models) compares
 ``version``.
 
-* ``KernelRidge`` (exact.py) computes nothing more until ``at(ridge)`` is called: then ``factor``
+* ``KernelRidge`` (exact/kernel_ridge.py) computes nothing more until ``at(ridge)`` is called: then ``factor``
   appends the row to the Cholesky factor, O(n^2). Once many rows repeat others they are merged, and
   the factor is computed again, O(n^3).
 * ``NystromRidge`` (sketch/data.py lists the five steps) updates the square root of M^-1, B B' and
@@ -50,9 +50,9 @@ from kbo._base.stateful import Stateful, fresh_version
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.definiteness import Definiteness
-from kbo.regression.numerics import joint_draws
-from kbo.regression.provenance import Error, Provenance
-from kbo.regression.sampling import Function, PriorPath, draw_prior
+from kbo.regression.error import Error
+from kbo.regression.provenance import Provenance
+from kbo.regression.sampling import Function, PriorPath, draw_prior, joint_draws
 
 _MOST_RIDGES = 8
 """Ridges whose ``PosteriorAt`` is kept until the posterior changes."""

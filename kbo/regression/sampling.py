@@ -5,7 +5,7 @@ update has the law of the posterior, less its mean.
 
 On paper                                             | in code
 ``h(x) = phi(x)'e``, phi random features              | ``draw_prior``
-``h(x) - k(x, X) (K + ridge C^-1)^-1 (h(X) + eps)``  | ``exact.ExactAt``
+``h(x) - k(x, X) (K + ridge C^-1)^-1 (h(X) + eps)``  | ``exact.kernel_ridge.ExactAt``
 ``z(x)'w + h(x) - z(x)'L^-1 h(Z)``                   | ``sketch.nystrom.NystromAt``
 
 There eps_i ~ N(0, ridge / c_i) and w ~ N(0, ridge M^-1). The second line is Matheron's rule (Wilson
@@ -50,6 +50,21 @@ _BLOCK = 2**19
 
 Function = Callable[[Tensor], Tensor]
 """Values [N] at points [N d]. Drawn functions are objects: closures cannot be pickled."""
+
+
+@torch.no_grad()
+def joint_draws(covariance: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+    """Return draws [count N] with mean zero and covariance [N N].
+
+    They are products with its symmetric root, which is unique: eigenvectors alone have other signs
+    on another device.
+    Negative eigenvalues, which rounding causes, are set to zero.
+    """
+    values, vectors = torch.linalg.eigh(covariance)
+    shape = (count, len(covariance))
+    normal = torch.randn(shape, generator=generator, dtype=covariance.dtype, device="cpu")
+    in_eigenbasis = normal.to(covariance.device) @ vectors
+    return (in_eigenbasis * values.clamp_min(0).sqrt()) @ vectors.mT
 
 
 class SamplePath:

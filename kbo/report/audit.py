@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbo._base import checks
 from kbo._base.files import check_file
+from kbo._base.isolation import isolated
 from kbo._base.lazy import Lazy
-from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.optimize import Result, Trial
 from kbo.optimize.insight.comparison import Comparison
@@ -102,7 +102,7 @@ class Audit:
         known = summary.lines(self.result, "kbo.confirm", not self.inferred, self.names)
         return [line for line in known if line[0] not in ("Trials", "Best", "Details")]
 
-    @fixed
+    @isolated
     def write(self, page: str | os.PathLike[str]) -> Path:
         """Write an HTML page with pictures, and return its path.
 
@@ -115,7 +115,7 @@ class Audit:
         return pages.write(record, page, title=self.source)
 
 
-@fixed
+@isolated
 def audit(
     history: Any,
     *,

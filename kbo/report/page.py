@@ -16,7 +16,7 @@ from gpytorch.kernels import Kernel
 
 from kbo._base import checks
 from kbo._base.files import replacing
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo._base.terminal import rounded_up
 from kbo.errors import InvalidInput, KboError, RefutedAssumptions
 from kbo.optimize import Constraint, Hypothesis, Result, Trial
@@ -63,7 +63,7 @@ _VOCABULARY = {
 """Functions and constants that the template uses for every run."""
 
 
-@fixed
+@isolated
 def write(
     run: Run,
     page: str | os.PathLike[str] | None = None,

@@ -14,7 +14,7 @@ from gpytorch.kernels import Kernel
 
 from kbo._base import checks
 from kbo._base.drawing import blank, dress
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput, KboError
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.credible_sets import Effect
@@ -221,7 +221,7 @@ class Plots:
         return self.history() | self.importance() | dict(slices[:2])
 
 
-@fixed
+@isolated
 def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> Any:
     """Return a figure of matplotlib with the figures of one kind, which notebooks show.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpytorch.kernels import Kernel
 
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.errors import KboError
 from kbo.optimize import Optimizer
 from kbo.optimize.run.events import Change, Correct, Event, Fail, Prune, Remove, Tell
@@ -79,7 +79,7 @@ class Moment:
         return not lower <= self.value <= upper
 
 
-@fixed
+@isolated
 def history(
     run: Run,
     kernel: Kernel | None = None,

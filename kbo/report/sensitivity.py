@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from gpytorch.kernels import Kernel
 
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 from kbo.optimize.insight.importance import Importance
 from kbo.optimize.insight.importance import importance as importance_of
 from kbo.report.record import Record, Run
 
 
-@fixed
+@isolated
 def importance(run: Run, kernel: Kernel | None = None) -> list[Importance]:
     """Return the importance of the parameters by the model, the largest share first.
 

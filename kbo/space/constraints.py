@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.surroundings import callers
+from kbo._base.isolation import as_caller
 from kbo.errors import InvalidInput
 from kbo.space.parameters import FLOAT32, Parameter
 
@@ -283,7 +283,7 @@ def permits(rule: Rule, params: Any) -> bool:
         InvalidInput: It raises an exception, or returns no bool.
     """
     try:
-        with callers():
+        with as_caller():
             verdict = rule(params)
     except Exception as error:
         raise InvalidInput(

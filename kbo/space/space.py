@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.surroundings import on_host
+from kbo._base.isolation import tensors_on_cpu
 from kbo.errors import InvalidInput
 from kbo.space import program
 from kbo.space.bounds import Bounds, meaning_of
@@ -88,7 +88,7 @@ class Space:
             satisfy, or that cannot be used.
     """
 
-    @on_host
+    @tensors_on_cpu
     def __init__(self, bounds: Bounds | Space, constraints: Sequence[Linear | Rule] = ()) -> None:
         given = checked(constraints)
         if isinstance(bounds, Space):
@@ -136,7 +136,7 @@ class Space:
         if columns is not None:
             self._restrict(columns)
 
-    @on_host
+    @tensors_on_cpu
     def _restrict(self, columns: Mapping[str, Sequence[Any]]) -> None:
         """Make the rows of a table with these columns the only points."""
         if self.conditions:
@@ -324,7 +324,7 @@ class Space:
         """Whether some parameter is a real number, so that there are infinitely many params."""
         return self.table is None and not all(p.options for p in self.parameters.values())
 
-    @on_host
+    @tensors_on_cpu
     def points(self, most: int) -> Tensor | None:
         """One point [N P] of the unit cube for each of the possible params; None if there are more than ``most``.
 
@@ -358,7 +358,7 @@ class Space:
             points[is_active.repeat_interleave(repeats), i] = units.repeat(int(is_active.sum()))
         return points
 
-    @on_host
+    @tensors_on_cpu
     def satisfies(self, unit: Tensor) -> Tensor:
         """Whether points [n P] of the unit cube satisfy all constraints, [n]; rows of a table up to rounding.
 
@@ -374,7 +374,7 @@ class Space:
             satisfied[satisfied.clone()] = torch.tensor(verdicts, dtype=torch.bool)
         return satisfied
 
-    @on_host
+    @tensors_on_cpu
     def violated(self, params: Any) -> list[str]:
         """The constraints that given parameters violate, as text; functions only if the linear ones hold.
 
@@ -399,7 +399,7 @@ class Space:
         plain = self._named(values)
         return [checks.name_of(rule) for rule in self._rules if not permits(rule, copy.copy(plain))]
 
-    @on_host
+    @tensors_on_cpu
     def may_satisfy(self, low: Tensor, high: Tensor) -> Tensor:
         """Whether boxes between two corners [n P] of the unit cube may have points that satisfy the linear constraints.
 
@@ -432,7 +432,7 @@ class Space:
         """The bounds of a list space."""
         return [(p.ends[0], p.ends[1]) for p in self.parameters.values()]
 
-    @on_host
+    @tensors_on_cpu
     def params(self, unit: Tensor) -> Params:
         """The argument of the objective at a point [P] of the unit cube; of a table, the nearest row."""
         return self._all_params(unit.unsqueeze(0))[0]
@@ -457,7 +457,7 @@ class Space:
         """
         return self.units([params])[0]
 
-    @on_host
+    @tensors_on_cpu
     def units(self, many: Sequence[Any]) -> Tensor:
         """The points [n P] of the unit cube of a list of parameters; see ``unit``."""
         rows = [self._values(params) for params in many]
@@ -540,7 +540,7 @@ class Space:
         space.device = device
         return space
 
-    @on_host
+    @tensors_on_cpu
     def features(self, unit: Tensor) -> Tensor:
         """The input of the kernel, [n D], at points [n P] of the unit cube."""
         parts = []
@@ -590,7 +590,7 @@ class Space:
             return self.canonical(carried)
         return carried
 
-    @on_host
+    @tensors_on_cpu
     def place(self, params: Params) -> Tensor | None:
         """The features [D] of params, also outside of the ranges of this space; None if they have no place there."""
         values = self.by_name(params)

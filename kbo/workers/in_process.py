@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kbo._base import checks
+from kbo._base.isolation import as_caller
 from kbo._base.settings import preserved
-from kbo._base.surroundings import callers
 from kbo.errors import InvalidInput
 from kbo.workers.call import Outcome, call, trial_of_this_process
 from kbo.workers.engine import YEAR, Engine, OnReport, Session
@@ -57,7 +57,7 @@ class _InProcess(Session):
         start = time.perf_counter()
         trial = trial_of_this_process(number, params, self._on_report)
         try:
-            with callers(), preserved():
+            with as_caller(), preserved():
                 outcome = call_with_limit(lambda: call(self._function, trial), limit)
         except TimeoutError as error:
             trial.end()

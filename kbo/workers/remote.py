@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import cloudpickle
 
-from kbo._base.surroundings import callers_settings
+from kbo._base.isolation import settings_of_caller
 from kbo.workers.call import Outcome, Work
 from kbo.workers.engine import OnReport, Session
 
@@ -148,7 +148,7 @@ def work_of(function: Callable[..., Any]) -> Work:
     """Return a function, pickled, with the settings of the program."""
     with io.BytesIO() as file:
         _Pickler(file).dump(function)
-        return Work(file.getvalue(), callers_settings().of_process())
+        return Work(file.getvalue(), settings_of_caller().of_process())
 
 
 class _Pickler(cloudpickle.Pickler):

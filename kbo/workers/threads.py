@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbo._base import checks
+from kbo._base.isolation import settings_of_caller
 from kbo._base.settings import preserved
-from kbo._base.surroundings import callers_settings
 from kbo.errors import InvalidInput
 from kbo.workers.call import Outcome, call, trial_of_this_process
 from kbo.workers.engine import Engine, OnReport, Session
@@ -54,7 +54,7 @@ class _Threads(Session):
         self.running: set[int] = set()
         self._function = function
         self._on_report = on_report
-        self._settings = callers_settings().of_thread()
+        self._settings = settings_of_caller().of_thread()
         self._reporting = threading.Lock()
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
 

@@ -63,7 +63,7 @@ def test_large_sets_are_scored_and_drawn_from_in_blocks(name, device, monkeypatc
     state, X, Z = STATES[name](), unit_square(6, 1).to(device), unit_square(4_000, 3).to(device)
     state.update(X, X.sum(-1))
     expected = state.predict(Z)
-    for module in ("exact", "eigenbasis", "sketch.nystrom", "sampling"):
+    for module in ("exact.kernel_ridge", "spectral_ridges", "sketch.nystrom", "sampling"):
         monkeypatch.setattr(f"kbo.regression.{module}.block_of", lambda on_cpu, device: 6_000)
     with Memory() as inside:
         found = state.predict(Z)

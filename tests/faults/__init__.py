@@ -12,7 +12,7 @@ PACKAGE = os.path.join(os.path.dirname(kbo.__file__), "")
 
 # Python looks for interrupts at calls and at backward jumps only, never between the end of a call and the assignment
 # that begins the ``finally`` there. A line tracer would interrupt at it, and settings would stay aside for the thread.
-NEVER_INTERRUPTED = os.path.join(PACKAGE, "_base", "surroundings.py")
+NEVER_INTERRUPTED = os.path.join(PACKAGE, "_base", "isolation.py")
 
 
 def interrupted(lines: int, call: Callable[[], Any]) -> Any:

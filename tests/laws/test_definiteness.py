@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from gpytorch.constraints import Interval
 from gpytorch.kernels import (
     Kernel,
     LinearKernel,
@@ -202,6 +203,33 @@ def test_a_kernel_of_a_thousand_points_is_one(kernel):
     state = KernelRidge(KERNELS[kernel](1.0), 0.1)
     for part in points.split(400):
         state.update(part, part.sum(-1))
+        assert state.error.negative_eigenvalue() == 0
+
+
+class Shifted(MaternKernel):
+    """A subclass with another formula, ``k - 1/2``, which is no kernel."""
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params) -> Tensor:
+        return super().forward(x1, x2, diag=diag, **params) - 0.5
+
+
+def negative_multiple() -> Kernel:
+    kernel = ScaleKernel(RBFKernel(), outputscale_constraint=Interval(-1.0, 1.0))
+    kernel.outputscale = -0.5
+    return kernel.double()
+
+
+def test_a_function_is_taken_for_a_kernel_without_a_test_only_if_a_theorem_says_so(monkeypatch):
+    """Of a subclass and of a negative multiple, also within sums and products, no theorem does."""
+    matern = stationary(MaternKernel(nu=2.5), 0.3)
+    shifted = stationary(Shifted(nu=2.5), 0.3)
+    for function in (shifted, ScaleKernel(shifted).double(), matern + negative_multiple()):
+        state = observed(KernelRidge(function, 2.0), 20)
+        assert state.error.negative_eigenvalue() < -1e-3
+
+    monkeypatch.setattr(KernelRidge, "prior", None)
+    for kernel in (matern, ScaleKernel(matern).double(), matern * matern + matern):
+        state = observed(KernelRidge(kernel, 2.0), 20)
         assert state.error.negative_eigenvalue() == 0
 
 

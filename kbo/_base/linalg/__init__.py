@@ -1,4 +1,4 @@
-"""Growing buffers and triangular factors: dtypes, pivots and positive definiteness are handled here."""
+"""Growing buffers and triangular factors: pivots and positive definiteness are handled here."""
 
 from kbo._base.linalg.buffers import GrowingTensor
 from kbo._base.linalg.cholesky import (

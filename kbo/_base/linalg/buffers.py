@@ -44,22 +44,22 @@ class GrowingTensor(Stateful):
         """Enlarge the leading axes by these numbers of zeros."""
         old = self.value.shape
         new = list(old)
-        for axis, more in enumerate(by):
-            new[axis] += more
+        for axis, length in enumerate(by):
+            new[axis] += length
         self._resize(*new)
-        for axis, more in enumerate(by):
-            self.value.narrow(axis, old[axis], more).zero_()
+        for axis, length in enumerate(by):
+            self.value.narrow(axis, old[axis], length).zero_()
 
     def _resize(self, *shape: int) -> None:
         """Enlarge the value, in a larger buffer if there is no room; new entries are not set."""
         old = self.value.shape
-        room = self._buffer.shape
-        if any(map(operator.gt, shape, room)):
-            larger_room = list(room)
+        capacity = self._buffer.shape
+        if any(map(operator.gt, shape, capacity)):
+            larger_capacity = list(capacity)
             for axis, length in enumerate(shape):
-                if length > room[axis]:
-                    larger_room[axis] = max(length, 2 * old[axis] + _EXTRA)
-            larger = self._buffer.new_empty(larger_room)
+                if length > capacity[axis]:
+                    larger_capacity[axis] = max(length, 2 * old[axis] + _EXTRA)
+            larger = self._buffer.new_empty(larger_capacity)
             larger[_corner(old)] = self.value
             self._buffer = larger
         self.value = self._buffer[_corner(shape)]
@@ -79,4 +79,5 @@ class GrowingTensor(Stateful):
 
 
 def _corner(shape: Sequence[int]) -> tuple[slice, ...]:
+    """Return the index of the first entries of a tensor, of this shape."""
     return tuple(map(slice, shape))

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from kbo._base.devices import read
 from kbo._base.linalg.buffers import GrowingTensor
-from kbo._base.stateful import Stateful, passed_on
+from kbo._base.stateful import Stateful
 from kbo.errors import NotPositiveDefinite
 
 _PANEL = 128
@@ -67,30 +67,31 @@ def cholesky(A: Tensor, first_row: int = 0) -> Tensor:
 
 
 def cholesky_and_log(
-    A: Tensor, first_row: int = 0, less: float | Tensor = 0.0
+    A: Tensor, first_row: int = 0, offset: float | Tensor = 0.0
 ) -> tuple[Tensor, float]:
-    """Return the factor L, and the sum of ``ln L_ii`` (half of ``ln det A``) minus ``less`` [].
+    """Return the factor L, and the sum of ``ln L_ii`` (half of ``ln det A``) minus ``offset``.
 
-    The sum is over all matrices of a batch. Arguments and error as for ``cholesky``.
+    The sum is over all matrices of a batch. Other arguments and the error are as for ``cholesky``.
     """
     if A.shape[-1] == 1:  # without LAPACK
         L = A.sqrt()
-        total = L.detach().log().sum()
+        sum_of_logs = L.detach().log().sum()
     else:
         L, failed_row = torch.linalg.cholesky_ex(A)
-        has_failed = (failed_row != 0).any()
-        total = L.detach().diagonal(dim1=-2, dim2=-1).log().sum().masked_fill(has_failed, math.nan)
+        logs = L.detach().diagonal(dim1=-2, dim2=-1).log()
+        sum_of_logs = logs.sum().masked_fill((failed_row != 0).any(), math.nan)
     # One number is read from the device, so failure is NaN in it, and an `if` would read another. A
     # row of L that is not finite has such a diagonal entry.
-    log = float(total - less)
-    if not math.isfinite(log):
+    half_log_det = float(sum_of_logs - offset)
+    if not math.isfinite(half_log_det):
         # Other devices name a later row where an entry is infinite.
         failed_row = torch.linalg.cholesky_ex(A.detach().cpu())[1]
         raise _not_positive_definite(A, first_row + max(int(failed_row.max()), 1))
-    return L, log
+    return L, half_log_det
 
 
 def _not_positive_definite(like: Tensor, row: int) -> NotPositiveDefinite:
+    """Return the error of a matrix of the dtype of ``like`` that has no factor from a row on."""
     return NotPositiveDefinite(
         f"The kernel matrix plus ridge is not positive definite in {like.dtype} at row {row}: the "
         "ridge is below the rounding error of the kernel, or the function is no kernel. If it is one, "
@@ -159,7 +160,6 @@ class GrowingCholesky(Stateful):
 
     Attributes:
         n: Number of rows.
-        z: ``L^-1 y``, [n].
         log_det: ``ln det(A + N) - ln det N``.
     """
 
@@ -171,7 +171,10 @@ class GrowingCholesky(Stateful):
         self.n: int = 0
         self.log_det: float = 0.0
 
-    z: Tensor = passed_on("_z.value")
+    @property
+    def z(self) -> Tensor:
+        """``L^-1 y``, [n], to read and to write."""
+        return self._z.value
 
     def append(self, cross: Tensor, block: Tensor, noise: float | Tensor, y: Tensor) -> None:
         """Grow A to ``[[A, cross], [cross', block]]``.
@@ -232,6 +235,7 @@ class GrowingCholesky(Stateful):
         self.log_det += math.log(square / noise)
 
     def _open_panel(self) -> _Panel:
+        """Return the last panel, a new one if that is full."""
         if not self._panels or self._panels[-1].n == self._size:
             self._panels.append(_Panel(self.n, self._size, self._like))
         return self._panels[-1]
@@ -267,6 +271,7 @@ class GrowingCholesky(Stateful):
         return fork
 
     def _solve(self, B: Tensor) -> Tensor:
+        """Return ``L^{-1} B`` for B [n] or [n q], panel by panel from the first one."""
         if B.ndim == 1:
             return self._solve(B.unsqueeze(-1)).squeeze(-1)
         n = B.shape[0]
@@ -284,6 +289,7 @@ class GrowingCholesky(Stateful):
         return solution
 
     def _solve_transposed(self, B: Tensor) -> Tensor:
+        """Return ``L^{-T} B`` for B [n] or [n q], panel by panel from the last one."""
         if B.ndim == 1:
             return self._solve_transposed(B.unsqueeze(-1)).squeeze(-1)
         n = B.shape[0]

@@ -16,15 +16,14 @@ import torch
 from torch import Tensor
 
 from kbo._base.linalg.buffers import GrowingTensor
-from kbo._base.stateful import Stateful, passed_on
+from kbo._base.stateful import Stateful
 
 
 class GrowingFactor(Stateful):
-    """L and ``L^-1``, which begin with a given L.
+    """A lower triangular factor L, with its inverse, that grows by rows.
 
-    Attributes:
-        L: [m m].
-        inverse: ``L^-1``, [m m]: for products with many right-hand sides.
+    Args:
+        L: The factor to begin with, [m m].
     """
 
     def __init__(self, L: Tensor) -> None:
@@ -34,8 +33,15 @@ class GrowingFactor(Stateful):
         self._transposed = GrowingTensor(L.mT.contiguous())
         self._inverse = GrowingTensor(inverse.contiguous())
 
-    L: Tensor = passed_on("_transposed.value.mT")
-    inverse: Tensor = passed_on("_inverse.value")
+    @property
+    def L(self) -> Tensor:
+        """The factor, [m m]."""
+        return self._transposed.value.mT
+
+    @property
+    def inverse(self) -> Tensor:
+        """``L^-1``, [m m]: for products with many right-hand sides."""
+        return self._inverse.value
 
     def solve(self, B: Tensor) -> Tensor:
         """Return ``L^-1 B`` for B [m q]."""

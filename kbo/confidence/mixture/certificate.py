@@ -32,7 +32,7 @@ from kbo.confidence.mixture.confidence_set import ConfidenceSet
 from kbo.confidence.mixture.ridge_search import ridge_range
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import KernelRidge
-from kbo.regression.observations import Observations
+from kbo.regression.exact.observations import Observations
 
 cp: Any = Lazy("cvxpy")  # an extra
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from kbo.confidence import rounding
 from kbo.regression import Posterior, Rounding
-from kbo.regression.provenance import Number
+from kbo.regression.error import Number
 
 EXACT = Rounding(0.0, 0.0)
 """No rounding at all: numbers as they are."""

@@ -50,7 +50,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         description: The arguments of the constructor.
     """
 
-    _fixed: Sequence[str] | None = (
+    _read_only: Sequence[str] | None = (
         "norm_bound",
         "delta",
         "upper",

@@ -18,7 +18,7 @@ from gpytorch.kernels import (
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 
 _KINDS = (RBFKernel, MaternKernel, ScaleKernel, AdditiveKernel, ProductKernel)
@@ -63,7 +63,7 @@ def _description(kernel: Kernel) -> dict[str, Any]:
     return entry
 
 
-@fixed
+@isolated
 def build_kernel(description: dict[str, Any]) -> Kernel:
     """The kernel of a description, in double precision and with constant parameters.
 

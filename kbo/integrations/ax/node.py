@@ -17,7 +17,7 @@ from ax.generation_strategy.external_generation_node import ExternalGenerationNo
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 
 from kbo._base import checks, devices
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import (
     all_parameters,
@@ -113,7 +113,7 @@ class KBONode(ExternalGenerationNode):
         self.learned(experiment)
         self._next_trial = len(experiment.trials)
 
-    @fixed
+    @isolated
     def learned(self, experiment: Experiment) -> Replay:
         """Return the optimiser after the trials that have ended.
 
@@ -188,7 +188,7 @@ class KBONode(ExternalGenerationNode):
         }
         return run
 
-    @fixed
+    @isolated
     def get_next_candidate(self, pending_parameters: list[TParameterization]) -> TParameterization:
         """Return the parameters of the next trial, apart from pending ones."""
         assert self._model is not None
@@ -247,7 +247,7 @@ def _with_noise(setting: Setting, trials: Sequence[Ended]) -> Setting:
     return setting
 
 
-@fixed
+@isolated
 def generation_strategy(
     method: str | None = None,
     *,

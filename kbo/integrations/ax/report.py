@@ -10,7 +10,7 @@ from ax.api.client import Client
 from ax.core.experiment import Experiment
 
 from kbo._base import checks
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import directions_of, left_out, selected
 from kbo.integrations.ax.node import KBONode
@@ -22,7 +22,7 @@ from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.surrogates.surrogate import NO_BOUND
 
 
-@fixed
+@isolated
 def interval(
     client: Client, parameters: Mapping[str, Any], outcome: str | None = None
 ) -> tuple[float, float, float]:
@@ -54,7 +54,7 @@ def interval(
     return bounds
 
 
-@fixed
+@isolated
 def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     """Return index and parameters of the recommended trial, as ``kbo.Optimizer.recommended`` does.
 
@@ -76,7 +76,7 @@ def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     return index, dict(params)
 
 
-@fixed
+@isolated
 def front(client: Client) -> Front | None:
     """Return the complete trials that no other dominates by their estimated true values, and the hypervolume.
 
@@ -89,7 +89,7 @@ def front(client: Client) -> Front | None:
     return model.front(lambda entry: (entry.key[0], copy.copy(entry.params)))
 
 
-@fixed
+@isolated
 def feasibility(client: Client) -> Feasibility | None:
     """Return bounds and limits of the outcomes at the recommended trial; None without outcome constraints or trials.
 
@@ -100,7 +100,7 @@ def feasibility(client: Client) -> Feasibility | None:
     return model.optimizer.insight.feasibility(selected(experiment, node.data))
 
 
-@fixed
+@isolated
 def guarantee(client: Client) -> str:
     """Return in words the guarantee of ``interval`` and the estimated numbers.
 
@@ -127,7 +127,7 @@ def guarantee(client: Client) -> str:
     return text
 
 
-@fixed
+@isolated
 def replayed(client: Client) -> tuple[Replay, list[int]]:
     """Return the optimiser after the trials of a client with any strategy, and the ended trials that it leaves out.
 

@@ -18,7 +18,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from kbo._base import checks, devices
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna.private import fixed_by_wrappers, process_constraints
 from kbo.integrations.optuna.proposal import Request, propose
@@ -131,7 +131,7 @@ class KBOSampler(BaseSampler):
         >>> sampler.interval(study, best.params), sampler.guarantee(study)
     """
 
-    @fixed
+    @isolated
     def __init__(
         self,
         *,
@@ -202,7 +202,7 @@ class KBOSampler(BaseSampler):
         self._check_objectives(study)
         mark(study, trial)
 
-    @fixed
+    @isolated
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
@@ -217,7 +217,7 @@ class KBOSampler(BaseSampler):
         settled = {name: d for name, d in ranges.expected.items() if name in lasting}
         return {name: d for name, d in settled.items() if not d.single()}
 
-    @fixed
+    @isolated
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
@@ -232,7 +232,7 @@ class KBOSampler(BaseSampler):
         with self._lock:
             return self._choose(study, trial, search_space)
 
-    @fixed
+    @isolated
     def sample_independent(
         self,
         study: Study,
@@ -311,7 +311,7 @@ class KBOSampler(BaseSampler):
         if self._constraints_func is not None:
             process_constraints(self._constraints_func, study, trial, state)
 
-    @fixed
+    @isolated
     def interval(
         self, study: Study, params: Mapping[str, Any], objective: int | None = None
     ) -> tuple[float, float, float] | None:
@@ -354,7 +354,7 @@ class KBOSampler(BaseSampler):
                 )
             return optimizer.interval(values, name)
 
-    @fixed
+    @isolated
     def guarantee(self, study: Study) -> str:
         """Return the assumptions and the guarantee of the bounds, in words."""
         with self._lock:
@@ -366,7 +366,7 @@ class KBOSampler(BaseSampler):
             return NO_BOUND
         return guarantee.text
 
-    @fixed
+    @isolated
     def recommended(self, study: Study) -> FrozenTrial:
         """Return the complete trial with the best pessimistic bound, or the best value while there is no bound.
 
@@ -390,7 +390,7 @@ class KBOSampler(BaseSampler):
         numbers = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
         return copy.deepcopy(numbers[best.key])
 
-    @fixed
+    @isolated
     def front(self, study: Study) -> Front | None:
         """Return the complete trials that no other dominates by their estimated true values, and the hypervolume.
 
@@ -403,7 +403,7 @@ class KBOSampler(BaseSampler):
             params = {trial.number: trial.params for trial in study.get_trials(deepcopy=False)}
             return model.front(lambda entry: (entry.key, dict(params[entry.key])))
 
-    @fixed
+    @isolated
     def feasibility(self, study: Study) -> Feasibility | None:
         """Return bounds and limits of the constraints at the recommended trial; None without constraints or trials."""
         with self._lock:
@@ -412,7 +412,7 @@ class KBOSampler(BaseSampler):
                 return None
             return model.optimizer.insight.feasibility(selected(study))
 
-    @fixed
+    @isolated
     def replayed(self, study: Study) -> Replay | None:
         """Return the optimiser of kbo after the finished trials; None if they have no parameters."""
         space = self.search_space(study)

@@ -12,7 +12,7 @@ import torch
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 
 from kbo._base import checks
-from kbo._base.surroundings import on_host
+from kbo._base.isolation import tensors_on_cpu
 from kbo._base.terminal import rounded_up
 from kbo.errors import InvalidInput
 from kbo.optimize.assumptions.fingerprint import fingerprint
@@ -142,7 +142,7 @@ def described(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, 
     return {"hypotheses": hypotheses}
 
 
-@on_host
+@tensors_on_cpu
 def hypotheses(
     noise_std: float,
     size: float,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbo._base import checks
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo._base.terminal import Bar, rounded_up, significant
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.insight.race import Finalist, Race
@@ -195,7 +195,7 @@ def _name(trial: Trial) -> str:
     return by_name(trial.params)["candidate"]
 
 
-@fixed
+@isolated
 def confirm(
     objective: Callable[..., Any],
     candidates: Sequence[Params] | Mapping[str, Params],

@@ -10,8 +10,8 @@ from typing import Any, Concatenate, Never, ParamSpec, Protocol, TypeVar
 
 import torch
 
+from kbo._base.isolation import isolated
 from kbo._base.locks import Lock
-from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput, JournalError, RefutedAssumptions
 
 P = ParamSpec("P")
@@ -48,7 +48,7 @@ class Guard(Lock):
             return method(*arguments, **options)
         with self._active: return self._call_first(method, *arguments, **options)  # noqa: E701  # fmt: skip
 
-    @fixed
+    @isolated
     def _call_first(self, method: Callable[..., R], *arguments: Any, **options: Any) -> R:
         if self._interrupted:
             rebuild = self._rebuild()

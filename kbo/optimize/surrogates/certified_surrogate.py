@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from kbo._base import checks
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
@@ -281,7 +281,7 @@ class CertifiedSurrogate(Surrogate):
             )
         return conditions
 
-    @fixed
+    @isolated
     def assumptions(self) -> dict[str, Any]:
         schedule: Any = self.posterior.schedule
         origin = "all given"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.confidence import Confidence
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.assumptions.hypotheses import Hypothesis
@@ -117,7 +117,7 @@ class HypothesesSurrogate(CertifiedSurrogate):
     def bounds(self) -> Sequence[Bound]:
         return [bound for part in self.parts.values() for bound in part.bounds]
 
-    @fixed
+    @isolated
     def assumptions(self) -> dict[str, Any]:
         return {
             "kernel": "given",

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import Confidence, FixedWidth, UnknownNorm
@@ -166,7 +166,7 @@ class PracticalSurrogate(Surrogate):
         mean, error = self._predictive(X)
         return mean, (error.square() + self._predictive.noise_std**2).sqrt()
 
-    @fixed
+    @isolated
     def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if self._predictive is None:
             return super().interval(X)
@@ -255,7 +255,7 @@ class PracticalSurrogate(Surrogate):
         text = f"practical, not certified: {objection}"
         return Guarantee(text, self.choices.delta, (objection,))
 
-    @fixed
+    @isolated
     def assumptions(self) -> dict[str, Any]:
         """Return the estimates, in units of the objective, and their origin."""
         if self.choices.noise_std is not None:
@@ -270,7 +270,7 @@ class PracticalSurrogate(Surrogate):
             origin += f", norm bound {self.choices.norm_factor:g} x its lower bound"
         return {**estimates, "delta": self.choices.delta, "from": origin}
 
-    @fixed
+    @isolated
     def account(self) -> dict[str, str]:
         account = {"model": _model(self)}
         n_predicted = sum(e.predicted for e in self.values)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
@@ -258,7 +258,7 @@ class Surrogate(ABC):
         """
         return None
 
-    @fixed
+    @isolated
     def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return lower bound, mean (moved into the bounds) and upper bound [n] of the objective at features [n D].
 

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from kbo._base.devices import read
 from kbo._base.linalg import GrowingTensor
-from kbo._base.stateful import Stateful, fresh_version, passed_on
+from kbo._base.stateful import Stateful, fresh_version
 from kbo.kernels import DenseKernel, freeze
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
 from kbo.regression.sketch.dtc import dtc_variance
@@ -88,9 +88,6 @@ class Sketch(Stateful):
         weighted: Whether one of them has another weight than 1. With weights, B has columns
             ``sqrt(w) z(x)``, K and E are ``W^1/2 K W^1/2`` and ``W^1/2 E W^1/2``, and y is
             ``W^1/2 y``.
-        m: Number of inducing points.
-        G: ``B B'``, [m m].
-        By: ``B y``, [m].
         yy: ``y'y``.
         repeats: As in ``Provenance``.
         kernel_error: Error of the kernel at locations and inducing points (``DenseKernel.error``).
@@ -120,9 +117,20 @@ class Sketch(Stateful):
         self.residual_sums: ResidualSums = ResidualSums()
         self._project()
 
-    m: int = passed_on("features.m")
-    G: Tensor = passed_on("_G.value")
-    By: Tensor = passed_on("_By.value")
+    @property
+    def m(self) -> int:
+        """Number of inducing points."""
+        return self.features.m
+
+    @property
+    def G(self) -> Tensor:
+        """``B B'``, [m m]."""
+        return self._G.value
+
+    @property
+    def By(self) -> Tensor:
+        """``B y``, [m]."""
+        return self._By.value
 
     @torch.no_grad()
     def update(self, new: Batch) -> None:

@@ -13,7 +13,7 @@ variance.
 
 ``dtc_variance`` is (2), for one ridge. ``across()`` evaluates (1), for every ridge, in the
 eigenbasis of B'B: there it is the formula of the exact posterior, in ``SpectralRidges``
-(eigenbasis.py). ``NystromAt.predict`` takes that way as well where there are very many points.
+(spectral_ridges.py). ``NystromAt.predict`` takes that way as well where there are very many points.
 ``numerics.clamped`` then raises a variance that rounding made smaller than it can be.
 """
 

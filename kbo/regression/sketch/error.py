@@ -27,9 +27,9 @@ import torch
 from torch import Tensor
 
 from kbo._base.linalg import ill_conditioned_ratio
-from kbo._base.stateful import Stateful, passed_on
+from kbo._base.stateful import Stateful, delegated_to
 from kbo.kernels import DenseKernel
-from kbo.regression.provenance import Error, Rounding
+from kbo.regression.error import Error, Rounding
 from kbo.regression.sketch.features import Features
 from kbo.regression.sketch.rows import Rows
 
@@ -56,8 +56,8 @@ Number = TypeVar("Number", float, Tensor)
 class NystromError(Error):
     """Errors of a sketched posterior, a NystromRidge: of its dictionary, and of rounding."""
 
-    sketch: Any = passed_on("state.sketch")
-    of_coordinates: float = passed_on("state.sketch.kernel_error")
+    sketch: Any = delegated_to("state.sketch")
+    of_coordinates: float = delegated_to("state.sketch.kernel_error")
 
     @property
     def trace(self) -> float:

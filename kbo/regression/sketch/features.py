@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from kbo._base.linalg import GrowingFactor, GrowingTensor, cholesky
-from kbo._base.stateful import Stateful, passed_on
+from kbo._base.stateful import Stateful
 from kbo.kernels import DenseKernel
 
 Place = tuple[float, ...]
@@ -52,13 +52,6 @@ class Features(Stateful):
     Args:
         k: The kernel.
         points: Candidates for inducing points, [m d]; dependent ones are left out.
-
-    Attributes:
-        m: Number of inducing points.
-        anchors: The inducing points Z, [m d].
-        L: ``chol k(Z, Z)``, [m m].
-        whitener: ``L^-1``, [m m].
-        row_norms: Norms of the rows of ``L^-1``, [m]: by these the coordinates multiply rounding.
     """
 
     def __init__(self, k: DenseKernel, points: Tensor) -> None:
@@ -73,11 +66,30 @@ class Features(Stateful):
         self._row_norms = GrowingTensor(vector_norm(self.whitener, dim=1))
         self._index: dict[Place, int] = {tuple(point): i for i, point in enumerate(points.tolist())}
 
-    m: int = passed_on("_Z.n")
-    anchors: Tensor = passed_on("_Z.value")
-    L: Tensor = passed_on("_factor.L")
-    whitener: Tensor = passed_on("_factor.inverse")
-    row_norms: Tensor = passed_on("_row_norms.value")
+    @property
+    def m(self) -> int:
+        """Number of inducing points."""
+        return self._Z.n
+
+    @property
+    def anchors(self) -> Tensor:
+        """The inducing points Z, [m d]."""
+        return self._Z.value
+
+    @property
+    def L(self) -> Tensor:
+        """``chol k(Z, Z)``, [m m]."""
+        return self._factor.L
+
+    @property
+    def whitener(self) -> Tensor:
+        """``L^-1``, [m m]."""
+        return self._factor.inverse
+
+    @property
+    def row_norms(self) -> Tensor:
+        """Norms of the rows of ``L^-1``, [m]: by these the coordinates multiply rounding."""
+        return self._row_norms.value
 
     def at(self, place: Place) -> int | None:
         """Return the index of the inducing point at a location; None if there is none."""

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from kbo._base.linalg import GrowingTensor
 from kbo._base.linalg.cholesky import cholesky_and_log
-from kbo._base.stateful import Stateful, fresh_version, passed_on
+from kbo._base.stateful import Stateful, fresh_version
 
 REFRESH = 512
 """Columns after which S is computed again from ``B B'``."""
@@ -40,7 +40,6 @@ class InverseRoot(Stateful):
         ridge: The ridge.
 
     Attributes:
-        S: [m m].
         log_det: ``ln det(I + G / ridge)``.
         columns: Number of columns that were added since S was computed from G.
         events: Changes since S was computed from G: factors f and vectors u with which quadratic
@@ -52,7 +51,10 @@ class InverseRoot(Stateful):
         self.ridge = ridge
         self.refresh(G)
 
-    S: Tensor = passed_on("_S.value")
+    @property
+    def S(self) -> Tensor:
+        """The square root, [m m], to read and to write."""
+        return self._S.value
 
     def refresh(self, G: Tensor) -> None:
         """Compute S from G [m m], O(m^3)."""

@@ -30,22 +30,23 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.stateful import passed_on
+from kbo._base.stateful import delegated_to
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.regression.all_ridges import AllRidges
-from kbo.regression.eigenbasis import Resolvent, SpectralRidges
+from kbo.regression.error import Error
 from kbo.regression.numerics import block_of, clamped, in_chunks, warn_below_precision
 from kbo.regression.posterior import LowRankPosteriorAt, Posterior, PosteriorAt
-from kbo.regression.provenance import Error
+from kbo.regression.resolvent import Resolvent
 from kbo.regression.sampling import SamplePath
+from kbo.regression.sketch.columns import SketchColumns
 from kbo.regression.sketch.data import Batch, Sketch
 from kbo.regression.sketch.dictionary import Dictionary
 from kbo.regression.sketch.dtc import dtc_factors, dtc_variance, residual_noise
 from kbo.regression.sketch.error import NystromError
 from kbo.regression.sketch.features import kept_for
 from kbo.regression.sketch.inverse_root import InverseRoot
-from kbo.regression.sketch.sketch_columns import SketchColumns
+from kbo.regression.spectral_ridges import SpectralRidges, spectral_ridges
 
 _BLOCK = 2**19
 """Entries of k(Z, x) that are evaluated at once."""
@@ -124,13 +125,13 @@ class NystromRidge(Posterior):
         super().changed()
         self._spectrum: NystromSpectrum | None = None
 
-    kernel: Kernel = passed_on("_kernel")
-    n: int = passed_on("sketch.n")
-    m: int = passed_on("sketch.m")
-    trace: float = passed_on("sketch.trace")
-    anchors: Tensor | None = passed_on("sketch.features.anchors")
-    dictionary: Dictionary = passed_on("sketch.dictionary")
-    needs_refresh: bool = passed_on("sketch.dictionary.needs_refresh")
+    kernel: Kernel = delegated_to("_kernel")
+    n: int = delegated_to("sketch.n")
+    m: int = delegated_to("sketch.m")
+    trace: float = delegated_to("sketch.trace")
+    anchors: Tensor | None = delegated_to("sketch.features.anchors")
+    dictionary: Dictionary = delegated_to("sketch.dictionary")
+    needs_refresh: bool = delegated_to("sketch.dictionary.needs_refresh")
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r], one by one unless the dictionary takes blocks."""
@@ -181,7 +182,7 @@ class NystromRidge(Posterior):
     def across(self, X: Tensor | None = None) -> AllRidges:
         if X is not None:
             self.check(X)
-        return self.spectrum().across(self, X)
+        return spectral_ridges(self, self.spectrum(), X)
 
     def at_features(self, z: Tensor, variance: Tensor) -> SpectralRidges:
         """Return the posterior at any ridge, of features z [m B] and ``k(x, x)`` [B 1]."""
@@ -238,7 +239,7 @@ class NystromAt(LowRankPosteriorAt):
     """A sketched posterior at one ridge."""
 
     state: Any  # a NystromRidge, which makes this
-    sketch: Sketch = passed_on("state.sketch")
+    sketch: Sketch = delegated_to("state.sketch")
 
     @cached_property
     def root(self) -> InverseRoot:

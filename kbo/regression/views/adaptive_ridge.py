@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.stateful import passed_on
+from kbo._base.stateful import delegated_to
 from kbo.errors import InvalidInput
 from kbo.regression.posterior import Posterior, RidgeSchedule
 from kbo.regression.provenance import Provenance
@@ -62,9 +62,9 @@ class AdaptiveRidge(View):
     def __repr__(self) -> str:
         return f"AdaptiveRidge({self.state!r}, {self._schedule!r})"
 
-    schedule: RidgeSchedule = passed_on("_schedule")
-    version: int = passed_on("state.version")  # which moves with the ridge
-    columns: Any = passed_on("state.columns")
+    schedule: RidgeSchedule = delegated_to("_schedule")
+    version: int = delegated_to("state.version")  # which moves with the ridge
+    columns: Any = delegated_to("state.columns")
 
     @property
     def provenance(self) -> Provenance:

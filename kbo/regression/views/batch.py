@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.stateful import passed_on
+from kbo._base.stateful import delegated_to
 from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.posterior import Posterior, PosteriorAt
 from kbo.regression.provenance import Provenance
@@ -45,9 +45,9 @@ class BatchView(View):
         self.after: FixedPoints = FixedPoints(state.fork_frozen(), points)
         self.chosen: int = 0
 
-    needs_refresh: bool = passed_on("after.needs_refresh")
-    fork_frozen: Any = passed_on("after.fork_frozen")
-    observed: Posterior = passed_on("state.observed")
+    needs_refresh: bool = delegated_to("after.needs_refresh")
+    fork_frozen: Any = delegated_to("after.fork_frozen")
+    observed: Posterior = delegated_to("state.observed")
 
     @property
     def provenance(self) -> Provenance:
@@ -81,7 +81,7 @@ class _BatchAt(ViewAt):
         super().__init__(view, inner)
         self.after = after
 
-    covariance: Any = passed_on("after.covariance")
+    covariance: Any = delegated_to("after.covariance")
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         mean, _ = self.inner.predict(X)
@@ -107,9 +107,9 @@ class _BatchRidges(AllRidges):
         self.inner = inner
         self.after = after
 
-    log_det: Any = passed_on("inner.log_det")
-    quad: Any = passed_on("inner.quad")
-    rss: Any = passed_on("inner.rss")
+    log_det: Any = delegated_to("inner.log_det")
+    quad: Any = delegated_to("inner.quad")
+    rss: Any = delegated_to("inner.rss")
 
     def at(self, ridges: Tensor) -> Moments:
         return self.inner.at(ridges)._replace(covariance=self.after.at(ridges).covariance)

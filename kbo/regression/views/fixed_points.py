@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.stateful import passed_on
+from kbo._base.stateful import delegated_to
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.posterior import Columns, Posterior, PosteriorAt
@@ -39,8 +39,8 @@ class FixedPoints(View):
         self._points = points.detach().clone()
         self._columns: Columns | None = state.columns(self._points)
 
-    version: int = passed_on("state.version")
-    columns: Any = passed_on("state.columns")
+    version: int = delegated_to("state.version")
+    columns: Any = delegated_to("state.columns")
 
     @property
     def points(self) -> Tensor:

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.linalg import cholesky
-from kbo._base.stateful import passed_on
+from kbo._base.stateful import delegated_to
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.numerics import clamped
@@ -131,7 +131,7 @@ class Hypothetical(View):
         self.P = _joined(state.P, self.P, -2)
         self.state = state.state
 
-    batch_shape: torch.Size = passed_on("_batch_shape")
+    batch_shape: torch.Size = delegated_to("_batch_shape")
 
     @property
     def provenance(self) -> Provenance:

@@ -9,9 +9,10 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.stateful import passed_on
+from kbo._base.stateful import delegated_to
+from kbo.regression.error import Error
 from kbo.regression.posterior import Posterior, PosteriorAt, RidgeSchedule
-from kbo.regression.provenance import Error, Provenance
+from kbo.regression.provenance import Provenance
 from kbo.regression.sampling import Function
 
 
@@ -34,28 +35,28 @@ class View(Posterior):
         """The versions of the underlying posterior and of the view, as one number."""
         return (self.state.version << 64) + self._version
 
-    _ridge: float = passed_on("state.ridge")
-    n: int = passed_on("state.n")
-    trace: float = passed_on("state.trace")
-    batch_shape: torch.Size = passed_on("state.batch_shape")
-    like: Tensor = passed_on("state.like")
-    kernel: Kernel | None = passed_on("state.kernel")
-    provenance: Provenance = passed_on("state.provenance")
-    error: Error = passed_on("state.error")
-    anchors: Tensor | None = passed_on("state.anchors")
-    needs_refresh: bool = passed_on("state.needs_refresh")
-    schedule: RidgeSchedule | None = passed_on("state.schedule")
-    locations: tuple[Tensor, Tensor] | None = passed_on("state.locations")
+    _ridge: float = delegated_to("state.ridge")
+    n: int = delegated_to("state.n")
+    trace: float = delegated_to("state.trace")
+    batch_shape: torch.Size = delegated_to("state.batch_shape")
+    like: Tensor = delegated_to("state.like")
+    kernel: Kernel | None = delegated_to("state.kernel")
+    provenance: Provenance = delegated_to("state.provenance")
+    error: Error = delegated_to("state.error")
+    anchors: Tensor | None = delegated_to("state.anchors")
+    needs_refresh: bool = delegated_to("state.needs_refresh")
+    schedule: RidgeSchedule | None = delegated_to("state.schedule")
+    locations: tuple[Tensor, Tensor] | None = delegated_to("state.locations")
     # Methods
-    check: Any = passed_on("state.check")
-    note: Any = passed_on("state.note")
-    prior: Any = passed_on("state.prior")
-    prior_variance: Any = passed_on("state.prior_variance")
-    draw_prior: Any = passed_on("state.draw_prior")
-    update: Any = passed_on("state.update")
-    move_ridge: Any = passed_on("state.move_ridge")
-    fork_frozen: Any = passed_on("state.fork_frozen")
-    across: Any = passed_on("state.across")
+    check: Any = delegated_to("state.check")
+    note: Any = delegated_to("state.note")
+    prior: Any = delegated_to("state.prior")
+    prior_variance: Any = delegated_to("state.prior_variance")
+    draw_prior: Any = delegated_to("state.draw_prior")
+    update: Any = delegated_to("state.update")
+    move_ridge: Any = delegated_to("state.move_ridge")
+    fork_frozen: Any = delegated_to("state.fork_frozen")
+    across: Any = delegated_to("state.across")
 
     @property
     def observed(self) -> Posterior:
@@ -81,13 +82,13 @@ class ViewAt(PosteriorAt):
         super().__init__(view, inner.ridge)
         self.inner = inner
 
-    predict: Any = passed_on("inner.predict")
-    covariance: Any = passed_on("inner.covariance")
-    factored: Any = passed_on("inner.factored")
-    log_det: Any = passed_on("inner.log_det")
-    quad: Any = passed_on("inner.quad")
-    rss: Any = passed_on("inner.rss")
-    effective_dimension: Any = passed_on("inner.effective_dimension")
+    predict: Any = delegated_to("inner.predict")
+    covariance: Any = delegated_to("inner.covariance")
+    factored: Any = delegated_to("inner.factored")
+    log_det: Any = delegated_to("inner.log_det")
+    quad: Any = delegated_to("inner.quad")
+    rss: Any = delegated_to("inner.rss")
+    effective_dimension: Any = delegated_to("inner.effective_dimension")
 
     def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         return self.inner.draw(X, count, generator)

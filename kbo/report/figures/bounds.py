@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbo._base.drawing import BLUE, RED, logarithmic, plain_numbers
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 from kbo.report.figures.axes import NO_BOUND, VALUE, frame, whole_numbers
 from kbo.report.replay import Moment
@@ -17,7 +17,7 @@ _WIDE = 20
 """Ratio of the largest to the smallest value from which on a scale is logarithmic."""
 
 
-@fixed
+@isolated
 def draw_width(axes: Any, moments: Sequence[Moment]) -> None:
     """Draw the width of the interval of the recommended setting, and the optimality gap where it was computed.
 
@@ -48,7 +48,7 @@ def draw_width(axes: Any, moments: Sequence[Moment]) -> None:
     axes.set(xlabel=_FINISHED, ylabel="in units of the objective")
 
 
-@fixed
+@isolated
 def draw_miscoverage(axes: Any, moments: Sequence[Moment]) -> None:
     """Draw the range expected of every value before it was observed, and the value.
 

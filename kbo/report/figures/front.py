@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kbo._base.drawing import BLUE, GREY, LARGEST, RED, RING, dot_size
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.optimize.insight.front import Front
 from kbo.optimize.objectives.hypervolume import volumes_so_far
 from kbo.optimize.objectives.objective import Objective, main_of, targets_of
@@ -14,7 +14,7 @@ from kbo.report.figures.axes import frame, whole_numbers
 from kbo.report.record import Record, Run
 
 
-@fixed
+@isolated
 def draw_front(axes: Any, run: Run, front: Front, first: Objective, second: Objective) -> None:
     """Draw two objectives: the front with its intervals, the observed values of other trials, and the reference.
 
@@ -62,7 +62,7 @@ def draw_front(axes: Any, run: Run, front: Front, first: Objective, second: Obje
     axes.set(xlabel=str(first), ylabel=str(second))
 
 
-@fixed
+@isolated
 def draw_volume(axes: Any, run: Run, front: Front) -> None:
     """Draw the hypervolume of the observed values so far against trials.
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbo._base.drawing import BLUE, GREY
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.optimize.insight.importance import LEVEL, Importance
 from kbo.report.figures.axes import shortened
 
 
-@fixed
+@isolated
 def draw_importance(axes: Any, entries: Sequence[Importance]) -> None:
     """Draw the shares of parameters with their intervals, the first entry at the top.
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.drawing import BLUE, GREEN, GREY, RING, dot_size, plain_numbers
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer, Trial
 from kbo.optimize.insight.credible_sets import CredibleSet
@@ -110,7 +110,7 @@ class Slice(Along):
         return intervals
 
 
-@fixed
+@isolated
 def slice_of(run: Run, parameter: str, at: Params | None = None) -> Slice:
     """Return the bounds along a parameter.
 
@@ -142,7 +142,7 @@ def slice_of(run: Run, parameter: str, at: Params | None = None) -> Slice:
     )
 
 
-@fixed
+@isolated
 def draw_band(
     axes: Any,
     run: Run,
@@ -225,7 +225,7 @@ def _draw_bounds(axes: Any, band: Slice) -> None:
     axes.plot(band.places, band.mean, color=BLUE, lw=1.6, label="posterior mean")
 
 
-@fixed
+@isolated
 def draw_contour(axes: Any, run: Run, first: str, second: str, at: Params | None = None) -> None:
     """Draw the posterior mean over two parameters, the others at the recommended setting, and the trials.
 

@@ -20,7 +20,7 @@ from kbo._base.drawing import (
     panels,
     plain_numbers,
 )
-from kbo._base.surroundings import fixed
+from kbo._base.isolation import isolated
 from kbo.optimize import Constraint, Trial
 from kbo.optimize.run.trials import quantity, violations
 from kbo.report.figures.axes import VALUE, frame, whole_numbers
@@ -31,7 +31,7 @@ _WIDE = 20
 """Ratio of the largest to the smallest value from which on a scale is logarithmic."""
 
 
-@fixed
+@isolated
 def draw_history(axes: Any, run: Run, moments: Sequence[Moment] = ()) -> None:
     """Draw values, the best so far, trials without a value, and the interval of the setting recommended at the time.
 
@@ -78,7 +78,7 @@ def draw_history(axes: Any, run: Run, moments: Sequence[Moment] = ()) -> None:
     axes.set(xlabel="trial", ylabel=VALUE)
 
 
-@fixed
+@isolated
 def trace(
     trials: Sequence[Trial], path: str | os.PathLike[str], *, title: str, **options: Any
 ) -> None:
@@ -160,7 +160,7 @@ def _draw_crosses(axes: Any, numbers: Sequence[int], **style: Any) -> None:
     axes.scatter(numbers, upper_edge, marker="x", s=24, clip_on=False, transform=transform, **style)
 
 
-@fixed
+@isolated
 def draw_limit(axes: Any, run: Run, constraint: Constraint) -> None:
     """Draw the measurements of a quantity, its limit, and which measurements are beyond it.
 
@@ -195,7 +195,7 @@ def draw_limit(axes: Any, run: Run, constraint: Constraint) -> None:
     axes.set(xlabel="trial", ylabel=constraint.name)
 
 
-@fixed
+@isolated
 def draw_curves(axes: Any, run: Run) -> None:
     """Draw the reports of trials against steps, with a cross at the end of trials that were stopped early.
 

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from kbo._base.checks import OnHost
 from kbo._base.linalg import GrowingTensor
-from kbo._base.stateful import Stateful, fresh_version, passed_on
+from kbo._base.stateful import Stateful, fresh_version
 
 _FEWEST_REPEATS_TO_FOLD = 32
 
@@ -42,9 +42,6 @@ class Observations(Stateful):
         y: Targets of the dtype and device of those to come.
 
     Attributes:
-        X: Locations [m d].
-        counts: Sum of the weights of each row [m].
-        y: Mean target of each row [m].
         within: Sum of squares of the targets around the mean of their row, [].
         weight_range: Smallest and largest weight of an observation, and 1.
         n: Number of observations.
@@ -67,9 +64,20 @@ class Observations(Stateful):
         self._repeated_rows = 0
         self._replace_rows(X[:0], y[:0], y[:0])
 
-    X: Tensor = passed_on("_X.value")
-    y: Tensor = passed_on("_y.value")
-    counts: Tensor = passed_on("_counts.value")
+    @property
+    def X(self) -> Tensor:
+        """Location of each row, [m d]."""
+        return self._X.value
+
+    @property
+    def y(self) -> Tensor:
+        """Mean target of each row, [m]."""
+        return self._y.value
+
+    @property
+    def counts(self) -> Tensor:
+        """Sum of the weights of each row, [m]."""
+        return self._counts.value
 
     @property
     def uniform(self) -> bool:

@@ -1,8 +1,8 @@
-"""Settings of PyTorch and NumPy that a program makes for its thread, and that kbo computes without.
+"""kbo computes without the settings of PyTorch and NumPy that a program has made for its thread.
 
-They are put aside while kbo computes (``fixed``, around every public entry), and are back while it
-calls a function of the caller's (``callers``): the default device, the gradient and the inference
-mode, and the reaction of NumPy to errors.
+These are the default device, the gradient and the inference mode, and the reaction of NumPy to
+errors. They are put aside while kbo computes (``isolated``, around every public entry), and are
+back while it calls a function of the caller's (``as_caller``).
 
 Settings of a whole process are left alone, since other threads of the program need them at the same
 time: the default dtype, deterministic algorithms, detection of anomalies, warnings as errors, print
@@ -28,19 +28,22 @@ R = TypeVar("R")
 
 
 class _Thread(threading.local):
-    """The settings that are put aside in this thread; None outside of kbo."""
+    """The settings of the caller that are put aside in this thread; None outside of kbo."""
 
-    aside: _Aside | None = None
+    caller: _CallerSettings | None = None
 
 
 _thread = _Thread()
 
 
-class _Aside:
-    """Settings of this thread that are put aside, and can be brought back for a while.
+class _CallerSettings:
+    """Settings of the caller in this thread, which are put aside and brought back.
 
     Args:
         device_only: Whether that is the default device alone.
+
+    Attributes:
+        gradients: Whether the caller records gradients.
     """
 
     def __init__(self, device_only: bool) -> None:
@@ -48,8 +51,8 @@ class _Aside:
         self._contexts = ExitStack()
         self.gradients = True
 
-    def put(self) -> None:
-        """Put aside the settings that differ from those of a fresh program."""
+    def put_aside(self) -> None:
+        """Replace the settings that differ from those of a fresh program."""
         enter = self._contexts.enter_context
         self.gradients = torch.is_grad_enabled()
         if torch.get_default_device().type != "cpu":
@@ -68,12 +71,12 @@ class _Aside:
         self._contexts.close()
 
 
-def fixed(function: Callable[P, R]) -> Callable[P, R]:
+def isolated(function: Callable[P, R]) -> Callable[P, R]:
     """Let a public function compute without the settings of its caller; no generator function."""
     return _decorated(function, device_only=False)
 
 
-def on_host(function: Callable[P, R]) -> Callable[P, R]:
+def tensors_on_cpu(function: Callable[P, R]) -> Callable[P, R]:
     """Let a public function create its tensors on the CPU; gradients are the caller's."""
     return _decorated(function, device_only=True)
 
@@ -81,42 +84,42 @@ def on_host(function: Callable[P, R]) -> Callable[P, R]:
 def _decorated(function: Callable[P, R], device_only: bool) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> R:
-        if _thread.aside is not None:
+        if _thread.caller is not None:  # within another public function
             return function(*args, **options)
-        aside = _Aside(device_only)
+        caller = _CallerSettings(device_only)
         try:
-            _thread.aside = aside
-            aside.put()
+            _thread.caller = caller
+            caller.put_aside()
             return function(*args, **options)
         finally:
-            _thread.aside = None
-            aside.bring_back()
+            _thread.caller = None
+            caller.bring_back()
 
     return call
 
 
 @contextmanager
-def callers() -> Iterator[None]:
+def as_caller() -> Iterator[None]:
     """Bring the settings of the caller back for a block that calls a function of the caller's."""
-    aside = _thread.aside
-    if aside is None:
+    caller = _thread.caller
+    if caller is None:
         yield
         return
     gradients = torch.is_grad_enabled()  # kbo may compute without gradients where it calls
     try:
-        _thread.aside = None
-        aside.bring_back()
-        torch.set_grad_enabled(aside.gradients)
+        _thread.caller = None
+        caller.bring_back()
+        torch.set_grad_enabled(caller.gradients)
         yield
     finally:
-        aside.put()  # with the settings that the function of the caller's has made
+        caller.put_aside()  # with the settings that the function of the caller's has made
         torch.set_grad_enabled(gradients)
-        _thread.aside = aside
+        _thread.caller = caller
 
 
-def callers_settings() -> Settings:
+def settings_of_caller() -> Settings:
     """Return the settings of the code that called kbo in this thread, for its workers."""
-    with callers():
+    with as_caller():
         deterministic = 0
         if torch.are_deterministic_algorithms_enabled():
             deterministic = 2 if torch.is_deterministic_algorithms_warn_only_enabled() else 1

@@ -25,12 +25,14 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.linalg import GrowingCholesky, ill_conditioned_ratio
-from kbo._base.stateful import passed_on
+from kbo._base.stateful import delegated_to
 from kbo.errors import NotPositiveDefinite
 from kbo.kernels import DenseKernel, freeze
 from kbo.regression.all_ridges import AllRidges
-from kbo.regression.eigenbasis import Eigenbasis
-from kbo.regression.exact_columns import ExactColumns
+from kbo.regression.error import Error
+from kbo.regression.exact.columns import ExactColumns
+from kbo.regression.exact.eigenbasis import Eigenbasis
+from kbo.regression.exact.observations import Observations
 from kbo.regression.numerics import (
     block_of,
     clamped,
@@ -38,10 +40,9 @@ from kbo.regression.numerics import (
     kernel_columns,
     warn_below_precision,
 )
-from kbo.regression.observations import Observations
 from kbo.regression.posterior import LowRankPosteriorAt, Posterior, PosteriorAt
-from kbo.regression.provenance import Error
 from kbo.regression.sampling import SamplePath
+from kbo.regression.spectral_ridges import spectral_ridges
 
 _BLOCK = 2**20
 """Entries of k(X, x) that are evaluated at once; the peak of memory is several times that."""
@@ -206,7 +207,7 @@ class KernelRidge(Posterior):
             self.check(X)
         if self.data is None:
             return AllRidges(self, X)
-        return self.basis().across(self, X)
+        return spectral_ridges(self, self.basis(), X)
 
     def columns(self, points: Tensor) -> ExactColumns:
         return ExactColumns(self, points)
@@ -228,7 +229,7 @@ class _ExactError(Error):
     def terms(self) -> int:
         return self.state.data.rows if self.state.data else 0
 
-    of_coordinates: float = passed_on("state._kernel_error")
+    of_coordinates: float = delegated_to("state._kernel_error")
 
 
 class ExactAt(LowRankPosteriorAt):

@@ -1,6 +1,6 @@
 """Moments of an exact posterior at fixed points, updated row by row, for ``FixedPoints``.
 
-Notation as in exact.py: A = K + ridge C^-1 = L L', z = L^-1 y, and W = L^-1 k(X, P) [n A] for fixed
+Notation as in kernel_ridge.py: A = K + ridge C^-1 = L L', z = L^-1 y, and W = L^-1 k(X, P) [n A] for fixed
 points P [A d]. A new row ``[l', p]`` of L, and z_new of z, adds to W the row w, in O(n A) instead
 of the O(n^2 A) of a solve:
 
@@ -17,9 +17,9 @@ from torch import Tensor
 from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful
 from kbo.regression.all_ridges import AllRidges
-from kbo.regression.eigenbasis import SpectralRidges
 from kbo.regression.numerics import clamped
 from kbo.regression.posterior import Columns
+from kbo.regression.spectral_ridges import SpectralRidges
 
 _MOST_RIDGES = 4
 """Ridges at which W is kept; the least recently used one is dropped and would be computed again."""

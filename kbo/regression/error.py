@@ -1,0 +1,142 @@
+"""Errors of the numbers of a posterior: by an approximation of the kernel matrix, and by rounding.
+
+``Error`` is the interface, for an exact posterior; ``NystromError`` (sketch/error.py) is that of a
+sketch. Confidences add the errors to their bounds, or refuse a guarantee.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeVar
+
+from torch import Tensor
+
+from kbo.errors import NotPositiveDefinite
+from kbo.kernels import is_positive_definite, least_error, measured_error
+from kbo.regression.definiteness import Definiteness, no_kernel
+
+Number = TypeVar("Number", float, Tensor)
+
+_MOST_COMPARED = 16
+"""Locations at which a kernel is compared with itself in float32."""
+
+MOST_TESTED = 1000
+"""Locations of a sketch whose kernel matrix is tested for negative eigenvalues: the first ones."""
+
+
+class Rounding(NamedTuple):
+    """Relative error of numbers by rounding in float64, ``e(a) = flat + steep / a`` at ridge a.
+
+    ``e = 4 (t + 1) u (t + 1 + Tr K / a) + 4 r Tr K / a`` for sums of t terms, ``u = 2^-53``, and an
+    error r of the kernel relative to ``k(x, x)``. As long as e is small, variance and ``quad`` are
+    within e times themselves of their values in exact arithmetic, the mean is within ``e
+    sqrt(variance quad / a)`` and ``log_det`` within ``sqrt(t + 1) e``; see docs/theory/rounding.md.
+    """
+
+    flat: float
+    steep: float
+
+    @classmethod
+    def of_algebra(cls, terms: int, trace: float, kernel_error: float = 0.0) -> Rounding:
+        """Return e for sums of this many terms, ``Tr K``, and an error of the kernel."""
+        t = terms + 1
+        u = 2.0**-53
+        return cls(flat=4 * t * u * t, steep=4 * (t * u + kernel_error) * trace)
+
+    def at(self, ridge: Number) -> Number:
+        """Return e at a ridge."""
+        return self.flat + self.steep / ridge
+
+
+class Error:
+    """Errors by an approximation of the kernel matrix, ``E = K - K~ >= 0``, and by rounding.
+
+    This class is that of a posterior without an approximation, E = 0; others override the members
+    that differ.
+
+    Args:
+        state: The posterior.
+
+    Attributes:
+        least_ridge: Smallest ridge at which log-determinants and variances keep their digits.
+        of_quad: Bound of the rounding of ``quad`` and ``rss``, in squared units of y; zero for sums
+            of squares.
+        of_coordinates: Error of the kernel by rounding of the coordinates of the data, relative to
+            ``k(x, x)``.
+    """
+
+    least_ridge: float = 0.0
+    of_quad: float = 0.0
+    of_coordinates: float = 0.0
+
+    def __init__(self, state: Any) -> None:
+        self.state = state
+
+    @property
+    def trace(self) -> float:
+        """``Tr E``."""
+        return 0.0
+
+    def norm(self) -> float:
+        """Return an upper bound of the operator norm of E."""
+        return 0.0
+
+    def log_det(self, ridge: float) -> float:
+        """Return an upper bound of ``ln det(I + E / ridge)``, never above ``Tr E / ridge``."""
+        return 0.0
+
+    @property
+    def terms(self) -> int:
+        """Number of terms of the longest sum of the algebra, in which rounding piles up."""
+        return self.state.n
+
+    @property
+    def rounding(self) -> Rounding:
+        """Error of the numbers by rounding."""
+        return Rounding.of_algebra(self.terms, self.state.trace, self.of_coordinates)
+
+    def of_kernel(self) -> float:
+        """Return the error assumed of a kernel of unknown formula, relative to ``k(x, x)``."""
+        kernel = self.state.kernel
+        locations = self.state.locations
+        if kernel is None or locations is None:
+            return 0.0
+        X, _ = locations
+        if not len(X):
+            return 0.0
+        return measured_error(kernel, _evenly_spaced(X))
+
+    def negative_eigenvalue(self) -> float:
+        """Return the least eigenvalue of the kernel matrix if it is negative beyond rounding, else 0.
+
+        A negative one proves that the function is no kernel. The matrix is that of the locations,
+        without ridge; of a sketch up to ``MOST_TESTED`` locations. O(n^2) for each new location;
+        nothing is computed where a theorem says that the function is a kernel.
+        """
+        state = self.state
+        if state.locations is None or state.batch_shape or is_positive_definite(state.kernel):
+            return 0.0
+        X = state.locations[0].double()
+        if state.anchors is not None:
+            X = X[:MOST_TESTED]
+        least = least_error(state.kernel, state.like.dtype)
+        error = max(least, self.of_coordinates + self.of_kernel())
+        trace = float(state.prior_variance(X).sum())
+        tolerance = Rounding.of_algebra(len(X), trace, error).steep
+        test = state._definiteness
+        if test is None or not test.covers(X, tolerance):
+            test = Definiteness(X, tolerance)
+            state._definiteness = test
+        test.extend(state.prior, X, tolerance)
+        return test.eigenvalue
+
+    def refuse_no_kernel(self) -> None:
+        """Raise NotPositiveDefinite if the kernel matrix has a negative eigenvalue."""
+        eigenvalue = self.negative_eigenvalue()
+        if eigenvalue < 0:
+            raise NotPositiveDefinite(f"{no_kernel(eigenvalue)}.")
+
+
+def _evenly_spaced(X: Tensor) -> Tensor:
+    """Return up to ``_MOST_COMPARED`` rows of X [n d], evenly spaced in their order."""
+    step = -(-len(X) // _MOST_COMPARED)
+    return X[::step]
