@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,15 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
-from kbo.confidence import Confidence, MartingaleMixture, SelfNormalized, norm_lower_bound
+from kbo.confidence import (
+    BKB,
+    EKUCB,
+    Confidence,
+    ImprovedGPUCB,
+    MartingaleMixture,
+    SelfNormalized,
+    norm_lower_bound,
+)
 from kbo.regression import KernelRidge
 from kbo.regression.exact.kernel_ridge import ExactAt
 from kbo.testing import check_posterior
@@ -40,6 +49,10 @@ class Narrowest(Confidence):
         intervals = [bound.interval(state, X) for bound in self.bounds.values()]
         lower, upper = zip(*intervals, strict=True)
         return torch.stack(lower).amax(0), torch.stack(upper).amin(0)
+
+    def objections(self, state):
+        inner = [bound.objections(state) for bound in self.bounds.values()]
+        return sum(inner, super().objections(state))
 
 
 class Doubtful(SelfNormalized):
@@ -123,11 +136,22 @@ def test_the_page_about_extensions_needs_no_other_file_of_the_repository():
         assert not re.findall(r"^(?:from|import) tests\b", text, re.MULTILINE)
 
 
-def test_a_norm_bound_of_the_same_data_is_an_objection():
+NORM_BOUNDS = {
+    "dmm": partial(MartingaleMixture, kind="dmm"),
+    "self-normalized": SelfNormalized,
+    "igp-ucb": partial(ImprovedGPUCB, eta=0.1),
+    "bkb": BKB,
+    "k-ucb": partial(EKUCB, projection=0.0),
+}
+
+
+@pytest.mark.parametrize("name", NORM_BOUNDS)
+def test_a_norm_bound_of_the_same_data_is_an_objection(name):
+    kind = NORM_BOUNDS[name]
     state = observed()
     least = norm_lower_bound(state, 0.01, 0.1)
     for norm_bound in (least, 1.005 * least):
-        of_data = MartingaleMixture(0.01, norm_bound, 0.1, "dmm")
+        of_data = kind(0.01, norm_bound, 0.1)
         assert any("chosen without them" in reason for reason in of_data.objections(state))
         assert of_data.guarantee_on(state) is None
-    assert MartingaleMixture(0.01, 1.02 * least, 0.1, "dmm").guarantee_on(state)
+    assert kind(0.01, 1.02 * least, 0.1).guarantee_on(state)

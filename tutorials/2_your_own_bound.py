@@ -72,11 +72,17 @@ class KnownRange(Confidence):
         lower, upper = self.bound.interval(state, X)
         return lower.clamp(self.least, self.most), upper.clamp(self.least, self.most)
 
+    def objections(self, state):
+        """Reasons why nothing is proved on this posterior: those of the given bound too."""
+        return super().objections(state) + self.bound.objections(state)
+
 
 # %% [markdown]
 # `guarantee` is a sentence that states what is proved. It is `None` if nothing is
-# proved, and then every report of kbo says so. Where nothing is proved of the bound
-# inside, nothing is proved of this one: kbo finds it among the attributes.
+# proved, and then every report of kbo says so. `objections` lists the reasons why the
+# statement does not hold on a posterior, for example one whose ridge was chosen from the
+# data. A bound that is computed from another one adds those of that one: where nothing is
+# proved of the bound inside, nothing is proved of this one.
 #
 # ## A bound from scratch
 #

@@ -22,7 +22,7 @@ from kbo._base import checks
 from kbo.bandit import Facts, Method, NamedMethod, Rule
 from kbo.bandit.method import RNG
 from kbo.confidence import Confidence, FixedWidth
-from kbo.confidence.base import decided
+from kbo.confidence.base import not_nan
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior, View
 
@@ -100,7 +100,7 @@ class StagedElimination(Rule):
         for s, stage in enumerate(state.stages):
             threshold = self.reward_scale * 2.0 ** -(s + 1)
             lower, upper = confidence.interval(stage, points[left])
-            radius = decided(upper - lower, "width of the bounds") / 2
+            radius = not_nan(upper - lower, "width of the bounds") / 2
             if bool((radius <= narrow).all()):
                 return [int(left[upper.argmax()])]
             is_wide = radius > threshold

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.confidence import Confidence
-from kbo.confidence.base import decided
+from kbo.confidence.base import not_nan
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
@@ -95,7 +95,7 @@ def pareto_set(
         intervals.append(confidence.interval(state, points))
     lower = torch.stack([low for low, _ in intervals], -1)  # [N m]
     upper = torch.stack([high for _, high in intervals], -1)
-    width = decided(upper - lower, "width of the bounds")
+    width = not_nan(upper - lower, "width of the bounds")
     is_front = _count(lower, lower, strictly=True) == 0
     discarded = ~is_front & (_count(upper, lower[is_front] + margin) > 0)
     counts_itself = (upper >= lower + margin).all(-1)

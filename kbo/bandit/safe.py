@@ -30,7 +30,7 @@ from torch import Tensor
 from kbo._base import checks
 from kbo._base.linalg import safe_sqrt
 from kbo.confidence import Confidence, Limit
-from kbo.confidence.base import decided
+from kbo.confidence.base import not_nan
 from kbo.regression import Posterior
 
 _REFINED = 4096
@@ -92,11 +92,11 @@ class SafeSet:
         rows = (~self.safe & (before < 0)).nonzero()[:, 0]
         if len(rows) > _REFINED:
             quick = [limit.quick_slacks(X)[0] for X in self.points[rows].split(_BLOCK)]
-            slack[rows] = decided(torch.cat(quick), "slack of a limit")
+            slack[rows] = not_nan(torch.cat(quick), "slack of a limit")
             rows = rows[slack[rows] < 0]
             nearest = slack[rows].topk(min(_REFINED, len(rows))).indices
             rows = rows[nearest]
-        slack[rows] = decided(limit.certain(self.points[rows]), "slack of a limit")
+        slack[rows] = not_nan(limit.certain(self.points[rows]), "slack of a limit")
         return slack
 
     @torch.no_grad()
@@ -169,7 +169,7 @@ class SafeSet:
         for limit, slack in zip(self._limits, self._slack[:, frontier], strict=True):
             certain = _certain_after_observation(limit, X, Z, slack)
             least = torch.minimum(least, torch.where(slack >= 0, torch.inf, certain))
-        return (decided(least, "slack of a limit") >= 0).any(-1)
+        return (not_nan(least, "slack of a limit") >= 0).any(-1)
 
 
 def _certain_after_observation(limit: Limit, X: Tensor, Z: Tensor, slack: Tensor) -> Tensor:
@@ -200,7 +200,7 @@ def _maximisers(objective: Posterior, confidence: Confidence, X: Tensor) -> Tens
     intervals = [confidence.quick_interval(objective, some) for some in X.split(_BLOCK)]
     lower = torch.cat([low for low, _ in intervals])
     upper = torch.cat([high for _, high in intervals])
-    decided(upper - lower, "width of the bounds")
+    not_nan(upper - lower, "width of the bounds")
     best = lower.max()
     return (upper >= best) | (lower == best)
 

@@ -1,6 +1,7 @@
 """Confidence bounds of an unknown function, from the numbers of a posterior.
 
-* ``base.py``: what a bound is: ``Confidence``, ``WidthConfidence``, ``SubGaussian``
+* ``base.py``: the interface of a bound, ``Confidence``, and bounds of one width, ``WidthConfidence``
+* ``sub_gaussian.py``: bounds of functions of bounded norm, ``SubGaussian``
 * ``self_normalized.py``: AY-GP-UCB and IGP-UCB, for a known norm
 * ``mixture/``: AMM, DMM, CMM; of unknown norm; the least norm; certificates
 * ``noise/``: the noise level, and bounds while it is unknown
@@ -15,7 +16,7 @@
 * ``rounding.py``: what rounding may do to bounds
 """
 
-from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence
+from kbo.confidence.base import Confidence, WidthConfidence
 from kbo.confidence.bkb import BKB, EKUCB
 from kbo.confidence.chaining.bound import Chaining
 from kbo.confidence.fixed_width import AlternatingWidth, FixedWidth
@@ -32,6 +33,7 @@ from kbo.confidence.noise.level import NoiseLevel
 from kbo.confidence.noise.mixture import MixtureNoiseBounds
 from kbo.confidence.noise.residuals import NoiseBounds
 from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
+from kbo.confidence.sub_gaussian import SubGaussian
 
 __all__ = [
     "BKB",

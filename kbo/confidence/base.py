@@ -91,14 +91,14 @@ class Confidence(ReadOnly):
         Raises:
             InvalidInput: It is not a pair of tensors with an entry for each row of X.
         """
-        ends: Any = self.interval(state, X)
-        is_pair = isinstance(ends, tuple) and len(ends) == 2
-        if not is_pair or any(end.shape[-1:] != X.shape[-2:-1] for end in ends):
+        bounds: Any = self.interval(state, X)
+        is_pair = isinstance(bounds, tuple) and len(bounds) == 2
+        if not is_pair or any(bound.shape[-1:] != X.shape[-2:-1] for bound in bounds):
             raise InvalidInput(
                 f"interval of {type(self).__name__} must return lower and upper bound, a pair of "
-                f"tensors [...] for points X [... d], got {checks.shown(ends)}."
+                f"tensors [...] for points X [... d], got {checks.shown(bounds)}."
             )
-        return ends
+        return bounds
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return bounds [...] at X [... d] that are valid, take less time and may be wider."""
@@ -106,19 +106,19 @@ class Confidence(ReadOnly):
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         """Return the first row of X [A d] with the largest upper bound, and that bound."""
-        upper = self.upper(state, one_set(state, X))
+        upper = self.upper(state, checked_candidates(state, X))
         if self.finite_on(state):
-            return first_largest(upper, upper)
+            return first_argmax(upper, upper)
         variance = state.at().predict(X)[1]
-        return first_largest(variance, upper)
+        return first_argmax(variance, upper)
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         """Return the first row of X [A d] with the largest lower bound, and that bound.
 
         A subclass may return a row with nearly the largest one; the bound is that of the row.
         """
-        lower = self.lower(state, one_set(state, X))
-        return first_largest(lower, lower)
+        lower = self.lower(state, checked_candidates(state, X))
+        return first_argmax(lower, lower)
 
     def inflated(self, state: Posterior, X: Tensor, g: Tensor) -> Tensor:
         """Return draws [... N] at X [N d] with the spread of the bounds, from posterior draws g.
@@ -172,11 +172,10 @@ class Confidence(ReadOnly):
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons why the theorem does not cover this posterior, in words.
 
-        Its ``provenance`` and ``error`` are compared with ``covers``.
+        Its ``provenance`` and ``error`` are compared with ``covers``. A bound that is computed from
+        another one adds the objections of that one.
         """
         reasons = _objections_to_data(checked_state(state).provenance)
-        for part in self._parts():
-            reasons += part.objections(state)
         if state.like.dtype != torch.float64:
             reasons.append(
                 "in float32 rounding may move the bounds by more than their width: use float64"
@@ -193,32 +192,35 @@ class Confidence(ReadOnly):
 
     def _uncovered(self, state: Posterior) -> list[str]:
         """Return the objections to error, weights and ridge that ``covers`` does not list."""
-        given = state.provenance
+        provenance = state.provenance
         reasons = []
         if "sketch" not in self.covers and not state.error.trace <= 0:
             reasons.append(
                 "the theorem does not cover the error of the dictionary: use MartingaleMixture or "
                 "SelfNormalized"
             )
-        assumed = self.noise_std
-        known = given.unit_variance
-        if known is not None and assumed is not None and assumed**2 < known * (1 - 1e-9):
+        variance = provenance.unit_variance
+        if variance is not None and self._assumes_less_noise(variance):
             reasons.append(
-                f"the noise variances that were given mean noise_std = {known**0.5:.3g}, the root "
-                f"of the ridge, and the bound assumes {assumed:.3g}: let the ridge be "
+                f"the noise variances that were given mean noise_std = {variance**0.5:.3g}, the "
+                f"root of the ridge, and the bound assumes {self.noise_std:.3g}: let the ridge be "
                 "noise_std ** 2"
             )
-        if "weights" not in self.covers and given.weighted:
+        if "weights" not in self.covers and provenance.weighted:
             reasons.append(
                 "the theorem is about one noise level, and the observations have weights"
             )
-        reads_moved_ridge = given.ridge_moved and self.ridge(state) == state.ridge
+        reads_moved_ridge = provenance.ridge_moved and self.ridge(state) == state.ridge
         if "moved ridge" not in self.covers and reads_moved_ridge:
             reasons.append(
                 "the ridge was chosen after the first observation, and the theorem needs one "
                 "chosen before"
             )
         return reasons
+
+    def _assumes_less_noise(self, variance: float) -> bool:
+        """Return True if ``noise_std ** 2`` is below this variance by more than rounding."""
+        return self.noise_std is not None and self.noise_std**2 < variance * (1 - 1e-9)
 
     def _statement_on(self, state: Posterior) -> str | None:
         """Return ``guarantee`` in the words that fit this posterior, objections aside."""
@@ -227,19 +229,6 @@ class Confidence(ReadOnly):
     def _least_ridge(self, state: Posterior) -> float:
         """Return the least ridge at which the bounds read the posterior."""
         return self.ridge(state)
-
-    def _parts(self) -> list[Confidence]:
-        """Return the bounds on which this one rests: all among its attributes.
-
-        A subclass whose statement does not rest on them overrides it.
-        """
-        attributes = list(vars(self).values())
-        for value in vars(self).values():
-            if isinstance(value, dict):
-                attributes += value.values()
-            elif isinstance(value, list | tuple):
-                attributes += value
-        return [part for part in attributes if isinstance(part, Confidence)]
 
     def __repr__(self) -> str:
         shown = []
@@ -300,45 +289,17 @@ class WidthConfidence(Confidence):
         return torch.tensor(number, dtype=torch.float64)
 
 
-class SubGaussian(Confidence):
-    """Bounds of a function of bounded RKHS norm, observed with sub-Gaussian noise.
-
-    Args:
-        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
-        norm_bound: Bound of the RKHS norm of the function, in units of the targets over
-            sqrt(kernel).
-        delta: Probability that the bounds may fail, ever and anywhere.
-
-    Raises:
-        InvalidInput: A number out of its range.
-    """
-
-    def __init__(self, noise_std: float, norm_bound: float, delta: float) -> None:
-        self.noise_std: float = checks.positive("noise_std", noise_std)
-        self.norm_bound: float = checks.positive("norm_bound", norm_bound)
-        self.delta: float = checks.probability("delta", delta)
-        self.guarantee: str | None = self.statement("all rounds and points at once")
-
-    def statement(self, scope: str) -> str:
-        """Return the guarantee for these rounds and points, in words."""
-        return (
-            f"holds for {scope} with probability at least 1 - {self.delta:g}, if the function has "
-            f"norm at most {self.norm_bound:g}, the noise is {self.noise_std:g}-sub-Gaussian "
-            "given the past, and kernel, norm bound and noise level were chosen without these data"
-        )
-
-
 def checked_state(state: Any) -> Posterior:
     """Return ``state`` if it is a posterior; a model is none, and has one."""
     return checks.instance("state", state, Posterior, "; that of a model is model.state")
 
 
-def one_set(state: Posterior, X: Tensor) -> Tensor:
-    """Return points X [A d] among which one is chosen.
+def checked_candidates(state: Posterior, X: Tensor) -> Tensor:
+    """Return the points X [A d] among which one is chosen, after a check of both arguments.
 
     Raises:
-        InvalidInput: They have another shape, or the posterior has batches, each of which has a
-            best point of its own.
+        InvalidInput: X has another shape, or the posterior has batches, each of which has a best
+            point of its own.
     """
     if checks.shaped("X", X).ndim != 2 or not X.shape[0]:
         raise InvalidInput(f"X must have shape [A d] with at least one row, got {tuple(X.shape)}.")
@@ -351,45 +312,53 @@ def one_set(state: Posterior, X: Tensor) -> Tensor:
     return X
 
 
-def first_largest(scores: Tensor, bounds: Tensor) -> tuple[int, float]:
-    """Return the first row with the largest score [A], and its bound [A].
+def first_argmax(scores: Tensor, bounds: Tensor) -> tuple[int, float]:
+    """Return the first row with the largest score, and the bound of that row.
+
+    Args:
+        scores: The numbers [A] that are compared.
+        bounds: The bounds [A] of the same rows, in units of the targets.
 
     Raises:
-        InvalidInput: That score or bound is NaN.
+        InvalidInput: The score or the bound of that row is NaN.
     """
-    first = scores.argmax()  # a row of NaN, if there is one
-    row, score, bound = read(first, scores.take(first), bounds.take(first))
+    argmax = scores.argmax()  # a row of NaN, if there is one
+    row, score, bound = read(argmax, scores.take(argmax), bounds.take(argmax))
     if math.isnan(score) or math.isnan(bound):
-        raise _not_a_number("bound", int(row))
+        raise _nan_error("bound", int(row))
     return int(row), bound
 
 
-def decided(values: Tensor, what: str) -> Tensor:
-    """Return values [...] that decide a certificate, in which NaN would win an argmax.
+def not_nan(values: Tensor, quantity: str) -> Tensor:
+    """Return values [...] from which a certificate is concluded; a comparison would hide a NaN.
+
+    Args:
+        values: The values, a row for each point.
+        quantity: What they are, in words of the message.
 
     Raises:
         InvalidInput: One of them is NaN.
     """
     is_nan = values.isnan()
     if bool(is_nan.any()):
-        raise _not_a_number(what, int(is_nan.nonzero()[0, 0]))
+        raise _nan_error(quantity, int(is_nan.nonzero()[0, 0]))
     return values
 
 
-def _not_a_number(what: str, row: int) -> InvalidInput:
-    """Return the error of a NaN in row ``row``."""
+def _nan_error(quantity: str, row: int) -> InvalidInput:
+    """Return the error that a quantity is NaN at the point of a row."""
     return InvalidInput(
-        f"the {what} is NaN at point {row}, so nothing can be concluded: every kernel value and "
+        f"the {quantity} is NaN at point {row}, so nothing can be concluded: every kernel value and "
         "every observation must be a finite number. Check the kernel's values at these points "
         "and its parameters."
     )
 
 
-def _objections_to_data(given: Provenance) -> list[str]:
+def _objections_to_data(provenance: Provenance) -> list[str]:
     """Return the reasons why no theorem at all covers data of this provenance."""
-    n_repeats, n_equal_repeats = given.repeats
-    reasons = list(given.caveats)
-    if given.hypothetical:
+    n_repeats, n_equal_repeats = provenance.repeats
+    reasons = list(provenance.caveats)
+    if provenance.hypothetical:
         reasons.append(
             "some observations are hypothetical (fantasies, points chosen for a batch): use the "
             "observed data alone"

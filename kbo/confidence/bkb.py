@@ -32,7 +32,8 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo.confidence.base import SubGaussian, WidthConfidence
+from kbo.confidence.base import WidthConfidence
+from kbo.confidence.sub_gaussian import SubGaussian
 from kbo.regression import Posterior
 
 

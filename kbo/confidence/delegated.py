@@ -47,7 +47,3 @@ class Delegated(Confidence):
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         return self.current(state).argmax_lower(state, X)
-
-    def _parts(self) -> list[Confidence]:
-        """Return none: the chosen confidence has no statement of its own."""
-        return []

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.confidence import rounding
-from kbo.confidence.base import SubGaussian, WidthConfidence
+from kbo.confidence.base import WidthConfidence
+from kbo.confidence.sub_gaussian import SubGaussian
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 

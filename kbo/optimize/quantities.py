@@ -14,7 +14,7 @@ from torch import Tensor
 from kbo._base import checks
 from kbo._base.linalg.buffers import GrowingTensor
 from kbo.confidence import Confidence
-from kbo.confidence.base import decided
+from kbo.confidence.base import not_nan
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.feasibility import (
@@ -396,7 +396,7 @@ class Quantities:
             return max(allowed, key=self.rank, default=None)
         features = self.features(complete)
         values = features.new_tensor([self.signed(trial) for trial in complete])
-        criterion = decided(surrogate.criterion(features, values), "bound")
+        criterion = not_nan(surrogate.criterion(features, values), "bound")
         n_better = torch.zeros(len(complete))
         if self.others:
             criterion, n_better = self._balance(features)

@@ -44,6 +44,10 @@ class NonNegative(Confidence):
         lower, upper = self.bound.interval(state, X)
         return lower.clamp_min(self.least), upper.clamp_max(self.most)
 
+    def objections(self, state):
+        """Return the objections of any confidence, and those of the given bound."""
+        return super().objections(state) + self.bound.objections(state)
+
 
 NORM_BOUNDS: dict[str, Callable[[float, float, float], Confidence]] = {
     "self-normalized": c.SelfNormalized,

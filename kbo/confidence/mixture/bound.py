@@ -23,7 +23,7 @@ from torch import Tensor
 from kbo._base import checks
 from kbo._base.linalg import safe_sqrt
 from kbo.confidence import rounding
-from kbo.confidence.base import SubGaussian, checked_state, one_set
+from kbo.confidence.base import checked_candidates, checked_state
 from kbo.confidence.mixture.confidence_set import (
     ConfidenceSet,
     confidence_set,
@@ -40,17 +40,12 @@ from kbo.confidence.mixture.radius import (
     radius_of,
 )
 from kbo.confidence.mixture.ridge_search import dmm_ridges, ridge_range, search_grid
+from kbo.confidence.sub_gaussian import SubGaussian
 from kbo.errors import InvalidInput
 from kbo.regression import AllRidges, Posterior
 from kbo.regression.numerics import as_ridges
 
 KINDS = ("amm", "dmm", "cmm")
-
-_CLOSE = 0.01
-"""Relative difference up to which a norm bound counts as that of ``norm_lower_bound``.
-
-Then the data leave nearly one function: they chose the norm bound, or they nearly refute it.
-"""
 
 
 class _Numbers(NamedTuple):
@@ -152,7 +147,7 @@ class MartingaleMixture(SubGaussian):
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         if self.kind == "cmm":
-            posterior = state.across(one_set(state, X).unsqueeze(-2))
+            posterior = state.across(checked_candidates(state, X).unsqueeze(-2))
             row, upper = self._exact(state, posterior, 1, self.ridges).argmax_upper()
             if math.isfinite(upper):
                 return row, upper
@@ -161,7 +156,7 @@ class MartingaleMixture(SubGaussian):
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         """Return a row of X [A d] with the largest lower bound, for "cmm" nearly, and its bound."""
         if self.kind == "cmm":
-            posterior = state.across(one_set(state, X).unsqueeze(-2))
+            posterior = state.across(checked_candidates(state, X).unsqueeze(-2))
             row, negative_lower = self._exact(state, posterior, -1).argmax_lower()
             if math.isfinite(negative_lower):
                 return row, -negative_lower
@@ -245,18 +240,8 @@ class MartingaleMixture(SubGaussian):
         grid = search_grid(self.ridges, low, high)
         return _Numbers(F, squared_widths.clamp_min(0), grid)
 
-    def objections(self, state: Posterior) -> list[str]:
-        """Return the objections of any confidence, and one if the norm bound hardly fits the data."""
-        reasons = super().objections(state)
-        if not reasons and state.n:
-            least = norm_lower_bound(state, self.noise_std, self.delta, self.scale)
-            if math.isclose(least, self.norm_bound, rel_tol=_CLOSE):
-                reasons.append(
-                    f"norm_bound = {self.norm_bound:.6g} is within {_CLOSE:.0%} of "
-                    f"norm_lower_bound of these data, {least:.6g}, below which the norm is not, "
-                    "and a guarantee needs an upper bound that was chosen without them"
-                )
-        return reasons
+    def _least_norm(self, state: Posterior) -> float:
+        return norm_lower_bound(state, self.noise_std, self.delta, self.scale)
 
     def _least_ridge(self, state: Posterior) -> float:
         """Return the least of the ridges and a0; below, "cmm" searches as rounding allows."""
@@ -272,9 +257,9 @@ class MartingaleMixture(SubGaussian):
 
     def _refuse_if_refuted(self, state: Posterior) -> None:
         """Raise RefutedAssumptions if F is empty by more than rounding."""
-        least = norm_lower_bound(state, self.noise_std, self.delta, self.scale)
-        if least > self.norm_bound:
-            self._refuted(TOO_LARGE, n=state.n, norm_at_least=least)
+        least_norm = self._least_norm(state)
+        if least_norm > self.norm_bound:
+            self._refuted(TOO_LARGE, n=state.n, norm_at_least=least_norm)
 
     def _refuted(self, reason: str, **figures: float) -> None:
         raise refuted(reason, self.noise_std, self.norm_bound, self.delta, **figures)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from kbo.confidence import Limit
-from kbo.confidence.base import decided
+from kbo.confidence.base import not_nan
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.slacks import feasible_first, slack_unit
 from kbo.optimize.run.trials import Trial, quantity, violations
@@ -115,7 +115,7 @@ def preferred(
         lower = surrogate.lower(features, score.new_tensor(values))
         slack = lower - surrogate.transform.target(constraint.limit)
         slack = slack / slack_unit(surrogate.posterior, features)
-        slacks.append(decided(slack, f"bound of {constraint.name!r}"))
+        slacks.append(not_nan(slack, f"bound of {constraint.name!r}"))
     return feasible_first(score, torch.stack(slacks).amin(0))
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kbo.confidence import Limit
-from kbo.confidence.base import decided
+from kbo.confidence.base import not_nan
 from kbo.regression import Posterior
 
 _BROKEN = -1e300
@@ -36,7 +36,7 @@ def _smallest(slacks: Sequence[Tensor], limits: Sequence[Limit], X: Tensor) -> T
     scaled = []
     for slack, limit in zip(slacks, limits, strict=True):
         scaled.append(slack / slack_unit(limit.state, X))
-    return decided(torch.stack(scaled).amin(0), "slack of a limit")
+    return not_nan(torch.stack(scaled).amin(0), "slack of a limit")
 
 
 def slack_unit(posterior: Posterior, X: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ def _probes(columns: int) -> Tensor:
 
 def feasible_first(score: Tensor, slack: Tensor) -> Tensor:
     """Return the scores [n], and where the slack [n] is negative scores below all others, in the order of the slack."""
-    decided(score, "score")
+    not_nan(score, "score")
     return torch.where(slack >= 0, score, _BROKEN * (1 - slack.clamp_max(0)))
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kbo.confidence.base import decided
+from kbo.confidence.base import not_nan
 from kbo.errors import Contradiction
 from kbo.kernels import DenseKernel, freeze
 from kbo.optimize.constraints.feasibility import ConstraintSurrogate
@@ -114,7 +114,7 @@ class CellBound:
             else:
                 bound = -confidence.lower(posterior, X)
             largest = part.largest * (1 + 1e-12)
-            at_point = decided(bound, "bound").cpu().clamp_max(largest)
+            at_point = not_nan(bound, "bound").cpu().clamp_max(largest)
             over_cell = at_point + part.change(differences)
             at_points.append(at_point)
             over_cells.append(over_cell.clamp_max(largest))

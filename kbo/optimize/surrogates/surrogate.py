@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kbo._base.isolation import isolated
 from kbo.confidence import Confidence
-from kbo.confidence.base import decided
+from kbo.confidence.base import not_nan
 from kbo.errors import InvalidInput
 from kbo.optimize.surrogates.functions import Functions
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
@@ -268,8 +268,8 @@ class Surrogate(ABC):
         if self.reported is None:
             raise InvalidInput("there is no bound: too few evaluations, or a method without one.")
         lower, upper = self.reported.interval(self.posterior, X)
-        lower = decided(lower, "bound")
-        upper = decided(upper, "bound")
+        lower = not_nan(lower, "bound")
+        upper = not_nan(upper, "bound")
         mean = self.posterior.predict(X)[0].clamp(lower, upper)
         to_value = self.transform.inverse
         return to_value(lower), to_value(mean), to_value(upper)
