@@ -39,23 +39,24 @@ class Answers:
     """The answers of a run about its objective, by the model: no guarantee.
 
     Attributes:
-        start: The gain of the recommended parameters over those of the first trial; None if these are the same.
-        more: The expected gain of 20 more trials, by which the parameters that are recommended after them are better
-            than those recommended now, at least 0; and the 90% interval of this gain.
-        decision: "stop" if the expected gain is at most the tolerance, and of each ``Choice`` with a visible effect one
-            option alone may be the best, as the others have hardly been tried near the best trials, and no option with
-            parameters of its own has hardly been tried; "go on" if the gain is above the tolerance with a probability
-            of 90%; else "undecided".
-        seconds: The duration of these trials, from the durations so far; None if they are not known.
-        tolerance: The loss that counts as none: 5% of the difference between the recommended and random parameters, or
-            as given.
-        effects: The parameters, the one with the largest share first.
-        inside: The number of trials whose value is inside the 90% interval that the others predict, and the number of
-            trials with such an interval.
-        beyond_zero: Whether the interval of the gain leads beyond 0 although all values were on the other side, and no
-            declared range excludes it.
-        hardly_tried: The options with parameters of their own that have had fewer trials than these are, plus 3, and
-            have not only failed: the model knows too little about them.
+        start: The gain of the recommended parameters over those of trial 0, with its 90% interval. None if these are
+            the same, and if trial 0 has no value or breaks a limit.
+        more: The expected gain of 20 more trials, at least 0, with its 90% interval: by how much the parameters that
+            will be recommended then are better than those recommended now.
+        decision: Whether more trials are worth it. "stop" if the expected gain is at most the tolerance, every
+            ``Choice`` with a visible effect has one option alone that may be the best, and ``hardly_tried`` is empty.
+            "go on" if the gain is above the tolerance with a probability of 90%. Else "undecided".
+        seconds: The expected duration of these 20 trials, from the durations so far; None if none is known.
+        tolerance: The loss that counts as none, in units of the objective: as given, or 5% of the difference between
+            the recommended and random parameters.
+        effects: The effects of the parameters, the one with the largest share first; empty if they were not asked for.
+        inside: The number of trials whose value is inside the 90% interval that the other trials predict, and the
+            number of trials with such an interval.
+        beyond_zero: Whether the best possible value after the gain is beyond 0 although all values so far are on the
+            other side of it, and no declared range excludes that.
+        hardly_tried: The options, as "name = option", about which the model knows too little. They have parameters of
+            their own, and have had fewer trials than the number of these plus 3; options that have only failed are left
+            out.
     """
 
     start: Estimate | None
@@ -81,21 +82,18 @@ def answers(
     tolerance: float | None,
     with_effects: bool = True,
 ) -> Answers | None:
-    """Return the answers of a run.
+    """Return the answers of a run; None where there is no prior of the objective to draw from.
 
     Args:
         space: The search space.
-        surrogate: The surrogate of its objective, larger values better.
+        surrogate: The surrogate of the objective, larger values better.
         constraints: The constraints with their surrogates.
-        trials: The completed trials, those that keep all constraints.
+        trials: The completed trials that keep all constraints.
         ended: All trials that have ended, without those outside of a space that has changed.
-        best: The recommended one.
+        best: The recommended trial, one of ``trials``.
         generator: Source of randomness.
         tolerance: The loss that counts as none; None for 5% of the difference to random parameters.
-        with_effects: Whether the effects of the parameters are computed, which take most of the time.
-
-    Returns:
-        The answers; None where there is no prior of the objective to draw from.
+        with_effects: Whether the effects of the parameters are computed, which takes most of the time.
     """
     try:
         functions = surrogate.functions(N_DRAWS, generator)
@@ -115,41 +113,34 @@ def answers(
     at_recommended = values[:, 0]
     if tolerance is None:
         tolerance = _usual_loss(at_recommended, values[:, 2:])
-    found = []
-    if with_effects:
-        shares = importance(space, surrogate)
-        found = effects(space, functions, peaks, shares, constraints, best.params, tolerance)
-    decided = decision(gain_draws, tolerance)
-    options = []
-    failed = [trial.params for trial in ended if trial.status == "failed"]
-    succeeded = [trial.params for trial in ended if trial.status in ("complete", "pruned")]
-    failing = only_failed(space, space.units(failed), space.units(succeeded))
-    for parent, option in hardly_tried(space, space.units([trial.params for trial in ended])):
-        if (parent, option) not in failing:
-            options.append(f"{parent} = {option}")
-    if decided == STOP and (options or open_choices(found)):
-        decided = UNDECIDED
-    is_below_zero = all((evaluation.value or 0.0) < 0 for evaluation in surrogate.values)
-    _, mean, _ = surrogate.interval(space.features(evaluated[:1]))
-    best_possible = float(mean) + more.upper
     start = None
     if trials[0].number == 0 and trials[0].params != best.params:
         start = estimate(at_recommended - values[:, 1])
+    of_parameters = []
+    if with_effects:
+        shares = importance(space, surrogate)
+        of_parameters = effects(
+            space, functions, peaks, shares, constraints, best.params, tolerance
+        )
+    unknown_options = _unknown_options(space, ended)
+    advice = decision(gain_draws, tolerance)
+    if advice == STOP and (unknown_options or open_choices(of_parameters)):
+        advice = UNDECIDED
     return Answers(
         start=start,
         more=more,
-        decision=decided,
+        decision=advice,
         seconds=_seconds(trials),
         tolerance=tolerance,
-        effects=found,
+        effects=of_parameters,
         inside=surrogate.leave_one_out(),
-        beyond_zero=is_below_zero and best_possible > 0 and surrogate.transform.largest > 0,
-        hardly_tried=options,
+        beyond_zero=_is_beyond_zero(surrogate, space.features(evaluated[:1]), more),
+        hardly_tried=unknown_options,
     )
 
 
 def _best_units(space: Space, surrogate: Surrogate, trials: Sequence[Trial], best: Trial) -> Tensor:
-    """Return points [n P] of the trials with the best means, the recommended one first."""
+    """Return the points [1 + n P] of the recommended trial, and of the n trials with the best means."""
     units = space.units([trial.params for trial in trials])
     means = surrogate.posterior.predict(space.features(units))[0].cpu()
     order = means.topk(min(_N_BEST, len(means))).indices
@@ -157,14 +148,48 @@ def _best_units(space: Space, surrogate: Surrogate, trials: Sequence[Trial], bes
 
 
 def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
-    """Return 5% of the median difference between the recommended [s] and random points [s r]; at least 0."""
+    """Return 5% of the median difference between the recommended and random points, at least 0.
+
+    Args:
+        at_recommended: Draws [s] of the objective at the recommended parameters.
+        at_random: The same draws [s r] at r random points.
+    """
     difference = at_recommended - at_random.median(1).values
     return 0.05 * max(float(difference.median()), 0.0)
 
 
+def _unknown_options(space: Space, ended: Sequence[Trial]) -> list[str]:
+    """Return the options that have hardly been tried and have not only failed, as "name = option"."""
+    failed = [trial.params for trial in ended if trial.status == "failed"]
+    succeeded = [trial.params for trial in ended if trial.status in ("complete", "pruned")]
+    failing = only_failed(space, space.units(failed), space.units(succeeded))
+    tried = space.units([trial.params for trial in ended])
+    return [
+        f"{parent} = {option}"
+        for parent, option in hardly_tried(space, tried)
+        if (parent, option) not in failing
+    ]
+
+
+def _is_beyond_zero(surrogate: Surrogate, recommended: Tensor, more: Estimate) -> bool:
+    """Return whether the gain of more trials may lead beyond 0, with all values so far on the other side.
+
+    A declared range that excludes it decides against it.
+
+    Args:
+        surrogate: The surrogate of the objective.
+        recommended: Features [1 D] of the recommended parameters.
+        more: The gain of more trials.
+    """
+    is_below_zero = all((evaluation.value or 0.0) < 0 for evaluation in surrogate.values)
+    _, mean, _ = surrogate.interval(recommended)
+    best_possible = float(mean) + more.upper
+    return is_below_zero and best_possible > 0 and surrogate.transform.largest > 0
+
+
 def _seconds(trials: Sequence[Trial]) -> float | None:
-    """Return the duration of ``N_MORE`` trials, from those that are known; None without any."""
-    known = [trial.seconds for trial in trials if trial.seconds is not None]
-    if not known:
+    """Return the expected duration of ``N_MORE`` trials: the mean of the recorded ones; None without any."""
+    durations = [trial.seconds for trial in trials if trial.seconds is not None]
+    if not durations:
         return None
-    return N_MORE * sum(known) / len(known)
+    return N_MORE * sum(durations) / len(durations)

@@ -22,18 +22,24 @@ BELOW = 0.1
 """Distance of the default reference from the worst values of a front, in its extents."""
 
 _MOST_DRAWN = 256
-"""Trials whose true values are drawn jointly; of more, those whose means the fewest others dominate."""
+"""Number of trials whose true values are drawn jointly. Of more, those whose means the fewest others dominate."""
 
 _TAIL = 0.05
 """Probability on each side of the interval of the hypervolume."""
 
 _UNEXPLAINED = 0.05
-"""Share of the noise variance that belongs to the objectives in the probabilities, at each trial on its own: what a
-kernel that is too smooth leaves out counts as noise. Without it too many trials are said to be on the front."""
+"""Share of the noise variance that counts as variance of the objectives in the probabilities, at each trial on its own.
+
+A kernel that is too smooth takes a part of the objective for noise. Without this share too many trials are said to be
+on the front.
+"""
 
 
 class Interval(NamedTuple):
-    """A quantity of a trial without noise: the interval of each value is that of ``Optimizer.interval``."""
+    """The estimate of a value without noise: the ends of its interval, and its mean.
+
+    For an objective at a trial these are the numbers of ``Optimizer.interval``.
+    """
 
     lower: float
     mean: float
@@ -47,7 +53,7 @@ class FrontPoint:
     Attributes:
         trial: The trial.
         values: The estimated true value of each objective, by its name.
-        probability: The probability that no other completed trial dominates it; None without a prior.
+        probability: The probability, by the model, that no other completed trial dominates it; None without a prior.
     """
 
     trial: Trial
@@ -65,8 +71,8 @@ class Front:
     Attributes:
         objectives: The objectives.
         points: The trials of the front.
-        balanced: The recommended trial: the one whose least good objective, as a share of the extent of the front, is
-            best. Under limits it may be dominated by one that keeps them less certainly.
+        balanced: The recommended trial: its worst objective, as a share of the extent of the front, is better than
+            that of every other trial. Under limits it may be dominated by a trial that keeps them less certainly.
         reference: The values of the objectives above which a point counts in the hypervolume.
         hypervolume: The volume between the reference and what the means of the front dominate, in the product of the
             units, with an interval for that of the true values, nominally 90%; None without a prior, and where it is
@@ -117,8 +123,8 @@ class Front:
         checks.maybe(checks.instance, "limits", limits, Mapping, by_name)
         limits = limits or {}
         if weights is None:
-            free = [name for name in signs if name not in limits]
-            weights = dict.fromkeys(free or signs, 1.0)
+            unlimited = [name for name in signs if name not in limits]
+            weights = dict.fromkeys(unlimited or signs, 1.0)
         for name in (*weights, *limits):
             checks.one_of("an objective in weights or limits", name, signs)
         weights = {
@@ -127,27 +133,34 @@ class Front:
         }
         if not any(weights.values()):
             raise InvalidInput("weights: at least one must be above 0.")
-        kept = list(self.points)
-        for name, limit in limits.items():
-            least = signs[name] * checks.number(f"limit of {name!r}", limit)
-            kept = [point for point in kept if signs[name] * point.values[name].mean >= least]
-        if not kept:
-            ranges = [
-                f"{name} is {low:.4g} to {high:.4g}" for name, (low, high) in self.ranges.items()
-            ]
-            raise InvalidInput(
-                f"no point of the front keeps the limits {dict(limits)}: {', '.join(ranges)} there. Loosen one of "
-                "them."
-            )
         extents = self.extents
 
-        def worth(point: FrontPoint) -> float:
+        def weighted_sum(point: FrontPoint) -> float:
             total = 0.0
             for name, weight in weights.items():
                 total += weight * signs[name] * point.values[name].mean / extents[name]
             return total
 
-        return max(kept, key=worth)
+        return max(self._within(limits), key=weighted_sum)
+
+    def _within(self, limits: Mapping[str, float]) -> list[FrontPoint]:
+        """Return the points whose means keep limits on some objectives, by name.
+
+        Raises:
+            InvalidInput: There is none, or a limit is no finite number.
+        """
+        points = list(self.points)
+        signs = {objective.name: objective.sign for objective in self.objectives}
+        for name, limit in limits.items():
+            least = signs[name] * checks.number(f"limit of {name!r}", limit)
+            points = [point for point in points if signs[name] * point.values[name].mean >= least]
+        if points:
+            return points
+        ranges = [f"{name} is {low:.4g} to {high:.4g}" for name, (low, high) in self.ranges.items()]
+        raise InvalidInput(
+            f"no point of the front keeps the limits {dict(limits)}: {', '.join(ranges)} there. Loosen one of "
+            "them."
+        )
 
 
 def front_of(
@@ -159,31 +172,24 @@ def front_of(
     reference: Mapping[str, float],
     generator: torch.Generator,
 ) -> Front:
-    """Return the front of some trials.
+    """Return the front of some trials, with its probabilities and its hypervolume.
 
     Args:
         objectives: The objectives.
-        surrogates: Their surrogates.
-        trials: Completed trials with different parameters, that keep all limits.
+        surrogates: Their surrogates, in the same order.
+        trials: Completed trials with different parameters, which keep all limits.
         features: Their features [n D].
-        balanced: The recommended one of them.
+        balanced: The recommended one of these trials.
         reference: Values of some objectives that are just not acceptable, by name.
         generator: Source of randomness.
     """
     intervals = [surrogate.interval(features) for surrogate in surrogates]
     means = torch.stack([mean for _, mean, _ in intervals], -1).cpu()
-    on_front = non_dominated(means)
-    rows = on_front.nonzero().flatten()
+    rows = non_dominated(means).nonzero().flatten()
     rows = rows[means[rows, 0].argsort(descending=True)].tolist()
-    signs = torch.tensor([objective.sign for objective in objectives], dtype=torch.float64)
-    least = means[on_front].amin(0)
-    extent = means[on_front].amax(0) - least
-    level = least - BELOW * extent
-    for column, objective in enumerate(objectives):
-        if objective.name in reference:
-            level[column] = objective.sign * reference[objective.name]
+    reference_point = _reference_point(objectives, means[rows], reference)
     probabilities = _probabilities(surrogates, features, means, generator)
-    volume = _volume(surrogates, features[rows], means[rows], level, generator)
+    volume = _volume(surrogates, features[rows], means[rows], reference_point, generator)
 
     def point(row: int) -> FrontPoint:
         values = {}
@@ -192,10 +198,31 @@ def front_of(
             values[objective.name] = Interval(ends[0], objective.sign * float(mean[row]), ends[1])
         return FrontPoint(trials[row], values, probabilities.get(row))
 
-    names = [objective.name for objective in objectives]
-    worst = dict(zip(names, (signs * level).tolist(), strict=True))
     points = [point(row) for row in rows]
-    return Front(objectives, points, point(trials.index(balanced)), worst, volume)
+    values = {}
+    for objective, target in zip(objectives, reference_point.tolist(), strict=True):
+        values[objective.name] = objective.sign * target
+    return Front(objectives, points, point(trials.index(balanced)), values, volume)
+
+
+def _reference_point(
+    objectives: Sequence[Objective], means: Tensor, reference: Mapping[str, float]
+) -> Tensor:
+    """Return the values [m] above which a point counts in the hypervolume, larger ones better.
+
+    Args:
+        objectives: The objectives.
+        means: The means [f m] of the trials of the front, larger ones better.
+        reference: Values of some objectives that are just not acceptable, by name. For the others it is a tenth of the
+            extent of the front below its least mean.
+    """
+    least = means.amin(0)
+    extent = means.amax(0) - least
+    point = least - BELOW * extent
+    for column, objective in enumerate(objectives):
+        if objective.name in reference:
+            point[column] = objective.sign * reference[objective.name]
+    return point
 
 
 def _probabilities(
@@ -204,7 +231,9 @@ def _probabilities(
     means: Tensor,
     generator: torch.Generator,
 ) -> dict[int, float]:
-    """Return the probability of each trial of a front that it is in the true one, by row; none without a prior.
+    """Return the probabilities of trials to be on the true front, by row; empty without a prior.
+
+    Those of all trials of the front, and of those others that the fewest trials dominate.
 
     Args:
         surrogates: The surrogates of the objectives.

@@ -12,11 +12,13 @@ objective over a cell (docs/theory/gaps.md).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from kbo._base.terminal import Bar
+from kbo.confidence import Limit
 from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.constraints.slacks import feasible_first, upper_slack
 from kbo.optimize.insight.branch_and_bound import CellBound, bound_maximum, obstacle, slack_bounds
@@ -46,17 +48,46 @@ def front_guarantee(surrogates: Mapping[str, Surrogate], selected: Sequence[str]
     """
     guarantees = {name: surrogate.guarantee(selected) for name, surrogate in surrogates.items()}
     delta = sum(guarantee.delta for guarantee in guarantees.values())
-    objected = {name: guarantee for name, guarantee in guarantees.items() if not guarantee}
+    unproved = {name: guarantee for name, guarantee in guarantees.items() if not guarantee}
     kind = ""
     texts = []
-    for name, guarantee in (objected or guarantees).items():
+    for name, guarantee in (unproved or guarantees).items():
         kind, _, text = guarantee.text.partition("certified: ")  # "", "not " or "practical, not "
         texts.append(f"{name}: {text}")
     text = "; ".join(texts)
-    if objected:
+    if unproved:
         return Guarantee(f"{kind}certified: {text}", delta, tuple(texts))
     joint = f"with probability at least {1 - delta:g} for all objectives at once"
     return Guarantee(f"certified: {joint}; {text}", delta)
+
+
+@dataclass(frozen=True)
+class _Lead:
+    """The lead of a point over a front: the score of the module, by the bounds of the objectives.
+
+    Attributes:
+        surrogates: The surrogates of the objectives, by name.
+        extents: The unit of each objective.
+        limits: The limits on measured quantities.
+        lower: Lower bounds [f m] of the m objectives at the f trials of the front, in units of the extents.
+    """
+
+    surrogates: Mapping[str, Surrogate]
+    extents: Mapping[str, float]
+    limits: Sequence[Limit]
+    lower: Tensor
+
+    def score(self, upper: Tensor) -> Tensor:
+        """Return the lead [n] of points with upper bounds [n m] of the objectives, in units of the extents."""
+        return (upper.unsqueeze(-2) - self.lower).amax(-1).amin(-1)
+
+    def at(self, features: Tensor) -> Tensor:
+        """Return the lead [n] at features [n D]; less than any lead where a limit is broken, if the bounds hold."""
+        bounds = [surrogate.interval(features)[2] for surrogate in self.surrogates.values()]
+        lead = self.score(_scaled(bounds, self.extents))
+        if not self.limits:
+            return lead
+        return feasible_first(lead, upper_slack(self.limits, features).cpu())
 
 
 def front_gap(
@@ -70,7 +101,7 @@ def front_gap(
     goal: float,
     progress: bool,
 ) -> Gap:
-    """Return the gap of a front, as a share of its extents.
+    """Return the gap of a front, as a share of its extents: the largest lead of a point over it, at least 0.
 
     Args:
         surrogates: The surrogates of the objectives, by name.
@@ -83,28 +114,17 @@ def front_gap(
         goal: The proof ends when the gap is at most this.
         progress: Whether a bar shows how much of the proof is done.
     """
-    lower = _scaled([s.interval(front)[0] for s in surrogates.values()], extents)  # [f m]
-
-    def score(upper: Tensor) -> Tensor:
-        return (upper.unsqueeze(-2) - lower).amax(-1).amin(-1)
-
-    known_limits = limits(constraints)
-
-    def found_at(features: Tensor) -> Tensor:
-        value = score(_scaled([s.interval(features)[2] for s in surrogates.values()], extents))
-        if known_limits:
-            return feasible_first(value, upper_slack(known_limits, features).cpu())
-        return value
-
     space = search.space
-    named = {f"{name}: ": surrogate for name, surrogate in surrogates.items()}
-    reason = objection_to_bounds(named, constraints, finished)
+    lower = _scaled([surrogate.interval(front)[0] for surrogate in surrogates.values()], extents)
+    lead = _Lead(surrogates, extents, limits(constraints), lower)
+    by_prefix = {f"{name}: ": surrogate for name, surrogate in surrogates.items()}
+    reason = objection_to_bounds(by_prefix, constraints, finished)
     points = space.points(MOST_POINTS)
     if points is not None:
-        values = [found_at(part) for part in space.features(points).split(_AT_ONCE)]
-        return exact_gap(max(float(torch.cat(values).amax()), 0.0), space, reason)
-    farthest = search.argmax_point(found_at).unsqueeze(0)
-    found = max(float(found_at(space.features(farthest))[0]), 0.0)
+        leads = [lead.at(features) for features in space.features(points).split(_AT_ONCE)]
+        return exact_gap(max(float(torch.cat(leads).amax()), 0.0), space, reason)
+    farthest = search.argmax_point(lead.at).unsqueeze(0)
+    found = max(float(lead.at(space.features(farthest))[0]), 0.0)
     functions = []
     for name, surrogate in surrogates.items():
         functions.append(CellBound(surrogate.bounds, unit=extents[name]))
@@ -118,7 +138,7 @@ def front_gap(
             functions,
             space,
             evaluations,
-            score=score,
+            score=lead.score,
             goal=goal,
             slacks=slack_bounds(constraints, space),
             witnesses=farthest,
