@@ -11,7 +11,7 @@ from gpytorch.kernels import MaternKernel
 from scipy import stats
 
 import kbo
-from kbo.optimize.pruning import Curves, Pruning, prediction, resolve
+from kbo.optimize.pruning import Curves, Pruning, prediction, pruner_of
 from kbo.optimize.result import result_of
 from kbo.optimize.run.trials import Trial
 
@@ -126,7 +126,7 @@ def test_a_pruner_of_optuna_decides_as_in_its_own_study(name, maximize):
 
 def test_a_trial_that_was_started_again_is_judged_by_its_new_reports():
     pytest.importorskip("optuna")
-    median = resolve("median")
+    median = pruner_of("median")
     judged = trial(6, [0.0])
     trials = [*(trial(i, [1.0, 0.5], 0.5) for i in range(6)), judged]
     assert not median.should_stop(judged, trials, maximize=False)

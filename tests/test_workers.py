@@ -77,7 +77,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    for module in ("kbo.optimize.minimize", "kbo.optimize.run.run", "kbo.workers.remote"):
+    for module in ("kbo.optimize.loop.loop", "kbo.optimize.run.run", "kbo.workers.remote"):
         monkeypatch.setattr(importlib.import_module(module), "time", clock)
     return clock
 
@@ -203,7 +203,7 @@ def test_the_time_budget_counts_all_calls_and_not_a_clock_that_is_set(tmp_path, 
 
 def test_trials_that_are_ended_with_the_run_were_not_lost(tmp_path, monkeypatch):
     # It stands still: a slow machine does not use up the time before a trial begins.
-    for module in ("kbo.optimize.minimize", "kbo.optimize.run.run"):
+    for module in ("kbo.optimize.loop.loop", "kbo.optimize.run.run"):
         monkeypatch.setattr(importlib.import_module(module), "time", Clock())
     for n_workers, engine in ((1, InProcess()), (2, kbo.Processes(2))):
         options = {"workers": engine, "journal": tmp_path / f"{n_workers}.jsonl"}

@@ -79,10 +79,9 @@ def known_results(
     Args:
         evaluated: None; a DataFrame with a column for each parameter ("x0", "x1", ... where the bounds are a list) and
             "value", one for each measurement, and "sem" for standard errors, if there are any, or as by
-            ``Result.to_frame``; the path of such a table as CSV; the path of a journal; or ``Known`` results of an
-            earlier call. A parameter that is called "value" has the column "params.value", and so have all others
-            then. Other columns are left out. Each of several objectives has a column of its name, or
-            "measured.<name>", in place of "value".
+            ``Result.to_frame``; the path of such a table as CSV; or the path of a journal. A parameter that is called
+            "value" has the column "params.value", and so have all others then. Other columns are left out. Each of
+            several objectives has a column of its name, or "measured.<name>", in place of "value".
         space: The search space.
         maximize: Whether larger values are better, which a journal must agree with.
         needed: Names of the measurements that constraints are about.
@@ -95,8 +94,6 @@ def known_results(
     """
     if evaluated is None:
         return Known([], [])
-    if isinstance(evaluated, Known):
-        return evaluated
     left_out: list[str] = []
     source = ""
     value = heading(main_of(objectives))

@@ -100,6 +100,7 @@ class Optimizer:
         space: The search space.
         insight: Statistics about the run: the surrogate, what more trials would bring, what matters.
         setting, method, constraints, maximize, value_range, seed: As given, or the defaults.
+        left_out: Sentences about known results that are not used, one for each reason.
 
     Raises:
         InvalidInput: Bounds, setting, method, constraints or device cannot be used.
@@ -167,6 +168,7 @@ class Optimizer:
         known = known_results(
             evaluated, space, maximize, needed, self.value_range, self.objectives, was
         )
+        self.left_out: list[str] = known.left_out
         allow_change = checks.flag("allow_change", allow_change)
         header = self._header(space)
         self.run: Run = Run(

@@ -237,7 +237,7 @@ NAMES: dict[str, Callable[[], Pruner]] = {
 """Pruners by name."""
 
 
-def resolve(pruner: object) -> Pruner:
+def pruner_of(pruner: object) -> Pruner:
     """Return the pruner that is meant by a name, one of Optuna's, or one of kbo's.
 
     Raises:
@@ -263,13 +263,13 @@ class Pruning:
     No trial is stopped before another one is complete, or once it has as many reports as a complete one.
 
     Args:
-        pruner: See ``resolve``.
+        pruner: See ``pruner_of``.
         space: The search space.
         maximize: Whether larger values are better.
     """
 
     def __init__(self, pruner: object, space: Space, maximize: bool) -> None:
-        self._pruner = resolve(pruner)
+        self._pruner = pruner_of(pruner)
         self._maximize = maximize
         self._trials = Trials(space)  # at the event up to which decisions are made
         self._most_reports = 0  # of a complete trial

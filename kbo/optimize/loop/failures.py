@@ -1,0 +1,53 @@
+"""Runs that end because too many of their trials failed."""
+
+from __future__ import annotations
+
+from kbo.errors import TooManyFailures
+from kbo.optimize.optimizer import Optimizer
+from kbo.optimize.run.outcome import with_condition
+from kbo.optimize.run.trials import Trial
+
+_MOST_REASONS = 3
+"""Number of reasons of failures that an error shows."""
+
+
+def check_not_all_failed(optimizer: Optimizer) -> None:
+    """Raise TooManyFailures if no trial of a run that has ended has a value, because all of them failed."""
+    trials = optimizer.run.trials
+    failures = [trial.failure for trial in trials.failed if trial.failure]
+    if not failures or trials.complete or len(failures) < trials.n_finished:
+        return
+    conditions = optimizer.space.conditions
+    reasons = [with_condition(failure, conditions) for failure in failures[:_MOST_REASONS]]
+    distinct = "; ".join(dict.fromkeys(reasons))
+    raise TooManyFailures(
+        f"all {len(failures)} trials failed, the first with: {distinct}. {_advice(optimizer)}"
+    )
+
+
+def failed_in_a_row(optimizer: Optimizer, n_trials: int, last: Trial) -> TooManyFailures:
+    """Return the error that ends a run after ``n_trials`` failures in a row.
+
+    Args:
+        optimizer: The optimiser of the run.
+        n_trials: The number of trials that failed.
+        last: The last one of them.
+    """
+    failed = "1 trial failed, the last"
+    if n_trials > 1:
+        failed = f"{n_trials} trials in a row failed, the last"
+    reason = with_condition(last.failure or "", optimizer.space.conditions)
+    return TooManyFailures(f"{failed} with: {reason}. {_advice(optimizer)}")
+
+
+def _advice(optimizer: Optimizer) -> str:
+    """Return what a user can do after too many failures, in one or several sentences."""
+    advice = "Correct the objective or its bounds"
+    path = optimizer.run.path
+    if path is None:
+        return f"{advice}."
+    return (
+        f"{advice}. The failed trials stay in {path}: they count in n_trials (--trials), and the search avoids their "
+        "parameters. So after a fault that has nothing to do with the parameters begin with a new journal (kbo tune "
+        "--fresh renames the old one); otherwise the same call continues."
+    )

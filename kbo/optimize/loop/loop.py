@@ -1,0 +1,192 @@
+"""Trials that begin and end until there is a reason to stop.
+
+All that time decides is here: everything else is a function of the events on record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kbo._base.terminal import Bar
+from kbo.errors import JournalError
+from kbo.optimize.evaluated import remaining
+from kbo.optimize.loop.callbacks import Callbacks
+from kbo.optimize.loop.failures import check_not_all_failed, failed_in_a_row
+from kbo.optimize.loop.progress import best_so_far
+from kbo.optimize.loop.stopping import Stopping
+from kbo.optimize.optimizer import Optimizer
+from kbo.optimize.pruning import Pruner, Pruning
+from kbo.optimize.result import result_of
+from kbo.optimize.run.trials import Trial
+from kbo.optimize.search.search import MOST_POINTS
+from kbo.workers.call import Outcome
+from kbo.workers.engine import Engine, Session
+
+
+class Loop:
+    """The trials of a run.
+
+    Args:
+        optimizer: The optimiser, which chooses parameters and records what happens.
+        stopping: The budgets, and the reasons to stop before they are used.
+        first_points: The points to try first, as ``kbo.optimize.evaluated.first_points`` returns them.
+        callbacks: The functions that are called after each trial.
+        pruner: Stops trials early by what they report; None without one.
+        progress: Whether a progress bar is shown.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        stopping: Stopping,
+        first_points: Sequence[dict[str, Any]],
+        callbacks: Callbacks,
+        pruner: Pruner | None,
+        progress: bool,
+    ) -> None:
+        self._optimizer = optimizer
+        self._run = optimizer.run
+        self._stopping = stopping
+        self._first_points = first_points
+        self._callbacks = callbacks
+        self._progress = progress
+        self._pruning: Pruning | None = None
+        if pruner is not None:
+            self._pruning = Pruning(pruner, self._run.first_space, optimizer.maximize)
+        self._error_of_report: Exception | None = None
+        self._n_failed_in_a_row = 0
+        self._n_before = self._run.trials.n_finished  # trials that the journal had
+        self._n_points = math.inf  # of a finite space
+        points = optimizer.space.points(MOST_POINTS)
+        if points is not None:
+            self._n_points = len(points)
+        self._end = math.inf  # of the time budget, by ``time.monotonic``
+
+    def run(self, objective: Callable[..., Any], engine: Engine, timeout: float | None) -> str:
+        """Run trials until there is a reason to stop, and return it; trials that still run are released.
+
+        Args:
+            objective: The objective function.
+            engine: The workers that call it.
+            timeout: Seconds after which a call has failed; None without a limit.
+        """
+        stopping = self._stopping
+        try:
+            with engine.session(objective, timeout, self._on_report) as session:
+                seconds_before = self._run.open_session(
+                    n_trials=stopping.n_trials,
+                    time_budget=stopping.time_budget,
+                    timeout=timeout,
+                    workers=repr(engine),
+                )
+                if stopping.time_budget is not None:
+                    self._end = time.monotonic() + stopping.time_budget - seconds_before
+                return self._until_stopped(session)
+        finally:
+            with contextlib.suppress(JournalError):  # which has been raised already
+                self._run.release()
+
+    def _on_report(self, number: int, value: float, step: int) -> bool:
+        """Record a report of a running trial, and return True if the trial is to be stopped."""
+        try:
+            self._run.report(self._run.trials.all[number], value, step=step)
+            if self._pruning is None:
+                return False
+            events = self._run.events_from(self._pruning.n_events)
+            return self._pruning.should_stop(number, events)
+        except Exception as error:  # an objective in this process would take it for its own
+            self._error_of_report = self._error_of_report or error
+            raise
+
+    def _until_stopped(self, session: Session) -> str:
+        """Run trials until there is a reason to stop, and return it."""
+        self._run.fail_lost()
+        options = {"disable": not self._progress, "desc": "kbo", "unit": "trial"}
+        with Bar(total=self._stopping.n_trials, initial=self._n_before, **options) as bar:
+            reason = self._stopping.by_results(self._optimizer)
+            while not reason:
+                self._begin_trials(session)
+                self._show(bar, session)
+                outcomes: list[Outcome] = []
+                if session.running:
+                    outcomes = session.wait(self._longest_wait())
+                if self._error_of_report is not None:
+                    raise self._error_of_report
+                if not outcomes:  # no trial may begin, and none runs or may run on
+                    check_not_all_failed(self._optimizer)
+                    return self._used_up(session)
+                # All are recorded before a callback may raise.
+                trials = [self._run.end(outcome) for outcome in outcomes]
+                for trial in trials:
+                    if trial.status == "pending":  # it is started again
+                        continue
+                    bar.update()
+                    self._show(bar, session)
+                    reason = self._after(trial) or reason
+        return reason
+
+    def _begin_trials(self, session: Session) -> None:
+        """Begin as many trials as may run, first those at the points to try first."""
+        while len(session.running) < session.capacity and not self._used_up(session):
+            point: dict[str, Any] = {}
+            if self._first_points:
+                left = remaining(self._first_points, self._optimizer.space, self._run.trials.all)
+                point = next(iter(left), {})
+            trial = self._optimizer.begin(**point)
+            session.start(trial.number, copy.copy(trial.params))
+
+    def _used_up(self, session: Session) -> str:
+        """Return the reason why no further trial begins, or an empty text."""
+        n_finished = self._run.trials.n_finished
+        if n_finished >= self._n_points and self._optimizer.insight.exhausted():
+            return "every point has been evaluated, and the objective has no noise"
+        return self._stopping.budget_used(
+            n_finished, len(session.running), self._n_before, self._seconds_left()
+        )
+
+    def _after(self, trial: Trial) -> str:
+        """Take note of the end of a trial, and return a reason to stop the run, or an empty text.
+
+        Raises:
+            TooManyFailures: ``max_failures`` trials failed in a row.
+        """
+        if trial.status == "failed":
+            self._n_failed_in_a_row += 1
+        else:
+            self._n_failed_in_a_row = 0
+        reason = ""
+        if self._callbacks:
+            result = result_of(self._optimizer, "", self._run.path, evaluations=0)
+            reason = self._callbacks(trial, result)
+        reason = reason or self._stopping.by_results(self._optimizer)
+        if self._n_failed_in_a_row >= self._stopping.max_failures and not reason:
+            raise failed_in_a_row(self._optimizer, self._n_failed_in_a_row, trial)
+        return reason
+
+    # Time, and what the progress bar shows
+
+    def _seconds_left(self) -> float:
+        """Return the seconds that are left of the time budget."""
+        return max(self._end - time.monotonic(), 0.0)
+
+    def _longest_wait(self) -> float | None:
+        """Return the seconds after which running trials are ended; None if they are waited for."""
+        if self._stopping.end_running and self._end < math.inf:
+            return self._seconds_left()
+        return None
+
+    def _show(self, bar: Bar, session: Session) -> None:
+        """Show the best value or the front, the number of running trials and the time that is left."""
+        if bar.disable:
+            return
+        texts = best_so_far(self._optimizer)
+        if session.capacity > 1:
+            texts["running"] = str(len(session.running))
+        if self._end < math.inf:
+            texts["left"] = f"{self._seconds_left():.0f} s"
+        bar.set_postfix(texts)

@@ -1,0 +1,36 @@
+"""What the progress bar of a run says beside the number of trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kbo.optimize.objectives.hypervolume import EXACT, hypervolume, non_dominated
+from kbo.optimize.objectives.objective import targets_of
+from kbo.optimize.optimizer import Optimizer
+from kbo.optimize.run.trials import Trial
+
+
+def best_so_far(optimizer: Optimizer) -> dict[str, str]:
+    """Return the best observed value that keeps the limits; with several objectives what is known of their front."""
+    completed = optimizer.insight.within_limits()
+    if optimizer.objectives:
+        return _front_so_far(optimizer, completed)
+    values = [trial.value for trial in completed if trial.value is not None]
+    if not values:
+        return {}
+    best = max(values) if optimizer.maximize else min(values)
+    return {"best": f"{best:.4g}"}
+
+
+def _front_so_far(optimizer: Optimizer, completed: Sequence[Trial]) -> dict[str, str]:
+    """Return the number of trials on the observed front, and its hypervolume if the whole reference is given."""
+    objectives = optimizer.objectives
+    targets = targets_of(completed, objectives)
+    front = targets[non_dominated(targets)]
+    texts = {"front": str(len(front))}
+    if len(optimizer.reference) == len(objectives) <= EXACT:
+        reference = [
+            objective.sign * optimizer.reference[objective.name] for objective in objectives
+        ]
+        texts["volume"] = f"{float(hypervolume(front, targets.new_tensor(reference))):.4g}"
+    return texts

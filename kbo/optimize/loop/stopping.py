@@ -1,0 +1,129 @@
+"""The budgets of a run, and the reasons to stop before they are used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kbo._base import checks
+from kbo.bandit import methods
+from kbo.errors import InvalidInput
+from kbo.optimize.insight.expected_gain import N_MORE
+from kbo.optimize.optimizer import Optimizer
+from kbo.optimize.result import PROOF
+from kbo.optimize.settings.setting import Setting
+
+_ASK_EVERY = 5
+"""Number of trials after which the slow reasons to stop are examined again."""
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When a run ends: its budgets, and the reasons to stop before they are used; arguments as for ``kbo.minimize``.
+
+    A reason is a text, which is empty as long as the run goes on.
+
+    Raises:
+        InvalidInput: A number out of its range, or neither a number of trials nor a time budget.
+    """
+
+    n_trials: int | None
+    time_budget: float | None
+    end_running: bool
+    max_failures: int
+    stop_at_gap: float | None
+    stop_when: float | None
+
+    def __post_init__(self) -> None:
+        if self.n_trials is None and self.time_budget is None:
+            raise InvalidInput("give n_trials, time_budget (seconds), or both.")
+        checks.keep(
+            self,
+            n_trials=checks.maybe(checks.whole, "n_trials", self.n_trials, 1),
+            time_budget=checks.maybe(checks.positive, "time_budget", self.time_budget),
+            end_running=checks.flag("end_running", self.end_running),
+            max_failures=checks.whole("max_failures", self.max_failures, 1),
+            stop_at_gap=checks.maybe(checks.positive, "stop_at_gap", self.stop_at_gap),
+            stop_when=checks.maybe(checks.positive, "stop_when", self.stop_when),
+        )
+
+    def check_possible(self, setting: Setting, method: str) -> None:
+        """Raise InvalidInput if a setting and a method lack the model or the bounds that a reason to stop needs."""
+        has_bounds = methods.get(method).has_bounds
+        if self.stop_at_gap and not has_bounds:
+            raise InvalidInput(
+                f"method {method!r} has no bounds, so no gap at which it could stop."
+            )
+        if self.stop_when and not has_bounds:
+            raise InvalidInput(
+                f"method {method!r} has no model, so nothing is expected of more trials: stop_when."
+            )
+        if self.stop_when and setting.certified:
+            raise InvalidInput(
+                "stop_when is for the practical setting: use stop_at_gap, which is guaranteed."
+            )
+
+    def budget_used(
+        self, n_finished: int, n_running: int, n_before: int, seconds_left: float
+    ) -> str:
+        """Return the reason why no further trial begins: the trials or the time of the budget are used.
+
+        Args:
+            n_finished: Trials that have ended, those of the journal included.
+            n_running: Trials that are running.
+            n_before: Trials that had ended in the journal.
+            seconds_left: Seconds that are left of the time budget.
+        """
+        if self.n_trials is not None and n_finished + n_running >= self.n_trials:
+            if n_before >= self.n_trials:
+                return (
+                    f"the budget is {self.n_trials} trials in all, and the journal had {n_before}: "
+                    "none was added"
+                )
+            reason = f"the budget of {self.n_trials} trials is used"
+            if n_before:
+                reason += f", {n_before} of them were in the journal"
+            return reason
+        if self.time_budget is not None and seconds_left <= 0:
+            return f"the time budget of {self.time_budget:g} s is used"
+        return ""
+
+    def by_results(self, optimizer: Optimizer) -> str:
+        """Return the reason to stop that the values of the trials give."""
+        n_finished = optimizer.run.trials.n_finished
+        is_slow_allowed = n_finished % _ASK_EVERY == 0
+        infeasible = optimizer.insight.infeasible(PROOF if is_slow_allowed else PROOF // 10)
+        if infeasible is not None:
+            return str(infeasible)
+        reason = ""
+        if n_finished and is_slow_allowed:
+            reason = self._little_to_gain(optimizer)
+        return reason or self._gap_reached(optimizer, is_slow_allowed)
+
+    def _little_to_gain(self, optimizer: Optimizer) -> str:
+        """Return a reason to stop if more trials are expected to gain no more than ``stop_when``."""
+        if self.stop_when is None:
+            return ""
+        answers = optimizer.insight.answers(effects=False)
+        if answers is None or answers.more.value > self.stop_when:
+            return ""
+        return f"{N_MORE} more trials are expected to improve the value by {answers.more.value:.2g}"
+
+    def _gap_reached(self, optimizer: Optimizer, is_slow_allowed: bool) -> str:
+        """Return a reason to stop if the optimality gap is at most ``stop_at_gap``.
+
+        A proof of the gap is tried where a search has found one that is small enough, and, with less work, among the
+        slow reasons: the proved gap can be smaller than the one that was found.
+        """
+        goal = self.stop_at_gap
+        if goal is None:
+            return ""
+        gap = optimizer.gap()
+        if gap is None or not gap.final:
+            return ""
+        if gap.value <= goal:
+            gap = optimizer.gap(PROOF, goal) or gap
+        elif is_slow_allowed:
+            gap = optimizer.gap(PROOF // 10, goal) or gap
+        if gap.value > goal:
+            return ""
+        return f"the optimality gap {gap.value:.4g} is at most {goal:g}"
