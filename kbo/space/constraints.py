@@ -113,11 +113,9 @@ class Linear:
             if indexed and key in range(len(names)):
                 name = names[key]
             if name not in names:
-                known: list[Any] = list(names)
-                if indexed:
-                    known = list(range(len(names)))
+                keys = list(range(len(names))) if indexed else list(names)
                 raise InvalidInput(
-                    f"{self}: there is no parameter {checks.shown(key)}; the parameters are {known}."
+                    f"{self}: there is no parameter {checks.shown(key)}; the parameters are {keys}."
                 )
             weights[name] = weight
         return Linear(weights, upper=self.upper, lower=self.lower)
@@ -153,14 +151,17 @@ class Linear:
 
 
 class Limits:
-    """Limits on the numbers of a space, for many points at once.
+    """Linear constraints on the numbers of a space, for many points at once.
+
+    A sum may exceed a limit by rounding: low - rounding <= weights @ numbers <= high + rounding, where rounding is
+    ``_ROUNDING`` times the size of the terms and of the limit.
 
     Args:
-        linear: The limits, by names.
+        linear: The L constraints, by names.
         parameters: All parameters of the space by name.
 
     Attributes:
-        columns: The parameters in some limit, by their positions.
+        columns: The parameters in some constraint, by their positions.
     """
 
     def __init__(self, linear: Sequence[Linear], parameters: Mapping[str, Parameter]) -> None:
@@ -176,46 +177,53 @@ class Limits:
         }
 
         sizes = torch.zeros(len(parameters), dtype=torch.float64)
-        # by how much a number may change on its way to the unit interval and back
-        moved = torch.zeros_like(sizes)
+        # A number may change on its way to the unit interval and back, by _ROUNDING times this.
+        conversion_errors = torch.zeros_like(sizes)
         for i, p in self.columns.items():
             sizes[i] = max(map(abs, p.ends))
-            moved[i] = sizes[i]
+            conversion_errors[i] = sizes[i]
             if p.log and not p.options:
-                moved[i] *= 1 + math.log(p.ends[1] / p.ends[0])
+                conversion_errors[i] *= 1 + math.log(p.ends[1] / p.ends[0])
         low, high = ends.T
         largest = torch.where(high.isinf(), low, high).abs()
         rounding = _ROUNDING * (self._weights.abs() @ sizes + largest)
         self._low: Tensor = low - rounding
         self._high: Tensor = high + rounding
-        self._moved: Tensor = _ROUNDING * (self._weights.abs() @ moved)
+        self._conversion_error: Tensor = _ROUNDING * (self._weights.abs() @ conversion_errors)
 
     def numbers(self, units: Tensor) -> Tensor:
-        """Numbers [n P] of the parameters in a limit, at points [n P] of the unit cube; 0 for others."""
+        """Numbers [n P] of the parameters in a constraint, at points [n P] of the unit cube; 0 for others."""
         numbers = torch.zeros_like(units)
         for i, p in self.columns.items():
             numbers[:, i] = p.numbers(units[:, i])
         return numbers
 
-    def hold(self, numbers: Tensor, given: bool = False) -> Tensor:
-        """Whether each limit holds, [n L].
+    def hold(self, numbers: Tensor, is_rounded: bool = False) -> Tensor:
+        """Whether each constraint holds, [n L].
 
         Args:
-            numbers: The numbers [n P], 0 where a parameter is in no limit.
-            given: Whether they are not kbo's choice, so that they may have been rounded to float32.
+            numbers: The numbers [n P], 0 where a parameter is in no constraint.
+            is_rounded: Whether they may have been rounded to float32, as those that kbo has not chosen.
         """
         terms = numbers.unsqueeze(-2) * self._weights
         sums = terms.sum(-1)  # by rows, unlike a matrix product
         low = self._low
         high = self._high
-        if given:
+        if is_rounded:
             rounding = FLOAT32 * terms.abs().sum(-1)
             low = low - rounding
             high = high + rounding
         return (low <= sums) & (sums <= high)
 
     def may_hold(self, low: Tensor, high: Tensor) -> Tensor:
-        """Whether all limits may hold, [n], somewhere in boxes between two corners [n P] of the unit cube."""
+        """Whether all constraints may hold somewhere in each of n boxes, [n].
+
+        They do not if the largest sum in the box is below its lower limit, or the least one above its upper limit.
+
+        Args:
+            low: The lower corners of the boxes, [n P] in the unit cube.
+            high: The upper corners, [n P].
+        """
         least = self.numbers(low)
         most = self.numbers(high)
         for i, p in self.columns.items():
@@ -224,8 +232,8 @@ class Limits:
                 least[within, i] = float(min(p.ends))
                 most[within, i] = float(max(p.ends))
         corners = torch.stack([least, most]).unsqueeze(-2) * self._weights
-        least_sums = corners.amin(0).sum(-1) - self._moved
-        most_sums = corners.amax(0).sum(-1) + self._moved
+        least_sums = corners.amin(0).sum(-1) - self._conversion_error
+        most_sums = corners.amax(0).sum(-1) + self._conversion_error
         return ((self._low <= most_sums) & (least_sums <= self._high)).all(-1)
 
 
