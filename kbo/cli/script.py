@@ -75,9 +75,9 @@ def load(target: str) -> Script:
         return Script(target, objective, bounds)
     path = Path(target)
     if path.suffix != ".py" or not os.path.isfile(path):  # Path.is_file raises in a closed folder
-        known = ", ".join(examples.EXAMPLES)
+        names = ", ".join(examples.EXAMPLES)
         raise InvalidInput(
-            f"{target!r} is neither an example ({known}) nor a Python file that exists."
+            f"{target!r} is neither an example ({names}) nor a Python file that exists."
         )
     module = _executed(path)
     if hasattr(module, "defaults") and not hasattr(module, "was"):

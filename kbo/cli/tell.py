@@ -385,12 +385,12 @@ def _recorded(report: _Report, run: runs.Run, again: bool) -> str:
     if not run.space.named:
         params = list(params.values())
     number = run.add(params, returned).number
-    place = f"at the parameters of trial {trial.number}"
+    origin = f"at the parameters of trial {trial.number}"
     if changed:
-        place = f"at those of trial {trial.number} but {table.format_params(changed)}"
+        origin = f"at those of trial {trial.number} but {table.format_params(changed)}"
     if changed and not again:
         run.remove(trial, f"carried out with {table.format_params(changed)}, as trial {number}")
-    return f"trial {number}, {place}: {result_text(*returned)}"
+    return f"trial {number}, {origin}: {result_text(*returned)}"
 
 
 # Texts, for ``kbo journal correct``, too

@@ -102,7 +102,7 @@ class Linear:
         return f"{_digits(self.lower)} <= {total} <= {_digits(self.upper)}"
 
     def named(self, names: Sequence[str], indexed: bool) -> Linear:
-        """The same limit by names; keys may be indices too if ``indexed``.
+        """Return the same limit by names; keys may be indices too if ``indexed``.
 
         Raises:
             InvalidInput: A parameter that does not exist.
@@ -121,7 +121,7 @@ class Linear:
         return Linear(weights, upper=self.upper, lower=self.lower)
 
     def describe(self) -> dict[str, Any]:
-        """The limit as plain JSON values."""
+        """Return the limit as plain JSON values."""
         entries: dict[str, Any] = {"kind": "Linear", "weights": dict(self.weights)}
         if self.upper is not None:
             entries["upper"] = self.upper
@@ -192,14 +192,14 @@ class Limits:
         self._conversion_error: Tensor = _ROUNDING * (self._weights.abs() @ conversion_errors)
 
     def numbers(self, units: Tensor) -> Tensor:
-        """Numbers [n P] of the parameters in a constraint, at points [n P] of the unit cube; 0 for others."""
+        """Return the numbers [n P] of the parameters in a constraint, at points [n P] of the unit cube; else 0."""
         numbers = torch.zeros_like(units)
         for i, p in self.columns.items():
             numbers[:, i] = p.numbers(units[:, i])
         return numbers
 
     def hold(self, numbers: Tensor, is_rounded: bool = False) -> Tensor:
-        """Whether each constraint holds, [n L].
+        """Return whether each constraint holds, [n L].
 
         Args:
             numbers: The numbers [n P], 0 where a parameter is in no constraint.
@@ -216,7 +216,7 @@ class Limits:
         return (low <= sums) & (sums <= high)
 
     def may_hold(self, low: Tensor, high: Tensor) -> Tensor:
-        """Whether all constraints may hold somewhere in each of n boxes, [n].
+        """Return whether all constraints may hold somewhere in each of n boxes, [n].
 
         They do not if the largest sum in the box is below its lower limit, or the least one above its upper limit.
 
@@ -238,7 +238,7 @@ class Limits:
 
 
 def _digits(number: float) -> str:
-    """A number in a text from which it can be read again."""
+    """Return a number in a text from which it can be read again."""
     short = f"{number:g}"
     if float(short) == number:
         return short
@@ -246,7 +246,7 @@ def _digits(number: float) -> str:
 
 
 def checked(constraints: Any) -> tuple[Linear | Rule, ...]:
-    """Constraints on parameters as a tuple, each once.
+    """Return constraints on parameters as a tuple, without repetitions.
 
     Raises:
         InvalidInput: They are no list, or one is neither a ``Linear`` nor a function with a name.
@@ -273,19 +273,19 @@ def _check_rule(place: str, rule: Any) -> None:
 
 
 def name_of(constraint: Linear | Rule) -> str:
-    """The name of a constraint in messages and files."""
+    """Return the name of a constraint in messages and files."""
     if isinstance(constraint, Linear):
         return str(constraint)
     return checks.name_of(constraint)
 
 
 def in_words(constraints: Sequence[Linear | Rule]) -> str:
-    """The names of constraints in a message."""
+    """Return the names of constraints in a message."""
     return " and ".join(repr(name_of(constraint)) for constraint in constraints)
 
 
 def permits(rule: Rule, params: Any) -> bool:
-    """Whether a function says that params may be used.
+    """Return whether a function says that params may be used.
 
     Raises:
         InvalidInput: It raises an exception, or returns no bool.

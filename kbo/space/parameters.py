@@ -58,27 +58,30 @@ class Parameter:
         return self.options
 
     def coordinate(self, place: Tensor) -> Tensor:
-        """Unit coordinates [n] of places [n]: ends of the cell of option p at p and p + 1, its middle at p + 1/2."""
+        """Return the unit coordinates [n] of places [n].
+
+        The cell of the option at position p is from place p to p + 1, and has its middle at p + 1/2.
+        """
         return place.double() / len(self.options)
 
     def place(self, u: Tensor) -> Tensor:
-        """Places [n] at unit coordinates u [n], the inverse of ``coordinate``."""
+        """Return the places [n] at unit coordinates u [n], the inverse of ``coordinate``."""
         return u * len(self.options)
 
     def index(self, u: Tensor) -> Tensor:
-        """Positions [n] among the options at unit coordinates u [n]."""
+        """Return the positions [n] among the options at unit coordinates u [n]."""
         return self.place(u).floor().long().clamp(0, len(self.options) - 1)
 
     def middles(self, positions: Tensor) -> Tensor:
-        """Unit coordinates [n] of the options at positions [n], the middles of their cells; inverse of ``index``."""
+        """Return the unit coordinates [n] of options at positions [n], the middles of their cells."""
         return self.coordinate(positions.double() + 0.5)
 
     def units(self, values: Sequence[Any]) -> Tensor:
-        """Unit coordinates [n] of plain values: of options the middles of their cells."""
+        """Return the unit coordinates [n] of plain values: of options the middles of their cells."""
         return self.middles(torch.tensor([self._position(value) for value in values]))
 
     def unit(self, value: Any) -> float:
-        """Unit coordinate of a value.
+        """Return the unit coordinate of a value.
 
         Raises:
             InvalidInput: The parameter does not have it.
@@ -86,17 +89,17 @@ class Parameter:
         return float(self.units([self.plain(value)])[0])
 
     def values(self, u: Tensor) -> list[Any]:
-        """Values at unit coordinates u [n]."""
+        """Return the values at unit coordinates u [n]."""
         positions, rows = self.index(u).unique(return_inverse=True)
         distinct = [self.options[position] for position in positions.tolist()]
         return [distinct[row] for row in rows.tolist()]
 
     def value(self, u: float) -> Any:
-        """Value at unit coordinate u."""
+        """Return the value at unit coordinate u."""
         return self.values(torch.tensor([u], dtype=torch.float64))[0]
 
     def plain(self, value: Any) -> Any:
-        """The value as a plain Python value.
+        """Return the value as a plain Python value.
 
         Raises:
             InvalidInput: The parameter does not have it.
@@ -104,15 +107,15 @@ class Parameter:
         return self.options[self._position(value)]
 
     def numbers(self, u: Tensor) -> Tensor:
-        """Values [n] at unit coordinates u [n], if they are numbers."""
+        """Return the values [n] at unit coordinates u [n], if they are numbers."""
         return torch.tensor(self.values(u), dtype=u.dtype)
 
     def features(self, u: Tensor) -> Tensor:
-        """Columns [n columns] for unit coordinates u [n], equal for coordinates of the same value."""
+        """Return the columns [n columns] for unit coordinates u [n], equal for coordinates of the same value."""
         return (self.index(u).to(u) / (len(self.options) - 1)).unsqueeze(-1)
 
     def columns_of(self, value: Any) -> list[float]:
-        """Columns of a value that may be outside of the range, as earlier trials have them.
+        """Return the columns of a value that may be outside of the range, as earlier trials have them.
 
         Raises:
             InvalidInput: The value has no place among those of the parameter.
@@ -120,11 +123,11 @@ class Parameter:
         return self.features(self.units([self.plain(value)]))[0].tolist()
 
     def labels(self, name: str) -> list[str]:
-        """Names of the feature columns of a parameter with a name."""
+        """Return the names of the feature columns of a parameter with a name."""
         return [name] * self.columns
 
     def describe(self) -> dict[str, Any]:
-        """The parameter as plain JSON values.
+        """Return the parameter as plain JSON values.
 
         The step is among them only if it is set: journals of kbo 0.11 have none.
         """
@@ -140,7 +143,7 @@ class Parameter:
         return entries
 
     def _position(self, value: Any) -> int:
-        """Position of a value among the options.
+        """Return the position of a value among the options.
 
         Raises:
             InvalidInput: It is none of them.
@@ -405,7 +408,7 @@ class Int(_Range):
         return ((self.numbers(u).log() - low) / (math.log(self.high) - low)).unsqueeze(-1)
 
     def _logarithms(self) -> tuple[float, float]:
-        """Logarithms of the ends of the line, half a number below the lowest and above the largest."""
+        """Return the logarithms of the ends of the line, half a number below the lowest and above the largest."""
         return math.log(self.low - 0.5), math.log(self.high + 0.5)
 
     def _position(self, value: Any) -> int:
@@ -446,7 +449,7 @@ class Choice(_Listed):
         return len(self.options)
 
     def features(self, u: Tensor) -> Tensor:
-        """One-hot columns [n k]."""
+        """Return the one-hot columns [n k]."""
         return torch.nn.functional.one_hot(self.index(u), len(self.options)).to(u) / math.sqrt(2)
 
     def labels(self, name: str) -> list[str]:
@@ -479,7 +482,7 @@ class Fixed(Parameter):
         return (self.constant,)
 
     def features(self, u: Tensor) -> Tensor:
-        """No columns, [n 0]."""
+        """Return no columns, [n 0]."""
         return u.new_empty(len(u), 0)
 
 

@@ -70,7 +70,7 @@ class Program:
             self._add_limit(limit)
 
     def _names_in(self, limits: Sequence[Linear]) -> set[str]:
-        """The names of the parameters in limits, their parents, the parents of these, and so on."""
+        """Return the names of the parameters in limits, their parents, the parents of these, and so on."""
         names = set()
         for limit in limits:
             for name in limit.weights:
@@ -94,13 +94,13 @@ class Program:
         self.size: int = n_variables + 1
 
     def _row(self, variables: Sequence[int], coefficients: Any = 1.0) -> np.ndarray:
-        """A row of coefficients [V]: those of some variables, and 0 of all others."""
+        """Return a row of coefficients [V]: those of some variables, and 0 of all others."""
         row = np.zeros(self.size)
         row[variables] = coefficients
         return row
 
     def _active(self, name: str) -> tuple[np.ndarray, float]:
-        """Whether a parameter is active, 1 or 0, as coefficients [V] of the variables and a constant."""
+        """Return whether a parameter is active, 1 or 0, as coefficients [V] of the variables and a constant."""
         if name not in self._conditions:
             return np.zeros(self.size), 1.0
         parent, values = self._conditions[name]
@@ -139,7 +139,7 @@ class Program:
         self._rows.append((self._row(variables) - value * active, least, value * constant))
 
     def _value(self, name: str) -> tuple[np.ndarray, float]:
-        """The value of a parameter as coefficients [V] of the variables and a constant; 0 where it is not active."""
+        """Return a parameter's value as coefficients [V] of the variables and a constant; 0 where it is not active."""
         p = self._parameters[name]
         variables = self._variables[name]
         if self._has_indicators[name]:
@@ -174,7 +174,7 @@ class Program:
         self._rows.append(((total - margin) / scale, (low - constant) / scale, np.inf))
 
     def solve(self, cost: np.ndarray, least_margin: float = 0.0) -> np.ndarray | None:
-        """The variables [V] that minimise cost [V] @ variables; None if no variables satisfy the limits.
+        """Return the variables [V] that minimise cost [V] @ variables; None if no variables satisfy the limits.
 
         Raises:
             InvalidInput: The solver has found none in time, and has not proved that there are none.
@@ -197,14 +197,14 @@ class Program:
         return solution.x
 
     def margin(self) -> float | None:
-        """The largest margin from all limits, as a share of the real parameters' ranges; None if no point is inside."""
+        """Return the largest margin from all limits, in real parameters' ranges; None if no point is inside."""
         best = self.solve(self._row([-1], -1.0))
         if best is None:
             return None
         return float(best[-1])
 
     def corners(self, n: int, generator: torch.Generator) -> np.ndarray:
-        """Corners of the limits, as variables [k V]: those that minimise n random costs, k <= n.
+        """Return corners of the limits, as variables [k V]: those that minimise n random costs, k <= n.
 
         They keep a tenth of the largest margin from the limits.
         """
@@ -219,7 +219,7 @@ class Program:
         return np.array(corners).reshape(-1, self.size)
 
     def units(self, variables: np.ndarray) -> Tensor:
-        """The points [n P] of the unit cube of variables [n V]; NaN for parameters without variables."""
+        """Return the points [n P] of the unit cube of variables [n V]; NaN for parameters without variables."""
         points = torch.full((len(variables), len(self._parameters)), torch.nan, dtype=torch.float64)
         for column, (name, p) in enumerate(self._parameters.items()):
             if name in self._variables:
@@ -228,7 +228,7 @@ class Program:
         return points
 
     def _value_at(self, name: str, p: Parameter, variables: np.ndarray) -> Any:
-        """The value of a parameter at variables [V]."""
+        """Return the value of a parameter at variables [V]."""
         of_parameter = variables[self._variables[name]]
         if self._has_indicators[name]:
             return p.options[int(of_parameter.argmax())]
@@ -239,7 +239,7 @@ class Program:
 
 
 def _position(parameter: Parameter, unit: float) -> int:
-    """Position among the options at a unit coordinate."""
+    """Return the position among the options at a unit coordinate."""
     return int(parameter.index(torch.tensor(unit, dtype=torch.float64)))
 
 
@@ -304,7 +304,7 @@ def _culprits(
 def _extremes(
     limit: Linear, parameters: Mapping[str, Parameter], conditions: Mapping[str, Condition]
 ) -> tuple[float, float]:
-    """The least and the largest sum within the bounds; a parameter that is not active adds 0."""
+    """Return the least and the largest sum within the bounds; a parameter that is not active adds 0."""
     low = 0.0
     high = 0.0
     for name, weight in limit.weights.items():

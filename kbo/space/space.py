@@ -178,7 +178,7 @@ class Space:
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any]) -> Space:
-        """The space of plain data, such as ``to_dict`` returns.
+        """Return the space of plain data, such as ``to_dict`` returns.
 
         Args:
             entries: For each name a single value (fixed), a list of options (a choice), or a dict of the ``kind``
@@ -208,7 +208,7 @@ class Space:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Space:
-        """The space of a JSON file (.json) or a YAML file (any other suffix), which has the data of ``from_dict``.
+        """Return the space of a JSON file (.json) or a YAML file (any other suffix), with data as for ``from_dict``.
 
         Raises:
             InvalidInput: The file cannot be read, or an entry cannot be used.
@@ -220,7 +220,7 @@ class Space:
             return cls.from_dict(entries)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """The parameters by name as plain JSON values, then the constraints; of functions the names alone."""
+        """Return the parameters by name as plain JSON values, then the constraints; of functions the names alone."""
         entries = {name: p.describe() for name, p in self.parameters.items()}
         for name, (parent, values) in self.conditions.items():
             entries[name]["when"] = {parent: list(values)}
@@ -234,12 +234,12 @@ class Space:
         return entries
 
     def describe(self) -> list[dict[str, Any]]:
-        """Parameters and constraints, as in the header of a journal; equal descriptions are equal spaces."""
+        """Return parameters and constraints, as in the header of a journal; equal descriptions are equal spaces."""
         return [{"name": name, **entry} for name, entry in self.to_dict().items()]
 
     @classmethod
     def described(cls, entries: Sequence[Mapping[str, Any]], named: bool) -> Space:
-        """The space of a description, as ``describe`` returns; constraints that are functions permit everything.
+        """Return the space of a description, as ``describe`` returns; constraints that are functions permit everything.
 
         Args:
             entries: The description.
@@ -258,7 +258,7 @@ class Space:
         return cls(space, rules)
 
     def replacing(self, former: Space, same_scale: bool = False) -> Space:
-        """A copy of the space with places for the params of a former one among its features.
+        """Return a copy of the space with places for the params of a former one among its features.
 
         Args:
             former: The former space.
@@ -283,7 +283,7 @@ class Space:
         return space
 
     def compares_as(self, other: Space) -> Space:
-        """A copy of the space with the features of an equal one that has replaced others."""
+        """Return a copy of the space with the features of an equal one that has replaced others."""
         space = copy.copy(self)
         space.changed = other.changed
         space.added = other.added
@@ -319,7 +319,7 @@ class Space:
 
     @on_host
     def points(self, most: int) -> Tensor | None:
-        """One point [N P] of the unit cube for each of the possible params; None if there are more than ``most``.
+        """Return a point of the unit cube for each of the possible params, [N P]; None if there are more than ``most``.
 
         With constraints, if there are more before those that violate them are left out.
         """
@@ -335,7 +335,7 @@ class Space:
         return self._points[most]
 
     def _grid(self, most: int) -> Tensor | None:
-        """The points of a space without its constraints."""
+        """Return the points of a space without its constraints."""
         if self.continuous:
             return None
         points = torch.full((1, self.dimension), _MIDDLE, dtype=torch.float64)
@@ -353,7 +353,7 @@ class Space:
 
     @on_host
     def satisfies(self, unit: Tensor) -> Tensor:
-        """Whether points [n P] of the unit cube satisfy all constraints, [n]; rows of a table up to rounding.
+        """Return whether points [n P] of the unit cube satisfy all constraints, [n]; rows of a table up to rounding.
 
         Raises:
             InvalidInput: A function raises an exception, or returns no bool.
@@ -369,7 +369,7 @@ class Space:
 
     @on_host
     def violated(self, params: Any) -> list[str]:
-        """The constraints that given parameters violate, as text; functions only if the linear ones hold.
+        """Return the constraints that given parameters violate, as text; functions only if the linear ones hold.
 
         A sum that exceeds its limit by no more than rounding to float32 does not violate it.
         """
@@ -396,14 +396,14 @@ class Space:
 
     @on_host
     def may_satisfy(self, low: Tensor, high: Tensor) -> Tensor:
-        """Whether boxes between two corners [n P] of the unit cube may have points that satisfy the linear constraints.
+        """Return whether boxes between two corners [n P] of the unit cube may have points inside linear constraints.
 
         [n], without conditions. Functions are not asked.
         """
         return self._limits.may_hold(low, high)
 
     def is_active(self, name: str, unit: Tensor) -> Tensor:
-        """Whether a parameter is active, [n], at points [n P] of the unit cube."""
+        """Return whether a parameter is active, [n], at points [n P] of the unit cube."""
         if name not in self.conditions:
             return torch.ones(len(unit), dtype=torch.bool)
         parent, values = self.conditions[name]
@@ -413,7 +413,7 @@ class Space:
         return has_value & self.is_active(parent, unit)
 
     def active_names(self, params: Mapping[str, Any]) -> list[str]:
-        """The names of the parameters that are active where the parents have the plain values of ``params``."""
+        """Return the names of the parameters that are active where the parents have the plain values of ``params``."""
         active: set[str] = set()
         for name in self._parents_first:
             if name in self.conditions:
@@ -424,16 +424,16 @@ class Space:
         return [name for name in self.parameters if name in active]
 
     def pairs(self) -> list[tuple[float, float]]:
-        """The bounds of a list space."""
+        """Return the bounds of a list space."""
         return [(p.ends[0], p.ends[1]) for p in self.parameters.values()]
 
     @on_host
     def params(self, unit: Tensor) -> Params:
-        """The argument of the objective at a point [P] of the unit cube; of a table, the nearest row."""
+        """Return the argument of the objective at a point [P] of the unit cube; of a table, the nearest row."""
         return self._all_params(unit.unsqueeze(0))[0]
 
     def _all_params(self, units: Tensor) -> list[Params]:
-        """The arguments of the objective at points [n P] of the unit cube; of a table, the nearest rows."""
+        """Return the arguments of the objective at points [n P] of the unit cube; of a table, the nearest rows."""
         if self._table is not None:
             return list(self._table.nearest(units))
         by_name: list[dict[str, Any]] = [{} for _ in range(len(units))]
@@ -445,7 +445,7 @@ class Space:
         return [self._params_of(values) for values in by_name]
 
     def unit(self, params: Any) -> Tensor:
-        """The point [P] of the unit cube of given parameters.
+        """Return the point [P] of the unit cube of given parameters.
 
         Raises:
             InvalidInput: A parameter is missing, unknown, not active or outside its bounds.
@@ -454,7 +454,7 @@ class Space:
 
     @on_host
     def units(self, many: Sequence[Any]) -> Tensor:
-        """The points [n P] of the unit cube of a list of parameters; see ``unit``."""
+        """Return the points [n P] of the unit cube of a list of parameters; see ``unit``."""
         by_name = [self._values(params) for params in many]
         units = torch.full((len(by_name), self.dimension), _MIDDLE, dtype=torch.float64)
         for i, (name, p) in enumerate(self.parameters.items()):
@@ -464,7 +464,7 @@ class Space:
         return units
 
     def canonical(self, params: Any) -> Params:
-        """A new dict or list of given parameters, with plain Python values, and those of ``Fixed`` ones added.
+        """Return a new dict or list of given parameters, with plain Python values, and those of ``Fixed`` ones added.
 
         Raises:
             InvalidInput: A parameter is missing, unknown, not active or outside its bounds.
@@ -472,7 +472,7 @@ class Space:
         return self._params_of(self._values(params))
 
     def plain(self, name: str, value: Any) -> Any:
-        """The value of a parameter as a plain Python value.
+        """Return the value of a parameter as a plain Python value.
 
         A value that is off a bound, a step, an option or the entry of a table only by rounding is set onto it.
 
@@ -485,7 +485,7 @@ class Space:
         return plain
 
     def _values(self, params: Any) -> dict[str, Any]:
-        """The plain values of the active parameters by name, in order, with those of ``Fixed`` ones.
+        """Return the plain values of the active parameters by name, in order, with those of ``Fixed`` ones.
 
         Raises:
             InvalidInput: A parameter is missing, unknown, not active or outside its bounds.
@@ -517,7 +517,7 @@ class Space:
         return values
 
     def by_name(self, params: Any) -> dict[Any, Any]:
-        """The values of params by name. Empty if they are no dict, or for bounds in a list no list of that length."""
+        """Return the values of params by name; empty if they are no dict, or for a list of bounds no list as long."""
         is_text = isinstance(params, (str, bytes, bytearray))
         if is_text or isinstance(params, Mapping) != self.named:
             return {}
@@ -529,14 +529,14 @@ class Space:
             return {}
 
     def on(self, device: torch.device) -> Space:
-        """The same space with features on a device."""
+        """Return the same space with features on a device."""
         space = copy.copy(self)
         space.device = device
         return space
 
     @on_host
     def features(self, unit: Tensor) -> Tensor:
-        """The input of the kernel, [n D], at points [n P] of the unit cube."""
+        """Return the input of the kernel, [n D], at points [n P] of the unit cube."""
         blocks = []
         for i, (name, p) in enumerate(self.parameters.items()):
             compared = self.compared[name]
@@ -551,7 +551,7 @@ class Space:
         return torch.cat(blocks, -1).to(self.device)
 
     def _where_active(self, name: str, block: Tensor, is_active: Tensor) -> Tensor:
-        """The feature columns of a parameter: zeros where it is not active, a quarter of a circle for a number.
+        """Return the feature columns of a parameter: zeros where it is not active, a quarter of a circle for a number.
 
         Args:
             name: The parameter.
@@ -566,14 +566,14 @@ class Space:
         return torch.where(is_active.unsqueeze(-1), block, 0.0)
 
     def contains(self, params: Any) -> bool:
-        """Whether params are in the space; its constraints are not asked."""
+        """Return whether params are in the space; its constraints are not asked."""
         with contextlib.suppress(InvalidInput):
             self.canonical(params)
             return True
         return False
 
     def carried(self, params: Params) -> Params | None:
-        """The params of an earlier space as params of this one, also outside of its ranges; None if they have no place.
+        """Return params of an earlier space as params of this one, also outside its ranges; None if they have no place.
 
         Parameters that this space lacks are left out. Its own that are active are needed, unless they are ``Fixed``.
         """
@@ -592,7 +592,7 @@ class Space:
 
     @on_host
     def place(self, params: Params) -> Tensor | None:
-        """The features [D] of params, also outside of the ranges of this space; None if they have no place there."""
+        """Return the features [D] of params, also outside of the ranges; None if they have no place in the space."""
         values = self.by_name(params)
         active = self.active_names(values)
         blocks = []
@@ -608,14 +608,14 @@ class Space:
         return torch.cat(blocks, -1)[0]
 
     def _params_of(self, values: dict[str, Any]) -> Params:
-        """The argument of the objective for values by name: a dict, or a list if the bounds were one."""
+        """Return the argument of the objective for values by name: a dict, or a list if the bounds were one."""
         if self.named:
             return values
         return list(values.values())
 
 
 def _within_half_circle(numbers: Tensor) -> Tensor:
-    """Numbers [n 1] with those outside of [0, 1] drawn into (-1/2, 3/2), in their order.
+    """Return numbers [n 1] with those outside of [0, 1] drawn into (-1/2, 3/2), in their order.
 
     They become angles, in quarters of a circle. Of these all lie on a half circle, on which numbers that are farther
     apart have a larger distance. Without that the angle of a number far outside would be that of one inside again.
@@ -626,7 +626,7 @@ def _within_half_circle(numbers: Tensor) -> Tensor:
 
 
 def _stand_in(name: str) -> Rule:
-    """A function with a name that permits all params, for a constraint of which a journal has only the name."""
+    """Return a function with a name that permits all params, for a constraint of which a journal has only the name."""
 
     def permits(params: Any) -> bool:
         return True
