@@ -297,10 +297,17 @@ def test_rows_of_a_table_that_cannot_be_used_are_counted():
     assert len(outside.result.trials) == 8
 
 
+class Columns:
+    """A table of another library, such as Polars."""
+
+    columns = ("a", "value")
+
+
 def test_what_cannot_be_audited_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refused = {
         3: "history must be a study of Optuna",
+        Columns(): "history must be a study of Optuna",
         "a,b\n1,2": "name that of the values",
         "a,value,state\n1,2,FAILED": "no row has a value",
     }

@@ -25,7 +25,7 @@ from tests.processes import wait_until
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     monkeypatch.setattr(live, "POLL", 0.5)
-    monkeypatch.setattr(live, "_SHARE", 100.0)
+    monkeypatch.setattr(live, "_REST", 0.01)
 
 
 @pytest.fixture

@@ -54,6 +54,6 @@ def read(*tensors: Tensor) -> list[float]:
     return [number for tensor in tensors for number in tensor.reshape(-1).tolist()]
 
 
-def on_host(*tensors: Tensor) -> list[np.ndarray]:
+def tensors_on_cpu(*tensors: Tensor) -> list[np.ndarray]:
     """Return tensors as arrays; on the CPU they share memory."""
     return [tensor.detach().cpu().numpy() for tensor in tensors]

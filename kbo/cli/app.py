@@ -11,10 +11,11 @@ require("the command line", "cli", "typer")
 
 import typer
 
+from kbo.cli.ask import ask
 from kbo.cli.confirm import confirm
 from kbo.cli.journal import journal
-from kbo.cli.laboratory import ask, tell
 from kbo.cli.options import CommandWithNames
+from kbo.cli.tell import tell
 from kbo.cli.tune import tune
 from kbo.cli.views import audit, report
 

@@ -19,10 +19,8 @@ from kbo.errors import AnotherProblem
 if TYPE_CHECKING:
     from kbo.optimize import Result
     from kbo.optimize import result as results
-    from kbo.optimize.constraints import constraint
     from kbo.optimize.run import table
 else:
-    constraint = Lazy("kbo.optimize.constraints.constraint")
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
 
@@ -59,34 +57,40 @@ def confirm(
     options.apply_verbosity(quiet, verbose=False)
     script = load(target)
     path = journal or out / f"tune-{script.name}.jsonl"
-    kernel = getattr(script.setting, "kernel", None)
-    measured, _ = constraint.measured_only(script.constraints)
-    optimizer = kbo.report.Record.of(path, kernel, measured).reopened()
+    optimizer = kbo.report.Record.of(path, script.kernel, script.limits).reopened()
     result = results.result_of(optimizer, "", str(path))
-    how = {"tolerance": tolerance, "workers": workers, "timeout": timeout, "progress": not quiet}
-    run(result, script.objective, path, budget, **how)
+    settings = {
+        "tolerance": tolerance,
+        "workers": workers,
+        "timeout": timeout,
+        "progress": not quiet,
+    }
+    run(result, script.objective, path, budget, **settings)
 
 
-def run(result: Result, objective: Any, path: Path, budget: int, **how: Any) -> None:
-    """Evaluate the best trials of a run again, into a journal beside its own, and print the statement about them.
+def run(result: Result, objective: Any, path: Path, budget: int, **settings: Any) -> None:
+    """Evaluate the best trials of a run again, and print which is the best.
+
+    The new evaluations have a journal of their own beside that of the run. It is renamed if other trials are to be
+    confirmed now.
 
     Args:
         result: The run.
         objective: Its objective.
         path: Its journal.
         budget: The largest number of evaluations.
-        how: Further arguments of ``Result.confirm``.
+        settings: Further arguments of ``Result.confirm``.
     """
-    beside = path.with_name(f"{path.stem}-confirm.jsonl")
+    journal = path.with_name(f"{path.stem}-confirm.jsonl")
     try:
-        confirmed = result.confirm(objective, budget, journal=beside, **how)
+        confirmed = result.confirm(objective, budget, journal=journal, **settings)
     except AnotherProblem:
-        aside = options.unused_path(beside)
-        beside.replace(aside)
-        typer.echo(f"other trials are to be confirmed now: renamed {beside} to {aside}", err=True)
-        confirmed = result.confirm(objective, budget, journal=beside, **how)
+        former = options.unused_path(journal)
+        journal.replace(former)
+        typer.echo(f"other trials are to be confirmed now: renamed {journal} to {former}", err=True)
+        confirmed = result.confirm(objective, budget, journal=journal, **settings)
     typer.echo(f"confirmation   {confirmed}")
     best = confirmed.best
     if best is not None and math.isfinite(confirmed.within) and best.params != result.params:
         typer.echo(f"now the best   {best.name}: {table.format_params(best.params)}")
-    typer.echo(f"journal        {beside}")
+    typer.echo(f"journal        {journal}")

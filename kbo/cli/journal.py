@@ -14,7 +14,8 @@ import typer
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.cli import options
-from kbo.cli.laboratory import number_in, result_text, run_of, show_known, trial_in
+from kbo.cli.laboratory import run_of, show_known
+from kbo.cli.tell import number_in, result_text, trial_in
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -40,11 +41,12 @@ journal: typer.Typer = typer.Typer(
 )
 
 _COLUMNS = ("trial", "status", "value", "reported", "seconds", "remark")
+"""Columns that are no parameters."""
 
 _LONGEST = 60
-"""Characters of a text in a row."""
+"""Characters of a text in a table on the screen."""
 
-_HISTORY = {
+_OCCURRENCES = {
     "Ask": "begun",
     "Again": "started again",
     "Tell": "reported",
@@ -53,6 +55,7 @@ _HISTORY = {
     "Correct": "corrected to",
     "Remove": "removed",
 }
+"""What happened to a trial, in words, by the kind of the event."""
 
 File = Annotated[Path, typer.Argument(help="A journal (.jsonl).")]
 
@@ -80,42 +83,41 @@ def show(
 ) -> None:
     """Show the trials of a journal as a table, and the changes of its space."""
     contents = record.read_journal(path).whole()
-    trials = contents.trials
     if trial is not None:
-        _show_one(trials, trial, contents.events)
+        _show_trial(contents, trial)
         return
-    has_corrections = any(trial.reported is not None for trial in trials)
-    rows = []
-    for row in trials:
-        cells = {
-            "trial": str(row.number),
-            "status": row.status,
-            table.heading(contents.main): _number(row.value),
-        }
-        if has_corrections:
-            cells["reported"] = _number(row.reported)
-        cells["seconds"] = _number(row.seconds)
-        for name, text in table.shown(row.params).items():
-            column = f"params.{name}" if name in _COLUMNS else name
-            cells[column] = _short(text)
-        for name, text in table.shown(row.measured).items():
-            cells[f"measured.{name}"] = text
-        cells["remark"] = _short(_remark(row))
-        rows.append(cells)
-    if not rows:
+    if not contents.trials:
         typer.echo("no trials")
         return
+    rows = [_cells(row, contents.main) for row in contents.trials]
     shown = pd.DataFrame(rows, dtype=str).fillna("")
-    columns = [column for column in shown if column != "remark" and any(shown[column])]
-    if any(shown["remark"]):
-        columns.append("remark")
+    columns = [column for column in shown if any(shown[column])]
+    columns.sort(key=lambda column: column == "remark")  # last, the others as they are
     typer.echo(printable(shown[columns].to_string(index=False)))
     for line in _changes(contents):
         typer.echo(printable(line))
 
 
-def _short(text: str) -> str:
-    """Return the beginning of a text on one line."""
+def _cells(trial: Trial, main: str) -> dict[str, str]:
+    """Return the row of a trial as text by column; ``main`` is the name of the value."""
+    cells = {
+        "trial": str(trial.number),
+        "status": trial.status,
+        table.heading(main): _number(trial.value),
+        "reported": _number(trial.reported),
+        "seconds": _number(trial.seconds),
+    }
+    for name, text in table.shown(trial.params).items():
+        column = f"params.{name}" if name in _COLUMNS else name
+        cells[column] = _shortened(text)
+    for name, text in table.shown(trial.measured).items():
+        cells[f"measured.{name}"] = text
+    cells["remark"] = _shortened(_remark(trial))
+    return cells
+
+
+def _shortened(text: str) -> str:
+    """Return the first ``_LONGEST`` characters of a text, on one line."""
     return events.shortened(" ".join(text.split()), _LONGEST)
 
 
@@ -129,30 +131,29 @@ def _remark(trial: Trial) -> str:
 
 
 def _changes(contents: JournalFile) -> list[str]:
-    """Return a line for each change of the space."""
+    """Return lines about each change of the space: its place among the trials, and what is different."""
     lines = []
     n_trials = 0
     space = contents.header["space"]
     for event in contents.events:
         if isinstance(event, events.Ask):
             n_trials = event.number + 1
-        if isinstance(event, events.Change):
-            former = {"space": space}
-            latest = {"space": event.space}
-            different = journals.differences(former, latest, ("before", "after"))
+        if not isinstance(event, events.Change):
+            continue
+        differences = journals.differences(
+            {"space": space}, {"space": event.space}, ("before", "after")
+        )
+        lines.append(f"{_date(event)}before trial {n_trials} the space has changed: {differences}")
+        if event.was:
             lines.append(
-                f"{_date(event)}before trial {n_trials} the space has changed: {different}"
+                f"  earlier trials without a value of it had {table.format_params(event.was)}"
             )
-            if event.was:
-                lines.append(
-                    f"  earlier trials without a value of it had {table.format_params(event.was)}"
-                )
-            space = event.space
+        space = event.space
     return lines
 
 
 def _date(event: Event) -> str:
-    """Return the local time of an event, in front of what happened."""
+    """Return the local time of an event and two spaces; empty if the journal has no time."""
     if event.time is None:
         return ""
     return time.strftime("%Y-%m-%d %H:%M  ", time.localtime(event.time))
@@ -162,26 +163,27 @@ def _history(number: int, all_events: Sequence[Event]) -> list[str]:
     """Return a line for each event that begins or ends a trial, or changes its result."""
     lines = []
     for event in all_events:
-        what = _HISTORY.get(type(event).__name__)
-        if what is None or getattr(event, "number", None) != number:
+        occurrence = _OCCURRENCES.get(type(event).__name__)
+        if occurrence is None or getattr(event, "number", None) != number:
             continue
         if isinstance(event, events.Tell | events.Correct):
-            what += f" {result_text(event.value, event.measured)}"
+            occurrence += f" {result_text(event.value, event.measured)}"
         elif isinstance(event, events.Fail | events.Remove):
-            what += f": {event.reason}"
-        lines.append(f"{_date(event)}{what}")
+            occurrence += f": {event.reason}"
+        lines.append(f"{_date(event)}{occurrence}")
     return lines
 
 
-def _show_one(trials: Sequence[Trial], number: int, all_events: Sequence[Event]) -> None:
+def _show_trial(contents: JournalFile, number: int) -> None:
     """Print one trial, why it was chosen, and what happened to it.
 
     Raises:
         InvalidInput: There is no such trial.
     """
-    if not 0 <= number < len(trials):
-        raise InvalidInput(f"there is no trial {number}: the journal has {len(trials)}, from 0.")
-    trial = trials[number]
+    n_trials = len(contents.trials)
+    if not 0 <= number < n_trials:
+        raise InvalidInput(f"there is no trial {number}: the journal has {n_trials}, from 0.")
+    trial = contents.trials[number]
     typer.echo(f"trial {number}: {trial.status} {_number(trial.value)}".rstrip())
     typer.echo(printable(table.format_params(trial.params)))
     explanation = explanations.explanation_of(trial.proposal)
@@ -189,11 +191,12 @@ def _show_one(trials: Sequence[Trial], number: int, all_events: Sequence[Event])
         typer.echo("its parameters were given")
     else:
         typer.echo(printable(str(explanation)))
-    for line in _history(number, all_events):
+    for line in _history(number, contents.events):
         typer.echo(printable(line))
 
 
 def _number(value: float | None) -> str:
+    """Return a number with six digits; empty if there is none."""
     if value is None:
         return ""
     return f"{value:.6g}"
@@ -213,16 +216,16 @@ def correct(
 ) -> None:
     """Replace the results of trials that have ended; the journal keeps what was reported before."""
     with contextlib.closing(run_of(path)) as run:
-        others = {}
+        measurements = {}
         for name, text in options.assignments(measured or (), "--measured memory=7.2").items():
-            others[name] = number_in(name, text)
+            measurements[name] = number_in(name, text)
         corrections = []
         for number, text in options.assignments(values, "a trial and its value, as 11=95").items():
             trial = run.trials.ended(trial_in(number))
-            returned = (number_in("value", text), {**trial.measured, **others})
+            returned = (number_in("value", text), {**trial.measured, **measurements})
             run.outcome(returned)
             corrections.append((trial, returned))
-        if others and len(corrections) > 1:
+        if measurements and len(corrections) > 1:
             raise InvalidInput("--measured is for one trial: correct the others by themselves.")
         for trial, returned in corrections:
             before = _number(trial.value) or trial.status

@@ -67,7 +67,7 @@ Device = Annotated[
 def engine_of(
     name: str, address: str | None, workers: int | None, resources: str | None = None
 ) -> Any:
-    """Return the ``workers`` that --engine, --address, --workers and --resources mean."""
+    """Return the argument ``workers`` of ``minimize`` that --engine, --address, --workers and --resources state."""
     if name == "ray":
         if resources is None:
             return ray.Ray(address, workers or None)
@@ -83,11 +83,11 @@ def engine_of(
 
 
 def _amounts(text: str) -> dict[str, float]:
-    """Return the amounts in "cpu=2,gpu=0.5" by name."""
+    """Return the amounts of resources in a text such as "cpu=2,gpu=0.5", by name."""
     amounts = {}
     try:
-        for part in text.split(","):
-            name, amount = part.split("=")
+        for assignment in text.split(","):
+            name, amount = assignment.split("=")
             amounts[name.strip()] = float(amount)
     except ValueError as error:
         raise InvalidInput(f"--resources must look like cpu=2,gpu=0.5, got {text!r}.") from error
@@ -95,7 +95,7 @@ def _amounts(text: str) -> dict[str, float]:
 
 
 def constraint(text: str) -> kbo.Constraint:
-    """Return the constraint that --constraint means."""
+    """Return the constraint that --constraint states, for example "memory<=8"."""
     sign = "<="
     if ">=" in text:
         sign = ">="
@@ -114,10 +114,13 @@ def constraint(text: str) -> kbo.Constraint:
 
 
 def objective(text: str, maximize: bool) -> kbo.Minimize | kbo.Maximize:
-    """Return the objective that --objective means; ``maximize`` is the direction of a name alone."""
+    """Return the objective that --objective states; ``maximize`` is the direction of a name alone."""
     name, _, direction = text.partition("=")
-    kinds = {"minimize": kbo.Minimize, "maximize": kbo.Maximize}
-    kinds[""] = kbo.Maximize if maximize else kbo.Minimize
+    kinds = {
+        "minimize": kbo.Minimize,
+        "maximize": kbo.Maximize,
+        "": kbo.Maximize if maximize else kbo.Minimize,
+    }
     if direction not in kinds:
         raise InvalidInput(
             f"--objective must look like cost, or cost=minimize or yield=maximize, got {text!r}."
@@ -160,27 +163,29 @@ def agrees_to_change(error: AnotherSpace, path: Path) -> bool:
     return sys.stdin.isatty() and typer.confirm(question)
 
 
-def check_new_parameters(path: Path, space: kbo.Space, was: Mapping[str, Any], how: str) -> None:
+def check_new_parameters(
+    path: Path, space: kbo.Space, was: Mapping[str, Any], example: str
+) -> None:
     """Check that parameters which the trials of a journal lack have the value that they had so far.
 
     Args:
         path: The journal.
         space: The new space.
         was: The values by name.
-        how: The text that gives such a value, with NAME for the name.
+        example: How a user gives such a value, with NAME for the name.
 
     Raises:
         InvalidInput: A value is missing.
     """
     contents = record.read_journal(path)
-    known = {*contents.space.parameters, *was, *space.constants, *space.conditions}
+    has_value = {*contents.space.parameters, *was, *space.constants, *space.conditions}
     for name in space.parameters:
-        lacking = sum(name not in table.by_name(trial.params) for trial in contents.trials)
-        if name not in known and lacking:
+        n_lacking = sum(name not in table.by_name(trial.params) for trial in contents.trials)
+        if name not in has_value and n_lacking:
             raise InvalidInput(
-                f"{lacking} of {len(contents.trials)} trials in {path} have no value of {name!r}, so nothing could be "
-                f"learned from them: give the value that it had then, {how.replace('NAME', name)}, or begin a new "
-                "journal."
+                f"{n_lacking} of {len(contents.trials)} trials in {path} have no value of {name!r}, so nothing could "
+                f"be learned from them: give the value that it had then, {example.replace('NAME', name)}, or begin a "
+                "new journal."
             )
 
 

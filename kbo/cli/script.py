@@ -11,15 +11,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import kbo
 from kbo._base.lazy import Lazy
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
     from kbo.cli import examples
+    from kbo.optimize.constraints import constraint
     from kbo.optimize.settings import setting as settings
     from kbo.workers import call
 else:
     examples = Lazy("kbo.cli.examples")
+    constraint = Lazy("kbo.optimize.constraints.constraint")
     settings = Lazy("kbo.optimize.settings.setting")
     call = Lazy("kbo.workers.call")
 
@@ -47,6 +50,19 @@ class Script(NamedTuple):
     objectives: Sequence[Any] = ()
     reference: Any = None
 
+    @property
+    def limits(self) -> list[kbo.Constraint]:
+        """The limits on measured quantities among the constraints."""
+        measured, _ = constraint.measured_only(self.constraints)
+        return measured
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel, or the hypotheses, of a certified setting; None of any other."""
+        if isinstance(self.setting, kbo.Certified):
+            return self.setting.kernel
+        return None
+
 
 def load(target: str) -> Script:
     """Return an example of kbo, or the names that a script defines.
@@ -59,24 +75,33 @@ def load(target: str) -> Script:
         return Script(target, objective, bounds)
     path = Path(target)
     if path.suffix != ".py" or not os.path.isfile(path):  # Path.is_file raises in a closed folder
-        known = ", ".join(examples.EXAMPLES)
+        names = ", ".join(examples.EXAMPLES)
         raise InvalidInput(
-            f"{target!r} is neither an example ({known}) nor a Python file that exists."
+            f"{target!r} is neither an example ({names}) nor a Python file that exists."
         )
     module = _executed(path)
-    names = {}
     if hasattr(module, "defaults") and not hasattr(module, "was"):
         raise InvalidInput(
             f"{path}: the values that new parameters had so far are called `was` since kbo 0.27: rename `defaults`."
         )
-    optional = ("constraints", "was", "setting", "objectives", "reference")
-    for name in ("objective", "bounds", *optional):
-        if hasattr(module, name):
-            names[name] = getattr(module, name)
-    missing = [name for name in ("bounds", "objective") if name not in names]
+    definitions = {}
+    for name in Script._fields:
+        if name != "name" and hasattr(module, name):
+            definitions[name] = getattr(module, name)
+    missing = [name for name in ("bounds", "objective") if name not in definitions]
     if missing:
         raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
-    script = Script(path.stem, **names)
+    script = Script(path.stem, **definitions)
+    _check_kinds(script, path)
+    return script
+
+
+def _check_kinds(script: Script, path: Path) -> None:
+    """Check that the setting, the constraints and ``was`` of a script are of the right kinds.
+
+    Raises:
+        InvalidInput: One is not.
+    """
     if script.setting is not None and not isinstance(script.setting, settings.Setting):
         raise InvalidInput(
             f"{path}: setting is to be kbo.Certified(...), kbo.Safe(...) or kbo.Practical(...); rename it."
@@ -87,7 +112,6 @@ def load(target: str) -> Script:
         raise InvalidInput(
             f'{path}: constraints must be a list, for example [kbo.Constraint("memory", upper=8)].'
         )
-    return script
 
 
 def _executed(path: Path) -> Any:

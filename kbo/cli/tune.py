@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,13 +18,14 @@ from kbo._base.lazy import Lazy
 from kbo.cli import confirm as confirmation
 from kbo.cli import options
 from kbo.cli.options import Address, Device, Engine, Out, Quiet, Verbose
-from kbo.cli.script import load
+from kbo.cli.script import Script, load
 from kbo.errors import AnotherSpace, InvalidInput
 
 if TYPE_CHECKING:
     from kbo.optimize import Result, Trial
     from kbo.optimize.constraints import constraint as constraint_module
     from kbo.optimize.run import table
+    from kbo.optimize.settings.setting import Setting
     from kbo.report import summary
     from kbo.report.figures import trials as figures
 else:
@@ -44,10 +46,14 @@ _FIRST = "Parameters of the first trials, all or some of them: a list of dicts (
 _CONFIRM = "New evaluations at the end, at most, that find the best of a few trials; 0 for none."
 _LIVE = "Serve the page of the run, on this machine only, while it goes on."
 
+_DEFAULT_TRIALS = 40
+
 
 def tune(
     target: Annotated[str, typer.Argument(help=options.TARGETS)] = "digits",
-    trials: Annotated[int | None, Option("--trials", "-n", help=_TRIALS, show_default="40")] = None,
+    trials: Annotated[
+        int | None, Option("--trials", "-n", help=_TRIALS, show_default=str(_DEFAULT_TRIALS))
+    ] = None,
     method: Annotated[
         str | None, Option("--method", "-m", help=options.BOX_METHODS, show_default="ucb")
     ] = None,
@@ -119,52 +125,18 @@ def tune(
     """
     options.apply_verbosity(quiet, verbose)
     script = load(target)
-    setting = script.setting
-    if setting is None:
-        setting = kbo.Practical(noise_std=noise_std)
-    elif noise_std is not None:
-        raise InvalidInput(
-            f"--noise-std is for scripts without a setting of their own, and {target} defines one."
-        )
-    limits = [options.constraint(text) for text in constraint or ()]
-    measured, _ = constraint_module.measured_only(script.constraints)
-    in_script = [limit.name for limit in measured]
-    for limit in limits:
-        if limit.name in in_script:
-            raise InvalidInput(
-                f"--constraint {limit.name}: {target} has a constraint on {limit.name} already, in its list "
-                "`constraints`: change that one, or leave this one out."
-            )
-    constraints = [*script.constraints, *limits]
-    if trials is None and time_budget is None:
-        trials = 40
-    if script.objectives and confirm:
-        raise InvalidInput(
-            "--confirm is for one objective: leave it out. The summary says how many trials are likely on the front."
-        )
     path = journal or out / f"tune-{script.name}.jsonl"
-    callbacks: list[Any] = []
-    if verbose:
-        callbacks.append(_print_trial)
-    if live:
-        callbacks.append(kbo.report.Live(title=script.name))
-    first_points: Any = ()
-    if try_first is not None:
-        first_points = parameters_in(try_first)
-    optimize = kbo.minimize
-    if maximize:
-        optimize = kbo.maximize
+    _check_can_confirm(script, confirm)
+    if trials is None and time_budget is None:
+        trials = _DEFAULT_TRIALS
+    constraints = [*script.constraints, *_limits(constraint or (), script, target)]
     chosen_engine = options.engine_of(engine, address, workers, resources)
-    if fresh and path.exists():
-        path.replace(options.unused_path(path))
-    elif path.exists() and not quiet:
-        typer.echo(f"continuing {path}; --fresh starts a new one", err=True)
     run = partial(
-        optimize,
+        kbo.maximize if maximize else kbo.minimize,
         script.objective,
         script.bounds,
         trials,
-        setting=setting,
+        setting=_setting(script, target, noise_std),
         method=method,
         constraints=constraints,
         value_range=value_range,
@@ -179,59 +151,52 @@ def tune(
         stop_when=stop_when,
         pruner=prune,
         evaluated=evaluated,
-        try_first=first_points,
+        try_first=parameters_in(try_first) if try_first is not None else (),
         progress=not quiet,
-        on_trial=callbacks,
+        on_trial=_callbacks(verbose, live, script.name),
         device=device,
     )
-    try:
-        result = run()
-    except AnotherSpace as error:
-        if not allow_change and not options.agrees_to_change(error, path):
-            raise
-        _, on_parameters = constraint_module.measured_only(constraints)
-        space = kbo.Space(script.bounds, on_parameters)
-        how = 'was = {"NAME": VALUE} beside bounds'
-        options.check_new_parameters(path, space, script.was, how)
-        typer.echo(f"the space has changed; --trials counts the trials in {path} too", err=True)
-        result = run(allow_change=True, was=script.was)
-    if result.stopped.startswith("interrupted"):
-        _print(result, target, "")
-        typer.echo("The same command continues from here.")
-        raise typer.Exit(130)
-    _print(result, target, f"; picture: {_draw(result, path, script.name)}")
-    if confirm and result.exact:
-        typer.echo("confirmation   there is nothing to confirm: the objective has no noise")
-    elif confirm:
-        how = {"workers": chosen_engine, "timeout": timeout, "progress": not quiet}
-        confirmation.run(result, script.objective, path, confirm, **how)
+    _make_way(path, fresh, quiet)
+    result = _run(run, script, constraints, path, allow_change)
+    _show(result, path, script.name, target)
+    if confirm:
+        settings = {"workers": chosen_engine, "timeout": timeout, "progress": not quiet}
+        _confirm(result, script, path, confirm, **settings)
 
 
-def _print(result: Result, target: str, picture: str) -> None:
-    """Print the summary of a run, the last line with the place of its picture."""
-    *lines, (label, details) = summary.lines(result, f"`kbo confirm {target}`")
-    options.show_lines([*lines, (label, f"{details}{picture}")])
+# The arguments of the run
 
 
-def _draw(result: Result, path: Path, name: str) -> Path:
-    """Draw the trials of a run into a picture beside its journal, and return its path."""
-    recommended = result.optimizer.recommended()
-    number = None
-    if recommended is not None:
-        number = recommended.number
-    picture = path.with_suffix(".png")
-    if result.front is not None:
-        result.plot("front").savefig(picture, dpi=150)
-        return picture
-    figures.trace(
-        result.trials,
-        picture,
-        title=f"kbo tune {name}",
-        constraints=result.optimizer.constraints,
-        maximize=result.optimizer.maximize,
-        recommended=number,
-    )
-    return picture
+def _check_can_confirm(script: Script, budget: int) -> None:
+    """Check that --confirm, with a budget of evaluations, is for a script with one objective."""
+    if script.objectives and budget:
+        raise InvalidInput(
+            "--confirm is for one objective: leave it out. The summary says how many trials are likely on the front."
+        )
+
+
+def _setting(script: Script, target: str, noise_std: float | None) -> Setting:
+    """Return the setting of a script, or the practical one with the noise of --noise-std."""
+    if script.setting is None:
+        return kbo.Practical(noise_std=noise_std)
+    if noise_std is not None:
+        raise InvalidInput(
+            f"--noise-std is for scripts without a setting of their own, and {target} defines one."
+        )
+    return script.setting
+
+
+def _limits(texts: Sequence[str], script: Script, target: str) -> list[kbo.Constraint]:
+    """Return the limits that --constraint states, on quantities on which the script has none."""
+    names = [limit.name for limit in script.limits]
+    limits = [options.constraint(text) for text in texts]
+    for limit in limits:
+        if limit.name in names:
+            raise InvalidInput(
+                f"--constraint {limit.name}: {target} has a constraint on {limit.name} already, in its list "
+                "`constraints`: change that one, or leave this one out."
+            )
+    return limits
 
 
 def parameters_in(path: Path) -> Any:
@@ -240,6 +205,16 @@ def parameters_in(path: Path) -> Any:
     check_file(path, advice)
     with reading(path, "a list of parameters in JSON", advice):
         return json.loads(path.read_bytes())
+
+
+def _callbacks(verbose: bool, live: bool, title: str) -> list[Any]:
+    """Return what happens after each trial: a line on the screen, and the page of the run."""
+    callbacks: list[Any] = []
+    if verbose:
+        callbacks.append(_print_trial)
+    if live:
+        callbacks.append(kbo.report.Live(title=title))
+    return callbacks
 
 
 def _print_trial(trial: Trial, result: Result) -> None:
@@ -253,3 +228,91 @@ def _print_trial(trial: Trial, result: Result) -> None:
     if trial.measured:
         line += f"  ({table.format_params(trial.measured)})"
     tqdm.write(line)
+
+
+# The run
+
+
+def _make_way(path: Path, fresh: bool, quiet: bool) -> None:
+    """Rename a journal that exists if --fresh asks for it, or say that it is continued."""
+    if not path.exists():
+        return
+    if fresh:
+        path.replace(options.unused_path(path))
+    elif not quiet:
+        typer.echo(f"continuing {path}; --fresh starts a new one", err=True)
+
+
+def _run(
+    run: Callable[..., Result],
+    script: Script,
+    constraints: Sequence[Any],
+    path: Path,
+    allow_change: bool,
+) -> Result:
+    """Return the result of a run, in another space than before if the user agrees.
+
+    Args:
+        run: ``minimize`` or ``maximize`` with its arguments.
+        script: The script, whose ``was`` has the values of new parameters in earlier trials.
+        constraints: All constraints, on parameters and on measured quantities.
+        path: The journal.
+        allow_change: Whether the space may change without a question.
+    """
+    try:
+        return run()
+    except AnotherSpace as error:
+        if not allow_change and not options.agrees_to_change(error, path):
+            raise
+    _, on_parameters = constraint_module.measured_only(constraints)
+    space = kbo.Space(script.bounds, on_parameters)
+    options.check_new_parameters(path, space, script.was, 'was = {"NAME": VALUE} beside bounds')
+    typer.echo(f"the space has changed; --trials counts the trials in {path} too", err=True)
+    return run(allow_change=True, was=script.was)
+
+
+# The result
+
+
+def _show(result: Result, path: Path, name: str, target: str) -> None:
+    """Print the summary of a run, and draw its trials into a picture beside its journal.
+
+    Raises:
+        typer.Exit: The run was interrupted; there is no picture then.
+    """
+    *lines, (label, details) = summary.lines(result, f"`kbo confirm {target}`")
+    if result.stopped.startswith("interrupted"):
+        options.show_lines([*lines, (label, details)])
+        typer.echo("The same command continues from here.")
+        raise typer.Exit(130)
+    picture = _draw(result, path, name)
+    options.show_lines([*lines, (label, f"{details}; picture: {picture}")])
+
+
+def _draw(result: Result, path: Path, name: str) -> Path:
+    """Draw the front or the trials of a run into a picture beside its journal, and return its path."""
+    picture = path.with_suffix(".png")
+    if result.front is not None:
+        result.plot("front").savefig(picture, dpi=150)
+        return picture
+    number = None
+    recommended = result.optimizer.recommended()
+    if recommended is not None:
+        number = recommended.number
+    figures.trace(
+        result.trials,
+        picture,
+        title=f"kbo tune {name}",
+        constraints=result.optimizer.constraints,
+        maximize=result.optimizer.maximize,
+        recommended=number,
+    )
+    return picture
+
+
+def _confirm(result: Result, script: Script, path: Path, budget: int, **settings: Any) -> None:
+    """Evaluate the best trials of a run again as ``kbo confirm`` does, unless the objective has no noise."""
+    if result.exact:
+        typer.echo("confirmation   there is nothing to confirm: the objective has no noise")
+        return
+    confirmation.run(result, script.objective, path, budget, **settings)

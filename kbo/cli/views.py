@@ -14,10 +14,8 @@ from kbo.cli.script import load
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from kbo.optimize.constraints import constraint
     from kbo.report import audit as audits
 else:
-    constraint = Lazy("kbo.optimize.constraints.constraint")
     audits = Lazy("kbo.report.audit")
 
 _SCRIPT = "Script of a certified run, with its `setting`: the journal lacks the kernels."
@@ -49,10 +47,8 @@ def report(
     certified: dict[str, Any] = {}
     if script is not None:
         target = load(script)
-        kernel = getattr(target.setting, "kernel", None)
-        if kernel is not None:
-            measured, _ = constraint.measured_only(target.constraints)
-            certified = {"kernel": kernel, "constraints": measured}
+        if target.kernel is not None:
+            certified = {"kernel": target.kernel, "constraints": target.limits}
     typer.echo(f"page     {kbo.report.write(run, page, **certified)}")
 
 
@@ -73,7 +69,7 @@ def audit(
 
     Example:  kbo audit sqlite:///studies.db --study resnet
     """
-    found = kbo.audit(history, study=study, target=target, maximize=maximize)
-    typer.echo(found)
+    estimates = kbo.audit(history, study=study, target=target, maximize=maximize)
+    typer.echo(estimates)
     if page is not None:
-        typer.echo(f"page           {found.write(page)}")
+        typer.echo(f"page           {estimates.write(page)}")

@@ -71,8 +71,8 @@ class Replay(NamedTuple):
         points = [renamed(point) for point in front.points]
         return replace(front, points=points, balanced=renamed(front.balanced))
 
-    def begins(self, problem: dict[str, Any], trials: Sequence[Ended]) -> bool:
-        """Return True if the problem is the same and the trials begin with those of this optimiser."""
+    def can_continue(self, problem: dict[str, Any], trials: Sequence[Ended]) -> bool:
+        """Return whether the problem is the same and the trials begin with those of this optimiser."""
         if len(self.optimizer.trials) != len(self.trials):  # after an interrupt
             return False
         if self.optimizer.space.changed and len(trials) > len(self.trials):  # they may be outside
@@ -86,11 +86,11 @@ def replay(
     trials: Sequence[Ended],
     present: Space | None = None,
 ) -> Replay:
-    """Return an optimiser after some trials.
+    """Return an optimiser after some trials, in the space for the next trial.
 
     Args:
-        earlier: An optimiser after the first of them, which goes on. Any other is ignored.
-        options: The arguments of the optimiser; the space contains all trials.
+        earlier: A replay. If it can continue with these trials, it is continued and returned.
+        options: The arguments of the optimiser; their space contains all trials.
         trials: The trials, in the order of their ends.
         present: The space for the next trial; None if it is the same.
 
@@ -101,7 +101,7 @@ def replay(
     if present is None:
         present = whole
     problem = {**options, "bounds": whole.describe(), "present": present.describe()}
-    if earlier is None or not earlier.begins(problem, trials):
+    if earlier is None or not earlier.can_continue(problem, trials):
         earlier = Replay(problem, Optimizer(**options), [])
     for ended in trials[len(earlier.trials) :]:
         _add(earlier.optimizer, ended)
@@ -112,7 +112,7 @@ def replay(
 
 
 def _add(optimizer: Optimizer, ended: Ended) -> None:
-    """Begin a trial that has ended in the other library, and end it alike."""
+    """Begin a trial that has ended in the other library, and end it as it ended there."""
     trial = optimizer.run.begin(ended.params)
     for step, value in ended.reports:
         optimizer.run.report(trial, value, step=step)

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kbo._base import checks
+from kbo._base.isolation import isolated
 from kbo._base.settings import preserved
-from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.evaluated import first_points, remaining
@@ -175,7 +175,7 @@ def maximize(
 
 
 @preserved()
-@fixed
+@isolated
 def _run(
     objective: Callable[..., Any],
     bounds: Bounds | Space,

@@ -79,7 +79,7 @@ class AllRidges:
         """Return the posterior at some of the groups, given by their numbers."""
         return AllRidges(self.state, self._groups[groups])
 
-    def on_host(self, groups: Sequence[int]) -> MomentsOnHost:
+    def tensors_on_cpu(self, groups: Sequence[int]) -> MomentsOnHost:
         """Return mean and variance [q] of groups of one point, and quad, by the ridge.
 
         For few points, or none, arithmetic on the host is faster than the calls of PyTorch for it.
@@ -143,9 +143,9 @@ class InChunks(AllRidges):
             return self.whole.select(groups)
         return self.make(self._groups[groups])
 
-    def on_host(self, groups: Sequence[int]) -> MomentsOnHost:
+    def tensors_on_cpu(self, groups: Sequence[int]) -> MomentsOnHost:
         some = self.select(torch.tensor(groups, dtype=torch.long, device="cpu"))
-        return some.on_host(range(len(groups)))
+        return some.tensors_on_cpu(range(len(groups)))
 
     at: Any = delegated_to("whole.at")
     log_det: Any = delegated_to("whole.log_det")

@@ -145,8 +145,10 @@ class Resolvent(Stateful, ABC):
         no factor. With ``V = [C, P]`` in the basis, ``[[T, .], [P_border', 0]] - V' diag(W) V``
         holds S, e and the first sum of the form.
         """
-        values, C, D, y, y_border = devices.on_host(self.values, self.C, self.D, *self.target)
-        points, points_border = devices.on_host(p, p_border)
+        values, C, D, y, y_border = devices.tensors_on_cpu(
+            self.values, self.C, self.D, *self.target
+        )
+        points, points_border = devices.tensors_on_cpu(p, p_border)
         V = np.column_stack([C, y, points]).T.copy()  # [b+1+q n0]
         b = len(D)
         whole = np.zeros((len(V), len(V)))

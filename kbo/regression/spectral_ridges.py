@@ -119,12 +119,12 @@ class SpectralRidges(AllRidges):
         return some
 
     @torch.no_grad()
-    def on_host(self, groups: Sequence[int]) -> MomentsOnHost:
+    def tensors_on_cpu(self, groups: Sequence[int]) -> MomentsOnHost:
         rows = torch.tensor(groups, dtype=torch.long, device=self.p.device)
         forms = self.resolvent.quadratic_forms(
             self.p.flatten(1).index_select(1, rows), self.p_border.flatten(1).index_select(1, rows)
         )
-        prior, variance, constant = devices.on_host(
+        prior, variance, constant = devices.tensors_on_cpu(
             self.prior.flatten().index_select(0, rows),
             self.variance.flatten().index_select(0, rows),
             self.resolvent.constant,

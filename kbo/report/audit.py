@@ -20,6 +20,7 @@ from kbo.optimize.objectives.objective import targets_of
 from kbo.optimize.result import result_of
 from kbo.report import captions, summary
 from kbo.report.record import History, ImportedTrials, Record
+from kbo.space.table import Frame
 
 if TYPE_CHECKING:
     from kbo.report import clients, imported_table, studies
@@ -99,8 +100,8 @@ class Audit:
 
     def _answers(self) -> summary.Lines:
         """Return the lines of the result about more than the best trials."""
-        known = summary.lines(self.result, "kbo.confirm", not self.inferred, self.names)
-        return [line for line in known if line[0] not in ("Trials", "Best", "Details")]
+        lines = summary.lines(self.result, "kbo.confirm", not self.inferred, self.names)
+        return [line for line in lines if line[0] not in ("Trials", "Best", "Details")]
 
     @isolated
     def write(self, page: str | os.PathLike[str]) -> Path:
@@ -150,10 +151,8 @@ def audit(
     optimizer = trials.optimizer
     complete = [trial for trial in optimizer.insight.within_limits() if trial.value is not None]
     if not complete:
-        raise InvalidInput(_nothing_to_say(trials))
-    pick = min
-    if optimizer.maximize:
-        pick = max
+        raise InvalidInput(_no_best_trial(trials))
+    pick = max if optimizer.maximize else min
     best = pick(complete, key=lambda trial: trial.value or 0.0)
     result = result_of(optimizer, trials.source, None)
     recommended = result.settled.recommended()
@@ -181,19 +180,19 @@ def audit(
     )
 
 
-def _nothing_to_say(trials: ImportedTrials) -> str:
+def _no_best_trial(trials: ImportedTrials) -> str:
     """Return the reason why no trial may be the best: none has a value in the space, or none keeps all limits."""
     optimizer = trials.optimizer
-    ended = optimizer.insight.quantities.allowed(optimizer.run.trials.complete)
-    if not ended:
+    inside = optimizer.insight.quantities.allowed(optimizer.run.trials.complete)
+    if not inside:
         return (
             f"{trials.source}: no trial inside the search space has a value, so there is nothing to say of it"
             f"{trials.remark}."
         )
     limits = ", ".join(str(constraint) for constraint in optimizer.constraints)
-    nearest = optimizer.recommended() or ended[0]
+    nearest = optimizer.recommended() or inside[0]
     return (
-        f"{trials.source}: none of the {len(ended)} trials with a value in the search space keeps all limits "
+        f"{trials.source}: none of the {len(inside)} trials with a value in the search space keeps all limits "
         f"({limits}), so there is no best one{trials.remark}. Trial {trials.names[nearest.number]} comes closest."
     )
 
@@ -222,7 +221,7 @@ def _trials_of(
         return studies.trials_of(history, study)
     if library == "ax":
         return clients.trials_of(history)
-    if hasattr(history, "columns"):
+    if isinstance(history, Frame):
         return imported_table.trials_of(history, "table", target, maximize, bounds)
     if not isinstance(history, (str, os.PathLike)):
         raise InvalidInput(
@@ -236,9 +235,8 @@ def _trials_of(
     if path.suffix == ".json":
         return clients.trials_of(path)
     if path.suffix in _TABLES:
-        return imported_table.trials_of(
-            imported_table.read(path), path.name, target, maximize, bounds
-        )
+        rows = imported_table.read(path)
+        return imported_table.trials_of(rows, path.name, target, maximize, bounds)
     if path.suffix == ".jsonl":
         optimizer = Record.of(path).reopened()
         return ImportedTrials(path.name, "the journal", optimizer, range(len(optimizer.trials)))

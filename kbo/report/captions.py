@@ -81,6 +81,7 @@ def period(record: Record) -> str:
 
 
 def _minute(seconds: float) -> str:
+    """Return a time, in seconds since 1970, as date, hour and minute in UTC."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
 
 
@@ -137,7 +138,7 @@ def reason(trial: Trial) -> str:
 # The recommendation and its bounds
 
 
-def slice(record: Record, name: str, effect: Effect | None) -> str:
+def slice_caption(record: Record, name: str, effect: Effect | None) -> str:
     """Return the caption of the picture of one parameter.
 
     Args:

@@ -48,7 +48,7 @@ def _check_formulas(entry: Any, path: Path, is_formula: bool = False) -> None:
     """Check that formulas in a file of Ax, which Ax evaluates as Python, are linear.
 
     Args:
-        entry: The contents of the file, or a part of them.
+        entry: The contents of the file, or a value in them.
         path: The file.
         is_formula: Whether the texts of the entry may become parts of formulas.
 
@@ -60,8 +60,8 @@ def _check_formulas(entry: Any, path: Path, is_formula: bool = False) -> None:
         is_formula = is_formula or any(part in kind for part in _FORMULAS)
         entry = [*entry.keys(), *entry.values()]
     if isinstance(entry, list):
-        for part in entry:
-            _check_formulas(part, path, is_formula)
+        for value in entry:
+            _check_formulas(value, path, is_formula)
     elif is_formula and isinstance(entry, str) and _CODE.search(entry):
         raise InvalidInput(
             f"{path} has the formula {checks.shown(entry)}, and Ax evaluates formulas as Python code: expected sums "

@@ -46,7 +46,7 @@ _LOGARITHMIC = 100.0
 """Ratio of the largest to the least positive number from which on a scale may be logarithmic."""
 
 _SKEWED = 0.2
-"""Part of the range in which half of the numbers of a logarithmic scale are."""
+"""Share of the range, from its lower end, in which half of the numbers are if their scale is logarithmic."""
 
 
 class _Columns(NamedTuple):
@@ -149,10 +149,7 @@ def _columns_of(table: Any, source: str, target: str | None, space: Space | None
     if values is None:
         values = _value_column(names, source)
     checks.one_of("target", values, names)
-    errors = None
-    for name in _ERRORS:
-        if errors is None and name in names and (space is None or name not in space.parameters):
-            errors = name
+    errors = _error_column(names, space)
     roles = (values, errors, "number", "status", "state")
     others = [name for name in names if name not in roles]
 
@@ -172,7 +169,11 @@ def _columns_of(table: Any, source: str, target: str | None, space: Space | None
 
 
 def _value_column(names: Sequence[str], source: str) -> str:
-    """Return the column of values, by the usual names."""
+    """Return the column of values, by the usual names.
+
+    Raises:
+        InvalidInput: No column has one of these.
+    """
     for name in _VALUES:
         if name in names:
             return name
@@ -181,8 +182,16 @@ def _value_column(names: Sequence[str], source: str) -> str:
     )
 
 
+def _error_column(names: Sequence[str], space: Space | None) -> str | None:
+    """Return the column of standard errors, by the usual names; None without one that is no parameter."""
+    for name in _ERRORS:
+        if name in names and (space is None or name not in space.parameters):
+            return name
+    return None
+
+
 def _prefixed(names: Sequence[str]) -> dict[str, str]:
-    """Return the parameters of columns with a prefix for parameters, by the columns."""
+    """Return the name of the parameter in each column that has a prefix for parameters, by the column."""
     parameters = {}
     for name in names:
         for prefix in _PREFIXES:

@@ -29,20 +29,20 @@ from kbo.workers.engine import Session
 from kbo.workers.processes import Processes
 from kbo.workers.threads import Threads
 
-_SHARE = 0.5
-"""Part of the time of one CPU that pages may take."""
+_REST = 2.0
+"""Seconds between two pages for each second that one takes: they take a third of the time of one CPU at most."""
 
 _PAUSE = 0.1
-"""Seconds between looks at whether there is a page to make."""
+"""Seconds between checks whether there is a page to make."""
 
 
 class Live:
     """Serve the page of a run while it goes on: an ``on_trial`` of ``minimize``.
 
     The page is at ``address``, on 127.0.0.1 and so for this machine only. The address ends in a secret word, so that
-    other users of the machine cannot read it. It refreshes itself without a reload, has no
-    bounds of earlier times, and says when the run has ended, unless Ctrl-C ended it. It is made beside the run, in a
-    process of its own, again after new trials while a browser shows it, with a few seconds or more in between.
+    other users of the machine cannot read it. The page refreshes itself without a reload, has no bounds of earlier
+    times, and says when the run has ended, unless Ctrl-C ended it. It is made in a process of its own beside the run:
+    while a browser shows it, again after new trials, with a few seconds or more in between.
 
     Args:
         port: The port; by default a free one.
@@ -72,10 +72,10 @@ class Live:
         path = f"/{secrets.token_urlsafe(16)}/"
         self._server = self._started_server(path)
         self.address = f"http://127.0.0.1:{self._server.server_port}{path}"
-        self._seen = -math.inf  # when a browser last asked for the page
+        self._last_request = -math.inf  # the time at which a browser last asked for the page
         self._ended = threading.Event()
         self._result: Result | None = None
-        self._news: tuple[Result, str] | None = None  # the result and the state of the next page
+        self._update: tuple[Result, str] | None = None  # the result and the state of the next page
         self._maker = threading.Thread(target=self._make_pages, name="kbo live page", daemon=True)
         self._maker.start()
         serve = self._server.serve_forever
@@ -87,7 +87,7 @@ class Live:
     def __call__(self, trial: Trial, result: Result) -> None:
         """Take note of a trial that has ended."""
         self._result = result
-        self._news = result, f"The run goes on; as of {_clock()}, after trial {trial.number}."
+        self._update = result, f"The run goes on; as of {_clock()}, after trial {trial.number}."
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         interrupted = kind is KeyboardInterrupt  # Ctrl-C does not wait for the last page
@@ -95,19 +95,19 @@ class Live:
             state = f"The run ended at {_clock()}."
             if kind is not None:
                 state = f"The run ended at {_clock()} with {kind.__name__}."
-            self._news = self._result, state
+            self._update = self._result, state
         with contextlib.suppress(KeyboardInterrupt):
             self._ended.set()
             if not interrupted:
                 self._maker.join()
-                if self._watched():
+                if self._is_watched():
                     time.sleep(1.2 * POLL)  # for the last page to be fetched
         self._server.shutdown()
         self._server.server_close()
 
     def page(self) -> bytes:
         """Return the latest page."""
-        self._seen = time.monotonic()
+        self._last_request = time.monotonic()
         return self._page.encode()
 
     def _started_server(self, path: str) -> _Server:
@@ -126,9 +126,9 @@ class Live:
                 f"port = {self._port} cannot be used: {hint}. Choose another, or 0 for a free one."
             ) from error
 
-    def _watched(self) -> bool:
+    def _is_watched(self) -> bool:
         """Return whether a browser shows the page."""
-        return time.monotonic() < self._seen + 3 * POLL
+        return time.monotonic() < self._last_request + 3 * POLL
 
     def _make_pages(self) -> None:
         """Make pages until the run has ended and the last one is made."""
@@ -138,20 +138,20 @@ class Live:
         earliest = 0.0  # the time of the next page
         ended = False
         shown = None  # the result and the state of the last page
-        with engine.session(_made, None, lambda number, value, step: False) as session:
+        with engine.session(_content, None, lambda number, value, step: False) as session:
             while not ended:
                 ended = self._ended.wait(_PAUSE)
-                news = self._news
-                if news is None or news is shown or not self._watched():
+                update = self._update
+                if update is None or update is shown or not self._is_watched():
                     continue
                 if time.monotonic() < earliest and not ended:
                     continue
-                shown = news
-                result, state = news
+                shown = update
+                result, state = update
                 begin = time.monotonic()
                 self._page = self._page_of(session, result, state)
                 end = time.monotonic()
-                earliest = end + max(POLL, (end - begin) / _SHARE)
+                earliest = end + max(POLL, _REST * (end - begin))
 
     def _page_of(self, session: Session, result: Result, state: str) -> str:
         """Return the page of a result, or a page with the reason why there is none."""
@@ -169,13 +169,14 @@ class Live:
         return render("waiting.html", title=self._title, live=state)
 
 
-def _made(job: tuple[bytes, str, str]) -> str:
-    """Return a page, in a process of its own."""
+def _content(job: tuple[bytes, str, str]) -> str:
+    """Return the page of a pickled result, with a title and a state, in a process of its own."""
     result, title, state = job
     return pages.content_of(Record.of(pickle.loads(result)), title, live=state)
 
 
 def _clock() -> str:
+    """Return the time of day."""
     return f"{datetime.now():%H:%M:%S}"
 
 

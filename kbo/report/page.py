@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpytorch.kernels import Kernel
 
@@ -27,11 +27,13 @@ from kbo.optimize.result import PROOF, result_of
 from kbo.optimize.run.table import by_name, format_params, heading, shown, text
 from kbo.optimize.run.trials import repetitions
 from kbo.optimize.strategies.explanation import explanation_of
+from kbo.regression.posterior import Posterior
 from kbo.report import captions, figures, summary
 from kbo.report.plots import GROUPS, Group, Plots
 from kbo.report.record import Record, Run
 from kbo.report.rendering import Hint, Picture, embed, render
 from kbo.report.replay import NOISE_MARGIN, miscoverage
+from kbo.space import Space
 
 _MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
 
@@ -134,60 +136,100 @@ def content_of(record: Record, title: str, *, live: str | None = None) -> str:
         title: Its title.
         live: State of a run whose page is made while it goes on; such a page has no bounds of earlier times.
     """
-    result, obstacle, refuted = _result(record, is_live=live is not None)
+    outcome = _outcome(record, is_live=live is not None)
+    result = outcome.result
     answers = None
+    recommended = None
     if result is not None:
         answers = result.answers
         record = replace(record, optimizer=result.settled)
-    plots = Plots(record, replay=live is None, answers=answers)
-    sentences = _sentences(record, result)
-    recommended = None
-    if result is not None:
         trial = record.recommended()
         if trial is not None:
             recommended = record.name(trial)
-    pictures = {name: _pictures(plots.group(name)) for name in GROUPS if name != "overview"}
-    outside, expected = miscoverage(plots.moments)
+    plots = Plots(record, replay=live is None, answers=answers)
     return render(
         "tuning.html",
         **_VOCABULARY,
-        below=_below(sentences),
-        columns=[*(name for name, _ in _columns(record)), "note"],
-        csv=base64.b64encode(text(record.trials, main_of(record.objectives)).encode()).decode(),
-        details=_details(record, result),
-        effects=plots.effects,
-        expected=expected,
-        headlines=_headlines(result),
-        limits=_limits(result),
-        live=live,
-        moments=plots.moments,
-        numbers=_numbers(result),
-        outside=outside,
-        pictures=pictures,
-        reasons=_reasons(record),
-        recommended=recommended,
-        record=record,
-        refuted=refuted,
-        result=result,
-        sentences=sentences,
-        tables=_tables(record, recommended),
         title=title,
-        trouble=obstacle,
-        undrawn=_undrawn(record, pictures["slices"]),
+        live=live,
+        record=record,
+        recommended=recommended,
+        **_text_values(record, outcome),
+        **_trial_values(record, recommended),
+        **_picture_values(record, plots),
     )
 
 
-def _result(record: Record, is_live: bool) -> tuple[Result | None, str, bool]:
-    """Return the result, or None with the reason why there are no bounds, and whether the assumptions are refuted."""
+class _Outcome(NamedTuple):
+    """The result of a run, or why there is none.
+
+    Attributes:
+        result: The result; None without bounds.
+        obstacle: The reason why there are no bounds; empty if there are.
+        refuted: Whether the reason is that the data contradict the assumptions.
+    """
+
+    result: Result | None
+    obstacle: str = ""
+    refuted: bool = False
+
+
+def _outcome(record: Record, is_live: bool) -> _Outcome:
+    """Return the result of a run. While it goes on, a gap is not proved, since that takes time."""
     if record.optimizer is None:
-        return None, record.obstacle, False
+        return _Outcome(None, record.obstacle)
     n_proof = PROOF
     if is_live:
         n_proof = 0
     try:
-        return result_of(record.optimizer, "", None, n_proof), "", False
+        return _Outcome(result_of(record.optimizer, "", None, n_proof))
     except KboError as error:
-        return None, str(error), isinstance(error, RefutedAssumptions)
+        return _Outcome(None, str(error), isinstance(error, RefutedAssumptions))
+
+
+# Values for the template
+
+
+def _text_values(record: Record, outcome: _Outcome) -> dict[str, Any]:
+    """Return sentences and numbers about the result, by their names in the template."""
+    result = outcome.result
+    sentences = _sentences(record, result)
+    return {
+        "result": result,
+        "refuted": outcome.refuted,
+        "trouble": outcome.obstacle,
+        "sentences": sentences,
+        "below": _below(sentences),
+        "headlines": _headlines(result),
+        "details": _details(record, result),
+        "limits": _limits(result),
+        "numbers": _numbers(result),
+    }
+
+
+def _trial_values(record: Record, recommended: Any) -> dict[str, Any]:
+    """Return the tables of trials, by their names in the template; ``recommended`` is the name of a trial."""
+    csv = text(record.trials, main_of(record.objectives)).encode()
+    return {
+        "columns": [*(name for name, _ in _columns(record)), "note"],
+        "tables": _tables(record, recommended),
+        "csv": base64.b64encode(csv).decode(),
+        "reasons": _reasons(record),
+    }
+
+
+def _picture_values(record: Record, plots: Plots) -> dict[str, Any]:
+    """Return the pictures and what they rest on, by their names in the template."""
+    pictures = {name: _pictures(plots.group(name)) for name in GROUPS if name != "overview"}
+    n_outside, n_expected = miscoverage(plots.moments)
+    return {
+        "pictures": pictures,
+        "undrawn": _undrawn(record, pictures["slices"]),
+        "effects": plots.effects,
+        "moments": plots.moments,
+        "outside": n_outside,
+        "expected": n_expected,
+    }
 
 
 def _sentences(record: Record, result: Result | None) -> dict[str, str]:
@@ -201,10 +243,10 @@ def _sentences(record: Record, result: Result | None) -> dict[str, str]:
 
 def _below(sentences: Mapping[str, str]) -> dict[str, str]:
     """Return the lines below the cards; a front has no cards."""
-    elsewhere = _IN_CARDS
+    above = _IN_CARDS
     if "Front" in sentences:
-        elsewhere = ("Trials", "Details")
-    return {label: text for label, text in sentences.items() if label not in elsewhere}
+        above = ("Trials", "Details")
+    return {label: sentence for label, sentence in sentences.items() if label not in above}
 
 
 def _headlines(result: Result | None) -> dict[str, str]:
@@ -222,10 +264,9 @@ def _details(record: Record, result: Result | None) -> dict[str, str]:
 
 
 def _numbers(result: Result | None) -> dict[str, Any]:
-    """Return the numbers in the bounds by their labels."""
+    """Return the numbers that the bounds rest on, by their labels; none without bounds, and of several objectives."""
     if result is None or not result.assumptions or result.front is not None:
         return {}
-    optimizer = result.settled
     assumptions = result.assumptions
     numbers = {
         "kernel": assumptions["kernel"],
@@ -238,18 +279,22 @@ def _numbers(result: Result | None) -> dict[str, Any]:
         delta = f"{delta:g}, nominal"
     numbers["probability that bounds may fail"] = delta
     numbers["where they come from"] = assumptions["from"]
-    surrogate = optimizer.insight.description()
-    if surrogate is None:
-        return numbers
-    posterior = surrogate.posterior
-    numbers["ridge (units of the kernel)"] = posterior.ridge
-    numbers["observations"] = posterior.n
-    lengthscales = getattr(getattr(posterior, "kernel", None), "lengthscale", None)
-    if lengthscales is not None and lengthscales.numel() == optimizer.space.columns:
-        labels = optimizer.space.labels
-        for label, lengthscale in zip(labels, lengthscales.flatten().tolist(), strict=True):
-            numbers[f"lengthscale of {label}"] = lengthscale
+    surrogate = result.settled.insight.description()
+    if surrogate is not None:
+        numbers["ridge (units of the kernel)"] = surrogate.posterior.ridge
+        numbers["observations"] = surrogate.posterior.n
+        numbers |= _lengthscales(surrogate.posterior, result.settled.space)
     return numbers
+
+
+def _lengthscales(posterior: Posterior, space: Space) -> dict[str, float]:
+    """Return the lengthscales by their labels; none if the kernel has not one of each feature column."""
+    kernel = getattr(posterior, "kernel", None)  # not every posterior has one kernel
+    lengthscales = getattr(kernel, "lengthscale", None)
+    if lengthscales is None or lengthscales.numel() != space.columns:
+        return {}
+    labels = [f"lengthscale of {label}" for label in space.labels]
+    return dict(zip(labels, lengthscales.flatten().tolist(), strict=True))
 
 
 def _pictures(group: Group) -> dict[str, Picture]:
@@ -272,37 +317,42 @@ def _undrawn(record: Record, slices: Mapping[str, Picture]) -> list[str]:
 
 
 def _reasons(record: Record) -> list[tuple[int, int, str]]:
-    """Return the reasons of failures, most frequent first, each after its number of trials and its last trial."""
+    """Return the number of trials, the last trial and the reason for each reason of failures, most frequent first."""
     failed = record.with_status("failed")
-    last = {captions.reason(trial): trial.number for trial in failed}
+    last_trial = {captions.reason(trial): trial.number for trial in failed}
     counts = Counter(captions.reason(trial) for trial in failed)
-    return [(count, last[reason], reason) for reason, count in counts.most_common()]
+    return [(count, last_trial[reason], reason) for reason, count in counts.most_common()]
 
 
-def _tables(record: Record, recommended: Any) -> dict[str, list[tuple]]:
-    """Return rows of all trials by a caption, or of the best and of the last ones of a long run."""
-    trials = record.trials
-    chosen = {"All trials in the order of their numbers.": trials}
-    if len(trials) > 2 * _MOST_TRIALS:
-        best = sorted(record.with_status("complete"), key=record.rank)[:_MOST_TRIALS]
-        last = trials[-_MOST_TRIALS:]
-        chosen = {f"The last {len(last)} trials.": last}
-        if not record.objectives:
-            chosen = {f"The {len(best)} best observed values.": best, **chosen}
-    first = repetitions(trials)
+def _tables(record: Record, recommended: Any) -> dict[str, list[list[Any]]]:
+    """Return the rows of each table of trials by its caption: of all trials, or of a long run the best and the last."""
+    first = repetitions(record.trials)
     columns = _columns(record)
     tables = {}
-    for caption, rows in chosen.items():
-        tables[caption] = []
-        for trial in rows:
+    for caption, trials in _selections(record).items():
+        rows = []
+        for trial in trials:
             cells = [cell(trial) for _, cell in columns]
-            cells.append(captions.notes(record, trial, recommended, first))
-            tables[caption].append(cells)
+            rows.append([*cells, captions.notes(record, trial, recommended, first)])
+        tables[caption] = rows
     return tables
 
 
+def _selections(record: Record) -> dict[str, Sequence[Trial]]:
+    """Return the trials of each table by its caption. With several objectives no trial is the best."""
+    trials = record.trials
+    if len(trials) <= 2 * _MOST_TRIALS:
+        return {"All trials in the order of their numbers.": trials}
+    selections = {}
+    if not record.objectives:
+        best = sorted(record.with_status("complete"), key=record.rank)[:_MOST_TRIALS]
+        selections[f"The {len(best)} best observed values."] = best
+    selections[f"The last {_MOST_TRIALS} trials."] = trials[-_MOST_TRIALS:]
+    return selections
+
+
 def _columns(record: Record) -> list[tuple[str, Callable[[Trial], Any]]]:
-    """Return the columns of the tables of trials but for the notes: the name of each, and the cell of a trial."""
+    """Return the columns of the tables of trials, without the notes: the name of each, and its cell for a trial."""
     value = heading(main_of(record.objectives))
     columns: list[tuple[str, Callable[[Trial], Any]]] = [
         ("trial", record.name),

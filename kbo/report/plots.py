@@ -20,6 +20,7 @@ from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.insight.front import Front
 from kbo.optimize.objectives.hypervolume import EXACT
+from kbo.optimize.run.table import by_name
 from kbo.optimize.run.trials import quantity
 from kbo.report import figures
 from kbo.report.record import Record, Run
@@ -100,8 +101,8 @@ class Plots:
         return None
 
     @cached_property
-    def several(self) -> Front | None:
-        """The front of several objectives; None with one, and without a model."""
+    def estimated_front(self) -> Front | None:
+        """The front of several objectives by the model; None with one objective, and without a model."""
         if self.record.optimizer is None:
             return None
         with suppress(KboError):  # refuted assumptions
@@ -119,11 +120,11 @@ class Plots:
     def shares(self) -> list[Importance]:
         """The importance of the parameters; empty while there is no bound."""
         optimizer = self.record.optimizer
-        best = self.record.recommended()
-        if optimizer is None or best is None or self.record.objectives:
+        recommended = self.record.recommended()
+        if optimizer is None or recommended is None or self.record.objectives:
             return []
         try:
-            if optimizer.interval(best.params) is None:
+            if optimizer.interval(recommended.params) is None:
                 return []
             return importance(self.record)
         except KboError:  # refuted assumptions
@@ -131,37 +132,38 @@ class Plots:
 
     def _ranked(self) -> list[str]:
         """Return the active parameters of the recommended setting, the most important first, if there are bounds."""
-        best = self.record.recommended()
-        if best is None:
+        recommended = self.record.recommended()
+        if recommended is None:
             return []
-        named = self.record.space.named
-        return [entry.name for entry in self.shares if not named or entry.name in best.params]
+        active = by_name(recommended.params)
+        return [entry.name for entry in self.shares if entry.name in active]
 
     def front(self) -> Group:
-        """The front of several objectives: each pair of them."""
-        front = self.several
+        """Return a figure of the front for each pair of several objectives."""
+        front = self.estimated_front
         if front is None:
             return {}
         group = {}
         for first, second in itertools.combinations(front.objectives, 2):
-            pair = {"first": first, "second": second}
-            draw = partial(figures.draw_front, run=self.record, front=front, **pair)
+            draw = partial(
+                figures.draw_front, run=self.record, front=front, first=first, second=second
+            )
             group[f"{first.name} and {second.name}"] = Drawing(draw, height=3.8)
         return group
 
     def history(self) -> Group:
-        """Values in the order of trials, of several objectives the hypervolume."""
+        """Return the figure of the values, or of several objectives the hypervolume, in the order of trials."""
         if not self.record.with_status("complete"):
             return {}
         draw = partial(figures.draw_history, run=self.record, moments=self.moments)
         if self.record.objectives:
-            if self.several is None or len(self.record.objectives) > EXACT:
+            if self.estimated_front is None or len(self.record.objectives) > EXACT:
                 return {}
-            draw = partial(figures.draw_volume, run=self.record, front=self.several)
+            draw = partial(figures.draw_volume, run=self.record, front=self.estimated_front)
         return {"history": Drawing(draw)}
 
     def limits(self) -> Group:
-        """Measured quantities with their limits, in the order of trials."""
+        """Return a figure for each limit: the measurements in the order of trials."""
         group = {}
         for constraint in self.record.constraints:
             if any(quantity(trial, constraint) is not None for trial in self.record.trials):
@@ -170,7 +172,7 @@ class Plots:
         return group
 
     def slices(self) -> Group:
-        """The objective along each parameter."""
+        """Return a figure of the objective along each of the most important parameters."""
         group = {}
         for name in self._ranked()[:MOST_SLICES]:
             draw = partial(figures.draw_band, run=self.record, parameter=name)
@@ -180,7 +182,7 @@ class Plots:
         return group
 
     def importance(self) -> Group:
-        """Shares of the parameters in the variation, of two or more."""
+        """Return the figure of the parameters' shares in the variation, if there are two or more."""
         entries = self.shares[:MOST_SLICES]
         if len(entries) < 2:
             return {}
@@ -188,7 +190,7 @@ class Plots:
         return {"importance": Drawing(draw, height=1.3 + 0.42 * len(entries))}
 
     def contours(self) -> Group:
-        """The objective over pairs of parameters."""
+        """Return a figure of the objective over each pair of the most important parameters."""
         group = {}
         for first, second in itertools.combinations(self._ranked()[:MOST_PAIRED], 2):
             draw = partial(figures.draw_contour, run=self.record, first=first, second=second)
@@ -196,13 +198,13 @@ class Plots:
         return group
 
     def curves(self) -> Group:
-        """Learning curves, if trials reported any."""
+        """Return the figure of learning curves, if trials reported any."""
         if not any(trial.reports for trial in self.record.trials):
             return {}
         return {"curves": Drawing(partial(figures.draw_curves, run=self.record))}
 
     def bounds(self) -> Group:
-        """The uncertainty over the run, and the values outside their expected range."""
+        """Return the figures of the uncertainty over the run, and of the values outside their expected range."""
         group = {}
         if sum(moment.width is not None for moment in self.moments) > 1:
             draw = partial(figures.draw_width, moments=self.moments)
@@ -214,7 +216,7 @@ class Plots:
         return group
 
     def overview(self) -> Group:
-        """The front; or history, importance, and slices of the two most important parameters."""
+        """Return the figures of the front; or history, importance, and slices of the two most important parameters."""
         if self.record.objectives:
             return self.front() | self.history()
         slices = list(self.slices().items())
@@ -252,16 +254,17 @@ def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> A
         heights.append(max(drawing.height for drawing in row))
     figure = blank(4.6 * n_columns, sum(heights))
     grid = figure.subfigures(len(heights), n_columns, squeeze=False, height_ratios=heights)
-    for part, drawing in zip(grid.flat, drawings, strict=False):
-        axes = part.add_subplot()
+    for subfigure, drawing in zip(grid.flat, drawings, strict=False):
+        axes = subfigure.add_subplot()
         dress(axes, "", "", "")
         drawing.draw(axes)
-        figures.finish(part)
+        figures.finish(subfigure)
     setattr(figure, "_repr_png_", partial(_png, figure))  # noqa: B010  (notebooks show it, also without pyplot)
     return figure
 
 
 def _png(figure: Any) -> bytes:
+    """Return a figure as the content of a PNG file."""
     file = io.BytesIO()
     figure.savefig(file, dpi=110)
     return file.getvalue()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -178,13 +178,13 @@ class Record:
         """
         if isinstance(run, Record):
             return run
-        if isinstance(run, Optimizer | Result):
-            if kernel is not None:
-                raise InvalidInput(
-                    "the run has a kernel already: pass kernel only with the path of a journal."
-                )
-            if isinstance(run, Optimizer):
-                return cls(run.run.header, run.run.events, list(run.trials), run.space, run)
+        if isinstance(run, Optimizer | Result) and kernel is not None:
+            raise InvalidInput(
+                "the run has a kernel already: pass kernel only with the path of a journal."
+            )
+        if isinstance(run, Optimizer):
+            return cls(run.run.header, run.run.events, list(run.trials), run.space, run)
+        if isinstance(run, Result):
             path = None
             if run.journal is not None:
                 path = Path(run.journal)
@@ -285,21 +285,15 @@ def _of_journal(
     """Return the record of a journal; arguments and errors as for ``Record.of``."""
     path = contents.path
     header = contents.header
-    setting = header.get("setting")
     record = Record(header, contents.events, contents.trials, contents.space, path=path)
-    if setting == "confirm":
+    if header.get("setting") == "confirm":
         raise JournalError(
             f"{path} has the evaluations of a confirmation: see `kbo journal show {path}`."
         )
-    if setting == "certified" and kernel is None:
-        return replace(record, obstacle=_NEEDS_KERNEL)
-    if "class" in header:
-        obstacle = (
-            f"The journal only names the setting of your own (class = {header['class']}): pass its optimiser, or write "
-            "the page from Python with kbo.report.write(result, path)."
-        )
+    obstacle = _obstacle(header, has_kernel=kernel is not None)
+    if obstacle:
         return replace(record, obstacle=obstacle)
-    if setting != "certified" and kernel is not None:
+    if header.get("setting") != "certified" and kernel is not None:
         raise InvalidInput(
             f"{path} is a run of the practical setting, which fits its kernel: do not pass kernel."
         )
@@ -315,9 +309,21 @@ def _of_journal(
     )
 
 
+def _obstacle(header: Header, has_kernel: bool) -> str:
+    """Return the reason why a header does not determine the setting of a run; empty if it does."""
+    if header.get("setting") == "certified" and not has_kernel:
+        return _NEEDS_KERNEL
+    if "class" in header:
+        return (
+            f"The journal only names the setting of your own (class = {header['class']}): pass its optimiser, or write "
+            "the page from Python with kbo.report.write(result, path)."
+        )
+    return ""
+
+
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Put the path of a journal before the messages about its contents that lack it."""
+    """Put the path of a journal before messages about its contents, unless they have it already."""
     try:
         yield
     except (InvalidInput, JournalError) as error:
@@ -326,14 +332,16 @@ def _named(path: Path) -> Iterator[None]:
         raise type(error)(f"{path}: {error}") from error
 
 
+_MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+"""Exceptions that the use of a header raises which kbo has not written."""
+
+
 @contextlib.contextmanager
-def _usable(complaint: str, passed_on: tuple[type[KboError], ...] = ()) -> Iterator[None]:
-    """Raise JournalError, with a complaint, where a header was not written by kbo."""
+def _reading_header(complaint: str) -> Iterator[None]:
+    """Raise JournalError with a complaint where entries of a header cannot be used."""
     try:
         yield
-    except passed_on:
-        raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except _MALFORMED as error:
         raise JournalError(f"{complaint} ({type(error).__name__}: {error}).") from error
 
 
@@ -352,24 +360,39 @@ def optimizer_of(
         constraints: As for ``Record.of``.
         space: The search space, if it is not that of the header.
         options: Further arguments of ``Optimizer``.
+
+    Raises:
+        JournalError: The header was not written by kbo.
+        InvalidInput: A kernel is missing.
     """
-    with _usable("the header of the journal cannot be used", passed_on=(KboError,)):
+    with_kernel = {constraint.name: constraint for constraint in constraints}
+    try:
         setting = _setting_of(header, kernel)
-        own = {constraint.name: constraint for constraint in constraints}
-        for kind in ("constraints", "objectives"):
-            for entry in header.get(kind, ()):
-                if KERNELS & set(entry) and entry["name"] not in own:
-                    raise InvalidInput(
-                        f"{entry['name']!r} among the {kind} has a kernel of its own, of which the journal has a "
-                        "fingerprint only: pass the optimiser or the result of the run in place of its journal."
-                    )
-        limits = [own.get(limit.name, limit) for limit in constraints_of(header)]
+        _check_kernels(header, with_kernel.keys())
+        limits = [with_kernel.get(limit.name, limit) for limit in constraints_of(header)]
         objectives = recorded_objectives(header)
         return _begin(header, space or space_of(header), setting, limits, objectives, **options)
+    except KboError:
+        raise
+    except _MALFORMED as error:
+        raise JournalError(
+            f"the header of the journal cannot be used ({type(error).__name__}: {error})."
+        ) from error
+
+
+def _check_kernels(header: Mapping[str, Any], names: Collection[str]) -> None:
+    """Check that each limit and objective with a kernel of its own is among names, for which the kernel is known."""
+    for kind in ("constraints", "objectives"):
+        for entry in header.get(kind, ()):
+            if KERNELS & set(entry) and entry["name"] not in names:
+                raise InvalidInput(
+                    f"{entry['name']!r} among the {kind} has a kernel of its own, of which the journal has a "
+                    "fingerprint only: pass the optimiser or the result of the run in place of its journal."
+                )
 
 
 class _Recorded(Strategy):
-    """The strategies of a run, of which its journal has the descriptions: they chose its trials, and choose no more."""
+    """The strategies of a run as its journal describes them. They chose its trials, and choose no others."""
 
     def __init__(self, description: str) -> None:
         self._description = description
@@ -382,7 +405,7 @@ class _Recorded(Strategy):
 
 
 def _setting_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis] | None) -> Setting:
-    """Return the setting that a header describes, with the kernel that it lacks."""
+    """Return the setting that a header describes, with a kernel, which the header has not."""
     entries = {name: value for name, value in header.items() if value is not None}
     kind: type[Practical | Certified] = Practical
     if header.get("setting") == "certified":
@@ -403,13 +426,13 @@ def _setting_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis]
 
 def space_of(header: Mapping[str, Any]) -> Space:
     """Return the space that a header describes; constraints that are functions permit everything."""
-    with _usable("the header of the journal describes no space"):
+    with _reading_header("the header of the journal describes no space"):
         return Space.described(header["space"], header["named"])
 
 
 def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
     """Return the limits on measured quantities that a header describes, without their kernels."""
-    with _usable("the header of the journal describes constraints that cannot be used"):
+    with _reading_header("the header of the journal describes constraints that cannot be used"):
         constraints = []
         for entry in header.get("constraints", ()):
             arguments = {name: value for name, value in entry.items() if name not in KERNELS}
@@ -418,7 +441,10 @@ def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
 
 
 def needed_by(header: Mapping[str, Any]) -> list[str]:
-    """Return the names of the measurements that the constraints of a header are about, and of further objectives."""
+    """Return the names of the measurements that each trial needs besides its value.
+
+    They are those of the constraints of a header, and of its second and further objectives.
+    """
     names = [constraint.name for constraint in constraints_of(header)]
     names += [objective.name for objective in recorded_objectives(header)[1:]]
     return [name for name in dict.fromkeys(names) if name != OBJECTIVE]
@@ -432,6 +458,7 @@ def _begin(
     objectives: Sequence[Objective],
     **options: Any,
 ) -> Optimizer:
+    """Return an optimiser with the entries of a header and further arguments of ``Optimizer``."""
     return Optimizer(
         space,
         setting=setting,

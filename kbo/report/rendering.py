@@ -108,6 +108,7 @@ def number(value: Any) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
+    """Return the environment of the templates, with the filters and tests that they use."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("kbo.report"),
         autoescape=True,
@@ -131,6 +132,7 @@ def _visible(value: Any) -> Any:
 
 
 def _is_hint(value: Any) -> bool:
+    """Return whether a cell has details."""
     return isinstance(value, Hint)
 
 

@@ -10,7 +10,7 @@ from gpytorch.kernels import Kernel
 
 from kbo._base.isolation import isolated
 from kbo.errors import KboError
-from kbo.optimize import Optimizer
+from kbo.optimize import Optimizer, Trial
 from kbo.optimize.run.events import Change, Correct, Event, Fail, Prune, Remove, Tell
 from kbo.report.record import Record, Run
 from kbo.space import Params
@@ -128,33 +128,26 @@ def history(
 
 def _with_final_results(record: Record) -> list[Event]:
     """Return the events of a run in which every trial ended with its final result."""
-    by_hand = {
+    changed = {
         trial.number for trial in record.trials if trial.corrected or trial.removed is not None
     }
     events: list[Event] = []
     ended: set[int] = set()
     for event in record.events:
-        is_end = isinstance(event, Tell | Fail | Prune | Correct | Remove)
-        if not is_end or event.number not in by_hand:
+        is_result = isinstance(event, Tell | Fail | Prune | Correct | Remove)
+        if not is_result or event.number not in changed:
             events.append(event)
-            continue
-        if event.number in ended:
-            continue
-        ended.add(event.number)
-        trial = record.trials[event.number]
-        if trial.value is None:
-            reason = trial.removed or ""
-            events.append(Remove(number=trial.number, reason=reason, time=event.time))
-        else:
-            events.append(
-                Tell(
-                    number=trial.number,
-                    value=trial.value,
-                    measured=trial.measured,
-                    time=event.time,
-                )
-            )
+        elif event.number not in ended:
+            ended.add(event.number)
+            events.append(_final_result(record.trials[event.number], event.time))
     return events
+
+
+def _final_result(trial: Trial, time: float | None) -> Tell | Remove:
+    """Return the event that gives a trial its final result, of a corrected or a removed one."""
+    if trial.value is None:
+        return Remove(number=trial.number, reason=trial.removed or "", time=time)
+    return Tell(number=trial.number, value=trial.value, measured=trial.measured, time=time)
 
 
 def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> list[Moment]:
@@ -166,6 +159,7 @@ def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> 
         with_gap: The numbers of the trials after which the optimality gap is computed.
     """
     optimizer = record.blank()
+    best_of = max if record.maximize else min
     moments: list[Moment] = []
     values: list[float] = []
     n_without_value = 0
@@ -188,10 +182,8 @@ def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> 
         bounds = {}
         if not trouble:
             bounds, trouble = _bounds(optimizer, event.number in with_gap)
-        best = min(values)
-        if record.maximize:
-            best = max(values)
         finished = len(values) + n_without_value
+        best = best_of(values)
         moments.append(
             Moment(finished, event.number, event.value, expected, best, **bounds, trouble=trouble)
         )
@@ -210,15 +202,15 @@ def _at_end(record: Record, moment: Moment) -> Moment:
     return replace(moment, finished=_finished(record), **bounds, trouble=trouble)
 
 
-def _end_of_long_run(record: Record, last: int) -> Moment:
-    """Return the moment after the last value of a run that is not replayed to its end."""
+def _end_of_long_run(record: Record, number: int) -> Moment:
+    """Return the moment after the last value, of a trial with this number, of a run that is not replayed to its end."""
     bounds, trouble = _bounds(record.reopened(), with_gap=True)
-    value = record.trials[last].value or 0.0
+    value = record.trials[number].value or 0.0
     best = value
     best_trial = record.best()
     if best_trial is not None:
         best = best_trial.value or 0.0
-    return Moment(_finished(record), last, value, None, best, **bounds, trouble=trouble)
+    return Moment(_finished(record), number, value, None, best, **bounds, trouble=trouble)
 
 
 def _finished(record: Record) -> int:

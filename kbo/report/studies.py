@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from optuna.storages import BaseStorage
 
 from kbo.integrations.optuna import KBOSampler
 from kbo.integrations.optuna.ranges import ranges_of
+from kbo.integrations.optuna.space import SearchSpace
 from kbo.integrations.optuna.study import begun
 
 _ADVICE = "Give the SQLite file of an Optuna storage, or its URL, such as sqlite:///studies.db."
@@ -45,33 +47,48 @@ def trials_of(history: Any, name: str | None) -> ImportedTrials:
         was = study.sampler.was
     sampler = KBOSampler(seed=0, was=was)
     space = sampler.search_space(study)
-    model = sampler.replayed(study)
-    if space is None or model is None:
+    replay = sampler.replayed(study)
+    if space is None or replay is None:
         raise InvalidInput(f"{source}: no trial that ended has parameters.")
+    numbers = [trial.key for trial in replay.trials]
+    remark = _remark(study, space, numbers, was)
+    return ImportedTrials(source, "Optuna", replay.optimizer, numbers, remark)
 
-    numbers = [trial.key for trial in model.trials]
-    ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
+
+def _remark(
+    study: optuna.Study, space: SearchSpace, used: Collection[int], was: Collection[str]
+) -> str:
+    """Return which trials and parameters of a study are left out, and which values are guessed.
+
+    Args:
+        study: The study.
+        space: The space of its model.
+        used: The numbers of the trials that the model has.
+        was: The names of parameters whose values in trials that lack them are known.
+    """
     lacking = []
     far = []
-    for trial in ended:
-        if not trial.params or trial.number in numbers:
-            continue
-        if space.needed - trial.params.keys():
+    for trial in study.get_trials(deepcopy=False):
+        is_left_out = trial.state.is_finished() and trial.params and trial.number not in used
+        if is_left_out and space.needed - trial.params.keys():
             lacking.append(trial.number)
-        else:
+        elif is_left_out:
             far.append(trial.number)
-    remark = captions.trials_left_out(far, "far outside the ranges of the others")
-    remark += captions.trials_left_out(
-        lacking, f"without {', '.join(sorted(space.needed))}, added later"
-    )
+    added = ", ".join(sorted(space.needed))
     guesses = {name: space.defaults[name] for name in space.dropped if name not in was}
+    remark = captions.trials_left_out(far, "far outside the ranges of the others")
+    remark += captions.trials_left_out(lacking, f"without {added}, added later")
     remark += captions.values_guessed(guesses)
     remark += captions.parameters_left_out(ranges_of(begun(study)).left_out)
-    return ImportedTrials(source, "Optuna", model.optimizer, numbers, remark)
+    return remark
 
 
 def _study_in(storage: str | BaseStorage, name: str | None) -> optuna.Study:
-    """Return the study of a name in a storage, or the only one."""
+    """Return the study of a name in a storage; without a name the only one.
+
+    Raises:
+        InvalidInput: There is no such study, or there are several, or the storage cannot be read.
+    """
     with reading(str(storage), "a storage of Optuna that can be opened", _ADVICE):
         names = optuna.get_all_study_names(storage)
         if name is None and len(names) != 1:
@@ -85,7 +102,11 @@ def _study_in(storage: str | BaseStorage, name: str | None) -> optuna.Study:
 
 
 def _url(storage: str) -> str:
-    """Return the URL of a storage that is given by it or by the path of its SQLite file, which is checked."""
+    """Return the URL of a storage, which is a URL or the path of a file of SQLite.
+
+    Raises:
+        InvalidInput: The file is no storage of Optuna.
+    """
     file = storage.removeprefix("sqlite:///")
     if not file:
         raise InvalidInput(f"there is no file in {storage}. {_ADVICE}")

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 Lines = list[tuple[str, str]]
 """Labels and sentences."""
 
+_STATUSES = {"pending": "pending", "pruned": "stopped early", "removed": "removed"}
+"""Words for the statuses of trials, besides those that are complete and failed."""
+
 _MOST_NAMED = 4
 """Parameters or trials that a line names; of more it says how many there are."""
 
@@ -96,10 +99,10 @@ def text(lines: Lines, columns: int | None = None) -> str:
 def of(optimizer: Optimizer, full: bool = False) -> str:
     """Return the summary of an optimiser's run; see ``Result.summary``."""
     result = result_of(optimizer, "", optimizer.run.path)
-    found = lines(result, "kbo.confirm")
+    rows = lines(result, "kbo.confirm")
     if full:
-        found += details(result)
-    return text(found)
+        rows += details(result)
+    return text(rows)
 
 
 def lines(
@@ -116,31 +119,35 @@ def lines(
         has_bounds: Whether the bounds of the parameters are known, and not those of the trials.
         names: The names of the trials, if they are not their numbers.
     """
-    found = [("Limits", broken_limits(result, names)), ("Trials", trials(result))]
+    rows = [("Limits", broken_limits(result, names)), ("Trials", trials(result))]
     if result.infeasible is not None:
-        found.append(("Solution", f"none: {result.infeasible}"))
+        rows.append(("Solution", f"none: {result.infeasible}"))
     elif result.params is None:
-        found.append(("Best", "unknown: no trial has returned a value"))
+        rows.append(("Best", "unknown: no trial has returned a value"))
     elif result.optimizer.objectives and result.front is None:
-        found.append(("Front", "unknown: there are too few trials for a model of each objective"))
+        rows.append(("Front", "unknown: there are too few trials for a model of each objective"))
     else:
-        if result.front is None:
-            found += [("Best", best(result)), ("Value", value(result))]
-        else:
-            found += [
-                ("Front", front_extent(result.front, names)),
-                ("Balanced", balanced(result, result.front, names)),
-                ("Volume", hypervolume(result.front)),
-            ]
+        rows += _recommendation(result, names)
         if result.certified:
-            found.append(("More?", optimality_gap(result)))
+            rows.append(("More?", optimality_gap(result)))
         if result.answers is not None:
-            found.append(("More?", more_trials(result.answers)))
-            found.append(("Matters", importance(result.answers.effects)))
-            found.append(("Ranges", ranges(result.answers.effects, has_bounds)))
-        found.append(("Certain?", certainty(result, surer, names)))
-    found.append(("Details", place_of_details(result)))
-    return [(label, sentence) for label, sentence in found if sentence]
+            rows.append(("More?", more_trials(result.answers)))
+            rows.append(("Matters", importance(result.answers.effects)))
+            rows.append(("Ranges", ranges(result.answers.effects, has_bounds)))
+        rows.append(("Certain?", certainty(result, surer, names)))
+    rows.append(("Details", place_of_details(result)))
+    return [(label, sentence) for label, sentence in rows if sentence]
+
+
+def _recommendation(result: Result, names: Sequence[Any] | None) -> Lines:
+    """Return the lines about the recommended setting, or about the front of several objectives."""
+    if result.front is None:
+        return [("Best", best(result)), ("Value", value(result))]
+    return [
+        ("Front", front_extent(result.front, names)),
+        ("Balanced", balanced(result, result.front, names)),
+        ("Volume", hypervolume(result.front)),
+    ]
 
 
 def broken_limits(result: Result, names: Sequence[Any] | None = None) -> str:
@@ -187,14 +194,14 @@ def front_extent(front: Front, names: Sequence[Any] | None = None) -> str:
 
 def settings(front: Front, names: Sequence[Any] | None = None) -> Lines:
     """Return a line for each setting of a front: its values, its probability and its parameters."""
-    found = []
+    rows = []
     for point in front.points:
         sentence = _values(point.values)
         if point.probability is not None:
             sentence += f"; on the front with {point.probability:.0%}"
         sentence += f"; {format_params(point.trial.params)}"
-        found.append((f"trial {_name(point.trial, names)}", sentence))
-    return found
+        rows.append((f"trial {_name(point.trial, names)}", sentence))
+    return rows
 
 
 def balanced(result: Result, front: Front, names: Sequence[Any] | None = None) -> str:
@@ -237,29 +244,10 @@ def hypervolume(front: Front) -> str:
 
 def trials(result: Result) -> str:
     """Return the number of trials, the reason why the run ended, and the trials to look at."""
-    counts = Counter(trial.status for trial in result.trials)
-    n_given = sum(not trial.asked for trial in result.trials)
-    n_repeated = _n_repeated(result.trials)
-    parts = []
-    if n_repeated:
-        parts.append(_count(n_repeated, "repetition"))
-    if n_repeated < n_given < len(result.trials):
-        parts.append(_count(n_given - n_repeated, "known result"))
-    if counts["pending"]:
-        parts.append(f"{counts['pending']} pending")
-    if counts["pruned"]:
-        parts.append(f"{counts['pruned']} stopped early")
-    if counts["removed"]:
-        parts.append(f"{counts['removed']} removed")
-    if counts["failed"]:
-        failures = [trial.failure for trial in result.trials if trial.failure]
-        last = "no reason given"
-        if failures:
-            last = with_condition(" ".join(failures[-1].split()), result.optimizer.space.conditions)
-        parts.append(f"{counts['failed']} failed (the last: {last})")
     sentence = _count(len(result.trials), "trial")
-    if parts:
-        sentence += f", of which {', '.join(parts)}"
+    kinds = _kinds(result)
+    if kinds:
+        sentence += f", of which {', '.join(kinds)}"
     if result.stopped:
         sentence += f"; {result.stopped}"
     misplaced = result.optimizer.run.trials.misplaced
@@ -271,6 +259,32 @@ def trials(result: Result) -> str:
     if result.left_out:
         sentence += f"; not used: {printable('; '.join(result.left_out))}"
     return sentence + questioned(result)
+
+
+def _kinds(result: Result) -> list[str]:
+    """Return the kinds of trials other than new ones that are complete, each with their number."""
+    kinds = []
+    n_not_asked = sum(not trial.asked for trial in result.trials)
+    n_repeated = _n_repeated(result.trials)
+    if n_repeated:
+        kinds.append(_count(n_repeated, "repetition"))
+    if n_repeated < n_not_asked < len(result.trials):
+        kinds.append(_count(n_not_asked - n_repeated, "known result"))
+    counts = Counter(trial.status for trial in result.trials)
+    for status, words in _STATUSES.items():
+        if counts[status]:
+            kinds.append(f"{counts[status]} {words}")
+    if counts["failed"]:
+        kinds.append(f"{counts['failed']} failed (the last: {_last_failure(result)})")
+    return kinds
+
+
+def _last_failure(result: Result) -> str:
+    """Return why the last of the failed trials failed, and where a parameter exists if the objective lacked it."""
+    failures = [trial.failure for trial in result.trials if trial.failure]
+    if not failures:
+        return "no reason given"
+    return with_condition(" ".join(failures[-1].split()), result.optimizer.space.conditions)
 
 
 def _n_repeated(trials: Sequence[Trial]) -> int:
@@ -346,6 +360,7 @@ def value(result: Result) -> str:
 
 
 def _value(result: Result) -> str:
+    """Return the value at the recommended parameters with its interval, and what a single result may be."""
     assert result.value is not None
     place = ""
     if result.optimizer.space.changed:
@@ -376,46 +391,47 @@ def more_trials(answers: Answers) -> str:
     if answers.seconds is not None and answers.seconds >= _LONG:
         trials += f" ({duration(answers.seconds)})"
     if answers.decision == STOP:
-        gain = significant(answers.more.value, 1)
-        little = f"{gain} on average, too little to matter"
-        if answers.tolerance:
-            little += f" (less than {significant(answers.tolerance, 1)})"
-        at_an_edge = [effect.name for effect in answers.effects if effect.edge]
-        if at_an_edge:
-            names = _listed(at_an_edge)
-            return (
-                f"{trials} inside these bounds would improve it by {little}: stop, or widen {names}"
-            )
-        return f"{trials} would improve it by {little}: stop"
-    gain = f"{significant(answers.more.value, 2)}"
-    sentence = f"{trials} would improve it by about {gain}: go on"
+        return _stop(answers, trials)
     if answers.decision == UNDECIDED:
-        most = significant(answers.more.upper, 2)
-        sentence = (
-            f"undecided: {trials} may improve it by nothing or up to {most}, {gain} on average"
-        )
-        if answers.tolerance:
-            sentence += f" (less than {significant(answers.tolerance, 1)} does not matter)"
-        sentence += _what_decides(answers)
+        sentence = _undecided(answers, trials)
+    else:
+        gain = significant(answers.more.value, 2)
+        sentence = f"{trials} would improve it by about {gain}: go on"
     if answers.beyond_zero:
         sentence += _BEYOND_ZERO
     return sentence
 
 
-def _what_decides(answers: Answers) -> str:
-    """Return what the reader can decide where more trials are "undecided", as an addition."""
+def _stop(answers: Answers, trials: str) -> str:
+    """Return the advice to stop, or to widen the bounds at which the recommended setting is."""
+    gain = f"{significant(answers.more.value, 1)} on average, too little to matter"
+    if answers.tolerance:
+        gain += f" (less than {significant(answers.tolerance, 1)})"
+    at_an_edge = [effect.name for effect in answers.effects if effect.edge]
+    if at_an_edge:
+        names = _listed(at_an_edge)
+        return f"{trials} inside these bounds would improve it by {gain}: stop, or widen {names}"
+    return f"{trials} would improve it by {gain}: stop"
+
+
+def _undecided(answers: Answers, trials: str) -> str:
+    """Return that the data do not decide it, and what the reader can decide it by."""
+    gain = significant(answers.more.value, 2)
+    most = significant(answers.more.upper, 2)
+    sentence = f"undecided: {trials} may improve it by nothing or up to {most}, {gain} on average"
+    if answers.tolerance:
+        sentence += f" (less than {significant(answers.tolerance, 1)} does not matter)"
     if answers.more.value > answers.tolerance:
-        return f"; stop if {significant(answers.more.value, 2)} is not worth them, else go on"
-    addition = ""
+        return f"{sentence}; stop if {gain} is not worth them, else go on"
     names = open_choices(answers.effects)
     if names:
-        addition += (
+        sentence += (
             f"; it is not certain yet which {_listed(names)} is best: stop if any of them will do"
         )
     if answers.hardly_tried:
         options = ", ".join(answers.hardly_tried)
-        addition += f"; hardly tried so far: {options}: stop if you can do without"
-    return addition
+        sentence += f"; hardly tried so far: {options}: stop if you can do without"
+    return sentence
 
 
 def headlines(result: Result) -> dict[str, str]:
@@ -512,14 +528,10 @@ def certainty(result: Result, surer: str, names: Sequence[Any] | None = None) ->
         )
     if result.answers is None:
         return f"no: {result.guarantee}"
+    check = _model_check(result.answers)
     if result.exact:
-        sentence = "the value is; the other lines are estimates by a model"
-    else:
-        sentence = "no, a best guess: estimates by a model"
-    if result.answers is not None:
-        sentence += _model_check(result.answers)
-    if result.exact:
-        return sentence
+        return f"the value is; the other lines are estimates by a model{check}"
+    sentence = f"no, a best guess: estimates by a model{check}"
     sentence += f". To check which trial is best, {surer} repeats the best ones"
     finalists = result.settled.insight.finalists()
     if len(finalists) > 1:
@@ -550,12 +562,12 @@ def place_of_details(result: Result) -> str:
 
 def details(result: Result, names: Sequence[Any] | None = None) -> Lines:
     """Return the sentences behind the summary; names as for ``lines``."""
-    found: Lines = []
+    rows: Lines = []
     if result.front is not None:
-        found += settings(result.front, names)
+        rows += settings(result.front, names)
     if result.answers is not None:
         answers = result.answers
-        found += [
+        rows += [
             ("first trial", first_trial(answers.start)),
             ("more trials", f"expected gain of {N_MORE}: {interval(answers.more)}"),
             ("enough", f"a difference of {significant(answers.tolerance, 2)} counts as none"),
@@ -563,14 +575,14 @@ def details(result: Result, names: Sequence[Any] | None = None) -> Lines:
             ("as good", good_values(answers.effects)),
         ]
     if result.params is not None:
-        found.append(("evaluated", evaluations(result)))
+        rows.append(("evaluated", evaluations(result)))
     if not result.certified and result.gap is not None and result.front is None:
-        found.append(("gap", f"{result.gap:.4g}, not guaranteed ({result.gap_scope})"))
-    found += [(name, sentence) for name, sentence in result.account.items() if name != "effects"]
-    found.append(("guarantee", result.guarantee))
+        rows.append(("gap", f"{result.gap:.4g}, not guaranteed ({result.gap_scope})"))
+    rows += [(name, sentence) for name, sentence in result.account.items() if name != "effects"]
+    rows.append(("guarantee", result.guarantee))
     if result.journal is not None:
-        found.append(("journal", result.journal))
-    return [(label, sentence) for label, sentence in found if sentence]
+        rows.append(("journal", result.journal))
+    return [(label, sentence) for label, sentence in rows if sentence]
 
 
 def evaluations(result: Result) -> str:

@@ -21,8 +21,8 @@ Bounds = (
 )
 
 
-class Meaning(NamedTuple):
-    """The parameters that bounds mean.
+class ParsedBounds(NamedTuple):
+    """The parameters that bounds stand for.
 
     Attributes:
         named: Whether params are dicts.
@@ -35,8 +35,8 @@ class Meaning(NamedTuple):
     conditions: dict[str, Condition]
 
 
-def meaning_of(bounds: Any) -> Meaning:
-    """Return the parameters that bounds mean.
+def parsed_bounds(bounds: Any) -> ParsedBounds:
+    """Return the parameters that bounds stand for.
 
     Raises:
         InvalidInput: They are none, a parameter has no name, that of another one, or cannot be used, or a condition is
@@ -49,44 +49,43 @@ def meaning_of(bounds: Any) -> Meaning:
             "bounds must be a dict of parameters, a list of pairs (low, high), a list of dicts and kbo.When, or a "
             f"DataFrame of candidates, got {checks.shown(bounds)}."
         )
-    has_parts = is_list and any(isinstance(part, (Mapping, When)) for part in bounds)
-    named = is_dict or has_parts
-    parts: Any = [bounds]
-    if has_parts:
-        parts = bounds
+    is_list_of_dicts = is_list and any(isinstance(entry, (Mapping, When)) for entry in bounds)
+    named = is_dict or is_list_of_dicts
+    groups: Any = bounds if is_list_of_dicts else [bounds]
     parameters: dict[str, Parameter] = {}
     conditions: dict[str, Condition] = {}
-    for name, spec, condition in _entries(parts):
+    for name, spec, condition in _entries(groups):
         with checks.inside(f"bounds: parameter {checks.shown(name)}"):
             if checks.text("the name", name) in parameters:
                 raise InvalidInput(
                     "there are two of this name; one may be active for several values of its parent."
                 )
-            if named:
-                parameters[name] = _parameter(spec)
-            else:
-                parameters[name] = _real(spec)
+            parameters[name] = _parameter(spec) if named else _real_parameter(spec)
         if condition is not None:
             conditions[name] = condition
-    return Meaning(named, parameters, plain_conditions(conditions, parameters))
+    return ParsedBounds(named, parameters, plain_conditions(conditions, parameters))
 
 
-def _entries(parts: Sequence[Any]) -> Iterator[tuple[Any, Any, Condition | None]]:
-    """Yield names, parameters as given, and conditions, of the parts of a space."""
-    for part in parts:
+def _entries(groups: Sequence[Any]) -> Iterator[tuple[Any, Any, Condition | None]]:
+    """Yield name, specification and condition of each parameter.
+
+    Args:
+        groups: Dicts of parameters, ``When``, or a list of pairs, whose parameters are called x0, x1, and so on.
+    """
+    for group in groups:
         condition = None
-        entries = part
-        if isinstance(part, When):
-            condition = Condition(part.parent, part.values)
-            entries = part.parameters
-        elif not isinstance(part, Mapping):
-            entries = {f"x{i}": pair for i, pair in enumerate(part)}
-        for name, spec in entries.items():
+        specs = group
+        if isinstance(group, When):
+            condition = Condition(group.parent, group.values)
+            specs = group.parameters
+        elif not isinstance(group, Mapping):
+            specs = {f"x{i}": pair for i, pair in enumerate(group)}
+        for name, spec in specs.items():
             yield name, spec, condition
 
 
-def _real(pair: Any) -> Parameter:
-    """Return the parameter of a pair in a list of bounds."""
+def _real_parameter(pair: Any) -> Parameter:
+    """Return the real parameter of a pair in a list of bounds."""
     parameter = pair
     if isinstance(pair, tuple) and len(pair) == 2:
         parameter = Float(*pair)
@@ -99,41 +98,34 @@ def _real(pair: Any) -> Parameter:
 
 
 def _parameter(spec: Any) -> Parameter:
-    """Return the parameter that is meant by an entry of a dict."""
+    """Return the parameter that an entry of a dict of bounds stands for.
+
+    Raises:
+        InvalidInput: It stands for none, or could stand for several.
+    """
     if isinstance(spec, Parameter):
         return spec
-    if isinstance(spec, (list, tuple)) and len(spec) == 2 and all(_is(v, Real) for v in spec):
-        return _of_pair(spec)
+    is_pair = isinstance(spec, (list, tuple)) and len(spec) == 2
+    if is_pair and all(_is(end, Real) for end in spec):
+        return _range(spec)
     if isinstance(spec, list):
         return Choice(spec)
-    if isinstance(spec, tuple) and any(isinstance(entry, str) for entry in spec):
-        raise InvalidInput(f"a tuple is a range of numbers: write options as a list, {list(spec)}.")
-    if isinstance(spec, tuple) and len(spec) == 2:
-        return Float(*spec)
     if spec is bool:
         return Choice([False, True])
-    if isinstance(spec, When):
-        raise InvalidInput(
-            "kbo.When stands beside a dict, not in it: [{...}, kbo.When(parent, value, {...})]."
-        )
-    if isinstance(spec, str) and _RANGE.fullmatch(spec):
-        raise InvalidInput(
-            f"{spec!r} is a text with one value, and looks like a range: give its ends, (low, high), in a file "
-            f"{{kind: Float, low: LOW, high: HIGH}}; if it is one value, kbo.Fixed({spec!r})."
-        )
-    if spec is None or isinstance(checks.plain(spec), (str, bool, Real)):
+    if isinstance(spec, tuple) and is_pair and not _has_text(spec):
+        return Float(*spec)  # ends that are tensors, or are no numbers, which it says
+    is_single = spec is None or isinstance(checks.plain(spec), (str, bool, Real))
+    if is_single and not _looks_like_range(spec):
         return Fixed(spec)
-    advice = ""
-    if hasattr(spec, "tolist"):  # arrays of NumPy, tensors, columns of pandas
-        advice = " For a list of its values write .tolist()."
-    raise InvalidInput(
-        "expected kbo.Float, kbo.Int, kbo.Choice, kbo.Ordinal, (low, high), a list of options, bool or a single "
-        f"value, got {checks.shown(spec)}.{advice}"
-    )
+    raise _refusal(spec)
 
 
-def _of_pair(pair: Any) -> Parameter:
-    """Return the range of a pair of numbers; a list, and two neighbouring whole numbers, could be a choice as well."""
+def _range(pair: Any) -> Parameter:
+    """Return the range of a pair of numbers: of whole numbers if both ends are integers.
+
+    Raises:
+        InvalidInput: It could be a choice as well: a list, or two neighbouring whole numbers.
+    """
     low, high = pair
     is_whole = _is(low, Integral) and _is(high, Integral)
     if isinstance(pair, list) or (is_whole and high - low == 1):
@@ -149,5 +141,40 @@ def _of_pair(pair: Any) -> Parameter:
     return Float(low, high)
 
 
+def _refusal(spec: Any) -> InvalidInput:
+    """Return the refusal of an entry that stands for no parameter, with what to write in its place."""
+    if isinstance(spec, tuple) and _has_text(spec):
+        return InvalidInput(
+            f"a tuple is a range of numbers: write options as a list, {list(spec)}."
+        )
+    if isinstance(spec, When):
+        return InvalidInput(
+            "kbo.When stands beside a dict, not in it: [{...}, kbo.When(parent, value, {...})]."
+        )
+    if _looks_like_range(spec):
+        return InvalidInput(
+            f"{spec!r} is a text with one value, and looks like a range: give its ends, (low, high), in a file "
+            f"{{kind: Float, low: LOW, high: HIGH}}; if it is one value, kbo.Fixed({spec!r})."
+        )
+    advice = ""
+    if hasattr(spec, "tolist"):  # arrays of NumPy, tensors, columns of pandas
+        advice = " For a list of its values write .tolist()."
+    return InvalidInput(
+        "expected kbo.Float, kbo.Int, kbo.Choice, kbo.Ordinal, (low, high), a list of options, bool or a single "
+        f"value, got {checks.shown(spec)}.{advice}"
+    )
+
+
+def _has_text(values: tuple[Any, ...]) -> bool:
+    """Return whether one of several values is a text."""
+    return any(isinstance(value, str) for value in values)
+
+
+def _looks_like_range(spec: Any) -> bool:
+    """Return whether an entry is a text such as "20-90"."""
+    return isinstance(spec, str) and _RANGE.fullmatch(spec) is not None
+
+
 def _is(value: Any, kind: type) -> bool:
+    """Return whether a value is a number of a kind; True and False are none."""
     return isinstance(value, kind) and not isinstance(value, bool)

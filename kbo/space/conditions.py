@@ -59,7 +59,7 @@ class Condition(NamedTuple):
 def plain_conditions(
     conditions: Mapping[str, Condition], parameters: Mapping[str, Parameter]
 ) -> dict[str, Condition]:
-    """Return conditions with plain values.
+    """Return conditions with the plain Python values that the parents have in params.
 
     Raises:
         InvalidInput: A parent that does not exist, is a real number, or does not have a value.
@@ -67,17 +67,17 @@ def plain_conditions(
     plain = {}
     for name, (parent, values) in conditions.items():
         with checks.inside(f"bounds: the condition of parameter {name!r}"):
-            p = parameters[checks.one_of("the parent", parent, parameters)]
-            if not p.options:
+            parameter = parameters[checks.one_of("the parent", parent, parameters)]
+            if not parameter.options:
                 raise InvalidInput(
                     f"the parent {parent!r} must have finitely many values: give it a step."
                 )
-            plain[name] = Condition(parent, tuple(map(p.plain, values)))
+            plain[name] = Condition(parent, tuple(map(parameter.plain, values)))
     return plain
 
 
 def parents_first(names: list[str], conditions: Mapping[str, Condition]) -> list[str]:
-    """Return the names of parameters in an order with parents before those that depend on them.
+    """Return the names of parameters, each after its parent.
 
     Raises:
         InvalidInput: Conditions depend on each other.

@@ -102,7 +102,7 @@ class Linear:
         return f"{_digits(self.lower)} <= {total} <= {_digits(self.upper)}"
 
     def named(self, names: Sequence[str], indexed: bool) -> Linear:
-        """The same limit by names; keys may be indices too if ``indexed``.
+        """Return the same limit by names; keys may be indices too if ``indexed``.
 
         Raises:
             InvalidInput: A parameter that does not exist.
@@ -113,17 +113,15 @@ class Linear:
             if indexed and key in range(len(names)):
                 name = names[key]
             if name not in names:
-                known: list[Any] = list(names)
-                if indexed:
-                    known = list(range(len(names)))
+                keys = list(range(len(names))) if indexed else list(names)
                 raise InvalidInput(
-                    f"{self}: there is no parameter {checks.shown(key)}; the parameters are {known}."
+                    f"{self}: there is no parameter {checks.shown(key)}; the parameters are {keys}."
                 )
             weights[name] = weight
         return Linear(weights, upper=self.upper, lower=self.lower)
 
     def describe(self) -> dict[str, Any]:
-        """The limit as plain JSON values."""
+        """Return the limit as plain JSON values."""
         entries: dict[str, Any] = {"kind": "Linear", "weights": dict(self.weights)}
         if self.upper is not None:
             entries["upper"] = self.upper
@@ -153,14 +151,17 @@ class Linear:
 
 
 class Limits:
-    """Limits on the numbers of a space, for many points at once.
+    """Linear constraints on the numbers of a space, for many points at once.
+
+    A sum may exceed a limit by rounding: low - rounding <= weights @ numbers <= high + rounding, where rounding is
+    ``_ROUNDING`` times the size of the terms and of the limit.
 
     Args:
-        linear: The limits, by names.
+        linear: The L constraints, by names.
         parameters: All parameters of the space by name.
 
     Attributes:
-        columns: The parameters in some limit, by their positions.
+        columns: The parameters in some constraint, by their positions.
     """
 
     def __init__(self, linear: Sequence[Linear], parameters: Mapping[str, Parameter]) -> None:
@@ -176,46 +177,53 @@ class Limits:
         }
 
         sizes = torch.zeros(len(parameters), dtype=torch.float64)
-        # by how much a number may change on its way to the unit interval and back
-        moved = torch.zeros_like(sizes)
+        # A number may change on its way to the unit interval and back, by _ROUNDING times this.
+        conversion_errors = torch.zeros_like(sizes)
         for i, p in self.columns.items():
             sizes[i] = max(map(abs, p.ends))
-            moved[i] = sizes[i]
+            conversion_errors[i] = sizes[i]
             if p.log and not p.options:
-                moved[i] *= 1 + math.log(p.ends[1] / p.ends[0])
+                conversion_errors[i] *= 1 + math.log(p.ends[1] / p.ends[0])
         low, high = ends.T
         largest = torch.where(high.isinf(), low, high).abs()
         rounding = _ROUNDING * (self._weights.abs() @ sizes + largest)
         self._low: Tensor = low - rounding
         self._high: Tensor = high + rounding
-        self._moved: Tensor = _ROUNDING * (self._weights.abs() @ moved)
+        self._conversion_error: Tensor = _ROUNDING * (self._weights.abs() @ conversion_errors)
 
     def numbers(self, units: Tensor) -> Tensor:
-        """Numbers [n P] of the parameters in a limit, at points [n P] of the unit cube; 0 for others."""
+        """Return the numbers [n P] of the parameters in a constraint, at points [n P] of the unit cube; else 0."""
         numbers = torch.zeros_like(units)
         for i, p in self.columns.items():
             numbers[:, i] = p.numbers(units[:, i])
         return numbers
 
-    def hold(self, numbers: Tensor, given: bool = False) -> Tensor:
-        """Whether each limit holds, [n L].
+    def hold(self, numbers: Tensor, is_rounded: bool = False) -> Tensor:
+        """Return whether each constraint holds, [n L].
 
         Args:
-            numbers: The numbers [n P], 0 where a parameter is in no limit.
-            given: Whether they are not kbo's choice, so that they may have been rounded to float32.
+            numbers: The numbers [n P], 0 where a parameter is in no constraint.
+            is_rounded: Whether they may have been rounded to float32, as those that kbo has not chosen.
         """
         terms = numbers.unsqueeze(-2) * self._weights
         sums = terms.sum(-1)  # by rows, unlike a matrix product
         low = self._low
         high = self._high
-        if given:
+        if is_rounded:
             rounding = FLOAT32 * terms.abs().sum(-1)
             low = low - rounding
             high = high + rounding
         return (low <= sums) & (sums <= high)
 
     def may_hold(self, low: Tensor, high: Tensor) -> Tensor:
-        """Whether all limits may hold, [n], somewhere in boxes between two corners [n P] of the unit cube."""
+        """Return whether all constraints may hold somewhere in each of n boxes, [n].
+
+        They do not if the largest sum in the box is below its lower limit, or the least one above its upper limit.
+
+        Args:
+            low: The lower corners of the boxes, [n P] in the unit cube.
+            high: The upper corners, [n P].
+        """
         least = self.numbers(low)
         most = self.numbers(high)
         for i, p in self.columns.items():
@@ -224,13 +232,13 @@ class Limits:
                 least[within, i] = float(min(p.ends))
                 most[within, i] = float(max(p.ends))
         corners = torch.stack([least, most]).unsqueeze(-2) * self._weights
-        least_sums = corners.amin(0).sum(-1) - self._moved
-        most_sums = corners.amax(0).sum(-1) + self._moved
+        least_sums = corners.amin(0).sum(-1) - self._conversion_error
+        most_sums = corners.amax(0).sum(-1) + self._conversion_error
         return ((self._low <= most_sums) & (least_sums <= self._high)).all(-1)
 
 
 def _digits(number: float) -> str:
-    """A number in a text from which it can be read again."""
+    """Return a number in a text from which it can be read again."""
     short = f"{number:g}"
     if float(short) == number:
         return short
@@ -238,7 +246,7 @@ def _digits(number: float) -> str:
 
 
 def checked(constraints: Any) -> tuple[Linear | Rule, ...]:
-    """Constraints on parameters as a tuple, each once.
+    """Return constraints on parameters as a tuple, without repetitions.
 
     Raises:
         InvalidInput: They are no list, or one is neither a ``Linear`` nor a function with a name.
@@ -265,19 +273,19 @@ def _check_rule(place: str, rule: Any) -> None:
 
 
 def name_of(constraint: Linear | Rule) -> str:
-    """The name of a constraint in messages and files."""
+    """Return the name of a constraint in messages and files."""
     if isinstance(constraint, Linear):
         return str(constraint)
     return checks.name_of(constraint)
 
 
 def in_words(constraints: Sequence[Linear | Rule]) -> str:
-    """The names of constraints in a message."""
+    """Return the names of constraints in a message."""
     return " and ".join(repr(name_of(constraint)) for constraint in constraints)
 
 
 def permits(rule: Rule, params: Any) -> bool:
-    """Whether a function says that params may be used.
+    """Return whether a function says that params may be used.
 
     Raises:
         InvalidInput: It raises an exception, or returns no bool.

@@ -19,16 +19,16 @@ from kbo.space.program import Program
 from kbo.space.space import Space
 
 _N_UNIFORM = 1024
-"""Uniform points that show how rare those inside are."""
+"""Uniform points by which the share of those that satisfy the constraints is estimated."""
 
 _N_MORE = 9 * 1024
 """Further uniform points if constraints that are functions refuse the first ones."""
 
 _RARE = 1 / 16
-"""Part of the uniform points below which points walk."""
+"""Share of the uniform points that satisfy the constraints, below which points walk."""
 
 _FEW = 16
-"""Uniform points that are enough to start from."""
+"""Uniform points inside the constraints that are enough to start the walks from."""
 
 _N_WALKING = 512
 """Points that walk."""
@@ -42,7 +42,7 @@ _MOVES_OF_A_COPY = 2
 """Moves of a copy of a point that has walked."""
 
 _N_SHORTER = 64
-"""Times that a step of a walk is shortened before the point stays where it is."""
+"""Times that the segment of a step is shortened before the point stays where it is."""
 
 _N_HALVED = 10
 """Times that a move of a search is halved before the point stays where it is."""
@@ -52,18 +52,19 @@ _MOST_POINTS = 10_000
 
 
 class Feasible:
-    """The points that satisfy the constraints of a space and have some given coordinates.
+    """The points that satisfy the constraints of a space and have certain coordinates.
 
     Args:
         space: The space.
-        fixed: Given coordinates [P], NaN where one is free.
-        known: More points [n P]; if nothing else is found, points walk from those of them that satisfy the constraints.
+        fixed: The coordinates [P] that all points have, NaN where a coordinate is free.
+        known: Further points [n P]. Where nothing else is found, points walk from the first of these that satisfies the
+            constraints.
     """
 
     def __init__(self, space: Space, fixed: Tensor, known: Tensor) -> None:
-        given = tuple((i, u) for i, u in enumerate(fixed.tolist()) if u == u)
+        coordinates = tuple((i, u) for i, u in enumerate(fixed.tolist()) if u == u)
         self._space = space
-        self._part = _part(space, given)
+        self._section = _section(space, coordinates)
         self._known = known
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
@@ -72,36 +73,49 @@ class Feasible:
         Raises:
             InvalidInput: No point that satisfies the constraints was found.
         """
-        part = self._part
-        if part.share:
-            kept = torch.empty(0, self._space.dimension, dtype=torch.float64)
-            while len(kept) < n:
-                n_tried = int((n - len(kept)) / part.share) + 8
-                kept = torch.cat([kept, part.uniform(n_tried, generator)])
-            return kept[:n]
-        pool = part.pool
+        section = self._section
+        if section.share:
+            return self._draw_by_rejection(n, generator)
+        pool = section.pool
         if not len(pool):
             pool = self._pool_from_known()
         points = pool[torch.randint(len(pool), (n,), generator=generator)]
-        if not part.is_listed:
+        if not section.is_listed:
             for _ in range(_MOVES_OF_A_COPY):
-                points = part.moved(points, pool, generator, width=4)
+                points = section.moved(points, pool, generator, width=4)
         return points
+
+    def _draw_by_rejection(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draw n points [n P]: uniform ones, without those that violate a constraint."""
+        section = self._section
+        accepted = torch.empty(0, self._space.dimension, dtype=torch.float64)
+        while len(accepted) < n:
+            n_drawn = int((n - len(accepted)) / section.share) + 8
+            accepted = torch.cat([accepted, section.uniform(n_drawn, generator)])
+        return accepted[:n]
 
     def _pool_from_known(self) -> Tensor:
         """Return points [n P] after a walk from the first known point that satisfies the constraints."""
-        known = self._part.place(self._known)
-        known = known[self._space.satisfies(known)]
-        if not len(known):
+        starts = self._section.place(self._known)
+        starts = starts[self._space.satisfies(starts)]
+        if not len(starts):
             raise InvalidInput(
-                f"no point {self._part} among thousands of random ones satisfies "
+                f"no point {self._section} among thousands of random ones satisfies "
                 f"{in_words(self._space.constraints)}: loosen the constraints, or give a point that satisfies them as "
                 "the first one, try_first=[...]."
             )
-        return _walked_from(self._part, tuple(known[0].tolist()))
+        return _walked_from(self._section, tuple(starts[0].tolist()))
 
     def projected(self, points: Tensor, others: Tensor) -> Tensor:
-        """Return ``others`` [n P], those outside moved halfway to ``points`` [n P] inside, again and again."""
+        """Return points [n P] near ``others`` that satisfy the constraints.
+
+        Each of ``others`` that violates one is moved halfway to its point inside, at most ``_N_HALVED`` times, and then
+        set onto it.
+
+        Args:
+            points: Points [n P] that satisfy the constraints.
+            others: Points [n P].
+        """
         projected = others.clone()
         outside = torch.arange(len(others))
         for _ in range(_N_HALVED):
@@ -114,15 +128,15 @@ class Feasible:
         return projected
 
 
-class _Part:
-    """A part of a space in which some coordinates are given.
+class _Section:
+    """The points of a space that have certain coordinates, and how they are drawn.
 
     Args:
         space: The space.
-        given: The positions and the values of the coordinates.
+        coordinates: The positions of the fixed coordinates, and their values.
 
     Attributes:
-        share: Part of the uniform points that satisfy the constraints; 0 where these are rare.
+        share: Share of the uniform points that satisfy the constraints; 0 where these are rare.
         pool: Where they are rare, points [n P] that satisfy the constraints.
         is_listed: Whether the pool has all of them; otherwise they have walked.
 
@@ -130,11 +144,11 @@ class _Part:
         InvalidInput: Nothing satisfies the linear constraints, or in a finite space all of them.
     """
 
-    def __init__(self, space: Space, given: tuple[tuple[int, float], ...]) -> None:
+    def __init__(self, space: Space, coordinates: tuple[tuple[int, float], ...]) -> None:
         self._space = space
-        self._given = given
+        self._coordinates = coordinates
         self._fixed = torch.full((space.dimension,), torch.nan, dtype=torch.float64)
-        for i, u in given:
+        for i, u in coordinates:
             self._fixed[i] = u
         self._is_free = self._fixed.isnan()
         self.share = 0.0
@@ -159,22 +173,24 @@ class _Part:
 
     def __str__(self) -> str:
         names = list(self._space.parameters)
-        given = [repr(names[i]) for i, _ in self._given if names[i] not in self._space.constants]
-        if given:
-            return f"with {', '.join(given)} as given"
+        fixed = [
+            repr(names[i]) for i, _ in self._coordinates if names[i] not in self._space.constants
+        ]
+        if fixed:
+            return f"with {', '.join(fixed)} as given"
         return "of the space"
 
     def place(self, points: Tensor) -> Tensor:
-        """Return points [n P] with the given coordinates."""
+        """Return points [n P] with the fixed coordinates in place of their own."""
         return torch.where(self._is_free, points, self._fixed)
 
     def uniform(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draw n uniform points and return the k that satisfy the constraints, [k P]."""
+        """Draw n uniform points, and return those that satisfy the constraints, [k P]."""
         points = self.place(_uniform(n, self._space.dimension, generator))
         return points[self._space.satisfies(points)]
 
     def _agreeing(self, listed: Tensor) -> Tensor:
-        """Return the points [k P] of a finite space, among all of them [n P], that have the given coordinates."""
+        """Return the points [k P] of a finite space, among all of them [n P], that have the fixed coordinates."""
         features = self._space.features(listed)
         agrees = (features == self._space.features(self.place(listed))).all(-1).cpu()
         if not bool(agrees.any()):
@@ -182,10 +198,10 @@ class _Part:
         return listed[agrees]
 
     def _between_corners(self, generator: torch.Generator) -> Tensor:
-        """Return corners of the linear constraints and mixtures of them that satisfy all constraints, [k P]."""
+        """Return points [k P] that satisfy all constraints, among corners of the linear ones and mixtures of these."""
         space = self._space
         names = list(space.parameters)
-        context = {names[i]: u for i, u in self._given}
+        context = {names[i]: u for i, u in self._coordinates}
         program = Program(space.parameters, space.conditions, space.linear, context)
         corners = torch.from_numpy(program.corners(2 * space.dimension + 2, generator))
         if not len(corners):
@@ -210,10 +226,17 @@ class _Part:
     def moved(
         self, points: Tensor, pool: Tensor, generator: torch.Generator, width: float | None = None
     ) -> Tensor:
-        """Return points [n P] after one step of hit-and-run, along differences of a pool [k P] or in any direction.
+        """Return points [n P] after one step of hit-and-run.
 
-        All of a line in the cube is searched, or a part of it with the point in a random place, ``width`` times as
-        long as a difference.
+        Each moves to a uniform point of a segment of a line, which is shortened to the point (shrinkage) until an end
+        inside the constraints is found.
+
+        Args:
+            points: Points [n P] that satisfy the constraints.
+            pool: Points [k P] whose differences are directions.
+            generator: Of the random numbers.
+            width: Length of the segment, which has the point at a random place, in lengths of the direction; by default
+                the segment is the whole line in the cube.
         """
         n = len(points)
         if width is None:
@@ -228,26 +251,29 @@ class _Part:
             low = high - width
 
         moved = points.clone()
-        left = torch.arange(n)
+        left = torch.arange(n)  # the rows that have not moved yet
         for _ in range(_N_SHORTER):
             share = _uniform(len(left), 1, generator).squeeze(-1)
-            t = low[left] + (high - low)[left] * share
-            candidates = points[left] + t.unsqueeze(-1) * direction[left]
+            step = low[left] + (high - low)[left] * share
+            candidates = points[left] + step.unsqueeze(-1) * direction[left]
             inside = ((candidates >= 0) & (candidates <= 1)).all(-1)
             inside[inside.clone()] = self._space.satisfies(candidates[inside])
             moved[left[inside]] = candidates[inside]
             left = left[~inside]
-            t = t[~inside]
+            step = step[~inside]
             if not len(left):
                 break
-            low[left] = torch.where(t < 0, t, low[left])
-            high[left] = torch.where(t < 0, high[left], t)
+            low[left] = torch.where(step < 0, step, low[left])
+            high[left] = torch.where(step < 0, high[left], step)
         return moved
 
     def _directions(
         self, n: int, pool: Tensor, scale: Tensor | float, generator: torch.Generator
     ) -> Tensor:
-        """Return n directions [n P]: differences of a pool [k P], or normal in about two coordinates, times a scale."""
+        """Return n directions [n P], zero in the fixed coordinates.
+
+        Half of them are differences of a pool [k P]. The others are normal in about two coordinates, times a scale.
+        """
         P = self._space.dimension
         first, second = torch.randint(len(pool), (2, n), generator=generator)
         differences = pool[first] - pool[second]
@@ -262,12 +288,12 @@ def _uniform(n: int, P: int, generator: torch.Generator) -> Tensor:
     return torch.rand(n, P, generator=generator, dtype=torch.float64)
 
 
-_part = lru_cache(maxsize=8)(_Part)
+_section = lru_cache(maxsize=8)(_Section)
 
 
 @lru_cache(maxsize=8)
-def _walked_from(part: _Part, start: tuple[float, ...]) -> Tensor:
-    """Return points [n P] after a walk from one that satisfies the constraints."""
+def _walked_from(section: _Section, start: tuple[float, ...]) -> Tensor:
+    """Return points [n P] after a walk from one point [P] that satisfies the constraints."""
     generator = torch.Generator().manual_seed(0)
     starts = torch.tensor([start], dtype=torch.float64)
-    return part.walked(starts, _MOVES_FROM_ONE_POINT, generator)
+    return section.walked(starts, _MOVES_FROM_ONE_POINT, generator)

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbo._base import checks
 from kbo._base.extras import require
@@ -28,50 +28,97 @@ _ADVICE = (
     "[water, ethanol]`; Space.to_dict() returns what it holds."
 )
 
-_KINDS = {kind.__name__: kind for kind in (Float, Int, Choice, Ordinal, Fixed, Linear)}
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind for kind in (Float, Int, Choice, Ordinal, Fixed, Linear)
+}
 
 
-def part_of(name: Any, entry: Any) -> Mapping[str, Any] | When | Linear:
-    """Return the part of a space for an entry: a dict with a kind, a list of options, or a single value."""
+class Definition(NamedTuple):
+    """A space from plain data.
+
+    Attributes:
+        bounds: A dict or a ``When`` for each parameter.
+        constraints: The constraints on parameters.
+        rows: The values of each parameter in the rows of a table of candidates, by name; empty without a table.
+    """
+
+    bounds: list[Mapping[str, Any] | When]
+    constraints: list[Linear]
+    rows: dict[str, Any]
+
+
+def definition_of(entries: Mapping[str, Any]) -> Definition:
+    """Return the space that entries describe, as ``Space.from_dict`` takes them.
+
+    Raises:
+        InvalidInput: An entry cannot be used, which is named.
+    """
+    definition = Definition([], [], {})
+    for name, entry in entries.items():
+        with checks.inside(f"parameter {checks.shown(name)}"):
+            if not isinstance(entry, Mapping):
+                _check_is_no_pair(entry)
+                definition.bounds.append({name: entry})
+            elif entry.get("kind") == "Linear":
+                definition.constraints.append(_constructed(entry))
+            else:
+                definition.bounds.append(_parameter(name, entry))
+                if "rows" in entry:
+                    definition.rows[name] = entry["rows"]
+    return definition
+
+
+def _check_is_no_pair(entry: Any) -> None:
+    """Check that an entry is no list of two numbers, which could be a range or a choice."""
     is_pair = isinstance(entry, list) and len(entry) == 2
-    if is_pair and not any(isinstance(value, (str, bool)) for value in entry):
-        kind = "Float"
-        if all(isinstance(value, int) for value in entry):
-            kind = "Int"
-        raise InvalidInput(
-            f"{entry} could be a range or a choice: write {{kind: {kind}, low: {entry[0]}, high: {entry[1]}}} or "
-            f"{{kind: Choice, options: {entry}}}."
-        )
-    if not isinstance(entry, Mapping):
-        return {name: entry}
+    if not is_pair or any(isinstance(value, (str, bool)) for value in entry):
+        return
+    kind = "Float"
+    if all(isinstance(value, int) for value in entry):
+        kind = "Int"
+    raise InvalidInput(
+        f"{entry} could be a range or a choice: write {{kind: {kind}, low: {entry[0]}, high: {entry[1]}}} or "
+        f"{{kind: Choice, options: {entry}}}."
+    )
+
+
+def _parameter(name: Any, entry: Mapping[str, Any]) -> Mapping[str, Any] | When:
+    """Return the parameter of an entry with a kind, in a dict, or in a ``When`` if it is conditional."""
     if entry.get("kind") == "function":
         raise InvalidInput(
             "a constraint that is a function is given in Python, Space(bounds, constraints=[...])."
         )
-    fields = {key: value for key, value in entry.items() if key not in ("kind", "when", "rows")}
-    kind = _KINDS[checks.one_of("kind", entry.get("kind"), _KINDS)]
-    try:
-        inspect.signature(kind).bind(**fields)
-    except TypeError as error:
-        names = ", ".join(inspect.signature(kind).parameters)
-        raise InvalidInput(
-            f"{kind.__name__} has the entries {names}, got {checks.shown(fields)} ({error})."
-        ) from error
-    if kind is Linear:
-        return Linear(**fields)
+    parameter = _constructed(entry)
     when = entry.get("when")
     if when is None:
-        return {name: kind(**fields)}
+        return {name: parameter}
     if not isinstance(when, Mapping) or len(when) != 1:
         raise InvalidInput(
             f"when must have one parent with its values, {{parent: values}}, got {checks.shown(when)}."
         )
     [(parent, values)] = when.items()
-    return When(parent, values, {name: kind(**fields)})
+    return When(parent, values, {name: parameter})
+
+
+def _constructed(entry: Mapping[str, Any]) -> Any:
+    """Return the object of the class that an entry names as its kind, with the other entries as arguments."""
+    kind = _KINDS[checks.one_of("kind", entry.get("kind"), _KINDS)]
+    arguments = {key: value for key, value in entry.items() if key not in ("kind", "when", "rows")}
+    signature = inspect.signature(kind)
+    try:
+        signature.bind(**arguments)
+    except TypeError as error:
+        names = ", ".join(signature.parameters)
+        raise InvalidInput(
+            f"{kind.__name__} has the entries {names}, got {checks.shown(arguments)} ({error})."
+        ) from error
+    return kind(**arguments)
 
 
 _BOOL = "tag:yaml.org,2002:bool"
+_FLOAT = "tag:yaml.org,2002:float"
 _INT = "tag:yaml.org,2002:int"
+"""Names of types in YAML."""
 
 _LONGEST_NUMBER = 100
 """Characters of a whole number in YAML at most: PyYAML takes minutes for one of 500 000 in base 60, as 1:30:00."""
@@ -97,7 +144,11 @@ def read(path: Path) -> Any:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the entries of a JSON object, of which no name may come twice: the last one would count alone."""
+    """Return the entries of a JSON object.
+
+    Raises:
+        ValueError: A name comes twice. Python's reader would keep the last one alone.
+    """
     entries = dict(pairs)
     if len(entries) < len(pairs):
         names = [name for name, _ in pairs]
@@ -107,7 +158,13 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _yaml(text: str) -> Any:
-    """Return the data in YAML 1.2: 1e-4 is a number, and yes, no, on and off are texts; PyYAML reads YAML 1.1."""
+    """Return the data in YAML 1.2.
+
+    There 1e-4 is a number, and yes, no, on and off are texts. PyYAML reads YAML 1.1, where it is the other way round.
+
+    Raises:
+        ValueError: The text is no YAML; with the line if it is known.
+    """
 
     class Loader(yaml.SafeLoader):
         pass
@@ -119,15 +176,15 @@ def _yaml(text: str) -> Any:
     boolean = re.compile("true|True|TRUE|false|False|FALSE")
     Loader.add_implicit_resolver(_BOOL, boolean, list("tTfF"))
     number = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
+    Loader.add_implicit_resolver(_FLOAT, number, list("-+0123456789"))
     Loader.add_constructor(_INT, _whole_number)
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
     try:
         return yaml.load(text, Loader)
     except yaml.YAMLError as error:
-        text = str(error)
+        problem = str(error)
         if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-            text = f"line {error.problem_mark.line + 1}: {error.problem}"
-        raise ValueError(" ".join(text.split())) from error
+            problem = f"line {error.problem_mark.line + 1}: {error.problem}"
+        raise ValueError(" ".join(problem.split())) from error
 
 
 def _whole_number(loader: yaml.SafeLoader, node: Any) -> int:

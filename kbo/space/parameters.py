@@ -16,10 +16,12 @@ from kbo.errors import InvalidInput
 
 _LARGEST = 2**50
 _LARGEST_LOG = 2**44
-"""Whole numbers up to which each has a coordinate of its own in float64, on a linear and on a logarithmic scale."""
+"""Largest whole number of an ``Int`` on a linear and on a logarithmic scale.
 
-_ROUNDED = 2.0**-40
-"""Parts of a range: numbers that float64 stores further apart than that have features of their own, as rounded."""
+Up to there each has a unit coordinate of its own in float64."""
+
+_COARSE = 2.0**-40
+"""Distance between neighbouring numbers of float64, as a share of the range, from which on a ``Float`` is coarse."""
 
 _ON_GRID = 1e-6
 """Steps by which the end of a range may be off its grid: other libraries add up steps in floating point."""
@@ -56,53 +58,64 @@ class Parameter:
         return self.options
 
     def coordinate(self, place: Tensor) -> Tensor:
-        """Unit coordinates [n] of places [n]: ends of the cell of option p at p and p + 1, its middle at p + 1/2."""
+        """Return the unit coordinates [n] of places [n].
+
+        The cell of the option at position p is from place p to p + 1, and has its middle at p + 1/2.
+        """
         return place.double() / len(self.options)
 
     def place(self, u: Tensor) -> Tensor:
-        """Places [n] at unit coordinates u [n], the inverse of ``coordinate``."""
+        """Return the places [n] at unit coordinates u [n], the inverse of ``coordinate``."""
         return u * len(self.options)
 
     def index(self, u: Tensor) -> Tensor:
-        """Positions [n] among the options at unit coordinates u [n]."""
+        """Return the positions [n] among the options at unit coordinates u [n]."""
         return self.place(u).floor().long().clamp(0, len(self.options) - 1)
 
     def middles(self, positions: Tensor) -> Tensor:
-        """Unit coordinates [n] of the options at positions [n], the middles of their cells; inverse of ``index``."""
+        """Return the unit coordinates [n] of options at positions [n], the middles of their cells."""
         return self.coordinate(positions.double() + 0.5)
 
     def units(self, values: Sequence[Any]) -> Tensor:
-        """Unit coordinates [n] of plain values: of options the middles of their cells."""
+        """Return the unit coordinates [n] of plain values: of options the middles of their cells."""
         return self.middles(torch.tensor([self._position(value) for value in values]))
 
     def unit(self, value: Any) -> float:
-        """Unit coordinate of a value; InvalidInput if the parameter does not have it."""
+        """Return the unit coordinate of a value.
+
+        Raises:
+            InvalidInput: The parameter does not have it.
+        """
         return float(self.units([self.plain(value)])[0])
 
     def values(self, u: Tensor) -> list[Any]:
-        """Values at unit coordinates u [n]."""
+        """Return the values at unit coordinates u [n]."""
         positions, rows = self.index(u).unique(return_inverse=True)
-        found = [self.options[position] for position in positions.tolist()]
-        return [found[row] for row in rows.tolist()]
+        distinct = [self.options[position] for position in positions.tolist()]
+        return [distinct[row] for row in rows.tolist()]
 
     def value(self, u: float) -> Any:
-        """Value at unit coordinate u."""
+        """Return the value at unit coordinate u."""
         return self.values(torch.tensor([u], dtype=torch.float64))[0]
 
     def plain(self, value: Any) -> Any:
-        """The value as a plain Python value; InvalidInput if the parameter does not have it."""
+        """Return the value as a plain Python value.
+
+        Raises:
+            InvalidInput: The parameter does not have it.
+        """
         return self.options[self._position(value)]
 
     def numbers(self, u: Tensor) -> Tensor:
-        """Values [n] at unit coordinates u [n], if they are numbers."""
+        """Return the values [n] at unit coordinates u [n], if they are numbers."""
         return torch.tensor(self.values(u), dtype=u.dtype)
 
     def features(self, u: Tensor) -> Tensor:
-        """Columns [n columns] for unit coordinates u [n], equal for coordinates of the same value."""
+        """Return the columns [n columns] for unit coordinates u [n], equal for coordinates of the same value."""
         return (self.index(u).to(u) / (len(self.options) - 1)).unsqueeze(-1)
 
     def columns_of(self, value: Any) -> list[float]:
-        """Columns of a value that may be outside of the range, as earlier trials have them.
+        """Return the columns of a value that may be outside of the range, as earlier trials have them.
 
         Raises:
             InvalidInput: The value has no place among those of the parameter.
@@ -110,11 +123,14 @@ class Parameter:
         return self.features(self.units([self.plain(value)]))[0].tolist()
 
     def labels(self, name: str) -> list[str]:
-        """Names of the feature columns of a parameter with a name."""
+        """Return the names of the feature columns of a parameter with a name."""
         return [name] * self.columns
 
     def describe(self) -> dict[str, Any]:
-        """The parameter as plain JSON values; the step, which journals of kbo 0.11 do not have, only if it is set."""
+        """Return the parameter as plain JSON values.
+
+        The step is among them only if it is set: journals of kbo 0.11 have none.
+        """
         entries: dict[str, Any] = {"kind": type(self).__name__}
         parameter: Any = self  # every subclass is a dataclass
         for field in fields(parameter):
@@ -127,7 +143,11 @@ class Parameter:
         return entries
 
     def _position(self, value: Any) -> int:
-        """Position of a value among the options; InvalidInput if it is none of them."""
+        """Return the position of a value among the options.
+
+        Raises:
+            InvalidInput: It is none of them.
+        """
         try:
             return self.options.index(value)
         except Exception as error:  # no option, or a value that cannot be compared
@@ -158,7 +178,7 @@ class _Range(Parameter):
         return [(number - self.low) / (self.high - self.low)]
 
     def _set_range(self, low: float, high: float) -> None:
-        """Check finite bounds and the scale, and keep them as Python values."""
+        """Check that bounds are in order and suit the scale, and keep them as Python values."""
         if low > high:
             raise InvalidInput(
                 f"the bounds low = {low} and high = {high} are reversed: write ({high}, {low})."
@@ -196,7 +216,16 @@ class _Range(Parameter):
             )
 
     def _steps_to(self, value: Any, step: float, size: float) -> int:
-        """Return the number of steps from low to a value, rounded as numbers of a size may be."""
+        """Return the number of steps from ``low`` to a value.
+
+        Args:
+            value: The value.
+            step: The step.
+            size: Size of the numbers by which the value may be off a step: it counts as rounding.
+
+        Raises:
+            InvalidInput: The value is outside of the range, or between two steps.
+        """
         number = _real(value)
         steps = (number - self.low) / step
         position = -1
@@ -241,7 +270,7 @@ class Float(_Range):
                 f"{self} is a range that float64 cannot divide: give bounds of other sizes, or on a logarithmic scale "
                 "the bounds of the exponent, and convert in the objective."
             )
-        if self.log and self._rounded:
+        if self.log and self._is_coarse:
             raise InvalidInput(
                 f"{self} is too narrow for a logarithmic scale, which differs from a linear one by less "
                 "than a thousandth: leave out log."
@@ -297,7 +326,7 @@ class Float(_Range):
     def features(self, u: Tensor) -> Tensor:
         if self.step is not None:
             return super().features(u)
-        if self._rounded:  # of the numbers that the objective gets, not of those between them
+        if self._is_coarse:
             u = (self.numbers(u) - self.low) / (self.high - self.low)
         return u.unsqueeze(-1)
 
@@ -309,9 +338,13 @@ class Float(_Range):
         return self.high - self.low
 
     @cached_property
-    def _rounded(self) -> bool:
-        """Whether neighbouring numbers of float64 are so far apart that points between them must not count as such."""
-        return math.ulp(max(abs(self.low), abs(self.high))) > _ROUNDED * (self.high - self.low)
+    def _is_coarse(self) -> bool:
+        """Whether float64 has few numbers in the range.
+
+        Features are then those of the numbers, so that points between two numbers, which become equal params, have
+        equal features.
+        """
+        return math.ulp(max(abs(self.low), abs(self.high))) > _COARSE * (self.high - self.low)
 
     def _position(self, value: Any) -> int:
         return self._steps_to(value, self.step or 0.0, max(abs(self.low), abs(self.high)))
@@ -375,7 +408,7 @@ class Int(_Range):
         return ((self.numbers(u).log() - low) / (math.log(self.high) - low)).unsqueeze(-1)
 
     def _logarithms(self) -> tuple[float, float]:
-        """Logarithms of the ends of the line, half a number below the lowest and above the largest."""
+        """Return the logarithms of the ends of the line, half a number below the lowest and above the largest."""
         return math.log(self.low - 0.5), math.log(self.high + 0.5)
 
     def _position(self, value: Any) -> int:
@@ -416,7 +449,7 @@ class Choice(_Listed):
         return len(self.options)
 
     def features(self, u: Tensor) -> Tensor:
-        """One-hot columns [n k]."""
+        """Return the one-hot columns [n k]."""
         return torch.nn.functional.one_hot(self.index(u), len(self.options)).to(u) / math.sqrt(2)
 
     def labels(self, name: str) -> list[str]:
@@ -449,7 +482,7 @@ class Fixed(Parameter):
         return (self.constant,)
 
     def features(self, u: Tensor) -> Tensor:
-        """No columns, [n 0]."""
+        """Return no columns, [n 0]."""
         return u.new_empty(len(u), 0)
 
 
@@ -487,16 +520,23 @@ def comparable(new: Parameter, former: Parameter, same_scale: bool = False) -> P
         former: The parameter that compared the values before.
         same_scale: Whether numbers keep the former scale; otherwise they have that of the new range.
     """
-    is_range = isinstance(new, _Range)
-    was_range = isinstance(former, _Range)
-    if is_range and was_range and same_scale and new.log == former.log:
+    if not isinstance(new, _Range) and not isinstance(former, _Range):
+        return _with_former_options(new, former)
+    if not isinstance(new, _Range):
+        # One number has a place on the scale of the former range; options have none.
+        is_number = isinstance(new, Fixed) and math.isfinite(_real(new.constant))
+        return former if is_number else new
+    if isinstance(former, _Range) and same_scale and new.log == former.log:
         return former
-    if is_range:
-        return new
-    if was_range:
-        if isinstance(new, Fixed) and math.isfinite(_real(new.constant)):
-            return former
-        return new
+    return new
+
+
+def _with_former_options(new: Parameter, former: Parameter) -> Parameter:
+    """Return the parameter whose columns compare the options of a parameter and those of the former one.
+
+    It is the former one if that has all new options, those of an ``Ordinal`` in their order. Otherwise it is the new
+    one if that has all former options or an order, and else a choice of all options.
+    """
     kept = [option for option in former.options if option in new.options]
     has_columns = former.columns > 0 and len(kept) == len(new.options)
     if has_columns and (isinstance(new, Fixed) or type(new) is type(former)):

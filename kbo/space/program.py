@@ -1,4 +1,4 @@
-"""Limits on weighted sums as a mixed-integer linear program: whether points satisfy them all, and some that do."""
+"""Limits on weighted sums as a mixed-integer linear program, which finds points inside or proves there are none."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ from kbo.space.constraints import Linear, in_words
 from kbo.space.parameters import Float, Int, Parameter
 
 _LEAST_MARGIN = 1e-7
-"""Part of the range of the real parameters in a sum by which a point can keep from its limits; with less, solvers and
-float64 cannot tell inside from outside."""
+"""Least margin from the limits, as a share of the ranges of the real parameters in a sum.
+
+With less, solvers and float64 cannot tell inside from outside."""
+
+_INFEASIBLE = 2
+"""Status of SciPy's ``milp`` if it has proved that there is no solution."""
 
 _SECONDS = 10.0
 """Time after which a search for a point with whole numbers ends without an answer."""
@@ -26,10 +30,13 @@ _SECONDS = 10.0
 class Program:
     """The linear program of limits on parameters.
 
-    Every parameter in a limit, and every parent of one, has variables: a real number its place in [0, 1] of its range,
-    a whole or stepped one the number of its steps, any other one, and every parent, an indicator for each option. All
-    are zero where the parameter is not active. The last variable is the margin that real parameters keep from all
-    limits.
+    Every parameter in a limit, and every parent of one, has variables, which are zero where it is not active:
+
+    * a real number: its position in [0, 1] of its range;
+    * a whole or stepped number: the number of its steps;
+    * any other parameter, and every parent: an indicator for each option.
+
+    The last of the V variables is the margin that real parameters keep from all limits.
 
     Args:
         parameters: The parameters of the space by name.
@@ -47,22 +54,9 @@ class Program:
     ) -> None:
         self._parameters = parameters
         self._conditions = conditions
-        needed = self._names_in(limits)
-        parents = {condition.parent for condition in conditions.values()}
-        self._variables: dict[str, list[int]] = {}
         self._has_indicators: dict[str, bool] = {}
-        n_variables = 0
-        for name, parameter in parameters.items():
-            if name not in needed:
-                continue
-            has_indicators = name in parents or not isinstance(parameter, (Float, Int))
-            count = 1
-            if has_indicators:
-                count = len(parameter.options)
-            self._has_indicators[name] = has_indicators
-            self._variables[name] = list(range(n_variables, n_variables + count))
-            n_variables += count
-        self.size: int = n_variables + 1
+        self._variables: dict[str, list[int]] = {}
+        self._number_variables(self._names_in(limits))
         self._upper = np.ones(self.size)
         self._is_whole = np.zeros(self.size)
         self._rows: list[tuple[np.ndarray, float, float]] = []
@@ -76,7 +70,7 @@ class Program:
             self._add_limit(limit)
 
     def _names_in(self, limits: Sequence[Linear]) -> set[str]:
-        """The names of the parameters in limits, their parents, the parents of these, and so on."""
+        """Return the names of the parameters in limits, their parents, the parents of these, and so on."""
         names = set()
         for limit in limits:
             for name in limit.weights:
@@ -86,14 +80,27 @@ class Program:
                     names.add(name)
         return names
 
+    def _number_variables(self, names: set[str]) -> None:
+        """Give parameters their variables: one, or an indicator for each option; and set ``size``, with the margin."""
+        parents = {condition.parent for condition in self._conditions.values()}
+        n_variables = 0
+        for name, parameter in self._parameters.items():
+            if name not in names:
+                continue
+            self._has_indicators[name] = name in parents or not isinstance(parameter, (Float, Int))
+            n_own = len(parameter.options) if self._has_indicators[name] else 1
+            self._variables[name] = list(range(n_variables, n_variables + n_own))
+            n_variables += n_own
+        self.size: int = n_variables + 1
+
     def _row(self, variables: Sequence[int], coefficients: Any = 1.0) -> np.ndarray:
-        """Coefficients [V] of some variables, 0 for all others."""
+        """Return a row of coefficients [V]: those of some variables, and 0 of all others."""
         row = np.zeros(self.size)
         row[variables] = coefficients
         return row
 
     def _active(self, name: str) -> tuple[np.ndarray, float]:
-        """Whether a parameter is active, as coefficients [V] and a constant."""
+        """Return whether a parameter is active, 1 or 0, as coefficients [V] of the variables and a constant."""
         if name not in self._conditions:
             return np.zeros(self.size), 1.0
         parent, values = self._conditions[name]
@@ -102,7 +109,7 @@ class Program:
         return self._row([indicators[options.index(value)] for value in values]), 0.0
 
     def _add_indicators(self, name: str, unit: float | None) -> None:
-        """Add an indicator for each option, of which one is 1 where the parameter is active, a given one if any."""
+        """Demand that where the parameter is active, one of its indicators is 1, or that of a unit coordinate."""
         variables = self._variables[name]
         self._is_whole[variables] = 1
         active, constant = self._active(name)
@@ -112,7 +119,7 @@ class Program:
             self._rows.append((self._row([variables[position]]) - active, constant, constant))
 
     def _add_number(self, name: str, unit: float | None) -> None:
-        """Add the variable of a number, at most its largest where the parameter is active, or a given one."""
+        """Demand that where the parameter is active, its variable is in its range, or at a unit coordinate."""
         p = self._parameters[name]
         variables = self._variables[name]
         value = 1.0
@@ -132,7 +139,7 @@ class Program:
         self._rows.append((self._row(variables) - value * active, least, value * constant))
 
     def _value(self, name: str) -> tuple[np.ndarray, float]:
-        """The value of a parameter as coefficients [V] and a constant; 0 where it is not active."""
+        """Return a parameter's value as coefficients [V] of the variables and a constant; 0 where it is not active."""
         p = self._parameters[name]
         variables = self._variables[name]
         if self._has_indicators[name]:
@@ -145,7 +152,11 @@ class Program:
         return low * active + self._row(variables, unit), low * constant
 
     def _add_limit(self, limit: Linear) -> None:
-        """Add both ends of a limit, from which real parameters keep the margin."""
+        """Demand both ends of a limit: low + margin * room <= sum of weight * value <= high - margin * room.
+
+        The room is the sum of |weight| times the range over the real parameters. Each row is divided by its largest
+        coefficient.
+        """
         total = np.zeros(self.size)
         constant = 0.0
         room = 0.0
@@ -163,33 +174,40 @@ class Program:
         self._rows.append(((total - margin) / scale, (low - constant) / scale, np.inf))
 
     def solve(self, cost: np.ndarray, least_margin: float = 0.0) -> np.ndarray | None:
-        """The variables [V] that minimise a cost; None if there are none, InvalidInput if none were found in time."""
-        arrays: list[Any] = [np.array(part) for part in zip(*self._rows, strict=True)]
+        """Return the variables [V] that minimise cost [V] @ variables; None if no variables satisfy the limits.
+
+        Raises:
+            InvalidInput: The solver has found none in time, and has not proved that there are none.
+        """
+        arrays: list[Any] = [np.array(column) for column in zip(*self._rows, strict=True)]
         lower: Any = self._row([-1], least_margin)
         upper: Any = self._upper
-        found = milp(
+        solution = milp(
             cost,
             integrality=self._is_whole,
             bounds=Bounds(lower, upper),
             constraints=LinearConstraint(*arrays),
             options={"time_limit": _SECONDS},
         )
-        if found.x is None and found.status != 2:
+        if solution.x is None and solution.status != _INFEASIBLE:
             raise InvalidInput(
-                f"no point that satisfies the constraints was found in {_SECONDS:g} seconds ({found.message}): give "
+                f"no point that satisfies the constraints was found in {_SECONDS:g} seconds ({solution.message}): give "
                 "fewer constraints on whole numbers and choices, or write them as a function of params."
             )
-        return found.x
+        return solution.x
 
     def margin(self) -> float | None:
-        """The largest margin from all limits, in parts of the ranges of real parameters; None if no point is inside."""
+        """Return the largest margin from all limits, in real parameters' ranges; None if no point is inside."""
         best = self.solve(self._row([-1], -1.0))
         if best is None:
             return None
         return float(best[-1])
 
     def corners(self, n: int, generator: torch.Generator) -> np.ndarray:
-        """Variables [k V] that minimise n random costs, a tenth of the largest margin away from the limits."""
+        """Return corners of the limits, as variables [k V]: those that minimise n random costs, k <= n.
+
+        They keep a tenth of the largest margin from the limits.
+        """
         least_margin = 0.1 * (self.margin() or 0.0)
         costs = torch.randn(n, self.size, generator=generator, dtype=torch.float64).numpy()
         costs[:, -1] = 0
@@ -201,7 +219,7 @@ class Program:
         return np.array(corners).reshape(-1, self.size)
 
     def units(self, variables: np.ndarray) -> Tensor:
-        """The points [n P] of the unit cube of variables [n V]; NaN for parameters without variables."""
+        """Return the points [n P] of the unit cube of variables [n V]; NaN for parameters without variables."""
         points = torch.full((len(variables), len(self._parameters)), torch.nan, dtype=torch.float64)
         for column, (name, p) in enumerate(self._parameters.items()):
             if name in self._variables:
@@ -210,18 +228,18 @@ class Program:
         return points
 
     def _value_at(self, name: str, p: Parameter, variables: np.ndarray) -> Any:
-        """The value of a parameter at variables [V]."""
-        own = variables[self._variables[name]]
+        """Return the value of a parameter at variables [V]."""
+        of_parameter = variables[self._variables[name]]
         if self._has_indicators[name]:
-            return p.options[int(own.argmax())]
+            return p.options[int(of_parameter.argmax())]
         if p.options:
-            return p.options[round(own[0])]
+            return p.options[round(of_parameter[0])]
         low, high = p.ends
-        return min(max(low + float(own[0]) * (high - low), low), high)
+        return min(max(low + float(of_parameter[0]) * (high - low), low), high)
 
 
 def _position(parameter: Parameter, unit: float) -> int:
-    """Position among the options at a unit coordinate."""
+    """Return the position among the options at a unit coordinate."""
     return int(parameter.index(torch.tensor(unit, dtype=torch.float64)))
 
 
@@ -235,19 +253,12 @@ def check(
     Raises:
         InvalidInput: None does, with the limits that contradict each other; or the room is too small.
     """
-    largest = Program(parameters, conditions, limits).margin()
-    if largest is not None and largest >= _LEAST_MARGIN:
+    margin = Program(parameters, conditions, limits).margin()
+    if margin is not None and margin >= _LEAST_MARGIN:
         return
-    culprits = list(limits)
-    for limit in limits:  # leave out those without which the others fail too
-        rest = [other for other in culprits if other is not limit]
-        if not rest:
-            continue
-        margin = Program(parameters, conditions, rest).margin()
-        if margin is None or (largest is not None and margin < _LEAST_MARGIN):
-            culprits = rest
+    culprits = _culprits(parameters, conditions, limits, has_points=margin is not None)
     text = in_words(culprits)
-    if largest is not None:
+    if margin is not None:
         verb = "leave"
         if len(culprits) == 1:
             verb = "leaves"
@@ -265,10 +276,35 @@ def check(
     )
 
 
+def _culprits(
+    parameters: Mapping[str, Parameter],
+    conditions: Mapping[str, Condition],
+    limits: Sequence[Linear],
+    has_points: bool,
+) -> list[Linear]:
+    """Return limits that no point satisfies, or that leave too little room, and of which each is needed for that.
+
+    Args:
+        parameters: The parameters of the space by name.
+        conditions: The conditions of the space.
+        limits: Limits of which together this is true.
+        has_points: Whether some points satisfy them, so that they leave too little room.
+    """
+    culprits = list(limits)
+    for limit in limits:
+        others = [other for other in culprits if other is not limit]
+        if not others:
+            continue
+        margin = Program(parameters, conditions, others).margin()
+        if margin is None or (has_points and margin < _LEAST_MARGIN):
+            culprits = others
+    return culprits
+
+
 def _extremes(
     limit: Linear, parameters: Mapping[str, Parameter], conditions: Mapping[str, Condition]
 ) -> tuple[float, float]:
-    """The least and the largest sum within the bounds; a parameter that is not active adds 0."""
+    """Return the least and the largest sum within the bounds; a parameter that is not active adds 0."""
     low = 0.0
     high = 0.0
     for name, weight in limit.weights.items():

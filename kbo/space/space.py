@@ -31,10 +31,10 @@ from kbo._base import checks
 from kbo._base.isolation import tensors_on_cpu
 from kbo.errors import InvalidInput
 from kbo.space import program
-from kbo.space.bounds import Bounds, meaning_of
+from kbo.space.bounds import Bounds, parsed_bounds
 from kbo.space.conditions import Condition, parents_first
 from kbo.space.constraints import Limits, Linear, Rule, checked, in_words, permits
-from kbo.space.files import part_of, read
+from kbo.space.files import definition_of, read
 from kbo.space.parameters import Parameter, comparable
 from kbo.space.table import Frame, Table, columns_of, parameter_of
 
@@ -90,26 +90,26 @@ class Space:
 
     @tensors_on_cpu
     def __init__(self, bounds: Bounds | Space, constraints: Sequence[Linear | Rule] = ()) -> None:
-        given = checked(constraints)
+        new_constraints = checked(constraints)
         if isinstance(bounds, Space):
             vars(self).update(vars(bounds))
-            if not given:
+            if not new_constraints:
                 return
         else:
             self._define(bounds)
-        self._constrain(checked([*self.constraints, *given]))
+        self._constrain(checked([*self.constraints, *new_constraints]))
 
     def _define(self, bounds: Any) -> None:
         """Set the parameters and conditions of bounds."""
-        columns = None
+        rows = None
         if isinstance(bounds, Frame):
-            columns = columns_of(bounds)
-            bounds = {name: parameter_of(name, values) for name, values in columns.items()}
-        meaning = meaning_of(bounds)
-        self.named: bool = meaning.named
-        self.parameters: dict[str, Parameter] = meaning.parameters
-        self.conditions: dict[str, Condition] = meaning.conditions
-        self.compared: dict[str, Parameter] = dict(meaning.parameters)
+            rows = columns_of(bounds)
+            bounds = {name: parameter_of(name, values) for name, values in rows.items()}
+        parsed = parsed_bounds(bounds)
+        self.named: bool = parsed.named
+        self.parameters: dict[str, Parameter] = parsed.parameters
+        self.conditions: dict[str, Condition] = parsed.conditions
+        self.compared: dict[str, Parameter] = dict(parsed.parameters)
         self.changed: bool = False
         self.added: frozenset[str] = frozenset()
         self.constraints: tuple[Linear | Rule, ...] = ()
@@ -118,6 +118,15 @@ class Space:
         self.constants: dict[str, Any] = {
             name: p.options[0] for name, p in self.parameters.items() if not p.columns
         }
+        self._check_size()
+        self._positions: dict[str, int] = {name: i for i, name in enumerate(self.parameters)}
+        self._parents_first: list[str] = parents_first(list(self._positions), self.conditions)
+        self._table: Table | None = None
+        if rows is not None:
+            self._restrict(rows)
+
+    def _check_size(self) -> None:
+        """Check that some parameter varies, and that the kernel's input has not too many columns."""
         if len(self.constants) == len(self.parameters):
             raise InvalidInput(
                 "bounds are empty: give at least one parameter that is not fixed, for example "
@@ -130,20 +139,15 @@ class Space:
                 f"each option of a choice, and can have {_MOST_COLUMNS}. Give fewer options, or number them: "
                 "kbo.Int(0, n - 1)."
             )
-        self._column: dict[str, int] = {name: i for i, name in enumerate(self.parameters)}
-        self._order: list[str] = parents_first(list(self._column), self.conditions)
-        self._table: Table | None = None
-        if columns is not None:
-            self._restrict(columns)
 
     @tensors_on_cpu
-    def _restrict(self, columns: Mapping[str, Sequence[Any]]) -> None:
-        """Make the rows of a table with these columns the only points."""
+    def _restrict(self, rows: Mapping[str, Sequence[Any]]) -> None:
+        """Make the rows of a table the only points; ``rows`` has the values of each parameter in them."""
         if self.conditions:
             raise InvalidInput(
                 "a table of candidates has no conditional parameters: leave out when."
             )
-        self._table = Table(columns, self.parameters)
+        self._table = Table(rows, self.parameters)
         self.table = self._table.units
 
     def _constrain(self, constraints: Sequence[Linear | Rule]) -> None:
@@ -174,7 +178,7 @@ class Space:
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any]) -> Space:
-        """The space of plain data, such as ``to_dict`` returns.
+        """Return the space of plain data, such as ``to_dict`` returns.
 
         Args:
             entries: For each name a single value (fixed), a list of options (a choice), or a dict of the ``kind``
@@ -196,26 +200,15 @@ class Space:
             raise InvalidInput(
                 f"a space must be a dict of parameters by name, got {checks.shown(entries)}."
             )
-        parts = []
-        constraints = []
-        columns = {}
-        for name, entry in entries.items():
-            with checks.inside(f"parameter {checks.shown(name)}"):
-                part = part_of(name, entry)
-            if isinstance(part, Linear):
-                constraints.append(part)
-                continue
-            parts.append(part)
-            if isinstance(entry, Mapping) and "rows" in entry:
-                columns[name] = entry["rows"]
-        space = cls(parts)
-        if columns:
-            space._restrict(columns)
-        return cls(space, constraints)
+        definition = definition_of(entries)
+        space = cls(definition.bounds)
+        if definition.rows:
+            space._restrict(definition.rows)
+        return cls(space, definition.constraints)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Space:
-        """The space of a JSON file (.json) or a YAML file (any other suffix), which has the data of ``from_dict``.
+        """Return the space of a JSON file (.json) or a YAML file (any other suffix), with data as for ``from_dict``.
 
         Raises:
             InvalidInput: The file cannot be read, or an entry cannot be used.
@@ -227,7 +220,7 @@ class Space:
             return cls.from_dict(entries)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """The parameters by name as plain JSON values, then the constraints; of functions the names alone."""
+        """Return the parameters by name as plain JSON values, then the constraints; of functions the names alone."""
         entries = {name: p.describe() for name, p in self.parameters.items()}
         for name, (parent, values) in self.conditions.items():
             entries[name]["when"] = {parent: list(values)}
@@ -241,12 +234,12 @@ class Space:
         return entries
 
     def describe(self) -> list[dict[str, Any]]:
-        """Parameters and constraints, as in the header of a journal; equal descriptions are equal spaces."""
+        """Return parameters and constraints, as in the header of a journal; equal descriptions are equal spaces."""
         return [{"name": name, **entry} for name, entry in self.to_dict().items()]
 
     @classmethod
     def described(cls, entries: Sequence[Mapping[str, Any]], named: bool) -> Space:
-        """The space of a description, as ``describe`` returns; constraints that are functions permit everything.
+        """Return the space of a description, as ``describe`` returns; constraints that are functions permit everything.
 
         Args:
             entries: The description.
@@ -265,7 +258,7 @@ class Space:
         return cls(space, rules)
 
     def replacing(self, former: Space, same_scale: bool = False) -> Space:
-        """A copy of the space with places for the params of a former one among its features.
+        """Return a copy of the space with places for the params of a former one among its features.
 
         Args:
             former: The former space.
@@ -290,7 +283,7 @@ class Space:
         return space
 
     def compares_as(self, other: Space) -> Space:
-        """A copy of the space with the features of an equal one that has replaced others."""
+        """Return a copy of the space with the features of an equal one that has replaced others."""
         space = copy.copy(self)
         space.changed = other.changed
         space.added = other.added
@@ -326,7 +319,7 @@ class Space:
 
     @tensors_on_cpu
     def points(self, most: int) -> Tensor | None:
-        """One point [N P] of the unit cube for each of the possible params; None if there are more than ``most``.
+        """Return a point of the unit cube for each of the possible params, [N P]; None if there are more than ``most``.
 
         With constraints, if there are more before those that violate them are left out.
         """
@@ -342,13 +335,13 @@ class Space:
         return self._points[most]
 
     def _grid(self, most: int) -> Tensor | None:
-        """The points of a space without its constraints."""
+        """Return the points of a space without its constraints."""
         if self.continuous:
             return None
         points = torch.full((1, self.dimension), _MIDDLE, dtype=torch.float64)
-        for name in self._order:
+        for name in self._parents_first:
             options = self.parameters[name].options
-            i = self._column[name]
+            i = self._positions[name]
             is_active = self.is_active(name, points)
             repeats = torch.where(is_active, len(options), 1)
             if int(repeats.sum()) > most:
@@ -360,15 +353,15 @@ class Space:
 
     @tensors_on_cpu
     def satisfies(self, unit: Tensor) -> Tensor:
-        """Whether points [n P] of the unit cube satisfy all constraints, [n]; rows of a table up to rounding.
+        """Return whether points [n P] of the unit cube satisfy all constraints, [n]; rows of a table up to rounding.
 
         Raises:
             InvalidInput: A function raises an exception, or returns no bool.
         """
         numbers = self._limits.numbers(unit)
         for name in self.conditions:
-            numbers[~self.is_active(name, unit), self._column[name]] = 0.0
-        satisfied = self._limits.hold(numbers, given=self.table is not None).all(-1)
+            numbers[~self.is_active(name, unit), self._positions[name]] = 0.0
+        satisfied = self._limits.hold(numbers, is_rounded=self.table is not None).all(-1)
         for rule in self._rules:
             verdicts = [permits(rule, params) for params in self._all_params(unit[satisfied])]
             satisfied[satisfied.clone()] = torch.tensor(verdicts, dtype=torch.bool)
@@ -376,7 +369,7 @@ class Space:
 
     @tensors_on_cpu
     def violated(self, params: Any) -> list[str]:
-        """The constraints that given parameters violate, as text; functions only if the linear ones hold.
+        """Return the constraints that given parameters violate, as text; functions only if the linear ones hold.
 
         A sum that exceeds its limit by no more than rounding to float32 does not violate it.
         """
@@ -392,35 +385,37 @@ class Space:
         for i, name in enumerate(self.parameters):
             if i in self._limits.columns:
                 numbers[0, i] = float(values.get(name, 0.0))  # one that is not active adds nothing
-        holds = self._limits.hold(numbers, given=True)[0].tolist()
+        holds = self._limits.hold(numbers, is_rounded=True)[0].tolist()
         violated = [str(limit) for i, limit in enumerate(self.linear) if not holds[i]]
         if violated:
             return violated
-        plain = self._named(values)
-        return [checks.name_of(rule) for rule in self._rules if not permits(rule, copy.copy(plain))]
+        canonical = self._params_of(values)
+        return [
+            checks.name_of(rule) for rule in self._rules if not permits(rule, copy.copy(canonical))
+        ]
 
     @tensors_on_cpu
     def may_satisfy(self, low: Tensor, high: Tensor) -> Tensor:
-        """Whether boxes between two corners [n P] of the unit cube may have points that satisfy the linear constraints.
+        """Return whether boxes between two corners [n P] of the unit cube may have points inside linear constraints.
 
         [n], without conditions. Functions are not asked.
         """
         return self._limits.may_hold(low, high)
 
     def is_active(self, name: str, unit: Tensor) -> Tensor:
-        """Whether a parameter is active, [n], at points [n P] of the unit cube."""
+        """Return whether a parameter is active, [n], at points [n P] of the unit cube."""
         if name not in self.conditions:
             return torch.ones(len(unit), dtype=torch.bool)
         parent, values = self.conditions[name]
         p = self.parameters[parent]
         positions = torch.tensor([p.options.index(value) for value in values])
-        has_value = torch.isin(p.index(unit[:, self._column[parent]]), positions)
+        has_value = torch.isin(p.index(unit[:, self._positions[parent]]), positions)
         return has_value & self.is_active(parent, unit)
 
     def active_names(self, params: Mapping[str, Any]) -> list[str]:
-        """The names of the parameters that are active where the parents have the plain values of ``params``."""
+        """Return the names of the parameters that are active where the parents have the plain values of ``params``."""
         active: set[str] = set()
-        for name in self._order:
+        for name in self._parents_first:
             if name in self.conditions:
                 parent, values = self.conditions[name]
                 if parent not in active or params.get(parent) not in values:
@@ -429,28 +424,28 @@ class Space:
         return [name for name in self.parameters if name in active]
 
     def pairs(self) -> list[tuple[float, float]]:
-        """The bounds of a list space."""
+        """Return the bounds of a list space."""
         return [(p.ends[0], p.ends[1]) for p in self.parameters.values()]
 
     @tensors_on_cpu
     def params(self, unit: Tensor) -> Params:
-        """The argument of the objective at a point [P] of the unit cube; of a table, the nearest row."""
+        """Return the argument of the objective at a point [P] of the unit cube; of a table, the nearest row."""
         return self._all_params(unit.unsqueeze(0))[0]
 
     def _all_params(self, units: Tensor) -> list[Params]:
-        """The arguments of the objective at points [n P] of the unit cube."""
+        """Return the arguments of the objective at points [n P] of the unit cube; of a table, the nearest rows."""
         if self._table is not None:
             return list(self._table.nearest(units))
-        params = [{} for _ in range(len(units))]
+        by_name: list[dict[str, Any]] = [{} for _ in range(len(units))]
         for i, (name, p) in enumerate(self.parameters.items()):
             values = p.values(units[:, i])
             for row, is_active in enumerate(self.is_active(name, units).tolist()):
                 if is_active:
-                    params[row][name] = values[row]
-        return [self._named(values) for values in params]
+                    by_name[row][name] = values[row]
+        return [self._params_of(values) for values in by_name]
 
     def unit(self, params: Any) -> Tensor:
-        """The point [P] of the unit cube of given parameters.
+        """Return the point [P] of the unit cube of given parameters.
 
         Raises:
             InvalidInput: A parameter is missing, unknown, not active or outside its bounds.
@@ -459,30 +454,25 @@ class Space:
 
     @tensors_on_cpu
     def units(self, many: Sequence[Any]) -> Tensor:
-        """The points [n P] of the unit cube of a list of parameters; see ``unit``."""
-        rows = [self._values(params) for params in many]
-        units = torch.full((len(rows), self.dimension), _MIDDLE, dtype=torch.float64)
+        """Return the points [n P] of the unit cube of a list of parameters; see ``unit``."""
+        by_name = [self._values(params) for params in many]
+        units = torch.full((len(by_name), self.dimension), _MIDDLE, dtype=torch.float64)
         for i, (name, p) in enumerate(self.parameters.items()):
-            active = []
-            values = []
-            for row, of_row in enumerate(rows):
-                if name in of_row:
-                    active.append(row)
-                    values.append(of_row[name])
-            if active:
-                units[active, i] = p.units(values)
+            active_rows = [row for row, values in enumerate(by_name) if name in values]
+            if active_rows:
+                units[active_rows, i] = p.units([by_name[row][name] for row in active_rows])
         return units
 
     def canonical(self, params: Any) -> Params:
-        """A new dict or list of given parameters, with plain Python values, and those of ``Fixed`` ones added.
+        """Return a new dict or list of given parameters, with plain Python values, and those of ``Fixed`` ones added.
 
         Raises:
             InvalidInput: A parameter is missing, unknown, not active or outside its bounds.
         """
-        return self._named(self._values(params))
+        return self._params_of(self._values(params))
 
     def plain(self, name: str, value: Any) -> Any:
-        """The value of a parameter as a plain Python value.
+        """Return the value of a parameter as a plain Python value.
 
         A value that is off a bound, a step, an option or the entry of a table only by rounding is set onto it.
 
@@ -495,17 +485,21 @@ class Space:
         return plain
 
     def _values(self, params: Any) -> dict[str, Any]:
-        """The plain values of given parameters by name, in order."""
-        given = self.by_name(params)
-        complete = dict(self.constants)
+        """Return the plain values of the active parameters by name, in order, with those of ``Fixed`` ones.
+
+        Raises:
+            InvalidInput: A parameter is missing, unknown, not active or outside its bounds.
+        """
+        by_name = self.by_name(params)
+        plain = dict(self.constants)
         for name in self.parameters:
-            if name in given:
+            if name in by_name:
                 with checks.inside(f"parameter {name!r}"):
-                    complete[name] = self.plain(name, given[name])
-        names = self.active_names(complete)
-        missing = [name for name in names if name not in complete]
-        unknown = [name for name in given if name not in names]
-        if missing or unknown or not given:
+                    plain[name] = self.plain(name, by_name[name])
+        names = self.active_names(plain)
+        missing = [name for name in names if name not in plain]
+        unknown = [name for name in by_name if name not in names]
+        if missing or unknown or not by_name:
             reasons = []
             if missing:
                 reasons.append(f"missing are {checks.shown(missing, 400)}")
@@ -515,7 +509,7 @@ class Space:
                 f"params must have the parameters {checks.shown(names)}, got {checks.shown(params)}: "
                 f"{'; '.join(reasons)}."
             )
-        values = {name: complete[name] for name in names}
+        values = {name: plain[name] for name in names}
         if self._table is not None and tuple(values.values()) not in self._table.rows:
             raise InvalidInput(
                 f"params must be a row of the table of candidates, got {checks.shown(params)}."
@@ -523,7 +517,7 @@ class Space:
         return values
 
     def by_name(self, params: Any) -> dict[Any, Any]:
-        """Given parameters by name, empty if they are no dict, or for bounds in a list no list of as many numbers."""
+        """Return the values of params by name; empty if they are no dict, or for a list of bounds no list as long."""
         is_text = isinstance(params, (str, bytes, bytearray))
         if is_text or isinstance(params, Mapping) != self.named:
             return {}
@@ -535,55 +529,61 @@ class Space:
             return {}
 
     def on(self, device: torch.device) -> Space:
-        """The same space with features on a device."""
+        """Return the same space with features on a device."""
         space = copy.copy(self)
         space.device = device
         return space
 
     @tensors_on_cpu
     def features(self, unit: Tensor) -> Tensor:
-        """The input of the kernel, [n D], at points [n P] of the unit cube."""
-        parts = []
+        """Return the input of the kernel, [n D], at points [n P] of the unit cube."""
+        blocks = []
         for i, (name, p) in enumerate(self.parameters.items()):
             compared = self.compared[name]
             if compared == p:
-                part = p.features(unit[:, i])
+                block = p.features(unit[:, i])
             else:
                 values = p.values(unit[:, i])
                 columns = {value: compared.columns_of(value) for value in set(values)}
-                part = unit.new_tensor([columns[value] for value in values])
-                part = part.reshape(len(unit), compared.columns)  # also of no rows
-            parts.append(self._where_active(name, part, self.is_active(name, unit)))
-        return torch.cat(parts, -1).to(self.device)
+                block = unit.new_tensor([columns[value] for value in values])
+                block = block.reshape(len(unit), compared.columns)  # also of no rows
+            blocks.append(self._where_active(name, block, self.is_active(name, unit)))
+        return torch.cat(blocks, -1).to(self.device)
 
-    def _where_active(self, name: str, part: Tensor, is_active: Tensor) -> Tensor:
-        """The columns of a parameter from its columns [n k] without conditions, and where it is active, [n]."""
+    def _where_active(self, name: str, block: Tensor, is_active: Tensor) -> Tensor:
+        """Return the feature columns of a parameter: zeros where it is not active, a quarter of a circle for a number.
+
+        Args:
+            name: The parameter.
+            block: Its columns [n k] without conditions.
+            is_active: Where it is active, [n].
+        """
         if name not in self.conditions:
-            return part
+            return block
         if self.compared[name].columns == 1:
-            angle = math.pi / 2 * _within_half_circle(part)
-            part = torch.cat([angle.sin(), angle.cos()], -1) / math.sqrt(2)
-        return torch.where(is_active.unsqueeze(-1), part, 0.0)
+            angle = math.pi / 2 * _within_half_circle(block)
+            block = torch.cat([angle.sin(), angle.cos()], -1) / math.sqrt(2)
+        return torch.where(is_active.unsqueeze(-1), block, 0.0)
 
     def contains(self, params: Any) -> bool:
-        """Whether params are in the space; its constraints are not asked."""
+        """Return whether params are in the space; its constraints are not asked."""
         with contextlib.suppress(InvalidInput):
             self.canonical(params)
             return True
         return False
 
     def carried(self, params: Params) -> Params | None:
-        """The params of an earlier space as params of this one, also outside of its ranges; None if they have no place.
+        """Return params of an earlier space as params of this one, also outside its ranges; None if they have no place.
 
         Parameters that this space lacks are left out. Its own that are active are needed, unless they are ``Fixed``.
         """
         with contextlib.suppress(InvalidInput):
             return self.canonical(params)
         by_name = self.by_name(params)
-        known = {name: by_name[name] for name in self.parameters if name in by_name}
-        complete = self.constants | known
-        values = {name: complete[name] for name in self.active_names(complete) if name in complete}
-        carried = self._named(values)
+        values = dict(self.constants)
+        values |= {name: by_name[name] for name in self.parameters if name in by_name}
+        values = {name: values[name] for name in self.active_names(values) if name in values}
+        carried = self._params_of(values)
         if self.place(carried) is None:
             return None
         with contextlib.suppress(InvalidInput):
@@ -592,41 +592,41 @@ class Space:
 
     @tensors_on_cpu
     def place(self, params: Params) -> Tensor | None:
-        """The features [D] of params, also outside of the ranges of this space; None if they have no place there."""
+        """Return the features [D] of params, also outside of the ranges; None if they have no place in the space."""
         values = self.by_name(params)
         active = self.active_names(values)
-        parts = []
+        blocks = []
         try:
             for name in self.parameters:
                 columns = [0.0] * self.compared[name].columns
                 if name in active:
                     columns = self.compared[name].columns_of(values[name])
-                part = torch.tensor([columns], dtype=torch.float64)
-                parts.append(self._where_active(name, part, torch.tensor([name in active])))
+                block = torch.tensor([columns], dtype=torch.float64)
+                blocks.append(self._where_active(name, block, torch.tensor([name in active])))
         except (KeyError, InvalidInput):
             return None
-        return torch.cat(parts, -1)[0]
+        return torch.cat(blocks, -1)[0]
 
-    def _named(self, values: dict[str, Any]) -> Params:
-        """Values by name as the objective gets them."""
+    def _params_of(self, values: dict[str, Any]) -> Params:
+        """Return the argument of the objective for values by name: a dict, or a list if the bounds were one."""
         if self.named:
             return values
         return list(values.values())
 
 
-def _within_half_circle(part: Tensor) -> Tensor:
-    """Columns of a number with those outside of [0, 1] drawn into (-1/2, 3/2), in their order.
+def _within_half_circle(numbers: Tensor) -> Tensor:
+    """Return numbers [n 1] with those outside of [0, 1] drawn into (-1/2, 3/2), in their order.
 
-    As angles of a quarter of a circle each, they stay on a half circle, on which numbers that are farther apart have a
-    larger distance; otherwise the angle of a number far outside would be that of one inside again.
+    They become angles, in quarters of a circle. Of these all lie on a half circle, on which numbers that are farther
+    apart have a larger distance. Without that the angle of a number far outside would be that of one inside again.
     """
-    inside = part.clamp(0, 1)
-    excess = part - inside
+    inside = numbers.clamp(0, 1)
+    excess = numbers - inside
     return inside + excess / (1 + 2 * excess.abs())
 
 
 def _stand_in(name: str) -> Rule:
-    """A function with the name of a constraint of which only the name is known."""
+    """Return a function with a name that permits all params, for a constraint of which a journal has only the name."""
 
     def permits(params: Any) -> bool:
         return True

@@ -86,7 +86,9 @@ class Table:
             )
         self.columns: dict[str, list[Any]] = {}
         units = []
-        self._levels: dict[str, list[float]] = {}
+        self._levels: dict[
+            str, list[float]
+        ] = {}  # the different values of real parameters, in order
         for name, p in parameters.items():
             column = [p.plain(value) for value in columns[name]]
             self.columns[name] = column
@@ -103,7 +105,7 @@ class Table:
                 )
 
     def nearest(self, units: Tensor) -> list[dict[str, Any]]:
-        """Return the parameters of the rows that are nearest to points [n P] of the unit cube."""
+        """Return the params of the rows that are nearest to points [n P] of the unit cube, by the sum of distances."""
         rows = list(self.rows)
         positions = torch.cdist(units, self.units, 1).argmin(-1).tolist()
         return [dict(zip(self.columns, rows[position], strict=True)) for position in positions]
@@ -113,8 +115,8 @@ class Table:
         if name not in self._levels:
             return value
         levels = self._levels[name]
-        place = bisect.bisect_left(levels, value)
-        neighbours = levels[max(place - 2, 0) : place + 2]
+        rank = bisect.bisect_left(levels, value)
+        neighbours = levels[max(rank - 2, 0) : rank + 2]
         position = nearest(neighbours, value)
         if position is None:
             return value

@@ -67,6 +67,7 @@ def _prepare_output() -> None:
 
 
 def _flush_output() -> None:
+    """Write what the function has printed."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # the objective has closed or replaced it
             stream.flush()

@@ -31,7 +31,7 @@ from kbo.workers.engine import Engine, OnReport, Session
 from kbo.workers.remote import Message, RemoteSession, Worker, work_of
 
 _PATIENCE = 1.0
-"""Seconds between two looks whether silent workers have died."""
+"""Seconds between checks whether workers that send nothing have died."""
 
 _LEAVING = 5.0
 """Seconds that workers may take to end normally: functions of ``atexit`` run, and files are closed."""
@@ -88,6 +88,11 @@ class Processes(Engine):
 
 
 def _first_message(function: Callable[..., Any]) -> bytes:
+    """Return the message that gives a worker its function, and ``sys.path`` and ``sys.argv`` of this process.
+
+    Raises:
+        InvalidInput: The function cannot be pickled.
+    """
     try:
         return pickle.dumps((work_of(function), sys.path, sys.argv))
     except Exception as error:
@@ -107,24 +112,25 @@ class _Processes(RemoteSession["_Process"]):
         self._first_message = first_message
         self._trials_each = engine.trials_each
         self.capacity = engine.count or cpus()
-        self._free_places = list(reversed(range(self.capacity)))
+        self._free_slots = list(reversed(range(self.capacity)))
         self._idle: list[_Process] = []
 
     def start(self, number: int, params: Any) -> None:
         if not self._idle:
-            place = self._free_places.pop()
-            environment = _environment(place, self.capacity)
-            self._idle.append(_Process(place, self._first_message, environment))
+            slot = self._free_slots.pop()
+            environment = _environment(slot, self.capacity)
+            self._idle.append(_Process(slot, self._first_message, environment))
         worker = self._idle.pop()
         self.running[number] = worker
         worker.begin(number, params)
         self._limit_loading(worker)
 
     def _outcome(self, number: int, worker: _Process) -> Outcome | None:
+        """Take one message; where the worker has died before it began the call, another one makes the call."""
         outcome = super()._outcome(number, worker)
         if outcome is None or not outcome.died or not worker.was_idle:
             return outcome
-        # It was killed while it had nothing to do, so its end is not the doing of this trial.
+        # It was killed while it had nothing to do, so this trial is not the reason.
         self._release(worker)
         worker.deadline = math.inf
         self.start(number, worker.params)
@@ -137,7 +143,7 @@ class _Processes(RemoteSession["_Process"]):
     def _release(self, worker: _Process) -> None:
         if worker.is_dead or worker.n_trials == self._trials_each:
             _close([worker])
-            self._free_places.append(worker.place)
+            self._free_slots.append(worker.slot)
         else:
             self._idle.append(worker)
 
@@ -164,16 +170,16 @@ class _Process(Worker):
     """A worker process and the connection to it.
 
     Attributes:
-        place: Its number among the workers.
+        slot: Its number among the workers, from 0, which decides its share of the GPUs.
         n_trials: The number of its trials.
         params: The parameters of the last one.
     """
 
     kind = "process"
 
-    def __init__(self, place: int, first_message: bytes, environment: dict[str, str]) -> None:
+    def __init__(self, slot: int, first_message: bytes, environment: dict[str, str]) -> None:
         super().__init__()
-        self.place: int = place
+        self.slot: int = slot
         self.n_trials: int = 0
         self.params: Any = None
         self._number = -1
@@ -216,7 +222,7 @@ class _Process(Worker):
         self.send((number, params))
 
     def receive(self) -> Message | None:
-        is_dead = self.is_dead  # before the look at the connection: its last message has come then
+        is_dead = self.is_dead  # asked before the connection is: then its last message has come
         message = b""
         try:
             if self.connection.poll():
@@ -277,6 +283,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _cause(code: int) -> str:
+    """Return why a worker process ended, from its exit code."""
     if code >= 0:
         return f"its worker process ended itself with exit code {code}"
     name = signal.Signals(-code).name
@@ -292,18 +299,19 @@ def cpus() -> int:
     return os.cpu_count() or 1
 
 
-def _environment(place: int, count: int) -> dict[str, str]:
-    """Return the environment of a worker: its share of the CPUs and GPUs."""
+def _environment(slot: int, count: int) -> dict[str, str]:
+    """Return the environment of one of ``count`` workers, with its share of the CPUs and GPUs."""
     environment = dict(os.environ)
     environment.setdefault("OMP_NUM_THREADS", str(max(cpus() // count, 1)))
     gpus = _gpus()
     if gpus:
-        share = gpus[place::count] or [gpus[place % len(gpus)]]
+        share = gpus[slot::count] or [gpus[slot % len(gpus)]]
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(share)
     return environment
 
 
 def _gpus() -> list[str]:
+    """Return the GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return [name for name in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if name]
     return [str(i) for i in range(torch.cuda.device_count())]

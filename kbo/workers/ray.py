@@ -150,8 +150,9 @@ class _Tasks(RemoteSession["_Task"]):
                 self._next_message = self._mailbox.take.remote()
 
     def _sort_in(self, number: int, identity: str, message: Message) -> None:
+        """Give a message to its task; ``identity`` tells it from an earlier attempt at the same trial."""
         worker = self.running.get(number)
-        if worker is not None and worker.identity == identity:  # not of an earlier attempt
+        if worker is not None and worker.identity == identity:
             worker.messages.append(message)
 
     def close(self) -> None:
@@ -312,9 +313,9 @@ def _head(address: str) -> tuple[str, int] | None:
     if address in ("auto", "local"):
         return None
     try:
-        parts = urlsplit(f"//{address}")
-        if "://" not in address and parts.hostname and parts.port:
-            return parts.hostname, parts.port
+        url = urlsplit(f"//{address}")
+        if "://" not in address and url.hostname and url.port:
+            return url.hostname, url.port
     except ValueError:  # the port is no number
         pass
     raise InvalidInput(

@@ -28,7 +28,7 @@ class Worker(ABC):
     """A worker in another process, which makes one call at a time.
 
     Attributes:
-        deadline: The moment at which its call has taken too long.
+        deadline: The time at which its call has taken too long, in seconds of ``time.monotonic``.
         is_overdue: Whether it was ended for that.
         has_begun: Whether it has said that its call begins.
     """
@@ -105,6 +105,7 @@ class RemoteSession(Session, Generic[W]):
                 return outcomes
 
     def _outcomes(self) -> list[Outcome]:
+        """Take one message of each worker, end calls that have taken too long, and return the outcomes."""
         outcomes: list[Outcome] = []
         for number, worker in list(self.running.items()):
             # Messages first: this process may have been too busy to read that the call has begun, or its value.
@@ -135,6 +136,7 @@ class RemoteSession(Session, Generic[W]):
         return None
 
     def _limit_loading(self, worker: W) -> None:
+        """Limit the time in which a worker loads the function, if calls have a limit."""
         if self._timeout is not None:
             worker.set_limit(max(self._timeout, LOADING), "the objective was not loaded")
 

@@ -32,7 +32,7 @@ struct Memory final : c10::Allocator {
 };
 Memory memory;
 
-at::Tensor on_host(const at::Tensor& t) {  // the same memory as a tensor of the CPU
+at::Tensor tensors_on_cpu(const at::Tensor& t) {  // the same memory as a tensor of the CPU
   auto view = at::from_blob(t.numel() ? t.data_ptr() : nullptr, t.sizes(), t.strides(),
                             t.options().device(at::kCPU).requires_grad(false));
   if (t.is_conj()) view._set_conj(true);
@@ -42,7 +42,7 @@ at::Tensor on_host(const at::Tensor& t) {  // the same memory as a tensor of the
 
 at::Tensor on_device(const at::Tensor& t) {  // a copy
   auto copy = at::empty_strided(t.sizes(), t.strides(), t.options().device(DEVICE));
-  if (t.numel()) on_host(copy).copy_(t);
+  if (t.numel()) tensors_on_cpu(copy).copy_(t);
   return copy;
 }
 
@@ -172,7 +172,7 @@ bool is_pure(const c10::FunctionSchema& schema) {
 }
 
 void run_on_views(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  auto lower = [](const at::Tensor& t) { return t.defined() && t.is_privateuseone() ? on_host(t) : t; };
+  auto lower = [](const at::Tensor& t) { return t.defined() && t.is_privateuseone() ? tensors_on_cpu(t) : t; };
   for (size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); ++i) {
     c10::IValue& value = stack[i];
     if (value.isTensor()) {
@@ -207,8 +207,8 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
-  auto target = to.is_cpu() ? to : on_host(to);
-  if (to.numel()) at::native::copy_(target, from.is_cpu() ? from : on_host(from), false);
+  auto target = to.is_cpu() ? to : tensors_on_cpu(to);
+  if (to.numel()) at::native::copy_(target, from.is_cpu() ? from : tensors_on_cpu(from), false);
   return to;
 }
 
@@ -217,7 +217,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
   return copy_from(from, to, false);
 }
 
-at::Scalar item(const at::Tensor& t) { return at::native::_local_scalar_dense_cpu(on_host(t)); }
+at::Scalar item(const at::Tensor& t) { return at::native::_local_scalar_dense_cpu(tensors_on_cpu(t)); }
 
 constexpr c10::DispatchKeySet KEYS(c10::DispatchKey::PrivateUse1);
 using Dtype = std::optional<at::ScalarType>;

@@ -226,16 +226,23 @@ def pending(
     experiment: Experiment,
     space: Space,
     parameters: Iterable[Mapping[str, Any]],
-    known: Sequence[Ended],
+    trials: Sequence[Ended],
 ) -> list[Params]:
-    """Return the parameters that are being evaluated, of those that Ax counts as pending: abandoned ones, too."""
-    without_value = [entry.params for entry in known if entry.value is None]
-    found: list[Params] = []
+    """Return the parameters that are being evaluated.
+
+    Args:
+        experiment: The experiment.
+        space: The space.
+        parameters: Those that Ax counts as pending, among them the ones of trials that have ended without a value.
+        trials: The trials that have ended.
+    """
+    ended_without_value = [entry.params for entry in trials if entry.value is None]
+    running: list[Params] = []
     for arm in parameters:
         params = _params_of(experiment, space, arm)
-        if params is not None and params not in without_value:
-            found.append(params)
-    return found
+        if params is not None and params not in ended_without_value:
+            running.append(params)
+    return running
 
 
 def all_parameters(experiment: Experiment) -> list[dict[str, Any]]:

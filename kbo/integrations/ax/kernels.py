@@ -28,7 +28,7 @@ STORABLE: dict[str, Any] = {kind.__name__: kind for kind in _KINDS}
 
 
 def describe_kernel(kernel: Kernel) -> dict[str, Any]:
-    """Plain values from which ``build_kernel`` makes the same function, to the last digit.
+    """Return plain values from which ``build_kernel`` makes the same function, to the last digit.
 
     Raises:
         InvalidInput: The kernel is no sum, product or multiple of kernels that can be stored.
@@ -37,7 +37,7 @@ def describe_kernel(kernel: Kernel) -> dict[str, Any]:
 
 
 def _description(kernel: Kernel) -> dict[str, Any]:
-    """Plain values of a kernel in double precision."""
+    """Return plain values of a kernel in double precision."""
     name = type(kernel).__name__
     if STORABLE.get(name) is not type(kernel):
         raise InvalidInput(
@@ -53,8 +53,8 @@ def _description(kernel: Kernel) -> dict[str, Any]:
         entry["base"] = _description(kernel.base_kernel)
         return entry
     if isinstance(kernel, (AdditiveKernel, ProductKernel)):
-        parts: Any = kernel.kernels
-        entry["parts"] = [_description(part) for part in parts]
+        components: Any = kernel.kernels
+        entry["parts"] = [_description(component) for component in components]
         return entry
     assert isinstance(kernel.lengthscale, Tensor)
     entry["lengthscales"] = kernel.lengthscale.flatten().tolist()
@@ -65,7 +65,7 @@ def _description(kernel: Kernel) -> dict[str, Any]:
 
 @isolated
 def build_kernel(description: dict[str, Any]) -> Kernel:
-    """The kernel of a description, in double precision and with constant parameters.
+    """Return the kernel of a description, in double precision and with constant parameters.
 
     Raises:
         InvalidInput: Its kind cannot be stored.

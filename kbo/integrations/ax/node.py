@@ -147,14 +147,14 @@ class KBONode(ExternalGenerationNode):
         Raises:
             InvalidInput: Numbers that are missing, or for other constraints.
         """
-        given = {str(constraint): constraint for constraint in self.arguments["constraints"]}
-        known = sorted(map(str, limits))
-        if self.arguments["setting"].certified and sorted(given) != known:
+        with_numbers = {str(constraint): constraint for constraint in self.arguments["constraints"]}
+        names = sorted(map(str, limits))
+        if self.arguments["setting"].certified and sorted(with_numbers) != names:
             raise InvalidInput(
                 "constraints: the certified setting needs one kbo.Constraint for each outcome constraint, with its "
-                f"limit, got {sorted(given)} for {known}."
+                f"limit, got {sorted(with_numbers)} for {names}."
             )
-        return [given.get(str(limit), limit) for limit in limits]
+        return [with_numbers.get(str(limit), limit) for limit in limits]
 
     def _warn_of(self, indices: Sequence[int]) -> None:
         """Name trials that the model does not have in the log, each once."""
@@ -222,11 +222,13 @@ def _with_errors(setting: Setting, errors: Sequence[float | None]) -> Setting:
     Raises:
         InvalidInput: An error contradicts the noise level that is given.
     """
-    without_noise = bool(errors) and all(error == 0 for error in errors)
-    if without_noise and isinstance(setting, Practical) and setting.noise_std is None:
+    is_noiseless = bool(errors) and all(error == 0 for error in errors)
+    if is_noiseless and isinstance(setting, Practical) and setting.noise_std is None:
         return replace(setting, noise_std=0.0)
-    limit = getattr(setting, "noise_upper", None)
     largest = max((error for error in errors if error is not None), default=0.0)
+    limit = None
+    if isinstance(setting, Certified):
+        limit = setting.noise_upper
     if limit is not None and largest > limit * (1 + 1e-9):
         raise InvalidInput(
             f"an observation has a standard error of {largest:g}, but the noise level is given as at most {limit:g}: "
@@ -238,8 +240,8 @@ def _with_errors(setting: Setting, errors: Sequence[float | None]) -> Setting:
 def _with_noise(setting: Setting, trials: Sequence[Ended]) -> Setting:
     """Return the setting for values with noise if trials have learning curves.
 
-    Else the best parameters would be repeated once to see whether there is noise, and Ax stops no trial early where two
-    trials have the same parameters.
+    Otherwise the best parameters would be repeated once to see whether there is noise, and Ax stops no trial early
+    where two trials have the same parameters.
     """
     has_curves = any(trial.reports for trial in trials)
     if has_curves and isinstance(setting, Practical) and setting.noise_std is None:
@@ -257,7 +259,7 @@ def generation_strategy(
     seed: int = 0,
     device: str | None = None,
 ) -> GenerationStrategy:
-    """A strategy whose trials are those of ``kbo.minimize`` or ``kbo.maximize``.
+    """Return a strategy whose trials are those of ``kbo.minimize`` or ``kbo.maximize``.
 
     For one or several objectives with any ``outcome_constraints`` on single outcomes, each of which has a model of its
     own, in any search space of ranges and choices, conditional ones included. Of several objectives it searches for the
@@ -301,8 +303,8 @@ def generation_strategy(
         measured = [_as_stored(constraint) for constraint in measured]
         for constraint in measured:
             setting.of(constraint, 1)
-    place = str(devices.device("device", device))
-    node = KBONode(method, setting, n_trials, measured, checks.seed(seed), place)
+    device_name = str(devices.device("device", device))
+    node = KBONode(method, setting, n_trials, measured, checks.seed(seed), device_name)
     return GenerationStrategy(name=node.name, nodes=[node])
 
 

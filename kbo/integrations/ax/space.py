@@ -36,7 +36,7 @@ class _Entry(NamedTuple):
 
 
 def _space(entries: Sequence[_Entry], constraints: Sequence[Linear]) -> Space:
-    """The space of parameters with their dependents, without those of options that a fixed parent does not have."""
+    """Return the space of parameters and their dependents, without those of options that a fixed parent has not."""
     parents: dict[str, str] = {}
     values: dict[str, list[Any]] = {}
     for entry in entries:
@@ -47,16 +47,17 @@ def _space(entries: Sequence[_Entry], constraints: Sequence[Linear]) -> Space:
                     values.setdefault(name, []).append(value)
 
     def may_be_active(name: str) -> bool:
+        """Return whether the parents of a parameter can have the values that it needs."""
         return name not in parents or (name in values and may_be_active(parents[name]))
 
-    parts: list[Mapping[str, Any] | When] = []
+    bounds: list[Mapping[str, Any] | When] = []
     for entry in entries:
-        part = {entry.name: entry.parameter}
-        if entry.name not in parents:
-            parts.append(part)
-        elif may_be_active(entry.name):
-            parts.append(When(parents[entry.name], values[entry.name], part))
-    return Space(parts, constraints)
+        name = entry.name
+        if name not in parents:
+            bounds.append({name: entry.parameter})
+        elif may_be_active(name):
+            bounds.append(When(parents[name], values[name], {name: entry.parameter}))
+    return Space(bounds, constraints)
 
 
 # From and to the arguments of Client.configure_experiment
@@ -65,7 +66,7 @@ def _space(entries: Sequence[_Entry], constraints: Sequence[Linear]) -> Space:
 def from_parameters(
     parameters: Sequence[Config], parameter_constraints: Sequence[str] = ()
 ) -> Space:
-    """The space of the arguments of ``Client.configure_experiment``, conditional parameters included.
+    """Return the space of the arguments of ``Client.configure_experiment``, conditional parameters included.
 
     Choices that are declared as ordered become ``kbo.Ordinal``, single values ``kbo.Fixed``, constraints such as
     "x1 + 2*x2 <= 1" and "x1 <= x2" ``kbo.Linear``.
@@ -85,7 +86,7 @@ def from_parameters(
 
 
 def _of_config(config: Config) -> Parameter:
-    """The parameter of a configuration."""
+    """Return the parameter of a configuration."""
     if isinstance(config, RangeParameterConfig):
         low: Any
         high: Any
@@ -109,7 +110,7 @@ def _of_config(config: Config) -> Parameter:
 
 
 def _linear(text: str) -> Linear:
-    """The constraint on parameters that a text describes."""
+    """Return the constraint on parameters that a text describes."""
     with checks.inside("parameter_constraints"):
         try:
             constraint = ParameterConstraint(inequality=checks.text("a constraint", text))
@@ -119,7 +120,7 @@ def _linear(text: str) -> Linear:
 
 
 def to_parameters(space: Space) -> list[Config]:
-    """The parameters of a space for ``Client.configure_experiment``, conditions included.
+    """Return the parameters of a space for ``Client.configure_experiment``, conditions included.
 
     Raises:
         InvalidInput: A choice of options of several types, or None, which Ax does not have.
@@ -133,7 +134,7 @@ def to_parameters(space: Space) -> list[Config]:
 
 
 def _config(name: str, p: Parameter, dependents: dict[Any, list[str]] | None) -> Config:
-    """The configuration of a parameter; of a number with dependents, the choice of its values."""
+    """Return the configuration of a parameter; of a number with dependents, the choice of its values."""
     if isinstance(p, (Float, Int)) and not dependents:
         scaling = "log" if p.log else "linear"
         if isinstance(p, Float):
@@ -151,7 +152,7 @@ def _config(name: str, p: Parameter, dependents: dict[Any, list[str]] | None) ->
 
 
 def to_parameter_constraints(space: Space) -> list[str]:
-    """The constraints of a space for ``Client.configure_experiment``.
+    """Return the constraints of a space for ``Client.configure_experiment``.
 
     Raises:
         InvalidInput: One of them is a function, which Ax does not have.
@@ -220,7 +221,7 @@ def spaces_of(search_space: SearchSpace, arms: Iterable[Mapping[str, Any]]) -> S
 
 
 def _of_experiment(p: Any) -> Parameter:
-    """The parameter of a search space; ranges with steps are ordered choices there.
+    """Return the parameter of a search space; ranges with steps are ordered choices there.
 
     Raises:
         InvalidInput: A parameter that is a task, a fidelity or computed from others.

@@ -57,19 +57,22 @@ def register() -> None:
 
 
 def _encoded_kernel(kernel: Any) -> dict[str, Any]:
+    """Return a kernel as JSON values."""
     return {"__type": "KboKernel", "description": describe_kernel(kernel)}
 
 
 def _encoded_noise_bounds(bounds: Any) -> dict[str, Any]:
+    """Return bounds of the noise level as JSON values."""
     return {"__type": type(bounds).__name__, **bounds.description}
 
 
 def _encoded_node(node: KBONode) -> dict[str, Any]:
+    """Return the arguments of a node as JSON values."""
     return {"__type": "KBONode", **node.arguments}
 
 
 def _decoded_node(**arguments: Any) -> KBONode:
-    """A function, since Ax does not decode the arguments of a class of nodes."""
+    """Return the node of stored arguments. Ax decodes these for a function, and not for a class of nodes."""
     return KBONode(**arguments)
 
 

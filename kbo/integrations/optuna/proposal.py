@@ -16,10 +16,10 @@ from kbo.optimize import Optimizer
 from kbo.space import Params
 
 _POINTS = 1024
-"""The number of points to choose from where ranges are not known."""
+"""Number of points to choose from where ranges are not known."""
 
 _WIDTH = 0.2
-"""The width of the cube around a trial in which half of them are."""
+"""Width in the unit cube of the box around a trial in which a point near it is."""
 
 
 class Request(NamedTuple):
@@ -27,13 +27,13 @@ class Request(NamedTuple):
 
     Attributes:
         number: Its number, which decides the random numbers.
-        given: The values of parameters that were chosen already.
+        fixed: The values of parameters that are not to be chosen any more.
         ranges: The ranges of the parameters in this trial, of unknown ones as expected.
         unknown: The names of parameters whose ranges in this trial are not known.
     """
 
     number: int
-    given: Mapping[str, Any]
+    fixed: Mapping[str, Any]
     ranges: Mapping[str, BaseDistribution]
     unknown: Sequence[str]
 
@@ -54,7 +54,7 @@ def propose(
         pending: The values in the space that other trials evaluate, by the numbers of the trials.
         trials: The finished trials.
     """
-    context = search_space.inside({**_single_values(request.ranges), **request.given})
+    context = search_space.inside({**_single_values(request.ranges), **request.fixed})
     for name in search_space.dropped:
         context.setdefault(name, search_space.defaults[name])
     active = search_space.space.active_names(context)
@@ -81,7 +81,7 @@ def propose(
 
 
 def _single_values(ranges: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the numbers that have only one."""
+    """Return the values of the numbers that have only one."""
     values: dict[str, Any] = {}
     for name, d in ranges.items():
         if not isinstance(d, CategoricalDistribution) and d.single():
@@ -92,7 +92,7 @@ def _single_values(ranges: Mapping[str, Any]) -> dict[str, Any]:
 def _narrower_ranges(
     search_space: SearchSpace, request: Request, context: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The ranges in a trial that differ from those of the model, of the parameters that are to be chosen."""
+    """Return the ranges in a trial that differ from those of the model, of the parameters that are to be chosen."""
     ranges: dict[str, Any] = {}
     for name, whole in search_space.distributions.items():
         d = request.ranges.get(name, whole)
@@ -116,14 +116,14 @@ def _likely_points(
         unknown: The parameters whose ranges are not known.
         number: The number of the trial, which decides the random numbers.
     """
-    templates: list[FrozenTrial] = []
+    with_ranges: list[FrozenTrial] = []
     values: list[dict[str, Any]] = []
     for trial in trials:
         complete = search_space.complete_inside(trial.params)
         if complete is not None and all(name in trial.distributions for name in unknown):
-            templates.append(trial)
+            with_ranges.append(trial)
             values.append(complete)
-    if not templates:
+    if not with_ranges:
         return None
     space = search_space.space
     units = space.units(values)
@@ -134,24 +134,25 @@ def _likely_points(
     points[::2] = (centres + steps).clamp(0, 1)
     others = [i for i, name in enumerate(space.parameters) if name not in unknown]
     if others:
-        rows = torch.cdist(points[:, others], units[:, others], 1).argmin(-1)
+        nearest_trial = torch.cdist(points[:, others], units[:, others], 1).argmin(-1)
     else:
-        rows = torch.randint(len(units), (_POINTS,), generator=generator)
+        nearest_trial = torch.randint(len(units), (_POINTS,), generator=generator)
     for i, name in enumerate(space.parameters):
         if name in unknown:
-            lower, upper = _ends(search_space, templates, name)[rows].unbind(-1)
+            ends = _ends(search_space, with_ranges, name)[nearest_trial]
+            lower, upper = ends.unbind(-1)
             share = (2 * _uniform(generator, _POINTS) - 0.5).clamp(0, 1)
             points[:, i] = lower + (upper - lower) * share
     return points
 
 
 def _uniform(generator: torch.Generator, *shape: int) -> Tensor:
-    """Random numbers in [0, 1]."""
+    """Return random numbers in [0, 1]."""
     return torch.rand(*shape, generator=generator, dtype=torch.float64)
 
 
 def _ends(search_space: SearchSpace, trials: Sequence[FrozenTrial], name: str) -> Tensor:
-    """Unit coordinates [n 2] of the lower and the upper end of the range of a parameter in trials."""
+    """Return unit coordinates [n 2] of the lower and the upper end of the range of a parameter in trials."""
     parameter = search_space.space.parameters[name]
     ends: list[list[float]] = []
     for trial in trials:

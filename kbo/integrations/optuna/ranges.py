@@ -64,7 +64,7 @@ class Ranges(NamedTuple):
 def ranges_of(
     trials: Sequence[FrozenTrial],
     present: Mapping[str, BaseDistribution] | None = None,
-    given: Mapping[str, Any] | None = None,
+    fixed: Mapping[str, Any] | None = None,
     was: Mapping[str, Any] | None = None,
     widened: bool = True,
 ) -> Ranges:
@@ -73,21 +73,16 @@ def ranges_of(
     Args:
         trials: Finished and running trials, in the order of their numbers.
         present: More ranges that the unions have to contain: those of the trial that is begun.
-        given: Values that were chosen for that trial elsewhere.
+        fixed: Values in that trial that this sampler does not choose.
         was: Values in trials that lack a parameter, which the unions have to contain.
         widened: Whether values outside of the ranges of their trials widen the union.
     """
-    histories = _histories(trials)
-    ranges = Ranges({}, {}, set(), {}, {}, {}, {}, {}, {})
-    _set_changes(ranges, trials)
-    for name, history in sorted(histories.items()):
+    added, dropped = _changes(trials)
+    ranges = Ranges({}, {}, set(), {}, {}, {}, {}, added, dropped)
+    for name, history in sorted(_histories(trials).items()):
         if not history.is_finished:
             continue
-        distributions = list(history.distinct)
-        if present and name in present:
-            distributions.append(present[name])
-        if was and name in was and not isinstance(distributions[0], CategoricalDistribution):
-            distributions.insert(0, _single_value(name, was, distributions[-1]))
+        distributions = _distributions(name, history, present or {}, was or {})
         try:
             of_trials = union(distributions)
         except InvalidInput as error:
@@ -96,9 +91,9 @@ def ranges_of(
         whole = of_trials
         if widened:
             values = [value for _, value in history.outside]
-            if given and name in given:
-                values.append(given[name])
-            whole = _widened(whole, values)
+            if fixed and name in fixed:
+                values.append(fixed[name])
+            whole = _widened(of_trials, values)
         for number, value in history.outside:
             if not contains(whole, value):
                 ranges.far[name] = (number, value)
@@ -113,6 +108,21 @@ def ranges_of(
             by_hand = [value for _, value in history.outside if not contains(of_trials, value)]
             ranges.latest[name] = _widened(ranges.expected[name], by_hand)
     return ranges
+
+
+def _distributions(
+    name: str,
+    history: _History,
+    present: Mapping[str, BaseDistribution],
+    was: Mapping[str, Any],
+) -> list[BaseDistribution]:
+    """Return the ranges of a parameter in trials and in a trial that is begun, after the value of trials without it."""
+    distributions = list(history.distinct)
+    if name in present:
+        distributions.append(present[name])
+    if name in was and not isinstance(distributions[0], CategoricalDistribution):
+        distributions.insert(0, _single_value(name, was, distributions[-1]))
+    return distributions
 
 
 def _single_value(name: str, was: Mapping[str, Any], d: Any) -> BaseDistribution:
@@ -130,13 +140,18 @@ def _single_value(name: str, was: Mapping[str, Any], d: Any) -> BaseDistribution
     return _single(d, value)
 
 
-def _set_changes(ranges: Ranges, trials: Sequence[FrozenTrial]) -> None:
-    """Set the parameters that were added and dropped; others that some trials lack depend on further parameters."""
+def _changes(trials: Sequence[FrozenTrial]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the first trial with each parameter that was added, and the last with each one that was dropped, by name.
+
+    Of these, complete trials have the parameter without gaps. One that trials lack in between depends on others.
+    """
     complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
     rows: dict[str, list[int]] = {}
     for row, trial in enumerate(complete):
         for name in trial.params:
             rows.setdefault(name, []).append(row)
+    added: dict[str, int] = {}
+    dropped: dict[str, int] = {}
     for name, having in rows.items():
         first = having[0]
         last = having[-1]
@@ -144,9 +159,10 @@ def _set_changes(ranges: Ranges, trials: Sequence[FrozenTrial]) -> None:
         if len(having) < last - first + 1:
             continue
         if first > 0 and n_later == 0:
-            ranges.added[name] = complete[first].number
+            added[name] = complete[first].number
         elif n_later >= _RECENT:
-            ranges.dropped[name] = complete[last].number
+            dropped[name] = complete[last].number
+    return added, dropped
 
 
 class _History:

@@ -37,7 +37,7 @@ from kbo.integrations.optuna.study import (
     selected,
     several_objectives,
 )
-from kbo.integrations.replay import Ended, Replay, replay
+from kbo.integrations.replay import Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Constraint, Front, Practical
 from kbo.optimize.constraints.constraint import measured_only
@@ -265,17 +265,16 @@ class KBOSampler(BaseSampler):
             trial: The trial.
             wanted: The parameters with their ranges in this trial.
         """
-        given = {**fixed_by_wrappers(study), **enqueued(trial), **trial.params}
-        ranges = self._ranges(study, wanted, given)
+        fixed_values = {**fixed_by_wrappers(study), **enqueued(trial), **trial.params}
+        ranges = self._ranges(study, wanted, fixed_values)
         if not wanted.keys() & ranges.whole.keys():
             return {}
         space = self._space_of(study, ranges, wanted)
         for name, value in chosen(trial, space).items():
             if name not in wanted:
-                given.setdefault(name, value)
-        known = ranges.settled | wanted.keys()
-        unknown = [name for name in ranges.whole if name not in known]
-        request = Request(trial.number, given, {**ranges.expected, **wanted}, unknown)
+                fixed_values.setdefault(name, value)
+        unknown = [name for name in ranges.whole if name not in ranges.settled | wanted.keys()]
+        request = Request(trial.number, fixed_values, {**ranges.expected, **wanted}, unknown)
         params = self._choose_apart(study, trial, space, request)
         return {name: value for name, value in params.items() if name in wanted}
 
@@ -327,20 +326,13 @@ class KBOSampler(BaseSampler):
             InvalidInput: A value that its distribution does not contain, a name that no trial has, none of the study's
                 parameters, or no such objective.
         """
-        known = {name for trial in study.get_trials(deepcopy=False) for name in trial.params}
-        unknown = [name for name in params if name not in known]
-        if unknown and known:
+        names = {name for trial in study.get_trials(deepcopy=False) for name in trial.params}
+        unknown = [name for name in params if name not in names]
+        if unknown and names:
             raise InvalidInput(
-                f"no trial of the study has the parameters {unknown}: its parameters are {sorted(known)}."
+                f"no trial of the study has the parameters {unknown}: its parameters are {sorted(names)}."
             )
-        objectives = self._check_objectives(study)
-        name = OBJECTIVE
-        if objectives:
-            if objective is None:
-                last = len(objectives) - 1
-                raise InvalidInput(f"the study has several objectives: give objective=0 to {last}.")
-            position = checks.whole("objective", objective, 0, len(objectives) - 1)
-            name = objectives[position].name
+        quantity = _quantity(self._check_objectives(study), objective)
         with self._lock:
             space = self.search_space(study)
             if space is None:
@@ -348,11 +340,10 @@ class KBOSampler(BaseSampler):
             optimizer = self._model_of(study, space).optimizer
             values = space.complete(params)
             if values is None:
-                names = list(space.distributions)
                 raise InvalidInput(
-                    f"expected values of the study's parameters {names}, got {dict(params)!r}."
+                    f"expected values of the study's parameters {list(space.distributions)}, got {dict(params)!r}."
                 )
-            return optimizer.interval(values, name)
+            return optimizer.interval(values, quantity)
 
     @isolated
     def guarantee(self, study: Study) -> str:
@@ -449,17 +440,17 @@ class KBOSampler(BaseSampler):
         self,
         study: Study,
         present: Mapping[str, BaseDistribution] | None = None,
-        given: Mapping[str, Any] | None = None,
+        fixed_values: Mapping[str, Any] | None = None,
     ) -> Ranges:
         """Return the ranges of finished and running trials, and log which trials and parameters the model lacks.
 
         Args:
             study: The study.
             present: The ranges of a trial that is begun.
-            given: Values that were chosen for that trial elsewhere.
+            fixed_values: Values in that trial that this sampler does not choose.
         """
         widened = not self._setting.certified
-        ranges = ranges_of(begun(study), present, given, self.was, widened)
+        ranges = ranges_of(begun(study), present, fixed_values, self.was, widened)
         if self._setting.certified:
             _check_first_ranges(ranges)
         for name, reason in ranges.left_out.items():
@@ -494,8 +485,8 @@ class KBOSampler(BaseSampler):
         conditions = conditions_of(finished(study), ranges.whole)
         conditions = {name: c for name, c in conditions.items() if name not in self.was}
         unconditional = ranges.whole.keys() - conditions.keys()
-        unknown = unconditional - self.was.keys()
-        needed = ranges.added.keys() & unknown
+        without_value = unconditional - self.was.keys()
+        needed = ranges.added.keys() & without_value
         for name in sorted(needed):
             self._warn_once(
                 f"parameter {name!r} was added in trial {ranges.added[name]}, and trials that lack it are left out of "
@@ -503,7 +494,7 @@ class KBOSampler(BaseSampler):
             )
         dropped = ranges.dropped.keys() & unconditional - (wanted or {}).keys()
         space = SearchSpace(ranges.whole, conditions, self.was, needed, dropped)
-        for name in sorted(dropped & unknown):
+        for name in sorted(dropped & without_value):
             self._warn_once(
                 f"parameter {name!r} was dropped after trial {ranges.dropped[name]}, and later trials count as "
                 f"{space.defaults[name]!r}, which is a guess: give the value that it has now, as in "
@@ -542,13 +533,24 @@ class KBOSampler(BaseSampler):
             "constraints": constraints_of(trials, self._constraints, objectives),
             **self._options,
         }
-        usable: list[Ended] = []
-        for trial in trials:
-            entry = ended(trial, space, objectives)
-            if entry is not None:
-                usable.append(entry)
+        entries = [ended(trial, space, objectives) for trial in trials]
+        usable = [entry for entry in entries if entry is not None]
         self._model = replay(self._model, options, usable)
         return self._model
+
+
+def _quantity(objectives: Sequence[Objective], position: int | None) -> str:
+    """Return the name in the optimiser of one of several objectives, or of the only one.
+
+    Raises:
+        InvalidInput: There are several, and the position is missing or none of theirs.
+    """
+    if not objectives:
+        return OBJECTIVE
+    last = len(objectives) - 1
+    if position is None:
+        raise InvalidInput(f"the study has several objectives: give objective=0 to {last}.")
+    return objectives[checks.whole("objective", position, 0, last)].name
 
 
 def _with_startup_trials(setting: Setting, n_startup_trials: int) -> Practical:

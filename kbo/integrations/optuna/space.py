@@ -21,7 +21,7 @@ from kbo.space.constraints import in_words
 
 
 def from_distributions(distributions: Mapping[str, BaseDistribution]) -> Space:
-    """The space of distributions, such as those of a trial.
+    """Return the space of distributions, such as those of a trial.
 
     Choices become ``kbo.Choice``, and single values ``kbo.Fixed``.
 
@@ -41,7 +41,7 @@ def from_distributions(distributions: Mapping[str, BaseDistribution]) -> Space:
 
 
 def _range(d: BaseDistribution) -> Parameter:
-    """The parameter of a distribution of numbers."""
+    """Return the parameter of a distribution of numbers."""
     if not isinstance(d, (FloatDistribution, IntDistribution)):
         raise InvalidInput(
             f"expected a FloatDistribution, IntDistribution or CategoricalDistribution, got {checks.shown(d)}."
@@ -54,7 +54,7 @@ def _range(d: BaseDistribution) -> Parameter:
 
 
 def to_distributions(space: Space) -> dict[str, BaseDistribution]:
-    """The distributions of all parameters of a space, without its conditions, which ``suggest`` keeps.
+    """Return the distributions of all parameters of a space, without its conditions, which ``suggest`` keeps.
 
     Options with an order become choices, since Optuna has no such distribution.
 
@@ -70,7 +70,7 @@ def to_distributions(space: Space) -> dict[str, BaseDistribution]:
 
 
 def _distribution(parameter: Parameter) -> BaseDistribution:
-    """The distribution of a parameter."""
+    """Return the distribution of a parameter."""
     if isinstance(parameter, Float):
         return FloatDistribution(
             parameter.low, parameter.high, log=parameter.log, step=parameter.step
@@ -167,19 +167,18 @@ class SearchSpace:
             self.defaults.update(self.encode(was or {}))
 
     def _of(self, parameters: Mapping[str, Parameter]) -> Space:
-        """The space of parameters with the conditions."""
-        parts: list[Mapping[str, Any] | When] = []
+        """Return the space of parameters with the conditions."""
+        bounds: list[Mapping[str, Any] | When] = []
         for name, parameter in parameters.items():
-            part = {name: parameter}
             if name in self._conditions:
                 parent, values = self._conditions[name]
-                parts.append(When(parent, values, part))
+                bounds.append(When(parent, values, {name: parameter}))
             else:
-                parts.append(part)
-        return Space(parts)
+                bounds.append({name: parameter})
+        return Space(bounds)
 
     def within(self, ranges: Mapping[str, BaseDistribution]) -> Space:
-        """The space of some ranges, in which parameters that were dropped have their defaults."""
+        """Return the space of some ranges, in which parameters that were dropped have their defaults."""
         parameters = dict(self.space.parameters)
         for name, d in ranges.items():
             if not isinstance(d, CategoricalDistribution):
@@ -189,7 +188,7 @@ class SearchSpace:
         return self._of(parameters)
 
     def encode(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The values in the space of kbo of the parameters that it has; others are ignored.
+        """Return the values in the space of kbo of the parameters that it has; others are ignored.
 
         Raises:
             InvalidInput: A value outside its distribution.
@@ -211,7 +210,7 @@ class SearchSpace:
         return values
 
     def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of Optuna for values in the space of kbo, the inverse of ``encode``."""
+        """Return the parameters of Optuna for values in the space of kbo, the inverse of ``encode``."""
         params: dict[str, Any] = {}
         for name, value in values.items():
             d = self.distributions[name]
@@ -221,7 +220,7 @@ class SearchSpace:
         return params
 
     def inside(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The values as by ``encode``, without values outside their distributions."""
+        """Return the values as by ``encode``, without values outside their distributions."""
         values: dict[str, Any] = {}
         for name, value in params.items():
             with contextlib.suppress(InvalidInput):
@@ -229,7 +228,7 @@ class SearchSpace:
         return values
 
     def complete(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The values as by ``encode``, with defaults for missing active parameters; None if all are missing.
+        """Return the values as by ``encode``, with defaults for missing active parameters; None if all are missing.
 
         Raises:
             InvalidInput: A value outside its distribution.
@@ -241,7 +240,7 @@ class SearchSpace:
         return {name: values[name] for name in self.space.active_names(values)}
 
     def complete_inside(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The values as by ``complete``; None also if one of them is outside its distribution."""
+        """Return the values as by ``complete``; None also if one of them is outside its distribution."""
         try:
             return self.complete(params)
         except InvalidInput:
@@ -249,7 +248,7 @@ class SearchSpace:
 
 
 def choice_of(d: CategoricalDistribution) -> Choice:
-    """The choice of a distribution, with texts as options where its own are no different plain values."""
+    """Return the choice of a distribution, with texts as options where its own are not different plain values."""
     try:
         return Choice(d.choices)
     except InvalidInput:
@@ -262,7 +261,7 @@ def choice_of(d: CategoricalDistribution) -> Choice:
 def conditions_of(
     trials: Sequence[FrozenTrial], distributions: Mapping[str, BaseDistribution]
 ) -> dict[str, Condition]:
-    """The conditions on parameters that complete trials have exactly where an earlier choice has certain values.
+    """Return the conditions on parameters that complete trials have exactly where an earlier choice has certain values.
 
     Args:
         trials: The finished trials; those that failed or were pruned may have ended before a parameter was suggested.
@@ -288,7 +287,7 @@ def conditions_of(
 def _condition(
     name: str, earlier: Mapping[str, BaseDistribution], complete: Sequence[Mapping[str, Any]]
 ) -> Condition | None:
-    """The condition that explains which trials have a parameter; None if all have it or no condition does.
+    """Return the condition that explains which trials have a parameter; None if all have it or no condition does.
 
     Args:
         name: The name of the parameter.

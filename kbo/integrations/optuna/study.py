@@ -65,25 +65,25 @@ def several_objectives(study: Study) -> tuple[Objective, ...]:
 
 
 def begun(study: Study) -> list[FrozenTrial]:
-    """The finished and the running trials in the order of their numbers."""
+    """Return the finished and the running trials in the order of their numbers."""
     return study.get_trials(deepcopy=False, states=(*_FINISHED, TrialState.RUNNING))
 
 
 def finished(study: Study) -> list[FrozenTrial]:
-    """The finished trials in the order of their ends, which is the same in every process."""
+    """Return the finished trials in the order of their ends, which is the same in every process."""
     trials = study.get_trials(deepcopy=False, states=_FINISHED)
     return sorted(trials, key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
 
 
 def _running(study: Study) -> list[FrozenTrial]:
-    """The running trials in the order of their numbers."""
+    """Return the running trials in the order of their numbers."""
     return study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
 
 
 def ended(
     trial: FrozenTrial, search_space: SearchSpace, objectives: Sequence[Objective]
 ) -> Ended | None:
-    """A finished trial; None if it lacks a parameter that is needed, all parameters, or has a value outside.
+    """Return a finished trial; None if it lacks a parameter that is needed, all parameters, or has a value outside.
 
     Args:
         trial: The trial.
@@ -112,7 +112,7 @@ def ended(
 
 
 def _values_of(trial: FrozenTrial) -> list[float] | None:
-    """The values of a finished trial, one for each objective; None if it failed, was pruned, or one is not finite."""
+    """Return the values of a finished trial, one for each objective; None if it is pruned or one is not finite."""
     if trial.state != TrialState.COMPLETE or not trial.values:
         return None
     if not all(map(math.isfinite, trial.values)):
@@ -121,9 +121,14 @@ def _values_of(trial: FrozenTrial) -> list[float] | None:
 
 
 def constraints_of(
-    trials: Iterable[FrozenTrial], given: Sequence[Constraint], objectives: Sequence[Objective]
+    trials: Iterable[FrozenTrial], known: Sequence[Constraint], objectives: Sequence[Objective]
 ) -> list[Constraint]:
-    """The constraints of complete trials, feasible at values of at most 0: the given ones, then others by their names.
+    """Return the constraints of complete trials, feasible at values of at most 0.
+
+    Args:
+        trials: The trials.
+        known: The constraints of which the sampler has more than the name; they come first, the others by their names.
+        objectives: The objectives of the study if there are several.
 
     Raises:
         InvalidInput: A constraint has the name of the value, or of one of several objectives.
@@ -137,8 +142,8 @@ def constraints_of(
             raise InvalidInput(
                 f"constraint {taken!r}: that is the name of the value; call the constraint another way."
             )
-    names -= {constraint.name for constraint in given}
-    return [*given, *(Constraint(name, upper=0.0) for name in sorted(names))]
+    names -= {constraint.name for constraint in known}
+    return [*known, *(Constraint(name, upper=0.0) for name in sorted(names))]
 
 
 def selected(study: Study) -> list[str]:
@@ -161,28 +166,28 @@ def selected(study: Study) -> list[str]:
 
 
 def pending_values(
-    study: Study, search_space: SearchSpace, own: FrozenTrial
+    study: Study, search_space: SearchSpace, trial: FrozenTrial
 ) -> dict[int, dict[str, Any]]:
-    """The values that other running trials evaluate, by the numbers of the trials.
+    """Return the values that running trials other than ``trial`` evaluate, by the numbers of the trials.
 
     Values that the objective has not requested yet are those that were chosen for the trial.
     """
     pending: dict[int, dict[str, Any]] = {}
-    for trial in _running(study):
-        params = {**chosen(trial, search_space), **enqueued(trial), **trial.params}
+    for other in _running(study):
+        params = {**chosen(other, search_space), **enqueued(other), **other.params}
         values = search_space.complete_inside(params)
-        if trial.number != own.number and values is not None:
-            pending[trial.number] = values
+        if other.number != trial.number and values is not None:
+            pending[other.number] = values
     return pending
 
 
 def enqueued(trial: FrozenTrial) -> dict[str, Any]:
-    """The parameters that ``enqueue_trial`` gave."""
+    """Return the parameters that ``enqueue_trial`` gave."""
     return trial.system_attrs.get("fixed_params", {})
 
 
 def chosen(trial: FrozenTrial, search_space: SearchSpace) -> dict[str, Any]:
-    """The parameters that were chosen for a trial, also those that the objective has not requested yet."""
+    """Return the parameters that were chosen for a trial, also those that the objective has not requested yet."""
     internal = trial.system_attrs.get(_CHOSEN, {})
     params: dict[str, Any] = {}
     for name, d in search_space.distributions.items():
@@ -217,5 +222,5 @@ def mark(study: Study, trial: FrozenTrial) -> None:
 
 
 def _names(study: Study) -> list[str]:
-    """The names of a study for marks of trials."""
+    """Return the names of a study for marks of trials."""
     return [name for name in attributes_of(study) if name.startswith(_STUDY)]

@@ -59,39 +59,28 @@ def draw_miscoverage(axes: Any, moments: Sequence[Moment]) -> None:
     Raises:
         InvalidInput: There was no bound before any value.
     """
-    finished = []
-    lower_ends = []
-    upper_ends = []
-    values = []
-    inside: list[Moment] = []
-    outside: list[Moment] = []
-    for moment in moments:
-        if moment.expected is None:
-            continue
-        lower, upper = moment.expected
-        finished.append(moment.finished)
-        lower_ends.append(lower)
-        upper_ends.append(upper)
-        values.append(moment.value)
-        if moment.missed:
-            outside.append(moment)
-        else:
-            inside.append(moment)
-    if not finished:
+    expected = [moment for moment in moments if moment.expected is not None]
+    if not expected:
         raise InvalidInput(
             "there is no range to draw: no value had a bound before it was observed."
         )
-    bars = {"color": BLUE, "alpha": 0.35, "lw": max(0.6, min(4.0, 160 / len(finished)))}
+    finished = [moment.finished for moment in expected]
+    lower_ends, upper_ends = zip(*(moment.expected for moment in expected), strict=True)
+    bars = {"color": BLUE, "alpha": 0.35, "lw": max(0.6, min(4.0, 160 / len(expected)))}
     axes.vlines(finished, lower_ends, upper_ends, label="expected before", **bars)
+    inside = [moment for moment in expected if not moment.missed]
+    outside = [moment for moment in expected if moment.missed]
     _draw_values(axes, inside, label="observed", color="black", s=9)
     _draw_values(axes, outside, label="observed, outside", color=RED, marker="x", s=36)
-    late = len(finished) // 4  # the first bounds are wide
-    frame(axes, [], [*values[late:], *lower_ends[late:], *upper_ends[late:]])
+    late = len(expected) // 4  # the first bounds are wide
+    values = [moment.value for moment in expected[late:]]
+    frame(axes, [], [*values, *lower_ends[late:], *upper_ends[late:]])
     whole_numbers(axes.xaxis)
     axes.set(xlabel=_FINISHED, ylabel=VALUE)
 
 
 def _draw_values(axes: Any, moments: Sequence[Moment], **style: Any) -> None:
+    """Draw the observed values of moments as dots."""
     if moments:
         finished = [moment.finished for moment in moments]
         values = [moment.value for moment in moments]

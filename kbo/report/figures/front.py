@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from kbo._base.drawing import BLUE, GREY, LARGEST, RED, RING, dot_size
 from kbo._base.isolation import isolated
-from kbo.optimize.insight.front import Front
+from kbo.optimize import Trial
+from kbo.optimize.insight.front import Front, Interval
 from kbo.optimize.objectives.hypervolume import volumes_so_far
 from kbo.optimize.objectives.objective import Objective, main_of, targets_of
 from kbo.optimize.run.trials import measurements
@@ -28,38 +30,83 @@ def draw_front(axes: Any, run: Run, front: Front, first: Objective, second: Obje
     record = Record.of(run)
     numbers = {point.trial.number for point in front.points}
     others = [trial for trial in record.with_status("complete") if trial.number not in numbers]
-    observed = []
-    means = []
-    errors = []
-    for direction, objective in (("x", first), ("y", second)):
-        name = objective.name
-        of_others = [measurements(trial, main_of(front.objectives))[name] for trial in others]
-        observed.append([min(max(value, -LARGEST), LARGEST) for value in of_others])
-        intervals = [point.values[name] for point in front.points]
-        means.append([interval.mean for interval in intervals])
-        below = [interval.mean - interval.lower for interval in intervals]
-        above = [interval.upper - interval.mean for interval in intervals]
-        errors.append([below, above])
-        ends = [end for interval in intervals for end in (interval.lower, interval.upper)]
-        frame(axes, observed[-1], [*means[-1], front.reference[name]], ends, direction)
-    corner_x = front.reference[first.name]
-    corner_y = front.reference[second.name]
-    ahead = []
-    for x, y in zip(*means, strict=True):
-        if first.sign * (x - corner_x) > 0 and second.sign * (y - corner_y) > 0:
-            ahead.append((x, y))
-    if ahead and len(front.objectives) == 2:  # the border of what the front dominates
-        x, y = zip(*ahead, strict=True)
-        border_x = [x[0], *x, corner_x]
-        border_y = [corner_y, *y, y[-1]]
-        axes.step(border_x, border_y, where="post", color=BLUE, lw=1.2, alpha=0.7)
-    axes.scatter(*observed, s=dot_size(len(others)), color=GREY, lw=0, label="other trials")
-    style: dict[str, Any] = {"fmt": "o", "ms": 3.5, "color": BLUE, "elinewidth": 1, "zorder": 3}
-    axes.errorbar(*means, errors[1], errors[0], label="front, intervals", **style)
-    place = [front.balanced.values[objective.name].mean for objective in (first, second)]
-    axes.scatter(*place, label="balanced", **RING)
-    axes.scatter(corner_x, corner_y, marker="+", s=70, color=RED, lw=1.4, label="reference")
+    x = _coordinates(first, front, others)
+    y = _coordinates(second, front, others)
+    for direction, axis in (("x", x), ("y", y)):
+        frame(axes, axis.observed, [*axis.means, axis.reference], axis.ends, direction)
+    if len(front.objectives) == 2:
+        _draw_border(axes, x, y)
+    dots = {"s": dot_size(len(others)), "color": GREY, "lw": 0, "label": "other trials"}
+    axes.scatter(x.observed, y.observed, **dots)
+    bars: dict[str, Any] = {"fmt": "o", "ms": 3.5, "color": BLUE, "elinewidth": 1, "zorder": 3}
+    axes.errorbar(x.means, y.means, y.errors, x.errors, label="front, intervals", **bars)
+    axes.scatter(x.balanced, y.balanced, label="balanced", **RING)
+    cross = {"marker": "+", "s": 70, "color": RED, "lw": 1.4, "label": "reference"}
+    axes.scatter(x.reference, y.reference, **cross)
     axes.set(xlabel=str(first), ylabel=str(second))
+
+
+class _Coordinates(NamedTuple):
+    """The values of one objective, on an axis of the picture.
+
+    Attributes:
+        sign: 1 if larger values are better, else -1.
+        observed: The observed values of the trials that are not on the front.
+        intervals: The interval of each point of the front.
+        reference: The value of the reference.
+        balanced: The mean at the balanced point.
+    """
+
+    sign: float
+    observed: list[float]
+    intervals: list[Interval]
+    reference: float
+    balanced: float
+
+    @property
+    def means(self) -> list[float]:
+        """The mean at each point of the front."""
+        return [interval.mean for interval in self.intervals]
+
+    @property
+    def errors(self) -> list[list[float]]:
+        """The distances of the lower and of the upper bounds from the means, as error bars have them."""
+        below = [interval.mean - interval.lower for interval in self.intervals]
+        above = [interval.upper - interval.mean for interval in self.intervals]
+        return [below, above]
+
+    @property
+    def ends(self) -> list[float]:
+        """The ends of the intervals."""
+        return [end for interval in self.intervals for end in (interval.lower, interval.upper)]
+
+
+def _coordinates(objective: Objective, front: Front, others: Sequence[Trial]) -> _Coordinates:
+    """Return the values of an objective; ``others`` are the trials that are not on the front."""
+    name = objective.name
+    main = main_of(front.objectives)
+    observed = [measurements(trial, main)[name] for trial in others]
+    return _Coordinates(
+        sign=objective.sign,
+        observed=[min(max(value, -LARGEST), LARGEST) for value in observed],
+        intervals=[point.values[name] for point in front.points],
+        reference=front.reference[name],
+        balanced=front.balanced.values[name].mean,
+    )
+
+
+def _draw_border(axes: Any, x: _Coordinates, y: _Coordinates) -> None:
+    """Draw the border of the region that two objectives' front dominates, up to the reference."""
+    ahead = []
+    for x_mean, y_mean in zip(x.means, y.means, strict=True):
+        if x.sign * (x_mean - x.reference) > 0 and y.sign * (y_mean - y.reference) > 0:
+            ahead.append((x_mean, y_mean))
+    if not ahead:
+        return
+    xs, ys = zip(*ahead, strict=True)
+    border_x = [xs[0], *xs, x.reference]
+    border_y = [y.reference, *ys, ys[-1]]
+    axes.step(border_x, border_y, where="post", color=BLUE, lw=1.2, alpha=0.7)
 
 
 @isolated

@@ -250,23 +250,26 @@ def draw_contour(axes: Any, run: Run, first: str, second: str, at: Params | None
     points = _centre(optimizer, at, first, second).repeat(len(y_units), len(x_units), 1)
     points[:, :, names.index(first)] = x_units
     points[:, :, names.index(second)] = y_units.unsqueeze(-1)
-    points = points.flatten(0, 1)
-    shape = (len(y_units), len(x_units))
+    _, mean, _ = _interval(optimizer, points.flatten(0, 1))
+    is_allowed = space.satisfies(points.flatten(0, 1))
+    shape = points.shape[:2]
+    _draw_surface(axes, x, y, mean.reshape(shape), is_allowed.reshape(shape))
+    _draw_trials(axes, record, x, y)
+    _label(axes, axes.xaxis, x)
+    _label(axes, axes.yaxis, y)
 
+
+def _draw_surface(axes: Any, x: Along, y: Along, mean: Tensor, is_allowed: Tensor) -> None:
+    """Draw the posterior mean [Y X] as colours, grey where the constraints of the space do not allow it [Y X]."""
     style: dict[str, Any] = {"shading": "nearest", "rasterized": True}
-    _, mean, _ = _interval(optimizer, points)
-    mesh = axes.pcolormesh(x.places, y.places, mean.reshape(shape), cmap="viridis", **style)
-    outside = ~space.satisfies(points).reshape(shape)
-    if bool(outside.any()):
-        grey = torch.where(outside, 1.0, torch.nan)
+    mesh = axes.pcolormesh(x.places, y.places, mean, cmap="viridis", **style)
+    if not bool(is_allowed.all()):
+        grey = torch.where(is_allowed, torch.nan, 1.0)
         axes.pcolormesh(x.places, y.places, grey, cmap="Greys", vmin=0, vmax=2, **style)
         axes.scatter([], [], marker="s", color="0.6", label=OUTSIDE)
     axes.grid(visible=False)
     bar = axes.figure.colorbar(mesh, ax=axes, label="posterior mean")
     bar.outline.set_visible(False)
-    _draw_trials(axes, record, x, y)
-    _label(axes, axes.xaxis, x)
-    _label(axes, axes.yaxis, y)
 
 
 def _draw_trials(axes: Any, record: Record, x: Along, y: Along) -> None:
@@ -289,7 +292,7 @@ def _draw_trials(axes: Any, record: Record, x: Along, y: Along) -> None:
 
 
 def _along(optimizer: Optimizer, name: str, most: int) -> tuple[Along, Tensor]:
-    """Return points along a parameter, and their unit coordinates."""
+    """Return n points along a parameter and their unit coordinates [n]: all its values, or ``most`` numbers."""
     parameters = optimizer.space.parameters
     parameter = parameters[checks.one_of("the parameter", name, parameters)]
     is_number = isinstance(parameter, (Float, Int))
@@ -303,7 +306,11 @@ def _along(optimizer: Optimizer, name: str, most: int) -> tuple[Along, Tensor]:
 
 
 def _centre(optimizer: Optimizer, at: Params | None, *names: str) -> Tensor:
-    """Return the point [P] of the unit cube through which slices along some parameters go."""
+    """Return the point [P] of the unit cube through which slices along some parameters go.
+
+    Raises:
+        InvalidInput: There is no bound yet, or a parameter is not active there.
+    """
     best = optimizer.recommended()
     if best is None or optimizer.interval(best.params) is None:
         raise InvalidInput(NO_BOUND)

@@ -43,7 +43,6 @@ def draw_history(axes: Any, run: Run, moments: Sequence[Moment] = ()) -> None:
         moments: From ``history``; without them there are no intervals.
     """
     record = Record.of(run)
-    best = record.best()
     recommended = record.recommended()
     number = None
     if recommended is not None:
@@ -59,23 +58,25 @@ def draw_history(axes: Any, run: Run, moments: Sequence[Moment] = ()) -> None:
     lower: Any = [moment.lower for moment in bounded]
     upper: Any = [moment.upper for moment in bounded]
     if bounded:
-        places = [moment.finished - 1 for moment in bounded]  # trials are numbered from 0
+        numbers = [moment.finished - 1 for moment in bounded]  # trials are numbered from 0
         style = {"color": BLUE, "alpha": 0.2, "lw": 0, "step": "post"}
-        axes.fill_between(places, lower, upper, label="interval, recommended", **style)
+        axes.fill_between(numbers, lower, upper, label="interval, recommended", **style)
+    late = len(bounded) // 4  # the first intervals are wide
+    _limit_values(axes, record, [*lower[late:], *upper[late:]])
+    whole_numbers(axes.xaxis)
+    axes.set(xlabel="trial", ylabel=VALUE)
+
+
+def _limit_values(axes: Any, record: Record, interval_ends: Sequence[float]) -> None:
+    """Set the limits of the values: around all on a logarithmic scale, else without those that are far from most."""
     values = [trial.value for trial in record.trials if trial.value is not None]
     if axes.get_yscale() == "log":
         axes.set_ylim(min(values) / 1.3, 1.3 * min(max(values), LARGEST))
         plain_numbers(axes.yaxis)
     elif values:
-        needed = []
-        if best is not None:
-            needed.append(best.value or 0.0)
-        if recommended is not None:
-            needed.append(recommended.value or 0.0)
-        late = len(bounded) // 4  # the first intervals are wide
-        frame(axes, values, needed, [*lower[late:], *upper[late:]])
-    whole_numbers(axes.xaxis)
-    axes.set(xlabel="trial", ylabel=VALUE)
+        shown = [trial for trial in (record.best(), record.recommended()) if trial is not None]
+        needed = [trial.value or 0.0 for trial in shown]
+        frame(axes, values, needed, interval_ends)
 
 
 @isolated
@@ -109,23 +110,23 @@ def draw_trace(
         recommended: Number of the recommended trial.
         constraints: Limits on measured quantities.
     """
-    kept: dict[int, float] = {}
-    broken: dict[int, float] = {}
+    feasible: dict[int, float] = {}
+    infeasible: dict[int, float] = {}
     for trial in trials:
         if trial.value is None:
             continue
         value = min(max(trial.value, -LARGEST), LARGEST)
         if violations(trial, constraints):
-            broken[trial.number] = value
+            infeasible[trial.number] = value
         else:
-            kept[trial.number] = value
-    values = kept | broken
+            feasible[trial.number] = value
+    values = feasible | infeasible
     size = dot_size(len(values))
-    _draw_dots(axes, kept, s=size, color=GREY, label="observed (noisy)")
-    if kept:
+    _draw_dots(axes, feasible, s=size, color=GREY, label="observed (noisy)")
+    if feasible:
         last = max(trial.number for trial in trials if trial.status != "pending")
-        _draw_best_so_far(axes, kept, last, maximize)
-    _draw_dots(axes, broken, s=size, color=ORANGE, label="breaks a limit")
+        _draw_best_so_far(axes, feasible, last, maximize)
+    _draw_dots(axes, infeasible, s=size, color=ORANGE, label="breaks a limit")
     if values and min(values.values()) > 0 and max(values.values()) / min(values.values()) > _WIDE:
         logarithmic(axes)
     for status, color in (("failed", RED), ("pruned", ORANGE)):
@@ -171,20 +172,20 @@ def draw_limit(axes: Any, run: Run, constraint: Constraint) -> None:
     """
     record = Record.of(run)
     limit = constraint.sign * constraint.limit
-    kept: dict[int, float] = {}
-    broken: dict[int, float] = {}
+    within: dict[int, float] = {}
+    beyond: dict[int, float] = {}
     for trial in record.trials:
         value = quantity(trial, constraint)
         if value is None:
             continue
         if constraint.kept_by(value):
-            kept[trial.number] = value
+            within[trial.number] = value
         else:
-            broken[trial.number] = value
-    values = kept | broken
+            beyond[trial.number] = value
+    values = within | beyond
     size = dot_size(len(values))
-    _draw_dots(axes, kept, s=size, color=GREY, label="within the limit")
-    _draw_dots(axes, broken, s=size, color=ORANGE, label="beyond it")
+    _draw_dots(axes, within, s=size, color=GREY, label="within the limit")
+    _draw_dots(axes, beyond, s=size, color=ORANGE, label="beyond it")
     recommended = record.recommended()
     if recommended is not None and recommended.number in values:
         number = recommended.number
@@ -210,23 +211,24 @@ def draw_curves(axes: Any, run: Run) -> None:
     for trial in record.trials:
         if not trial.reports:
             continue
-        reports = sorted(trial.reports)
-        steps = [step for step, _ in reports]
-        reported = [value for _, value in reports]
-        label = "other trials"
-        style: dict[str, Any] = {"color": BLUE, "lw": 0.9, "alpha": 0.6}
-        if trial == recommended:
-            label = "recommended"
-            style = {"color": RED, "lw": 2.0, "zorder": 3}
-        elif trial.status == "pruned":
-            label = "stopped early"
-            style = {"color": ORANGE, "lw": 0.9, "alpha": 0.7}
-            style |= {"marker": "x", "markevery": [-1], "ms": 4}
-        if label not in labels:
+        label, style = _curve_style(trial, is_recommended=trial == recommended)
+        if label not in labels:  # one entry in the legend
             style["label"] = label
-        axes.plot(steps, reported, **style)
         labels.add(label)
+        reports = sorted(trial.reports)
+        reported = [value for _, value in reports]
+        axes.plot([step for step, _ in reports], reported, **style)
         values += reported
     frame(axes, values, [])
     whole_numbers(axes.xaxis)
     axes.set(xlabel="step", ylabel=f"reported {VALUE}")
+
+
+def _curve_style(trial: Trial, is_recommended: bool) -> tuple[str, dict[str, Any]]:
+    """Return the label of a trial's curve, and how it is drawn."""
+    if is_recommended:
+        return "recommended", {"color": RED, "lw": 2.0, "zorder": 3}
+    if trial.status == "pruned":
+        cross = {"marker": "x", "markevery": [-1], "ms": 4}
+        return "stopped early", {"color": ORANGE, "lw": 0.9, "alpha": 0.7, **cross}
+    return "other trials", {"color": BLUE, "lw": 0.9, "alpha": 0.6}

@@ -1,0 +1,295 @@
+"""``kbo ask``: the next experiments of a run that people carry out, over days."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Option
+
+import kbo
+from kbo._base.lazy import Lazy
+from kbo._base.terminal import printable
+from kbo.cli import options
+from kbo.cli.laboratory import (
+    Journal,
+    column_of,
+    obstacle_to_choosing,
+    pending_text,
+    show_summary,
+    value_column,
+)
+from kbo.errors import AnotherSpace, InvalidInput
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from kbo.optimize import Optimizer, Trial
+    from kbo.optimize import result as results
+    from kbo.optimize.run import table
+    from kbo.report import record, summary
+else:
+    pd = Lazy("pandas")
+    table = Lazy("kbo.optimize.run.table")
+    results = Lazy("kbo.optimize.result")
+    record = Lazy("kbo.report.record")
+    summary = Lazy("kbo.report.summary")
+
+_COUNT = "New trials; 0 only shows the pending ones, and what is known."
+_SPACE = "Parameters (.yaml or .json), at the first call and where they change."
+_WAS = "The value that a parameter had so far, where trials or known results lack it, as temperature=20; repeatable."
+_TO = "Write the new trials, with -n 0 the pending ones, to a table (.csv), for `kbo tell`."
+_OBJECTIVE = "One of several objectives, such as cost or yield=maximize; repeatable."
+
+_LEFT_OUT = (
+    "{name} is left out from here on: trials that differ in it alone count as repetitions. To keep them apart, give it "
+    "one value: `{name}: VALUE`."
+)
+
+
+def ask(
+    journal: Journal,
+    count: Annotated[int, Option("--count", "-n", min=0, help=_COUNT)] = 1,
+    space: Annotated[Path | None, Option(help=_SPACE)] = None,
+    maximize: options.Maximize = False,
+    noise_std: options.NoiseStd = None,
+    seed: options.Seed = None,
+    value_range: options.ValueRange = None,
+    constraint: options.Constraints = None,
+    objective: Annotated[list[str] | None, Option(help=_OBJECTIVE)] = None,
+    evaluated: options.Evaluated = None,
+    allow_change: options.AllowChange = False,
+    was: Annotated[list[str] | None, Option(help=_WAS)] = None,
+    to: Annotated[Path | None, Option("--to", help=_TO)] = None,
+) -> None:
+    """Choose the next experiments of a run that people carry out, and show those without a result.
+
+    The first call needs the parameters, and says what is to be found; later calls read all of it from the journal:
+
+        kbo ask lab.jsonl -n 5 --space space.yaml --maximize
+
+        kbo ask lab.jsonl -n 5
+
+    Trials that are pending are not proposed again: tell their results whenever they come.
+
+    Then:  kbo tell lab.jsonl 0 0.83
+    """
+    if to is not None and to.exists():
+        raise InvalidInput(f"{to} exists, and may have results in it: choose another file.")
+    header = _header_of(maximize, noise_std, seed, value_range, constraint or (), objective or ())
+    if journal.exists() and journal.stat().st_size:
+        optimizer = _continued(journal, header, space, evaluated, was or (), allow_change)
+    else:
+        optimizer = _begun(journal, header, space, evaluated, was or ())
+    if not optimizer.trials:
+        typer.echo(f"a new run in {journal}: {_direction(optimizer)}", err=True)
+    with contextlib.closing(optimizer):
+        pending = list(optimizer.run.trials.pending.values())
+        new = _chosen(optimizer, count)
+    batch = _table_of(new or pending, optimizer)
+    if len(batch):
+        columns = ["trial", *map(column_of, optimizer.space.parameters)]
+        typer.echo(printable(batch[columns].map(_cell).to_string(index=False)))
+    if pending or not count:
+        typer.echo(pending_text(pending))
+    if not count and optimizer.completed():
+        typer.echo()
+        show_summary(optimizer, journal)
+    if to is not None:
+        table.save(batch.to_csv(index=False).encode(), to)
+        typer.echo(f"fill in {to}, then `kbo tell {journal} {to}`")
+
+
+# The run
+
+
+def _header_of(
+    maximize: bool,
+    noise_std: float | None,
+    seed: int | None,
+    value_range: tuple[float, float] | None,
+    constraints: Sequence[str],
+    objectives: Sequence[str],
+) -> dict[str, Any]:
+    """Return the entries of a journal's header that options state. Options that are not used state nothing."""
+    header: dict[str, Any] = {}
+    if maximize:
+        header["maximize"] = True
+    if noise_std is not None:
+        header["noise_std"] = noise_std
+    if value_range is not None:
+        header["value_range"] = list(value_range)
+    if seed is not None:
+        header["seed"] = seed
+    if constraints:
+        header["constraints"] = [options.constraint(text).describe() for text in constraints]
+    if objectives:
+        header["objectives"] = [options.objective(text, maximize).describe() for text in objectives]
+    return header
+
+
+def _begun(
+    path: Path,
+    header: Mapping[str, Any],
+    space_file: Path | None,
+    evaluated: Path | None,
+    was: Sequence[str],
+) -> Optimizer:
+    """Return the optimiser of a new run, and begin its journal.
+
+    Args:
+        path: The journal.
+        header: The entries of its header that options state.
+        space_file: The file of the search space.
+        evaluated: The file of known results.
+        was: Values of parameters that known results lack, as NAME=VALUE.
+
+    Raises:
+        InvalidInput: There is no space, or an option cannot be used.
+    """
+    if space_file is None:
+        raise InvalidInput(
+            f"there is no journal {path}. A new run needs its parameters, --space space.yaml, with lines such as "
+            "`temperature: {kind: Float, low: 20, high: 90}`."
+        )
+    space = kbo.Space.load(space_file)
+    defaults: dict[str, Any] = {
+        "method": kbo.Practical.default_method,
+        "maximize": False,
+        "seed": 0,
+    }
+    if "noise_std" not in header:
+        defaults["noisy"] = True  # as all measurements; equal ones may be rounded
+    return record.optimizer_of(
+        {**defaults, **header},
+        space=space,
+        journal=path,
+        evaluated=evaluated,
+        was=_former_values(was, space),
+    )
+
+
+def _continued(
+    path: Path,
+    header: Mapping[str, Any],
+    space_file: Path | None,
+    evaluated: Path | None,
+    was: Sequence[str],
+    allow_change: bool,
+) -> Optimizer:
+    """Return the optimiser of a journal, which it continues.
+
+    Args:
+        path: The journal.
+        header: The entries of its header that options state, which must agree with it.
+        space_file: The file of the search space; None for that of the journal.
+        evaluated: The file of known results.
+        was: Values that new parameters had so far, as NAME=VALUE.
+        allow_change: Whether the space may change without a question.
+
+    Raises:
+        InvalidInput: Trials cannot be chosen from the journal alone, or an option cannot be used.
+        JournalError: The journal is damaged or in use, or the options do not agree with it.
+    """
+    contents = record.read_journal(path).whole()
+    obstacle = obstacle_to_choosing(contents)
+    if obstacle:
+        raise InvalidInput(
+            f"{path} cannot be continued in the shell: {obstacle}. Continue it by the script that began it, or by "
+            f"kbo.Optimizer(..., journal={str(path)!r}) with its arguments; `kbo tell` records results."
+        )
+    space = contents.space
+    if space_file is not None:
+        space = kbo.Space.load(space_file)
+    values = _former_values(was, space)
+    reopen = partial(
+        record.optimizer_of,
+        {**contents.header, **header},
+        space=space,
+        journal=path,
+        evaluated=evaluated,
+        was=values,
+    )
+    try:
+        return reopen()
+    except AnotherSpace as error:
+        if not allow_change and not options.agrees_to_change(error, path):
+            raise
+    options.check_new_parameters(path, space, values, "--was NAME=VALUE")
+    optimizer = reopen(allow_change=True)
+    for name in contents.space.parameters:
+        if name not in space.parameters:
+            typer.echo(_LEFT_OUT.format(name=name), err=True)
+    return optimizer
+
+
+def _former_values(texts: Sequence[str], space: kbo.Space) -> dict[str, Any]:
+    """Return the values by name that --was states.
+
+    Raises:
+        InvalidInput: A text is not NAME=VALUE, or the space has no such parameter or value.
+    """
+    values = {}
+    for name, text in options.assignments(texts, "--was temperature=20").items():
+        if name not in space.parameters:
+            names = ", ".join(space.parameters)
+            raise InvalidInput(f"--was: the space has no parameter {name!r}, only {names}.")
+        values[name] = table.option(text, space.parameters[name])
+    return values
+
+
+def _direction(optimizer: Optimizer) -> str:
+    """Return which values are better, in words."""
+    if optimizer.objectives:
+        return ", ".join(map(str, optimizer.objectives))
+    if optimizer.maximize:
+        return "larger values are better"
+    return "smaller values are better"
+
+
+# The trials
+
+
+def _chosen(optimizer: Optimizer, count: int) -> list[Trial]:
+    """Choose and begin new trials, and return them.
+
+    Where a value is doubtful, it is named, and the trials are chosen by a copy of the run without it.
+    """
+    if count == 0:
+        return []
+    outlier, settled = results.without_doubt(optimizer)
+    if outlier is not None and settled is not optimizer:
+        typer.echo(f"{summary.in_question(outlier)} It is left out until then.", err=True)
+    trials = []
+    for _ in range(count):
+        params, explanation = settled.proposal()
+        if settled is not optimizer:
+            settled.run.begin(params)
+        trials.append(optimizer.run.begin(params, explanation.record()))
+        optimizer.run.release()  # this process ends before the value comes
+    return trials
+
+
+def _table_of(trials: Iterable[Trial], optimizer: Optimizer) -> pd.DataFrame:
+    """Return the table of trials whose results are to be filled in."""
+    run = optimizer.run
+    columns = ["trial", *map(column_of, run.space.parameters), value_column(run)]
+    columns += [f"measured.{name}" for name in run.needed]
+    rows = []
+    for trial in trials:
+        row: dict[str, Any] = {"trial": trial.number}
+        for name, value in table.by_name(trial.params).items():
+            row[column_of(name)] = table.cell(value) if isinstance(value, str) else value
+        rows.append(row)
+    return pd.DataFrame(rows, columns=[*columns, "failed"], dtype=object)
+
+
+def _cell(value: Any) -> str:
+    """Return the text of a parameter's value on the screen; empty if it has none."""
+    if isinstance(value, float):
+        return f"{value:.6g}".replace("nan", "")
+    return str(value)

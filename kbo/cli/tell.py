@@ -1,0 +1,421 @@
+"""``kbo tell``: results of experiments that people have carried out, typed in the shell or in a table."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from typer import Option
+
+from kbo._base.lazy import Lazy
+from kbo._base.terminal import printable
+from kbo.cli import options
+from kbo.cli.laboratory import Journal, column_of, run_of, show_known, value_column
+from kbo.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from kbo._base import checks
+    from kbo.optimize import Trial, evaluated
+    from kbo.optimize.run import outcome, table
+    from kbo.optimize.run import run as runs
+    from kbo.report import record
+else:
+    checks = Lazy("kbo._base.checks")
+    evaluated = Lazy("kbo.optimize.evaluated")
+    outcome = Lazy("kbo.optimize.run.outcome")
+    record = Lazy("kbo.report.record")
+    table = Lazy("kbo.optimize.run.table")
+
+_RESULT = "A trial and its value, such as 17 0.83, or a table (.csv)."
+_FAILED = "These settings do not work, for this reason; in place of a value."
+_AGAIN = "Another measurement at the parameters of a trial that has ended: a new trial."
+_AS_DONE = (
+    "The experiment was carried out with other settings, which are given: a new trial in place."
+)
+_TABLE = (
+    "Give a table with the columns trial and {value}, as `kbo ask --to` writes it; a column "
+    "failed has the reasons of failures. Results of experiments that were not asked for are known results: `kbo ask "
+    "{path} -n 0 --evaluated TABLE`."
+)
+
+_ROUNDING = 1e-3
+"""Relative difference of a number in a table from that of the trial which counts as rounding by a spreadsheet."""
+
+
+def tell(
+    journal: Journal,
+    result: Annotated[list[str], typer.Argument(metavar="TRIAL VALUE | TABLE", help=_RESULT)],
+    failed: Annotated[str | None, Option(help=_FAILED)] = None,
+    again: Annotated[bool, Option("--again", help=_AGAIN)] = False,
+    as_done: Annotated[bool, Option("--as-done", help=_AS_DONE)] = False,
+) -> None:
+    """Record results of experiments that `kbo ask` has chosen, and say what is known by now.
+
+    One value, with other measurements and the standard error of the value (sem) if there are any:
+
+        kbo tell lab.jsonl 17 0.83 memory=7.2 sem=0.02
+
+    Several objectives:
+
+        kbo tell lab.jsonl 17 yield=0.83 cost=12
+
+    An experiment that cannot be done with these settings, so that they are avoided (after an accident, `kbo journal
+    remove` leaves it out):
+
+        kbo tell lab.jsonl 17 --failed "nothing dissolved"
+
+    An experiment that was carried out at 61 degrees, not at the 60 that were proposed:
+
+        kbo tell lab.jsonl 17 0.83 temperature=61 --as-done
+
+    A table with the columns trial and value, and for other measurements columns such as measured.memory. Rows without
+    a value are still pending. If a row is wrong, nothing of the table is recorded:
+
+        kbo tell lab.jsonl batch.csv
+
+    A wrong result is replaced by `kbo journal correct`, or left out by `kbo journal remove`.
+    """
+    first, *others = result
+    if Path(first).suffix in (".xlsx", ".xls", ".ods"):
+        raise InvalidInput(f"save the table {first} as CSV, separated by commas, and give that.")
+    is_table = first.endswith(".csv")
+    if is_table and (others or again or failed is not None):
+        raise InvalidInput(f"give {first} alone: its columns have values and failures.")
+    with contextlib.closing(run_of(journal)) as run:
+        if is_table:
+            reports = _reports_in_table(Path(first), run, as_done)
+        else:
+            reports = [_typed_report(first, others, failed, run, again, as_done)]
+        if not reports:
+            typer.echo(f"{first} has no result that is not recorded already")
+        for report in reports:
+            typer.echo(printable(_recorded(report, run, again)))
+    show_known(journal)
+
+
+class _Report(NamedTuple):
+    """The result of an experiment.
+
+    Attributes:
+        trial: The trial, as it is in the journal.
+        value: The value; None after a failure.
+        measured: Other measurements by name.
+        failure: The reason of a failure; None if there is a value.
+        changed: The settings of the experiment that are not those of the trial, by name.
+    """
+
+    trial: Trial
+    value: float | None
+    measured: dict[str, float]
+    failure: str | None
+    changed: dict[str, Any]
+
+
+# A result in the shell
+
+
+def _typed_report(
+    trial_number: str,
+    words: Sequence[str],
+    failure: str | None,
+    run: runs.Run,
+    again: bool,
+    as_done: bool,
+) -> _Report:
+    """Return the result that arguments state.
+
+    Args:
+        trial_number: The number of the trial, as text.
+        words: The value, if it has no name, and NAME=NUMBER of measurements and settings.
+        failure: The reason of a failure.
+        run: The run.
+        again: Whether it is another measurement at the parameters of a trial that has ended.
+        as_done: Whether settings that differ from those of the trial are those of the experiment.
+
+    Raises:
+        InvalidInput: The result cannot be recorded.
+    """
+    cells = {}
+    named = list(words)
+    if named and "=" not in named[0]:
+        cells["value"] = named.pop(0)
+    measured = options.assignments(named, "other measurements such as memory=7.2")
+    settings = run.space.parameters.keys() - {run.main, *run.needed}
+    for name in measured.keys() & settings:
+        cells[column_of(name)] = measured.pop(name)
+    if "value" not in cells and run.main != outcome.OBJECTIVE and run.main in measured:
+        cells["value"] = measured.pop(run.main)
+    if failure is not None:
+        cells["failed"] = failure
+
+    trial = run.trials.known(trial_in(trial_number))
+    if again and failure is not None:
+        raise InvalidInput(_expected(trial, run))
+    report = _report(trial, cells, measured, run, as_done)
+    is_replacement = as_done and bool(report.changed) and trial.status == "complete"
+    if again == (trial.status == "pending") and not is_replacement:
+        raise InvalidInput(_misplaced(trial, run))
+    if as_done and not report.changed:
+        names = ", ".join(run.space.parameters)
+        raise InvalidInput(
+            f"--as-done: none of the settings differs from those of trial {trial.number}. Give the one that does, such "
+            f"as {next(iter(run.space.parameters))}=VALUE; the parameters are {names}."
+        )
+    return report
+
+
+# Results in a table
+
+
+def _reports_in_table(path: Path, run: runs.Run, as_done: bool) -> list[_Report]:
+    """Return the results in a table that are not recorded yet.
+
+    Args:
+        path: The table.
+        run: The run.
+        as_done: Whether settings that differ from those of the trials are those of the experiments.
+
+    Raises:
+        InvalidInput: The table cannot be read, or one of its rows is wrong, which is named.
+    """
+    value = value_column(run)
+    advice = _TABLE.format(value=value, path=run.path)
+    columns, lines = table.read_csv(path, advice)
+    if len({*columns}) < len(columns) or not {"trial", value} <= {*columns}:
+        raise InvalidInput(f"{path} has the columns {checks.shown(columns)}. {advice}")
+    measurements = _measurement_columns(columns, run)
+    reports: dict[int, _Report] = {}
+    for line, entries in lines:
+        if value not in entries and "failed" not in entries:
+            continue
+        measured = {name: entries[key] for key, name in measurements.items() if key in entries}
+        cells = {column: cell for column, cell in entries.items() if column != "value"}
+        if value in entries:
+            cells["value"] = entries[value]
+        with checks.inside(f"line {line} of {path}"):
+            report = _report_in_row(cells, measured, run, as_done)
+            if report.trial.number in reports:
+                raise InvalidInput(
+                    f"an earlier line has a result of trial {report.trial.number}, too: leave one out, and report "
+                    "another measurement at the same parameters with --again."
+                )
+        reports[report.trial.number] = report
+    return [report for report in reports.values() if report.trial.status == "pending"]
+
+
+def _measurement_columns(columns: Sequence[str], run: runs.Run) -> dict[str, str]:
+    """Return the names of the measurements besides the value, by the columns that have them.
+
+    Columns that are neither these nor those of ``kbo ask --to`` are named on standard error.
+    """
+    expected = {"trial", "failed", value_column(run)}
+    settings = {column_of(name) for name in run.space.parameters}
+    names = {}
+    unused = []
+    for column in columns:
+        if column in expected:
+            continue
+        name = evaluated.measurement_in(column, run.space, record.needed_by(run.header))
+        if name is not None:
+            names[column] = name
+        elif column not in settings:
+            unused.append(column)
+    if unused:
+        typer.echo(printable(f"columns that are not used: {', '.join(unused)}"), err=True)
+    return names
+
+
+def _report_in_row(
+    cells: Mapping[str, str], measured: Mapping[str, str], run: runs.Run, as_done: bool
+) -> _Report:
+    """Return the result in a row of a table, which may have been recorded before.
+
+    Args:
+        cells: The number of the trial, its value or failure, and settings, as text by column.
+        measured: Other measurements as text by name.
+        run: The run.
+        as_done: Whether settings that differ from those of the trial are those of the experiment.
+
+    Raises:
+        InvalidInput: The row is wrong, or its trial has another result.
+    """
+    trial = run.trials.known(trial_in(cells.get("trial", "")))
+    may_differ = as_done or trial.removed is not None
+    report = _report(trial, cells, measured, run, may_differ)
+    if trial.status != "pending" and not _is_recorded(report, run):
+        raise InvalidInput(_misplaced(trial, run))
+    return report
+
+
+def _is_recorded(report: _Report, run: runs.Run) -> bool:
+    """Return whether the journal has a result already, or had it before it was corrected or removed."""
+    trial = report.trial
+    is_recorded = report.value == trial.value and report.failure == trial.failure
+    if report.value is not None and run.main != outcome.OBJECTIVE:
+        is_recorded &= all(report.measured[name] == trial.measured.get(name) for name in run.needed)
+    if trial.corrected or trial.removed is not None:
+        return is_recorded or bool(report.changed) or report.value == trial.reported
+    return is_recorded
+
+
+# Any result
+
+
+def _report(
+    trial: Trial,
+    cells: Mapping[str, str],
+    measured: Mapping[str, str],
+    run: runs.Run,
+    may_differ: bool,
+) -> _Report:
+    """Return the result of a trial that texts state.
+
+    Args:
+        trial: The trial.
+        cells: Its value or failure, and settings, as text by column.
+        measured: Other measurements as text by name.
+        run: The run.
+        may_differ: Whether settings may differ from those of the trial.
+
+    Raises:
+        InvalidInput: A text cannot be read, there is not exactly one of value and failure, a measurement is missing, or
+            a setting differs.
+    """
+    numbers = {name: number_in(name, text) for name, text in measured.items()}
+    failure = cells.get("failed")
+    if ("value" in cells) == (failure is not None):
+        raise InvalidInput(_expected(trial, run))
+    value = None
+    if failure is None:
+        value = number_in("value", cells["value"])
+        missing = [name for name in record.needed_by(run.header) if name not in numbers]
+        if missing:
+            raise InvalidInput(
+                f"trial {trial.number} lacks the measurement of {missing[0]!r}: add {missing[0]}=NUMBER, or in a table "
+                f"the column measured.{missing[0]}."
+            )
+        value, numbers = run.outcome((value, numbers))
+    changed = _changed_settings(trial, cells, run, may_differ)
+    return _Report(trial, value, numbers, failure, changed)
+
+
+def _changed_settings(
+    trial: Trial, cells: Mapping[str, str], run: runs.Run, may_differ: bool
+) -> dict[str, Any]:
+    """Return the settings in cells that are not those of a trial, by name; arguments and errors as for ``_report``."""
+    changed = {}
+    for name, proposed in table.by_name(trial.params).items():
+        cell = cells.get(column_of(name), str(proposed))
+        is_same = cell in (str(proposed), table.cell(proposed))
+        if is_same or _is_rounded(table.parsed(cell), proposed):
+            continue
+        changed[name] = table.parsed(cell)
+        if name in run.space.parameters:
+            changed[name] = table.option(cell, run.space.parameters[name])
+        if not may_differ:
+            raise InvalidInput(
+                f"trial {trial.number} was proposed with {name}={proposed}, and is told with {name}={cell}. If the "
+                "experiment was carried out with that, add --as-done: the result is a new trial in place of it."
+            )
+    return changed
+
+
+def _is_rounded(number: Any, proposed: Any) -> bool:
+    """Return whether a number in a table is that of a trial, up to rounding."""
+    if not isinstance(number, float | int) or not isinstance(proposed, float | int):
+        return False
+    return math.isclose(number, proposed, rel_tol=_ROUNDING)
+
+
+def _expected(trial: Trial, run: runs.Run) -> str:
+    """Return the refusal of a result that has not exactly one of value and failure, or repeats a failure."""
+    return (
+        f"expected either a value of trial {trial.number}, as `kbo tell {run.path} {trial.number} "
+        f"{_example(run, '0.83')}`, or the reason of a failure, by --failed or in the column failed; not both."
+    )
+
+
+def _misplaced(trial: Trial, run: runs.Run) -> str:
+    """Return the refusal of a first result of a trial that has one, and of another one of a trial that has none."""
+    number = trial.number
+    if trial.status == "pending":
+        return f"trial {number} is pending, so this is its first value: leave out --again."
+    status = trial.status
+    if trial.value is not None:
+        status += f", with the value {trial.value:.6g}"
+    return (
+        f"trial {number} is {status}. Report another measurement at the same parameters by `kbo tell {run.path} "
+        f"{number} {_example(run, 'VALUE')} --again`, or replace the result by `kbo journal correct {run.path} "
+        f"{number}=VALUE`."
+    )
+
+
+def _example(run: runs.Run, value: str) -> str:
+    """Return a value as arguments of ``kbo tell``, for messages."""
+    if run.main == outcome.OBJECTIVE:
+        return value
+    return " ".join(f"{name}={value}" for name in (run.main, *run.needed))
+
+
+def _recorded(report: _Report, run: runs.Run, again: bool) -> str:
+    """Record a result, and return it as text.
+
+    Another measurement, and one at changed settings, is a new trial; in the second case the first trial is removed.
+
+    Args:
+        report: The result.
+        run: The run.
+        again: Whether it is another measurement.
+    """
+    trial = report.trial
+    if report.failure is not None:
+        trial = run.fail(trial, report.failure, measured=report.measured)
+        return f"trial {trial.number} failed: {trial.failure}"
+    assert report.value is not None
+    returned = (report.value, report.measured)
+    changed = report.changed
+    if not again and not changed:
+        trial = run.complete(trial, returned)
+        return f"trial {trial.number}: {result_text(*returned)}"
+    params: Any = {**table.by_name(trial.params), **changed}
+    if not run.space.named:
+        params = list(params.values())
+    number = run.add(params, returned).number
+    origin = f"at the parameters of trial {trial.number}"
+    if changed:
+        origin = f"at those of trial {trial.number} but {table.format_params(changed)}"
+    if changed and not again:
+        run.remove(trial, f"carried out with {table.format_params(changed)}, as trial {number}")
+    return f"trial {number}, {origin}: {result_text(*returned)}"
+
+
+# Texts, for ``kbo journal correct``, too
+
+
+def result_text(value: float, measured: Mapping[str, float]) -> str:
+    """Return a value and other measurements as text."""
+    return f"{value:.6g}  {table.format_params(dict(measured))}".rstrip()
+
+
+def trial_in(text: str) -> int:
+    """Return the number of a trial in a text.
+
+    Raises:
+        InvalidInput: There is none.
+    """
+    if not text.isdecimal():
+        raise InvalidInput(f"expected the number of a trial, got {text!r}.")
+    return int(text)
+
+
+def number_in(name: str, text: str) -> float:
+    """Return the number in a text.
+
+    Raises:
+        InvalidInput: It is no finite number.
+    """
+    return checks.number(name, table.parsed(text), "a finite number, with a point as 0.5")
