@@ -103,14 +103,14 @@ def chain(
     points: int,
     times: int,
     most: float,
-    tensors_on_cpu: bool = False,
+    on_host: bool = False,
     on_threads: int = 2,
 ) -> list[Result]:
     """Time a chain of so many points, computed again, and measure the memory that it takes, with that of the device.
 
-    The seconds are the median of so many times. ``tensors_on_cpu`` leaves the device alone, and has no goal for the memory.
+    The seconds are the median of so many times. ``on_host`` leaves the device alone, and has no goal for the memory.
     """
-    device = torch.device("cpu") if tensors_on_cpu else device
+    device = torch.device("cpu") if on_host else device
     with threads(on_threads):
         problem, arms, X, y = _observed(points, device)
         state = KernelRidge(problem.kernel.to(device), NOISE**2)
@@ -121,7 +121,7 @@ def chain(
         )
     name, goal = (
         f"a chain of {points} points, two threads, wall clock",
-        None if tensors_on_cpu else Goal(more=2000, unit="MB"),
+        None if on_host else Goal(more=2000, unit="MB"),
     )
     return [
         Result(name, wall, goal=Goal(more=most), n=_OBSERVED),
@@ -149,7 +149,7 @@ BENCHES = [
     Bench(chain, {"points": 100_000, "times": 3, "most": 60.0}, {"points": 1000}, fresh=True),
     Bench(
         chain,
-        {"points": 1_000_000, "times": 1, "most": 300.0, "tensors_on_cpu": True},
+        {"points": 1_000_000, "times": 1, "most": 300.0, "on_host": True},
         {"points": 10_000},
         fresh=True,
     ),
