@@ -352,10 +352,14 @@ def batch_shape(**shapes: torch.Size) -> torch.Size:
 # Observations
 
 
+Location = tuple[float, ...]
+"""A point as plain numbers."""
+
+
 class OnHost(NamedTuple):
     """Observations as plain numbers: locations, targets, and weights, None for ones."""
 
-    places: list[tuple[float, ...]]
+    locations: list[Location]
     targets: list[float]
     weights: list[float] | None
 
@@ -394,10 +398,10 @@ def observations(
         _above_zero("weights", weights, y, "leave out an observation that is to count nothing")
     if not X.shape[0]:
         return OnHost([], [], None)
-    places = X.tolist()
+    rows = X.tolist()
     targets = shaped(y_name, y, X).tolist()
     # The sum is quick. It may overflow where all numbers are finite, so they decide.
-    if not math.isfinite(sum(map(sum, places)) + sum(targets)):
+    if not math.isfinite(sum(map(sum, rows)) + sum(targets)):
         points(X_name, X)
         points(y_name, y)
     largest = max(map(abs, targets))
@@ -408,7 +412,7 @@ def observations(
             "overflow: drop that row if it is a fault, or use other units."
         )
     weight_list = None if weights is None else weights.tolist()
-    return OnHost(list(map(tuple, places)), targets, weight_list)
+    return OnHost(list(map(tuple, rows)), targets, weight_list)
 
 
 def largest_target(dtype: torch.dtype) -> float:

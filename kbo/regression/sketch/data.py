@@ -23,6 +23,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from kbo._base.checks import Location
 from kbo._base.devices import read
 from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful, fresh_version
@@ -30,7 +31,7 @@ from kbo.kernels import DenseKernel, freeze
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
 from kbo.regression.sketch.dtc import dtc_variance
 from kbo.regression.sketch.error import BLOCK, SMALL_BLOCK, ErrorNorm, ResidualSums
-from kbo.regression.sketch.features import Features, Place
+from kbo.regression.sketch.features import Features
 from kbo.regression.sketch.inverse_root import REFRESH, InverseRoot
 from kbo.regression.sketch.rows import Rows
 
@@ -48,7 +49,7 @@ class Batch(NamedTuple):
         X: Locations [r d]; read, not kept.
         y: Targets [r].
         weights: Weights [r].
-        places: The locations on the host.
+        locations: The locations on the host.
         targets: The targets on the host.
         host_weights: The weights on the host.
     """
@@ -56,7 +57,7 @@ class Batch(NamedTuple):
     X: Tensor
     y: Tensor
     weights: Tensor
-    places: list[Place]
+    locations: list[Location]
     targets: list[float]
     host_weights: list[float]
 
@@ -67,7 +68,7 @@ class Batch(NamedTuple):
             self.X[one],
             self.y[one],
             self.weights[one],
-            self.places[one],
+            self.locations[one],
             self.targets[one],
             self.host_weights[one],
         )
@@ -146,7 +147,7 @@ class Sketch(Stateful):
 
     def _observe(self, new: Batch) -> None:
         """Add one observation, which may become an inducing point."""
-        point = self._candidate(new.X, new.places[0], new.host_weights[0])
+        point = self._candidate(new.X, new.locations[0], new.host_weights[0])
         accepted = self.dictionary.accepts(point, self) and not point.dependent
         B = self._count(new, point.features.unsqueeze(-1), [point.prior])
         self._follow(B)
@@ -156,9 +157,9 @@ class Sketch(Stateful):
             self._choose()
         self._redraw()
 
-    def _candidate(self, x: Tensor, place: Place, weight: float = 1.0) -> Candidate:
+    def _candidate(self, x: Tensor, location: Location, weight: float = 1.0) -> Candidate:
         """Return x [1 d] as a point that may become an inducing point."""
-        row = self.rows.find(place)
+        row = self.rows.find(location)
         if row is None:
             column = self.features.columns(x)  # [m 1]
             z = self.features.solve(column)
@@ -167,7 +168,7 @@ class Sketch(Stateful):
             z = self.rows.features[row].unsqueeze(-1).clone()
             column = self.features.L @ z
             residual, prior = self.rows.numbers[row, :2].tolist()
-        return Candidate(prior, residual, column, z[:, 0], place, self.features, weight)
+        return Candidate(prior, residual, column, z[:, 0], location, self.features, weight)
 
     def _observe_block(self, new: Batch) -> None:
         """Add observations together; then the dictionary may take some of their locations."""
@@ -185,7 +186,7 @@ class Sketch(Stateful):
         Returns:
             The new columns of B, ``sqrt(w) z``, [m r].
         """
-        repeats, equal = self.rows.extend(new.X, z.mT, new.places, new.targets, new.host_weights)
+        repeats, equal = self.rows.extend(new.X, z.mT, new.locations, new.targets, new.host_weights)
         self.repeats = (self.repeats[0] + repeats, self.repeats[1] + equal)
         if len(self.rows.order) > _MOST_REPEATS * (self.rows.n + BLOCK):
             self.rows.merge()  # the memory of the order would grow with the repeats

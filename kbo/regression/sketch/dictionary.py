@@ -15,10 +15,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
+from kbo._base.checks import Location
 from kbo._base.stateful import Stateful
 from kbo.errors import InvalidInput
 from kbo.kernels import DenseKernel, freeze
-from kbo.regression.sketch.features import CONDITION, DEPENDENT, Features, Place, pivots
+from kbo.regression.sketch.features import CONDITION, DEPENDENT, Features, pivots
 from kbo.regression.sketch.inverse_root import InverseRoot
 from kbo.regression.sketch.rows import Rows
 
@@ -66,7 +67,7 @@ class Candidate:
     residual: float
     column: Tensor
     features: Tensor
-    place: Place
+    place: Location
     basis: Features
     weight: float = 1.0
 

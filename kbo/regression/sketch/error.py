@@ -30,6 +30,7 @@ from kbo._base.linalg import ill_conditioned_ratio
 from kbo._base.stateful import Stateful, delegated_to
 from kbo.kernels import DenseKernel
 from kbo.regression.error import Error, Rounding
+from kbo.regression.numerics import keep_latest
 from kbo.regression.sketch.features import Features
 from kbo.regression.sketch.rows import Rows
 
@@ -127,12 +128,10 @@ class ResidualSums(Stateful):
         """Return ``sum_i ln(1 + E_ii / ridge)``, rounded up, with repeats of a location as one i."""
         self._follow(rows)
         if ridge not in self._log_dets:
-            if len(self._log_dets) == _MOST_RIDGES:
-                oldest = next(iter(self._log_dets))
-                del self._log_dets[oldest]
-            lost = rounding(rows.m, rows.prior, rows.spread)
-            diagonal = rows.counts * (rows.residual + lost)
-            self._log_dets[ridge] = float((diagonal / ridge).log1p().sum())
+            rounding_of_residual = rounding(rows.m, rows.prior, rows.spread)
+            diagonal = rows.counts * (rows.residual + rounding_of_residual)
+            log_det = float((diagonal / ridge).log1p().sum())
+            keep_latest(self._log_dets, ridge, log_det, _MOST_RIDGES)
         return self._log_dets[ridge]
 
     @torch.no_grad()
@@ -141,24 +140,24 @@ class ResidualSums(Stateful):
         if self._done == len(rows.order):
             return
         if self._done == 0:
-            which = slice(None)
+            changed_rows = slice(None)
             added = rows.counts  # weight that the observations add to each of these rows
         else:
             entries = torch.tensor(rows.order[self._done :], device=rows.residual.device)
-            which, position = torch.unique(entries, return_inverse=True)
+            changed_rows, position = torch.unique(entries, return_inverse=True)
             weights = rows.residual.new_tensor(rows.weights[self._done :])
-            added = torch.zeros_like(which, dtype=weights.dtype).index_add_(0, position, weights)
-        lost = rounding(rows.m, rows.prior[which], rows.spread[which])
-        residual = rows.residual[which] + lost
-        after = rows.counts[which]
+            added = weights.new_zeros(len(changed_rows)).index_add_(0, position, weights)
+        rounding_of_residual = rounding(rows.m, rows.prior[changed_rows], rows.spread[changed_rows])
+        residual = rows.residual[changed_rows] + rounding_of_residual
+        after = rows.counts[changed_rows]
         before = after - added
-        sums = [(added * residual).sum(), (added * lost).sum()]
+        sums = [(added * residual).sum(), (added * rounding_of_residual).sum()]
         for ridge in self._log_dets:
             gain = (after * residual / ridge).log1p() - (before * residual / ridge).log1p()
             sums.append(gain.sum())
-        trace, rounded, *gains = torch.stack(sums).tolist()
+        trace, rounding_of_trace, *gains = torch.stack(sums).tolist()
         self._trace += trace
-        self._rounding += rounded
+        self._rounding += rounding_of_trace
         for ridge, gain in zip(list(self._log_dets), gains, strict=True):
             self._log_dets[ridge] += gain
         self._done = len(rows.order)
@@ -187,7 +186,7 @@ class ErrorNorm(Stateful):
     def bound(self, k: DenseKernel, rows: Rows) -> float:
         """Return an upper bound of the operator norm of E, rounded up by an estimate."""
         entries = len(rows.order)
-        while (size := self._next(entries)) > 0:
+        while (size := self._next_size(entries)) > 0:
             self._complete += block_norm(k, rows, self._done, size)
             self._done += size
             self._norms = {}
@@ -208,7 +207,7 @@ class ErrorNorm(Stateful):
         rounded_up = rows.residual[rest] + rounding(rows.m, rows.prior[rest], rows.spread[rest])
         return total + float(weights @ rounded_up)
 
-    def _next(self, entries: int) -> int:
+    def _next_size(self, entries: int) -> int:
         """Return the size of the next complete block; 0 if there is none."""
         if self._done < self._merged:
             return min(self._block, self._merged - self._done)
@@ -220,15 +219,15 @@ class ErrorNorm(Stateful):
 def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
     """Return an upper bound of the operator norm of E over a block, rounded up by an estimate."""
     block = slice(start, start + size)
-    which = rows.order[block]
+    row_numbers = rows.order[block]
     weights = rows.residual.new_tensor(rows.weights[block])
     scale = weights.sqrt().unsqueeze(-1)
-    X = rows.X[which]
-    B = scale * rows.features_of(which)  # [size m]
+    X = rows.X[row_numbers]
+    B = scale * rows.features_of(row_numbers)  # [size m]
     K = scale * k(X, X) * scale.mT
     largest = torch.linalg.eigvalsh(K - B @ B.mT)[-1].clamp_min(0)
     of_eigenvalue = 4 * _EPS * size * K.diagonal().max()
-    of_residuals = weights @ rounding(rows.m, rows.prior[which], rows.spread[which])
+    of_residuals = weights @ rounding(rows.m, rows.prior[row_numbers], rows.spread[row_numbers])
     return float(largest + of_eigenvalue + of_residuals)
 
 

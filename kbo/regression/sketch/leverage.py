@@ -145,12 +145,12 @@ class OnlineRowSampling(Dictionary):
         counts = sketch.rows.counts.tolist()
         weights = []
         for point in sketch.features.anchors.tolist():
-            place = tuple(point)
-            anchor = before.at(place)
+            location = tuple(point)
+            anchor = before.at(location)
             if anchor is not None:
                 weights.append(self._weights[anchor])
                 continue
-            row = sketch.rows.find(place)
+            row = sketch.rows.find(location)
             assert row is not None  # it was chosen among the rows
             weights.append(counts[row])
         self._weights = weights

@@ -146,7 +146,7 @@ class NystromRidge(Posterior):
             X=X.double(),
             y=y.double(),
             weights=weights.double(),
-            places=host.places,
+            locations=host.locations,
             targets=host.targets,
             host_weights=host_weights,
         )
