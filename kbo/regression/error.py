@@ -48,10 +48,10 @@ class Rounding(NamedTuple):
 
 
 class Error:
-    """Errors by an approximation of the kernel matrix, ``E = K - K~ >= 0``, and by rounding.
+    """Errors by an approximation K~ of the kernel matrix, ``E = K - K~ >= 0``, and by rounding.
 
-    This class is that of a posterior without an approximation, E = 0; others override the members
-    that differ.
+    This class is that of an exact posterior, E = 0; approximate ones override the members that
+    differ.
 
     Args:
         state: The posterior.
@@ -95,7 +95,10 @@ class Error:
         return Rounding.of_algebra(self.terms, self.state.trace, self.of_coordinates)
 
     def of_kernel(self) -> float:
-        """Return the error assumed of a kernel of unknown formula, relative to ``k(x, x)``."""
+        """Return the error assumed of a kernel of unknown formula, relative to ``k(x, x)``.
+
+        It is zero if the formula is known.
+        """
         kernel = self.state.kernel
         locations = self.state.locations
         if kernel is None or locations is None:
@@ -106,7 +109,7 @@ class Error:
         return measured_error(kernel, _evenly_spaced(X))
 
     def negative_eigenvalue(self) -> float:
-        """Return the least eigenvalue of the kernel matrix if it is negative beyond rounding, else 0.
+        """Return the least eigenvalue of the kernel matrix if it is below zero beyond rounding, else 0.
 
         A negative one proves that the function is no kernel. The matrix is that of the locations,
         without ridge; of a sketch up to ``MOST_TESTED`` locations. O(n^2) for each new location;
@@ -119,9 +122,9 @@ class Error:
         if state.anchors is not None:
             X = X[:MOST_TESTED]
         least = least_error(state.kernel, state.like.dtype)
-        error = max(least, self.of_coordinates + self.of_kernel())
+        kernel_error = max(least, self.of_coordinates + self.of_kernel())
         trace = float(state.prior_variance(X).sum())
-        tolerance = Rounding.of_algebra(len(X), trace, error).steep
+        tolerance = Rounding.of_algebra(len(X), trace, kernel_error).steep
         test = state._definiteness
         if test is None or not test.covers(X, tolerance):
             test = Definiteness(X, tolerance)

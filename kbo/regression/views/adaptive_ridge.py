@@ -1,7 +1,7 @@
 """A posterior whose ridge follows the data.
 
-A ridge that moves seldom, over a grid, has a growing factor: each move costs one factorisation. It
-is a function of the observations in their order alone.
+The ridge is a function of the observations in their order alone. Each move costs one factorisation,
+so a schedule should move it seldom, for example over a grid.
 """
 
 from __future__ import annotations
