@@ -57,9 +57,9 @@ class Features(Stateful):
         gram = points.new_empty(0, 0)
         if len(points):
             gram = k(points, points)
-        kept, self._factor = independent(gram)
-        if kept is not None:
-            points = points[kept]
+        chosen, self._factor = independent(gram)
+        if chosen is not None:
+            points = points[chosen]
         self._Z = GrowingTensor(points)
         self._row_norms = GrowingTensor(vector_norm(self.whitener, dim=1))
         self._index: dict[Location, int] = {
@@ -104,7 +104,7 @@ class Features(Stateful):
     def __call__(self, X: Tensor) -> Tensor:
         """Return ``z(X)``, [m N] for X [N d], by a product with ``L^-1``: fast, for predictions."""
         columns = self.columns(X)
-        return kept_for(columns, self.whitener) @ columns
+        return constant_for(columns, self.whitener) @ columns
 
     def solve(self, columns: Tensor) -> Tensor:
         """Return ``z(X)``, [m N], from ``k(Z, X)`` by a triangular solve: accurate, for data."""
@@ -201,8 +201,11 @@ def pivots(
     return chosen, residual
 
 
-def kept_for(X: Tensor, matrix: Tensor) -> Tensor:
-    """Return a matrix that is written in place; a copy of it if the graph of X will hold it."""
+def constant_for(X: Tensor, matrix: Tensor) -> Tensor:
+    """Return a matrix for a product with X: a copy if a gradient in X is to be computed later.
+
+    The matrix itself may be written in place before that.
+    """
     if X.requires_grad:
         return matrix.clone()
     return matrix

@@ -63,8 +63,8 @@ class OnlineRowSampling(Dictionary):
 
     With probability ``min(1, gamma tau)``, ``tau = (1 + eps) g / (g + mu)`` and eps = 1/2, where g
     is the variance at the point given the dictionary: a point that entered with probability p
-    counts as an observation with noise ``mu p``. For a point of weight w, ``mu / w`` takes the place of mu.
-    Calandriello et al. (2017), Alg. 1; Zenati et al. (2022), eq. 41, in a form without
+    counts as an observation with noise ``mu p``. For a point of weight w, ``mu / w`` takes the
+    place of mu. Calandriello et al. (2017), Alg. 1; Zenati et al. (2022), eq. 41, in a form without
     cancellation.
 
     Args:
@@ -189,9 +189,9 @@ class LeverageResampling(Dictionary):
     ) -> Self:
         """Return a dictionary with the oversampling of the theory.
 
-        Leverages are within a factor ``(1 + eps) / (1 - eps)`` then.
-        It takes nearly all points unless the ridge is large. No bound relies on it: the error of a
-        dictionary is computed (``error.norm``).
+        With it, leverages are within a factor ``(1 + eps) / (1 - eps)``. It takes nearly all points
+        unless the ridge is large. No bound relies on it: the error of a dictionary is computed
+        (``error.norm``).
         """
         delta = checks.probability("delta", delta)
         eps = checks.probability("eps", eps)

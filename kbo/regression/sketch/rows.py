@@ -1,4 +1,4 @@
-"""Observed locations of a sketch: a row for each distinct one, with features and counts."""
+"""The observed locations of a sketch: a row for each distinct one, with features and counts."""
 
 from __future__ import annotations
 
@@ -122,11 +122,11 @@ class Rows(Stateful):
             weights: Weights.
 
         Returns:
-            The number of observations at a known location, and the number of these whose target
-            equals the latest one there.
+            The number of observations at locations of earlier ones, and the number of these whose
+            target equals the latest one there.
         """
         new: list[int] = []  # observations at new locations
-        equal = 0
+        n_equal = 0
         for i, location in enumerate(locations):
             row = self._index.get(location)
             if row is None:
@@ -135,18 +135,18 @@ class Rows(Stateful):
                 self.latest.append(targets[i])
                 new.append(i)
             else:
-                equal += self.latest[row] == targets[i]
+                n_equal += self.latest[row] == targets[i]
                 self.latest[row] = targets[i]
             self.order.append(row)
             self.weights.append(weights[i])
         self.latest_row = self.order[-1]
         if new:
             self._append(X[new], features[new])
-        of_rows = torch.tensor(self.order[-len(locations) :], device=X.device)
+        row_numbers = torch.tensor(self.order[-len(locations) :], device=X.device)
         counts = X.new_tensor(weights)
         sums = counts * X.new_tensor(targets)
-        self._numbers.value[:, 3:].index_add_(0, of_rows, torch.stack([counts, sums], -1))
-        return len(X) - len(new), equal
+        self._numbers.value[:, 3:].index_add_(0, row_numbers, torch.stack([counts, sums], -1))
+        return len(X) - len(new), n_equal
 
     def _append(self, X: Tensor, features: Tensor) -> None:
         """Add rows [r d] with features [r m], without observations."""
