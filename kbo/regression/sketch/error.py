@@ -109,24 +109,24 @@ class ResidualSums(Stateful):
 
     def restart(self) -> None:
         """Begin again, since the residuals or the order of the observations have changed."""
-        self._done = 0  # entries of Rows.order that are in the sums
+        self._n_added = 0  # entries of Rows.order that are in the sums
         self._trace = 0.0
         self._rounding = 0.0
         self._log_dets: dict[float, float] = {}  # by the ridge
 
     def trace(self, rows: Rows) -> float:
         """Return ``Tr E``, rounded up."""
-        self._follow(rows)
+        self._add_observations(rows)
         return self._trace
 
     def rounding(self, rows: Rows) -> float:
         """Return the sum of the rounding errors of the residuals."""
-        self._follow(rows)
+        self._add_observations(rows)
         return self._rounding
 
     def log_det(self, rows: Rows, ridge: float) -> float:
         """Return ``sum_i ln(1 + E_ii / ridge)``, rounded up, with repeats of a location as one i."""
-        self._follow(rows)
+        self._add_observations(rows)
         if ridge not in self._log_dets:
             rounding_of_residual = rounding(rows.m, rows.prior, rows.spread)
             diagonal = rows.counts * (rows.residual + rounding_of_residual)
@@ -135,17 +135,17 @@ class ResidualSums(Stateful):
         return self._log_dets[ridge]
 
     @torch.no_grad()
-    def _follow(self, rows: Rows) -> None:
+    def _add_observations(self, rows: Rows) -> None:
         """Add the observations since the last time to all sums."""
-        if self._done == len(rows.order):
+        if self._n_added == len(rows.order):
             return
-        if self._done == 0:
+        if self._n_added == 0:
             changed_rows = slice(None)
             added = rows.counts  # weight that the observations add to each of these rows
         else:
-            entries = torch.tensor(rows.order[self._done :], device=rows.residual.device)
+            entries = torch.tensor(rows.order[self._n_added :], device=rows.residual.device)
             changed_rows, position = torch.unique(entries, return_inverse=True)
-            weights = rows.residual.new_tensor(rows.weights[self._done :])
+            weights = rows.residual.new_tensor(rows.weights[self._n_added :])
             added = weights.new_zeros(len(changed_rows)).index_add_(0, position, weights)
         rounding_of_residual = rounding(rows.m, rows.prior[changed_rows], rows.spread[changed_rows])
         residual = rows.residual[changed_rows] + rounding_of_residual
@@ -160,7 +160,7 @@ class ResidualSums(Stateful):
         self._rounding += rounding_of_trace
         for ridge, gain in zip(list(self._log_dets), gains, strict=True):
             self._log_dets[ridge] += gain
-        self._done = len(rows.order)
+        self._n_added = len(rows.order)
 
 
 class ErrorNorm(Stateful):
@@ -178,8 +178,8 @@ class ErrorNorm(Stateful):
     def restart(self, merged: int = 0) -> None:
         """Begin with the first entry; the first ``merged`` ones form blocks of their own."""
         self._merged = merged
-        self._complete = 0.0  # sum of the norms of complete blocks
-        self._done = 0  # entries in complete blocks
+        self._norm_of_blocks = 0.0  # sum over complete blocks
+        self._n_in_blocks = 0  # entries in complete blocks
         self._norms: dict[tuple[int, int], float] = {}  # of smaller blocks, by start and size
 
     @torch.no_grad()
@@ -187,11 +187,11 @@ class ErrorNorm(Stateful):
         """Return an upper bound of the operator norm of E, rounded up by an estimate."""
         entries = len(rows.order)
         while (size := self._next_size(entries)) > 0:
-            self._complete += block_norm(k, rows, self._done, size)
-            self._done += size
+            self._norm_of_blocks += block_norm(k, rows, self._n_in_blocks, size)
+            self._n_in_blocks += size
             self._norms = {}
-        total = self._complete
-        start = self._done
+        total = self._norm_of_blocks
+        start = self._n_in_blocks
         size = self._block // 2
         while size >= _LEAST:
             if entries - start >= size:
@@ -209,9 +209,9 @@ class ErrorNorm(Stateful):
 
     def _next_size(self, entries: int) -> int:
         """Return the size of the next complete block; 0 if there is none."""
-        if self._done < self._merged:
-            return min(self._block, self._merged - self._done)
-        if entries - self._done >= self._block:
+        if self._n_in_blocks < self._merged:
+            return min(self._block, self._merged - self._n_in_blocks)
+        if entries - self._n_in_blocks >= self._block:
             return self._block
         return 0
 

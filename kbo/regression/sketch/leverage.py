@@ -240,13 +240,13 @@ class BatchedResampling(LeverageResampling):
         self.growth: float = checks.at_least("growth", growth, 1)
         self._spent: float = 0.0  # sum of the leverages of the batch
         self._root: Tensor | None = None  # S at the beginning of the batch
-        self._waits: bool = False
+        self._is_frozen: bool = False
 
     def begin(self, like: Tensor) -> Self:
         begun = super().begin(like)
         begun._spent = 0.0
         begun._root = None
-        begun._waits = False
+        begun._is_frozen = False
         return begun
 
     @property
@@ -256,7 +256,7 @@ class BatchedResampling(LeverageResampling):
     def frozen(self) -> BatchedResampling:
         """Return a fork that waits: ``needs_refresh`` says when it would be drawn again."""
         frozen = self.fork()
-        frozen._waits = True
+        frozen._is_frozen = True
         return frozen
 
     def accepts(self, point: Candidate, sketch: Observed) -> bool:
@@ -270,7 +270,7 @@ class BatchedResampling(LeverageResampling):
 
     def redraws(self, sketch: Observed) -> list[int] | None:
         """Return the rows of the next dictionary if the batch is over, or m = 0."""
-        if self._waits or not (self.needs_refresh or sketch.m == 0):
+        if self._is_frozen or not (self.needs_refresh or sketch.m == 0):
             return None
         self._spent = 0.0
         self._root = None
