@@ -276,6 +276,7 @@ class _Stationary(DenseKernel):
         return self._coordinates(X), self._value
 
     def _value(self, r: Tensor) -> Tensor:
+        """Return the kernel of points at distances r in lengthscales."""
         return self.shape(r) * self.scale
 
     def _coordinates(self, X: Tensor) -> Tensor:
@@ -291,6 +292,9 @@ class _Stationary(DenseKernel):
                 f"The kernel has {n_lengthscales} lengthscales for {X.shape[-1]} columns."
             )
         return X
+
+
+# Shapes: decreasing functions of the distance r in lengthscales, with the value 1 at zero
 
 
 def _gaussian(r: Tensor) -> Tensor:

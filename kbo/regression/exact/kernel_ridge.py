@@ -143,10 +143,7 @@ class KernelRidge(Posterior):
             return
         k = self._kernel_for(X)
         kernel_error = k.error(X)
-        if k.constant is not None and self.data is not None:
-            variances = [k.constant] * len(X)
-        else:
-            variances = k.diagonal(X).tolist()  # which checks the number of columns
+        variances = self._variances(k, X)
         trace = sum(variances)
         if host.weights is not None:
             trace = sum(map(operator.mul, host.weights, variances))
@@ -167,6 +164,12 @@ class KernelRidge(Posterior):
             if weighted or self.data.repeats[0]:
                 self.note(weighted=weighted, repeats=self.data.repeats)
             self.changed()
+
+    def _variances(self, k: DenseKernel, X: Tensor) -> list[float]:
+        """Return ``k(x, x)`` of new points X [r d]."""
+        if k.constant is not None and self.data is not None:
+            return [k.constant] * len(X)
+        return k.diagonal(X).tolist()  # which checks the number of columns of the first points
 
     def factor(self, ridge: float) -> GrowingCholesky:
         """Return L and z of ``A = K + ridge C^-1`` over all rows of the data.

@@ -307,6 +307,7 @@ class NystromAt(LowRankPosteriorAt):
         return (self.sketch.m - self.ridge * self.root.S.square().sum()).to(self.state.like)
 
     def _number(self, value: float) -> Tensor:
+        """Return a number as a tensor [] in the dtype of the data."""
         return self.state.like.new_full((), value)
 
     # Draws; ``sampling.py`` states their law

@@ -87,6 +87,7 @@ class AdaptiveRidge(View):
             self._update_one(X[row], y[row], None if weights is None else weights[row])
 
     def _update_one(self, x: Tensor, y: Tensor, weights: Tensor | None) -> None:
+        """Add one observation, and move the ridge if the schedule does."""
         self.state.update(x, y, weights)
         self._schedule.update(self.state)
         name = f"the ridge of the {type(self._schedule).__name__}"

@@ -291,6 +291,7 @@ class _HypotheticalAt(ViewAt):
         return SamplePath(path, partial(inner.covariance, P), weights)
 
     def _refuse_batches(self) -> None:
+        """Raise InvalidInput if there are batches of hypothetical data."""
         if self.state.batch_shape:
             raise InvalidInput(
                 "nothing is drawn from batches of hypothetical data (fantasies): pass one model."
