@@ -17,7 +17,7 @@ from kbo.regression.definiteness import Definiteness, no_kernel
 Number = TypeVar("Number", float, Tensor)
 
 _MOST_COMPARED = 16
-"""Locations at which a kernel is compared with itself in float32."""
+"""Locations at which a kernel is compared with itself in float32, evenly spaced in their order."""
 
 MOST_TESTED = 1000
 """Locations of a sketch whose kernel matrix is tested for negative eigenvalues: the first ones."""
@@ -106,7 +106,8 @@ class Error:
         X, _ = locations
         if not len(X):
             return 0.0
-        return measured_error(kernel, _evenly_spaced(X))
+        step = -(-len(X) // _MOST_COMPARED)
+        return measured_error(kernel, X[::step])
 
     def negative_eigenvalue(self) -> float:
         """Return the least eigenvalue of the kernel matrix if it is below zero beyond rounding, else 0.
@@ -137,9 +138,3 @@ class Error:
         eigenvalue = self.negative_eigenvalue()
         if eigenvalue < 0:
             raise NotPositiveDefinite(f"{no_kernel(eigenvalue)}.")
-
-
-def _evenly_spaced(X: Tensor) -> Tensor:
-    """Return up to ``_MOST_COMPARED`` rows of X [n d], evenly spaced in their order."""
-    step = -(-len(X) // _MOST_COMPARED)
-    return X[::step]

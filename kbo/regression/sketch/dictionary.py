@@ -39,10 +39,14 @@ class Observed(Protocol):
     root: InverseRoot
     k: DenseKernel
     rows: Rows
-    m: int
     features: Features
     kappa: float
     weighted: bool
+
+    @property
+    def m(self) -> int:
+        """Number of inducing points."""
+        ...
 
     def row_leverages(self) -> Tensor:
         """Return the leverages of all rows, [rows]."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbo._base.drawing import BLUE, GREY, LARGEST, RED, RING, dot_size
 from kbo._base.isolation import isolated
+from kbo._base.plotting import BLUE, GREY, LARGEST, RED, RING, dot_size
 from kbo.optimize.insight.front import Front
 from kbo.optimize.objectives.hypervolume import volumes_so_far
 from kbo.optimize.objectives.objective import Objective, main_of, targets_of
