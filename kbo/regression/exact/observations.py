@@ -1,9 +1,9 @@
 """The data of an exact regression: locations with counts, so that repeated points cost nothing.
 
-n observations are kept as m <= n rows (location, count c, mean target), any grouping of
-observations by equal location. An observation of weight w, whose noise variance is 1/w of the
-others', counts w times. Observations at one location differ only by noise, so with ``C = diag(c)``
-and ``A = K_m + ridge C^-1``
+n observations are kept as m <= n rows (location, count c, mean target). A row stands for
+observations of equal location; several rows may have the same one. An observation of weight w,
+whose noise variance is 1/w of the others', counts w times. Observations at one location differ only
+by noise, so with ``C = diag(c)`` and ``A = K_m + ridge C^-1``
 
     (K_n + ridge I)^-1  acts like  A^-1 on the mean targets ybar,
     ln det(I + K_n / ridge) = ln det A - sum ln(ridge / c),
@@ -12,9 +12,11 @@ and ``A = K_m + ridge C^-1``
     Tr K_n (K_n + ridge I)^-1 = sum_r 1 - (ridge / c_r) [A^-1]_rr,
 
 where ``within`` is the weighted sum of squares of the targets around the mean of their row, and K_n
-and y on the left are ``W^1/2 K W^1/2`` and ``W^1/2 y`` (docs/theory/observations.md). A repeat first
-enters as a row of its own. Once repeats are a third of the rows, all rows of equal location are
-merged, which costs one factorisation of the distinct rows: O(m^2) per observation, amortised.
+and y on the left are ``W^1/2 K W^1/2`` and ``W^1/2 y`` (docs/theory/observations.md).
+
+A repeat first enters as a row of its own. Once repeats are a third of the rows, all rows of equal
+location are merged. The factor of the distinct rows is then computed again, which is O(m^2) per
+observation, amortised.
 """
 
 from __future__ import annotations

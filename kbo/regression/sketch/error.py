@@ -41,7 +41,7 @@ SMALL_BLOCK = 64
 """Observations of a block where all norms are void whenever the dictionary is drawn again."""
 
 _LEAST = 32
-"""Observations of the smallest block whose norm is computed; fewer count with their trace."""
+"""Observations of the smallest block whose norm is computed; of fewer the trace is taken."""
 
 _MOST_RIDGES = 32
 """Ridges whose log-determinant of E is kept."""
@@ -98,7 +98,7 @@ class NystromError(Error):
 
 
 class ResidualSums(Stateful):
-    """Sums over the diagonal of E, rounded up, which follow the observations.
+    """Sums over the diagonal of E, rounded up, to which new observations are added.
 
     While the inducing points stay, so do the residuals of earlier observations: reading a sum costs
     O(r) for r observations since the last time, whatever n is.
