@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from experiments.styles import styles_of
-from kbo._base.drawing import (
+from kbo._base.plotting import (
     GREY,
     legend_below,
     logarithmic,

@@ -1,6 +1,7 @@
 """kbo: Bayesian optimisation with guarantees, at scale, on PyTorch, GPyTorch and BoTorch.
 
-Names, listed in ``__init__.pyi``, are imported when they are first used, so that ``import kbo`` costs next to nothing.
+Names, listed in ``__init__.pyi``, are imported when they are first used, so that ``import kbo``
+costs next to nothing.
 """
 
 import lazy_loader

@@ -31,9 +31,9 @@ from kbo._base import checks
 from kbo.errors import InvalidInput
 
 _BLOCK = 2**16
-"""Kernel values that are computed at once on the CPU: in its cache.
+"""Kernel values that are computed at once on the CPU: few enough for its cache.
 
-Threads share no smaller ones.
+They are not fewer, since PyTorch does not divide the work of smaller blocks among threads.
 """
 
 _MOST_CHECKED = 2000
@@ -45,8 +45,8 @@ _GRAM_SLACK = 100
 _HALF_OF_THE_DIGITS = 1e-8
 """Error of distances from ``|x|^2 - 2xz + |z|^2`` in float64."""
 
-_MOST_COMPARED = 0.1
-"""Difference of float32 and float64, relative to ``k(x, x)``, that still grows with the error."""
+_MOST_DIFFERENT = 0.1
+"""Difference of float32 and float64, relative to ``k(x, x)``, up to which it tells the error."""
 
 
 # Kernels of finite sets of objects
@@ -169,13 +169,18 @@ def _check_columns(kernel: Kernel, columns: int) -> None:
         kernel: The kernel.
         columns: The number of columns of the points; 0 if it is unknown.
     """
-    for part in kernel.modules():
-        active = getattr(part, "active_dims", None)
-        if columns and isinstance(active, Tensor) and int(active.max()) >= columns:
+    for part in _kernels_in(kernel):
+        active = part.active_dims
+        if columns and active is not None and int(active.max()) >= columns:
             raise InvalidInput(
                 f"active_dims of {type(part).__name__} must be columns 0 .. {columns - 1} of the "
                 f"points, which have {columns}, got {active.tolist()}."
             )
+
+
+def _kernels_in(kernel: Kernel) -> list[Kernel]:
+    """Return a kernel and those of which it is made."""
+    return [part for part in kernel.modules() if isinstance(part, Kernel)]
 
 
 class DenseKernel(ABC):
@@ -201,8 +206,8 @@ class DenseKernel(ABC):
     def error(self, X: Tensor) -> float:
         """Return a bound of the error of ``k(x, z)`` by rounding of the coordinates of X [n d].
 
-        It is relative to ``k(x, x)``, grows with the distance of the points from zero, and comes on
-        top of the few units in the last place that every value has.
+        It is relative to ``k(x, x)`` and grows with the distance of the points from zero. The error
+        of every value by a few units in the last place is not included.
         """
         return 0.0
 
@@ -215,8 +220,8 @@ class DenseKernel(ABC):
 
 
 def _dense(kernel: Any, scale: Tensor | float = 1.0) -> DenseKernel:
-    """Return ``scale`` times a kernel, which may be changed."""
-    # A subclass may change the formula, so only the classes themselves have a form of their own.
+    """Return ``scale`` times a kernel, which this function may change."""
+    # A subclass may have another formula, so the exact class decides.
     kind = type(kernel)
     if kind is ScaleKernel:
         if kernel.active_dims is not None:  # GPyTorch makes them those of the base, if it has any
@@ -271,6 +276,7 @@ class _Stationary(DenseKernel):
         return self._coordinates(X), self._value
 
     def _value(self, r: Tensor) -> Tensor:
+        """Return the kernel of points at distances r in lengthscales."""
         return self.shape(r) * self.scale
 
     def _coordinates(self, X: Tensor) -> Tensor:
@@ -286,6 +292,9 @@ class _Stationary(DenseKernel):
                 f"The kernel has {n_lengthscales} lengthscales for {X.shape[-1]} columns."
             )
         return X
+
+
+# Shapes: decreasing functions of the distance r in lengthscales, with the value 1 at zero
 
 
 def _gaussian(r: Tensor) -> Tensor:
@@ -310,27 +319,33 @@ _MATERN = {0.5: _matern12, 1.5: _matern32, 2.5: _matern52}
 
 
 class _Combined(DenseKernel):
-    """A multiple of the sum or product of kernels."""
+    """A multiple of the sum or product of kernels.
+
+    Args:
+        kernels: The kernels.
+        combine: ``sum`` or ``math.prod``.
+        scale: The factor.
+    """
 
     def __init__(
-        self, parts: list[DenseKernel], combine: Callable[[list[Any]], Any], scale: Tensor | float
+        self, kernels: list[DenseKernel], combine: Callable[[list[Any]], Any], scale: Tensor | float
     ) -> None:
-        self.parts = parts
+        self.kernels = kernels
         self.combine = combine
         self.scale = scale
-        constants = [part.constant for part in parts]
+        constants = [k.constant for k in kernels]
         if None not in constants:
             self.constant = float(scale * combine(constants))
-        self.monotone = all(part.monotone for part in parts)  # no part is negative
+        self.monotone = all(k.monotone for k in kernels)  # monotone ones are not negative
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
-        return self.scale * self.combine([part(X, Z) for part in self.parts])
+        return self.scale * self.combine([k(X, Z) for k in self.kernels])
 
     def diagonal(self, X: Tensor) -> Tensor:
-        return self.scale * self.combine([part.diagonal(X) for part in self.parts])
+        return self.scale * self.combine([k.diagonal(X) for k in self.kernels])
 
     def error(self, X: Tensor) -> float:
-        return sum(part.error(X) for part in self.parts)
+        return sum(k.error(X) for k in self.kernels)
 
 
 class _Generic(DenseKernel):
@@ -340,8 +355,8 @@ class _Generic(DenseKernel):
         self.kernel = kernel
         self.scale = scale
         self.steepness: float = 0.0  # relative to ``k(x, x)``, per unit of a coordinate
-        for part in kernel.modules():
-            if getattr(type(part), "covar_dist", None) is Kernel.covar_dist:
+        for part in _kernels_in(kernel):
+            if type(part).covar_dist is Kernel.covar_dist:
                 vars(part)["covar_dist"] = _covar_dist
             for name in ("lengthscale", "period_length"):
                 length = getattr(part, name, None)
@@ -358,19 +373,20 @@ class _Generic(DenseKernel):
 
     def _checked(self, value: Any, shape: tuple[int, ...]) -> Tensor:
         """Return a kernel matrix or diagonal as a tensor, if its last axes have these sizes."""
-        found = to_dense(value)
-        if found.shape[-len(shape) :] != shape:
+        dense = to_dense(value)
+        if dense.shape[-len(shape) :] != shape:
             raise InvalidInput(
                 f"forward of the kernel {type(self.kernel).__name__} must return a tensor of shape "
-                f"[... {' '.join(map(str, shape))}] here, got shape {list(found.shape)}."
+                f"[... {' '.join(map(str, shape))}] here, got shape {list(dense.shape)}."
             )
-        return found
+        return dense
 
     def error(self, X: Tensor) -> float:
         return self.steepness * _distance_error(X)
 
 
 def _distances(X: Tensor, Z: Tensor) -> Tensor:
+    """Return ``|x - z|``, [... n m], from differences of coordinates."""
     return torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -403,16 +419,17 @@ def _distance_error(X: Tensor) -> float:
 
 
 def measured_error(kernel: Kernel, X: Tensor) -> float:
-    """Return the error of ``k(x, z)`` that is assumed if the formula is unknown, else 0.
+    """Return the error of ``k(x, z)`` by rounding if its formula is unknown, else 0.
 
-    It is relative to ``k(x, x)``. The formula is known if all classes are GPyTorch's or kbo's:
-    ``freeze`` takes their distances from differences. Not so with the frequencies of a spectral
-    mixture, which ``DenseKernel.error`` does not know.
+    It is relative to ``k(x, x)``, and an estimate. The formula is known if all classes are
+    GPyTorch's or kbo's, since ``freeze`` takes their distances from differences. A spectral mixture
+    counts as unknown: ``DenseKernel.error`` does not know its frequencies.
 
-    Among points X [n d], float32 is compared with float64. Distances from ``|x|^2 - 2xz + |z|^2``,
-    the worst of the usual ones, lose half of the digits, so the error in float64 is taken to be
-    smaller by the root of that ratio. It is 1 where points are so far from zero, or values so
-    rough, that a comparison in float32 tells nothing.
+    The estimate compares float32 with float64 among points X [n d]. Distances from
+    ``|x|^2 - 2xz + |z|^2``, the least accurate of the usual formulas, lose half of the digits, so
+    the error in float64 is taken to be that in float32 times the root of the ratio of the two
+    units of rounding. It is 1 where points are so far from zero, or values so rough, that a
+    comparison in float32 tells nothing.
     """
     if all(_is_known(part) for part in kernel.modules()):
         return 0.0
@@ -422,20 +439,24 @@ def measured_error(kernel: Kernel, X: Tensor) -> float:
         return freeze(kernel, points)(points, points.flip(0)).double()
 
     single = X.float()
-    exact = values(single.double())
-    prior = freeze(kernel, single.double()).diagonal(single.double()).max()
-    lost = float((values(single) - exact).abs().max() / prior)
-    moved = float((values(X.double()) - exact).abs().max() / prior)  # by rounding of the points
-    if not max(lost, moved) <= _MOST_COMPARED:
+    rounded = single.double()
+    exact = values(rounded)
+    prior = freeze(kernel, rounded).diagonal(rounded).max()
+    error_in_float32 = float((values(single) - exact).abs().max() / prior)
+    change_by_rounded_points = float((values(X.double()) - exact).abs().max() / prior)
+    if not max(error_in_float32, change_by_rounded_points) <= _MOST_DIFFERENT:
         return 1.0
-    return lost * (torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps) ** 0.5
+    return (
+        error_in_float32 * (torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps) ** 0.5
+    )
 
 
 def least_error(kernel: Kernel | None, dtype: torch.dtype) -> float:
-    """Return the least error of ``k(x, z)`` to allow for, relative to ``k(x, x)``, whatever is measured.
+    """Return the least error of ``k(x, z)`` to allow for, relative to ``k(x, x)``.
 
     It is zero if kbo knows the formula. Values of other formulas and of Gram matrices are taken to
-    have half of the digits of float64, and what ``PrecomputedKernel`` accepts in this dtype.
+    have half of the digits of float64, and not to be more accurate than ``PrecomputedKernel``
+    demands in this dtype.
     """
     if kernel is not None:
         parts = list(kernel.modules())
@@ -460,5 +481,6 @@ def is_positive_definite(kernel: Any) -> bool:
 
 
 def _is_known(part: torch.nn.Module) -> bool:
+    """Return whether a module of a kernel has a formula whose rounding kbo knows."""
     known = ("gpytorch.", "kbo.", "torch.")
     return type(part).__module__.startswith(known) and not hasattr(part, "mixture_means")

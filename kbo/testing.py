@@ -63,7 +63,9 @@ def check_posterior(
     laws.order_of_data(ordered)
     laws.points()
     laws.bad_data()
-    laws.independence()
+    laws.forks()
+    laws.data_of_the_caller()
+    laws.copies()
 
 
 class _Laws:
@@ -87,10 +89,10 @@ class _Laws:
 
     def without_data(self) -> None:
         empty = self._make(_RIDGE)
-        found = {name: value.to(self.X) for name, value in _numbers(empty, self.Z).items()}
+        actual = {name: value.to(self.X) for name, value in _numbers(empty, self.Z).items()}
         formulas = _Dense(empty, self.X[:0], self.y[:0])
         expected = _at_all_ridges(formulas.at, self.Z)
-        self._same("without data the answers are the prior", found, expected)
+        self._same("without data the answers are the prior", actual, expected)
         self._same(
             "prior_variance is the diagonal of the prior",
             {"": empty.prior_variance(self.Z)},
@@ -99,7 +101,7 @@ class _Laws:
         _holds(empty.ridge == _RIDGE, "the ridge is the given one")
 
     def formulas(self) -> None:
-        state = self._fed(slice(None))
+        state = self._observed(slice(None))
         _holds(state.n == len(self.X), "n counts the observations")
         self._same(
             "the answers equal the dense formulas",
@@ -111,7 +113,7 @@ class _Laws:
             {"mean": state.predict(self.Z)[0]},
             {"mean": state.at(state.ridge).predict(self.Z)[0]},
         )
-        twice = self._fed(slice(None), slice(None))
+        twice = self._observed(slice(None), slice(None))
         self._same(
             "repeated points count again",
             _numbers(twice, self.Z),
@@ -119,24 +121,21 @@ class _Laws:
         )
 
     def order_of_data(self, ordered: bool) -> None:
-        expected = _numbers(self._fed(slice(None)), self.Z)
-        one_by_one = self._fed(*(slice(i, i + 1) for i in range(len(self.X))))
+        expected = _numbers(self._observed(slice(None)), self.Z)
+        one_by_one = self._observed(*(slice(i, i + 1) for i in range(len(self.X))))
         self._same("data one by one give the same", _numbers(one_by_one, self.Z), expected)
         if not ordered:
-            reverse = self._fed(torch.arange(len(self.X)).flip(0))
+            reverse = self._observed(torch.arange(len(self.X)).flip(0))
             law = "the order of the data does not matter"
             self._same(law, _numbers(reverse, self.Z), expected)
 
     def points(self) -> None:
-        state = self._fed(slice(None))
+        state = self._observed(slice(None))
         mean, variance = state.predict(self.Z)
-        each = [state.predict(z) for z in self.Z.split(1)]
+        means, variances = zip(*map(state.predict, self.Z.split(1)), strict=True)
         self._same(
             "an answer does not depend on the other points",
-            {
-                "mean": torch.cat([mean for mean, _ in each]),
-                "variance": torch.cat([variance for _, variance in each]),
-            },
+            {"mean": torch.cat(means), "variance": torch.cat(variances)},
             {"mean": mean, "variance": variance},
         )
         batch_mean, _ = state.predict(self.Z.unsqueeze(0))
@@ -148,7 +147,7 @@ class _Laws:
     def bad_data(self) -> None:
         X = self.X
         y = self.y
-        state = self._fed(slice(None))
+        state = self._observed(slice(None))
         expected = _numbers(state, self.Z)
         version = state.version
         for bad_X, bad_y in [(X, y * torch.nan), (X * torch.nan, y), (X, y[:1]), (X[:, :0], y)]:
@@ -165,8 +164,8 @@ class _Laws:
                     "data that are not finite, or do not fit, are refused by InvalidInput"
                 )
 
-    def independence(self) -> None:
-        state = self._fed(slice(None))
+    def forks(self) -> None:
+        state = self._observed(slice(None))
         expected = _numbers(state, self.Z)
         version = state.version
         new_targets = self.Z.sum(-1)
@@ -178,28 +177,40 @@ class _Laws:
             "an update changes the version, that of a fork alone",
         )
         self._same("a fork does not change its parent", _numbers(state, self.Z), expected)
-        forked = _numbers(fork, self.Z)
 
-        given_X = self.X.clone()
-        given_y = self.y.clone()
-        fed = self._make(_RIDGE)
-        fed.update(given_X, given_y)
-        given_X.zero_()
-        given_y.zero_()
-        law = "data that the caller changes later change nothing"
-        self._same(law, _numbers(fed, self.Z), expected)
+        numbers_of_fork = _numbers(fork, self.Z)
+        state.update(self.Z, new_targets)
+        numbers_of_parent = _numbers(state, self.Z)
+        law = "a parent does not change its fork"
+        self._same(law, _numbers(fork, self.Z), numbers_of_fork)
+        law = "a posterior and its fork learn the same from the same data"
+        self._same(law, numbers_of_fork, numbers_of_parent)
+
+    def copies(self) -> None:
+        state = self._observed(slice(None))
+        expected = _numbers(state, self.Z)
+        new_targets = self.Z.sum(-1)
 
         twin = copy.deepcopy(state)
         self._same("a copy answers the same", _numbers(twin, self.Z), expected)
         twin.update(self.Z, new_targets)
         self._same("a copy does not change its original", _numbers(state, self.Z), expected)
         state.update(self.Z, new_targets)
-        learned = _numbers(state, self.Z)
-        self._same("a copy continues as the original does", _numbers(twin, self.Z), learned)
-        self._same("a parent does not change its fork", _numbers(fork, self.Z), forked)
-        self._same("a state and its fork learn alike", forked, learned)
+        law = "a copy continues as the original does"
+        self._same(law, _numbers(twin, self.Z), _numbers(state, self.Z))
 
-    def _fed(self, *pieces: slice | Tensor) -> Posterior:
+    def data_of_the_caller(self) -> None:
+        expected = _numbers(self._observed(slice(None)), self.Z)
+        X = self.X.clone()
+        y = self.y.clone()
+        state = self._make(_RIDGE)
+        state.update(X, y)
+        X.zero_()
+        y.zero_()
+        law = "data that the caller changes later change nothing"
+        self._same(law, _numbers(state, self.Z), expected)
+
+    def _observed(self, *pieces: slice | Tensor) -> Posterior:
         """Return a posterior that has observed parts of the data, one after the other."""
         state = self._make(_RIDGE)
         for piece in pieces:
@@ -207,13 +218,15 @@ class _Laws:
         return state
 
     def _expected(self, state: Posterior, X: Tensor, y: Tensor) -> Numbers:
+        """Return the numbers of the formulas for data X [n d], y [n]."""
         formulas = self._formulas(state, X, y)
         return _at_all_ridges(formulas.at, self.Z)
 
-    def _same(self, law: str, found: Numbers, expected: Numbers) -> None:
+    def _same(self, law: str, actual: Numbers, expected: Numbers) -> None:
+        """Raise AssertionError unless numbers equal the expected ones up to the tolerance."""
         for name, value in expected.items():
             torch.testing.assert_close(
-                found[name],
+                actual[name],
                 value,
                 rtol=self._tolerance,
                 atol=self._tolerance,
@@ -221,8 +234,9 @@ class _Laws:
             )
 
 
-def _holds(truth: bool, law: str) -> None:
-    if not truth:
+def _holds(condition: bool, law: str) -> None:
+    """Raise AssertionError with the law unless a condition is true."""
+    if not condition:
         raise AssertionError(law)
 
 

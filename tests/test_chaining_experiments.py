@@ -27,6 +27,6 @@ def test_an_iteration_agrees_with_dense_matrices_and_a_chain_takes_time_and_memo
     cpu = torch.device("cpu")
     (row,) = chaining_bench.BENCHES[0].run(cpu, quick=True)
     assert min(row.kbo, row.other) > 0
-    wall, memory = chaining_bench.chain(cpu, 1_000, 1, 600.0, tensors_on_cpu=True, on_threads=1)
+    wall, memory = chaining_bench.chain(cpu, 1_000, 1, 600.0, on_host=True, on_threads=1)
     assert wall.kbo > 0
     assert memory.kbo >= 0  # beyond what the process took before

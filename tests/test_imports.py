@@ -109,7 +109,7 @@ for use in (
     lambda: import_module("kbo.integrations.optuna"),
     lambda: import_module("kbo.cli.examples").digits({}),
     lambda: import_module("experiments.problems").random_graphs(1, seed=0),
-    lambda: sys.modules.update(pandas=kbo, pyarrow=kbo) or import_module("kbo._base.drawing"),
+    lambda: sys.modules.update(pandas=kbo, pyarrow=kbo) or import_module("kbo._base.plotting"),
     lambda: import_module("kbo.workers.ray"),
 ):
     try:

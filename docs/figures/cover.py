@@ -9,7 +9,7 @@ from gpytorch.kernels import RBFKernel
 from matplotlib.patches import Circle
 
 from kbo import KernelRidge
-from kbo._base.drawing import BLUE, GREY, RED, blank, dress, legend_below
+from kbo._base.plotting import BLUE, GREY, RED, blank, dress, legend_below
 from kbo.confidence.chaining import Chain, PosteriorMetric, covers
 
 LENGTHSCALE = 0.5

@@ -8,7 +8,7 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 import kbo
-from kbo._base.drawing import blank, dress, legend_below
+from kbo._base.plotting import blank, dress, legend_below
 from kbo.report import draw_band
 
 kernel = MaternKernel(nu=2.5).double().requires_grad_(False)

@@ -7,7 +7,7 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 import kbo
-from kbo._base.drawing import BLUE, GREEN, GREY, RED, blank, dress, legend_below
+from kbo._base.plotting import BLUE, GREEN, GREY, RED, blank, dress, legend_below
 from kbo.confidence import MartingaleMixture
 from kbo.regression import GreedyDictionary
 

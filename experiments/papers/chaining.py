@@ -25,8 +25,8 @@ from experiments.papers import experiment
 from experiments.papers.experiment import TOLERANCE, Frame, Paper, Plan, store
 from experiments.problems import GaussianProcessBandit
 from experiments.styles import styles_of
-from kbo._base.drawing import GREY, blank, dress, legend_below, logarithmic, plain_numbers
 from kbo._base.linalg import safe_sqrt
+from kbo._base.plotting import GREY, blank, dress, legend_below, logarithmic, plain_numbers
 from kbo.bandit.method import Method
 from kbo.confidence import Chaining, Confidence, FiniteSet
 from kbo.regression import KernelRidge

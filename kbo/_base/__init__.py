@@ -1,1 +1,6 @@
-"""Basic tools: checks of arguments, devices, files, terminal, linear algebra, drawing."""
+"""Basic tools, which know nothing of bounds and optimisation.
+
+Arguments and numbers: ``checks``, ``devices``, ``linalg``, ``quasirandom``. Objects: ``stateful``
+(forks), ``read_only``, ``locks``. The program around kbo: ``isolation`` and ``settings`` (of PyTorch
+and NumPy), ``lazy`` and ``extras`` (imports), ``files``, ``streams``, ``terminal``, ``plotting``.
+"""

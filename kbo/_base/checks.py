@@ -82,16 +82,16 @@ def number(
     least: float = -_LARGEST,
     most: float = _LARGEST,
 ) -> float:
-    """Return a number from ``least`` to ``most``, ``expected`` in words, as a float."""
+    """Return a number from ``least`` to ``most`` as a float; ``expected`` says so in words."""
     cause = None
     try:
-        found = real(value)
+        result = real(value)
     except Exception as error:
-        found = math.nan
+        result = math.nan
         cause = error
-    if not least <= found <= most:
+    if not least <= result <= most:
         raise InvalidInput(f"{name} must be {expected}, got {shown(value)}.") from cause
-    return found
+    return result
 
 
 def positive(name: str, value: Any, most: float = _MOST) -> float:
@@ -147,12 +147,12 @@ def interval(name: str, value: Any) -> tuple[float, float]:
 
 
 def maybe(check: Callable[..., T], name: str, value: Any, *limits: Any) -> T | None:
-    """Return None, or the value as another check returns it."""
+    """Return None if the value is None, else what another check returns for it."""
     return None if value is None else check(name, value, *limits)
 
 
 def keep(owner: object, **values: Any) -> None:
-    """Give a frozen object its checked values: plain numbers, where tensors or NumPy's were given."""
+    """Give the fields of a frozen dataclass their checked values, for example plain numbers."""
     for name, value in values.items():
         object.__setattr__(owner, name, value)
 
@@ -161,13 +161,13 @@ def instance(name: str, value: Any, kind: type[T], hint: str = "") -> T:
     """Return the value if it is an instance of a class; the message ends with the hint."""
     if isinstance(value, kind):
         return value
-    found = shown(value)
+    description = shown(value)
     if isinstance(value, type):
-        found = f"the class {value.__name__}: call it"
-    home, *inner = kind.__module__.split(".")
-    if home == "kbo" and inner:
-        home = f"kbo.{inner[0]}"
-    raise InvalidInput(f"{name} must be a {home}.{kind.__qualname__}, got {found}{hint}.")
+        description = f"the class {value.__name__}: call it"
+    package, *modules = kind.__module__.split(".")
+    if package == "kbo" and modules:
+        package = f"kbo.{modules[0]}"
+    raise InvalidInput(f"{name} must be a {package}.{kind.__qualname__}, got {description}{hint}.")
 
 
 def one_of(name: str, value: Any, options: Iterable[str]) -> str:
@@ -224,9 +224,9 @@ def name_of(function: Callable[..., Any]) -> str:
 def path(name: str, value: Any) -> Path:
     """Return a path as the system can take it, from text or a path; it need not exist."""
     with contextlib.suppress(TypeError, UnicodeEncodeError):
-        found = os.fspath(value)
-        if isinstance(found, str) and found and b"\0" not in os.fsencode(found):
-            return Path(found)
+        text = os.fspath(value)
+        if isinstance(text, str) and text and b"\0" not in os.fsencode(text):
+            return Path(text)
     raise InvalidInput(
         f"{name} must be a path as text or pathlib.Path, of characters that it can have, got "
         f"{shown(value)}."
@@ -260,11 +260,8 @@ def tensor(name: str, value: Any) -> Tensor:
             f"{name} must be a torch.Tensor, got {type(value).__name__}: use torch.as_tensor(...)."
         )
     is_sparse = value.layout is not torch.strided
-    for kind, is_kind in (
-        ("meta", value.is_meta),
-        ("nested", value.is_nested),
-        ("sparse", is_sparse),
-    ):
+    kinds = (("meta", value.is_meta), ("nested", value.is_nested), ("sparse", is_sparse))
+    for kind, is_kind in kinds:
         if is_kind:
             raise InvalidInput(f"{name} must be a dense tensor with data, got a {kind} one.")
     return value
@@ -325,6 +322,7 @@ def rows(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = Non
 
 
 def _matrix(name: str, X: Tensor, dim: int | None) -> Tensor:
+    """Return X if it has two axes, one row per point."""
     if X.ndim != 2:
         raise InvalidInput(
             f"{name} must have shape [n {dim or 'd'}], got {tuple(X.shape)}: one row per point."
@@ -352,10 +350,14 @@ def batch_shape(**shapes: torch.Size) -> torch.Size:
 # Observations
 
 
+Location = tuple[float, ...]
+"""A point as plain numbers."""
+
+
 class OnHost(NamedTuple):
     """Observations as plain numbers: locations, targets, and weights, None for ones."""
 
-    places: list[tuple[float, ...]]
+    locations: list[Location]
     targets: list[float]
     weights: list[float] | None
 
@@ -394,21 +396,25 @@ def observations(
         _above_zero("weights", weights, y, "leave out an observation that is to count nothing")
     if not X.shape[0]:
         return OnHost([], [], None)
-    places = X.tolist()
+    rows = X.tolist()
     targets = shaped(y_name, y, X).tolist()
     # The sum is quick. It may overflow where all numbers are finite, so they decide.
-    if not math.isfinite(sum(map(sum, places)) + sum(targets)):
+    if not math.isfinite(sum(map(sum, rows)) + sum(targets)):
         points(X_name, X)
         points(y_name, y)
+    _check_sizes(y_name, targets, largest_target(y.dtype))
+    weight_list = None if weights is None else weights.tolist()
+    return OnHost(list(map(tuple, rows)), targets, weight_list)
+
+
+def _check_sizes(name: str, targets: list[float], most: float) -> None:
+    """Raise InvalidInput if the size of a target is above ``most``."""
     largest = max(map(abs, targets))
-    most = largest_target(y.dtype)
     if largest > most:
         raise InvalidInput(
-            f"{y_name} has a value of size {largest:.3g}; squares of sizes above {most:.2g} "
+            f"{name} has a value of size {largest:.3g}; squares of sizes above {most:.2g} "
             "overflow: drop that row if it is a fault, or use other units."
         )
-    weight_list = None if weights is None else weights.tolist()
-    return OnHost(list(map(tuple, places)), targets, weight_list)
 
 
 def largest_target(dtype: torch.dtype) -> float:
@@ -422,6 +428,7 @@ def variances(name: str, value: Tensor, Y: Tensor) -> Tensor:
 
 
 def _above_zero(name: str, value: Tensor, Y: Tensor, hint: str) -> Tensor:
+    """Return numbers above zero, of the shape, dtype and device of the targets Y."""
     if tensor(name, value).shape != Y.shape:
         raise InvalidInput(
             f"{name} must have the shape of the targets, {tuple(Y.shape)}, got "

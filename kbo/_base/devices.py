@@ -18,15 +18,14 @@ def device(name: str, value: Any = None) -> torch.device:
     Raises:
         InvalidInput: It is not there, or holds no float64.
     """
-    device_or_error = _device_or_error("cpu" if value is None else value)
-    if isinstance(device_or_error, torch.device):
-        return device_or_error
-    error = device_or_error
-    reason = f"{type(error).__name__}: {error}".splitlines()[0][:100]
-    raise InvalidInput(
-        f"{name} must be one that can be used here ({', '.join(_available())}), got "
-        f"{checks.shown(value)} ({reason})."
-    ) from error
+    try:
+        return _tested("cpu" if value is None else value)
+    except Exception as error:  # of many kinds, one for each library of a device
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:100]
+        raise InvalidInput(
+            f"{name} must be one that can be used here ({', '.join(_available())}), got "
+            f"{checks.shown(value)} ({reason})."
+        ) from error
 
 
 def _available() -> list[str]:
@@ -35,18 +34,24 @@ def _available() -> list[str]:
     accelerator = getattr(torch, "accelerator", None)  # from PyTorch 2.6 on
     if accelerator and accelerator.is_available():
         kind = accelerator.current_accelerator().type
-    names = [f"{kind}:{i}" for i in range(getattr(torch, kind).device_count())]
-    return ["cpu", *(name for name in names if isinstance(_device_or_error(name), torch.device))]
+    accelerators = [f"{kind}:{i}" for i in range(getattr(torch, kind).device_count())]
+    return ["cpu", *filter(_is_usable, accelerators)]
 
 
-def _device_or_error(value: Any) -> torch.device | Exception:
-    """Return a device with its index after a number went there and back, or the error."""
+def _is_usable(name: str) -> bool:
+    """Return whether a device can be used here, and holds float64."""
     try:
-        number = torch.zeros((), dtype=torch.float64, device=value)
-        number.item()
-        return number.device
-    except Exception as error:  # of many kinds, one for each library of a device
-        return error
+        _tested(name)
+    except Exception:
+        return False
+    return True
+
+
+def _tested(value: Any) -> torch.device:
+    """Return a device with its index, after a number went there and back."""
+    number = torch.zeros((), dtype=torch.float64, device=value)
+    number.item()
+    return number.device
 
 
 def read(*tensors: Tensor) -> list[float]:
@@ -54,6 +59,6 @@ def read(*tensors: Tensor) -> list[float]:
     return [number for tensor in tensors for number in tensor.reshape(-1).tolist()]
 
 
-def tensors_on_cpu(*tensors: Tensor) -> list[np.ndarray]:
+def on_host(*tensors: Tensor) -> list[np.ndarray]:
     """Return tensors as arrays; on the CPU they share memory."""
     return [tensor.detach().cpu().numpy() for tensor in tensors]

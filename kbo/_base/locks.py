@@ -32,6 +32,7 @@ class Lock:
 
 
 def _renew_in_child() -> None:
+    """Free all locks of a forked child."""
     for lock in list(_locks):
         lock.renew()
 

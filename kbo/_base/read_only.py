@@ -20,7 +20,7 @@ class _MarksConstructed(ABCMeta):
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        """The arguments of the constructor, for ``help`` and editors; else they would be those of ``__call__``."""
+        """The arguments of the constructor, for ``help`` and editors, in place of those of ``__call__``."""
         parameters = list(inspect.signature(cls.__init__).parameters.values())
         return inspect.Signature(parameters[1:])
 

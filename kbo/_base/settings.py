@@ -72,6 +72,7 @@ class Settings:
             yield
 
     def _apply_to_torch(self, stack: ExitStack) -> None:
+        """Apply the settings of PyTorch until the stack is closed."""
         torch = import_module("torch")
         if self.device != "cpu":
             stack.enter_context(torch.device(self.device))
@@ -88,9 +89,10 @@ class Settings:
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Restore settings after a block: gradient and inference mode, default dtype and device, threads, errors of NumPy.
+    """Restore the settings of PyTorch and NumPy after a block, as far as the library was imported before it.
 
-    Imports neither PyTorch nor NumPy, and restores nothing of a library that is not imported before the block.
+    These are gradient and inference mode, default dtype and device, the number of threads, and the
+    reaction of NumPy to errors. Neither library is imported here.
     """
     before = [(read, write, read()) for read, write in _readers_and_writers()]
     try:

@@ -80,6 +80,7 @@ class LastingStream(Wrapped):
         self._try(lambda: self._stream.flush())
 
     def _try(self, action: Callable[[], object]) -> None:
+        """Write, unless an earlier text was refused; drop the text if this one is."""
         if self.lost:
             return
         try:
@@ -88,6 +89,7 @@ class LastingStream(Wrapped):
             self._drop(error)
 
     def _drop(self, error: OSError | ValueError) -> None:
+        """Write to the null device from now on, and say why on standard error."""
         self.lost = True
         # A stream may be without a descriptor.
         with contextlib.suppress(OSError, ValueError, AttributeError):

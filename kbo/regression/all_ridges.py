@@ -39,7 +39,7 @@ class Moments(NamedTuple):
 class AllRidges:
     """A posterior at any ridges, valid until it changes; moments are differentiable in the points.
 
-    By default one ridge after the other: right for every posterior, fast for none.
+    By default one ridge after the other, which is right for every posterior, but slow.
 
     Args:
         state: The posterior.
@@ -67,8 +67,8 @@ class AllRidges:
 
     def at(self, ridges: Tensor) -> Moments:
         """Return the moments with every group at its own ridge, ridges [B]."""
-        pairs = zip(self._groups, ridges.tolist(), strict=True)
-        return _stacked([self._moments(X, ridge) for X, ridge in pairs])
+        groups_and_ridges = zip(self._groups, ridges.tolist(), strict=True)
+        return _stacked([self._moments(X, ridge) for X, ridge in groups_and_ridges])
 
     def grid(self, ridges: Sequence[float]) -> Moments:
         """Return the moments of all groups at each of the ridges, [r ...]; quad is [r 1]."""
@@ -79,18 +79,18 @@ class AllRidges:
         """Return the posterior at some of the groups, given by their numbers."""
         return AllRidges(self.state, self._groups[groups])
 
-    def tensors_on_cpu(self, groups: Sequence[int]) -> MomentsOnHost:
+    def on_host(self, groups: Sequence[int]) -> MomentsOnHost:
         """Return mean and variance [q] of groups of one point, and quad, by the ridge.
 
         For few points, or none, arithmetic on the host is faster than the calls of PyTorch for it.
         """
         if not groups:
             return lambda ridge: (np.empty(0), np.empty(0), float(self.quad([ridge])))
-        some = self.select(torch.tensor(groups, dtype=torch.long, device="cpu"))
+        selected = self.select(torch.tensor(groups, dtype=torch.long, device="cpu"))
 
         def at(ridge: float) -> tuple[np.ndarray, np.ndarray, float]:
             ridges = torch.full((len(groups),), ridge, dtype=torch.float64, device="cpu")
-            moments = some.at(ridges)
+            moments = selected.at(ridges)
             mean = moments.mean[:, 0].detach().double().cpu().numpy()
             variance = moments.covariance[:, 0, 0].detach().double().cpu().numpy()
             return mean, variance, float(moments.quad[0])
@@ -99,6 +99,7 @@ class AllRidges:
 
     @property
     def _groups(self) -> Tensor:
+        """The groups of points, [B g d]."""
         if self.X is None:
             raise InvalidInput(
                 "there are no points, only the numbers of the data: pass some, across(X)."
@@ -106,57 +107,55 @@ class AllRidges:
         return self.X
 
     def _moments(self, X: Tensor, ridge: float) -> Moments:
+        """Return the moments at groups X [... g d] and one ridge."""
         at = self.state.at(ridge)
         return Moments(at.predict(X)[0], at.covariance(X, X), at.quad().to(X))
 
 
 class InChunks(AllRidges):
-    """Many groups of points without gradients, whose moments are computed part by part.
+    """Many groups of points without gradients, whose moments on a grid are computed in chunks.
 
     Args:
         state: The posterior.
         X: Groups [... g d].
-        make: Returns the posterior at groups [B g d], all at once.
-        size: Groups of a part.
+        at_points: Returns the posterior at groups [B g d], all at once.
+        size: Groups of a chunk.
     """
 
     def __init__(
-        self, state: Any, X: Tensor, make: Callable[[Tensor], AllRidges], size: int
+        self, state: Any, X: Tensor, at_points: Callable[[Tensor], AllRidges], size: int
     ) -> None:
         super().__init__(state, X)
-        self.make: Callable[[Tensor], AllRidges] = make
+        self.at_points: Callable[[Tensor], AllRidges] = at_points
         self.size: int = size
 
     def grid(self, ridges: Sequence[float]) -> Moments:
-        parts = [self.make(X).grid(ridges) for X in self._groups.split(self.size)]
-        mean = torch.cat([part.mean for part in parts], 1)
-        covariance = torch.cat([part.covariance for part in parts], 1)
-        return Moments(mean, covariance, parts[0].quad)
+        chunks = [self.at_points(X).grid(ridges) for X in self._groups.split(self.size)]
+        mean = torch.cat([chunk.mean for chunk in chunks], 1)
+        covariance = torch.cat([chunk.covariance for chunk in chunks], 1)
+        return Moments(mean, covariance, chunks[0].quad)
 
     @cached_property
-    def whole(self) -> AllRidges:
+    def all_groups(self) -> AllRidges:
         """All groups at once, for a search over the ridges of all of them."""
-        return self.make(self._groups)
+        return self.at_points(self._groups)
 
     def select(self, groups: Tensor) -> AllRidges:
-        if "whole" in vars(self):
-            return self.whole.select(groups)
-        return self.make(self._groups[groups])
+        if "all_groups" in vars(self):
+            return self.all_groups.select(groups)
+        return self.at_points(self._groups[groups])
 
-    def tensors_on_cpu(self, groups: Sequence[int]) -> MomentsOnHost:
-        some = self.select(torch.tensor(groups, dtype=torch.long, device="cpu"))
-        return some.tensors_on_cpu(range(len(groups)))
+    def on_host(self, groups: Sequence[int]) -> MomentsOnHost:
+        selected = self.select(torch.tensor(groups, dtype=torch.long, device="cpu"))
+        return selected.on_host(range(len(groups)))
 
-    at: Any = delegated_to("whole.at")
-    log_det: Any = delegated_to("whole.log_det")
-    quad: Any = delegated_to("whole.quad")
-    rss: Any = delegated_to("whole.rss")
+    at: Any = delegated_to("all_groups.at")
+    log_det: Any = delegated_to("all_groups.log_det")
+    quad: Any = delegated_to("all_groups.quad")
+    rss: Any = delegated_to("all_groups.rss")
 
 
 def _stacked(moments: Sequence[Moments]) -> Moments:
-    """Return moments with a new leading axis."""
-    return Moments(
-        mean=torch.stack([one.mean for one in moments]),
-        covariance=torch.stack([one.covariance for one in moments]),
-        quad=torch.stack([one.quad for one in moments]),
-    )
+    """Return moments of equal shapes as one, with a new leading axis."""
+    means, covariances, quads = zip(*moments, strict=True)
+    return Moments(torch.stack(means), torch.stack(covariances), torch.stack(quads))

@@ -24,9 +24,9 @@ _SMALLEST = 1e-300
 
 
 class Definiteness(Stateful):
-    """A test of the kernel matrix K of locations, in float64, which continues with further ones.
+    """A test of the kernel matrix K of locations, in float64, for negative eigenvalues.
 
-    O(n^2) for each new location.
+    It goes on with further locations, O(n^2) for each.
 
     Args:
         like: Points on the device of the locations, with as many columns.
@@ -71,7 +71,7 @@ class Definiteness(Stateful):
             self.factor.append(prior(self.X, new), prior(new, new), self.shift, targets)
         except NotPositiveDefinite:
             K = prior(X, X)
-            if bool(K.isfinite().all()):  # other errors say so
+            if bool(K.isfinite().all()):  # else the posterior raises an error of its own
                 least = float(torch.linalg.eigvalsh(K)[0])
                 if least < -tolerance:
                     self.eigenvalue = least

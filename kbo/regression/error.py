@@ -17,7 +17,7 @@ from kbo.regression.definiteness import Definiteness, no_kernel
 Number = TypeVar("Number", float, Tensor)
 
 _MOST_COMPARED = 16
-"""Locations at which a kernel is compared with itself in float32."""
+"""Locations at which a kernel is compared with itself in float32, evenly spaced in their order."""
 
 MOST_TESTED = 1000
 """Locations of a sketch whose kernel matrix is tested for negative eigenvalues: the first ones."""
@@ -48,10 +48,10 @@ class Rounding(NamedTuple):
 
 
 class Error:
-    """Errors by an approximation of the kernel matrix, ``E = K - K~ >= 0``, and by rounding.
+    """Errors by an approximation K~ of the kernel matrix, ``E = K - K~ >= 0``, and by rounding.
 
-    This class is that of a posterior without an approximation, E = 0; others override the members
-    that differ.
+    This class is that of an exact posterior, E = 0; approximate ones override the members that
+    differ.
 
     Args:
         state: The posterior.
@@ -95,7 +95,10 @@ class Error:
         return Rounding.of_algebra(self.terms, self.state.trace, self.of_coordinates)
 
     def of_kernel(self) -> float:
-        """Return the error assumed of a kernel of unknown formula, relative to ``k(x, x)``."""
+        """Return the error assumed of a kernel of unknown formula, relative to ``k(x, x)``.
+
+        It is zero if the formula is known.
+        """
         kernel = self.state.kernel
         locations = self.state.locations
         if kernel is None or locations is None:
@@ -103,10 +106,11 @@ class Error:
         X, _ = locations
         if not len(X):
             return 0.0
-        return measured_error(kernel, _evenly_spaced(X))
+        step = -(-len(X) // _MOST_COMPARED)
+        return measured_error(kernel, X[::step])
 
     def negative_eigenvalue(self) -> float:
-        """Return the least eigenvalue of the kernel matrix if it is negative beyond rounding, else 0.
+        """Return the least eigenvalue of the kernel matrix if it is below zero beyond rounding, else 0.
 
         A negative one proves that the function is no kernel. The matrix is that of the locations,
         without ridge; of a sketch up to ``MOST_TESTED`` locations. O(n^2) for each new location;
@@ -119,9 +123,9 @@ class Error:
         if state.anchors is not None:
             X = X[:MOST_TESTED]
         least = least_error(state.kernel, state.like.dtype)
-        error = max(least, self.of_coordinates + self.of_kernel())
+        kernel_error = max(least, self.of_coordinates + self.of_kernel())
         trace = float(state.prior_variance(X).sum())
-        tolerance = Rounding.of_algebra(len(X), trace, error).steep
+        tolerance = Rounding.of_algebra(len(X), trace, kernel_error).steep
         test = state._definiteness
         if test is None or not test.covers(X, tolerance):
             test = Definiteness(X, tolerance)
@@ -134,9 +138,3 @@ class Error:
         eigenvalue = self.negative_eigenvalue()
         if eigenvalue < 0:
             raise NotPositiveDefinite(f"{no_kernel(eigenvalue)}.")
-
-
-def _evenly_spaced(X: Tensor) -> Tensor:
-    """Return up to ``_MOST_COMPARED`` rows of X [n d], evenly spaced in their order."""
-    step = -(-len(X) // _MOST_COMPARED)
-    return X[::step]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from torch import Tensor
 from kbo._base import checks
 from kbo.errors import IllConditionedWarning, InvalidInput
 from kbo.kernels import DenseKernel
+
+T = TypeVar("T")
 
 
 def as_ridges(ridge: Any, name: str = "ridge") -> list[float]:
@@ -30,6 +32,15 @@ def as_ridges(ridge: Any, name: str = "ridge") -> list[float]:
     return [checks.positive(name, value) for value in ridges]
 
 
+def keep_latest(values: dict[float, T], ridge: float, value: T, most: int) -> None:
+    """Keep the value of a ridge as the latest one; of more than ``most`` the oldest is dropped."""
+    values.pop(ridge, None)
+    values[ridge] = value
+    if len(values) > most:
+        oldest = next(iter(values))
+        del values[oldest]
+
+
 def block_of(on_cpu: int, device: torch.device) -> int:
     """Return the number of entries computed at once: on other devices half a gigabyte."""
     return on_cpu if device.type == "cpu" else 2**26
@@ -41,22 +52,21 @@ def in_chunks(
     """Return mean and variance [N] at X [N d], computed for ``size`` points at a time.
 
     Args:
-        moments: The mean and the variance as a function of some of the points.
+        moments: Returns mean and variance [r] at some of the points, [r d].
         X: The points.
-        size: Points of a part; temporaries stay that small.
+        size: Points of a chunk; temporaries stay that small.
     """
     if len(X) <= size:
         return moments(X)
     if X.requires_grad:
-        parts = [moments(part) for part in X.split(size)]
-        means, variances = zip(*parts, strict=True)
+        means, variances = zip(*map(moments, X.split(size)), strict=True)
         return torch.cat(means), torch.cat(variances)
-    # Results in one piece: between freed temporaries, parts would fragment the heap without bound.
+    # Results in one piece: between freed temporaries, chunks would fragment the heap without bound.
     mean = X.new_empty(len(X))
     variance = X.new_empty(len(X))
     for start in range(0, len(X), size):
-        part = slice(start, start + size)
-        mean[part], variance[part] = moments(X[part])
+        chunk = slice(start, start + size)
+        mean[chunk], variance[chunk] = moments(X[chunk])
     return mean, variance
 
 
@@ -85,8 +95,8 @@ def kernel_columns(k: DenseKernel, rows: Tensor, X: Tensor) -> Tensor:
     """
     if not (X.requires_grad and torch.is_grad_enabled()):
         return k(rows, X)
-    once: Any = _DifferentiableOnce.apply(X)
-    columns = k(rows, once)
+    differentiable_once: Any = _DifferentiableOnce.apply(X)
+    columns = k(rows, differentiable_once)
     if not columns.requires_grad:
         raise InvalidInput(
             "the kernel has no gradient in the coordinates of a point: choose among points, for "

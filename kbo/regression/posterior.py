@@ -24,7 +24,7 @@ what the class keeps of the data, and calls ``changed()``, which replaces ``vers
 the numbers at all ridges. Whatever follows a posterior (views, bounds, models) compares
 ``version``.
 
-* ``KernelRidge`` (exact/kernel_ridge.py) computes nothing more until ``at(ridge)`` is called: then ``factor``
+* ``KernelRidge`` (exact/) computes nothing more until ``at(ridge)`` is called: then ``factor``
   appends the row to the Cholesky factor, O(n^2). Once many rows repeat others they are merged, and
   the factor is computed again, O(n^3).
 * ``NystromRidge`` (sketch/data.py lists the five steps) updates the square root of M^-1, B B' and
@@ -51,6 +51,7 @@ from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.definiteness import Definiteness
 from kbo.regression.error import Error
+from kbo.regression.numerics import keep_latest
 from kbo.regression.provenance import Provenance
 from kbo.regression.sampling import Function, PriorPath, draw_prior, joint_draws
 
@@ -62,7 +63,7 @@ MOST_JOINT = 2048
 
 
 class PosteriorAt(ABC):
-    """A posterior at one ridge, valid until the posterior changes.
+    """The numbers of a posterior at one ridge, valid until the posterior changes.
 
     Methods that take points begin with ``self.state.check(X)``. ``predict`` and ``covariance`` have
     gradients in X.
@@ -103,8 +104,8 @@ class PosteriorAt(ABC):
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mean [... q] at X [... q d], and U, V [... r q].
 
-        The covariance among X is ``prior - U'V``.
-        By default r = q and V is the identity; a posterior of low rank overrides it.
+        The covariance among X is ``prior - U'V``. By default r = q and V is the identity; a
+        posterior of low rank overrides it.
         """
         mean, _ = self.predict(X)
         explained = self.state.prior(X, X) - self.covariance(X, X)
@@ -129,7 +130,7 @@ class PosteriorAt(ABC):
         """
         count = checks.whole("count", count, 1)
         self.state.check(X)
-        checks.points("X", X)  # a draw over a finite set decides which point is taken
+        checks.points("X", X)  # no NaN: a draw over a finite set decides which point is taken
         if X.ndim != 2 or not len(X):
             raise InvalidInput(
                 f"X must be a tensor of shape [N d] with at least one row, got {tuple(X.shape)}."
@@ -138,6 +139,7 @@ class PosteriorAt(ABC):
             return self._draw(X, count, checks.generator(generator))
 
     def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+        """Return the draws of ``draw``, which has checked the arguments."""
         if len(X) > MOST_JOINT:
             return torch.stack([self.draw_function(X, generator)(X) for _ in range(count)])
         return joint_draws(self.covariance(X, X), count, generator)
@@ -156,6 +158,7 @@ class PosteriorAt(ABC):
         return self._draw_function(like, checks.generator(generator))
 
     def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
+        """Return the draw of ``draw_function``, which has checked the arguments."""
         raise InvalidInput(
             f"a {type(self.state).__name__} draws no functions: draw over a finite set of at most "
             f"{MOST_JOINT} points, or define _draw_function in {type(self).__name__}."
@@ -406,14 +409,12 @@ class Posterior(Stateful, ABC):
     def at(self, ridge: float | None = None) -> PosteriorAt:
         """Return the posterior at one ridge; None for its own ridge."""
         ridge = self._ridge if ridge is None else checks.positive("ridge", ridge)
-        if ridge not in self._kept:
-            self._kept[ridge] = self._new_at(ridge)
-            if len(self._kept) > _MOST_RIDGES:
-                oldest = next(iter(self._kept))
-                del self._kept[oldest]
-        return self._kept[ridge]
+        if ridge not in self._at_ridges:
+            keep_latest(self._at_ridges, ridge, self._new_at(ridge), _MOST_RIDGES)
+        return self._at_ridges[ridge]
 
     def _new_at(self, ridge: float) -> PosteriorAt:
+        """Return the posterior at a ridge, also without data."""
         return self._at(ridge) if self.n else PriorAt(self, ridge)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -428,7 +429,7 @@ class Posterior(Stateful, ABC):
     def changed(self) -> None:
         """Replace the version, and forget the numbers at all ridges."""
         self._version = fresh_version()
-        self._kept: dict[float, PosteriorAt] = {}
+        self._at_ridges: dict[float, PosteriorAt] = {}
 
     def note(self, *caveats: str, **changes: Any) -> None:
         """Change entries of ``provenance``, also of later forks.
@@ -461,8 +462,8 @@ class Posterior(Stateful, ABC):
 
     def _fork_with(self, forks: dict[int, Any]) -> Self:
         fork = super()._fork_with(forks)
-        fork._kept = {}  # each belongs to the original
+        fork._at_ridges = {}  # each belongs to the original
         return fork
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_kept": {}, "_definiteness": None}
+        return {**vars(self), "_at_ridges": {}, "_definiteness": None}

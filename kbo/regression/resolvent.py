@@ -59,7 +59,7 @@ class Shifted(NamedTuple):
 
 
 class Resolvent(Stateful, ABC):
-    """``H(a)^-1`` for all a.
+    """``H(a)^-1`` for every ridge a.
 
     Attributes:
         k: The kernel.
@@ -99,23 +99,24 @@ class Resolvent(Stateful, ABC):
             L = W.new_zeros(len(W), 0, 0)
             return Shifted(ridges, W, L, W[:, :0], self._quad(form, ridges))
         size = max(1, block_of(_BLOCK, W.device) // max(1, self.C.numel()))
-        parts = [self.D - (self.C.mT * w.unsqueeze(-2)) @ self.C for w in W.split(size)]
-        S = torch.cat(parts) if len(parts) > 1 else parts[0]
+        chunks = [self.D - (self.C.mT * w.unsqueeze(-2)) @ self.C for w in W.split(size)]
+        S = torch.cat(chunks)
         S.diagonal(dim1=-2, dim2=-1).add_(ridges.unsqueeze(-1))
         if checked:
             L = cholesky(S, len(self.values))
         else:
-            L, failed = torch.linalg.cholesky_ex(S)
-            L = L.masked_fill((failed > 0).reshape(-1, 1, 1), torch.nan)
+            L, failed_row = torch.linalg.cholesky_ex(S)
+            L = L.masked_fill((failed_row > 0).reshape(-1, 1, 1), torch.nan)
         e = torch.addmm(y_border, W * y, self.C, alpha=-1).unsqueeze(-1)
         s_y = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
         return Shifted(ridges, W, L, s_y, self._quad(form + s_y.square().sum(-1), ridges))
 
     def _quad(self, form: Tensor, ridges: Tensor) -> Tensor:
+        """Return ``y'(I + K / a)^-1 y``, [r], given ``y'H^-1 y`` [r]."""
         return self.constant + ridges * form
 
     def grid(self, ridges: Sequence[float]) -> Shifted:
-        """Return ``H(a)`` at ridges; the latest is kept, as several numbers are read in turn."""
+        """Return ``H(a)`` at ridges. The latest is kept, since several numbers are read in turn."""
         key = tuple(ridges)
         latest = self._latest  # read once: another thread may replace it
         if latest is None or latest[0] != key:
@@ -131,8 +132,9 @@ class Resolvent(Stateful, ABC):
 
     def rss(self, shifted: Shifted) -> Tensor:
         """Return ``|y - mean(X)|^2``, [r]: the residuals are ``a H^-1 y``."""
-        border = torch.linalg.solve_triangular(shifted.L.mT, shifted.s_y.unsqueeze(-1), upper=True)
-        border = border.squeeze(-1)  # H^-1 y at the border, [r b]
+        # H^-1 y at the border [r b], and in the basis [r n0].
+        solved = torch.linalg.solve_triangular(shifted.L.mT, shifted.s_y.unsqueeze(-1), upper=True)
+        border = solved.squeeze(-1)
         basis = shifted.W * (self.target[0] - border @ self.C.mT)
         square = basis.square().sum(-1) + border.square().sum(-1)
         return self.constant + shifted.ridges.square() * square
@@ -145,28 +147,26 @@ class Resolvent(Stateful, ABC):
         no factor. With ``V = [C, P]`` in the basis, ``[[T, .], [P_border', 0]] - V' diag(W) V``
         holds S, e and the first sum of the form.
         """
-        values, C, D, y, y_border = devices.tensors_on_cpu(
-            self.values, self.C, self.D, *self.target
-        )
-        points, points_border = devices.tensors_on_cpu(p, p_border)
+        values, C, D, y, y_border = devices.on_host(self.values, self.C, self.D, *self.target)
+        points, points_border = devices.on_host(p, p_border)
         V = np.column_stack([C, y, points]).T.copy()  # [b+1+q n0]
         b = len(D)
-        whole = np.zeros((len(V), len(V)))
-        whole[:b, :b] = D
-        whole[b, :b] = y_border
-        whole[b + 1 :, :b] = points_border.T
+        at_border = np.zeros((len(V), len(V)))
+        at_border[:b, :b] = D
+        at_border[b, :b] = y_border
+        at_border[b + 1 :, :b] = points_border.T
         diagonal = np.arange(b)
 
-        def at(ridge: float) -> np.ndarray:
+        def forms(ridge: float) -> np.ndarray:
             scaled = V / np.sqrt(values + ridge)
-            reduced = whole - scaled @ scaled.T
+            reduced = at_border - scaled @ scaled.T
             if b == 0:
                 return -reduced
             reduced[diagonal, diagonal] += ridge
             e = reduced[b:, :b]
-            _, solved, failed = dposv(reduced[:b, :b], e.T)
-            if failed:
+            _, solved, failed_row = dposv(reduced[:b, :b], e.T)
+            if failed_row:
                 return np.full_like(reduced[b:, b:], np.nan)
             return e @ solved - reduced[b:, b:]
 
-        return at
+        return forms

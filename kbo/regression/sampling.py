@@ -1,19 +1,19 @@
 """Draws from a posterior, less its mean: over finite sets of points, and as functions.
 
-Functions can be evaluated, and differentiated, anywhere. Notation: h a draw from the prior; h +
-update has the law of the posterior, less its mean.
+Functions can be evaluated, and differentiated, anywhere. Notation: h is a draw from the prior. A
+draw of the posterior, less its mean, is h plus an update by the data.
 
 On paper                                             | in code
 ``h(x) = phi(x)'e``, phi random features              | ``draw_prior``
 ``h(x) - k(x, X) (K + ridge C^-1)^-1 (h(X) + eps)``  | ``exact.kernel_ridge.ExactAt``
 ``z(x)'w + h(x) - z(x)'L^-1 h(Z)``                   | ``sketch.nystrom.NystromAt``
 
-There eps_i ~ N(0, ridge / c_i) and w ~ N(0, ridge M^-1). The second line is Matheron's rule (Wilson
-et al. 2020, Sec. 3). Every draw has random features of its own, and the update is linear in h, so
-the covariance of draws is that of the posterior however few features there are; more of them only
-bring a draw nearer to a Gaussian one. On a sketch it is farther from that: where the dictionary
-explains little, the residual of 1024 features at its inducing points has heavy tails. Finite sets
-are drawn exactly.
+with eps_i ~ N(0, ridge / c_i) and w ~ N(0, ridge M^-1). The second line is Matheron's rule (Wilson
+et al. 2020, Sec. 3). Every draw has random features of its own, and the update is linear in h. So
+the covariance of drawn functions is that of the posterior, however few features there are; with
+more features a draw is nearer to a Gaussian one. It is farther from that on a sketch whose
+dictionary explains little: there the residual of 1024 features at the inducing points has heavy
+tails. Draws over finite sets are Gaussian.
 
 A joint draw over N points needs an N x N covariance and O(N^3) work. Where that is too much:
 
@@ -68,7 +68,9 @@ def joint_draws(covariance: Tensor, count: int, generator: torch.Generator | Non
 
 
 class SamplePath:
-    """A draw less its mean, ``prior(x) + weights'basis(x)``; later data do not change it.
+    """A draw of the posterior less its mean, ``prior(x) + weights'basis(x)``.
+
+    Later data do not change it.
 
     Args:
         prior: The draw from the prior, [N d] -> [N].
@@ -125,8 +127,8 @@ def draw_prior(kernel: Kernel, like: Tensor, generator: torch.Generator | None =
         scale = scale * kernel.outputscale.detach().to(like).sqrt()
         kernel = kernel.base_kernel
     if type(kernel) is AdditiveKernel:
-        parts: Any = kernel.kernels
-        terms = tuple(draw_prior(part, like, generator) for part in parts)
+        kernels: Any = kernel.kernels
+        terms = tuple(draw_prior(term, like, generator) for term in kernels)
         return _Sum(terms, scale, columns)
     if type(kernel) not in (RBFKernel, MaternKernel):
         raise InvalidInput(
@@ -171,10 +173,10 @@ class _FourierSeries:
 def _draw_stationary(kernel: Any, like: Tensor, generator: torch.Generator | None) -> Function:
     """Return a draw from the prior of an RBF or Matern kernel on all columns.
 
-    The features are random Fourier features. Their frequencies have the spectral density of the
-    kernel, which is normal for an RBF kernel and
-    Student's t with 2 nu degrees of freedom for a Matern kernel (Rahimi & Recht 2007); sines and
-    cosines in pairs (Sutherland & Schneider 2015); normal numbers from a scrambled Sobol sequence.
+    The features are random Fourier features (Rahimi & Recht 2007), sines and cosines in pairs
+    (Sutherland & Schneider 2015). Their frequencies have the spectral density of the kernel: normal
+    for an RBF kernel, Student's t with 2 nu degrees of freedom for a Matern kernel. The normal
+    numbers are from a scrambled Sobol sequence.
     """
     n_frequencies = _FEATURES // 2
     lengthscale = kernel.lengthscale.detach().double().cpu()  # [1 1] or [1 d]

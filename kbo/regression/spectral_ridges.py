@@ -96,10 +96,12 @@ class SpectralRidges(AllRidges):
         return self._number(self.resolvent.rss(self._grid(ridges)))
 
     def _grid(self, ridges: Sequence[float]) -> Shifted:
+        """Return ``H(a)`` at ridges, with a warning where rounding shows."""
         warn_below_precision(min(ridges), self.state.error.least_ridge)
         return self._shifted(ridges)
 
     def _shifted(self, ridges: Sequence[float]) -> Shifted:
+        """Return ``H(a)`` at ridges; the error of a function that is no kernel says so."""
         try:
             return self.resolvent.grid(ridges)
         except NotPositiveDefinite:
@@ -111,20 +113,20 @@ class SpectralRidges(AllRidges):
         return value.to(self.state.like.dtype)
 
     def select(self, groups: Tensor) -> SpectralRidges:
-        some = copy.copy(self)
-        some.p = self.p[:, groups]
-        some.p_border = self.p_border[:, groups]
-        some.prior = self.prior[groups]
-        some.variance = self.variance[groups]
-        return some
+        selected = copy.copy(self)
+        selected.p = self.p[:, groups]
+        selected.p_border = self.p_border[:, groups]
+        selected.prior = self.prior[groups]
+        selected.variance = self.variance[groups]
+        return selected
 
     @torch.no_grad()
-    def tensors_on_cpu(self, groups: Sequence[int]) -> MomentsOnHost:
+    def on_host(self, groups: Sequence[int]) -> MomentsOnHost:
         rows = torch.tensor(groups, dtype=torch.long, device=self.p.device)
         forms = self.resolvent.quadratic_forms(
             self.p.flatten(1).index_select(1, rows), self.p_border.flatten(1).index_select(1, rows)
         )
-        prior, variance, constant = devices.tensors_on_cpu(
+        prior, variance, constant = devices.on_host(
             self.prior.flatten().index_select(0, rows),
             self.variance.flatten().index_select(0, rows),
             self.resolvent.constant,
@@ -148,18 +150,16 @@ class SpectralRidges(AllRidges):
         if self.p.shape[-1] == 1:  # groups of one point: all ridges in one product
             mean, covariance = self._single(shifted)
         else:
-            means = []
-            covariances = []
-            for i in range(len(ridges)):
-                at_one = Shifted(*[part[i : i + 1] for part in shifted])
-                one_mean, one_covariance = self._joint(at_one)
-                means.append(one_mean)
-                covariances.append(one_covariance)
+            at_each = [
+                Shifted(*[field[i : i + 1] for field in shifted]) for i in range(len(ridges))
+            ]
+            means, covariances = zip(*map(self._joint, at_each), strict=True)
             mean = torch.stack(means)
             covariance = torch.stack(covariances)
         return self._moments_of(mean, covariance, shifted.quad.unsqueeze(-1))
 
     def _moments_of(self, mean: Tensor, covariance: Tensor, quad: Tensor) -> Moments:
+        """Return moments in the dtype of the data."""
         return Moments(self._number(mean), self._number(covariance), self._number(quad))
 
     def _single(self, shifted: Shifted) -> tuple[Tensor, Tensor]:

@@ -13,8 +13,8 @@ from typing import Any
 from gpytorch.kernels import Kernel
 
 from kbo._base import checks
-from kbo._base.drawing import blank, dress
 from kbo._base.isolation import isolated
+from kbo._base.plotting import blank, dress
 from kbo.errors import InvalidInput, KboError
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.credible_sets import Effect

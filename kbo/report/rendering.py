@@ -17,7 +17,7 @@ require("kbo.report", "cli", "jinja2", "matplotlib")
 import jinja2
 import matplotlib
 
-from kbo._base.drawing import BLUE, GREEN, GREY, ORANGE, RED
+from kbo._base.plotting import BLUE, GREEN, GREY, ORANGE, RED
 from kbo._base.terminal import printable
 
 POLL = 3.0

@@ -111,7 +111,7 @@ def same_path(path: AllRidges, expected: AllRidges, groups: int, like: Tensor) -
     if wanted.mean.shape[-1] == 1:
         ridge = own[[1, 1]]
         wanted = expected.select(chosen).at(ridge)
-        mean, variance, quad = path.tensors_on_cpu(chosen.tolist())(float(ridge[0]))
+        mean, variance, quad = path.on_host(chosen.tolist())(float(ridge[0]))
         close(like.new_tensor(mean.tolist()), wanted.mean[:, 0])
         close(like.new_tensor(variance.tolist()), wanted.covariance[:, 0, 0])
         close(like.new_tensor(quad), wanted.quad.expand(2)[0])
@@ -298,7 +298,7 @@ def test_a_path_answers_as_the_state_does(case, device, n, g):
     groups = case.points(6 * g, 4).reshape(6, g, -1).to(device)
     expected = AllRidges(state, groups)
     same_path(state.across(groups), expected, 6, groups)
-    close(state.across().tensors_on_cpu([])(0.3)[2], state.at(0.3).quad().to(groups))
+    close(state.across().on_host([])(0.3)[2], state.at(0.3).quad().to(groups))
     same_path(InChunks(state, groups, state.across, 2), expected, 6, groups)
 
 

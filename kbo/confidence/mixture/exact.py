@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kbo._base.devices import tensors_on_cpu
+from kbo._base.devices import on_host
 from kbo._base.linalg import safe_sqrt
 from kbo.confidence.mixture.confidence_set import ConfidenceSet, h
 from kbo.confidence.mixture.ridge_search import (
@@ -101,7 +101,7 @@ class ExactBound:
         where h is.
         """
         lowest, position = self.at_start.min(0)
-        bounds, ridge_of = tensors_on_cpu(lowest, position.to(lowest))  # [G], the best ridge so far
+        bounds, ridge_of = on_host(lowest, position.to(lowest))  # [G], the best ridge so far
         log_ridges = list(self.log_start)
         best = -1
         largest = -math.inf
@@ -167,7 +167,7 @@ class ExactBound:
 
     def _h_on_host(self, rows: Sequence[int]) -> Callable[..., float]:
         """Return h as a function of one log ridge and of the position among few points."""
-        moments_at = self.posterior.tensors_on_cpu(rows)
+        moments_at = self.posterior.on_host(rows)
 
         def h_at(t: float, i: int = 0) -> float:
             ridge = math.exp(t)
@@ -196,7 +196,7 @@ class ExactBound:
         index = torch.from_numpy(rows).to(self.at_start.device)
         moments = self.posterior.select(index).grid([ridge])
         ridges = self.at_start.new_tensor([ridge])
-        return tensors_on_cpu(self._h_or_minus_infinity(moments, ridges))[0][0]
+        return on_host(self._h_or_minus_infinity(moments, ridges))[0][0]
 
     def _h_or_minus_infinity(self, moments: Moments, ridges: Tensor) -> Tensor:
         """Return h, minus infinity where a ridge proves that F is empty."""

@@ -108,7 +108,7 @@ def least_norm(
     floor = rounding.least_ridge(rounded)
     if math.isinf(floor):
         return 0.0
-    numbers_at = state.across().tensors_on_cpu([])
+    numbers_at = state.across().on_host([])
 
     def norm_at(ridge: float) -> float:
         """Return the positive root B, or a negative number if there is none."""

@@ -1,1 +1,1 @@
-"""Exact kernel ridge regression by a growing Cholesky factor, and at all ridges by an eigendecomposition."""
+"""Exact kernel ridge regression: a Cholesky factor for one ridge, an eigenbasis for all of them."""

@@ -1,8 +1,8 @@
 """Moments of an exact posterior at fixed points, updated row by row, for ``FixedPoints``.
 
-Notation as in kernel_ridge.py: A = K + ridge C^-1 = L L', z = L^-1 y, and W = L^-1 k(X, P) [n A] for fixed
-points P [A d]. A new row ``[l', p]`` of L, and z_new of z, adds to W the row w, in O(n A) instead
-of the O(n^2 A) of a solve:
+Notation as in kernel_ridge.py: A = K + ridge C^-1 = L L', z = L^-1 y, and W = L^-1 k(X, P) [n A]
+for fixed points P [A d]. A new row ``[l', p]`` of L, and z_new of z, adds to W the row w, in O(n A)
+instead of the O(n^2 A) of a solve:
 
     w = (k(x_new, P) - l'W) / p,    mean += z_new w,    variance -= w^2.
 """
@@ -17,7 +17,8 @@ from torch import Tensor
 from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful
 from kbo.regression.all_ridges import AllRidges
-from kbo.regression.numerics import clamped
+from kbo.regression.exact.eigenbasis import Eigenbasis
+from kbo.regression.numerics import clamped, keep_latest
 from kbo.regression.posterior import Columns
 from kbo.regression.spectral_ridges import SpectralRidges
 
@@ -26,17 +27,17 @@ _MOST_RIDGES = 4
 
 
 class ExactColumns(Columns):
-    """Moments of a ``KernelRidge`` at fixed points.
+    """Mean and variance of a ``KernelRidge`` at fixed points, [A].
 
-    For each ridge in use, and for all ridges together (the coordinates of the points in the
-    eigenbasis), O(n A) numbers are kept.
+    O(n A) numbers are kept for each ridge in use, and for all ridges together: the kernel columns
+    of the points in the eigenbasis.
     """
 
     def __init__(self, state: Any, points: Tensor) -> None:
         super().__init__(state, points)
         self.prior: Tensor = state.prior_variance(points)
-        self._at: dict[float, _Moments] = {}
-        self._vectors: Tensor | None = None  # of the eigenbasis of the coordinates
+        self._moments: dict[float, _Moments] = {}
+        self._in_eigenbasis: _KernelColumns | None = None
 
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
         moments = self._updated(ridge)
@@ -49,7 +50,7 @@ class ExactColumns(Columns):
         data = self.state.data
         k = self.state.dense_kernel
         factor = self.state.factor(ridge)
-        moments = self._at.pop(ridge, None)
+        moments = self._moments.pop(ridge, None)
         if moments is None or moments.layout != data.layout:
             moments = _Moments(data.layout, self.prior)
         for start, stop in data.blocks_after(moments.W.n):
@@ -59,32 +60,42 @@ class ExactColumns(Columns):
             moments.W.append(w)
             moments.mean = moments.mean + factor.z[start:stop] @ w
             moments.variance = moments.variance - w.square().sum(0)
-        self._at[ridge] = moments  # the last one: most recently used
-        if len(self._at) > _MOST_RIDGES:
-            oldest = next(iter(self._at))
-            del self._at[oldest]
+        keep_latest(self._moments, ridge, moments, _MOST_RIDGES)
         return moments
 
     @torch.no_grad()
     def across(self) -> AllRidges:
         basis = self.state.basis()
-        if self._vectors is not basis.vectors:
-            coordinates, border = basis.coordinates(self.points)
-            self._vectors = basis.vectors
-            self._coordinates: Tensor = coordinates
-            self._border: GrowingTensor = GrowingTensor(border)
-        start = len(self._coordinates) + self._border.n
-        new = basis.k(basis.data.X[start:], self.points)
-        self._border.append(basis.data.counts[start:].sqrt().unsqueeze(-1) * new)
+        columns = self._in_eigenbasis
+        if columns is None or columns.vectors is not basis.vectors:
+            columns = _KernelColumns(basis, self.points)
+            self._in_eigenbasis = columns
+        columns.extend(basis, self.points)
         variance = self.prior.unsqueeze(-1)
-        return SpectralRidges(
-            self.state,
-            basis,
-            self._coordinates,
-            self._border.value,
-            variance.unsqueeze(-1),
-            variance,
-        )
+        prior = variance.unsqueeze(-1)
+        return SpectralRidges(self.state, basis, columns.p, columns.border.value, prior, variance)
+
+
+class _KernelColumns(Stateful):
+    """The kernel columns of the points in an eigenbasis and at its border.
+
+    Attributes:
+        vectors: The eigenvectors; those of another basis have other columns.
+        p: In the basis, [n0 A].
+        border: At the border, [b A].
+    """
+
+    def __init__(self, basis: Eigenbasis, points: Tensor) -> None:
+        p, border = basis.coordinates(points)
+        self.vectors: Tensor = basis.vectors
+        self.p: Tensor = p
+        self.border: GrowingTensor = GrowingTensor(border)
+
+    def extend(self, basis: Eigenbasis, points: Tensor) -> None:
+        """Add the rows of the data that the border has gained."""
+        start = len(self.p) + self.border.n
+        rows = basis.k(basis.data.X[start:], points)
+        self.border.append(basis.data.counts[start:].sqrt().unsqueeze(-1) * rows)
 
 
 class _Moments(Stateful):

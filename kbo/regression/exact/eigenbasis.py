@@ -24,23 +24,30 @@ from kbo.regression.numerics import kernel_columns
 from kbo.regression.resolvent import Resolvent
 
 
-def border_limit(basis: int) -> int:
-    """Return the columns of the border at which the basis is refreshed."""
-    return max(16, basis // 32)
+def border_limit(n0: int) -> int:
+    """Return the number of rows of the border beyond which a basis of n0 rows is refreshed."""
+    return max(16, n0 // 32)
 
 
 class Eigenbasis(Resolvent):
-    """``(K + a I)^-1`` over all rows of some observations, for every a.
+    """``(K + a I)^-1`` over all rows of some observations, for every ridge a.
 
     When the basis is refreshed depends on the blocks of the data alone, so a replayed run repeats
     every rounding.
+
+    Args:
+        data: The observations.
+        k: The kernel.
+
+    Attributes:
+        rows: Number of rows of the data in basis and border.
     """
 
     def __init__(self, data: Observations, k: DenseKernel) -> None:
         self.data = data
         self.k = k
         self.rows: int = 0
-        self._basis: int = 0  # rows that are decomposed, n0
+        self._n0: int = 0  # rows that are decomposed
         self.values = data.y[:0]
         self.vectors = data.X.new_empty(0, 0)
         self.C = self.vectors
@@ -58,45 +65,46 @@ class Eigenbasis(Resolvent):
         return basis
 
     def _grow(self) -> None:
-        basis = self._basis
-        border: list[tuple[int, int]] = []
+        """Take in the rows since the last time: into the border, or into a new basis."""
+        n0 = self._n0
+        border: list[tuple[int, int]] = []  # first row and stop of each block after the basis
         for start, stop in self.data.blocks_after(self.rows):
-            if stop - basis > border_limit(basis):
-                basis = stop
+            if stop - n0 > border_limit(n0):
+                n0 = stop
                 border = []
             else:
                 border.append((start, stop))
             self.rows = stop
-        if basis != self._basis:
-            self._decompose(basis)
+        if n0 != self._n0:
+            self._decompose(n0)
         for start, stop in border:
             self._extend(start, stop)
         self.constant = self.data.within
         self._latest = None
 
-    def _decompose(self, basis: int) -> None:
-        """Make the first rows the basis, O(n0^3)."""
-        X = self.data.X[:basis]
+    def _decompose(self, n0: int) -> None:
+        """Make the first n0 rows the basis, O(n0^3), without a border."""
+        X = self.data.X[:n0]
         K = self._scaled(self._scaled(self.k(X, X)).mT)
         values, vectors = torch.linalg.eigh(K)
         self.values = values.clamp_min(0)  # negative ones are rounding
         self.vectors = self._scaled(vectors)
-        self.C = X.new_empty(basis, 0)
+        self.C = X.new_empty(n0, 0)
         self.D = X.new_empty(0, 0)
-        self.target = (self.vectors.mT @ self.data.y[:basis], X.new_empty(0))
-        self._basis = basis
+        self.target = (self.vectors.mT @ self.data.y[:n0], X.new_empty(0))
+        self._n0 = n0
 
     def _extend(self, start: int, stop: int) -> None:
-        """Add rows to the border, O(n0^2) each."""
-        basis = self._basis
+        """Add rows of the data to the border, O(n0^2) each."""
+        n0 = self._n0
         cross = self._scaled(self.k(self.data.X[start:stop], self.data.X[:stop]), start).mT
-        corner = self._scaled(cross[basis:], basis)  # [b + r r]
-        self.C = torch.cat([self.C, self.vectors.mT @ cross[:basis]], 1)
+        corner = self._scaled(cross[n0:], n0)  # [b + r r]
+        self.C = torch.cat([self.C, self.vectors.mT @ cross[:n0]], 1)
         above = torch.cat([self.D, corner[: len(self.D)].mT])
         self.D = torch.cat([above, corner], 1)
         y, y_border = self.target
-        new = self._scaled(self.data.y[start:stop].unsqueeze(-1), start).squeeze(-1)
-        self.target = (y, torch.cat([y_border, new]))
+        new_y = self._scaled(self.data.y[start:stop].unsqueeze(-1), start).squeeze(-1)
+        self.target = (y, torch.cat([y_border, new_y]))
 
     def _scaled(self, rows: Tensor, start: int = 0) -> Tensor:
         """Return rows [r q], from row ``start`` of the data on, times the roots of their counts."""
@@ -107,5 +115,5 @@ class Eigenbasis(Resolvent):
     def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:
         cross = kernel_columns(self.k, self.data.X, X)
         # For few points the gradient of this order of the product is up to three times as fast.
-        p = (cross[: self._basis].mT.contiguous() @ self.vectors).mT
-        return p, self._scaled(cross[self._basis :], self._basis)
+        p = (cross[: self._n0].mT.contiguous() @ self.vectors).mT
+        return p, self._scaled(cross[self._n0 :], self._n0)

@@ -37,6 +37,7 @@ from kbo.regression.numerics import (
     block_of,
     clamped,
     in_chunks,
+    keep_latest,
     kernel_columns,
     warn_below_precision,
 )
@@ -52,14 +53,17 @@ _MOST_FACTORS = 8
 
 
 class KernelRidge(Posterior):
-    """The exact posterior.
+    """The exact posterior of the function, given all observations.
 
-    ``at(ridge)`` has a growing factor: one new row costs O(n^2), a prediction O(n^2) per point, a
-    ridge that was not used before one factorisation, O(n^3). ``across()`` shares one
-    eigendecomposition, which is refreshed when the data have grown by a thirty-second, at least 16
-    rows: a prediction costs O(n^2) per point and little per ridge. Repeated points are counted (see
-    ``observations.py``), so n may be far larger than the number of distinct points.
-    Hyper-parameters are copied at construction.
+    ``at(ridge)`` has a growing factor: a new row costs O(n^2), a prediction O(n^2) per point, and a
+    ridge that was not used before one factorisation, O(n^3).
+
+    ``across()`` has all ridges, from one eigendecomposition: a prediction costs O(n^2) per point
+    and little per ridge. The decomposition is refreshed when the data have grown by a
+    thirty-second, at least 16 rows.
+
+    Repeated points are counted (see ``observations.py``), so n may be far larger than the number
+    of distinct points. Hyper-parameters are copied at construction.
 
     Args:
         kernel: An unbatched GPyTorch kernel.
@@ -79,7 +83,7 @@ class KernelRidge(Posterior):
 
     def __init__(self, kernel: Kernel, ridge: float) -> None:
         self._kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
-        self._frozen: dict[tuple[torch.dtype, torch.device], DenseKernel] = {}
+        self._dense_kernels: dict[tuple[torch.dtype, torch.device], DenseKernel] = {}
         self._factors: dict[float, GrowingCholesky] = {}
         self._basis: Eigenbasis | None = None
         self._trace: float = 0.0
@@ -126,22 +130,20 @@ class KernelRidge(Posterior):
         return self._kernel_for(self.like)
 
     def _kernel_for(self, X: Tensor) -> DenseKernel:
+        """Return the kernel in the dtype and on the device of X."""
         key = X.dtype, X.device
-        if key not in self._frozen:
-            self._frozen[key] = freeze(self.kernel, X)
-        return self._frozen[key]
+        if key not in self._dense_kernels:
+            self._dense_kernels[key] = freeze(self.kernel, X)
+        return self._dense_kernels[key]
 
     @torch.no_grad()
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         host = self.check_data(X, y, weights)
-        if not host.places:
+        if not host.locations:
             return
         k = self._kernel_for(X)
         kernel_error = k.error(X)
-        if k.constant is not None and self.data is not None:
-            variances = [k.constant] * len(X)
-        else:
-            variances = k.diagonal(X).tolist()  # which checks the number of columns
+        variances = self._variances(k, X)
         trace = sum(variances)
         if host.weights is not None:
             trace = sum(map(operator.mul, host.weights, variances))
@@ -163,6 +165,12 @@ class KernelRidge(Posterior):
                 self.note(weighted=weighted, repeats=self.data.repeats)
             self.changed()
 
+    def _variances(self, k: DenseKernel, X: Tensor) -> list[float]:
+        """Return ``k(x, x)`` of new points X [r d]."""
+        if k.constant is not None and self.data is not None:
+            return [k.constant] * len(X)
+        return k.diagonal(X).tolist()  # which checks the number of columns of the first points
+
     def factor(self, ridge: float) -> GrowingCholesky:
         """Return L and z of ``A = K + ridge C^-1`` over all rows of the data.
 
@@ -174,21 +182,17 @@ class KernelRidge(Posterior):
         if factor is None:
             warn_below_precision(ridge, self.error.least_ridge)
             factor = GrowingCholesky(data.y)
-        if factor.n < data.rows:
-            k = self.dense_kernel
-            for start, stop in data.blocks_after(factor.n):
-                new = data.X[start:stop]
-                block = k.diagonal(new) if len(new) == 1 else k(new, new)
-                noise = ridge if data.uniform else ridge / data.counts[start:stop]
-                try:
-                    factor.append(k(data.X[:start], new), block, noise, data.y[start:stop])
-                except NotPositiveDefinite:
-                    self.error.refuse_no_kernel()
-                    raise
-        self._factors[ridge] = factor  # the last one: most recently used
-        if len(self._factors) > _MOST_FACTORS:
-            oldest = next(iter(self._factors))
-            del self._factors[oldest]
+        k = self.dense_kernel
+        for start, stop in data.blocks_after(factor.n):
+            new = data.X[start:stop]
+            block = k.diagonal(new) if len(new) == 1 else k(new, new)
+            noise = ridge if data.uniform else ridge / data.counts[start:stop]
+            try:
+                factor.append(k(data.X[:start], new), block, noise, data.y[start:stop])
+            except NotPositiveDefinite:
+                self.error.refuse_no_kernel()
+                raise
+        keep_latest(self._factors, ridge, factor, _MOST_FACTORS)
         return factor
 
     def basis(self) -> Eigenbasis:
@@ -214,7 +218,7 @@ class KernelRidge(Posterior):
 
 
 class _ExactError(Error):
-    """Rounding alone."""
+    """The errors of a ``KernelRidge``: by rounding alone."""
 
     @property
     def least_ridge(self) -> float:
@@ -222,7 +226,7 @@ class _ExactError(Error):
         largest = state._largest_variance or 1.0
         if state.data:
             _, largest_weight = state.data.weight_range
-            largest = largest * largest_weight
+            largest *= largest_weight
         return ill_conditioned_ratio(state.like.dtype) * largest
 
     @property

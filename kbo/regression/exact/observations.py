@@ -1,9 +1,9 @@
 """The data of an exact regression: locations with counts, so that repeated points cost nothing.
 
-n observations are kept as m <= n rows (location, count c, mean target), any grouping of
-observations by equal location. An observation of weight w, whose noise variance is 1/w of the
-others', counts w times. Observations at one location differ only by noise, so with ``C = diag(c)``
-and ``A = K_m + ridge C^-1``
+n observations are kept as m <= n rows (location, count c, mean target). A row stands for
+observations of equal location; several rows may have the same one. An observation of weight w,
+whose noise variance is 1/w of the others', counts w times. Observations at one location differ only
+by noise, so with ``C = diag(c)`` and ``A = K_m + ridge C^-1``
 
     (K_n + ridge I)^-1  acts like  A^-1 on the mean targets ybar,
     ln det(I + K_n / ridge) = ln det A - sum ln(ridge / c),
@@ -12,9 +12,11 @@ and ``A = K_m + ridge C^-1``
     Tr K_n (K_n + ridge I)^-1 = sum_r 1 - (ridge / c_r) [A^-1]_rr,
 
 where ``within`` is the weighted sum of squares of the targets around the mean of their row, and K_n
-and y on the left are ``W^1/2 K W^1/2`` and ``W^1/2 y`` (docs/theory/observations.md). A repeat first
-enters as a row of its own. Once repeats are a third of the rows, all rows of equal location are
-merged, which costs one factorisation of the distinct rows: O(m^2) per observation, amortised.
+and y on the left are ``W^1/2 K W^1/2`` and ``W^1/2 y`` (docs/theory/observations.md).
+
+A repeat first enters as a row of its own. Once repeats are a third of the rows, all rows of equal
+location are merged. The factor of the distinct rows is then computed again, which is O(m^2) per
+observation, amortised.
 """
 
 from __future__ import annotations
@@ -25,17 +27,18 @@ import itertools
 import torch
 from torch import Tensor
 
-from kbo._base.checks import OnHost
+from kbo._base.checks import Location, OnHost
 from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful, fresh_version
 
-_FEWEST_REPEATS_TO_FOLD = 32
-
-Location = tuple[float, ...]
+_FEWEST_REPEATS_TO_MERGE = 32
+"""Rows at locations of earlier rows, up to which none are merged."""
 
 
 class Observations(Stateful):
-    """Rows of distinct or repeated locations with counts and mean targets.
+    """The observations, grouped into rows of equal location with counts and mean targets.
+
+    Two rows may have the same location: a repeat first enters as a row of its own.
 
     Args:
         X: Points of the dtype, device and columns of those to come.
@@ -60,7 +63,7 @@ class Observations(Stateful):
         self.weight_range: tuple[float, float] = (1.0, 1.0)
         self.repeats: tuple[int, int] = (0, 0)
         self._one: Tensor = y.new_ones(())
-        self._last_target: dict[Location, float] = {}
+        self._last_targets: dict[Location, float] = {}
         self._repeated_rows = 0
         self._replace_rows(X[:0], y[:0], y[:0])
 
@@ -106,30 +109,31 @@ class Observations(Stateful):
         if host.weights is not None:
             smallest, largest = self.weight_range
             self.weight_range = min(smallest, *host.weights), max(largest, *host.weights)
-        X, counts, y, within, locations = merge(X, weights, y, host.places)
+        X, counts, y, within, locations = merge(X, weights, y, host.locations)
         if within is not None:
             self.within = self.within + within
-        self._repeated_rows += sum(location in self._last_target for location in locations)
+        self._repeated_rows += sum(location in self._last_targets for location in locations)
         self._count_repeats(host)
         self._X.append(X)
         self._counts.append(counts)
         self._y.append(y)
         self.rows += len(X)
         self.blocks.append(self.rows)
-        if self._repeated_rows > max(_FEWEST_REPEATS_TO_FOLD, len(self._last_target) // 2):
-            self._fold()
+        if self._repeated_rows > max(_FEWEST_REPEATS_TO_MERGE, len(self._last_targets) // 2):
+            self._merge_all()
 
     def _count_repeats(self, host: OnHost) -> None:
+        """Count the new observations in ``repeats``."""
         n_repeats, n_equal = self.repeats
-        for location, target in zip(host.places, host.targets, strict=True):
-            last_target = self._last_target.get(location)
+        for location, target in zip(host.locations, host.targets, strict=True):
+            last_target = self._last_targets.get(location)
             if last_target is not None:
                 n_repeats += 1
                 n_equal += last_target == target
-            self._last_target[location] = target
+            self._last_targets[location] = target
         self.repeats = n_repeats, n_equal
 
-    def _fold(self) -> None:
+    def _merge_all(self) -> None:
         """Merge all rows of equal location."""
         locations = list(map(tuple, self.X.tolist()))
         X, counts, y, within, _ = merge(self.X, self.counts, self.y, locations)
@@ -139,6 +143,7 @@ class Observations(Stateful):
         self._replace_rows(X, counts, y)
 
     def _replace_rows(self, X: Tensor, counts: Tensor, y: Tensor) -> None:
+        """Make these the rows, as one block."""
         self._X = GrowingTensor(X)
         self._counts = GrowingTensor(counts)
         self._y = GrowingTensor(y)
@@ -162,15 +167,15 @@ def merge(
         Locations, counts and mean targets of the merged rows; the sum of squares of the targets
         around their mean, [] (None if nothing was merged); and the locations as tuples.
     """
-    number: dict[Location, int] = {}
+    numbers: dict[Location, int] = {}  # of the merged rows
     row_numbers: list[int] = []
     first_rows: list[int] = []
     for row, location in enumerate(locations):
-        if location not in number:
-            number[location] = len(number)
+        if location not in numbers:
+            numbers[location] = len(numbers)
             first_rows.append(row)
-        row_numbers.append(number[location])
-    distinct = list(number)
+        row_numbers.append(numbers[location])
+    distinct = list(numbers)
     if len(distinct) == len(locations):
         return X, counts, y, None, distinct
     index = torch.tensor(row_numbers, device=X.device)

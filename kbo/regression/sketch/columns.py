@@ -1,6 +1,6 @@
 """Moments of a sketched posterior at fixed points, updated row by row, for ``FixedPoints``.
 
-Notation as in the module of ``NystromAt``. The features z(P) [m A] of the points change only when
+Notation as in nystrom.py. The features z(P) [m A] of the points change only when
 the dictionary does. At the posterior's own ridge, an observation changes the quadratic forms
 ``z'M^-1 z`` by the square of one product (see ``InverseRoot``), so mean and variance of A points
 follow it in O(m A) instead of O(m^2 A).
@@ -21,14 +21,18 @@ from kbo.regression.sketch.dtc import dtc_variance, residual_noise
 
 
 class SketchColumns(Columns):
-    """Moments of a ``NystromRidge`` at fixed points; m A numbers of memory."""
+    """Mean and variance of a ``NystromRidge`` at fixed points, [A]; m A numbers of memory."""
 
     def __init__(self, state: Any, points: Tensor) -> None:
         super().__init__(state, points)
         self._X: Tensor = points.double()
         self._prior: Tensor = state.prior_variance(points).double()
-        self._layout: int = 0
-        self._generation: int = 0
+        self._features: GrowingTensor = GrowingTensor(self._X.new_empty(0, len(points)))
+        self._residual: Tensor = self._prior
+        self._layout: int | None = None  # of the sketch, that of the features
+        self._form: Tensor = torch.zeros_like(self._prior)  # z'M^-1 z
+        self._generation: int | None = None  # of the root, that of the form
+        self._n_events: int = 0
 
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
         """Return mean and variance [A].
@@ -65,10 +69,10 @@ class SketchColumns(Columns):
         sketch = self.state.sketch
         if self._layout != sketch.layout:
             z = sketch.features(self._X)
-            self._features: GrowingTensor = GrowingTensor(z)
-            self._residual: Tensor = (self._prior - z.square().sum(0)).clamp_min(0)
+            self._features = GrowingTensor(z)
+            self._residual = (self._prior - z.square().sum(0)).clamp_min(0)
             self._layout = sketch.layout
-            self._generation = 0
+            self._generation = None
         for j in range(self._features.n, sketch.m):
             coordinate = sketch.features.next_coordinate(j, self._X, self._features.value)
             self._features.append(coordinate.unsqueeze(0))
@@ -80,9 +84,9 @@ class SketchColumns(Columns):
         root = self.state.sketch.root
         z = self._features.value
         if self._generation != root.generation or len(root.events) - self._n_events > len(z):
-            self._form: Tensor = (root.S.mT @ z).square().sum(0)
+            self._form = (root.S.mT @ z).square().sum(0)
             self._generation = root.generation
-            self._n_events: int = len(root.events)
+            self._n_events = len(root.events)
         for factor, vector in root.events[self._n_events :]:
             self._form = self._form.add((vector @ z[: len(vector)]).square(), alpha=factor)
         self._n_events = len(root.events)

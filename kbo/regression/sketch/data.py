@@ -1,15 +1,15 @@
-"""The data of a sketched posterior: observations seen through a dictionary.
+"""The data of a sketched posterior: its observations, as features of a dictionary.
 
 Notation: inducing points Z, L = chol k(Z, Z), z(x) = L^-1 k(Z, x), B = [z(x_1) .. z(x_n)] and
 M = B B' + ridge I.
 
-An observation passes five stations (``Sketch._observe``):
+What happens to an observation (``Sketch._observe``):
 
-    1. its features z(x)                                      ``_candidate``, ``features.py``
-    2. does it become an inducing point?                      ``Dictionary.accepts``
-    3. it is counted: its row, ``B B'``, ``B y``, ``y'y``     ``_count``, ``rows.py``
-    4. ``M^-1`` follows the new column of B                   ``_follow``, ``inverse_root.py``
-    5. the dictionary changes, if it does                     ``_admit``, ``_choose``, ``_redraw``
+    1. its features z(x) are computed                         ``_candidate``, ``features.py``
+    2. the dictionary says whether it becomes inducing        ``Dictionary.accepts``
+    3. it is added to its row, ``B B'``, ``B y`` and ``y'y``  ``_count``, ``rows.py``
+    4. ``M^-1`` is updated by the new column of B             ``_update_root``, ``inverse_root.py``
+    5. the dictionary may change                              ``_admit``, ``_choose``, ``_redraw``
 
 A step costs O(m^2) while the dictionary stays, O(n m + m^2) for a new inducing point and
 O(n m^2 + m^3) for a new dictionary, n counting distinct locations.
@@ -23,6 +23,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from kbo._base.checks import Location
 from kbo._base.devices import read
 from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful, fresh_version
@@ -30,12 +31,12 @@ from kbo.kernels import DenseKernel, freeze
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
 from kbo.regression.sketch.dtc import dtc_variance
 from kbo.regression.sketch.error import BLOCK, SMALL_BLOCK, ErrorNorm, ResidualSums
-from kbo.regression.sketch.features import Features, Place
+from kbo.regression.sketch.features import Features
 from kbo.regression.sketch.inverse_root import REFRESH, InverseRoot
 from kbo.regression.sketch.rows import Rows
 
 _FEW = 8
-"""Up to a fraction 1 / _FEW of m columns it is cheaper to add them to ``M^-1`` one by one."""
+"""Up to m / _FEW new columns of B it is cheaper to update ``M^-1`` by them one by one."""
 
 _MOST_REPEATS = 8
 """Entries of ``Rows.order``, over rows and a block of ``error.py``, at which repeats are merged."""
@@ -48,7 +49,7 @@ class Batch(NamedTuple):
         X: Locations [r d]; read, not kept.
         y: Targets [r].
         weights: Weights [r].
-        places: The locations on the host.
+        locations: The locations on the host.
         targets: The targets on the host.
         host_weights: The weights on the host.
     """
@@ -56,25 +57,23 @@ class Batch(NamedTuple):
     X: Tensor
     y: Tensor
     weights: Tensor
-    places: list[Place]
+    locations: list[Location]
     targets: list[float]
     host_weights: list[float]
 
-    def one(self, i: int) -> Batch:
-        """Return one of the observations."""
-        one = slice(i, i + 1)
-        return Batch(
-            self.X[one],
-            self.y[one],
-            self.weights[one],
-            self.places[one],
-            self.targets[one],
-            self.host_weights[one],
-        )
+    def row(self, i: int) -> Batch:
+        """Return the observation i alone."""
+        return Batch(*[field[i : i + 1] for field in self])
 
 
 class Sketch(Stateful):
-    """Observations seen through a dictionary, in float64, on the device of ``like`` [0 d].
+    """The observations of a sketched posterior, as features of a dictionary, in float64.
+
+    Args:
+        kernel: The kernel.
+        ridge: The ridge.
+        dictionary: The description of the dictionary.
+        like: A tensor [0 d] on the device of the observations.
 
     Attributes:
         k: The kernel.
@@ -142,23 +141,23 @@ class Sketch(Stateful):
             self._observe(new)
         else:
             for i in range(n_new):
-                self._observe(new.one(i))
+                self._observe(new.row(i))
 
     def _observe(self, new: Batch) -> None:
         """Add one observation, which may become an inducing point."""
-        point = self._candidate(new.X, new.places[0], new.host_weights[0])
-        accepted = self.dictionary.accepts(point, self) and not point.dependent
+        point = self._candidate(new.X, new.locations[0], new.host_weights[0])
+        is_accepted = self.dictionary.accepts(point, self) and not point.dependent
         B = self._count(new, point.features.unsqueeze(-1), [point.prior])
-        self._follow(B)
-        if accepted and point.well_conditioned:
+        self._update_root(B)
+        if is_accepted and point.well_conditioned:
             self._admit(new.X, point)
-        elif accepted:
+        elif is_accepted:
             self._choose()
         self._redraw()
 
-    def _candidate(self, x: Tensor, place: Place, weight: float = 1.0) -> Candidate:
+    def _candidate(self, x: Tensor, location: Location, weight: float = 1.0) -> Candidate:
         """Return x [1 d] as a point that may become an inducing point."""
-        row = self.rows.find(place)
+        row = self.rows.find(location)
         if row is None:
             column = self.features.columns(x)  # [m 1]
             z = self.features.solve(column)
@@ -167,16 +166,16 @@ class Sketch(Stateful):
             z = self.rows.features[row].unsqueeze(-1).clone()
             column = self.features.L @ z
             residual, prior = self.rows.numbers[row, :2].tolist()
-        return Candidate(prior, residual, column, z[:, 0], place, self.features, weight)
+        return Candidate(prior, residual, column, z[:, 0], location, self.features, weight)
 
     def _observe_block(self, new: Batch) -> None:
         """Add observations together; then the dictionary may take some of their locations."""
         rows_before = self.rows.n
         z = self.features.solve(self.features.columns(new.X))
         B = self._count(new, z, self.k.diagonal(new.X).tolist())
-        self._follow(B)
-        replaced = self._redraw()
-        if self.dictionary.in_blocks and not replaced:
+        self._update_root(B)
+        is_redrawn = self._redraw()
+        if self.dictionary.in_blocks and not is_redrawn:
             self._complete(rows_before)
 
     def _count(self, new: Batch, z: Tensor, prior: list[float]) -> Tensor:
@@ -185,8 +184,10 @@ class Sketch(Stateful):
         Returns:
             The new columns of B, ``sqrt(w) z``, [m r].
         """
-        repeats, equal = self.rows.extend(new.X, z.mT, new.places, new.targets, new.host_weights)
-        self.repeats = (self.repeats[0] + repeats, self.repeats[1] + equal)
+        n_repeats, n_equal = self.rows.extend(
+            new.X, z.mT, new.locations, new.targets, new.host_weights
+        )
+        self.repeats = (self.repeats[0] + n_repeats, self.repeats[1] + n_equal)
         if len(self.rows.order) > _MOST_REPEATS * (self.rows.n + BLOCK):
             self.rows.merge()  # the memory of the order would grow with the repeats
             self.error_norm.restart(merged=self.rows.n)
@@ -203,8 +204,8 @@ class Sketch(Stateful):
         self.G.addmm_(B, B.mT)
         return B
 
-    def _follow(self, B: Tensor) -> None:
-        """Let ``M^-1`` follow new columns of B [m r]."""
+    def _update_root(self, B: Tensor) -> None:
+        """Update ``M^-1`` by new columns of B, [m r]."""
         columns = B.shape[1]
         if columns <= max(1, self.m // _FEW) and self.root.columns + columns < REFRESH:
             for column in B.unbind(1):
@@ -212,7 +213,7 @@ class Sketch(Stateful):
                 self.root.add(whitened, float(whitened @ whitened))
             return
         if self.rows.n <= REFRESH:
-            self._sum()  # thousands of repeats of a few rows would drift
+            self._sum_rows()  # thousands of repeats of a few rows would drift
         self.root.refresh(self.G)
 
     def _admit(self, x: Tensor, point: Candidate) -> None:
@@ -259,15 +260,20 @@ class Sketch(Stateful):
 
     def _redraw(self) -> bool:
         """Take a new dictionary if the present one asks for it; return whether it did."""
-        drawn = self.dictionary.redraws(self)
-        if drawn is None:
+        drawn_rows = self.dictionary.redraws(self)
+        if drawn_rows is None:
             return False
-        self._replace(drawn, SMALL_BLOCK)
+        self._replace(drawn_rows, SMALL_BLOCK)
         return True
 
-    def _replace(self, chosen: list[int], block: int) -> None:
-        """Make rows the inducing points; ``block`` is the block size of the error norm then."""
-        points = self.rows.X[chosen]
+    def _replace(self, chosen_rows: list[int], block: int) -> None:
+        """Make rows the inducing points, in place of the present ones.
+
+        Args:
+            chosen_rows: Their numbers.
+            block: The block size of the error norm from then on.
+        """
+        points = self.rows.X[chosen_rows]
         anchors = self.features.anchors
         if points.shape == anchors.shape and torch.equal(points, anchors):
             return
@@ -278,12 +284,12 @@ class Sketch(Stateful):
 
     def _project(self) -> None:
         """Compute ``B B'``, ``B y`` and ``M^-1`` under new inducing points."""
-        self._sum()
+        self._sum_rows()
         self.root: InverseRoot = InverseRoot(self.G, self.ridge)
         self.residual_sums.restart()
         self.layout: int = fresh_version()
 
-    def _sum(self) -> None:
+    def _sum_rows(self) -> None:
         """Compute ``B B'`` and ``B y`` from rows and counts."""
         B = self.rows.features.mT
         self._G = GrowingTensor((B * self.rows.counts) @ B.mT)

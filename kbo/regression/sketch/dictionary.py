@@ -15,10 +15,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
+from kbo._base.checks import Location
 from kbo._base.stateful import Stateful
 from kbo.errors import InvalidInput
 from kbo.kernels import DenseKernel, freeze
-from kbo.regression.sketch.features import CONDITION, DEPENDENT, Features, Place, pivots
+from kbo.regression.sketch.features import CONDITION, DEPENDENT, Features, pivots
 from kbo.regression.sketch.inverse_root import InverseRoot
 from kbo.regression.sketch.rows import Rows
 
@@ -38,10 +39,14 @@ class Observed(Protocol):
     root: InverseRoot
     k: DenseKernel
     rows: Rows
-    m: int
     features: Features
     kappa: float
     weighted: bool
+
+    @property
+    def m(self) -> int:
+        """Number of inducing points."""
+        ...
 
     def row_leverages(self) -> Tensor:
         """Return the leverages of all rows, [rows]."""
@@ -66,7 +71,7 @@ class Candidate:
     residual: float
     column: Tensor
     features: Tensor
-    place: Place
+    place: Location
     basis: Features
     weight: float = 1.0
 

@@ -30,6 +30,7 @@ from kbo._base.linalg import ill_conditioned_ratio
 from kbo._base.stateful import Stateful, delegated_to
 from kbo.kernels import DenseKernel
 from kbo.regression.error import Error, Rounding
+from kbo.regression.numerics import keep_latest
 from kbo.regression.sketch.features import Features
 from kbo.regression.sketch.rows import Rows
 
@@ -40,7 +41,7 @@ SMALL_BLOCK = 64
 """Observations of a block where all norms are void whenever the dictionary is drawn again."""
 
 _LEAST = 32
-"""Observations of the smallest block whose norm is computed; fewer count with their trace."""
+"""Observations of the smallest block whose norm is computed; of fewer the trace is taken."""
 
 _MOST_RIDGES = 32
 """Ridges whose log-determinant of E is kept."""
@@ -97,7 +98,7 @@ class NystromError(Error):
 
 
 class ResidualSums(Stateful):
-    """Sums over the diagonal of E, rounded up, which follow the observations.
+    """Sums over the diagonal of E, rounded up, to which new observations are added.
 
     While the inducing points stay, so do the residuals of earlier observations: reading a sum costs
     O(r) for r observations since the last time, whatever n is.
@@ -108,60 +109,58 @@ class ResidualSums(Stateful):
 
     def restart(self) -> None:
         """Begin again, since the residuals or the order of the observations have changed."""
-        self._done = 0  # entries of Rows.order that are in the sums
+        self._n_added = 0  # entries of Rows.order that are in the sums
         self._trace = 0.0
         self._rounding = 0.0
         self._log_dets: dict[float, float] = {}  # by the ridge
 
     def trace(self, rows: Rows) -> float:
         """Return ``Tr E``, rounded up."""
-        self._follow(rows)
+        self._add_observations(rows)
         return self._trace
 
     def rounding(self, rows: Rows) -> float:
         """Return the sum of the rounding errors of the residuals."""
-        self._follow(rows)
+        self._add_observations(rows)
         return self._rounding
 
     def log_det(self, rows: Rows, ridge: float) -> float:
         """Return ``sum_i ln(1 + E_ii / ridge)``, rounded up, with repeats of a location as one i."""
-        self._follow(rows)
+        self._add_observations(rows)
         if ridge not in self._log_dets:
-            if len(self._log_dets) == _MOST_RIDGES:
-                oldest = next(iter(self._log_dets))
-                del self._log_dets[oldest]
-            lost = rounding(rows.m, rows.prior, rows.spread)
-            diagonal = rows.counts * (rows.residual + lost)
-            self._log_dets[ridge] = float((diagonal / ridge).log1p().sum())
+            rounding_of_residual = rounding(rows.m, rows.prior, rows.spread)
+            diagonal = rows.counts * (rows.residual + rounding_of_residual)
+            log_det = float((diagonal / ridge).log1p().sum())
+            keep_latest(self._log_dets, ridge, log_det, _MOST_RIDGES)
         return self._log_dets[ridge]
 
     @torch.no_grad()
-    def _follow(self, rows: Rows) -> None:
+    def _add_observations(self, rows: Rows) -> None:
         """Add the observations since the last time to all sums."""
-        if self._done == len(rows.order):
+        if self._n_added == len(rows.order):
             return
-        if self._done == 0:
-            which = slice(None)
+        if self._n_added == 0:
+            changed_rows = slice(None)
             added = rows.counts  # weight that the observations add to each of these rows
         else:
-            entries = torch.tensor(rows.order[self._done :], device=rows.residual.device)
-            which, position = torch.unique(entries, return_inverse=True)
-            weights = rows.residual.new_tensor(rows.weights[self._done :])
-            added = torch.zeros_like(which, dtype=weights.dtype).index_add_(0, position, weights)
-        lost = rounding(rows.m, rows.prior[which], rows.spread[which])
-        residual = rows.residual[which] + lost
-        after = rows.counts[which]
+            entries = torch.tensor(rows.order[self._n_added :], device=rows.residual.device)
+            changed_rows, position = torch.unique(entries, return_inverse=True)
+            weights = rows.residual.new_tensor(rows.weights[self._n_added :])
+            added = weights.new_zeros(len(changed_rows)).index_add_(0, position, weights)
+        rounding_of_residual = rounding(rows.m, rows.prior[changed_rows], rows.spread[changed_rows])
+        residual = rows.residual[changed_rows] + rounding_of_residual
+        after = rows.counts[changed_rows]
         before = after - added
-        sums = [(added * residual).sum(), (added * lost).sum()]
+        sums = [(added * residual).sum(), (added * rounding_of_residual).sum()]
         for ridge in self._log_dets:
             gain = (after * residual / ridge).log1p() - (before * residual / ridge).log1p()
             sums.append(gain.sum())
-        trace, rounded, *gains = torch.stack(sums).tolist()
+        trace, rounding_of_trace, *gains = torch.stack(sums).tolist()
         self._trace += trace
-        self._rounding += rounded
+        self._rounding += rounding_of_trace
         for ridge, gain in zip(list(self._log_dets), gains, strict=True):
             self._log_dets[ridge] += gain
-        self._done = len(rows.order)
+        self._n_added = len(rows.order)
 
 
 class ErrorNorm(Stateful):
@@ -179,20 +178,20 @@ class ErrorNorm(Stateful):
     def restart(self, merged: int = 0) -> None:
         """Begin with the first entry; the first ``merged`` ones form blocks of their own."""
         self._merged = merged
-        self._complete = 0.0  # sum of the norms of complete blocks
-        self._done = 0  # entries in complete blocks
+        self._norm_of_blocks = 0.0  # sum over complete blocks
+        self._n_in_blocks = 0  # entries in complete blocks
         self._norms: dict[tuple[int, int], float] = {}  # of smaller blocks, by start and size
 
     @torch.no_grad()
     def bound(self, k: DenseKernel, rows: Rows) -> float:
         """Return an upper bound of the operator norm of E, rounded up by an estimate."""
         entries = len(rows.order)
-        while (size := self._next(entries)) > 0:
-            self._complete += block_norm(k, rows, self._done, size)
-            self._done += size
+        while (size := self._next_size(entries)) > 0:
+            self._norm_of_blocks += block_norm(k, rows, self._n_in_blocks, size)
+            self._n_in_blocks += size
             self._norms = {}
-        total = self._complete
-        start = self._done
+        total = self._norm_of_blocks
+        start = self._n_in_blocks
         size = self._block // 2
         while size >= _LEAST:
             if entries - start >= size:
@@ -208,11 +207,11 @@ class ErrorNorm(Stateful):
         rounded_up = rows.residual[rest] + rounding(rows.m, rows.prior[rest], rows.spread[rest])
         return total + float(weights @ rounded_up)
 
-    def _next(self, entries: int) -> int:
+    def _next_size(self, entries: int) -> int:
         """Return the size of the next complete block; 0 if there is none."""
-        if self._done < self._merged:
-            return min(self._block, self._merged - self._done)
-        if entries - self._done >= self._block:
+        if self._n_in_blocks < self._merged:
+            return min(self._block, self._merged - self._n_in_blocks)
+        if entries - self._n_in_blocks >= self._block:
             return self._block
         return 0
 
@@ -220,15 +219,15 @@ class ErrorNorm(Stateful):
 def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
     """Return an upper bound of the operator norm of E over a block, rounded up by an estimate."""
     block = slice(start, start + size)
-    which = rows.order[block]
+    row_numbers = rows.order[block]
     weights = rows.residual.new_tensor(rows.weights[block])
     scale = weights.sqrt().unsqueeze(-1)
-    X = rows.X[which]
-    B = scale * rows.features_of(which)  # [size m]
+    X = rows.X[row_numbers]
+    B = scale * rows.features_of(row_numbers)  # [size m]
     K = scale * k(X, X) * scale.mT
     largest = torch.linalg.eigvalsh(K - B @ B.mT)[-1].clamp_min(0)
     of_eigenvalue = 4 * _EPS * size * K.diagonal().max()
-    of_residuals = weights @ rounding(rows.m, rows.prior[which], rows.spread[which])
+    of_residuals = weights @ rounding(rows.m, rows.prior[row_numbers], rows.spread[row_numbers])
     return float(largest + of_eigenvalue + of_residuals)
 
 

@@ -25,12 +25,10 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
+from kbo._base.checks import Location
 from kbo._base.linalg import GrowingFactor, GrowingTensor, cholesky
 from kbo._base.stateful import Stateful
 from kbo.kernels import DenseKernel
-
-Place = tuple[float, ...]
-"""A location on the host."""
 
 DEPENDENT = 1e-9
 """Fraction of the prior variance below which the residual of a new point is rounding error."""
@@ -59,12 +57,14 @@ class Features(Stateful):
         gram = points.new_empty(0, 0)
         if len(points):
             gram = k(points, points)
-        kept, self._factor = independent(gram)
-        if kept is not None:
-            points = points[kept]
+        chosen, self._factor = independent(gram)
+        if chosen is not None:
+            points = points[chosen]
         self._Z = GrowingTensor(points)
         self._row_norms = GrowingTensor(vector_norm(self.whitener, dim=1))
-        self._index: dict[Place, int] = {tuple(point): i for i, point in enumerate(points.tolist())}
+        self._index: dict[Location, int] = {
+            tuple(point): i for i, point in enumerate(points.tolist())
+        }
 
     @property
     def m(self) -> int:
@@ -91,9 +91,9 @@ class Features(Stateful):
         """Norms of the rows of ``L^-1``, [m]: by these the coordinates multiply rounding."""
         return self._row_norms.value
 
-    def at(self, place: Place) -> int | None:
+    def at(self, location: Location) -> int | None:
         """Return the index of the inducing point at a location; None if there is none."""
-        return self._index.get(place)
+        return self._index.get(location)
 
     def columns(self, X: Tensor) -> Tensor:
         """Return ``k(Z, X)``, [m N] for X [N d]."""
@@ -104,7 +104,7 @@ class Features(Stateful):
     def __call__(self, X: Tensor) -> Tensor:
         """Return ``z(X)``, [m N] for X [N d], by a product with ``L^-1``: fast, for predictions."""
         columns = self.columns(X)
-        return kept_for(columns, self.whitener) @ columns
+        return constant_for(columns, self.whitener) @ columns
 
     def solve(self, columns: Tensor) -> Tensor:
         """Return ``z(X)``, [m N], from ``k(Z, X)`` by a triangular solve: accurate, for data."""
@@ -129,12 +129,12 @@ class Features(Stateful):
         column = self._k(self.anchors[j : j + 1], X)[0]
         return (column - row[:j] @ z) / row[j]
 
-    def append(self, point: Tensor, b: Tensor, c: Tensor, pivot: float, place: Place) -> None:
-        """Add an inducing point [1 d] at ``place``.
+    def append(self, point: Tensor, b: Tensor, c: Tensor, pivot: float, location: Location) -> None:
+        """Add an inducing point [1 d] at ``location``.
 
         Its features are b [m], its coefficients c [m], and ``pivot^2 = k(z, z) - |b|^2``.
         """
-        self._index[place] = self.m
+        self._index[location] = self.m
         self._Z.append(point)
         self._factor.append(b, c, pivot)
         self._row_norms.append(vector_norm(self.whitener[-1:], dim=1))
@@ -201,8 +201,11 @@ def pivots(
     return chosen, residual
 
 
-def kept_for(X: Tensor, matrix: Tensor) -> Tensor:
-    """Return a matrix that is written in place; a copy of it if the graph of X will hold it."""
+def constant_for(X: Tensor, matrix: Tensor) -> Tensor:
+    """Return a matrix for a product with X: a copy if a gradient in X is to be computed later.
+
+    The matrix itself may be written in place before that.
+    """
     if X.requires_grad:
         return matrix.clone()
     return matrix

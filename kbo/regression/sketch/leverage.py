@@ -52,6 +52,7 @@ class Uniforms(Stateful):
         return self._generate(-self.blocks, n)
 
     def _generate(self, block: int, n: int) -> Tensor:
+        """Return the first n numbers [n] of a block; every block has a generator of its own."""
         # Odd multipliers spread seeds and blocks over 63 bits, far from small seeds of problems.
         mixed = (self.seed + 1) * 0x9E3779B97F4A7C15 + (block + 1) * 0xD1B54A32D192ED03
         generator = torch.Generator().manual_seed(mixed % 2**63)
@@ -63,8 +64,8 @@ class OnlineRowSampling(Dictionary):
 
     With probability ``min(1, gamma tau)``, ``tau = (1 + eps) g / (g + mu)`` and eps = 1/2, where g
     is the variance at the point given the dictionary: a point that entered with probability p
-    counts as an observation with noise ``mu p``. For a point of weight w, ``mu / w`` takes the place of mu.
-    Calandriello et al. (2017), Alg. 1; Zenati et al. (2022), eq. 41, in a form without
+    counts as an observation with noise ``mu p``. For a point of weight w, ``mu / w`` takes the
+    place of mu. Calandriello et al. (2017), Alg. 1; Zenati et al. (2022), eq. 41, in a form without
     cancellation.
 
     Args:
@@ -145,12 +146,12 @@ class OnlineRowSampling(Dictionary):
         counts = sketch.rows.counts.tolist()
         weights = []
         for point in sketch.features.anchors.tolist():
-            place = tuple(point)
-            anchor = before.at(place)
+            location = tuple(point)
+            anchor = before.at(location)
             if anchor is not None:
                 weights.append(self._weights[anchor])
                 continue
-            row = sketch.rows.find(place)
+            row = sketch.rows.find(location)
             assert row is not None  # it was chosen among the rows
             weights.append(counts[row])
         self._weights = weights
@@ -189,9 +190,9 @@ class LeverageResampling(Dictionary):
     ) -> Self:
         """Return a dictionary with the oversampling of the theory.
 
-        Leverages are within a factor ``(1 + eps) / (1 - eps)`` then.
-        It takes nearly all points unless the ridge is large. No bound relies on it: the error of a
-        dictionary is computed (``error.norm``).
+        With it, leverages are within a factor ``(1 + eps) / (1 - eps)``. It takes nearly all points
+        unless the ridge is large. No bound relies on it: the error of a dictionary is computed
+        (``error.norm``).
         """
         delta = checks.probability("delta", delta)
         eps = checks.probability("eps", eps)
@@ -240,13 +241,13 @@ class BatchedResampling(LeverageResampling):
         self.growth: float = checks.at_least("growth", growth, 1)
         self._spent: float = 0.0  # sum of the leverages of the batch
         self._root: Tensor | None = None  # S at the beginning of the batch
-        self._waits: bool = False
+        self._is_frozen: bool = False
 
     def begin(self, like: Tensor) -> Self:
         begun = super().begin(like)
         begun._spent = 0.0
         begun._root = None
-        begun._waits = False
+        begun._is_frozen = False
         return begun
 
     @property
@@ -256,7 +257,7 @@ class BatchedResampling(LeverageResampling):
     def frozen(self) -> BatchedResampling:
         """Return a fork that waits: ``needs_refresh`` says when it would be drawn again."""
         frozen = self.fork()
-        frozen._waits = True
+        frozen._is_frozen = True
         return frozen
 
     def accepts(self, point: Candidate, sketch: Observed) -> bool:
@@ -270,7 +271,7 @@ class BatchedResampling(LeverageResampling):
 
     def redraws(self, sketch: Observed) -> list[int] | None:
         """Return the rows of the next dictionary if the batch is over, or m = 0."""
-        if self._waits or not (self.needs_refresh or sketch.m == 0):
+        if self._is_frozen or not (self.needs_refresh or sketch.m == 0):
             return None
         self._spent = 0.0
         self._root = None

@@ -44,7 +44,7 @@ from kbo.regression.sketch.data import Batch, Sketch
 from kbo.regression.sketch.dictionary import Dictionary
 from kbo.regression.sketch.dtc import dtc_factors, dtc_variance, residual_noise
 from kbo.regression.sketch.error import NystromError
-from kbo.regression.sketch.features import kept_for
+from kbo.regression.sketch.features import constant_for
 from kbo.regression.sketch.inverse_root import InverseRoot
 from kbo.regression.spectral_ridges import SpectralRidges, spectral_ridges
 
@@ -63,15 +63,14 @@ _NULL = 1e-15
 
 
 class NystromRidge(Posterior):
-    """The posterior of the features of a dictionary.
+    """The posterior of the function, approximated by the features of a dictionary.
 
-    While the dictionary stays, the time of a step does not grow with n.
+    While the dictionary stays, the time of a step does not grow with n: at the state's own ridge it
+    is O(m^2). Other ridges are computed from one eigendecomposition of ``B B'`` after a change.
 
-    At the state's own ridge a step costs O(m^2); every other ridge is exact, from one
-    eigendecomposition of ``B B'`` after a change. Distinct locations are kept (d + 5 numbers
-    each), with their features (m numbers) if the dictionary may change. Features of nearly
-    dependent points need all digits there are, so the state computes in float64; its numbers have
-    the dtype of its data.
+    Distinct locations are kept (d + 5 numbers each), with their features (m numbers) if the
+    dictionary may change. Features of nearly dependent points need all digits of float64, in which
+    the state computes; its numbers have the dtype of its data.
 
     Args:
         kernel: An unbatched GPyTorch kernel.
@@ -146,7 +145,7 @@ class NystromRidge(Posterior):
             X=X.double(),
             y=y.double(),
             weights=weights.double(),
-            places=host.places,
+            locations=host.locations,
             targets=host.targets,
             host_weights=host_weights,
         )
@@ -275,7 +274,7 @@ class NystromAt(LowRankPosteriorAt):
         dtype = X.dtype
         X = X.double()
         z = self.sketch.features(X)
-        whitened = kept_for(z, self.root.S).mT @ z
+        whitened = constant_for(z, self.root.S).mT @ z
         residual, prior = self.sketch.features.residual(X, z)
         variance = dtc_variance(residual, whitened.square().sum(0), self.ridge)
         variance = clamped(variance, prior, self.ridge, self.sketch.trace)
@@ -284,7 +283,7 @@ class NystromAt(LowRankPosteriorAt):
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         self.state.check(X)
         z = self.sketch.features(X.reshape(-1, X.shape[-1]).double())
-        whitened = kept_for(z, self.root.S).mT @ z
+        whitened = constant_for(z, self.root.S).mT @ z
         U, V = dtc_factors(z, whitened, self.ridge)
         U = U.reshape(len(U), *X.shape[:-1]).movedim(0, -2)
         V = V.reshape(len(V), *X.shape[:-1]).movedim(0, -2)
@@ -308,6 +307,7 @@ class NystromAt(LowRankPosteriorAt):
         return (self.sketch.m - self.ridge * self.root.S.square().sum()).to(self.state.like)
 
     def _number(self, value: float) -> Tensor:
+        """Return a number as a tensor [] in the dtype of the data."""
         return self.state.like.new_full((), value)
 
     # Draws; ``sampling.py`` states their law

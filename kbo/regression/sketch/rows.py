@@ -1,13 +1,14 @@
-"""Observed locations of a sketch: a row for each distinct one, with features and counts."""
+"""The observed locations of a sketch: a row for each distinct one, with features and counts."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from kbo._base.checks import Location
 from kbo._base.linalg import GrowingTensor
 from kbo._base.stateful import Stateful
-from kbo.regression.sketch.features import Features, Place
+from kbo.regression.sketch.features import Features
 
 
 class Rows(Stateful):
@@ -34,7 +35,7 @@ class Rows(Stateful):
         self._X = GrowingTensor(like.new_empty(0, like.shape[-1]))
         self._numbers = GrowingTensor(like.new_empty(0, 5))
         self._features = GrowingTensor(like.new_empty(0, features.m))
-        self._index: dict[Place, int] = {}
+        self._index: dict[Location, int] = {}
         self.latest: list[float] = []
         self.latest_row: int = -1
         self.order: list[int] = []
@@ -92,22 +93,22 @@ class Rows(Stateful):
         """Sum of the weighted targets of each row, [n]."""
         return self.numbers[:, 4]
 
-    def features_of(self, which: list[int] | slice) -> Tensor:
+    def features_of(self, row_numbers: list[int] | slice) -> Tensor:
         """Return the features of some rows, [r m]."""
         if self._keeps_features:
-            return self.features[which]
+            return self.features[row_numbers]
         features = self._basis
-        return features.solve(features.columns(self.X[which])).mT
+        return features.solve(features.columns(self.X[row_numbers])).mT
 
-    def find(self, place: Place) -> int | None:
+    def find(self, location: Location) -> int | None:
         """Return the row at a location; None if there is none."""
-        return self._index.get(place)
+        return self._index.get(location)
 
     def extend(
         self,
         X: Tensor,
         features: Tensor,
-        places: list[Place],
+        locations: list[Location],
         targets: list[float],
         weights: list[float],
     ) -> tuple[int, int]:
@@ -116,36 +117,36 @@ class Rows(Stateful):
         Args:
             X: Locations [r d]; the caller may change them later.
             features: Their features, [r m].
-            places: The locations on the host.
+            locations: The locations on the host.
             targets: Targets.
             weights: Weights.
 
         Returns:
-            The number of observations at a known location, and the number of these whose target
-            equals the latest one there.
+            The number of observations at locations of earlier ones, and the number of these whose
+            target equals the latest one there.
         """
         new: list[int] = []  # observations at new locations
-        equal = 0
-        for i, place in enumerate(places):
-            row = self._index.get(place)
+        n_equal = 0
+        for i, location in enumerate(locations):
+            row = self._index.get(location)
             if row is None:
                 row = len(self._index)
-                self._index[place] = row
+                self._index[location] = row
                 self.latest.append(targets[i])
                 new.append(i)
             else:
-                equal += self.latest[row] == targets[i]
+                n_equal += self.latest[row] == targets[i]
                 self.latest[row] = targets[i]
             self.order.append(row)
             self.weights.append(weights[i])
         self.latest_row = self.order[-1]
         if new:
             self._append(X[new], features[new])
-        of_rows = torch.tensor(self.order[-len(places) :], device=X.device)
+        row_numbers = torch.tensor(self.order[-len(locations) :], device=X.device)
         counts = X.new_tensor(weights)
         sums = counts * X.new_tensor(targets)
-        self._numbers.value[:, 3:].index_add_(0, of_rows, torch.stack([counts, sums], -1))
-        return len(X) - len(new), equal
+        self._numbers.value[:, 3:].index_add_(0, row_numbers, torch.stack([counts, sums], -1))
+        return len(X) - len(new), n_equal
 
     def _append(self, X: Tensor, features: Tensor) -> None:
         """Add rows [r d] with features [r m], without observations."""

@@ -1,7 +1,7 @@
 """A posterior whose ridge follows the data.
 
-A ridge that moves seldom, over a grid, has a growing factor: each move costs one factorisation. It
-is a function of the observations in their order alone.
+The ridge is a function of the observations in their order alone. Each move costs one factorisation,
+so a schedule should move it seldom, for example over a grid.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ class AdaptiveRidge(View):
             self._update_one(X[row], y[row], None if weights is None else weights[row])
 
     def _update_one(self, x: Tensor, y: Tensor, weights: Tensor | None) -> None:
+        """Add one observation, and move the ridge if the schedule does."""
         self.state.update(x, y, weights)
         self._schedule.update(self.state)
         name = f"the ridge of the {type(self._schedule).__name__}"

@@ -1,9 +1,9 @@
 """A batch of points chosen before any is observed: means stay, variances follow the choices.
 
-The rule of GP-BUCB (Desautels et al. 2014). ``Hypothetical`` without targets is the same on an
-exact posterior, but not on a sketch, where this view updates the sketch itself, as BBKB does to
-decide when a batch ends; and this one costs one update for a choice, that one a solve for all of
-them.
+The rule of GP-BUCB (Desautels et al. 2014). On an exact posterior it equals ``Hypothetical``
+without targets. On a sketch it does not: this view updates the sketch itself, as BBKB does to
+decide when a batch ends. Its cost is one update for each choice; that of ``Hypothetical`` is a
+solve for all of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kbo.regression.views.view import View, ViewAt
 
 
 class BatchView(View):
-    """The means and widths of ``state``, with its variances after some of the points are observed.
+    """The means and widths of ``state``, with the variances that it has once the batch is observed.
 
     Variances do not depend on targets, so they are taken from a frozen fork of the state that
     observes the choices.
@@ -75,7 +75,7 @@ class BatchView(View):
 
 
 class _BatchAt(ViewAt):
-    """Means of the observed data, variances after the choices."""
+    """Means of the observed data, variances after the choices, at one ridge."""
 
     def __init__(self, view: Posterior, inner: PosteriorAt, after: PosteriorAt) -> None:
         super().__init__(view, inner)
@@ -101,7 +101,7 @@ class _BatchAt(ViewAt):
 
 
 class _BatchRidges(AllRidges):
-    """Mean and numbers of the observed data, covariance after the choices."""
+    """Means and numbers of the observed data, covariance after the choices, at any ridges."""
 
     def __init__(self, inner: AllRidges, after: AllRidges) -> None:
         self.inner = inner

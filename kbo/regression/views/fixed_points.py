@@ -73,6 +73,8 @@ class FixedPoints(View):
 
 
 class _FixedPointsAt(ViewAt):
+    """The posterior at one ridge; at the fixed points, moments and draws from ``columns``."""
+
     state: FixedPoints
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:

@@ -62,7 +62,7 @@ class Hypothetical(View):
             hallucinated ones.
 
     Attributes:
-        P: All hypothetical points [... p d], with those of a batched state first.
+        P: All hypothetical points [... p d], those of a batched state first.
         targets: Targets [... t] of the first t points; None if all are hallucinated.
         weights: Weights [... p].
     """
@@ -75,10 +75,7 @@ class Hypothetical(View):
         weights: Tensor | None = None,
     ) -> None:
         super().__init__(state)
-        state.check(P, "P")
-        checks.points("P", P)
-        if P.ndim < 2:
-            raise InvalidInput(f"P must have shape [... p d], got {tuple(P.shape)}.")
+        _check_points(P, state)
         batch_shapes = {"P": P.shape[:-2], "the posterior": state.batch_shape}
         if targets is not None:
             _check_rows("targets", targets, P)
@@ -87,11 +84,7 @@ class Hypothetical(View):
         if weights is None:
             weights = P.new_ones(P.shape[-2])
         else:
-            _check_rows("weights", weights, P)
-            if (weights <= 0).any():
-                raise InvalidInput(
-                    "weights must be above 0: leave out a point that is to count nothing."
-                )
+            _check_weights(weights, P)
             batch_shapes["its weights"] = weights.shape[:-1]
         self._batch_shape: torch.Size = checks.batch_shape(**batch_shapes)
         self.P: Tensor = P.clone()
@@ -154,8 +147,8 @@ class Hypothetical(View):
         """
         if X is None:
             return self.state.across()
-        of_data = torch.Size([*self.batch_shape, 1])
-        batch = checks.batch_shape(X=X.shape[:-2], **{"the hypothetical data": of_data})
+        batch_and_group = torch.Size([*self.batch_shape, 1])
+        batch = checks.batch_shape(X=X.shape[:-2], **{"the hypothetical data": batch_and_group})
         groups = X.expand(*batch, *X.shape[-2:]).flatten(0, -3)
         P = self.P.unsqueeze(-3).expand(*batch, *self.P.shape[-2:]).flatten(0, -3)
         weights = self.weights.unsqueeze(-2).expand(*batch, -1).flatten(0, -2)
@@ -274,8 +267,8 @@ class _HypotheticalAt(ViewAt):
             columns = self.inner.covariance(self.P, X.reshape(-1, X.shape[-1]))
             cross = columns.reshape(len(self.P), *X.shape[:-1]).movedim(0, -2)
         else:
-            of_data = {"the hypothetical data": self.P.shape[:-2]}
-            batch = checks.batch_shape(X=X.shape[:-2], **of_data)
+            batch_of_data = {"the hypothetical data": self.P.shape[:-2]}
+            batch = checks.batch_shape(X=X.shape[:-2], **batch_of_data)
             P = self.P.expand(*batch, *self.P.shape[-2:])
             cross = self.inner.covariance(P, X.expand(*batch, *X.shape[-2:]))
         return self.elimination.whitened(cross)
@@ -298,6 +291,7 @@ class _HypotheticalAt(ViewAt):
         return SamplePath(path, partial(inner.covariance, P), weights)
 
     def _refuse_batches(self) -> None:
+        """Raise InvalidInput if there are batches of hypothetical data."""
         if self.state.batch_shape:
             raise InvalidInput(
                 "nothing is drawn from batches of hypothetical data (fantasies): pass one model."
@@ -315,10 +309,10 @@ class _HypotheticalRidges(AllRidges):
         self.weights = weights
         self.targets = targets
         self._with_gradient = torch.is_grad_enabled()
-        numbers = view.across()
-        self.log_det = numbers.log_det
-        self.quad = numbers.quad
-        self.rss = numbers.rss
+        observed = view.across()  # without points
+        self.log_det = observed.log_det
+        self.quad = observed.quad
+        self.rss = observed.rss
 
     @cached_property
     def joint(self) -> AllRidges:
@@ -367,6 +361,21 @@ class _HypotheticalRidges(AllRidges):
         else:
             covariance = cov_X - A.mT @ A
         return Moments(elimination.new_mean(mean_X, A), covariance, joint.quad)
+
+
+def _check_points(P: Tensor, state: Posterior) -> None:
+    """Raise InvalidInput unless P [... p d] are finite points that fit the data of a posterior."""
+    state.check(P, "P")
+    checks.points("P", P)
+    if P.ndim < 2:
+        raise InvalidInput(f"P must have shape [... p d], got {tuple(P.shape)}.")
+
+
+def _check_weights(weights: Tensor, P: Tensor) -> None:
+    """Raise InvalidInput unless weights [... p] are finite, above zero and fit P [... p d]."""
+    _check_rows("weights", weights, P)
+    if (weights <= 0).any():
+        raise InvalidInput("weights must be above 0: leave out a point that is to count nothing.")
 
 
 def _check_rows(name: str, values: Tensor, P: Tensor) -> None:

@@ -71,6 +71,8 @@ class PriorMean(View):
 
 
 class _PriorMeanAt(ViewAt):
+    """The posterior at one ridge, with the prior mean added to its mean."""
+
     state: PriorMean
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,6 +85,8 @@ class _PriorMeanAt(ViewAt):
 
 
 class _PriorMeanRidges(AllRidges):
+    """The posterior at any ridges, with the prior mean added to its mean."""
+
     def __init__(self, view: PriorMean, X: Tensor, inner: AllRidges) -> None:
         super().__init__(view, X)
         self._inner = inner

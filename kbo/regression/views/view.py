@@ -1,4 +1,4 @@
-"""The base of all views: another posterior with a few numbers changed."""
+"""The base of all views: posteriors that change a few numbers of an underlying one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kbo.regression.sampling import Function
 
 
 class View(Posterior):
-    """Another posterior with a few numbers changed; all the others are passed on.
+    """A posterior that changes a few numbers of another one; all others are those of that one.
 
     Args:
         state: The underlying posterior.
@@ -71,7 +71,7 @@ class View(Posterior):
 
 
 class ViewAt(PosteriorAt):
-    """A view at one ridge; members that it does not override are those of the posterior below.
+    """A view at one ridge; members that it does not override are those of the underlying posterior.
 
     Args:
         view: The view.

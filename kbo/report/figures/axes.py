@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
-from kbo._base.drawing import GREY, LARGEST, blank, dress, legend_below
+from kbo._base.plotting import GREY, LARGEST, blank, dress, legend_below
 
 VALUE = "value of the objective"
 NO_BOUND = "there is no bound to draw: too few evaluations, or a method without one."

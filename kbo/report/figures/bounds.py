@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kbo._base.drawing import BLUE, RED, logarithmic, plain_numbers
 from kbo._base.isolation import isolated
+from kbo._base.plotting import BLUE, RED, logarithmic, plain_numbers
 from kbo.errors import InvalidInput
 from kbo.report.figures.axes import NO_BOUND, VALUE, frame, whole_numbers
 from kbo.report.replay import Moment

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kbo._base.drawing import BLUE, GREY
 from kbo._base.isolation import isolated
+from kbo._base.plotting import BLUE, GREY
 from kbo.optimize.insight.importance import LEVEL, Importance
 from kbo.report.figures.axes import shortened
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.drawing import BLUE, GREEN, GREY, RING, dot_size, plain_numbers
 from kbo._base.isolation import isolated
+from kbo._base.plotting import BLUE, GREEN, GREY, RING, dot_size, plain_numbers
 from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer, Trial
 from kbo.optimize.insight.credible_sets import CredibleSet

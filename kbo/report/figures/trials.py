@@ -7,7 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from kbo._base.drawing import (
+from kbo._base.isolation import isolated
+from kbo._base.plotting import (
     BLUE,
     GREY,
     LARGEST,
@@ -20,7 +21,6 @@ from kbo._base.drawing import (
     panels,
     plain_numbers,
 )
-from kbo._base.isolation import isolated
 from kbo.optimize import Constraint, Trial
 from kbo.optimize.run.trials import quantity, violations
 from kbo.report.figures.axes import VALUE, frame, whole_numbers

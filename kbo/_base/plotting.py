@@ -1,4 +1,4 @@
-"""Parts that all pictures share: empty figures, and the look of axes and legends."""
+"""What all pictures share: empty figures, and the style of axes and legends."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def dress(axes: Any, title: str, xlabel: str, ylabel: str) -> None:
 
 
 def panels(
-    titles: Sequence[str], xlabel: str, ylabel: str, title: str = "", down: int = 1
+    titles: Sequence[str], xlabel: str, ylabel: str, title: str = "", n_rows: int = 1
 ) -> tuple[Any, list[Any]]:
     """Return a figure of panels with common axes, column by column, and their axes.
 
     A single panel is larger.
     """
-    across = -(-len(titles) // down)
+    n_columns = -(-len(titles) // n_rows)
     if len(titles) == 1:
         figure = blank(7.5, 4.5)
     else:
-        figure = blank(1.2 + 3.4 * across, 1.2 + 2.9 * down)
-    grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+        figure = blank(1.2 + 3.4 * n_columns, 1.2 + 2.9 * n_rows)
+    grid = figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False)
     all_axes = list(grid.T.flat)
     for axes in all_axes:
         axes.set_visible(False)
