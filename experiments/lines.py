@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -11,17 +12,10 @@ import numpy as np
 from torch import Tensor
 
 from experiments.styles import styles_of
-from kbo._base.drawing import (
-    GREY,
-    legend_below,
-    logarithmic,
-    panels,
-    plain_numbers,
-)
+from kbo._base.drawing import GREY, legend_below, logarithmic, panels, plain_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
-
 
 Interval = tuple[Tensor, Tensor]
 """Lower and upper bound, [g] each."""
@@ -42,13 +36,14 @@ _ERRORS = {"error": 1, "two errors": 2, "mean": 0}
 
 
 def centre_and_band(values: Any, band: str) -> tuple[pd.Series, pd.Series, pd.Series]:
-    """Centre, lower and upper edge of grouped values, for one of ``BANDS``."""
+    """Centre, lower and upper edge [positions] of grouped values, for one of ``BANDS``."""
     if band == "range":
         return values.mean(), values.min(), values.max()
     if band in _QUANTILES:
         low, high = _QUANTILES[band]
         return values.median(), values.quantile(low), values.quantile(high)
-    mean, margin = values.mean(), _ERRORS[band] * values.sem()
+    mean = values.mean()
+    margin = _ERRORS[band] * values.sem()
     return mean, mean - margin, mean + margin
 
 
@@ -79,16 +74,21 @@ def curves(
     """
     ends = {}
     for method, group in rows.dropna(subset=value).groupby("method", sort=False):
-        groups, style = group.groupby(by), styles[str(method)]
+        groups = group.groupby(by)
+        style = styles[str(method)]
         centre, low, high = centre_and_band(groups[value], band)
-        at = centre.index if x is None else groups[x].mean()
-        dot = {} if x is None else {"marker": "o", "ms": 5, "markevery": [-1]}
-        order = {"zorder": 2 if style["ls"] == "-" else 2.2}  # dashes above a line that they follow
-        axes.plot(at, centre, **({"lw": 1.6, "label": method} | style | dot | order | look))
-        if x is None and band not in ("mean", "median"):
-            axes.fill_between(
-                at, low.clip(lower=least), high, color=style["color"], alpha=0.15, lw=0
-            )
+        order = 2.0
+        if style["ls"] != "-":
+            order = 2.2  # dashes are above a line that they follow
+        options = {"lw": 1.6, "label": method, "zorder": order, **style}
+        if x is not None:
+            dot = {"marker": "o", "ms": 5, "markevery": [-1]}
+            axes.plot(groups[x].mean(), centre, **(options | dot | look))
+        else:
+            axes.plot(centre.index, centre, **(options | look))
+            if band not in ("mean", "median"):
+                low = low.clip(lower=least)
+                axes.fill_between(centre.index, low, high, color=style["color"], alpha=0.15, lw=0)
         ends[str(method)] = float(centre.iloc[-1])
     return ends
 
@@ -129,25 +129,34 @@ def against_rounds(
         least: Smallest value that is shown.
         note: A remark for the caption.
     """
-    parts = (
-        {str(name): part for name, part in rows.groupby(panel, sort=False)}
-        if panel
-        else {title: rows}
-    )
-    down = 1 if len(parts) <= 3 else 2
-    figure, grid = panels(list(parts), xlabel, ylabel, title if panel else "", down)
-    styles, legend = _styles(rows), None
+    parts = {title: rows}
+    heading = ""
+    if panel:
+        parts = {str(name): part for name, part in rows.groupby(panel, sort=False)}
+        heading = title
+    down = 1
+    if len(parts) > 3:
+        down = 2
+    figure, grid = panels(list(parts), xlabel, ylabel, heading, down)
+    styles = styles_of(list(map(str, rows["method"].unique())))
+    legend: dict[str, Any] | None = None
     for axes, part in zip(grid, parts.values(), strict=True):
-        for i, value in enumerate(values):
-            hidden: dict[str, Any] = {"label": None} if i else {}
-            last = curves(axes, part, styles, value, band, x=x, least=least, **hidden)
-            legend = _named_by_ends(axes, last) if ends and not i else legend
-            log = "y" * _is_wide(last) if log is None else log
+        last_values = curves(axes, part, styles, values[0], band, x=x, least=least)
+        for value in values[1:]:
+            curves(axes, part, styles, value, band, x=x, least=least, label=None)
+        if ends:
+            legend = _named_by_ends(axes, last_values)
+        if log is None:
+            log = "y" if _is_wide(last_values) else ""
         if level is not None:
-            line = axes.axhline(level[1], color=GREY, lw=1.2, ls=":", label=level[0])
-            legend = legend and {**legend, level[0]: line}
+            name, height = level
+            line = axes.axhline(height, color=GREY, lw=1.2, ls=":", label=name)
+            if legend is not None:
+                legend[name] = line
     _scales(grid[0], log or "", least)
-    columns = 3 if len(parts) == 1 else 2 * -(-len(parts) // down)
+    columns = 3
+    if len(parts) > 1:
+        columns = 2 * math.ceil(len(parts) / down)
     legend_below(figure, f"{note}\n{BANDS[band]}".strip(), columns, legend)
     figure.savefig(path, dpi=150)
 
@@ -177,24 +186,32 @@ def time_per_step(
     parts = []
     for method, group in rows.groupby("method", sort=False):
         runs = group.pivot_table(index="round", columns="seed", values="cpu_seconds")
-        if "x" in log:
-            rounds = runs.index.to_numpy()
-            wanted = np.geomspace(
-                rounds[0], rounds[-1], 2 + int(4 * np.log(rounds[-1] / rounds[0]))
-            )
-            runs = runs.iloc[np.unique(np.abs(rounds[:, None] - wanted).argmin(0))]
-        else:
-            runs.loc[0] = 0.0
-            runs = runs.sort_index().iloc[:: max(1, (len(runs) - 1) // 20)]
+        runs = _thinned(runs, "x" in log)
         steps = 1000 * runs.diff().div(runs.index.to_series().diff(), axis=0).iloc[1:]
-        parts.append(
-            steps.melt(ignore_index=False, value_name="ms").reset_index().assign(method=method)
-        )
-    note, ylabel = "averages over many rounds", "CPU time per step in ms"
-    steps = pd.concat(parts, ignore_index=True)
+        tidy = steps.melt(ignore_index=False, value_name="ms").reset_index()
+        parts.append(tidy.assign(method=method))
     against_rounds(
-        steps, path, title=title, values=["ms"], ylabel=ylabel, band="median", log=log, note=note
+        pd.concat(parts, ignore_index=True),
+        path,
+        title=title,
+        values=["ms"],
+        ylabel="CPU time per step in ms",
+        band="median",
+        log=log,
+        note="averages over many rounds",
     )
+
+
+def _thinned(runs: pd.DataFrame, logarithmically: bool) -> pd.DataFrame:
+    """The CPU time [rounds seeds] at some rounds: evenly on a logarithmic scale, or at every twentieth of the run."""
+    if not logarithmically:
+        runs.loc[0] = 0.0
+        return runs.sort_index().iloc[:: max(1, (len(runs) - 1) // 20)]
+    rounds = runs.index.to_numpy()
+    count = 2 + int(4 * np.log(rounds[-1] / rounds[0]))
+    wanted = np.geomspace(rounds[0], rounds[-1], count)
+    nearest = np.abs(rounds[:, None] - wanted).argmin(0)
+    return runs.iloc[np.unique(nearest)]
 
 
 def draw_bounds(
@@ -206,13 +223,16 @@ def draw_bounds(
     shade: float = 0.0,
 ) -> None:
     """Draw a function of one variable, noisy data and bounds by several methods; arguments as for ``bounds``."""
-    for (name, (lower, upper)), style in zip(
-        intervals.items(), styles_of(list(intervals)).values(), strict=True
-    ):
+    styles = styles_of(list(intervals))
+    for name, (lower, upper) in intervals.items():
+        style = styles[name]
         axes.fill_between(x, lower, upper, color=style["color"], alpha=shade, lw=0)
-        for bound, label in ((lower, name), (upper, None)):
-            axes.plot(x, bound, lw=1.4, label=label, **style)
-    axes.plot(x, truth, color="#009e73", lw=1.8, ls="-." if shade else "-", label="true function")
+        axes.plot(x, lower, lw=1.4, label=name, **style)
+        axes.plot(x, upper, lw=1.4, **style)
+    dash = "-"
+    if shade:
+        dash = "-."
+    axes.plot(x, truth, color="#009e73", lw=1.8, ls=dash, label="true function")
     axes.scatter(*data, s=10, color=GREY, marker="x", lw=0.9, label="observations", zorder=0.5)
 
 
@@ -244,20 +264,22 @@ def bounds(
     figure.savefig(path, dpi=150)
 
 
-def _styles(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    return styles_of(list(map(str, rows["method"].unique())))
+def _is_wide(last_values: Mapping[str, float]) -> bool:
+    """Whether lines end so far apart that a logarithmic scale is needed."""
+    least = min(last_values.values())
+    most = max(last_values.values())
+    return least > 0 and most > 20 * least
 
 
-def _is_wide(ends: Mapping[str, float]) -> bool:
-    return min(ends.values()) > 0 and max(ends.values()) > 20 * min(ends.values())
-
-
-def _named_by_ends(axes: Any, ends: Mapping[str, float]) -> dict[str, Any]:
+def _named_by_ends(axes: Any, last_values: Mapping[str, float]) -> dict[str, Any]:
+    """The lines, by the name of the method with the last value in brackets."""
     lines, names = axes.get_legend_handles_labels()
-    return {f"{name}  ({ends[name]:.0f})": line for name, line in zip(names, lines, strict=True)}
+    words = [f"{name}  ({last_values[name]:.0f})" for name in names]
+    return dict(zip(words, lines, strict=True))
 
 
 def _scales(axes: Any, log: str, least: float | None) -> None:
+    """Set logarithmic scales, and the smallest value that is shown."""
     if "x" in log:
         axes.set_xscale("log")
         plain_numbers(axes.xaxis)
