@@ -122,7 +122,7 @@ def cone_programs(device: torch.device, n: int) -> list[Result]:
 def _cone_program(confidence: MartingaleMixture, state: KernelRidge, arm: Tensor) -> Tensor:
     """The exact upper bound [1] at an arm [1 3]: the largest ``f(x)`` in the confidence set of the paper.
 
-    The maximum is at some ``f = sum_i a_i k(x_i, .)`` over the data and the arm (Flynn & Reeb 2024, Sec. 4).
+    By the representer theorem the maximum is at some ``f = sum_i a_i k(x_i, .)``, over the data and the arm.
     """
     import cvxpy as cp
 
