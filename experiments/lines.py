@@ -129,15 +129,12 @@ def against_rounds(
         least: Smallest value that is shown.
         note: A remark for the caption.
     """
-    parts = {title: rows}
-    heading = ""
     if panel:
         parts = {str(name): part for name, part in rows.groupby(panel, sort=False)}
-        heading = title
-    down = 1
-    if len(parts) > 3:
-        down = 2
-    figure, grid = panels(list(parts), xlabel, ylabel, heading, down)
+    else:
+        parts = {title: rows}
+    down = 1 if len(parts) <= 3 else 2
+    figure, grid = panels(list(parts), xlabel, ylabel, title if panel else "", down)
     styles = styles_of(list(map(str, rows["method"].unique())))
     legend: dict[str, Any] | None = None
     for axes, part in zip(grid, parts.values(), strict=True):
@@ -154,9 +151,7 @@ def against_rounds(
             if legend is not None:
                 legend[name] = line
     _scales(grid[0], log or "", least)
-    columns = 3
-    if len(parts) > 1:
-        columns = 2 * math.ceil(len(parts) / down)
+    columns = 3 if len(parts) == 1 else 2 * math.ceil(len(parts) / down)
     legend_below(figure, f"{note}\n{BANDS[band]}".strip(), columns, legend)
     figure.savefig(path, dpi=150)
 
