@@ -125,7 +125,7 @@ def against_rounds(
         xlabel: Label of the horizontal axis.
         log: Axes with a logarithmic scale: "", "x", "y" or "xy"; None for "y" if the lines end far apart.
         ends: Show the last values in the legend.
-        level: Name and height of a horizontal line.
+        level: Name and height of a horizontal line; not with ``ends``.
         least: Smallest value that is shown.
         note: A remark for the caption.
     """
@@ -147,9 +147,7 @@ def against_rounds(
             log = "y" if _is_wide(last_values) else ""
         if level is not None:
             name, height = level
-            line = axes.axhline(height, color=GREY, lw=1.2, ls=":", label=name)
-            if legend is not None:
-                legend[name] = line
+            axes.axhline(height, color=GREY, lw=1.2, ls=":", label=name)
     _scales(grid[0], log or "", least)
     columns = 3 if len(parts) == 1 else 2 * math.ceil(len(parts) / down)
     legend_below(figure, f"{note}\n{BANDS[band]}".strip(), columns, legend)
