@@ -1,6 +1,6 @@
 """Counts of what a piece of code does on its device: kernels, synchronisations, uploads, arithmetic and memory traffic.
 
-The counts do not depend on the machine, so tests hold them.
+The counts do not depend on the machine, the time of each operation does (``experiments.bench.device``).
 """
 
 from __future__ import annotations
