@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,7 +85,10 @@ def widened(problem: BBOB, seed: int) -> Change:
     for name, optimum in list(zip(final, problem.solution, strict=True))[:2]:
         low, high = final[name]
         middle = (low + high) / 2
-        first[name] = (low, middle) if optimum > middle else (middle, high)
+        if optimum > middle:
+            first[name] = (low, middle)
+        else:
+            first[name] = (middle, high)
     return Change(first, final, {})
 
 
@@ -93,8 +97,9 @@ def added(problem: BBOB, seed: int) -> Change:
     final = _bounds(problem)
     low, high = final["x0"]
     quarter = (high - low) / 4
-    is_right = problem.solution[0] > (low + high) / 2
-    value = low + quarter if is_right else high - quarter
+    value = high - quarter
+    if problem.solution[0] > (low + high) / 2:
+        value = low + quarter
     first = {name: pair for name, pair in final.items() if name != "x0"}
     return Change(first, final, {"x0": value})
 
@@ -266,9 +271,8 @@ def measure(
         code: The code of kbo, as a hash; only there to make runs of another code other cells.
     """
     problem = BBOB(function, dim, seed, noise)
-    own_seed = (
-        10_000 * seed + 100 * dim + function
-    )  # no function shares its noise and its first points with another
+    # No function shares its noise and its first points with another.
+    own_seed = 10_000 * seed + 100 * dim + function
     change = SCENARIOS[scenario](problem, own_seed)
     objective = _objective(problem, own_seed)
     tuner = METHODS[method](change, own_seed)
@@ -299,23 +303,20 @@ def cells(problems: str, scenarios: list[str], methods: list[str], seeds: int) -
     if problems == "development":
         functions = range(1, 25, 2)
         first_seed = 1
-    found = []
-    for seed in range(first_seed, first_seed + seeds):
-        for scenario in scenarios:
-            for function in functions:
-                for dim in DIMENSIONS:
-                    for noise in NOISES:
-                        problem = {"scenario": scenario, "function": function, "dim": dim}
-                        problem |= {"noise": noise, "seed": seed}
-                        for method in methods:
-                            if dim > MOST_PARAMETERS.get(method, dim):
-                                continue
-                            label = f"{scenario} f{function} d{dim} {noise} {seed} {method}"
-                            arguments = problem | {"method": method}
-                            if METHODS[method] in (Changed, Again, Known):
-                                arguments["code"] = code()
-                            found.append(Cell("experiments.changes:measure", arguments, label))
-    return found
+    seed_numbers = range(first_seed, first_seed + seeds)
+    runs = []
+    for seed, scenario, function, dim, noise, method in product(
+        seed_numbers, scenarios, functions, DIMENSIONS, NOISES, methods
+    ):
+        if dim > MOST_PARAMETERS.get(method, dim):
+            continue
+        arguments: dict[str, Any] = {"scenario": scenario, "function": function, "dim": dim}
+        arguments |= {"noise": noise, "seed": seed, "method": method}
+        if METHODS[method] in (Changed, Again, Known):
+            arguments["code"] = code()
+        label = f"{scenario} f{function} d{dim} {noise} {seed} {method}"
+        runs.append(Cell("experiments.changes:measure", arguments, label))
+    return runs
 
 
 def summary(rows: pd.DataFrame, trials: int = N_TRIALS) -> pd.DataFrame:
@@ -324,7 +325,7 @@ def summary(rows: pd.DataFrame, trials: int = N_TRIALS) -> pd.DataFrame:
 
 
 def comparison(rows: pd.DataFrame, trials: int = N_TRIALS) -> pd.DataFrame:
-    """Return how often ``change`` is better than each method, and the geometric mean of its ratio of regrets."""
+    """Return the share of runs in which ``change`` is better than each method, and the ratio of their regrets."""
     return _by_scenario(rows, trials, _pairwise_words)
 
 
@@ -356,7 +357,7 @@ def _rank_words(regrets: pd.DataFrame) -> dict[str, str]:
 
 
 def _pairwise_words(regrets: pd.DataFrame) -> dict[str, str]:
-    """Return the share of runs in which ``change`` is better, with its interval, and the ratio of regrets."""
+    """Return the share of runs in which ``change`` is better, with its interval, and the mean ratio of regrets."""
     words = {}
     for name in regrets:
         if name == "change":

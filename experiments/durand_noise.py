@@ -17,7 +17,7 @@ from kbo.confidence.noise.residuals import RegressionFit
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
-_LEAST = 1.6e-7
+_LEAST_DELTA = 1.6e-7
 """The least probability of an event for which C_t of the paper is large enough at all times."""
 
 
@@ -41,9 +41,10 @@ class DurandNoiseBounds(NoiseBounds):
             raise InvalidInput(
                 "these noise bounds need an upper bound of the noise level to begin with: pass upper."
             )
-        if printed and self.event_delta < _LEAST:
+        if printed and self.event_delta < _LEAST_DELTA:
+            least = 3 * _LEAST_DELTA
             raise InvalidInput(
-                f"the printed bounds are proved for delta of at least {3 * _LEAST:.2g}, got {delta:g}."
+                f"the printed bounds are proved for delta of at least {least:.2g}, got {delta:g}."
             )
 
     def _raise_floor(self, state: Posterior) -> None:
@@ -69,21 +70,23 @@ class DurandNoiseBounds(NoiseBounds):
         if not self.printed:
             super()._learn(state)
             return
-        t, C_t = state.n, _printed_deviation(state.n, self.event_delta)
+        t = state.n
+        C_t = _printed_deviation(t, self.event_delta)
         fit = self._raise_lower(state, t * (1 + math.sqrt(2 * C_t / t)) ** 2)
         self._upper = min(self.upper, _at_most_printed(fit, self.deviation(state), C_t))
         self.ridge: float = self._ridge()
 
 
 def _printed_deviation(t: int, delta: float) -> float:
-    """Return C_t; c_t is what the proof needs, in print it is infinite at t = 1."""
-    c = math.log(math.pi**2 * (1 + math.log(t)) ** 2 / 6)
-    return math.log(math.e / delta) * (1 + c / math.log(1 / delta))
+    """C_t of Theorem 3; c_t is the one that the proof needs, since that in print is infinite at t = 1."""
+    c_t = math.log(math.pi**2 * (1 + math.log(t)) ** 2 / 6)
+    return math.log(math.e / delta) * (1 + c_t / math.log(1 / delta))
 
 
 def _at_most_printed(fit: RegressionFit, D: float, C_t: float) -> float:
+    """The upper bound of the noise level by case 2 of Theorem 3, with the printed constants; infinite for few data."""
     alpha = 1 - math.sqrt(C_t / fit.t) - math.sqrt((C_t + 2 * D) / fit.t)
-    half = fit.cross(D) / (2 * fit.t)
     if alpha <= 0:
         return math.inf
+    half = fit.cross(D) / (2 * fit.t)
     return (math.sqrt(math.sqrt(fit.rss / fit.t) * alpha + half) + math.sqrt(half)) ** 2 / alpha**2

@@ -64,15 +64,18 @@ def tuned(problem: BBOB, trials: int, seed: int) -> kbo.Optimizer:
 
 
 def _continue(problem: BBOB, optimizer: kbo.Optimizer, trials: int) -> None:
+    """Make so many trials more."""
     for _ in range(trials):
         params = optimizer.ask()
         optimizer.tell(params, problem(params))
 
 
 def later_gains(problem: BBOB, optimizer: kbo.Optimizer, seed: int) -> list[float]:
-    """Return the true gains of further trials, with other noise in each continuation; one without noise."""
+    """Return the true gains of ``N_MORE`` further trials, in continuations with other noise each; one without noise."""
     before = problem.noiseless(_recommended(optimizer))
-    count = 1 if problem.noise == "none" else N_CONTINUATIONS
+    count = N_CONTINUATIONS
+    if problem.noise == "none":
+        count = 1
     gains = []
     for i in range(count):
         other = copy.copy(problem)
@@ -90,7 +93,7 @@ def _recommended(optimizer: kbo.Optimizer) -> Params:
 
 
 def compared(problem: BBOB, optimizer: kbo.Optimizer, gains: Sequence[float]) -> Rows:
-    """Return statistics and truth, a row for each parameter; those of the whole run are in each of them."""
+    """Return statistics and truth, a row for each parameter; each row also has the statistics of the whole run."""
     answers = optimizer.insight.answers()
     assert answers is not None
     best = optimizer.recommended()
@@ -156,22 +159,23 @@ def true_shares(problem: BBOB) -> torch.Tensor:
 
 
 def _values(problem: BBOB, space: Space, units: torch.Tensor) -> torch.Tensor:
+    """Return the values [n] without noise at points [n P] of the unit cube."""
     low, high = torch.tensor(space.pairs(), dtype=torch.float64).T
     points = (low + units * (high - low)).tolist()
     return torch.tensor([problem.noiseless(point) for point in points], dtype=torch.float64)
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the table: how often each statistic is right, by noise and in all."""
-    groups = [*rows.groupby("noise", sort=False), ("all", rows)]
-    columns = {noise: _shares(part) for noise, part in groups}
+    """Return the share of the runs in which each statistic is right, a column for each noise and one for all."""
     import pandas as pd
 
+    groups = [*rows.groupby("noise", sort=False), ("all", rows)]
+    columns = {noise: _shares(part) for noise, part in groups}
     return pd.DataFrame(columns)
 
 
 def _shares(rows: pd.DataFrame) -> dict[str, str]:
-    """Return how often each statistic of some rows is right, in words."""
+    """Return the share of the runs or parameters in which each statistic is right, in words."""
     runs = rows[rows["parameter"] == "x0"]
     hidden = rows[~rows["visible"]]
     visible = rows[rows["visible"]]
@@ -201,7 +205,7 @@ def _shares(rows: pd.DataFrame) -> dict[str, str]:
 
 
 def _rate(right: Any) -> str:
-    """Return how often something is right, of a column of truth values."""
+    """Return the share of the true values of a column, in words."""
     if not len(right):
         return "none"
     return f"{right.mean():.0%} of {len(right)}"
@@ -224,7 +228,9 @@ def run(
     """
     commands.apply_verbosity(quiet, verbose)
     checks.one_of("problems", problems, ("development", "held-out"))
-    first = 1 if problems == "development" else 2
+    first_function = 1
+    if problems == "held-out":
+        first_function = 2
     cells = [
         Cell(
             "experiments.insight:measure",
@@ -233,7 +239,7 @@ def run(
         )
         for noise in NOISES
         for dim in DIMENSIONS
-        for function in range(first, 25, 2)
+        for function in range(first_function, 25, 2)
         for seed in range(seeds)
     ]
     folder = commands.folder(out) / f"insight-{problems}"

@@ -13,6 +13,7 @@ Published = Mapping[tuple[str, str], tuple[float, float]]
 """(problem, method) -> mean and standard deviation in print."""
 
 NONE = "-"
+"""The cell of a table that has no value."""
 
 
 def summary(rows: pd.DataFrame, published: Published | None = None) -> pd.DataFrame:
@@ -29,46 +30,40 @@ def summary(rows: pd.DataFrame, published: Published | None = None) -> pd.DataFr
     """
     last = rows.loc[rows.groupby(["problem", "method", "seed"], sort=False)["round"].idxmax()]
     last = last.assign(m=last.get("m", math.nan))
-    columns = {
-        "mean": ("cumulative", "mean"),
-        "sd": ("cumulative", "std"),
-        "runs": ("cumulative", "count"),
-    }
-    columns |= {"cpu_seconds": ("cpu_seconds", "mean"), "m": ("m", "mean")}
-    table = last.groupby(["problem", "method"], sort=False).agg(**columns)
-    in_print = [(published or {}).get(pair, (math.nan, math.nan)) for pair in table.index]
-    table["published_mean"], table["published_sd"] = zip(*in_print, strict=True)
+    table = last.groupby(["problem", "method"], sort=False).agg(
+        mean=("cumulative", "mean"),
+        sd=("cumulative", "std"),
+        runs=("cumulative", "count"),
+        cpu_seconds=("cpu_seconds", "mean"),
+        m=("m", "mean"),
+    )
+    published = published or {}
+    in_print = [published.get(pair, (math.nan, math.nan)) for pair in table.index]
+    table["published_mean"] = [mean for mean, _ in in_print]
+    table["published_sd"] = [sd for _, sd in in_print]
     return table.reset_index()
 
 
 def final(rows: pd.DataFrame, published: Published | None = None) -> pd.DataFrame:
     """The summary in words: a line for every problem and method, without columns that have no values."""
     table: Any = summary(rows, published).set_index(["problem", "method"])
-    shown = table.assign(
+    words = table.assign(
         regret=list(map(spread, table["mean"], table["sd"])),
         published=list(map(printed, table["published_mean"], table["published_sd"])),
-        anchors=[f"{m:.0f}" if m == m else NONE for m in table["m"]],
+        anchors=list(map(_whole, table["m"])),
     )
-    shown = shown[["regret", "published", "anchors", "runs", "cpu_seconds"]].rename(
-        columns={"cpu_seconds": "CPU s a run"}
-    )
-    return shown.loc[:, (shown != NONE).any()]
+    words = words[["regret", "published", "anchors", "runs", "cpu_seconds"]]
+    words = words.rename(columns={"cpu_seconds": "CPU s a run"})
+    return words.loc[:, (words != NONE).any()]
 
 
 def crossed(table: pd.DataFrame) -> pd.DataFrame:
     """The summary with problems across and methods down, "measured (published)" in every cell."""
-    cells = [
-        f"{spread(mean, sd)} ({printed(*published)})"
-        for mean, sd, *published in table[
-            ["mean", "sd", "published_mean", "published_sd"]
-        ].to_numpy()
-    ]
-    across = (
-        table.assign(cell=cells)
-        .pivot(index="method", columns="problem", values="cell")
-        .fillna(NONE)
-    )
-    return across.loc[table["method"].unique(), table["problem"].unique()]
+    measured = list(map(spread, table["mean"], table["sd"]))
+    published = list(map(printed, table["published_mean"], table["published_sd"]))
+    cells = [f"{ours} ({theirs})" for ours, theirs in zip(measured, published, strict=True)]
+    across = table.assign(cell=cells).pivot(index="method", columns="problem", values="cell")
+    return across.fillna(NONE).loc[table["method"].unique(), table["problem"].unique()]
 
 
 def text(table: pd.DataFrame) -> str:
@@ -77,25 +72,46 @@ def text(table: pd.DataFrame) -> str:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """A table of Markdown, its index included."""
-    plain = table.reset_index().map(
-        lambda cell: f"{cell:.4g}" if isinstance(cell, float) else str(cell)
-    )
+    """A table of Markdown, its index included; numbers with four digits."""
+    plain = table.reset_index().map(_plain)
     lines = [plain.columns.astype(str), ["---"] * len(plain.columns), *plain.to_numpy()]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def _plain(cell: Any) -> str:
+    """The text of a cell."""
+    if isinstance(cell, float):
+        return f"{cell:.4g}"
+    return str(cell)
+
+
+def _whole(number: float) -> str:
+    """A number without digits after the point."""
+    if math.isnan(number):
+        return NONE
+    return f"{number:.0f}"
+
+
 def spread(mean: float, sd: float) -> str:
-    """Mean ± standard deviation, with one digit after the point below 100."""
-    digits = 1 if abs(mean) < 100 else 0
-    return f"{mean:.{digits}f}" + ("" if math.isnan(sd) else f" ± {sd:.{digits}f}")
+    """Mean ± standard deviation, with one digit after the point below 100; NaN for the latter leaves it out."""
+    digits = 0
+    if abs(mean) < 100:
+        digits = 1
+    if math.isnan(sd):
+        return f"{mean:.{digits}f}"
+    return f"{mean:.{digits}f} ± {sd:.{digits}f}"
 
 
 def printed(mean: float, sd: float) -> str:
     """Published mean ± standard deviation, with the digits in print."""
-    return NONE if math.isnan(mean) else f"{mean:g} ± {sd:g}"
+    if math.isnan(mean):
+        return NONE
+    return f"{mean:g} ± {sd:g}"
 
 
 def with_error(values: pd.Series) -> str:
     """Mean ± standard error, of which a single value has none."""
-    return f"{values.mean():.3g}" + ("" if len(values.dropna()) < 2 else f" ± {values.sem():.2g}")
+    mean = f"{values.mean():.3g}"
+    if values.count() < 2:
+        return mean
+    return f"{mean} ± {values.sem():.2g}"

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from experiments.bench import race, straight
+from experiments.bench.operations import Operations
 from experiments.bench.race import Bench, Goal, Result
 
 CPU = torch.device("cpu")
@@ -35,3 +36,23 @@ def test_straight_line_code_agrees_with_kbo(device):
     smallest = {bench.measure: bench for bench in reversed(straight.BENCHES)}
     for bench in smallest.values():
         assert all(result.kbo > 0 for result in bench.run(device, quick=True))
+
+
+def test_operations_are_counted_as_by_hand():
+    A = torch.ones(3, 4)
+    B = torch.ones(4, 5)
+    with Operations(CPU) as counted:
+        C = A @ B
+        positive = C > 0
+        C.add_(1)
+        C[positive]
+        float(C[0, 0])
+    kernels = [(kernel.name, kernel.flops, kernel.bytes) for kernel in counted.kernels]
+    assert kernels == [
+        ("mm", 120.0, 188),
+        ("gt", 15.0, 75),
+        ("add_", 15.0, 60),
+        ("index", 15.0, 135),
+    ]
+    assert sorted(name for name, _ in counted.syncs) == ["_local_scalar_dense", "index"]
+    assert not counted.uploads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,9 @@ from kbo.confidence import MartingaleMixture
 from kbo.confidence.mixture.ridge_search import DMM_GRID
 from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Posterior
 
-_ARMS, _IN_A_ROW = 100, 32
+_ARMS = 100
+
+_IN_A_ROW = 32
 """Steps in a row: as many as there are between two refreshes of the eigenbasis at n = 1000."""
 
 
@@ -56,8 +59,10 @@ def _steps(state: Posterior, choose: Choose, device: torch.device, problem: RKHS
 def _dmm_by_factors(state: Posterior, arms: Tensor) -> tuple[int, float]:
     """Choose by DMM-UCB as it is usually done: a growing Cholesky factor for each of the five ridges."""
     confidence = _mixture("dmm")
-    square, bounds = confidence.widened_squared_radius(state), []
-    for ridge in (confidence.mixture_ridge * g for g in DMM_GRID):
+    square = confidence.widened_squared_radius(state)
+    bounds = []
+    for factor in DMM_GRID:
+        ridge = confidence.mixture_ridge * factor
         mean, variance = state.at(ridge).predict(arms)
         slack = square + ridge * confidence.norm_bound**2 - state.at(ridge).quad()
         bounds.append(mean + (slack / ridge * variance).sqrt())
@@ -73,9 +78,9 @@ def exact_steps(device: torch.device, n: int) -> list[Result]:
         state = _updated(KernelRidge(_problem().kernel, ridge), n, device, _problem())
         return _steps(state, choose, device, _problem())
 
-    cmm, dmm, factors = map(
-        steps, (_mixture("cmm").argmax_upper, _mixture("dmm").argmax_upper, _dmm_by_factors)
-    )
+    cmm = steps(_mixture("cmm").argmax_upper)
+    dmm = steps(_mixture("dmm").argmax_upper)
+    factors = steps(_dmm_by_factors)
     agree(dmm, factors)
     cmm()
     works = {"cmm": [cmm] * _IN_A_ROW, "dmm": [dmm] * _IN_A_ROW, "factors": [factors] * _IN_A_ROW}
@@ -88,47 +93,53 @@ def exact_steps(device: torch.device, n: int) -> list[Result]:
 
 def cone_programs(device: torch.device, n: int) -> list[Result]:
     """Time exact bounds by search against the paper's cone program, one per arm: solved for one arm, times 100."""
-    import cvxpy as cp
-
-    confidence, problem = _mixture("cmm"), _problem()
+    confidence = _mixture("cmm")
+    problem = _problem()
     state = KernelRidge(problem.kernel, confidence.mixture_ridge)
     _updated(state, n, device, problem)
-    assert state.data is not None
     arms = uniform(_ARMS, 3, seed=3).to(device)
-    X, y, radius = (
-        state.data.X,
-        state.data.y.cpu().numpy(),
-        float(confidence.widened_squared_radius(state)) ** 0.5,
-    )
 
     def program() -> Tensor:
-        K = state.prior(torch.cat([X, arms[:1]]), torch.cat([X, arms[:1]])).cpu()
-        root = torch.linalg.cholesky(K + 1e-10 * torch.eye(n + 1)).numpy()
-        a, K = cp.Variable(n + 1), K.numpy()  # f = sum_i a_i k(x_i, .)
-        constraints = [
-            cp.norm(K[:-1] @ a - y) <= radius,
-            cp.norm(root.T @ a) <= confidence.norm_bound,
-        ]
-        value = cp.Problem(cp.Maximize(K[-1] @ a), constraints).solve(solver=cp.CLARABEL)
-        return torch.tensor([float(value)])  # pyright: ignore[reportArgumentType]
+        return _cone_program(confidence, state, arms[:1])
+
+    def choice() -> object:
+        return confidence.argmax_upper(state, arms)
+
+    def everything() -> Tensor:
+        return confidence.upper(state, arms)
 
     agree(lambda: confidence.upper(state, arms[:1]), program)
-    choice, everything = (
-        lambda: confidence.argmax_upper(state, arms),
-        lambda: confidence.upper(state, arms),
-    )
-    found = medians(device, choice=[choice] * 10, everything=[everything] * 5, cone=program)
-    cones = _ARMS * found["cone"]
+    times = medians(device, choice=[choice] * 10, everything=[everything] * 5, cone=program)
+    cones = _ARMS * times["cone"]
+    first = "CMM-UCB chooses among 100 arms / 100 cone programs"
+    second = "CMM bounds of all 100 arms / 100 cone programs"
     return [
-        Result(
-            "CMM-UCB chooses among 100 arms / 100 cone programs",
-            found["choice"],
-            cones,
-            Goal(1 / 4000),
-            n,
-        ),
-        Result("CMM bounds of all 100 arms / 100 cone programs", found["everything"], cones, n=n),
+        Result(first, times["choice"], cones, Goal(1 / 4000), n),
+        Result(second, times["everything"], cones, n=n),
     ]
+
+
+def _cone_program(confidence: MartingaleMixture, state: KernelRidge, arm: Tensor) -> Tensor:
+    """The exact upper bound [1] at an arm [1 3]: the largest ``f(x)`` in the confidence set of the paper.
+
+    By the representer theorem the maximum is at some ``f = sum_i a_i k(x_i, .)``, over the data and the arm.
+    """
+    import cvxpy as cp
+
+    assert state.data is not None
+    n = len(state.data.X)
+    points = torch.cat([state.data.X, arm])
+    gram = state.prior(points, points).cpu()
+    root = torch.linalg.cholesky(gram + 1e-10 * torch.eye(n + 1)).numpy()
+    K = gram.numpy()
+    y = state.data.y.cpu().numpy()
+    radius = float(confidence.widened_squared_radius(state)) ** 0.5
+    a = cp.Variable(n + 1)
+    is_near_data = cp.norm(K[:-1] @ a - y) <= radius
+    has_norm = cp.norm(root.T @ a) <= confidence.norm_bound
+    program = cp.Problem(cp.Maximize(K[-1] @ a), [is_near_data, has_norm])
+    value: Any = program.solve(solver=cp.CLARABEL)
+    return torch.tensor([float(value)])
 
 
 def sketched_steps(device: torch.device, early: int, n: int, m: int) -> list[Result]:

@@ -35,11 +35,10 @@ class GPU:
 
     def seconds(self, counted: Operations) -> float:
         """Return the least time of counted operations: of each kernel its arithmetic, traffic or launch; and waits."""
-        kernels = (
-            max(k.flops / self.flops, k.bytes / self.bandwidth, self.launch)
-            for k in counted.kernels
-        )
-        return sum(kernels) + self.wait * counted.syncs.total()
+        total = self.wait * counted.syncs.total()
+        for kernel in counted.kernels:
+            total += max(kernel.flops / self.flops, kernel.bytes / self.bandwidth, self.launch)
+        return total
 
 
 def count(step: Step, device: torch.device) -> Operations:
@@ -52,15 +51,14 @@ def count(step: Step, device: torch.device) -> Operations:
 
 def measured(device: torch.device, dtype: torch.dtype) -> GPU:
     """Measure what a GPU does at most: a large product, a large copy, small kernels in a row, and waits for one."""
-    A, one = (
-        torch.ones(4096, 4096, dtype=dtype, device=device),
-        torch.ones(1, dtype=dtype, device=device),
-    )
+    A = torch.ones(4096, 4096, dtype=dtype, device=device)
     B = torch.empty_like(A)
+    one = torch.ones(1, dtype=dtype, device=device)
+    flops = 2 * 4096**3 / seconds(lambda: A @ A, device)
+    bandwidth = 2 * A.numel() * A.element_size() / seconds(lambda: B.copy_(A), device)
     launch = seconds(lambda: [one.add_(1) for _ in range(1000)], device) / 1000
     wait = seconds(lambda: [one.add_(1).item() for _ in range(100)], device) / 100 - launch
-    rate, pace = (seconds(work, device) for work in (lambda: A @ A, lambda: B.copy_(A)))
-    return GPU(2 * 4096**3 / rate, 2 * A.numel() * A.element_size() / pace, launch, max(wait, 0.0))
+    return GPU(flops, bandwidth, launch, max(wait, 0.0))
 
 
 def seconds(work: Step, device: torch.device, times: int = 7) -> float:
@@ -77,15 +75,16 @@ def seconds(work: Step, device: torch.device, times: int = 7) -> float:
 
 def table(setup: Setup) -> str:
     """Return counts, least times and measured times of all steps as text."""
-    gpu, rows = measured(setup.device, setup.dtype), {}
+    gpu = measured(setup.device, setup.dtype)
+    rows = {}
     for name, make in steps(setup).items():
         step = make()
         counted = count(step, setup.device)
         rows[name] = {
             "kernels": len(counted.kernels),
             "syncs": counted.syncs.total(),
-            "Gflop": f"{sum(k.flops for k in counted.kernels) / 1e9:.3g}",
-            "MB": f"{sum(k.bytes for k in counted.kernels) / 1e6:.3g}",
+            "Gflop": f"{sum(kernel.flops for kernel in counted.kernels) / 1e9:.3g}",
+            "MB": f"{sum(kernel.bytes for kernel in counted.kernels) / 1e6:.3g}",
             "least, ms": f"{1e3 * gpu.seconds(counted):.3g}",
             "measured, ms": f"{1e3 * seconds(step, setup.device):.3g}",
         }
@@ -99,9 +98,8 @@ def main() -> None:
         raise SystemExit("no GPU was found")
     for dtype in (torch.float64, torch.float32):
         setup = Setup(device, dtype)
-        print(
-            f"{device}, {dtype}: n = {setup.n}, m = {setup.m}, {setup.points} points\n{table(setup)}\n"
-        )
+        print(f"{device}, {dtype}: n = {setup.n}, m = {setup.m}, {setup.points} points")
+        print(f"{table(setup)}\n")
 
 
 if __name__ == "__main__":

@@ -39,9 +39,13 @@ _IN_A_ROW = 10
 def new_row(device: torch.device, n: int, times: float) -> list[Result]:
     """Time a new observation and a prediction after it: ``KernelRidge.update`` in place, or a conditioned model."""
     X, y, new, point = noisy_data(n, 1 + (1 + REPEATS) * (1 + _IN_A_ROW), 1, device=device)
-    (gp, model), (rebuilt, _) = matched_models(X, y), matched_models(X, y)
-    state, rows, target = model.state.fork(), iter(new.split(1)), new.new_zeros(1, 1)
-    X_grown, y_grown = torch.cat([X, new[:1]]), torch.cat([y, target[0]])
+    gp, model = matched_models(X, y)
+    rebuilt, _ = matched_models(X, y)
+    state = model.state.fork()
+    rows = iter(new.split(1))
+    target = new.new_zeros(1, 1)
+    X_grown = torch.cat([X, new[:1]])
+    y_grown = torch.cat([y, target[0]])
 
     def in_place() -> tuple[Tensor, Tensor]:
         state.update(next(rows), target[0])
@@ -62,7 +66,9 @@ def new_row(device: torch.device, n: int, times: float) -> list[Result]:
     }
     agree(*works.values())
     works |= {"model": [works["model_cold"]] * _IN_A_ROW, "in_place": [in_place] * _IN_A_ROW}
-    goal, cold, row = Goal(1 / times), "processor caches cold", "one row, new model"
+    goal = Goal(1 / times)
+    cold = "processor caches cold"
+    row = "one row, new model"
     lines = [
         ("one row in place / condition_on_observations", "in_place", "theirs", goal),
         (f"one row in place, {cold} / the same", "in_place_cold", "theirs", goal),
@@ -80,7 +86,8 @@ def rescoring(device: torch.device, n: int, candidates: int) -> list[Result]:
     target = new.new_zeros(1, 1)
     updated = gp.condition_on_observations(new[:1], target)
     how, score = _fastest_scoring(updated, points, device)
-    view, rows = FixedPoints(model.state.fork(), points), iter(new.split(1))
+    rows = iter(new.split(1))
+    view = FixedPoints(model.state.fork(), points)
     view.predict(points)
 
     def tracked() -> tuple[Tensor, Tensor]:
@@ -93,7 +100,8 @@ def rescoring(device: torch.device, n: int, candidates: int) -> list[Result]:
         "scored": lambda: score(updated),
     }
     agree(*works.values())
-    name, goal = f"{candidates} fixed candidates after a row / {how}", Goal(1 / 30)
+    goal = Goal(1 / 30)
+    name = f"{candidates} fixed candidates after a row / {how}"
     lines = [
         (name, "tracked", "conditioned", goal),
         (f"{name}, row not counted", "tracked", "scored", goal),
@@ -104,23 +112,26 @@ def rescoring(device: torch.device, n: int, candidates: int) -> list[Result]:
 def _fastest_scoring(gp: Model, X: Tensor, device: torch.device) -> tuple[str, Callable]:
     """The fastest way to have a SingleTaskGP score many points: as t-batch or jointly, in chunks."""
 
-    def score(size: int, joint: bool, gp: Model) -> tuple[Tensor, Tensor]:
-        parts = (
-            mean_and_variance(gp, part if joint else part.unsqueeze(1)) for part in X.split(size)
-        )
-        mean, variance = zip(*parts, strict=True)
-        return torch.cat(mean), torch.cat(variance)
+    def score(points: Tensor, size: int, gp: Model) -> tuple[Tensor, Tensor]:
+        means = []
+        variances = []
+        for part in points.split(size):
+            mean, variance = mean_and_variance(gp, part)
+            means.append(mean)
+            variances.append(variance)
+        return torch.cat(means), torch.cat(variances)
 
-    sizes = (50, 100, 200, 500) if device.type == "cpu" else (1000, len(X))
-    ways = {
-        f"chunks [{size} {'d' if joint else '1 d'}]": partial(score, size, joint)
-        for size in sizes
-        for joint in (True, False)
-    }
-    times = {
-        way: min(seconds([partial(score, gp)], device) for _ in range(2))
-        for way, score in ways.items()
-    }
+    sizes = (1000, len(X))
+    if device.type == "cpu":
+        sizes = (50, 100, 200, 500)
+    ways: dict[str, Callable] = {}
+    for size in sizes:
+        ways[f"chunks [{size} d]"] = partial(score, X, size)
+        ways[f"chunks [{size} 1 d]"] = partial(score, X.unsqueeze(1), size)
+    times = {}
+    for way, scoring in ways.items():
+        work = partial(scoring, gp)
+        times[way] = min(seconds([work], device), seconds([work], device))
     best = min(times, key=lambda way: times[way])
     return best, ways[best]
 
@@ -133,20 +144,19 @@ def fresh_candidates(device: torch.device, n: int, points: int) -> list[Result]:
         f"{points} fresh candidates [{points} 1 d]": P.unsqueeze(1),
         f"{points} fresh candidates [{points} d]": P,
     }
-    works = {
-        f"{side} {name}": partial(mean_and_variance, m, Z)
-        for name, Z in shapes.items()
-        for side, m in (("kbo", model), ("theirs", gp))
-    }
+    works = {}
+    lines = []
+    for name, Z in shapes.items():
+        works[f"kbo {name}"] = partial(mean_and_variance, model, Z)
+        works[f"theirs {name}"] = partial(mean_and_variance, gp, Z)
+        lines.append((name, f"kbo {name}", f"theirs {name}", Goal(1.0)))
     agree(*works.values())
-    return race(
-        device, n, works, [(name, f"kbo {name}", f"theirs {name}", Goal(1.0)) for name in shapes]
-    )
+    return race(device, n, works, lines)
 
 
 def memory(device: torch.device, n: int, arms: int) -> list[Result]:
     """Measure the memory in MB after half and after all of a stream of tracked, repeated arms."""
-    (points,) = noisy_data(arms, device=device)[:1]
+    points, _ = noisy_data(arms, device=device)
     view = FixedPoints(KernelRidge(example_kernel(), RIDGE), points)
     used = []
     for half in range(2):
@@ -173,17 +183,17 @@ def imports(device: torch.device) -> list[Result]:
         command = [sys.executable, "-c", clock.format(statement)]
         return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
-    turns = [
-        {name: cpu_seconds(statement) for name, statement in statements.items()}
-        for _ in range(1 + REPEATS)
-    ]
-    found = {name: statistics.median(turn[name] for turn in turns[1:]) for name in statements}
+    times: dict[str, list[float]] = {name: [] for name in statements}
+    for _ in range(1 + REPEATS):
+        for name, statement in statements.items():
+            times[name].append(cpu_seconds(statement))
+    found = {name: statistics.median(taken[1:]) for name, taken in times.items()}
+    goal = Goal(1.0, 0.1)
+    packages = "import botorch, kbo / import botorch"
     models = "import KernelRidgeGP / import SingleTaskGP"
     return [
-        Result(
-            "import botorch, kbo / import botorch", found["kbo"], found["botorch"], Goal(1.0, 0.1)
-        ),
-        Result(models, found["model"], found["their_model"], Goal(1.0, 0.1)),
+        Result(packages, found["kbo"], found["botorch"], goal),
+        Result(models, found["model"], found["their_model"], goal),
     ]
 
 

@@ -18,7 +18,7 @@ def doubled(device: torch.device, step: str, by: str, size: int, power: int) -> 
         step: The name of the step.
         by: What is doubled: "n", the observations, or "m", the anchors.
         size: The smaller one.
-        power: That of the size by which the arithmetic grows.
+        power: The arithmetic grows as the size to this power.
     """
     works = {}
     for name, times in (("small", 1), ("large", 2)):
@@ -42,10 +42,14 @@ _BY_N = {
 }
 _BY_M = {"sketch update": 2, "update and CMM bounds, sketch": 2}
 
-BENCHES = [
-    *(
-        Bench(doubled, {"step": step, "by": by, "size": size, "power": power}, {"size": 50})
-        for by, size, powers in (("n", 1000, _BY_N), ("m", 512, _BY_M))
-        for step, power in powers.items()
-    ),
-]
+
+def _benches(by: str, size: int, powers: dict[str, int]) -> list[Bench]:
+    """The benchmarks of steps, of which the power of each is given."""
+    found = []
+    for step, power in powers.items():
+        sizes = {"step": step, "by": by, "size": size, "power": power}
+        found.append(Bench(doubled, sizes, {"size": 50}))
+    return found
+
+
+BENCHES = [*_benches("n", 1000, _BY_N), *_benches("m", 512, _BY_M)]

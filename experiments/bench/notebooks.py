@@ -168,6 +168,35 @@ def merit(Y: Tensor) -> Tensor:
     return torch.where(violation > 0, -100 - violation, Y[:, 0])
 
 
+def matern_models(make: Make, X: Tensor, Y: Tensor) -> list[Any]:
+    """The models of the columns of Y [n m] without noise, with Matern kernels."""
+    models = []
+    for y in Y.T:
+        limits = Interval(0.005, 4.0)
+        matern = MaternKernel(nu=2.5, ard_num_dims=X.shape[-1], lengthscale_constraint=limits)
+        models.append(fitted(make(X, y.unsqueeze(-1), ScaleKernel(matern)), noisy=False))
+    return models
+
+
+def draws_in_region(models: list[Any], centre: Tensor, length: float, U: Tensor, q: int) -> Tensor:
+    """The q best points [q d] of draws, of points U [n d] of the unit cube that are moved to the trust region.
+
+    The sides of the region have the ratios of the lengthscales of the objective, and ``length`` as geometric mean.
+    """
+    model, *constraints = models
+    scales = model.covar_module.base_kernel.lengthscale.detach().squeeze()
+    reach = length / 2 * scales / scales.log().mean().exp()
+    lower = (centre - reach).clamp(0, 1)
+    upper = (centre + reach).clamp(0, 1)
+    if constraints:
+        joint = ModelListGP(*constraints)
+        rule = ConstrainedMaxPosteriorSampling(model, joint, replacement=False)
+    else:
+        rule = MaxPosteriorSampling(model, replacement=False)
+    with torch.no_grad():
+        return rule(lower + (upper - lower) * U, num_samples=q)
+
+
 def trust_region(
     d: int, constraints: list[Callable[[Tensor], Tensor]], make: Make, rounds: int = 12
 ) -> End:
@@ -186,24 +215,9 @@ def trust_region(
     X = draw(2 * d)
     Y = f(X)
     for _ in range(rounds):
-        models = []
-        for y in Y.T:
-            limits = Interval(0.005, 4.0)
-            matern = MaternKernel(nu=2.5, ard_num_dims=d, lengthscale_constraint=limits)
-            models.append(fitted(make(X, y.unsqueeze(-1), ScaleKernel(matern)), noisy=False))
-        model, *others = models
-        scales = model.covar_module.base_kernel.lengthscale.detach().squeeze()
-        reach = length / 2 * scales / scales.log().mean().exp()
-        centre = X[merit(Y).argmax()]
         best = float(merit(Y).max())
-        lower = (centre - reach).clamp(0, 1)
-        upper = (centre + reach).clamp(0, 1)
-        if others:
-            rule = ConstrainedMaxPosteriorSampling(model, ModelListGP(*others), replacement=False)
-        else:
-            rule = MaxPosteriorSampling(model, replacement=False)
-        with torch.no_grad():
-            new = rule(lower + (upper - lower) * draw(1000), num_samples=q)
+        models = matern_models(make, X, Y)
+        new = draws_in_region(models, X[merit(Y).argmax()], length, draw(1000), q)
         X = torch.cat([X, new])
         Y = torch.cat([Y, f(new)])
         if float(merit(Y).max()) > best + 1e-3 * abs(best):

@@ -1,6 +1,6 @@
 """Counts of what a piece of code does on its device: kernels, synchronisations, uploads, arithmetic and memory traffic.
 
-The counts do not depend on the machine, so tests hold them.
+The counts do not depend on the machine, the time of each operation does (``experiments.bench.device``).
 """
 
 from __future__ import annotations
@@ -19,46 +19,46 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 _WITHOUT_KERNEL = {
-    *(
-        "empty",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "empty_like",
-        "_unsafe_view",
-        "lift_fresh",
-    ),
-    *("squeeze_", "unsqueeze_", "transpose_", "t_", "detach_"),
+    "empty",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "empty_like",
+    "_unsafe_view",
+    "lift_fresh",
+    "squeeze_",
+    "unsqueeze_",
+    "transpose_",
+    "t_",
+    "detach_",
 }
-# Results whose size depends on the values, and checks that read a status: the host waits for the device.
+"""Operators that neither compute nor move data."""
+
 _WAITING = {
-    *(
-        "_local_scalar_dense",
-        "equal",
-        "is_nonzero",
-        "_linalg_check_errors",
-        "nonzero",
-        "masked_select",
-        "bincount",
-        "histc",
-    ),
-    *(
-        "_unique",
-        "_unique2",
-        "unique_dim",
-        "unique_consecutive",
-        "unique_dim_consecutive",
-        "repeat_interleave",
-    ),
-    *(
-        "_linalg_eigh",
-        "_linalg_eigvals",
-        "_linalg_svd",
-        "linalg_eig",
-        "linalg_lstsq",
-        "_assert_scalar",
-    ),
+    "_local_scalar_dense",
+    "equal",
+    "is_nonzero",
+    "_linalg_check_errors",
+    "nonzero",
+    "masked_select",
+    "bincount",
+    "histc",
+    "_unique",
+    "_unique2",
+    "unique_dim",
+    "unique_consecutive",
+    "unique_dim_consecutive",
+    "repeat_interleave",
+    "_linalg_eigh",
+    "_linalg_eigvals",
+    "_linalg_svd",
+    "linalg_eig",
+    "linalg_lstsq",
+    "_assert_scalar",
 }
+"""Operators whose result has a size that depends on the values, or that read a status: the host waits."""
+
+_INDEXING = ("index", "index_put")
 
 
 @dataclass(frozen=True)
@@ -101,27 +101,39 @@ class Operations(TorchDispatchMode):
         if self.device.type not in {x.device.type for x in (*inputs, *outputs)}:
             return out
         if name in ("_to_copy", "copy_") and inputs[-1].device != outputs[0].device:
-            (self.syncs if outputs[0].device.type == "cpu" else self.uploads)[name, _line()] += 1
+            if outputs[0].device.type == "cpu":
+                self.syncs[name, _line()] += 1
+            else:
+                self.uploads[name, _line()] += 1
             return out
         bare = name.removesuffix("_")
-        if bare in _WAITING or (
-            bare in ("index", "index_put") and any(x.dtype == torch.bool for x in inputs[1:2])
-        ):
+        if bare in _WAITING or (bare in _INDEXING and _is_mask(inputs)):
             self.syncs[name, _line()] += 1
-        elif bare in ("index", "index_put") and len({x.device for x in inputs}) > 1:
+        elif bare in _INDEXING and len({x.device for x in inputs}) > 1:
             self.uploads[name, _line()] += 1
         if name not in _WITHOUT_KERNEL and not func.is_view and outputs:
-            traffic = sum(
-                x.numel() * x.element_size()
-                for x in {id(x): x for x in (*inputs, *outputs)}.values()
-            )
-            self.kernels.append(Kernel(name, _flops(bare, inputs, outputs), traffic))
+            kernel = Kernel(name, _flops(bare, inputs, outputs), _traffic(inputs, outputs))
+            self.kernels.append(kernel)
         return out
+
+
+def _is_mask(inputs: Sequence[Tensor]) -> bool:
+    """Return whether the index of an indexing operator is a mask, so that the size of the result depends on it."""
+    return len(inputs) > 1 and inputs[1].dtype == torch.bool
+
+
+def _traffic(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> float:
+    """Return the bytes of all inputs and outputs; a tensor that is both counts once."""
+    tensors = {id(x): x for x in (*inputs, *outputs)}
+    return sum(x.numel() * x.element_size() for x in tensors.values())
 
 
 def _flops(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> float:
     """Return the operations of linear algebra, and one for each number of any other result."""
-    size, *shape = outputs[0].numel(), *(inputs[0].shape if inputs else ())
+    size = outputs[0].numel()
+    shape: Sequence[int] = ()
+    if inputs:
+        shape = inputs[0].shape
     if name in ("mm", "bmm", "mv", "dot"):
         return 2.0 * size * shape[-1]
     if name in ("addmm", "baddbmm", "addmv"):

@@ -35,11 +35,15 @@ class Goal:
     @property
     def text(self) -> str:
         """The promise in words."""
+        if self.more and self.times:
+            return f"at most {self.more:g} {self.unit} more"
         if self.more:
-            return f"at most {self.more:g} {self.unit}{' more' * bool(self.times)}"
+            return f"at most {self.more:g} {self.unit}"
         if self.times > 1:
             return f"at most {self.times:g} times"
-        return f"at least {1 / self.times:g} times faster" if self.times < 1 else "no slower"
+        if self.times < 1:
+            return f"at least {1 / self.times:g} times faster"
+        return "no slower"
 
     def kept(self, kbo: float, other: float) -> bool:
         """Return whether the figures are as promised."""
@@ -69,12 +73,16 @@ class Result:
     @property
     def ratio(self) -> float | None:
         """Ratio of the other figure to that of kbo."""
-        return self.other / self.kbo if self.other and self.kbo else None
+        if self.other and self.kbo:
+            return self.other / self.kbo
+        return None
 
     @property
     def passed(self) -> bool | None:
         """Whether the promise is kept, if there is one."""
-        return None if self.goal is None else self.goal.kept(self.kbo, self.other or 0.0)
+        if self.goal is None:
+            return None
+        return self.goal.kept(self.kbo, self.other or 0.0)
 
 
 @dataclass(frozen=True)
@@ -95,57 +103,71 @@ class Bench:
 
     def run(self, device: torch.device, quick: bool = False) -> list[Result]:
         """Measure; goals are those of the full sizes, and not judged at quick ones."""
-        if quick and self.quick is None:
+        if not quick:
+            return self._measured(device, self.sizes)
+        if self.quick is None:
             return []
-        sizes = {**self.sizes, **(self.quick or {})} if quick else self.sizes
-        if self.fresh:
-            with ProcessPoolExecutor(
-                1, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,)
-            ) as pool:
-                results = pool.submit(self.measure, device, **sizes).result()
-        else:
-            results = self.measure(device, **sizes)
-        return [replace(result, goal=None) for result in results] if quick else results
+        results = self._measured(device, {**self.sizes, **self.quick})
+        return [replace(result, goal=None) for result in results]
+
+    def _measured(self, device: torch.device, sizes: Mapping[str, Any]) -> list[Result]:
+        """Return the lines at these sizes."""
+        if not self.fresh:
+            return self.measure(device, **sizes)
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, spawn, torch.set_num_threads, (1,)) as pool:
+            return pool.submit(self.measure, device, **sizes).result()
 
 
 def table(results: Sequence[Result]) -> str:
     """Return the measured lines as plain text."""
     import pandas as pd
 
-    verdicts = {True: "passed", False: "MISSED", None: ""}
-    lines = [
-        {
-            "n": result.n or "",
-            "kbo": f"{result.kbo:.4g} {result.unit}",
-            "other": "" if result.other is None else f"{result.other:.4g} {result.unit}",
-            "ratio": f"{result.ratio:.3g}" if result.ratio else "",
-            "goal": result.goal.text if result.goal else "",
-            "": verdicts[result.passed],
-        }
-        for result in results
-    ]
-    frame = pd.DataFrame(lines, index=[result.name for result in results])
+    frame = pd.DataFrame(map(_cells, results), index=[result.name for result in results])
     shown = frame.rename_axis(columns="kbo / BoTorch SingleTaskGP").to_string()
     return "\n".join(line.rstrip() for line in shown.splitlines())
 
 
+def _cells(result: Result) -> dict[str, str]:
+    """Return the cells of a line of the table; a figure that there is not is an empty one."""
+    verdicts = {True: "passed", False: "MISSED", None: ""}
+    cells = {
+        "n": "",
+        "kbo": f"{result.kbo:.4g} {result.unit}",
+        "other": "",
+        "ratio": "",
+        "goal": "",
+    }
+    if result.n:
+        cells["n"] = str(result.n)
+    if result.other is not None:
+        cells["other"] = f"{result.other:.4g} {result.unit}"
+    if result.ratio:
+        cells["ratio"] = f"{result.ratio:.3g}"
+    if result.goal:
+        cells["goal"] = result.goal.text
+    cells[""] = verdicts[result.passed]
+    return cells
+
+
 def machine(device: torch.device) -> str:
-    """Return what a small operation and a large product take on this machine, without which times say little."""
-    one, A = (
-        torch.ones(1, dtype=torch.float64, device=device),
-        torch.ones(1024, 1024, dtype=torch.float64).to(device),
-    )
-    found = medians(device, small=[lambda: one.add_(1)] * 10_000, large=lambda: A @ A)
-    rate = 2 * 1024**3 / found["large"] / 1e9
-    return f"Here a small operation takes {1e6 * found['small']:.2g} µs, and a large product does {rate:.2g} Gflop/s."
+    """Return the time of a small operation and the rate of a large product on this machine, as a sentence."""
+    one = torch.ones(1, dtype=torch.float64, device=device)
+    A = torch.ones(1024, 1024, dtype=torch.float64, device=device)
+    times = medians(device, small=[lambda: one.add_(1)] * 10_000, large=lambda: A @ A)
+    microseconds = 1e6 * times["small"]
+    rate = 2 * 1024**3 / times["large"] / 1e9
+    return f"Here a small operation takes {microseconds:.2g} µs, and a large product does {rate:.2g} Gflop/s."
 
 
 def agree(*works: Work) -> None:
     """Do all works once, each of which returns a tensor or some: a race between different answers says nothing."""
-    found = [work() for work in works]
-    answers = [
-        torch.cat([part.flatten() for part in (x if isinstance(x, tuple) else (x,))]) for x in found
-    ]
+    answers = []
+    for work in works:
+        answer = work()
+        if isinstance(answer, tuple):
+            answer = torch.cat([part.flatten() for part in answer])
+        answers.append(answer.flatten())
     for answer in answers[1:]:
         torch.testing.assert_close(
             answer, answers[0], rtol=1e-5, atol=1e-5, check_dtype=False, check_device=False
@@ -159,23 +181,27 @@ def race(
     lines: Sequence[tuple[str, str, str, Goal | None]],
 ) -> list[Result]:
     """Time the works in turns, and compare two of them in every line: its name, that of kbo, the other, the goal."""
-    found = medians(device, **works)
-    return [Result(name, found[kbo], found[other], goal, n) for name, kbo, other, goal in lines]
+    times = medians(device, **works)
+    return [Result(name, times[kbo], times[other], goal, n) for name, kbo, other, goal in lines]
 
 
 def medians(device: torch.device, **works: Work | list[Work]) -> dict[str, float]:
     """Return the median seconds of each work, done in turns; of a list of works in a row, the mean of one."""
-    turns = {name: work if isinstance(work, list) else [work] for name, work in works.items()}
-    times = [
-        {name: seconds(turn, device) / len(turn) for name, turn in turns.items()}
-        for _ in range(REPEATS)
-    ]
-    return {name: statistics.median(time[name] for time in times) for name in turns}
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(REPEATS):
+        for name, work in works.items():
+            turn = work
+            if not isinstance(turn, list):
+                turn = [turn]
+            times[name].append(seconds(turn, device) / len(turn))
+    return {name: statistics.median(taken) for name, taken in times.items()}
 
 
 def seconds(works: list[Work], device: torch.device) -> float:
     """Return the seconds of all works in a row: CPU time, or synchronised wall-clock time on an accelerator."""
-    clock = time.process_time if device.type == "cpu" else time.perf_counter
+    clock = time.perf_counter
+    if device.type == "cpu":
+        clock = time.process_time
     synchronize(device)
     start = clock()
     for work in works:
@@ -186,7 +212,8 @@ def seconds(works: list[Work], device: torch.device) -> float:
 
 def wall_and_memory(work: Work, times: int = 3) -> tuple[float, float]:
     """Return the median wall-clock seconds of some work, and the memory in MB that it takes."""
-    before, walls = megabytes(peak=True), []
+    before = megabytes(peak=True)
+    walls = []
     for _ in range(times):
         start = time.perf_counter()
         work()
@@ -201,17 +228,28 @@ def synchronize(device: torch.device) -> None:
 
 def device_megabytes(device: torch.device, peak: bool) -> float:
     """Return the memory of tensors on a device, at its peak or at present; 0 where it counts none, as the CPU."""
-    module = getattr(torch, device.type)
-    count = getattr(module, "max_memory_allocated" if peak else "memory_allocated", None)
-    return count(device) / 1e6 if count else 0.0
+    name = "memory_allocated"
+    if peak:
+        name = "max_memory_allocated"
+    count = getattr(getattr(torch, device.type), name, None)
+    if count is None:
+        return 0.0
+    return count(device) / 1e6
 
 
 def megabytes(peak: bool) -> float:
     """Return the memory of this process, at its peak or at present (on Linux; elsewhere always at its peak)."""
-    field = "VmHWM:" if peak else "VmRSS:"
-    try:  # the rusage of a young process may still be that of its parent
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024 / 1e6
-    except (OSError, StopIteration):
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most / 1e6 * (1 if sys.platform == "darwin" else 1024)
+    name = "VmRSS:"
+    if peak:
+        name = "VmHWM:"
+    status = Path(
+        "/proc/self/status"
+    )  # the rusage of a young process may still be that of its parent
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith(name):
+                return int(line.split()[1]) * 1024 / 1e6
+    peak_size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if sys.platform == "darwin":  # in bytes there, elsewhere in KiB
+        return peak_size / 1e6
+    return peak_size * 1024 / 1e6

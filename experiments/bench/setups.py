@@ -48,7 +48,8 @@ def uniform(n: int, d: int, seed: int) -> Tensor:
 
 def sketch(m: int, device: torch.device) -> NystromRidge:
     """Return a posterior of 2000 observations in three dimensions with about m anchors."""
-    kernel, X = stationary_kernel("rbf", 0.2).to(device), uniform(2000, 3, seed=1).to(device)
+    kernel = stationary_kernel("rbf", 0.2).to(device)
+    X = uniform(2000, 3, seed=1).to(device)
     state = NystromRidge(kernel, 0.01, FixedDictionary.pivoted(kernel, X, m))
     state.update(X, torch.sin(5 * X).sum(-1))
     return state
@@ -66,7 +67,7 @@ def example_kernel() -> ScaleKernel:
 def noisy_data(n: int, *more: int, device: torch.device) -> list[Tensor]:
     """Return X [n 3] and y [n] of a noisy function, then further points [m 3] for every m in ``more``."""
     rng = torch.Generator().manual_seed(0)
-    X, *others = (torch.rand(m, 3, generator=rng, dtype=torch.float64) for m in (n, *more))
+    X, *others = [torch.rand(m, 3, generator=rng, dtype=torch.float64) for m in (n, *more)]
     y = torch.sin(5 * X).sum(-1) + 0.1 * torch.randn(n, generator=rng, dtype=torch.float64)
     return [tensor.to(device) for tensor in (X, y, *others)]
 

@@ -35,14 +35,10 @@ def cpu_seconds(problem: BanditProblem, method: BanditMethod) -> list[float]:
 
 def short_run(device: torch.device, n: int, method: BanditMethod, most: float) -> list[Result]:
     """Time a run of n rounds, the median of three."""
-    total = statistics.median(
-        cpu_seconds(BanditProblem("chessboard", rounds=n), method)[-1] for _ in range(3)
-    )
-    return [
-        Result(
-            f"{n} rounds of {method.method} on Chessboard, CPU", total, goal=Goal(more=most), n=n
-        )
-    ]
+    problem = BanditProblem("chessboard", rounds=n)
+    total = statistics.median(cpu_seconds(problem, method)[-1] for _ in range(3))
+    name = f"{n} rounds of {method.method} on Chessboard, CPU"
+    return [Result(name, total, goal=Goal(more=most), n=n)]
 
 
 def long_run(
@@ -50,42 +46,44 @@ def long_run(
 ) -> list[Result]:
     """Time a run of n rounds, and measure the peak memory of the process in MB."""
     seconds = cpu_seconds(replace(problem, rounds=n), method)
+    memory = megabytes(peak=True)
+    memory_goal = Goal(more=1000, unit="MB")
     return [
         Result(f"{n} rounds of {method.method} on {on}, CPU", seconds[-1], goal=Goal(more=60), n=n),
         late_step(seconds, n),
-        Result(
-            "  peak memory of the process",
-            megabytes(peak=True),
-            goal=Goal(more=1000, unit="MB"),
-            n=n,
-            unit="MB",
-        ),
+        Result("  peak memory of the process", memory, goal=memory_goal, n=n, unit="MB"),
     ]
 
 
 def late_step(seconds: list[float], n: int) -> Result:
     """Return the time of a step at the end of a run and at a tenth of it, from the time after every step."""
     few = max(len(seconds) // 50, 1)
-    early, late = (
-        (seconds[end - 1] - seconds[end - 1 - few]) / few
-        for end in (len(seconds) // 10, len(seconds))
-    )
+    tenth = len(seconds) // 10
+    early = (seconds[tenth - 1] - seconds[tenth - 1 - few]) / few
+    late = (seconds[-1] - seconds[-1 - few]) / few
     return Result("  a step then / at a tenth of them", late, early, Goal(1.3), n)
 
 
 def adaptive_run(
     device: torch.device, rounds: int, name: str, step: Goal | None = None, run: Goal | None = None
 ) -> list[Result]:
-    """Time a whole run on a hundred fixed arms; the step is the median of those around two fifths of it."""
-    seconds = cpu_seconds(
-        BanditProblem("streaming", rounds=rounds, delta=0.1, noise_upper=1.0, noise_lower=0.01),
-        BanditMethod(name),
+    """Time a whole run on a hundred fixed arms, and a step: the median of the steps around two fifths of the run.
+
+    Args:
+        device: Not used: the run is on the CPU.
+        rounds: Rounds of the run.
+        name: Name of the method.
+        step: The promise for a step, if any.
+        run: The promise for the run, if any.
+    """
+    problem = BanditProblem(
+        "streaming", rounds=rounds, delta=0.1, noise_upper=1.0, noise_lower=0.01
     )
-    steps, middle = (
-        [after - before for before, after in itertools.pairwise(seconds)],
-        2 * rounds // 5,
-    )
-    median = statistics.median(steps[middle - middle // 20 : middle + middle // 20])
+    seconds = cpu_seconds(problem, BanditMethod(name))
+    steps = [after - before for before, after in itertools.pairwise(seconds)]
+    middle = 2 * rounds // 5
+    half = middle // 20
+    median = statistics.median(steps[middle - half : middle + half])
     return [
         Result(f"a step of {name}, 100 fixed arms, CPU", median, goal=step, n=middle),
         Result(f"  {rounds} rounds", seconds[-1], goal=run, n=rounds),
@@ -94,13 +92,15 @@ def adaptive_run(
 
 def adaptive_sketch(device: torch.device, n: int) -> list[Result]:
     """Time a stream of distinct points through a sketch whose ridge follows the noise: update and width, every step."""
-    X, bounds = uniform(n, 2, seed=5).to(device), NoiseBounds(5.0, 0.1, upper=1.0)
+    X = uniform(n, 2, seed=5).to(device)
     noise = 0.1 * torch.randn(n, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
     y = torch.sin(4 * X).sum(-1) + noise.to(device)
-    nystrom = NystromRidge(
-        stationary_kernel("rbf", 0.3).to(device), bounds.ridge, GreedyDictionary(1e-4)
-    )
-    state, confidence, seconds = AdaptiveRidge(nystrom, bounds), AdaptiveSelfNormalized(), []
+    kernel = stationary_kernel("rbf", 0.3).to(device)
+    bounds = NoiseBounds(5.0, 0.1, upper=1.0)
+    nystrom = NystromRidge(kernel, bounds.ridge, GreedyDictionary(1e-4))
+    state = AdaptiveRidge(nystrom, bounds)
+    confidence = AdaptiveSelfNormalized()
+    seconds = []
     start = time.process_time()
     for x, target in zip(X.split(1), y.split(1), strict=True):
         state.update(x, target)
@@ -128,24 +128,35 @@ def on_many_points(
     most: tuple[float, float],
     on_threads: int = 2,
 ) -> list[Result]:
-    """Do some work on fresh points, with m = 200, and measure the memory that it takes beside them."""
+    """Time some work on fresh points with m = 200, and measure the memory that it takes beside them.
+
+    Args:
+        device: Not used: the work is on the CPU.
+        points: Number of points.
+        work: Called with the posterior and the points.
+        words: Name of the line, with a place for the number, and the name of the points.
+        most: The most seconds and megabytes that are promised.
+        on_threads: Threads of the work.
+    """
     with threads(on_threads):
         state = sketch(200, torch.device("cpu"))
         work(state, uniform(1000, 3, seed=3))
         X = uniform(points, 3, seed=4)
         wall, memory = wall_and_memory(lambda: work(state, X))
-    name, what = words
+    line, points_name = words
+    most_seconds, most_megabytes = most
+    goal = Goal(more=most_seconds)
+    memory_goal = Goal(more=most_megabytes, unit="MB")
     return [
-        Result(f"{name.format(points)}, two threads, wall clock", wall, goal=Goal(more=most[0])),
-        Result(
-            f"  memory beyond the {what}", memory, goal=Goal(more=most[1], unit="MB"), unit="MB"
-        ),
+        Result(f"{line.format(points)}, two threads, wall clock", wall, goal=goal),
+        Result(f"  memory beyond the {points_name}", memory, goal=memory_goal, unit="MB"),
     ]
 
 
 def inducing_points(device: torch.device, n: int, m: int, points: int, chunk: int) -> list[Result]:
     """Time the same sketch as GPyTorch's inducing-point regression: mean and variance of fresh candidates."""
-    X, P = uniform(n, 3, seed=1).to(device), uniform(points, 3, seed=2).to(device)
+    X = uniform(n, 3, seed=1).to(device)
+    P = uniform(points, 3, seed=2).to(device)
     y = torch.sin(5 * X).sum(-1, keepdim=True)
     kernel = RBFKernel().double().initialize(lengthscale=0.3).to(device)
     dictionary = FixedDictionary.pivoted(kernel, X[:2000], m)
@@ -153,41 +164,44 @@ def inducing_points(device: torch.device, n: int, m: int, points: int, chunk: in
     inducing = InducingPointKernel(copy.deepcopy(kernel), dictionary.points.clone(), likelihood)
     ours = NystromGP(X, y, kernel, 0.01, dictionary)
 
-    with sgpr_diagonal_correction(
-        False
-    ):  # with it the training set has another noise; the mean must be the same
+    # With the correction the training set has another noise, so only without it are the means the same.
+    with sgpr_diagonal_correction(False):
         plain = single_task_gp(X, y, inducing, likelihood)
         agree(
             lambda: mean_and_variance(ours, P[:10])[0], lambda: mean_and_variance(plain, P[:10])[0]
         )
     gp = single_task_gp(X, y, inducing, likelihood)
-    found = medians(
+    times = medians(
         device,
         theirs_batch=lambda: mean_and_variance(gp, P[:chunk].unsqueeze(1)),
         theirs_joint=lambda: mean_and_variance(gp, P),
         kbo_batch=lambda: mean_and_variance(ours, P.unsqueeze(1)),
         kbo_joint=lambda: mean_and_variance(ours, P),
     )
-    batches, other = found["theirs_batch"] * points / chunk, f"InducingPointKernel, m = {m}"
+    batches = times["theirs_batch"] * points / chunk
+    other = f"InducingPointKernel, m = {m}"
     chunked = f"{points} candidates [{points} 1 d] / {other}, in chunks of {chunk}"
+    joint = f"{points} candidates [{points} d] / {other}"
     return [
-        Result(chunked, found["kbo_batch"], batches, Goal(1 / 500), n),
-        Result(
-            f"{points} candidates [{points} d] / {other}",
-            found["kbo_joint"],
-            found["theirs_joint"],
-            n=n,
-        ),
+        Result(chunked, times["kbo_batch"], batches, Goal(1 / 500), n),
+        Result(joint, times["kbo_joint"], times["theirs_joint"], n=n),
     ]
 
 
 _EK_UCB = BanditMethod("EK-UCB", "ek-ucb", 10.0, 0.1)
 _K_UCB = BanditMethod("K-UCB", "k-ucb", 10.0, 0.1)
 _BBKB = BanditMethod("BBKB", "bbkb", 10.0, 0.1, {"kind": "bbkb", "oversampling": 30, "growth": 3})
-_FIXED_ARMS = BanditProblem("rkhs-fixed", {"n_arms": 1000}, delta=0.1)
-_LONG = {
-    "Chessboard": (BanditProblem("chessboard"), _EK_UCB),
-    "1000 fixed arms, RBF 0.5, d = 3": (_FIXED_ARMS, BanditMethod("BBKB", "bbkb")),
+_ON_CHESSBOARD = {
+    "n": 100_000,
+    "problem": BanditProblem("chessboard"),
+    "method": _EK_UCB,
+    "on": "Chessboard",
+}
+_ON_FIXED_ARMS = {
+    "n": 100_000,
+    "problem": BanditProblem("rkhs-fixed", {"n_arms": 1000}, delta=0.1),
+    "method": BanditMethod("BBKB", "bbkb"),
+    "on": "1000 fixed arms, RBF 0.5, d = 3",
 }
 _BEST = {
     "work": best,
@@ -200,39 +214,29 @@ _DRAW = {
     "most": (1.0, 1000),
 }
 
+_ADAPTIVE = {
+    "rounds": 5000,
+    "name": "kernel-ucb-adaptive",
+    "step": Goal(more=1e-3),
+    "run": Goal(more=20),
+}
+
 BENCHES = [
-    *(
-        Bench(
-            short_run, {"n": n, "method": method, "most": most}, {"n": 100} if n == 1000 else None
-        )
-        for n, goals in ((1000, (0.25, 0.6, 0.5)), (2000, (0.5, 3.5, 1.0)))
-        for method, most in zip((_EK_UCB, _K_UCB, _BBKB), goals, strict=True)
-    ),
-    *(
-        Bench(
-            long_run,
-            {"n": 100_000, "problem": problem, "method": method, "on": on},
-            quick=None,
-            fresh=True,
-        )
-        for on, (problem, method) in _LONG.items()
-    ),
+    Bench(short_run, {"n": 1000, "method": _EK_UCB, "most": 0.25}, {"n": 100}),
+    Bench(short_run, {"n": 1000, "method": _K_UCB, "most": 0.6}, {"n": 100}),
+    Bench(short_run, {"n": 1000, "method": _BBKB, "most": 0.5}, {"n": 100}),
+    Bench(short_run, {"n": 2000, "method": _EK_UCB, "most": 0.5}, quick=None),
+    Bench(short_run, {"n": 2000, "method": _K_UCB, "most": 3.5}, quick=None),
+    Bench(short_run, {"n": 2000, "method": _BBKB, "most": 1.0}, quick=None),
+    Bench(long_run, _ON_CHESSBOARD, quick=None, fresh=True),
+    Bench(long_run, _ON_FIXED_ARMS, quick=None, fresh=True),
     Bench(on_many_points, {"points": 1_000_000, **_BEST}, {"points": 10_000}, fresh=True),
     Bench(
         inducing_points,
         {"n": 4000, "m": 100, "points": 1000, "chunk": 100},
         {"n": 500, "m": 30, "points": 20, "chunk": 10},
     ),
-    Bench(
-        adaptive_run,
-        {
-            "rounds": 5000,
-            "name": "kernel-ucb-adaptive",
-            "step": Goal(more=1e-3),
-            "run": Goal(more=20),
-        },
-        {"rounds": 400},
-    ),
+    Bench(adaptive_run, _ADAPTIVE, {"rounds": 400}),
     Bench(adaptive_run, {"rounds": 5000, "name": "dmm-ucb-adaptive"}, {"rounds": 400}),
     Bench(adaptive_run, {"rounds": 5000, "name": "kernel-ts-adaptive"}, {"rounds": 400}),
     Bench(adaptive_sketch, {"n": 20_000}, {"n": 400}),

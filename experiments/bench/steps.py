@@ -56,9 +56,8 @@ class Setup:
 
     def sketch(self) -> NystromRidge:
         """Return a posterior of as many observations through m anchors."""
-        state = NystromRidge(
-            stationary_kernel("rbf", 0.3), RIDGE, FixedDictionary(self.uniform(self.m, 2))
-        )
+        dictionary = FixedDictionary(self.uniform(self.m, 2))
+        state = NystromRidge(stationary_kernel("rbf", 0.3), RIDGE, dictionary)
         X = self.uniform(self.n, 1)
         state.update(X, self.targets(X))
         return state
@@ -78,7 +77,8 @@ def update(state: Posterior, setup: Setup) -> Step:
 
 def bounds(state: Posterior, confidence: Confidence, setup: Setup) -> Step:
     """Add an observation and compute the upper bounds of the points."""
-    add, Z = update(state, setup), setup.uniform(setup.points, 4)
+    add = update(state, setup)
+    Z = setup.uniform(setup.points, 4)
 
     def step() -> object:
         add()
@@ -100,7 +100,8 @@ def evaluation(acquisition: Callable[[Tensor], Tensor], setup: Setup) -> Step:
 
 def steps(setup: Setup) -> dict[str, Callable[[], Step]]:
     """Return the steps by name; each entry makes its data."""
-    mixture, self_normalized = MartingaleMixture(0.1, 50.0, 0.1), SelfNormalized(0.1, 50.0, 0.1)
+    mixture = MartingaleMixture(0.1, 50.0, 0.1)
+    self_normalized = SelfNormalized(0.1, 50.0, 0.1)
     arms = setup.uniform(setup.points, 4)
     return {
         "exact update": lambda: update(setup.exact(), setup),
@@ -122,11 +123,14 @@ def steps(setup: Setup) -> dict[str, Callable[[], Step]]:
 
 def thompson(setup: Setup) -> Step:
     """Draw a function over many points."""
-    state, Z, rng = setup.sketch(), setup.uniform(setup.many, 6), torch.Generator().manual_seed(0)
+    state = setup.sketch()
+    Z = setup.uniform(setup.many, 6)
+    rng = torch.Generator().manual_seed(0)
     return lambda: (state.predict(Z)[0] + state.at().draw(Z, 1, rng)).argmax()
 
 
 def best(setup: Setup) -> Step:
     """Find the largest upper bound among many points."""
-    state, Z = setup.sketch(), setup.uniform(setup.many, 6)
+    state = setup.sketch()
+    Z = setup.uniform(setup.many, 6)
     return lambda: FixedWidth(2.0).argmax_upper(state, Z)

@@ -15,21 +15,25 @@ from experiments.problems import stationary_kernel
 from kbo.confidence import Confidence, FixedWidth
 from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Posterior
 
-_LENGTHSCALE, _RIDGE, _WIDTH = 0.2, 0.1, 1.0
+_LENGTHSCALE = 0.2
+_RIDGE = 0.1
+_WIDTH = 1.0
 
 
 def exact(arms: Tensor, X: Tensor, y: Tensor, ridge: float, width: float) -> list[float]:
     """Return the largest ``mean + width std`` of arms [T A d], row X[t], y[t] following: a Cholesky factor L grows."""
-    T, most = len(X), []
-    z, L = torch.empty_like(y), X.new_zeros(T, T).mT
+    T = len(X)
+    z = torch.empty_like(y)
+    L = X.new_zeros(T, T).mT
+    most = []
     for t in range(T):
         V = torch.linalg.solve_triangular(L[:t, :t], _gaussian(X[:t], arms[t]), upper=False)
         std = (1 - V.square().sum(0)).clamp_min_(0).sqrt_()
         most.append(float((z[:t] @ V).add_(std, alpha=width).max()))
-        v = torch.linalg.solve_triangular(L[:t, :t], _gaussian(X[:t], X[t : t + 1]), upper=False)[
-            :, 0
-        ]
-        L[t, :t], L[t, t] = v, (1 + ridge - float(v @ v)) ** 0.5
+        k = _gaussian(X[:t], X[t : t + 1])
+        v = torch.linalg.solve_triangular(L[:t, :t], k, upper=False)[:, 0]
+        L[t, :t] = v
+        L[t, t] = (1 + ridge - float(v @ v)) ** 0.5
         z[t] = (y[t] - v @ z[:t]) / L[t, t]
     return most
 
@@ -38,25 +42,19 @@ def sketched(
     anchors: Tensor, arms: Tensor, X: Tensor, y: Tensor, ridge: float, width: float
 ) -> list[float]:
     """Return the same through anchors [m d] that stay: ``S S' = (B B' + ridge I)^-1`` follows every reward."""
-    m, identity = len(anchors), torch.eye(len(anchors)).to(anchors)
-    W = torch.linalg.solve_triangular(
-        torch.linalg.cholesky(_gaussian(anchors, anchors)), identity, upper=False
-    )
-    S, By, G, B, most = (
-        identity / ridge**0.5,
-        X.new_zeros(m),
-        X.new_zeros(m, m),
-        X.new_empty(len(X), m),
-        [],
-    )
+    m = len(anchors)
+    identity = torch.eye(m).to(anchors)
+    factor = torch.linalg.cholesky(_gaussian(anchors, anchors))
+    W = torch.linalg.solve_triangular(factor, identity, upper=False)
+    S = identity / ridge**0.5
+    By = X.new_zeros(m)
+    G = X.new_zeros(m, m)
+    B = X.new_empty(len(X), m)
+    most = []
     for t in range(len(X)):
         z = W @ _gaussian(anchors, arms[t])
-        std = (
-            (1 - z.square().sum(0))
-            .clamp_min_(0)
-            .add_((S.mT @ z).square_().sum(0), alpha=ridge)
-            .sqrt_()
-        )
+        variance = (1 - z.square().sum(0)).clamp_min_(0)
+        std = variance.add_((S.mT @ z).square_().sum(0), alpha=ridge).sqrt_()
         most.append(float(((S @ (By @ S)) @ z).add_(std, alpha=width).max()))
         b = (W @ _gaussian(anchors, X[t : t + 1]))[:, 0]
         v = b @ S
@@ -70,14 +68,14 @@ def sketched(
 
 def _gaussian(X: Tensor, Z: Tensor) -> Tensor:
     """Return the kernel matrix [n m] of points [n d] and [m d] in units of the lengthscale."""
-    return (
-        torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist").square_().mul_(-0.5).exp_()
-    )
+    distances = torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")
+    return distances.square_().mul_(-0.5).exp_()
 
 
 def exact_rounds(device: torch.device, n: int, arms: int) -> list[Result]:
     """Time rounds of K-UCB."""
-    data, kernel = _bandit(n, arms, device), stationary_kernel("rbf", 1.0)
+    data = _bandit(n, arms, device)
+    kernel = stationary_kernel("rbf", 1.0)
     works = {
         "kbo": lambda: _follow(KernelRidge(kernel, _RIDGE), FixedWidth(_WIDTH), *data),
         "straight": lambda: torch.tensor(exact(*data, _RIDGE, _WIDTH)),
@@ -87,7 +85,8 @@ def exact_rounds(device: torch.device, n: int, arms: int) -> list[Result]:
 
 def sketched_rounds(device: torch.device, n: int, m: int, arms: int) -> list[Result]:
     """Time rounds of EK-UCB whose dictionary stays."""
-    data, kernel = _bandit(n, arms, device), stationary_kernel("rbf", 1.0)
+    data = _bandit(n, arms, device)
+    kernel = stationary_kernel("rbf", 1.0)
     anchors = uniform(m, 3, seed=3).to(device) / _LENGTHSCALE
     dictionary = FixedDictionary(anchors)
     works = {
@@ -99,11 +98,11 @@ def sketched_rounds(device: torch.device, n: int, m: int, arms: int) -> list[Res
 
 def _bandit(n: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Return arms [n A 3] in units of the lengthscale, and the rows [n 3] and noisy targets [n] that are observed."""
-    X = uniform(n * arms, 3, seed=1).reshape(n, arms, 3).to(device)
-    noise = torch.randn(n, generator=torch.Generator().manual_seed(2), dtype=torch.float64).to(
-        device
-    )
-    return X / _LENGTHSCALE, X[:, 0] / _LENGTHSCALE, torch.sin(5 * X[:, 0]).sum(-1) + 0.1 * noise
+    Z = uniform(n * arms, 3, seed=1).reshape(n, arms, 3).to(device)
+    X = Z[:, 0]
+    noise = torch.randn(n, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    y = torch.sin(5 * X).sum(-1) + 0.1 * noise.to(device)
+    return Z / _LENGTHSCALE, X / _LENGTHSCALE, y
 
 
 def _follow(state: Posterior, confidence: Confidence, arms: Tensor, X: Tensor, y: Tensor) -> Tensor:
@@ -116,10 +115,10 @@ def _follow(state: Posterior, confidence: Confidence, arms: Tensor, X: Tensor, y
 
 
 def _against(device: torch.device, n: int, name: str, works: dict) -> list[Result]:
+    """Time kbo against the straight-line function, which must give the same bounds."""
     agree(*works.values())
-    return race(
-        device, n, works, [(f"{name} / straight-line PyTorch", "kbo", "straight", Goal(1.8))]
-    )
+    line = (f"{name} / straight-line PyTorch", "kbo", "straight", Goal(1.8))
+    return race(device, n, works, [line])
 
 
 BENCHES = [

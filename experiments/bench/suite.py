@@ -27,7 +27,7 @@ from experiments.bench.race import Bench, Result
 from experiments.sweep.threads import threads
 from kbo._base import devices
 
-_MODULES = straight, growth, exact, acquisition, bounds, sketch, chaining, constraints
+_MODULES = (straight, growth, exact, acquisition, bounds, sketch, chaining, constraints)
 
 BENCHES: list[Bench] = [bench for module in _MODULES for bench in module.BENCHES]
 
@@ -42,11 +42,11 @@ def run(device: str | torch.device | None = None, quick: bool = False) -> list[R
     Raises:
         InvalidInput: There is no such device here.
     """
-    results, where = [], devices.device("device", device)
-    quiet = warnings.catch_warnings(
-        action="ignore", category=InputDataWarning
-    )  # targets are not standardised
+    chosen = devices.device("device", device)
+    # The warnings are about targets that are not standardised.
+    quiet = warnings.catch_warnings(action="ignore", category=InputDataWarning)
+    results = []
     with threads(1), torch.no_grad(), quiet:
         for bench in tqdm(BENCHES, desc="benchmarks"):
-            results += bench.run(where, quick)
+            results += bench.run(chosen, quick)
     return results

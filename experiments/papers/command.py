@@ -51,12 +51,14 @@ def command_of(name: str) -> Callable[..., None]:
         commands.apply_verbosity(quiet, verbose)
         wanted = {"table": table, "figure": figure, "study": study}
         experiments = [
-            paper.experiment(kind, chosen) for kind, chosen in wanted.items() if chosen is not None
+            paper.experiment(kind, number) for kind, number in wanted.items() if number is not None
         ]
         if not experiments:
             typer.echo(paper.contents())
         processes = commands.engine_of(engine, address, workers)
-        results = out / (f"{name}-quick" if quick else name)
+        results = out / name
+        if quick:
+            results = out / f"{name}-quick"
         for experiment in experiments:
             with commands.shown():
                 typer.echo(experiment(commands.folder(results), quick, processes, not quiet))

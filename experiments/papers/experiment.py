@@ -77,33 +77,35 @@ class Paper:
 
     def contents(self) -> str:
         """The experiments in words."""
-        lines = [
-            f"  --{what} {', '.join(map(str, known))}"
-            for what, known in self.kinds.items()
-            if known
-        ]
-        return "\n".join([self.title, *lines])
+        lines = [self.title]
+        for kind, experiments in self.kinds.items():
+            if experiments:
+                lines.append(f"  --{kind} {', '.join(map(str, experiments))}")
+        return "\n".join(lines)
 
-    def experiment(self, what: str, name: Any) -> Callable[[Path, bool, Workers, bool], str]:
-        """The experiment of that number or name among ``kinds[what]``: ``run`` without its first two arguments."""
-        return partial(
-            run, entry(self.kinds[what], what, name), name if what == "study" else f"{what}{name}"
-        )
+    def experiment(self, kind: str, name: Any) -> Callable[[Path, bool, Workers, bool], str]:
+        """The experiment of that number or name among ``kinds[kind]``: ``run`` without its first two arguments."""
+        stem = f"{kind}{name}"
+        if kind == "study":
+            stem = name
+        return partial(run, entry(self.kinds[kind], kind, name), stem)
 
 
-def entry(known: Mapping[Any, Any], what: str, name: Any) -> Any:
+def entry(entries: Mapping[Any, Any], kind: str, name: Any) -> Any:
     """The entry of that name.
 
     Raises:
-        InvalidInput: There is none; the message lists those that there are.
+        InvalidInput: There is none; the message lists all entries.
     """
-    if name in known:
-        return known[name]
-    near = difflib.get_close_matches(str(name), map(str, known), n=1)
-    meant = f" Did you mean {near[0]!r}?" if near and isinstance(name, str) else ""
-    raise InvalidInput(
-        f"no {what} {name}; known: {', '.join(map(str, known)) or 'none yet'}.{meant}"
-    )
+    if name in entries:
+        return entries[name]
+    names = list(map(str, entries))
+    listed = ", ".join(names) or "none yet"
+    message = f"no {kind} {name}; known: {listed}."
+    if isinstance(name, str):
+        for similar in difflib.get_close_matches(name, names, n=1):
+            message += f" Did you mean {similar!r}?"
+    raise InvalidInput(message)
 
 
 def run(
@@ -123,33 +125,50 @@ def run(
         CellsFailed: Some cells failed; it has the text for the others.
     """
     plan = experiment(quick)
-    found = [
-        sweep(cells, folder / "cells", workers=at_once, progress=progress)
-        for cells, at_once in ((plan.cells, workers), (plan.alone, 1))
-        if cells
-    ]
-    rows, text = concatenate(part.rows for part in found), ""
-    if len(rows) or not found:
-        rows, files = plan.prepare(rows) if len(rows) else rows, []
-        for ending, write in plan.files.items():
-            write(rows, path := folder / f"{stem}{ending}")
-            files.append(f"{'picture' if path.suffix == '.png' else 'table'}  {path}")
-        shown = [f"{heading}\n{tables.text(table(rows))}" for heading, table in plan.tables.items()]
-        text = "\n".join([plan.title, *shown, "", *[QUICK] * bool(quick and plan.cells), *files])
-    for part in found:
+    sweeps = []
+    if plan.cells:
+        sweeps.append(sweep(plan.cells, folder / "cells", workers=workers, progress=progress))
+    if plan.alone:
+        sweeps.append(sweep(plan.alone, folder / "cells", workers=1, progress=progress))
+    rows = concatenate(part.rows for part in sweeps)
+    text = ""
+    if len(rows):
+        text = _results(plan, plan.prepare(rows), folder / stem, quick)
+    elif not sweeps:
+        text = _results(plan, rows, folder / stem, quick)
+    for part in sweeps:
         text = part.checked(text)
     return text
 
 
+def _results(plan: Plan, rows: Frame, stem: Path, quick: bool) -> str:
+    """Write the files of a plan, whose names begin with a stem, and return its tables and their paths as text."""
+    files = []
+    for ending, write in plan.files.items():
+        path = stem.with_name(f"{stem.name}{ending}")
+        write(rows, path)
+        kind = "table"
+        if path.suffix == ".png":
+            kind = "picture"
+        files.append(f"{kind}  {path}")
+    lines = [plan.title]
+    for heading, table in plan.tables.items():
+        lines += [heading, tables.text(table(rows))]
+    lines.append("")
+    if quick and plan.cells:
+        lines.append(QUICK)
+    return "\n".join([*lines, *files])
+
+
 def store(table: Callable[[Frame], Frame]) -> Callable[[Frame, Path], object]:
-    """Write the table of the rows as CSV or Markdown, by the ending of the path."""
+    """A function that writes the table of the rows as CSV or Markdown, by the ending of the path."""
 
     def write(rows: Frame, path: Path) -> None:
         made = table(rows)
-        csv = path.suffix == ".csv"
-        text = (
-            made.to_csv(index=made.index.names != [None]) if csv else tables.markdown(made) + "\n"
-        )
+        if path.suffix == ".csv":
+            text = made.to_csv(index=made.index.names != [None])
+        else:
+            text = tables.markdown(made) + "\n"
         path.write_text(text, encoding="utf-8")
 
     return write
@@ -171,21 +190,24 @@ def cells_of(
         at_once: Number of seeds in a cell.
     """
     name = f"{function.__module__}:{function.__name__}"
-    return [
-        Cell(
-            f"{__name__}:rows_of_seeds",
-            {"function": name, "seeds": list(seeds[start : start + at_once]), **more},
-            f"{function.__name__} {' '.join(map(str, more.values()))} seed{seeds[start]}",
-        )
-        for start in range(0, len(seeds), at_once)
-        for more in arguments
-    ]
+    cells = []
+    for start in range(0, len(seeds), at_once):
+        some = list(seeds[start : start + at_once])
+        for others in arguments:
+            words = " ".join(map(str, others.values()))
+            label = f"{function.__name__} {words} seed{some[0]}"
+            definition = {"function": name, "seeds": some, **others}
+            cells.append(Cell(f"{__name__}:rows_of_seeds", definition, label))
+    return cells
 
 
 def rows_of_seeds(function: str, seeds: Sequence[int], **arguments: Any) -> Rows:
     """Rows of a function for each of the seeds."""
-    one = Cell(function, arguments, function).resolve()
-    return [{"seed": seed, **row} for seed in seeds for row in one(seed=seed, **arguments)]
+    measure = Cell(function, arguments, function).resolve()
+    rows = []
+    for seed in seeds:
+        rows += [{"seed": seed, **row} for row in measure(seed=seed, **arguments)]
+    return rows
 
 
 def plan_of_regret(
@@ -197,7 +219,8 @@ def plan_of_regret(
     **look: Any,
 ) -> Plan:
     """Runs of bandits as a picture, and as a table of regret, anchors and time at the end, by ``problem``."""
-    table, picture = partial(tables.final, published=published), partial(draw, title=title, **look)
+    table = partial(tables.final, published=published)
+    picture = partial(draw, title=title, **look)
     return Plan(title, {"": table}, {".png": picture}, cells, prepare=prepare)
 
 
@@ -208,11 +231,10 @@ def plan_of_table(
     published: tables.Published,
 ) -> Plan:
     """Runs of bandits as a table of regret beside published values, by ``problem``."""
+    table = partial(tables.final, published=published)
     summary = partial(tables.summary, published=published)
-    stored = {".csv": store(summary), ".md": store(lambda rows: tables.crossed(summary(rows)))}
-    return Plan(
-        title, {"": partial(tables.final, published=published)}, stored, cells, prepare=prepare
-    )
+    files = {".csv": store(summary), ".md": store(lambda rows: tables.crossed(summary(rows)))}
+    return Plan(title, {"": table}, files, cells, prepare=prepare)
 
 
 def intervals(

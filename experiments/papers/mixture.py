@@ -7,7 +7,7 @@ paper: validity of the bounds, the optimality gap, an unknown norm, and sketches
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from torch import Tensor
 
 from experiments import bandits, lines, tables
 from experiments.bandits import BanditProblem
@@ -41,12 +42,15 @@ from kbo.confidence import (
     norm_lower_bound,
     squared_radius,
 )
-from kbo.regression import FixedDictionary, KernelRidge, NystromRidge
+from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Posterior
 
 KERNELS: dict[str, dict[str, Any]] = {
-    f"{words} {lengthscale:g}": {"kernel": kernel, "lengthscale": lengthscale}
-    for words, kernel in (("RBF", "rbf"), ("Matérn 5/2", "matern52"), ("Matérn 3/2", "matern32"))
-    for lengthscale in (0.5, 0.2)
+    "RBF 0.5": {"kernel": "rbf", "lengthscale": 0.5},
+    "RBF 0.2": {"kernel": "rbf", "lengthscale": 0.2},
+    "Matérn 5/2 0.5": {"kernel": "matern52", "lengthscale": 0.5},
+    "Matérn 5/2 0.2": {"kernel": "matern52", "lengthscale": 0.2},
+    "Matérn 3/2 0.5": {"kernel": "matern32", "lengthscale": 0.5},
+    "Matérn 3/2 0.2": {"kernel": "matern32", "lengthscale": 0.2},
 }
 """Name of a problem -> kernel and lengthscale."""
 
@@ -71,7 +75,11 @@ PUBLISHED: tables.Published = {
 
 def problems(quick: bool, dim: int = 3) -> dict[str, BanditProblem]:
     """The problems of the paper by name; two tiny ones for ``quick``."""
-    rounds, names = (30, list(KERNELS)[1:3]) if quick else (1000, list(KERNELS))
+    rounds = 1000
+    names = list(KERNELS)
+    if quick:
+        rounds = 30
+        names = ["RBF 0.2", "Matérn 5/2 0.5"]
     return {
         name: BanditProblem("rkhs", {**KERNELS[name], "dim": dim}, rounds=rounds, every=10)
         for name in names
@@ -81,10 +89,15 @@ def problems(quick: bool, dim: int = 3) -> dict[str, BanditProblem]:
 def _cells(
     chosen: Iterable[BanditProblem], quick: bool, methods: Iterable[str] = METHODS
 ) -> list[Cell]:
-    return bandits.cells(chosen, methods, 2 if quick else 10)
+    """The runs of methods on problems: ten seeds, two for ``quick``."""
+    seeds = 10
+    if quick:
+        seeds = 2
+    return bandits.cells(chosen, methods, seeds)
 
 
 def _named(rows: Frame) -> Frame:
+    """The rows with the names of their problems."""
     names = {tuple(setting.values()): name for name, setting in KERNELS.items()}
     return rows.assign(
         problem=[names[pair] for pair in zip(rows["kernel"], rows["lengthscale"], strict=True)]
@@ -99,33 +112,33 @@ def table_1(quick: bool) -> Plan:
 
 def bounds(quick: bool) -> Plan:
     """Figure 1: lower and upper bounds of a function of one variable, from the same observations; always quick."""
-    problem = BanditProblem(
-        "rkhs", {"kernel": "matern32", "lengthscale": 0.5, "dim": 1, "n_arms": 10}, rounds=10
-    )
+    options = {"kernel": "matern32", "lengthscale": 0.5, "dim": 1, "n_arms": 10}
+    problem = BanditProblem("rkhs", options, rounds=10)
     environment = problem.environment(seed=0)
     X = environment.arms()
-    y, grid = environment.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
+    y = environment.observe(X)
+    grid = torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
+    truth = environment.mean(grid)
     made = {name: problem.make(name) for name in ("ay-gp-ucb", "amm-ucb", "cmm-ucb", "dmm-ucb")}
     found = intervals(made, X, y, grid)
     widths = {name: float((upper - lower).mean()) for name, (lower, upper) in found.items()}
     title = f"bounds at delta = {problem.delta:g} after {len(X)} observations: Matérn 3/2, lengthscale 0.5"
-    parts, truth = {title: ((X[:, 0], y), found)}, environment.mean(grid)
+    panels = {title: ((X[:, 0], y), found)}
     return Plan(
         title,
         {"": lambda _: pd.DataFrame({"mean width of the interval": widths})},
-        {".png": lambda _, path: lines.bounds(grid[:, 0], truth, parts, path, title="")},
+        {".png": lambda _, path: lines.bounds(grid[:, 0], truth, panels, path, title="")},
     )
 
 
 def regret(dim: int, quick: bool) -> Plan:
     """Figures 2, 5 and 6: cumulative regret against rounds, a panel for every kernel."""
-    played, published = (
-        _cells(problems(quick, dim).values(), quick),
-        PUBLISHED if dim == 3 else None,
-    )
-    return plan_of_regret(
-        f"cumulative regret, d = {dim}", played, _named, published, panel="problem"
-    )
+    published = None
+    if dim == 3:
+        published = PUBLISHED
+    cells = _cells(problems(quick, dim).values(), quick)
+    title = f"cumulative regret, d = {dim}"
+    return plan_of_regret(title, cells, _named, published, panel="problem")
 
 
 def time_per_step(quick: bool) -> Plan:
@@ -148,10 +161,9 @@ def misspecified(quick: bool) -> Plan:
     ]
 
     def with_given(rows: Frame) -> Frame:
-        numbers = rows.reindex(columns=list(true)).astype(float).fillna(true).to_numpy()
-        return rows.assign(
-            problem=[f"given B = {norm:g}, sigma = {noise:g}" for norm, noise in numbers]
-        )
+        given = rows.reindex(columns=list(true)).astype(float).fillna(true).to_numpy()
+        names = [f"given B = {norm:g}, sigma = {noise:g}" for norm, noise in given]
+        return rows.assign(problem=names)
 
     title = "cumulative regret, Matérn 5/2 0.5; truly B = 10, sigma = 0.1"
     return plan_of_regret(title, _cells(variants, quick, METHODS[:-1]), with_given, panel="problem")
@@ -165,7 +177,11 @@ _FAILED = "failed: "
 
 def validity(quick: bool) -> Plan:
     """Failures of any bound, at any round and any of 200 points, in 1000 runs of 300 adaptive rounds."""
-    runs, rounds = (20, 40) if quick else (1000, 300)
+    runs = 1000
+    rounds = 300
+    if quick:
+        runs = 20
+        rounds = 40
 
     def counts(rows: Frame) -> Frame:
         failed = rows.filter(like=_FAILED).rename(columns=lambda name: name.removeprefix(_FAILED))
@@ -180,66 +196,72 @@ def validity(quick: bool) -> Plan:
 
 def watch(seed: int, rounds: int) -> list[dict[str, Any]]:
     """Whether each bound ever failed beside the function, in one run of DMM-UCB on fixed arms."""
-    name = ("rbf", "matern52", "matern32", "matern12")[seed % 4]
+    kernel = ("rbf", "matern52", "matern32", "matern12")[seed % 4]
     problem = RKHSBandit(
-        name, 0.3, dim=2, norm=5.0, noise_std=0.3, n_arms=200, fixed=True, seed=50_000 + seed
+        kernel, 0.3, dim=2, norm=5.0, noise_std=0.3, n_arms=200, fixed=True, seed=50_000 + seed
     )
-    arms, B, sigma = problem.fixed_arms, problem.norm_bound, problem.noise_std
+    arms = problem.fixed_arms
     assert arms is not None
+    truth = problem.mean(arms)
+    B = problem.norm_bound
+    sigma = problem.noise_std
     named = {
         method: bandit.make(method, problem.kernel, sigma, B, DELTA, horizon=rounds)
         for method in ("ay-gp-ucb", "igp-ucb", "amm-ucb", "dmm-ucb", "cmm-ucb")
     }
-    truth, state = problem.mean(arms), named["dmm-ucb"].state(arms)
+    cmm = named["cmm-ucb"].confidence
+    state = named["dmm-ucb"].state(arms)
     sketched = NystromRidge(problem.kernel, state.ridge, FixedDictionary(arms[:20]))
-    failed = dict.fromkeys(
-        [*named, "sketched cmm-ucb", "f in the mixture's set", "norm lower bound"], False
-    )
-    misfit = 0.0
+    others = ["sketched cmm-ucb", "f in the mixture's set", "norm lower bound"]
+    failed = dict.fromkeys([*named, *others], False)
+    squared_misfit = 0.0
     for t, x, y in rounds_of(named["dmm-ucb"], problem, state, rounds):
         sketched.update(x, y)
-        misfit += float((y - problem.mean(x)) ** 2)
-        failed["f in the mixture's set"] |= misfit > float(squared_radius(state, sigma, DELTA))
-        everything = t % 100 == 0 or t in (
-            20,
-            50,
-            rounds,
-        )  # these follow from the set, and cost more
-        for label, method in named.items():
-            if label != "cmm-ucb" or everything:
-                failed[label] |= _outside(method.confidence, state, arms, truth)
-        if everything:
-            failed["sketched cmm-ucb"] |= _outside(
-                named["cmm-ucb"].confidence, sketched, arms, truth
-            )
-        if everything or t % 10 == 0:
+        squared_misfit += float((y - problem.mean(x)) ** 2)
+        square = float(squared_radius(state, sigma, DELTA))
+        failed["f in the mixture's set"] |= squared_misfit > square
+        # The bounds of CMM follow from that set and cost more, so they are computed in some rounds only.
+        is_milestone = t % 100 == 0 or t in (20, 50, rounds)
+        for name, method in named.items():
+            if name != "cmm-ucb" or is_milestone:
+                failed[name] |= _outside(method.confidence, state, arms, truth)
+        if is_milestone:
+            failed["sketched cmm-ucb"] |= _outside(cmm, sketched, arms, truth)
+        if is_milestone or t % 10 == 0:
             failed["norm lower bound"] |= float(norm_lower_bound(state, sigma, DELTA)) > B
-    return [
-        {"kernel_name": name, **{f"{_FAILED}{method}": value for method, value in failed.items()}}
-    ]
+    row = {f"{_FAILED}{name}": has_failed for name, has_failed in failed.items()}
+    return [{"kernel_name": kernel, **row}]
 
 
-def _outside(confidence: Confidence | None, *at: Any) -> bool:
+def _outside(confidence: Confidence | None, state: Posterior, arms: Tensor, truth: Tensor) -> bool:
+    """Whether the function is outside the bounds at some arm."""
     assert confidence is not None
-    error, half = misses(confidence, *at)
+    error, half = misses(confidence, state, arms, truth)
     return bool((error > half + TOLERANCE).any())
 
 
 def gap(quick: bool) -> Plan:
     """The gap of the recommended arm against its regret, and the round when it is small; 200 problems of 1000 arms."""
-    count, rounds = (2, 30) if quick else (200, 300)
+    count = 200
+    rounds = 300
+    if quick:
+        count = 2
+        rounds = 30
     title = f"optimality gap: {count} problems of 1000 arms, Matérn 5/2 0.5, d = 2, δ = {DELTA:g}"
     methods = ("cmm-ucb", "dmm-ucb", "amm-ucb", "ay-gp-ucb")
-    look: dict[str, Any] = {"values": ["relative"], "ylabel": "gap / range", "band": "quartiles"}
+    arguments = [{"method": method, "rounds": rounds} for method in methods]
+    picture = partial(
+        lines.against_rounds,
+        title=title,
+        values=["relative"],
+        ylabel="gap / range",
+        band="quartiles",
+    )
     return Plan(
         title,
         {"": _gaps},
-        {".png": partial(lines.against_rounds, title=title, **look)},
-        cells_of(
-            play_with_gap,
-            range(count),
-            [{"method": method, "rounds": rounds} for method in methods],
-        ),
+        {".png": picture},
+        cells_of(play_with_gap, range(count), arguments),
         prepare=lambda rows: rows.assign(relative=rows["gap"] / rows["range"]),
     )
 
@@ -269,14 +291,22 @@ def play_with_gap(method: str, seed: int, rounds: int) -> list[dict[str, Any]]:
     problem = RKHSBandit("matern52", 0.5, dim=2, n_arms=1000, fixed=True, seed=60_000 + seed)
     assert problem.fixed_arms is not None
     values = problem.mean(problem.fixed_arms)
-    numbers = problem.kernel, problem.noise_std, problem.norm_bound, DELTA
-    made = bandit.make(method, *numbers, scale=problem.scale(rounds), horizon=rounds)
-    kept = ("round", "gap", "simple_regret", "cpu_seconds")
-    return [
-        {**{key: row[key] for key in kept}, "range": float(values.max() - values.min())}
-        for row in bandit.play(made, problem, rounds, seed, gap_every=5)
-        if "gap" in row
-    ]
+    value_range = float(values.max() - values.min())
+    made = bandit.make(
+        method,
+        problem.kernel,
+        problem.noise_std,
+        problem.norm_bound,
+        DELTA,
+        scale=problem.scale(rounds),
+        horizon=rounds,
+    )
+    rows = []
+    for row in bandit.play(made, problem, rounds, seed, gap_every=5):
+        if "gap" in row:
+            kept = {key: row[key] for key in ("round", "gap", "simple_regret", "cpu_seconds")}
+            rows.append({**kept, "range": value_range})
+    return rows
 
 
 def _final_regret(rows: Frame) -> Frame:
@@ -290,24 +320,29 @@ def _final_regret(rows: Frame) -> Frame:
 
 
 def _relative_to(baseline: str, rows: Frame) -> Frame:
+    """Regret of every method, summed over the problems, over that of one method."""
     total = _final_regret(rows).iloc[-1]
     return (total / total[baseline]).to_frame().T.set_axis([f"sum against {baseline}"])
 
 
 def norm(quick: bool) -> Plan:
     """The lower confidence bound of the norm after n uniform data, and regret when the norm is unknown."""
+    seeds = 20
+    if quick:
+        seeds = 2
     found = {}
-    for name in ("rbf", "matern32"):
-        bounds = pd.DataFrame([_norm_bounds(name, seed) for seed in range(2 if quick else 20)])
-        found[name] = bounds.agg(["mean", "max"]).T.stack()
+    for kernel in ("rbf", "matern32"):
+        bounds = pd.DataFrame([_norm_bounds(kernel, seed) for seed in range(seeds)])
+        found[kernel] = bounds.agg(["mean", "max"]).T.stack()
     table = pd.DataFrame(found).T
     methods = ("cmm-ucb", "cmm-ucb-doubling", "cmm-ucb-practical")
+    heading = (
+        f"lower confidence bound of the norm (truth 10) after n observations of {seeds} problems"
+    )
     return Plan(
         "the norm unknown",
         {
-            "lower confidence bound of the norm (truth 10) after n observations of 20 problems": lambda _: (
-                table
-            ),
+            heading: lambda _: table,
             "cumulative regret at the end, means over the same problems": _final_regret,
             "": partial(_relative_to, "cmm-ucb"),
         },
@@ -316,14 +351,13 @@ def norm(quick: bool) -> Plan:
 
 
 def _norm_bounds(kernel: str, seed: int) -> dict[str, float]:
+    """The lower confidence bound of the norm after 20, 100 and 300 uniform observations."""
     problem = RKHSBandit(kernel, 0.5, seed=70_000 + seed)
-    state, found, generator = (
-        KernelRidge(problem.kernel, problem.noise_std**2),
-        {},
-        torch.Generator().manual_seed(seed),
-    )
-    for more in (20, 80, 200):
-        X = torch.rand(more, problem.dim, generator=generator, dtype=torch.float64)
+    state = KernelRidge(problem.kernel, problem.noise_std**2)
+    generator = torch.Generator().manual_seed(seed)
+    found = {}
+    for count in (20, 80, 200):
+        X = torch.rand(count, problem.dim, generator=generator, dtype=torch.float64)
         state.update(X, problem.observe(X))
         found[f"n = {state.n}"] = float(norm_lower_bound(state, problem.noise_std, 0.01))
     return found
@@ -340,43 +374,50 @@ _UNSEEN: list[dict[str, Any]] = [
 
 def multiple(quick: bool) -> Plan:
     """Regret with multiples of the norm's lower bound instead of the norm."""
-    rounds, seeds = (20, 1) if quick else (300, 10)
-    multiples = (1.02, 1.05, 1.1, 1.15, 1.2, 1.25, 1.5, 2.0)
+    rounds = 300
+    seeds = 10
+    if quick:
+        rounds = 20
+        seeds = 1
+    multiples = ("1.02", "1.05", "1.1", "1.15", "1.2", "1.25", "1.5", "2.0")
+    arguments = [
+        {"method": method, "rounds": rounds, **problem}
+        for problem, method in product(_UNSEEN, ("known", "doubling", *multiples))
+    ]
     return Plan(
         "cumulative regret, means over the same problems",
         {"": _final_regret, "relative": partial(_relative_to, "known")},
-        cells=cells_of(
-            play_unknown,
-            range(seeds),
-            [
-                {"method": method, "rounds": rounds, **problem}
-                for problem in _UNSEEN
-                for method in ("known", "doubling", *map(str, multiples))
-            ],
-        ),
+        cells=cells_of(play_unknown, range(seeds), arguments),
     )
 
 
 def play_unknown(method: str, seed: int, rounds: int, **options: Any) -> list[dict[str, Any]]:
     """The regret of CMM-UCB with the true norm, with doubling, or with a multiple of the norm's lower bound."""
     problem = RKHSBandit(**options, seed=80_000 + seed)
-    sigma, scale = problem.noise_std, problem.scale(rounds)
+    sigma = problem.noise_std
+    scale = problem.scale(rounds)
+    confidence: Confidence
     if method == "known":
-        confidence: Confidence = MartingaleMixture(sigma, problem.norm_bound, 0.01, "cmm", scale)
+        confidence = MartingaleMixture(sigma, problem.norm_bound, 0.01, "cmm", scale)
+    elif method == "doubling":
+        confidence = UnknownNorm(sigma, 0.01, scale=scale, multiple=None)
     else:
-        confidence = UnknownNorm(
-            sigma, 0.01, scale=scale, multiple=None if method == "doubling" else float(method)
-        )
+        confidence = UnknownNorm(sigma, 0.01, scale=scale, multiple=float(method))
     made = bandit.Method(partial(KernelRidge, problem.kernel, sigma**2 / scale), confidence)
     return list(bandit.play(made, problem, rounds, seed))[-1:]
 
 
 def sketch(quick: bool) -> Plan:
     """Mean width of the upper bound above f, exact and sketched, after n uniform observations."""
-    n, sizes = (100, (10, 20)) if quick else (1000, (50, 100, 200, 400))
+    n = 1000
+    sizes = [50, 100, 200, 400]
+    if quick:
+        n = 100
+        sizes = [10, 20]
     found = {
-        f"{kernel} {lengthscale:g}": _widths(kernel, lengthscale, n, sizes)
-        for kernel, lengthscale in (("rbf", 0.5), ("rbf", 0.2), ("matern52", 0.5))
+        "rbf 0.5": _widths("rbf", 0.5, n, sizes),
+        "rbf 0.2": _widths("rbf", 0.2, n, sizes),
+        "matern52 0.5": _widths("matern52", 0.5, n, sizes),
     }
     return Plan(
         f"mean of upper bound - f at 300 points, n = {n}, d = 3, norm 10, noise 0.1, delta 0.01",
@@ -384,32 +425,27 @@ def sketch(quick: bool) -> Plan:
     )
 
 
-def _widths(kernel: str, lengthscale: float, n: int, sizes: tuple[int, ...]) -> dict[str, float]:
+def _widths(kernel: str, lengthscale: float, n: int, sizes: Sequence[int]) -> dict[str, float]:
+    """The mean of upper bound - f, of three kinds on the exact posterior, of CMM on sketches of so many anchors."""
     problem = RKHSBandit(kernel, lengthscale, seed=1)
-    X, Z = (
-        torch.rand(size, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        for size, seed in ((n, 1), (300, 2))
-    )
-    y, truth, sigma, scale = (
-        problem.observe(X),
-        problem.mean(Z),
-        problem.noise_std,
-        problem.scale(n),
-    )
+    X = torch.rand(n, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    Z = torch.rand(300, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    y = problem.observe(X)
+    truth = problem.mean(Z)
+    sigma = problem.noise_std
+    scale = problem.scale(n)
     kinds = {
         kind: MartingaleMixture(sigma, problem.norm_bound, 0.01, kind, scale)
         for kind in ("cmm", "dmm", "amm")
     }
     exact = KernelRidge(problem.kernel, sigma**2 / scale)
     exact.update(X, y)
-    found = {
-        f"exact {kind}": float((bound.upper(exact, Z) - truth).mean())
-        for kind, bound in kinds.items()
-    }
+    found = {}
+    for kind, confidence in kinds.items():
+        found[f"exact {kind}"] = float((confidence.upper(exact, Z) - truth).mean())
     for m in sizes:
-        state = NystromRidge(
-            problem.kernel, exact.ridge, FixedDictionary.pivoted(problem.kernel, X, m)
-        )
+        dictionary = FixedDictionary.pivoted(problem.kernel, X, m)
+        state = NystromRidge(problem.kernel, exact.ridge, dictionary)
         state.update(X, y)
         found[f"m = {m}"] = float((kinds["cmm"].upper(state, Z) - truth).mean())
     return found
@@ -417,51 +453,49 @@ def _widths(kernel: str, lengthscale: float, n: int, sizes: tuple[int, ...]) -> 
 
 def scales(quick: bool) -> Plan:
     """Mean half width with one covariance scale and with the average over ``MIXED_SCALES``."""
-    marks, seeds = ((20, 40), 1) if quick else ((100, 400, 1000), 10)
+    marks = [100, 400, 1000]
+    seeds = range(80_000, 80_010)
+    if quick:
+        marks = [20, 40]
+        seeds = range(80_000, 80_001)
     found = {}
     for kernel, lengthscale in (("rbf", 0.2), ("rbf", 0.5), ("matern52", 0.5), ("matern32", 0.2)):
-        runs = pd.DataFrame(
-            [
-                _half_widths(kernel, lengthscale, seed, marks)
-                for seed in range(80_000, 80_000 + seeds)
-            ]
-        )
-        means = runs.mean().to_dict()
+        runs = pd.DataFrame([_half_widths(kernel, lengthscale, seed, marks) for seed in seeds])
         for n, kind in product(marks, ("dmm", "cmm")):
-            best = min(MIXED_SCALES, key=lambda c, at=(n, kind): means[*at, c])
-            figures = {"c = 1": means[n, kind, 1.0], "best": means[n, kind, best], "best c": best}
-            found[f"{kernel} {lengthscale:g}, n = {n}, {kind}"] = figures | {
-                "averaged": means[n, kind, "averaged"]
+            means = runs.mean().loc[n, kind]
+            best = min(MIXED_SCALES, key=means.get)
+            found[f"{kernel} {lengthscale:g}, n = {n}, {kind}"] = {
+                "c = 1": means[1.0],
+                "best": means[best],
+                "best c": best,
+                "averaged": means["averaged"],
             }
     return Plan(
-        f"mean half width at 100 points, d = 2, norm 10, noise 0.1, delta 0.01; means over {seeds} problems",
+        f"mean half width at 100 points, d = 2, norm 10, noise 0.1, delta 0.01; means over {len(seeds)} problems",
         {"": lambda _: pd.DataFrame(found).T},
     )
 
 
 def _half_widths(
-    kernel: str, lengthscale: float, seed: int, marks: tuple[int, ...]
-) -> dict[Any, float]:
-    problem, generator = (
-        RKHSBandit(kernel, lengthscale, 2, seed=seed),
-        torch.Generator().manual_seed(seed),
-    )
-    X, Z = (
-        torch.rand(size, 2, generator=generator, dtype=torch.float64) for size in (max(marks), 100)
-    )
-    y, sigma, found = problem.observe(X), problem.noise_std, {}
+    kernel: str, lengthscale: float, seed: int, marks: Sequence[int]
+) -> dict[tuple[int, str, float | str], float]:
+    """The mean half width by number of observations, kind and scale, "averaged" for the average over the scales."""
+    problem = RKHSBandit(kernel, lengthscale, 2, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(max(marks), 2, generator=generator, dtype=torch.float64)
+    Z = torch.rand(100, 2, generator=generator, dtype=torch.float64)
+    y = problem.observe(X)
+    sigma = problem.noise_std
+    scales: dict[float | str, Any] = {scale: scale for scale in MIXED_SCALES}
+    scales["averaged"] = MIXED_SCALES
+    found = {}
     for n in marks:
         state = KernelRidge(problem.kernel, sigma**2)
         state.update(X[:n], y[:n])
-        for kind in ("dmm", "cmm"):
-            for name, scale in [
-                *zip(MIXED_SCALES, MIXED_SCALES, strict=True),
-                ("averaged", MIXED_SCALES),
-            ]:
-                lower, upper = MartingaleMixture(
-                    sigma, problem.norm_bound, 0.01, kind, scale
-                ).interval(state, Z)
-                found[n, kind, name] = float((upper - lower).mean() / 2)
+        for kind, name in product(("dmm", "cmm"), scales):
+            confidence = MartingaleMixture(sigma, problem.norm_bound, 0.01, kind, scales[name])
+            lower, upper = confidence.interval(state, Z)
+            found[n, kind, name] = float((upper - lower).mean() / 2)
     return found
 
 

@@ -11,9 +11,10 @@ The numbers of the figures are not those of the prints; 1 to 9 show the same run
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -23,6 +24,7 @@ from torch import Tensor
 from experiments import bandits, lines, tables
 from experiments.bandits import BanditMethod, BanditProblem
 from experiments.papers.experiment import (
+    Experiment,
     Frame,
     Paper,
     Plan,
@@ -39,8 +41,11 @@ from kbo.regression import KernelRidge, LeverageResampling, NystromRidge
 ENVIRONMENTS = {"Chessboard": "chessboard", "Step Diagonal": "step-diagonal", "Bump": "bump"}
 """Name of an environment in pictures -> its problem."""
 
-RIDGE, RIDGES = 10.0, (1.0, 10.0, 100.0)
-SEEDS, _MULTIPLIER = 10, 0.1
+RIDGE = 10.0
+RIDGES = (1.0, 10.0, 100.0)
+SEEDS = 10
+_MULTIPLIER = 0.1
+"""Multiplier of the square root of the leverage."""
 
 _REFERENCE = {
     "k-ucb": ("57.0 ± 4.6", "365 ± 81", "27.8 ± 10.9"),
@@ -71,15 +76,18 @@ def methods(ridge: float) -> dict[str, BanditMethod]:
     }
     found = {}
     for name, kind in kinds.items():
-        recipe, multiplier = (
-            name.partition(",")[0] if kind else None,
-            1.0 if name == "supk-ucb" else _MULTIPLIER,
-        )
+        recipe = None
+        if kind is not None:
+            recipe, _, _ = name.partition(",")
+        multiplier = _MULTIPLIER
+        if name == "supk-ucb":
+            multiplier = 1.0
         found[name] = BanditMethod(name, recipe, ridge, multiplier, kind)
     return found
 
 
 def _of_paper(ridge: float) -> list[BanditMethod]:
+    """The methods of the paper's figures."""
     return list(methods(ridge).values())[:5]
 
 
@@ -87,19 +95,21 @@ def _cells(
     environments: Iterable[str], chosen: Iterable[BanditMethod], seeds: int, quick: bool
 ) -> list[Cell]:
     """The methods in these environments with the protocol of the authors' code."""
+    rounds = 1000
+    if quick:
+        rounds = 30
+        seeds = 2
     problems = [
-        BanditProblem(
-            ENVIRONMENTS[name], rounds=30 if quick else 1000, delta=0.1, first=2, every=10
-        )
+        BanditProblem(ENVIRONMENTS[name], rounds=rounds, delta=0.1, first=2, every=10)
         for name in environments
     ]
-    return bandits.cells(problems, chosen, 2 if quick else seeds)
+    return bandits.cells(problems, chosen, seeds)
 
 
 def _of_environment(title: str, look: Mapping[str, Any], environment: str, quick: bool) -> Plan:
     """Figures 1 to 9: the same runs, drawn in several ways."""
-    played = _cells([environment], _of_paper(RIDGE), SEEDS, quick)
-    return plan_of_regret(title.format(environment=environment, ridge=RIDGE), played, **look)
+    cells = _cells([environment], _of_paper(RIDGE), SEEDS, quick)
+    return plan_of_regret(title.format(environment=environment, ridge=RIDGE), cells, **look)
 
 
 _SIZE: dict[str, Any] = {"values": ["m"], "ylabel": "number of anchors m"}
@@ -116,15 +126,14 @@ def regularisation(environment: str, quick: bool) -> Plan:
     """Figures 10 to 12: the regret at three ridges."""
 
     def prepare(rows: Frame) -> Frame:
-        found = _at_ridges(rows)
-        return found.assign(
-            problem=found["problem"] + ", " + found["panel"].str.replace("= mu = ", "")
-        )
+        by_ridge = _at_ridges(rows)
+        ridges = by_ridge["panel"].str.replace("= mu = ", "")
+        return by_ridge.assign(problem=by_ridge["problem"] + ", " + ridges)
 
-    played = _cells([environment], [m for ridge in RIDGES for m in _of_paper(ridge)], 3, quick)
-    return plan_of_regret(
-        f"cumulative regret, {environment}, three ridges", played, prepare, panel="panel"
-    )
+    chosen = [method for ridge in RIDGES for method in _of_paper(ridge)]
+    cells = _cells([environment], chosen, 3, quick)
+    title = f"cumulative regret, {environment}, three ridges"
+    return plan_of_regret(title, cells, prepare, panel="panel")
 
 
 def _at_ridges(rows: Frame) -> Frame:
@@ -135,23 +144,19 @@ def _at_ridges(rows: Frame) -> Frame:
 def dictionaries(quick: bool) -> Plan:
     """Regret and size of every kind of dictionary beside the exact posterior, in the three environments."""
     # It takes points of which more than a hundredth of the ridge is unexplained.
-    greedy = BanditMethod(
-        "greedy", "ek-ucb", RIDGE, _MULTIPLIER, {"kind": "greedy", "threshold": 0.1}
-    )
-    draw, what = (
-        partial(lines.against_rounds, panel="problem"),
-        f"of all dictionaries, ridge {RIDGE:g}",
-    )
+    kind = {"kind": "greedy", "threshold": 0.1}
+    greedy = BanditMethod("greedy", "ek-ucb", RIDGE, _MULTIPLIER, kind)
     names = {problem: name for name, problem in ENVIRONMENTS.items()}
+    draw = partial(lines.against_rounds, panel="problem")
+    compared = f"of all dictionaries, ridge {RIDGE:g}"
+
+    def draw_regret(rows: Frame, path: Path) -> None:
+        draw(rows[rows["method"] != "supk-ucb"], path, title=f"cumulative regret {compared}")
+
     return Plan(
         "all dictionaries",
         {"": tables.final},
-        {
-            ".png": lambda rows, path: draw(
-                rows[rows["method"] != "supk-ucb"], path, title=f"cumulative regret {what}"
-            ),
-            "-m.png": partial(draw, title=f"sizes {what}", **_SIZE),
-        },
+        {".png": draw_regret, "-m.png": partial(draw, title=f"sizes {compared}", **_SIZE)},
         _cells(ENVIRONMENTS, [*methods(RIDGE).values(), greedy], SEEDS, quick),
         prepare=lambda rows: rows.assign(problem=rows["problem"].map(names)),
     )
@@ -161,22 +166,24 @@ def table_1(quick: bool) -> Plan:
     """Regret, anchors and CPU time after T rounds, beside an independent implementation and the authors' code."""
 
     def table(rows: Frame) -> Frame:
-        shown, none = tables.final(rows), (tables.NONE,) * len(ENVIRONMENTS)
-        position = list(ENVIRONMENTS).index
-        for name, known in (("independent", _REFERENCE), ("authors' code", _AUTHORS)):
-            shown[name] = [
-                known.get(method, none)[position(environment)]
-                for environment, method in shown.index
-            ]
+        shown = tables.final(rows)
+        shown["independent"] = _beside(shown, _REFERENCE)
+        shown["authors' code"] = _beside(shown, _AUTHORS)
         return shown
 
-    heading = (
-        "after {} rounds, {} runs: mean ± standard deviation; the two on the right: 3 runs each"
-    )
-    title = heading.format(*((30, 2) if quick else (1000, SEEDS)))
-    return replace(
-        dictionaries(quick), title=title, tables={"": table}, files={".md": store(table)}
-    )
+    size = f"after 1000 rounds, {SEEDS} runs"
+    if quick:
+        size = "after 30 rounds, 2 runs"
+    title = f"{size}: mean ± standard deviation; the two on the right: 3 runs each"
+    files = {".md": store(table)}
+    return replace(dictionaries(quick), title=title, tables={"": table}, files=files)
+
+
+def _beside(table: Frame, figures: Mapping[str, Sequence[str]]) -> list[str]:
+    """The figures of other implementations for the lines of a table, which are environments and methods."""
+    none = [tables.NONE] * len(ENVIRONMENTS)
+    position = list(ENVIRONMENTS).index
+    return [figures.get(method, none)[position(problem)] for problem, method in table.index]
 
 
 def starvation(quick: bool) -> Plan:
@@ -185,41 +192,41 @@ def starvation(quick: bool) -> Plan:
     The kernel is ``exp(-100 |x - x'|^2 / 2)``, a lengthscale of 0.1; the noise has standard deviation 0.1, the ridge is
     its square. DTC and SoR (the sketch without ``k - |z|^2``) have the same dictionary, drawn by BKB.
     """
-    kernel, generator = stationary_kernel("rbf", 0.1), torch.Generator().manual_seed(1)
+    kernel = stationary_kernel("rbf", 0.1)
+    generator = torch.Generator().manual_seed(1)
     x = torch.linspace(0, 1, 401, dtype=torch.float64)
     observed = 0.5 * torch.rand(215, generator=generator, dtype=torch.float64)
     f = _draw(kernel, torch.cat([x, observed]), generator)
+    truth = f[: len(x)]
     y = f[len(x) :] + 0.1 * torch.randn(len(observed), generator=generator, dtype=torch.float64)
-    panels, deviations = {}, {}
+    panels = {}
+    deviations = {}
     for n in (6, 63, 215):
-        full, sketch = KernelRidge(kernel, 0.01), NystromRidge(kernel, 0.01, LeverageResampling())
-        for state in (full, sketch):
-            state.update(observed[:n, None], y[:n])
-        posteriors = {"exact": full.predict(x[:, None]), "DTC (kbo)": sketch.predict(x[:, None])}
-        posteriors["SoR"] = _subset_of_regressors(sketch, x[:, None])
-        bands = {
-            name: (mean - 3 * variance.sqrt(), mean + 3 * variance.sqrt())
-            for name, (mean, variance) in posteriors.items()
+        exact = KernelRidge(kernel, 0.01)
+        exact.update(observed[:n, None], y[:n])
+        sketch = NystromRidge(kernel, 0.01, LeverageResampling())
+        sketch.update(observed[:n, None], y[:n])
+        posteriors = {
+            "exact": exact.predict(x[:, None]),
+            "DTC (kbo)": sketch.predict(x[:, None]),
+            "SoR": _subset_of_regressors(sketch, x[:, None]),
         }
+        bands = {}
+        means = {}
+        for name, (mean, variance) in posteriors.items():
+            std = variance.sqrt()
+            bands[name] = (mean - 3 * std, mean + 3 * std)
+            means[name] = f"{float(std[x >= 0.7].mean()):.3f}"
         panels[f"{n} evaluations, m = {sketch.m}"] = ((observed[:n], y[:n]), bands)
-        deviations[n, sketch.m] = {
-            name: f"{float(variance.sqrt()[x >= 0.7].mean()):.3f}"
-            for name, (_, variance) in posteriors.items()
-        }
+        deviations[n, sketch.m] = means
     title = "variance starvation: Gaussian kernel of lengthscale 0.1, observed on [0, 0.5]"
-    note = "mean ± 3 standard deviations"
+    heading = "mean standard deviation on [0.7, 1], where there are no data, with m anchors after n evaluations"
+    table = pd.DataFrame(deviations).T.rename_axis(["n", "m"])
+    look = {"title": title, "note": "mean ± 3 standard deviations", "shade": 0.2}
     return Plan(
         title,
-        {
-            "mean standard deviation on [0.7, 1], where there are no data, with m anchors after n evaluations": (
-                lambda _: pd.DataFrame(deviations).T.rename_axis(["n", "m"])
-            )
-        },
-        {
-            ".png": lambda _, path: lines.bounds(
-                x, f[: len(x)], panels, path, title=title, note=note, shade=0.2
-            )
-        },
+        {heading: lambda _: table},
+        {".png": lambda _, path: lines.bounds(x, truth, panels, path, **look)},
     )
 
 
@@ -227,9 +234,8 @@ def _draw(kernel: Any, x: Tensor, generator: torch.Generator) -> Tensor:
     """A draw [N] from the GP at x [N]."""
     gram = freeze(kernel, x[:, None])(x[:, None], x[:, None])
     values, vectors = torch.linalg.eigh(gram)
-    return vectors @ (
-        values.clamp_min(0).sqrt() * torch.randn(len(x), generator=generator, dtype=torch.float64)
-    )
+    normal = torch.randn(len(x), generator=generator, dtype=torch.float64)
+    return vectors @ (values.clamp_min(0).sqrt() * normal)
 
 
 def _subset_of_regressors(sketch: NystromRidge, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -242,7 +248,13 @@ def _subset_of_regressors(sketch: NystromRidge, X: Tensor) -> tuple[Tensor, Tens
 
 def dimension(quick: bool) -> Plan:
     """Dictionary sizes against the effective dimension of the chosen points, on Chessboard at three ridges."""
-    rounds, every, seeds = (40, 20, 1) if quick else (1000, 50, 3)
+    rounds = 1000
+    every = 50
+    seeds = 3
+    if quick:
+        rounds = 40
+        every = 20
+        seeds = 1
     sketched = [
         {"method": name, "ridge": ridge, "rounds": rounds, "every": every}
         for ridge in RIDGES
@@ -250,34 +262,29 @@ def dimension(quick: bool) -> Plan:
         if method.dictionary
     ]
     title = f"after {rounds} rounds, means over {seeds} runs"
-    return Plan(
-        title,
-        {"": _ratios},
-        {".png": _draw_sizes},
-        cells_of(play_and_measure, range(seeds), sketched),
-    )
+    cells = cells_of(play_and_measure, range(seeds), sketched)
+    return Plan(title, {"": _ratios}, {".png": _draw_sizes}, cells)
 
 
 def _ratios(rows: Frame) -> Frame:
+    """A line for every ridge and method: effective dimension, anchors, and their ratio, at the end."""
     last = rows[rows["round"] == rows["round"].max()]
     table = last.pivot_table(index=["ridge", "method"], values=["dimension", "m"], sort=False)
     return table.assign(ratio=table["m"] / table["dimension"])
 
 
 def _draw_sizes(rows: Frame, path: Any) -> None:
+    """Draw the number of anchors of all methods, and the effective dimension of the first one's points."""
     first = rows[rows["method"] == rows["method"].iloc[0]]
-    beside = first.assign(method="effective dimension", m=first["dimension"])
-    look = {
-        "values": ["m"],
-        "ylabel": "number of anchors, dimension",
-        "band": "mean",
-        "panel": "panel",
-    }
+    dimension = first.assign(method="effective dimension", m=first["dimension"])
     lines.against_rounds(
-        _at_ridges(concatenate([rows, beside])),
+        _at_ridges(concatenate([rows, dimension])),
         path,
         title="dictionary sizes on Chessboard",
-        **look,
+        values=["m"],
+        ylabel="number of anchors, dimension",
+        band="mean",
+        panel="panel",
     )
 
 
@@ -286,48 +293,43 @@ def play_and_measure(
 ) -> list[dict[str, Any]]:
     """The number of anchors ``m`` and the effective dimension of the exact kernel matrix, every so many rounds."""
     problem = BanditProblem("chessboard", rounds=rounds, delta=0.1)
-    environment, made = problem.environment(seed), problem.make(methods(ridge)[method], seed)
-    state, points, rows = made.state(), [], []
+    environment = problem.environment(seed)
+    made = problem.make(methods(ridge)[method], seed)
+    state = made.state()
     assert isinstance(state, NystromRidge)
+    points = []
+    rows = []
     for t, x, _ in rounds_of(made, environment, state, rounds):
         points.append(x)
         if t % every == 0:
             X = torch.cat(points)
             spectrum = torch.linalg.eigvalsh(freeze(environment.kernel, X)(X, X)).clamp_min(0)
-            rows.append(
-                {
-                    "round": t,
-                    "m": state.m,
-                    "dimension": float((spectrum / (spectrum + ridge)).sum()),
-                }
-            )
+            effective_dimension = float((spectrum / (spectrum + ridge)).sum())
+            rows.append({"round": t, "m": state.m, "dimension": effective_dimension})
     return rows
 
 
 def time_per_step(quick: bool) -> Plan:
     """CPU time per step on Chessboard: EK-UCB and BBKB to 10^5 rounds, K-UCB to 2000."""
-    long, short = (400, 100) if quick else (100_000, 2000)
+    rounds_of_methods = {"ek-ucb": 100_000, "c-bbkb, C = 3": 100_000, "k-ucb": 2000}
+    if quick:
+        rounds_of_methods = {"ek-ucb": 400, "c-bbkb, C = 3": 400, "k-ucb": 100}
+    cells = []
+    for name, rounds in rounds_of_methods.items():
+        every = max(1, rounds // 5000)
+        problem = BanditProblem("chessboard", rounds=rounds, delta=0.1, every=every)
+        cells.append(problem.cell(methods(RIDGE)[name], 0))
     title = "CPU time per step, Chessboard, ridge 10, one thread"
-    played = [
-        BanditProblem("chessboard", rounds=rounds, delta=0.1, every=max(1, rounds // 5000)).cell(
-            methods(RIDGE)[name], 0
-        )
-        for name, rounds in (("ek-ucb", long), ("c-bbkb, C = 3", long), ("k-ucb", short))
-    ]
-    return Plan(
-        title, {"": _steps}, {".png": partial(lines.time_per_step, title=title, log="xy")}, played
-    )
+    picture = partial(lines.time_per_step, title=title, log="xy")
+    return Plan(title, {"": _steps}, {".png": picture}, cells)
 
 
 def _steps(rows: Frame) -> Frame:
     """A line for every method: rounds, CPU time, and time of a step, averaged over a fiftieth of the run."""
     found = {}
     for method, run in rows.groupby("method", sort=False):
-        step = (
-            1e6
-            * run["cpu_seconds"].diff(width := max(1, len(run) // 50))
-            / run["round"].diff(width)
-        )
+        width = max(1, len(run) // 50)
+        step = 1e6 * run["cpu_seconds"].diff(width) / run["round"].diff(width)
         found[str(method)] = {
             "rounds": run["round"].iloc[-1],
             "CPU s": run["cpu_seconds"].iloc[-1],
@@ -338,19 +340,22 @@ def _steps(rows: Frame) -> Frame:
     return pd.DataFrame(found).T
 
 
+def _figures() -> dict[int, Experiment]:
+    """The figures by number."""
+    figures: dict[int, Experiment] = {}
+    for first, shown in _SHOWN.items():
+        for number, environment in enumerate(ENVIRONMENTS, first):
+            figures[number] = partial(_of_environment, *shown, environment)
+    for number, environment in enumerate(ENVIRONMENTS, 10):
+        figures[number] = partial(regularisation, environment)
+    figures[13] = starvation
+    return figures
+
+
 PAPER = Paper(
     title="Zenati et al. (2022), Efficient kernel UCB; Calandriello et al. (2019), Budgeted kernel bandits (BKB)",
     tables={1: table_1},
-    figures={
-        start + i: partial(_of_environment, *shown, environment)
-        for start, shown in _SHOWN.items()
-        for i, environment in enumerate(ENVIRONMENTS)
-    }
-    | {
-        number: partial(regularisation, environment)
-        for number, environment in enumerate(ENVIRONMENTS, 10)
-    }
-    | {13: starvation},
+    figures=_figures(),
     studies={
         "starvation": starvation,
         "dimension": dimension,

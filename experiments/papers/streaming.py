@@ -102,11 +102,13 @@ TS = [
 
 def _cells(methods: Sequence[BanditMethod], quick: bool) -> list[Cell]:
     """All seeds; a few of methods whose steps take much longer."""
-    seeds, few = (2, 2) if quick else (SEEDS, 10)
+    played = [problem(quick)]
+    if quick:
+        return bandits.cells(played, methods, 2)
+    few = 10
     fast = [method for method in methods if method.method not in ("cmm-ucb", "cmm-ucb-adaptive")]
-    return bandits.cells([problem(quick)], methods, few) + bandits.cells(
-        [problem(quick)], fast, range(few, seeds)
-    )
+    first = bandits.cells(played, methods, few)
+    return first + bandits.cells(played, fast, range(few, SEEDS))
 
 
 def at_rounds(marks: Iterable[int], rows: Frame) -> Frame:
@@ -116,10 +118,14 @@ def at_rounds(marks: Iterable[int], rows: Frame) -> Frame:
 
 def table_1(quick: bool) -> Plan:
     """Cumulative regret at T = 500, 1000, 2000 of everything, beside an independent implementation."""
+    marks = _ROUNDS
+    if quick:
+        marks = (10, 20, 40)
+    mixtures = [BanditMethod(name) for name in ("cmm-ucb-adaptive", "dmm-ucb", "cmm-ucb")]
     return plan_of_table(
         "cumulative regret, mean ± standard deviation over the runs; published: an independent implementation",
-        _cells([*UCB, *map(BanditMethod, ("cmm-ucb-adaptive", "dmm-ucb", "cmm-ucb")), *TS], quick),
-        partial(at_rounds, (10, 20, 40) if quick else _ROUNDS),
+        _cells([*UCB, *mixtures, *TS], quick),
+        partial(at_rounds, marks),
         INDEPENDENT,
     )
 
@@ -130,10 +136,14 @@ def regret(methods: list[BanditMethod], title: str, quick: bool) -> Plan:
     plan = plan_of_regret(
         title, _cells(methods, quick), band="deciles", log="", ends=True, note=note
     )
-    marks = (40,) if quick else _ROUNDS
-    return replace(
-        plan, tables={"": lambda rows: tables.final(at_rounds(marks, rows), INDEPENDENT)}
-    )
+    marks = _ROUNDS
+    if quick:
+        marks = (40,)
+
+    def table(rows: Frame) -> Frame:
+        return tables.final(at_rounds(marks, rows), INDEPENDENT)
+
+    return replace(plan, tables={"": table})
 
 
 class Lemma3(SubGaussian, WidthConfidence):
@@ -149,8 +159,11 @@ class Lemma3(SubGaussian, WidthConfidence):
         self.guarantee: str | None = None
 
     def width(self, state: Posterior) -> Tensor:
-        g, B, sigma = state.at().log_det() / 2, self.norm_bound, self.noise_std
-        log2, log4 = math.log(2 / self.delta), math.log(4 / self.delta)
+        g = state.at().log_det() / 2
+        B = self.norm_bound
+        sigma = self.noise_std
+        log2 = math.log(2 / self.delta)
+        log4 = math.log(4 / self.delta)
         square = (
             B**2 + torch.sqrt(8 * g * log2) + math.sqrt(2 * log4) * B + 2 * g + 2 * sigma * log2
         )
@@ -162,13 +175,16 @@ def play_inflated(
 ) -> list[dict[str, Any]]:
     """Regret of Kernel TS inflated by "Theorem 1" or "Lemma 3", at ridge sigma^2 / C^2 or sigma^2."""
     environment = problem(quick=False).environment(seed)
-    sigma, C = environment.noise_std, environment.norm_bound
-    confidence = {"Theorem 1": SelfNormalized, "Lemma 3": Lemma3}[method](sigma, C, DELTA / 12)
-    ridge = (sigma / C) ** 2 if oracle_ridge else sigma**2
+    sigma = environment.noise_std
+    C = environment.norm_bound
+    inflations = {"Theorem 1": SelfNormalized, "Lemma 3": Lemma3}
+    confidence = inflations[method](sigma, C, DELTA / 12)
+    ridge = sigma**2
+    if oracle_ridge:
+        ridge = (sigma / C) ** 2
     made = Method(partial(KernelRidge, environment.kernel, ridge), confidence, ThompsonSampling())
-    return [
-        row for row in bandit.play(made, environment, rounds, seed) if row["round"] % every == 0
-    ]
+    rows = bandit.play(made, environment, rounds, seed)
+    return [row for row in rows if row["round"] % every == 0]
 
 
 _RIDGES = {False: "ridge σ², where Lemma 3 is valid", True: "ridge σ² / C², where it is not"}
@@ -176,7 +192,13 @@ _RIDGES = {False: "ridge σ², where Lemma 3 is valid", True: "ridge σ² / C²,
 
 def theorem_against_lemma(quick: bool) -> Plan:
     """Figure 8: Theorem 1 and Lemma 3 as inflation of Kernel TS that is given the noise level, at two ridges."""
-    rounds, every, seeds = (40, 10, 2) if quick else (1000, 20, SEEDS)
+    rounds = 1000
+    every = 20
+    seeds = SEEDS
+    if quick:
+        rounds = 40
+        every = 10
+        seeds = 2
     title = "cumulative regret of Kernel TS inflated by Theorem 1 and by Lemma 3"
     note = "Theorem 1, valid at both ridges and for all rounds, is better only where Lemma 3 (for one round) is not"
     methods = [
@@ -187,7 +209,7 @@ def theorem_against_lemma(quick: bool) -> Plan:
     plan = plan_of_regret(
         title,
         cells_of(play_inflated, range(seeds), methods),
-        lambda rows: rows.assign(problem=[_RIDGES[at] for at in rows["oracle_ridge"]]),
+        lambda rows: rows.assign(problem=rows["oracle_ridge"].map(_RIDGES)),
         panel="problem",
         band="deciles",
         log="",
@@ -208,6 +230,7 @@ FAILURES = ("upper < sigma", "lower > sigma", "envelope", "cmm envelope", "refut
 """Failures of a run; the envelope of CMM is computed beside that of DMM."""
 
 _NORM = 2.06
+"""The norm of the function, and the norm bound that is given."""
 
 
 def watch(
@@ -223,43 +246,51 @@ def watch(
     run = BanditProblem(
         "streaming", options, rounds, DELTA, noise_upper=noise_upper, noise_lower=0.01
     )
-    environment, method = run.environment(seed), run.make(WATCHED[form], seed)
-    arms, sigma = environment.fixed_arms, environment.noise_std
+    environment = run.environment(seed)
+    method = run.make(WATCHED[form], seed)
+    arms = environment.fixed_arms
     assert arms is not None
-    at = (state := method.state(arms)), arms, environment.mean(arms)
-    bounds, confidence, t = state.schedule, method.confidence, 0
+    truth = environment.mean(arms)
+    state = method.state(arms)
+    bounds = state.schedule
     assert isinstance(bounds, NoiseLevel)
+    confidence = method.confidence
     assert confidence is not None
-    failed, closest, cmm = dict.fromkeys(FAILURES, False), 0.0, AdaptiveMixture("cmm")
+    cmm = AdaptiveMixture("cmm")
+    failed = dict.fromkeys(FAILURES, False)
+    closest = 0.0
+    ended = 0
     steps = rounds_of(method, environment, state, rounds)
     try:
         for t in range(1, rounds + 1):
+            ended = t
             next(steps)
             if t % 10 == 0 or t == rounds:
-                closest = max(closest, _reach(confidence, *at))
-                if isinstance(bounds, MixtureNoiseBounds) and (
-                    t % 100 == 0 or t in (20, 50, rounds)
-                ):
-                    failed["cmm envelope"] |= _reach(cmm, *at) > 1 + TOLERANCE
+                closest = max(closest, _reach(confidence, state, arms, truth))
+            is_milestone = t % 100 == 0 or t in (20, 50, rounds)
+            if is_milestone and isinstance(bounds, MixtureNoiseBounds):
+                failed["cmm envelope"] |= _reach(cmm, state, arms, truth) > 1 + TOLERANCE
     except RefutedAssumptions:
         failed["refuted"] = True
-    failed |= {"upper < sigma": bounds.upper < sigma, "lower > sigma": bounds.lower > sigma}
+    failed["upper < sigma"] = bounds.upper < environment.noise_std
+    failed["lower > sigma"] = bounds.lower > environment.noise_std
     failed["envelope"] = closest > 1 + TOLERANCE
-    seen = {"upper": bounds.upper, "lower": bounds.lower, "closest": closest, "ended": t}
-    return [{**failed, **seen}]
+    last = {"upper": bounds.upper, "lower": bounds.lower, "closest": closest, "ended": ended}
+    return [{**failed, **last}]
 
 
-def _reach(confidence: Confidence, state: Any, *at: Any) -> float:
+def _reach(confidence: Confidence, state: Posterior, arms: Tensor, truth: Tensor) -> float:
     """The largest ``|f - centre| / half width`` over the arms; 0 as long as there are no bounds."""
     if not confidence.finite_on(state):
         return 0.0
-    error, half = misses(confidence, state, *at)
+    error, half = misses(confidence, state, arms, truth)
     return float((error / half).max())
 
 
 def _watched(
     forms: list[str], noise: str, seeds: Sequence[int], rounds: int, noise_upper: float | None
 ) -> list[Cell]:
+    """Runs that are watched, of every form with every seed."""
     arguments = [
         {"form": form, "noise": noise, "rounds": rounds, "noise_upper": noise_upper}
         for form in forms
@@ -269,41 +300,47 @@ def _watched(
 
 def coverage(quick: bool) -> Plan:
     """Failures in 1000 adaptive runs of 300 rounds, half with Gaussian, half with Rademacher noise."""
-    runs, rounds = (2, 40) if quick else (1000, 300)
-    forms, half = [form for form in WATCHED if form != "tight"], runs // 2
+    runs = 1000
+    rounds = 300
+    if quick:
+        runs = 2
+        rounds = 40
+    forms = [form for form in WATCHED if form != "tight"]
+    middle = 90_000 + runs // 2
     return Plan(
         f"runs of {rounds} adaptive rounds in which something failed; promised: at most {DELTA:.0%} of a form\n"
         f"noise 0.1, known to lie in [0.01, 0.3]; norm bound = norm = {_NORM:g}; envelopes at all arms, every tenth",
         {"": partial(_counts, ["noise"])},
         cells=[
-            *_watched(forms, "gaussian", range(90_000, 90_000 + half), rounds, 0.3),
-            *_watched(forms, "rademacher", range(90_000 + half, 90_000 + runs), rounds, 0.3),
+            *_watched(forms, "gaussian", range(90_000, middle), rounds, 0.3),
+            *_watched(forms, "rademacher", range(middle, 90_000 + runs), rounds, 0.3),
         ],
     )
 
 
 def outside(quick: bool) -> Plan:
     """Failures with noise outside of the assumptions: Laplace, and rare spikes; 300 runs each."""
-    runs, rounds = (2, 40) if quick else (300, 300)
-    forms = {
-        0.2: ["paper", "tight", "tight+grid", "mixture"],
-        None: ["tight+grid", "mixture"],
-    }  # others need a bound
+    runs = 300
+    rounds = 300
+    if quick:
+        runs = 2
+        rounds = 40
+    # The first two forms need an upper bound.
+    forms = {0.2: ["paper", "tight", "tight+grid", "mixture"], None: ["tight+grid", "mixture"]}
+    cells = []
+    for start, noise in ((95_000, "spikes"), (96_000, "laplace")):
+        for noise_upper, some in forms.items():
+            cells += _watched(some, noise, range(start, start + runs), rounds, noise_upper)
 
     def with_known(rows: Frame) -> Frame:
-        known = rows["noise_upper"].astype(float)
-        return rows.assign(known=["none" if value != value else f"{value:g}" for value in known])
+        known = rows["noise_upper"].astype(float).map("{:g}".format)
+        return rows.assign(known=known.replace("nan", "none"))
 
     return Plan(
         f"runs of {rounds} adaptive rounds in which something failed; the assumptions are false, nothing is promised\n"
         f"noise of standard deviation 0.1; known: an upper bound beforehand; norm bound = norm = {_NORM:g}",
         {"": partial(_counts, ["noise", "known"])},
-        cells=[
-            cell
-            for start, noise in ((95_000, "spikes"), (96_000, "laplace"))
-            for noise_upper, some in forms.items()
-            for cell in _watched(some, noise, range(start, start + runs), rounds, noise_upper)
-        ],
+        cells=cells,
         prepare=with_known,
     )
 
@@ -323,19 +360,25 @@ def _counts(by: list[str], rows: Frame) -> Frame:
 
 def slope(quick: bool) -> Plan:
     """Regret a round near the end of 5000 rounds, of adaptive methods and of the one that is given the noise level."""
-    rounds, seeds, tail = (40, 2, 20) if quick else (5000, 20, 1000)
+    rounds = 5000
+    seeds = 20
+    tail = 1000
+    if quick:
+        rounds = 40
+        seeds = 2
+        tail = 20
 
     def slopes(rows: Frame) -> Frame:
         table = rows.pivot_table(
             index="seed", columns=["round", "method"], values="cumulative", sort=False
         )
-        found = 1000 * (table[rounds] - table[rounds - tail]) / tail
-        against = found.sub(found[ORACLE], axis=0)
+        slope = 1000 * (table[rounds] - table[rounds - tail]) / tail
+        differences = slope.sub(slope[ORACLE], axis=0)
         return pd.DataFrame(
             {
-                "slope": found.apply(tables.with_error),
-                "median": found.median(),
-                "minus oracle": against.apply(tables.with_error),
+                "slope": slope.apply(tables.with_error),
+                "median": slope.median(),
+                "minus oracle": differences.apply(tables.with_error),
                 "regret at the end": table[rounds].mean(),
             }
         )

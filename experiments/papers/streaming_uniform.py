@@ -20,16 +20,24 @@ from kbo.bandit.method import Method
 from kbo.confidence import AdaptiveMixture, NoiseLevel
 from kbo.regression import FixedPoints, KernelRidge, Posterior
 
-UPPER, LOWER, DELTA = 1.0, 0.01, 0.1
-"""Bounds of the noise level that are known beforehand (it is 0.1), and the probability of failure."""
+UPPER = 1.0
+LOWER = 0.01
+"""Bounds of the noise level that are known beforehand; it is 0.1."""
 
-ORACLE, FIXED, ADAPTIVE = "kernel-ucb-oracle", "kernel-ucb-fixed", "kernel-ucb-adaptive"
+DELTA = 0.1
+"""Probability of failure."""
+
+ORACLE = "kernel-ucb-oracle"
+FIXED = "kernel-ucb-fixed"
+ADAPTIVE = "kernel-ucb-adaptive"
 MIXTURE = "dmm-ucb-adaptive"
 
 
 def problem(quick: bool, rounds: int = 2000, every: int = 20) -> BanditProblem:
     """The function of the paper on 100 fixed arms, with a norm bound of 5; a tiny run if ``quick``."""
-    rounds, every = (40, 10) if quick else (rounds, every)
+    if quick:
+        rounds = 40
+        every = 10
     return BanditProblem(
         "streaming", rounds=rounds, delta=DELTA, noise_upper=UPPER, noise_lower=LOWER, every=every
     )
@@ -42,7 +50,8 @@ class _FixedGain(DurandNoiseBounds):
         return 2 * math.log(1 / self.event_delta) + float(state.at(self.ridge).log_det())
 
 
-FIXED_RIDGE, FIXED_GAIN = "paper, fixed ridge", "paper, fixed ridge and gain"
+FIXED_RIDGE = "paper, fixed ridge"
+FIXED_GAIN = "paper, fixed ridge and gain"
 _FIXED: dict[str, type[DurandNoiseBounds]] = {
     FIXED_RIDGE: DurandNoiseBounds,
     FIXED_GAIN: _FixedGain,
@@ -76,8 +85,11 @@ FORMS = {
 
 
 def _make(form: str) -> Method:
-    made = problem(quick=False).make(FORMS[form])
-    return replace(made, confidence=AdaptiveMixture(_MIXTURES[form])) if form in _MIXTURES else made
+    """The method of a form, with its envelope."""
+    method = problem(quick=False).make(FORMS[form])
+    if form in _MIXTURES:
+        return replace(method, confidence=AdaptiveMixture(_MIXTURES[form]))
+    return method
 
 
 def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
@@ -87,13 +99,13 @@ def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any
         ``round``, ``ridge``; ``upper`` and ``lower`` bound of the noise level where there are any; ``above`` and
         ``half``, means over the arms, where there is an envelope.
     """
-    environment, generator = (
-        problem(quick=False).environment(seed),
-        torch.Generator().manual_seed(40_000 + seed),
-    )
+    environment = problem(quick=False).environment(seed)
+    generator = torch.Generator().manual_seed(40_000 + seed)
     arms = environment.fixed_arms
     assert arms is not None
-    truth, made, fixed = environment.mean(arms), _make(method), _FIXED.get(method)
+    truth = environment.mean(arms)
+    made = _make(method)
+    fixed = _FIXED.get(method)
     state = made.state(arms)
     bounds = state.schedule
     if fixed is not None:
@@ -112,34 +124,36 @@ def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any
                 row |= {"upper": bounds.upper, "lower": bounds.lower}
             if fixed is None and made.confidence is not None:
                 lower, upper = made.confidence.interval(state, arms)
-                row |= {
-                    "above": float((upper - truth).mean()),
-                    "half": float((upper - lower).mean() / 2),
-                }
+                row["above"] = float((upper - truth).mean())
+                row["half"] = float((upper - lower).mean() / 2)
             rows.append(row)
     return rows
 
 
 def _cells(names: Iterable[str], quick: bool) -> list[Cell]:
-    rounds, seeds = (40, 2) if quick else (1000, 20)
-    expensive = () if quick else ("cmm", "cmm-adaptive")
-    forms = [
-        {"method": name, "rounds": rounds, "every": 100 if name in expensive else 10}
-        for name in names
-    ]
-    return cells_of(learn, range(seeds), forms)
+    """Runs of forms; the expensive ones are looked at after every hundred observations only."""
+    rounds = 1000
+    seeds = 20
+    every = {"cmm": 100, "cmm-adaptive": 100}
+    if quick:
+        rounds = 40
+        seeds = 2
+        every = {}
+    arguments = [{"method": name, "rounds": rounds, "every": every.get(name, 10)} for name in names]
+    return cells_of(learn, range(seeds), arguments)
 
 
 def illustration(quick: bool) -> Plan:
     """Figure 1: the function, noisy data and envelopes after 30 and 100 observations; always quick."""
-    environment, generator = (
-        problem(quick=False).environment(0),
-        torch.Generator().manual_seed(40_000),
-    )
+    environment = problem(quick=False).environment(0)
+    generator = torch.Generator().manual_seed(40_000)
     X = torch.rand(100, 1, generator=generator, dtype=torch.float64)
-    y, grid = environment.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
+    y = environment.observe(X)
+    grid = torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
+    truth = environment.mean(grid)
     methods = {name: _make(name) for name in (ORACLE, FIXED, "tight+grid", "mixture")}
-    panels, halves = {}, {}
+    panels = {}
+    halves = {}
     for n in (30, 100):
         bounds = intervals(methods, X[:n], y[:n], grid)
         panels[f"n = {n}"] = ((X[:n, 0], y[:n]), bounds)
@@ -148,15 +162,11 @@ def illustration(quick: bool) -> Plan:
         }
     title = f"envelopes at delta = {DELTA:g}: noise 0.1, norm 2.06, given at most {UPPER:g} and 5"
     note = "the oracle is given the noise; tight+grid: Corollary 1; mixture: DMM at the learned noise level"
-    truth = environment.mean(grid)
+    x = grid[:, 0]
     return Plan(
         title,
         {"mean half width of the envelopes": lambda _: pd.DataFrame(halves).T},
-        {
-            ".png": lambda _, path: lines.bounds(
-                grid[:, 0], truth, panels, path, title=title, note=note
-            )
-        },
+        {".png": lambda _, path: lines.bounds(x, truth, panels, path, title=title, note=note)},
     )
 
 
@@ -164,8 +174,8 @@ def _quantities(names: Sequence[str], title: str, note: str, quick: bool, **look
     """Figures 2 to 5: quantities of forms against rounds; the text has their medians at some rounds."""
 
     def medians(rows: Frame) -> Frame:
-        wanted = [int(rows["round"].max() * part) for part in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)]
-        kept = rows[rows["round"].isin(wanted)]
+        marks = [int(rows["round"].max() * part) for part in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)]
+        kept = rows[rows["round"].isin(marks)]
         return kept.pivot_table(
             index="method", columns="round", values=look["values"], aggfunc="median", sort=False
         )
@@ -217,13 +227,14 @@ FIGURES: dict[int, Callable[..., Plan]] = {
 
 def width(quick: bool) -> Plan:
     """Mean half width of the envelopes after 100, 300, 1000 uniform observations, noise level unknown and given."""
-    marks = (10, 20, 40) if quick else (100, 300, 1000)
+    marks = [100, 300, 1000]
+    if quick:
+        marks = [10, 20, 40]
 
     def halves(rows: Frame) -> Frame:
-        given = rows.assign(
-            noise=["given" if name in _GIVEN_NOISE else "unknown" for name in rows["method"]]
-        )
-        return given[given["round"].isin(marks)].pivot_table(
+        kept = rows[rows["round"].isin(marks)].assign(noise="unknown")
+        kept.loc[kept["method"].isin(list(_GIVEN_NOISE)), "noise"] = "given"
+        return kept.pivot_table(
             index=["method", "noise"], columns="round", values="half", sort=False
         )
 

@@ -49,9 +49,8 @@ class TuningProblem(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        if (
-            state.get("_seed", 0) is None
-        ):  # the copies of several workers must not draw the same numbers
+        # The copies of several workers must not draw the same numbers.
+        if state.get("_seed", 0) is None:
             self.renew()
 
 
@@ -77,11 +76,8 @@ class RowNumbers:
 
     def __call__(self, X: Tensor) -> Tensor:
         """Row numbers [n] of X [n d]; -1 for rows that are no known point."""
-        return torch.tensor(
-            [self._numbers.get(tuple(row), -1) for row in X.tolist()],
-            dtype=torch.long,
-            device="cpu",
-        )
+        numbers = [self._numbers.get(tuple(row), -1) for row in X.tolist()]
+        return torch.tensor(numbers, dtype=torch.long, device="cpu")
 
 
 NOISE_LEVEL = 0.05
@@ -90,26 +86,29 @@ NOISE_LEVEL = 0.05
 
 def interquartile_ranges(function: Callable[[Params], Tensor], space: Space) -> Tensor:
     """The interquartile ranges [...] of a function over 1024 Sobol points of a space."""
-    points = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=0).draw(
-        1024, dtype=torch.float32
-    )
-    values = torch.stack([function(space.params(u)) for u in points])
-    low, high = values.quantile(
-        torch.tensor([0.25, 0.75], dtype=torch.float64, device="cpu"), dim=0
-    )
-    return high - low
+    sobol = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=0)
+    points = sobol.draw(1024, dtype=torch.float32)
+    values = torch.stack([function(space.params(point)) for point in points])
+    quartiles = torch.tensor([0.25, 0.75], dtype=torch.float64, device="cpu")
+    lower, upper = values.quantile(quartiles, dim=0)
+    return upper - lower
 
 
 def generators(*seeds: int) -> list[torch.Generator]:
     """One generator for each seed."""
-    return [
-        torch.Generator().manual_seed(seed if abs(seed) < 2**63 else seed % 2**63) for seed in seeds
-    ]
+    found = []
+    for seed in seeds:
+        if abs(seed) >= 2**63:
+            seed %= 2**63
+        found.append(torch.Generator().manual_seed(seed))
+    return found
 
 
 def seed_or_drawn(seed: int | None) -> int:
     """A given seed, or one that the system draws."""
-    return torch.Generator().seed() % 2**31 if seed is None else checks.seed(seed)
+    if seed is None:
+        return torch.Generator().seed() % 2**31
+    return checks.seed(seed)
 
 
 def streams(seed: int) -> list[torch.Generator]:
@@ -120,8 +119,8 @@ def streams(seed: int) -> list[torch.Generator]:
 
 def unit_scaled(X: Tensor) -> Tensor:
     """X [n d] with every column shifted and scaled to [0, 1]."""
-    low, high = X.amin(0), X.amax(0)
-    return (X - low) / (high - low)
+    least = X.amin(0)
+    return (X - least) / (X.amax(0) - least)
 
 
 def sklearn_datasets() -> ModuleType:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -26,15 +28,11 @@ _GAUSS_TO_T3 = 0.6744897501960817 / 0.7648923284043453
 """Ratio of the upper quartiles of the standard normal distribution and Student's t with three degrees of freedom."""
 
 _MIXINT_SCALES = {
-    number: scale
-    for scale, numbers in {
-        1e-4: [12],
-        1e-3: [2, 10],
-        1e-2: [6, 8, 9, 11],
-        0.1: [3, 4, 13, 15, 20, 24],
-        10.0: [17, 19, 23],
-    }.items()
-    for number in numbers
+    12: 1e-4,
+    **dict.fromkeys((2, 10), 1e-3),
+    **dict.fromkeys((6, 8, 9, 11), 1e-2),
+    **dict.fromkeys((3, 4, 13, 15, 20, 24), 0.1),
+    **dict.fromkeys((17, 19, 23), 10.0),
 }
 """Factors other than 1 of the functions of bbob-mixint (Tušar, Brockhoff and Hansen 2019): their optimal values are
 those of bbob, multiplied by them."""
@@ -74,30 +72,25 @@ class BBOB(TuningProblem):
         require("this problem", "experiments", "cocoex")
         import cocoex
 
-        function, instance = (
-            checks.whole("function", function, 1, 24),
-            checks.whole("instance", instance, 1, 10**6),
-        )
+        function = checks.whole("function", function, 1, 24)
+        instance = checks.whole("instance", instance, 1, 10**6)
+        dim = checks.whole("dim", dim, 1)
         known = DIMENSIONS
         if checks.flag("integers", integers):
-            known = tuple(least for least in DIMENSIONS if least >= 5)
-        if (dim := checks.whole("dim", dim, 1)) not in known:
+            known = tuple(size for size in DIMENSIONS if size >= 5)
+        if dim not in known:
             raise InvalidInput(f"dim must be one of {', '.join(map(str, known))}, got {dim}.")
         self.noise: str = checks.one_of("noise", noise, NOISES)
         self._rng = torch.Generator().manual_seed(seed_or_drawn(seed))
         self._function = cocoex.BareProblem("bbob", function, dim, instance)
-        self.optimum: float = self._function.best_value() * (
-            _MIXINT_SCALES.get(function, 1.0) if integers else 1.0
-        )
+        self.optimum: float = self._function.best_value()
         self.solution: list[float] = self._function.best_parameter().tolist()
+        self.space: Space = Space([(-5.0, 5.0)] * dim)
         if integers:
             options = f"dimensions: {dim} function_indices: {function}"
-            self._function = f = cocoex.Suite("bbob-mixint", f"instances: {instance}", options)[0]
-            kinds = [Int] * f.number_of_integer_variables + [Float] * dim
-            ends = zip(f.lower_bounds.tolist(), f.upper_bounds.tolist(), strict=True)
-            self.space: Space = Space({f"x{i}": kinds[i](*pair) for i, pair in enumerate(ends)})
-        else:
-            self.space = Space([(-5.0, 5.0)] * dim)
+            self._function = cocoex.Suite("bbob-mixint", f"instances: {instance}", options)[0]
+            self.optimum *= _MIXINT_SCALES.get(function, 1.0)
+            self.space = _mixed_space(self._function)
         self.name: str = str(self._function.id)
         self.noise_scale: float = 0.0
         if noise != "none":
@@ -110,12 +103,26 @@ class BBOB(TuningProblem):
 
     def __call__(self, params: Params) -> float:
         z: Tensor = torch.randn(4, generator=self._rng, dtype=torch.float64, device="cpu")
-        heavy = _GAUSS_TO_T3 / float(z[1:].square().mean().sqrt()) if self.noise == "heavy" else 1.0
-        return self.noiseless(params) + self.noise_scale * heavy * float(z[0])
+        scale = self.noise_scale
+        if self.noise == "heavy":  # a t variable: a normal one over the root of a mean square
+            scale *= _GAUSS_TO_T3 / float(z[1:].square().mean().sqrt())
+        return self.noiseless(params) + scale * float(z[0])
 
     def noiseless(self, params: Params) -> float:
-        return float(self._function(list(params.values() if isinstance(params, dict) else params)))
+        if isinstance(params, dict):
+            params = list(params.values())
+        return float(self._function(list(params)))
 
     def value(self, params: Params) -> Tensor:
         """The value without noise, as a tensor."""
         return torch.tensor(self.noiseless(params), dtype=torch.float64, device="cpu")
+
+
+def _mixed_space(function: Any) -> Space:
+    """Return the space of a function of bbob-mixint: whole numbers first, then real ones."""
+    bounds = zip(function.lower_bounds.tolist(), function.upper_bounds.tolist(), strict=True)
+    parameters: dict[str, Int | Float] = {}
+    for i, (low, high) in enumerate(bounds):
+        kind = Int if i < function.number_of_integer_variables else Float
+        parameters[f"x{i}"] = kind(low, high)
+    return Space(parameters)

@@ -51,17 +51,16 @@ class ConstrainedBBOB(TuningProblem):
 
     def __call__(self, params: Params) -> dict[str, float]:
         """One noisy evaluation of all outputs, by name."""
-        noise = self.noise_stds * torch.randn(
-            len(self.noise_stds), generator=self._rng, dtype=torch.float64, device="cpu"
-        )
-        names = ("objective", *self.constraints)
-        return dict(zip(names, (self.outputs(params) + noise).tolist(), strict=True))
+        count = len(self.noise_stds)
+        normal = torch.randn(count, generator=self._rng, dtype=torch.float64, device="cpu")
+        outputs = self.outputs(params) + self.noise_stds * normal
+        return dict(zip(("objective", *self.constraints), outputs.tolist(), strict=True))
 
     def outputs(self, params: Params) -> Tensor:
         """The objective and the measured quantities [outputs] without noise."""
         x = list(params)
-        found = [self._function(x), *self._function.constraint(x)]
-        return torch.tensor(found, dtype=torch.float64, device="cpu")
+        outputs = [self._function(x), *self._function.constraint(x)]
+        return torch.tensor(outputs, dtype=torch.float64, device="cpu")
 
     def noiseless(self, params: Params) -> float:
         return float(self.outputs(params)[0])

@@ -50,15 +50,12 @@ class ChoiceOfFunction(TuningProblem):
         self._scales = [float(interquartile_ranges(f.value, f.space)) for f in self._functions]
         drawn = torch.rand(3, generator=torch.Generator().manual_seed(instance))
         self._least = (0.3 * (drawn - drawn.min())).tolist()
-        own = [
-            When(
-                "function",
-                f"f{option}",
-                {f"f{option} x{i}": Float(-5.0, 5.0) for i in range(size)},
-            )
-            for option, size in enumerate(_SIZES)
-        ]
-        self.space: Space = Space([{"function": [f"f{option}" for option in range(3)]}, *own])
+        options = [f"f{option}" for option in range(len(_SIZES))]
+        own = []
+        for option, size in zip(options, _SIZES, strict=True):
+            parameters = {f"{option} x{i}": Float(-5.0, 5.0) for i in range(size)}
+            own.append(When("function", option, parameters))
+        self.space: Space = Space([{"function": options}, *own])
         self._rng = torch.Generator()
         if seed is None:
             self._rng.seed()

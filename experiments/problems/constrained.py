@@ -24,8 +24,10 @@ from kbo.space import Params, Space
 class Gardner1(ConstrainedSyntheticTestFunction):
     """The first simulation of Gardner et al. (2014)."""
 
-    dim, num_constraints, continuous_inds = 2, 1, [0, 1]
-    _bounds = [(0.0, 6.0)] * 2
+    dim = 2
+    num_constraints = 1
+    continuous_inds: ClassVar[list[int]] = [0, 1]
+    _bounds: ClassVar[list[tuple[float, float]]] = [(0.0, 6.0)] * 2
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         x, y = X.unbind(-1)
@@ -38,8 +40,10 @@ class Gardner1(ConstrainedSyntheticTestFunction):
 class Gardner2(ConstrainedSyntheticTestFunction):
     """The second simulation of Gardner et al. (2014), whose feasible regions are small."""
 
-    dim, num_constraints, continuous_inds = 2, 1, [0, 1]
-    _bounds = [(0.0, 6.0)] * 2
+    dim = 2
+    num_constraints = 1
+    continuous_inds: ClassVar[list[int]] = [0, 1]
+    _bounds: ClassVar[list[tuple[float, float]]] = [(0.0, 6.0)] * 2
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         x, y = X.unbind(-1)
@@ -52,7 +56,9 @@ class Gardner2(ConstrainedSyntheticTestFunction):
 class Townsend(ConstrainedSyntheticTestFunction):
     """Townsend's function with the constraint in polar coordinates (Townsend 2014, modified)."""
 
-    dim, num_constraints, continuous_inds = 2, 1, [0, 1]
+    dim = 2
+    num_constraints = 1
+    continuous_inds: ClassVar[list[int]] = [0, 1]
     _bounds: ClassVar[list[tuple[float, float]]] = [(-2.25, 2.25), (-2.5, 1.75)]
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
@@ -110,9 +116,8 @@ class ConstrainedFunction(TuningProblem):
         self.name = name
         self.function: ConstrainedSyntheticTestFunction = function.to(torch.float64)
         self.space: Space = Space([tuple(pair) for pair in self.function.bounds.T.tolist()])
-        self.constraints: tuple[str, ...] = tuple(
-            f"c{i + 1}" for i in range(function.num_constraints)
-        )
+        numbers = range(1, function.num_constraints + 1)
+        self.constraints: tuple[str, ...] = tuple(f"c{number}" for number in numbers)
         self.best: list[float] = list(best)
         self.optimum: float = self.noiseless(self.best)
         self.noise_stds: Tensor = NOISE_LEVEL * interquartile_ranges(self.outputs, self.space)
@@ -124,17 +129,10 @@ class ConstrainedFunction(TuningProblem):
 
     def __call__(self, params: Params) -> dict[str, float]:
         """One noisy evaluation of all outputs, by name."""
-        normal = torch.randn(
-            len(self.noise_stds), generator=self._rng, dtype=torch.float64, device="cpu"
-        )
-        noise = self.noise_stds * normal
-        return dict(
-            zip(
-                ("objective", *self.constraints),
-                (self.outputs(params) + noise).tolist(),
-                strict=True,
-            )
-        )
+        count = len(self.noise_stds)
+        normal = torch.randn(count, generator=self._rng, dtype=torch.float64, device="cpu")
+        outputs = self.outputs(params) + self.noise_stds * normal
+        return dict(zip(("objective", *self.constraints), outputs.tolist(), strict=True))
 
     def outputs(self, params: Params) -> Tensor:
         """The objective and the measured quantities [outputs] without noise."""

@@ -49,12 +49,12 @@ class ContextualBandit(Bandit):
         self.kernel: Kernel = stationary_kernel("rbf", lengthscale)
         self.noise_std: float = checks.positive("noise_std", noise_std)
         self.norm_bound: float = checks.positive("norm_bound", norm_bound)
-        self.actions: Tensor = torch.tensor(ACTIONS, dtype=torch.float64, device="cpu").unsqueeze(
-            -1
-        )
+        actions = torch.tensor(ACTIONS, dtype=torch.float64, device="cpu")
+        self.actions: Tensor = actions.unsqueeze(-1)
         self.n_arms: int = len(ACTIONS)
         self.context: Tensor | None = None
-        self._context_rng, noise_rng = generators(3 * (seed := checks.seed(seed)) + 1, 3 * seed + 2)
+        seed = checks.seed(seed)
+        self._context_rng, noise_rng = generators(3 * seed + 1, 3 * seed + 2)
         self.noise_rng: torch.Generator = noise_rng
 
     def arms(self) -> Tensor:
@@ -94,10 +94,11 @@ class Chessboard(ContextualBandit):
     """A reward per cell (floor(4x), floor(4a)): 1 on three cells, 0.5 on three others, else 0."""
 
     def reward(self, x: Tensor, a: Tensor) -> Tensor:
-        i, j = (4 * x[:, 0]).floor(), (4 * a).floor()
+        rows = (4 * x[:, 0]).floor()
+        columns = (4 * a).floor()
         reward = torch.zeros_like(a)
         for (row, column), value in _CHESSBOARD.items():
-            reward[(i == row) & (j == column)] = value
+            reward[(rows == row) & (columns == column)] = value
         return reward
 
 
@@ -108,7 +109,8 @@ class StepDiagonal(ContextualBandit):
     """1 where ``|x - (a + 0.15)| < 0.1``; else 0.5 where ``|x - (a - 0.15)| < 0.1``; else 0."""
 
     def reward(self, x: Tensor, a: Tensor) -> Tensor:
-        upper, lower = ((x[:, 0] - (a + shift)).abs() < 0.1 for shift in (0.15, -0.15))
+        upper = (x[:, 0] - (a + 0.15)).abs() < 0.1
+        lower = (x[:, 0] - (a - 0.15)).abs() < 0.1
         return torch.where(upper, 1.0, torch.where(lower, 0.5, 0.0)).to(a)
 
 
@@ -164,21 +166,21 @@ class ClassificationBandit(Bandit):
         self.examples: Tensor = examples
         self.labels: Tensor = labels
         self.n_arms: int = int(self.labels.max()) + 1
-        self.actions: Tensor = torch.eye(
-            self.n_arms, dtype=torch.float64, device="cpu"
-        ) / math.sqrt(2)
+        one_hot = torch.eye(self.n_arms, dtype=torch.float64, device="cpu")
+        self.actions: Tensor = one_hot / math.sqrt(2)
         factor = checks.positive("lengthscale", lengthscale)
-        width = factor * float(torch.pdist(self.examples[:500]).median())
+        median_distance = float(torch.pdist(self.examples[:500]).median())
         checks.positive("action_lengthscale", action_lengthscale)
-        d, columns = self.examples.shape[-1], self.examples.shape[-1] + self.n_arms
+        d = self.examples.shape[-1]
         features = RBFKernel(active_dims=tuple(range(d))).double()
-        classes = RBFKernel(active_dims=tuple(range(d, columns))).double()
-        features.initialize(lengthscale=width)
+        classes = RBFKernel(active_dims=tuple(range(d, d + self.n_arms))).double()
+        features.initialize(lengthscale=factor * median_distance)
         classes.initialize(lengthscale=action_lengthscale)
         self.kernel: Kernel = ProductKernel(features, classes).requires_grad_(False)
         self.context: Tensor | None = None
         self._numbers = RowNumbers(self.examples)
-        self._example_rng, noise_rng = generators(3 * (seed := checks.seed(seed)) + 1, 3 * seed + 2)
+        seed = checks.seed(seed)
+        self._example_rng, noise_rng = generators(3 * seed + 1, 3 * seed + 2)
         self.noise_rng: torch.Generator = noise_rng
 
     def arms(self) -> Tensor:
@@ -197,25 +199,23 @@ class ClassificationBandit(Bandit):
 
     def observe(self, X: Tensor) -> Tensor:
         right = self._right(X)
-        flipped = (
-            torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64, device="cpu")
-            < self.flip
-        )
-        return (right ^ flipped).to(X)
+        uniform = torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64, device="cpu")
+        return (right ^ (uniform < self.flip)).to(X)
 
     def _right(self, X: Tensor) -> Tensor:
         """Whether each row of X [n d+A] names the class of its example, [n]."""
         d = self.examples.shape[-1]
         checks.rows("X", X, self.examples, d + self.n_arms)
-        numbers, guessed = self._numbers(X[:, :d]), X[:, d:].argmax(-1)
+        numbers = self._numbers(X[:, :d])
+        named = X[:, d:].argmax(-1)
         if bool((numbers < 0).any()):
             raise InvalidInput(
                 "X has a row that is no example of the data set, and rewards are known for examples only: use rows of "
                 "arms()."
             )
-        if not torch.equal(X[:, d:], self.actions[guessed]):
+        if not torch.equal(X[:, d:], self.actions[named]):
             raise InvalidInput("X has a row whose last columns are no class: use rows of arms().")
-        return self.labels[numbers] == guessed
+        return self.labels[numbers] == named
 
 
 def _load(name: str) -> tuple[Tensor, Tensor]:
@@ -223,12 +223,16 @@ def _load(name: str) -> tuple[Tensor, Tensor]:
     if name not in _COMPONENTS:
         raise InvalidInput(f"unknown data set {name!r}; known: {', '.join(_COMPONENTS)}.")
     features, classes = getattr(sklearn_datasets(), f"load_{name}")(return_X_y=True)
-    X, kept = torch.tensor(features, dtype=torch.float64, device="cpu"), _COMPONENTS[name]
-    if kept is not None:
-        centred = X - X.mean(0)
-        directions = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -kept:].flip(-1)
-        largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
-        X = centred @ (
-            directions * largest.sign()
-        )  # the largest entry of each direction is positive
+    X = torch.tensor(features, dtype=torch.float64, device="cpu")
+    count = _COMPONENTS[name]
+    if count is not None:
+        X = _principal_components(X, count)
     return unit_scaled(X), torch.tensor(classes, device="cpu")
+
+
+def _principal_components(X: Tensor, count: int) -> Tensor:
+    """The first principal components [N count] of X [N d]; the largest entry of each direction is positive."""
+    centred = X - X.mean(0)
+    directions = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -count:].flip(-1)
+    largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
+    return centred @ (directions * largest.sign())

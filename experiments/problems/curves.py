@@ -82,12 +82,13 @@ class TrainingCurves(TuningProblem):
     def __init__(self, name: str, seed: int | None = None) -> None:
         self.name: str = checks.one_of("name", name, SPACES)
         units, curves = _recorded(name)
-        self._means, self._deviations = curves.mean(0), (curves[0] - curves[1]) / math.sqrt(2)
+        self._means = curves.mean(0)
+        self._deviations = (curves[0] - curves[1]) / math.sqrt(2)
         rows: list[Any] = [SPACES[name].params(torch.from_numpy(unit).double()) for unit in units]
-        entries = SPACES[name].to_dict().items()
-        self.space: Space = Space.from_dict(
-            {p: {**entry, "rows": [row[p] for row in rows]} for p, entry in entries}
-        )
+        entries = SPACES[name].to_dict()
+        for parameter, entry in entries.items():
+            entry["rows"] = [row[parameter] for row in rows]
+        self.space: Space = Space.from_dict(entries)
         self._rows = {tuple(row.values()): number for number, row in enumerate(rows)}
         self._seed = seed
         self.renew()
@@ -102,9 +103,11 @@ class TrainingCurves(TuningProblem):
 
     def __call__(self, params: Params, trial: Any = None) -> float:
         row = self._row(params)
-        near = np.argsort(abs(self._means[:, -1] - self._means[row, -1]), kind="stable")[:_ALIKE]
-        noise = self._rng.standard_normal() * self._deviations[self._rng.choice(near)]
-        value, curve = 0.0, np.maximum(self._means[row] + noise, 0.0)
+        distances = abs(self._means[:, -1] - self._means[row, -1])
+        nearest = np.argsort(distances, kind="stable")[:_ALIKE]
+        noise = self._rng.standard_normal() * self._deviations[self._rng.choice(nearest)]
+        curve = np.maximum(self._means[row] + noise, 0.0)
+        value = 0.0
         for step, value in enumerate(curve.tolist(), 1):
             if trial is not None:
                 trial.report(value, step=step)
@@ -113,5 +116,6 @@ class TrainingCurves(TuningProblem):
         return value
 
     def _row(self, params: Params) -> int:
+        """Return the number of the recorded parameters."""
         assert isinstance(params, dict)
         return self._rows[tuple(params.values())]

@@ -13,9 +13,14 @@ from experiments.problems.rkhs import stationary_kernel
 from kbo._base import checks
 from kbo.errors import InvalidInput
 
-_DEVIATIONS = 8.5  # standard deviations of the spectral density that count: exp(-8.5^2 / 2) is the precision of float64
-_LARGEST = 2**24  # coefficients that a function may have, 128 MiB
-_BLOCK = 2**21  # numbers in memory at once while the function is evaluated
+_DEVIATIONS = 8.5
+"""Standard deviations of the spectral density that count: exp(-8.5^2 / 2) is the precision of float64."""
+
+_MOST_COEFFICIENTS = 2**24
+"""Coefficients that a function may have, 128 MiB."""
+
+_BLOCK = 2**21
+"""Numbers in memory at once while the function is evaluated."""
 
 
 def fourier_features(x: Tensor, side: float, lengthscale: float) -> Tensor:
@@ -28,14 +33,11 @@ def fourier_features(x: Tensor, side: float, lengthscale: float) -> Tensor:
     """
     step = 2 * math.pi / (side + _DEVIATIONS * lengthscale)
     frequencies = step * torch.arange(_highest(side, lengthscale) + 1, device="cpu").to(x)
-    weights = (
-        step
-        * lengthscale
-        / math.sqrt(2 * math.pi)
-        * torch.exp(-(lengthscale * frequencies).square() / 2)
-    )
+    density = torch.exp(-(lengthscale * frequencies).square() / 2)
+    weights = step * lengthscale / math.sqrt(2 * math.pi) * density
     weights[1:] *= 2  # a frequency and its negative
-    angles, roots = x.unsqueeze(-1) * frequencies, weights.sqrt()
+    angles = x.unsqueeze(-1) * frequencies
+    roots = weights.sqrt()
     return torch.cat([roots * angles.cos(), roots[1:] * angles[..., 1:].sin()], -1)
 
 
@@ -83,21 +85,18 @@ class GaussianProcessBandit(FixedArms):
         self.side: float = checks.positive("side", side)
         self.noise_std: float = checks.positive("noise_std", noise_std)
         lengthscale = checks.positive("lengthscale", lengthscale)
-        self.kernel: Kernel = stationary_kernel(
-            "rbf", torch.tensor(lengthscale, dtype=torch.float64, device="cpu")
-        )
+        exact = torch.tensor(lengthscale, dtype=torch.float64, device="cpu")
+        self.kernel: Kernel = stationary_kernel("rbf", exact)
         self.lengthscale: float = float(lengthscale)
         points, function, noise_rng = streams(seed)
         self.noise_rng: torch.Generator = noise_rng
-        self.dim: int = checks.whole(
-            "dim", dim, 1, 3
-        )  # the number of features is that of one to the power dim
+        self.dim: int = checks.whole("dim", dim, 1, 3)
         m = 1 + 2 * _highest(self.side, self.lengthscale)
-        if m**dim > _LARGEST:
+        if m**dim > _MOST_COEFFICIENTS:
             raise InvalidInput(
                 f"a box of side {side:g} and lengthscale {lengthscale:g} need {m} features in each of {dim} "
-                f"dimensions, {m**dim:.2g} in all, above {_LARGEST:.2g}: take a larger lengthscale, a smaller side or "
-                "fewer dimensions."
+                f"dimensions, {m**dim:.2g} in all, above {_MOST_COEFFICIENTS:.2g}: take a larger lengthscale, a "
+                "smaller side or fewer dimensions."
             )
         self.coefficients: Tensor = torch.randn(
             (m,) * self.dim, generator=function, dtype=torch.float64, device="cpu"
@@ -125,20 +124,23 @@ class GaussianProcessBandit(FixedArms):
             )
         # A matrix product rounds one row otherwise than many, but an arm has one mean, which none may seem to beat.
         numbers = self._numbers(X)
-        known, means = numbers >= 0, self._means[numbers]
-        return means if bool(known.all()) else torch.where(known, means, self._evaluate(X))
+        known = numbers >= 0
+        means = self._means[numbers]
+        if bool(known.all()):
+            return means
+        return torch.where(known, means, self._evaluate(X))
 
     def _evaluate(self, X: Tensor) -> Tensor:
+        """Values [n] at X [n dim], a block of rows after the other."""
         rows = max(1, _BLOCK // len(self.coefficients) ** max(1, self.dim - 1))
         return torch.cat([self._block(part) for part in X.split(rows)])
 
     def _block(self, X: Tensor) -> Tensor:
-        """The coefficients, contracted with the features of one coordinate after the other."""
+        """Values [n] at X [n dim]: the coefficients, contracted with the features of one coordinate after the other."""
         m = len(self.coefficients)
         features = fourier_features(X, self.side, self.lengthscale)
-        value = features[:, 0] @ self.coefficients.reshape(m, -1)
+        contracted = features[:, 0] @ self.coefficients.reshape(m, -1)
         for i in range(1, self.dim):
-            value = (
-                features[:, i].unsqueeze(1) @ value.reshape(len(X), m, m ** (self.dim - 1 - i))
-            ).squeeze(1)
-        return value.squeeze(-1)
+            tensor = contracted.reshape(len(X), m, m ** (self.dim - 1 - i))
+            contracted = (features[:, i].unsqueeze(1) @ tensor).squeeze(1)
+        return contracted.squeeze(-1)

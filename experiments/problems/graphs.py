@@ -18,9 +18,15 @@ from kbo.errors import InvalidInput
 if TYPE_CHECKING:
     import networkx
 
-_FEWEST, _MOST = 5, 19  # nodes of a random graph
-_SPARSEST, _DENSEST = 0.05, 0.5  # probability of an edge
-_LENGTHS = _MOST - 1  # a shortest path visits no node twice
+_FEWEST_NODES = 5
+_MOST_NODES = 19
+_SPARSEST = 0.05
+_DENSEST = 0.5
+"""Smallest and largest number of nodes, and probability of an edge, of a random graph."""
+
+_LENGTHS = _MOST_NODES - 1
+"""Lengths of paths that are counted: a shortest path visits no node twice."""
+
 _NORM_BOUND = 8.0
 
 
@@ -42,24 +48,20 @@ def shortest_path_features(graph: networkx.Graph[Any]) -> Tensor:
         raise InvalidInput(
             f"graph must be a networkx.Graph or DiGraph, got {type(graph).__name__}."
         )
-    if len(graph) > _MOST:
+    if len(graph) > _MOST_NODES:
         raise InvalidInput(
-            f"graph must have at most {_MOST} nodes, got {len(graph)}: features end at paths of 18 edges."
+            f"graph must have at most {_MOST_NODES} nodes, got {len(graph)}: features end at paths of 18 edges."
         )
-    lengths = [
-        n
-        for _, found in networkx.all_pairs_shortest_path_length(graph)
-        for n in found.values()
-        if n > 0
-    ]
+    lengths = []
+    for _, lengths_to in networkx.all_pairs_shortest_path_length(graph):
+        lengths += [length for length in lengths_to.values() if length > 0]
     if not lengths:
         raise InvalidInput(
             "graph has no edge between different nodes, so no path to describe it by; leave it out."
         )
-    counts = torch.bincount(torch.tensor(lengths, device="cpu"), minlength=_LENGTHS + 1)[
-        1:
-    ].double()
-    return counts / counts.norm()
+    counts = torch.bincount(torch.tensor(lengths, device="cpu"), minlength=_LENGTHS + 1)
+    positive = counts[1:].double()
+    return positive / positive.norm()
 
 
 def random_graphs(count: int, seed: int) -> list[networkx.DiGraph[Any]]:
@@ -70,10 +72,8 @@ def random_graphs(count: int, seed: int) -> list[networkx.DiGraph[Any]]:
     Raises:
         InvalidInput: ``count`` is no whole number of at least 1.
     """
-    return [
-        _graph(edges)
-        for edges in _adjacencies(checks.whole("count", count, 1, 10**6), checks.seed(seed))
-    ]
+    count = checks.whole("count", count, 1, 10**6)
+    return [_graph(edges) for edges in _adjacencies(count, checks.seed(seed))]
 
 
 class GraphBandit(FixedArms):
@@ -130,15 +130,14 @@ class GraphBandit(FixedArms):
 @functools.cache
 def _adjacencies(count: int, seed: int) -> list[Tensor]:
     """Adjacency matrices, true where an edge goes from the row's node to the column's."""
-    (rng, *_), drawn = streams(seed), []
+    rng, _, _ = streams(seed)
+    drawn = []
     while len(drawn) < count:
-        nodes = int(torch.randint(_FEWEST, _MOST + 1, (), generator=rng, device="cpu"))
-        density = _SPARSEST + (_DENSEST - _SPARSEST) * float(
-            torch.rand((), generator=rng, device="cpu")
-        )
-        edges = (torch.rand(nodes, nodes, generator=rng, device="cpu") < density).fill_diagonal_(
-            False
-        )
+        nodes = int(torch.randint(_FEWEST_NODES, _MOST_NODES + 1, (), generator=rng, device="cpu"))
+        uniform = float(torch.rand((), generator=rng, device="cpu"))
+        density = _SPARSEST + (_DENSEST - _SPARSEST) * uniform
+        edges = torch.rand(nodes, nodes, generator=rng, device="cpu") < density
+        edges.fill_diagonal_(False)
         if bool(edges.any()):
             drawn.append(edges)
     return drawn
@@ -147,12 +146,12 @@ def _adjacencies(count: int, seed: int) -> list[Tensor]:
 @functools.cache
 def _features(count: int, seed: int) -> Tensor:
     """Features [count 18] of the random graphs."""
-    return torch.stack(
-        [shortest_path_features(_graph(edges)) for edges in _adjacencies(count, seed)]
-    )
+    graphs = [_graph(edges) for edges in _adjacencies(count, seed)]
+    return torch.stack([shortest_path_features(graph) for graph in graphs])
 
 
 def _graph(edges: Tensor) -> networkx.DiGraph[Any]:
+    """The graph of an adjacency matrix [n n]."""
     graph = _networkx().DiGraph()
     graph.add_nodes_from(range(len(edges)))
     graph.add_edges_from(edges.nonzero().tolist())

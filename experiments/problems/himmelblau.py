@@ -13,12 +13,18 @@ from experiments.problems.base import FixedArms, streams
 from experiments.problems.rkhs import stationary_kernel
 from kbo._base import checks
 
-_SIDE = 5.0  # the box is [-5, 5]^2
-_GRID = 201  # points per side of the grid whose values set the scale
+_HALF_SIDE = 5.0
+"""Half the side of the box [-5, 5]^2."""
 
-_LENGTHSCALES = (0.1, 10.0)  # range of the search for the lengthscale
+_GRID = 201
+"""Points per side of the grid whose values set the scale."""
 
-_SUBSET = 100  # number of arms whose noisy values set the lengthscale
+_LENGTHSCALES = (0.1, 10.0)
+"""Range of the search for the lengthscale."""
+
+_SUBSET = 100
+"""Number of arms whose noisy values set the lengthscale."""
+
 _NORM_BOUND = 15.0
 
 
@@ -28,16 +34,15 @@ def likeliest_lengthscale(X: Tensor, y: Tensor, noise_std: float) -> float:
     noise = noise_std**2 * torch.eye(len(X), device="cpu").to(X)
 
     def cost(log_lengthscale: float) -> float:
-        factor = torch.linalg.cholesky(
-            torch.exp(-squares / (2 * math.exp(2 * log_lengthscale))) + noise
-        )
+        """The negative log-likelihood, up to a constant."""
+        gram = torch.exp(-squares / (2 * math.exp(2 * log_lengthscale)))
+        factor = torch.linalg.cholesky(gram + noise)
         white = torch.linalg.solve_triangular(factor, y.unsqueeze(-1), upper=False)
         return float(white.square().sum() / 2 + factor.diagonal().log().sum())
 
-    low, high = (math.log(limit) for limit in _LENGTHSCALES)
-    return math.exp(
-        minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x
-    )
+    limits = tuple(math.log(limit) for limit in _LENGTHSCALES)
+    found = minimize_scalar(cost, bounds=limits, method="bounded", options={"xatol": 1e-6})
+    return math.exp(found.x)
 
 
 class HimmelblauBandit(FixedArms):
@@ -67,18 +72,17 @@ class HimmelblauBandit(FixedArms):
         self.noise_std: float = checks.positive("noise_std", noise_std)
         points, subset, noise_rng = streams(seed)
         self.noise_rng: torch.Generator = noise_rng
-        side = torch.linspace(-_SIDE, _SIDE, _GRID, dtype=torch.float64, device="cpu")
+        side = torch.linspace(-_HALF_SIDE, _HALF_SIDE, _GRID, dtype=torch.float64, device="cpu")
         grid = self._polynomial(torch.cartesian_prod(side, side))
-        self._centre, self._scale = grid.mean(), grid.std(correction=0)
+        self._centre = grid.mean()
+        self._scale = grid.std(correction=0)
         uniform = torch.rand(self.n_arms, 2, generator=points, dtype=torch.float64, device="cpu")
-        self.fixed_arms: Tensor = _SIDE * (2 * uniform - 1)
-        chosen = self.fixed_arms[
-            torch.randperm(self.n_arms, generator=subset, device="cpu")[:_SUBSET]
-        ]
-        noise = torch.randn(len(chosen), generator=subset, dtype=torch.float64, device="cpu")
-        self.lengthscale: float = likeliest_lengthscale(
-            chosen, self.mean(chosen) + self.noise_std * noise, self.noise_std
-        )
+        self.fixed_arms: Tensor = _HALF_SIDE * (2 * uniform - 1)
+        order = torch.randperm(self.n_arms, generator=subset, device="cpu")
+        X = self.fixed_arms[order[:_SUBSET]]
+        noise = torch.randn(len(X), generator=subset, dtype=torch.float64, device="cpu")
+        y = self.mean(X) + self.noise_std * noise
+        self.lengthscale: float = likeliest_lengthscale(X, y, self.noise_std)
         self.kernel: Kernel = stationary_kernel("rbf", self.lengthscale)
 
     def mean(self, X: Tensor) -> Tensor:

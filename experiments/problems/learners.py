@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -40,7 +41,8 @@ class DigitsMLP(Learner):
     space: Space = DIGITS
 
     def __call__(self, params: Params) -> float:
-        split, start = self._draw(), self._draw()
+        split = self._draw()
+        start = self._draw()
         return digits_error(params, split, start)
 
 
@@ -97,12 +99,12 @@ class LearnerOnData(Learner):
 
     def __call__(self, params: Params) -> float:
         assert isinstance(params, dict)
-        size, split = min(300, len(self._y) // 2), self._draw()
+        size = min(300, len(self._y) // 2)
+        split = self._draw()
         model = _model(self.learner, self._y.dtype == float, dict(params), self._draw())
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", UserWarning
-            )  # of training that ends early, and of small bootstrap samples
+            # They are about training that ends early, and about small bootstrap samples.
+            warnings.simplefilter("ignore", UserWarning)
             return _test_error(model, self._X, self._y, size, split, train_size=size)
 
 
@@ -121,28 +123,17 @@ class AnyLearner(Learner):
         self._learners = {
             learner: LearnerOnData(learner, data, self._draw()) for learner in LEARNERS
         }
-        self.space: Space = Space(
-            [
-                {"learner": list(LEARNERS)},
-                *(
-                    When(
-                        "learner",
-                        learner,
-                        {f"{learner} {name}": p for name, p in space.parameters.items()},
-                    )
-                    for learner, space in LEARNERS.items()
-                ),
-            ]
-        )
+        own = []
+        for learner, space in LEARNERS.items():
+            named = {f"{learner} {name}": entry for name, entry in space.parameters.items()}
+            own.append(When("learner", learner, named))
+        self.space: Space = Space([{"learner": list(LEARNERS)}, *own])
 
     def __call__(self, params: Params) -> float:
         assert isinstance(params, dict)
         learner = params["learner"]
-        own = {
-            name.removeprefix(f"{learner} "): value
-            for name, value in params.items()
-            if name != "learner"
-        }
+        own = {name.removeprefix(f"{learner} "): value for name, value in params.items()}
+        del own["learner"]
         return self._learners[learner](own)
 
 
@@ -191,34 +182,45 @@ def _model(learner: str, regression: bool, params: dict[str, Any], start: int) -
     """The learner with its parameters, to train; ``start`` is the seed of what it draws."""
     from sklearn import ensemble, neural_network, svm
 
+    classifiers: dict[str, Any] = {
+        "svm": svm.SVC,
+        "forest": ensemble.RandomForestClassifier,
+        "boosting": ensemble.HistGradientBoostingClassifier,
+        "mlp": neural_network.MLPClassifier,
+    }
+    regressors: dict[str, Any] = {
+        "svm": svm.SVR,
+        "forest": ensemble.RandomForestRegressor,
+        "boosting": ensemble.HistGradientBoostingRegressor,
+        "mlp": neural_network.MLPRegressor,
+    }
+    kind = classifiers[learner]
+    if regression:
+        kind = regressors[learner]
     if learner == "svm":
-        return (svm.SVR if regression else svm.SVC)(**params, max_iter=20_000)
-    if learner == "mlp":
-        params["hidden_layer_sizes"] = [params.pop("width")] * params.pop("layers")
-        kind = neural_network.MLPRegressor if regression else neural_network.MLPClassifier
-        return kind(**params, max_iter=20, random_state=start)
+        return kind(**params, max_iter=20_000)
     if learner == "forest":
-        kind = ensemble.RandomForestRegressor if regression else ensemble.RandomForestClassifier
         return kind(**params, n_estimators=30, random_state=start)
-    kind = (
-        ensemble.HistGradientBoostingRegressor
-        if regression
-        else ensemble.HistGradientBoostingClassifier
-    )
-    return kind(
-        **params, max_iter=40, random_state=start
-    )  # on at most 300 rows it does not stop early
+    if learner == "boosting":  # on at most 300 rows it does not stop early
+        return kind(**params, max_iter=40, random_state=start)
+    params["hidden_layer_sizes"] = [params.pop("width")] * params.pop("layers")
+    return kind(**params, max_iter=20, random_state=start)
 
 
 @cache
 def standardized(data: str) -> tuple[np.ndarray, np.ndarray]:
     """Inputs with columns of mean 0 and variance 1, and classes (int) or standardised targets (float)."""
     datasets = sklearn_datasets()
+    load: dict[str, Callable[..., Any]] = {
+        "digits": datasets.load_digits,
+        "wine": datasets.load_wine,
+        "cancer": datasets.load_breast_cancer,
+        "diabetes": datasets.load_diabetes,
+    }
     if data == "housing":
         X, y = _housing()
     else:
-        load = {"cancer": "load_breast_cancer"}.get(data, f"load_{data}")
-        X, y = getattr(datasets, load)(return_X_y=True)
+        X, y = load[data](return_X_y=True)
     if data == "digits":
         y = y % 2
     if y.dtype == float:
@@ -229,12 +231,14 @@ def standardized(data: str) -> tuple[np.ndarray, np.ndarray]:
 def _housing() -> tuple[np.ndarray, np.ndarray]:
     """A table like California housing [600 8]: skewed columns, interactions, two cities, capped prices."""
     rng = np.random.default_rng(0)
-    income, rooms, bedrooms, occupancy = np.exp(
-        rng.normal([1.2, 1.6, 0.05, 1.0], [0.5, 0.3, 0.1, 0.3], (600, 4))
-    ).T
-    age, population = rng.integers(1, 53, 600), np.exp(rng.normal(7.0, 0.8, 600))
+    logarithms = rng.normal([1.2, 1.6, 0.05, 1.0], [0.5, 0.3, 0.1, 0.3], (600, 4))
+    income, rooms, bedrooms, occupancy = np.exp(logarithms).T
+    age = rng.integers(1, 53, 600)
+    population = np.exp(rng.normal(7.0, 0.8, 600))
     place = rng.uniform(-1, 1, (600, 2))
-    cities = sum(np.exp(-8 * ((place - city) ** 2).sum(1)) for city in ([-0.5, 0.5], [0.5, -0.4]))
+    first_city = np.exp(-8 * ((place - [-0.5, 0.5]) ** 2).sum(1))
+    second_city = np.exp(-8 * ((place - [0.5, -0.4]) ** 2).sum(1))
+    cities = first_city + second_city
     price = (
         0.4 * income * (1 + cities)
         + 1.5 * cities

@@ -52,12 +52,12 @@ class SeveralObjectives:
         self.space: Space = space
         self.truth: Callable[[Params], Sequence[float]] = truth
         checks.non_negative("noise", noise)
-        quartiles = _quartiles(truth, space, points)
+        lower, upper = _quartiles(truth, space, points)
         if reference is None:
-            reference = quartiles[1].tolist()
+            reference = upper.tolist()
         self.reference: list[float] = list(reference)
         self.names: list[str] = [f"f{i + 1}" for i in range(len(self.reference))]
-        self.noise_std: Tensor = noise * (quartiles[1] - quartiles[0])
+        self.noise_std: Tensor = noise * (upper - lower)
         self._rng = torch.Generator().manual_seed(seed_or_drawn(seed))
 
     def __call__(self, params: Params) -> list[float]:
@@ -216,10 +216,10 @@ class _Split:
     """A fixed split of data into two halves, of at most 300 rows each."""
 
     def __init__(self, data: str) -> None:
-        X, y = standardized(data)
-        size = min(300, len(y) // 2)
         from sklearn.model_selection import train_test_split
 
+        X, y = standardized(data)
+        size = min(300, len(y) // 2)
         parts = train_test_split(X, y, train_size=size, test_size=size, random_state=0)
         self._X, self._X_test, self._y, self._y_test = parts
         self.is_regression: bool = y.dtype == float
@@ -235,7 +235,9 @@ def _pairs(first: int, instance: int) -> dict[str, Callable[..., SeveralObjectiv
     """Return every fourth pair from a number on, in 5 and 10 dimensions in turn."""
     problems = {}
     for index, number in enumerate(range(first, len(PAIRS) + 1, 4)):
-        dim = 5 if index % 2 == 0 else 10
+        dim = 5
+        if index % 2 == 1:
+            dim = 10
         problems[f"pair{number}-d{dim}"] = partial(pair, number, dim, instance)
     return problems
 

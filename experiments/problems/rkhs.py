@@ -15,9 +15,11 @@ from kbo._base import checks
 from kbo._base.isolation import tensors_on_cpu
 from kbo.bandit.problem import Bandit
 
-_LARGEST = 10**7  # points and dimensions that memory can hold
+_LARGEST = 10**7
+"""Points and dimensions that memory can hold."""
 
 SMOOTHNESS = {"rbf": math.inf, "matern52": 2.5, "matern32": 1.5, "matern12": 0.5}
+"""Name of a kernel -> nu, the smoothness of the Matern kernels."""
 
 
 @tensors_on_cpu
@@ -28,8 +30,11 @@ def stationary_kernel(name: str, lengthscale: float | Tensor) -> Kernel:
     """
     checks.one_of("kernel", name, SMOOTHNESS)
     checks.positive("lengthscale", lengthscale)
-    kernel = RBFKernel() if name == "rbf" else MaternKernel(nu=SMOOTHNESS[name])
-    kernel = kernel.double().requires_grad_(False)
+    if name == "rbf":
+        kernel = RBFKernel()
+    else:
+        kernel = MaternKernel(nu=SMOOTHNESS[name])
+    kernel.double().requires_grad_(False)
     if not isinstance(lengthscale, Tensor):
         lengthscale = torch.tensor(lengthscale, dtype=torch.float32)
     kernel.initialize(lengthscale=lengthscale)
@@ -76,7 +81,8 @@ class RKHSBandit(Bandit):
         self.n_arms: int = checks.whole("n_arms", n_arms, 1, _LARGEST)
         self.smoothness: float = SMOOTHNESS[kernel]
         n_centres = checks.whole("n_centres", n_centres, 1, _LARGEST)
-        seed, fixed = checks.seed(seed), checks.flag("fixed", fixed)
+        seed = checks.seed(seed)
+        fixed = checks.flag("fixed", fixed)
         function, self._arms_rng, noise_rng = generators(3 * seed, 3 * seed + 1, 3 * seed + 2)
         self.noise_rng: torch.Generator = noise_rng
         self.centres: Tensor = torch.rand(
@@ -95,41 +101,55 @@ class RKHSBandit(Bandit):
         return rounds ** (-self.dim / (2 * self.dim + 2 * self.smoothness))
 
     def arms(self) -> Tensor:
-        return self._draw() if self.fixed_arms is None else self.fixed_arms
+        if self.fixed_arms is None:
+            return self._draw()
+        return self.fixed_arms
 
     def mean(self, X: Tensor) -> Tensor:
-        return (
-            self.kernel(checks.rows("X", X, self.centres, self.dim), self.centres).to_dense()
-            @ self.weights
-        )
+        X = checks.rows("X", X, self.centres, self.dim)
+        return self.kernel(X, self.centres).to_dense() @ self.weights
 
     def standard_noise(self, X: Tensor) -> Tensor:
         return torch.randn(len(X), generator=self.noise_rng, dtype=X.dtype, device="cpu")
 
     def _draw(self) -> Tensor:
+        """Uniform arms [A d]."""
         return torch.rand(
             self.n_arms, self.dim, generator=self._arms_rng, dtype=torch.float64, device="cpu"
         )
 
 
-_RHO = 0.3  # lengthscale of the kernel
-_COORDINATES = 25  # coordinates of the function: those of higher order are zero
-_RATE = 0.02  # probability of a spike
+_RHO = 0.3
+"""Lengthscale of the kernel."""
+
+_COORDINATES = 25
+"""Coordinates of the function: those of higher order are zero."""
+
+_SPIKE_PROBABILITY = 0.02
+
+
+def _rademacher(u: Tensor) -> Tensor:
+    """Either sign with the same probability."""
+    return torch.where(u < 0.5, -1.0, 1.0).to(u)
 
 
 def _laplace(u: Tensor) -> Tensor:
-    v = u - 0.5
-    return -v.sign() * torch.log1p(-2 * v.abs()) / math.sqrt(2)
+    """The quantile of the Laplace distribution of variance 1."""
+    centred = u - 0.5
+    return -centred.sign() * torch.log1p(-2 * centred.abs()) / math.sqrt(2)
 
 
 def _spikes(u: Tensor) -> Tensor:
-    size = 1 / math.sqrt(_RATE)
-    return torch.where(u < _RATE / 2, -size, torch.where(u < _RATE, size, 0.0)).to(u)
+    """A spike of either sign in 2% of the cases, else 0."""
+    size = 1 / math.sqrt(_SPIKE_PROBABILITY)
+    negative = u < _SPIKE_PROBABILITY / 2
+    spike = u < _SPIKE_PROBABILITY
+    return torch.where(negative, -size, torch.where(spike, size, 0.0)).to(u)
 
 
 NOISES: dict[str, Callable[[Tensor], Tensor]] = {
     "gaussian": torch.special.ndtri,
-    "rademacher": lambda u: torch.where(u < 0.5, -1.0, 1.0).to(u),
+    "rademacher": _rademacher,
     "laplace": _laplace,
     "spikes": _spikes,
 }
@@ -171,17 +191,15 @@ class StreamingBandit(FixedArms):
         seed: int = 0,
     ) -> None:
         checks.one_of("noise", noise, NOISES)
-        self.kernel: Kernel = stationary_kernel(
-            "rbf", torch.tensor(_RHO, dtype=torch.float64, device="cpu")
-        )
+        lengthscale = torch.tensor(_RHO, dtype=torch.float64, device="cpu")
+        self.kernel: Kernel = stationary_kernel("rbf", lengthscale)
         self.noise_std: float = checks.positive("noise_std", noise_std)
         self.noise = noise
         self.norm: float = checks.positive("norm", norm)
         self.norm_bound: float = checks.positive("norm_bound", norm_bound)
         self.n_arms: int = checks.whole("n_arms", n_arms, 2)
-        self.fixed_arms: Tensor = torch.linspace(
-            0, 1, self.n_arms, dtype=torch.float64, device="cpu"
-        ).unsqueeze(-1)
+        grid = torch.linspace(0, 1, self.n_arms, dtype=torch.float64, device="cpu")
+        self.fixed_arms: Tensor = grid.unsqueeze(-1)
         theta = torch.from_numpy(np.random.default_rng(12).standard_normal(_COORDINATES))
         self.theta: Tensor = self.norm * theta / theta.norm()
         *_, noise_rng = streams(seed)
@@ -191,9 +209,9 @@ class StreamingBandit(FixedArms):
         checks.points("X", X, dim=1)
         order = torch.arange(_COORDINATES, device="cpu").to(X)
         z = X / _RHO
-        return (
-            z.pow(order) * torch.exp(-(z.square() + torch.lgamma(order + 1)) / 2) @ self.theta.to(X)
-        )
+        log_weights = -(z.square() + torch.lgamma(order + 1)) / 2
+        features = z.pow(order) * torch.exp(log_weights)
+        return features @ self.theta.to(X)
 
     def noise_quantile(self, u: Tensor) -> Tensor:
         return NOISES[self.noise](u)

@@ -22,10 +22,14 @@ from kbo._base import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 
-_TRAINED_ON = 150  # examples of the 442 that a model is fitted to; the others score it
+_TRAINED_ON = 150
+"""Examples of the 442 that a model is fitted to; the others score it."""
 
-_LENGTHSCALES, _RIDGES = (10**-1.5, 10**1.5), (1e-6, 1e2)
-_WORST = -1.0  # smallest R^2 that is reported, so that the worst settings do not set the scale
+_LENGTHSCALES = (10**-1.5, 10**1.5)
+_RIDGES = (1e-6, 1e2)
+
+_WORST = -1.0
+"""The smallest R^2 that is reported, so that the worst settings do not set the scale."""
 
 
 class TuningTable(FixedArms):
@@ -64,16 +68,11 @@ class TuningTable(FixedArms):
         norm_bound: float = 10.0,
         seed: int = 0,
     ) -> None:
-        for name, count in (
-            ("n_lengthscales", n_lengthscales),
-            ("n_ridges", n_ridges),
-            ("n_splits", n_splits),
-        ):
-            checks.whole(name, count, 2)
-        self._scales, self._ridges = (
-            _logarithmic(*_LENGTHSCALES, n_lengthscales),
-            _logarithmic(*_RIDGES, n_ridges),
-        )
+        checks.whole("n_lengthscales", n_lengthscales, 2)
+        checks.whole("n_ridges", n_ridges, 2)
+        checks.whole("n_splits", n_splits, 2)
+        self._lengthscales = _logarithmic(*_LENGTHSCALES, n_lengthscales)
+        self._ridges = _logarithmic(*_RIDGES, n_ridges)
         self.values: Tensor = _table(n_lengthscales, n_ridges, n_splits).clone()
         self.fixed_arms: Tensor = _features(n_lengthscales, n_ridges)
         self.n_arms: int = self.values.shape[-1]
@@ -89,11 +88,11 @@ class TuningTable(FixedArms):
     def setting(self, index: int) -> dict[str, Any]:
         """Kernel, lengthscale and ridge of an arm."""
         rest, ridge = divmod(self.checked(index), len(self._ridges))
-        kernel, scale = divmod(rest, len(self._scales))
+        kernel, lengthscale = divmod(rest, len(self._lengthscales))
         names = list(SMOOTHNESS)
         return {
             "kernel": names[kernel],
-            "lengthscale": float(self._scales[scale]),
+            "lengthscale": float(self._lengthscales[lengthscale]),
             "ridge": float(self._ridges[ridge]),
         }
 
@@ -103,15 +102,16 @@ class TuningTable(FixedArms):
         Raises:
             InvalidInput: A row that is no arm; values are known for arms only.
         """
-        return self._means if X is self.fixed_arms else self._means[self._rows(X)]
+        if X is self.fixed_arms:
+            return self._means
+        return self._means[self._rows(X)]
 
     def observe(self, X: Tensor) -> Tensor:
         """R^2 [n] of the arms X [n 6] on a random split each."""
         rows = self._rows(X)
-        return self.values[
-            torch.randint(len(self.values), (len(rows),), generator=self.noise_rng, device="cpu"),
-            rows,
-        ]
+        count = len(self.values)
+        splits = torch.randint(count, (len(rows),), generator=self.noise_rng, device="cpu")
+        return self.values[splits, rows]
 
     def _rows(self, X: Tensor) -> Tensor:
         """The numbers [n] of the arms X [n 6]."""
@@ -124,19 +124,18 @@ class TuningTable(FixedArms):
 
 
 def _logarithmic(low: float, high: float, count: int) -> Tensor:
-    return torch.logspace(
-        math.log10(low), math.log10(high), count, dtype=torch.float64, device="cpu"
-    )
+    """Numbers [count] from low to high, evenly on a logarithmic scale."""
+    exponents = (math.log10(low), math.log10(high))
+    return torch.logspace(*exponents, count, dtype=torch.float64, device="cpu")
 
 
 def _features(n_lengthscales: int, n_ridges: int) -> Tensor:
     """The arms [A 6]: kernels, lengthscales and ridges, the last changing fastest."""
     kernels = torch.eye(len(SMOOTHNESS), dtype=torch.float64, device="cpu") / math.sqrt(2)
-    scales = torch.linspace(0, 1, n_lengthscales, dtype=torch.float64, device="cpu")
+    numbers = torch.arange(len(kernels), dtype=torch.float64, device="cpu")
+    lengthscales = torch.linspace(0, 1, n_lengthscales, dtype=torch.float64, device="cpu")
     ridges = torch.linspace(0, 1, n_ridges, dtype=torch.float64, device="cpu")
-    grid = torch.cartesian_prod(
-        torch.arange(len(kernels), dtype=torch.float64, device="cpu"), scales, ridges
-    )
+    grid = torch.cartesian_prod(numbers, lengthscales, ridges)
     return torch.cat([kernels[grid[:, 0].long()], grid[:, 1:]], -1)
 
 
@@ -146,15 +145,18 @@ def _table(n_lengthscales: int, n_ridges: int, n_splits: int) -> Tensor:
     features, targets = sklearn_datasets().load_diabetes(return_X_y=True, scaled=False)
     X = unit_scaled(torch.tensor(features, dtype=torch.float64, device="cpu"))
     y = torch.tensor(targets, dtype=torch.float64, device="cpu")
-    scales, ridges = _logarithmic(*_LENGTHSCALES, n_lengthscales), _logarithmic(*_RIDGES, n_ridges)
+    lengthscales = _logarithmic(*_LENGTHSCALES, n_lengthscales)
+    ridges = _logarithmic(*_RIDGES, n_ridges)
     (rng,) = generators(0)
     splits = [torch.randperm(len(y), generator=rng, device="cpu") for _ in range(n_splits)]
     scores = X.new_empty(n_splits, len(SMOOTHNESS), n_lengthscales, n_ridges)
     for i, name in enumerate(SMOOTHNESS):
-        for j, scale in enumerate(scales.tolist()):
-            gram = freeze(stationary_kernel(name, scale), X)(X, X)
-            for s, order in enumerate(splits):
-                scores[s, i, j] = _scores(gram, y, order[:_TRAINED_ON], order[_TRAINED_ON:], ridges)
+        for j, lengthscale in enumerate(lengthscales.tolist()):
+            gram = freeze(stationary_kernel(name, lengthscale), X)(X, X)
+            for split, order in enumerate(splits):
+                train = order[:_TRAINED_ON]
+                test = order[_TRAINED_ON:]
+                scores[split, i, j] = _scores(gram, y, train, test, ridges)
     return scores.clamp_min(_WORST).reshape(n_splits, -1)
 
 

@@ -24,46 +24,55 @@ from sklearn.preprocessing import StandardScaler
 
 from experiments.problems.curves import FILE, SPACES, STEPS
 
-CONFIGURATIONS, REPEATS = 200, 2
+CONFIGURATIONS = 200
+"""Random parameters of each set of trainings."""
+
+REPEATS = 2
+"""Trainings with each of them."""
 
 
 def split(data: Any, seed: int) -> tuple[Any, Any, Any, Any]:
-    """Return scaled inputs to train and to validate, and their targets; numbers have mean 0 and variance 1."""
+    """Return scaled inputs to train and to validate, and their targets.
+
+    Inputs, and targets that are no classes, have mean 0 and variance 1 in the part to train on.
+    """
     X, y = data
     parts: Any = train_test_split(X, y, train_size=0.5, random_state=seed)
-    train, rest, targets, others = parts
-    scaler = StandardScaler().fit(train)
+    X, X_test, y, y_test = parts
+    scaler = StandardScaler().fit(X)
     if y.dtype.kind == "f":
-        centre, scale = targets.mean(), targets.std()
-        targets, others = (targets - centre) / scale, (others - centre) / scale
-    return scaler.transform(train), scaler.transform(rest), targets, others
+        centre = y.mean()
+        scale = y.std()
+        y = (y - centre) / scale
+        y_test = (y_test - centre) / scale
+    return scaler.transform(X), scaler.transform(X_test), y, y_test
 
 
 def trained(learner: Any, data: Any, seed: int) -> Iterator[float]:
     """Yield the error after each epoch."""
-    X, rest, y, others = split(data, seed)
-    classes = {"classes": np.unique(data[1])} if data[1].dtype.kind == "i" else {}
+    X, X_test, y, y_test = split(data, seed)
+    options = {}
+    if y.dtype.kind == "i":
+        options["classes"] = np.unique(data[1])
     for _ in range(STEPS):
-        learner.partial_fit(X, y, **classes)
-        yield error(others, learner.predict(rest))
+        learner.partial_fit(X, y, **options)
+        yield error(y_test, learner.predict(X_test))
 
 
 def boosted(learner: Any, data: Any, seed: int) -> Iterator[float]:
     """Yield the error after each two trees."""
-    X, rest, y, others = split(data, seed)
-    for step, found in enumerate(learner.fit(X, y).staged_predict(rest)):
+    X, X_test, y, y_test = split(data, seed)
+    for step, predicted in enumerate(learner.fit(X, y).staged_predict(X_test)):
         if step % 2:
-            yield error(others, found)
+            yield error(y_test, predicted)
 
 
-def error(y: np.ndarray, found: np.ndarray) -> float:
-    """Return the share of wrong classes, or the root mean square, at most 2."""
-    wrong = (
-        y != found
-        if y.dtype.kind == "i"
-        else np.clip(np.nan_to_num(found - y, nan=2.0), -2, 2) ** 2
-    )
-    return float(np.mean(wrong)) if y.dtype.kind == "i" else float(np.sqrt(np.mean(wrong)))
+def error(y: np.ndarray, predicted: np.ndarray) -> float:
+    """Return the share of wrong classes, or the root mean square of the errors, each of which counts as at most 2."""
+    if y.dtype.kind == "i":
+        return float(np.mean(y != predicted))
+    errors = np.clip(np.nan_to_num(predicted - y, nan=2.0), -2, 2)
+    return float(np.sqrt(np.mean(errors**2)))
 
 
 def network(kind: Callable[..., Any], p: Any, seed: int) -> Any:

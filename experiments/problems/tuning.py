@@ -30,7 +30,9 @@ class NoisyFunction(TuningProblem):
         self.noise_std: float = checks.non_negative("noise_std", noise_std)
         self.function: SyntheticTestFunction = function.to(torch.float64)
         self.space: Space = Space([tuple(pair) for pair in self.function.bounds.T.tolist()])
-        self._sign = 1 if self.function.is_minimization_problem else -1
+        self._sign = 1
+        if not self.function.is_minimization_problem:
+            self._sign = -1
         self.optimum: float = self._sign * float(self.function.optimal_value)
         self._seed = seed
         self._rng = torch.Generator().manual_seed(seed_or_drawn(seed))
@@ -43,9 +45,8 @@ class NoisyFunction(TuningProblem):
         return self.noiseless(params) + self.noise_std * float(noise)
 
     def noiseless(self, params: Params) -> float:
-        return self._sign * float(
-            self.function(torch.tensor(list(params), dtype=torch.float64, device="cpu"))
-        )
+        x = torch.tensor(list(params), dtype=torch.float64, device="cpu")
+        return self._sign * float(self.function(x))
 
 
 def branin(noise_std: float = 1.0, seed: int | None = None) -> NoisyFunction:
@@ -94,9 +95,8 @@ class TreeFunction(TuningProblem):
 
     def __init__(self, seed: int | None = None) -> None:
         rng = torch.Generator().manual_seed(seed_or_drawn(seed))
-        minima = (
-            1.2 * torch.rand(4, generator=rng, dtype=torch.float64, device="cpu") - 0.6
-        ).tolist()
+        uniform = torch.rand(4, generator=rng, dtype=torch.float64, device="cpu")
+        minima = (1.2 * uniform - 0.6).tolist()
         self._minima: dict[str, float] = dict(zip(("x4", "x5", "x6", "x7"), minima, strict=True))
 
     def __call__(self, params: Params) -> float:
@@ -104,8 +104,13 @@ class TreeFunction(TuningProblem):
 
     def noiseless(self, params: Params) -> float:
         assert isinstance(params, dict)
-        ((i, x),) = ((i, name) for i, name in enumerate(self._minima, 1) if name in params)
-        return (params[x] - self._minima[x]) ** 2 + i / 10 + params["r9" if params["x1"] else "r8"]
+        shared = "r8"
+        if params["x1"]:
+            shared = "r9"
+        for branch, (name, minimum) in enumerate(self._minima.items(), 1):
+            if name in params:
+                return (params[name] - minimum) ** 2 + branch / 10 + params[shared]
+        raise AssertionError("one of the four parameters is always active")
 
 
 class GridBandit(TuningProblem):
@@ -135,7 +140,8 @@ class GridBandit(TuningProblem):
             "matern52", 0.3, dim, norm=5.0, noise_std=noise_std, seed=seed_or_drawn(seed)
         )
         axis = torch.linspace(0, 1, side, dtype=torch.float64, device="cpu")
-        self.optimum: float = -float(self._bandit.mean(torch.cartesian_prod(*[axis] * dim)).max())
+        arms = torch.cartesian_prod(*[axis] * dim)
+        self.optimum: float = -float(self._bandit.mean(arms).max())
 
     def renew(self) -> None:
         self._bandit.noise_rng.seed()
@@ -147,7 +153,7 @@ class GridBandit(TuningProblem):
         return -float(self._bandit.mean(self._arm(params)))
 
     def _arm(self, params: Params) -> Tensor:
+        """The arm [1 dim] of the parameters."""
         assert isinstance(params, dict)
-        return torch.tensor([list(params.values())], dtype=torch.float64, device="cpu") / (
-            self.side - 1
-        )
+        numbers = torch.tensor([list(params.values())], dtype=torch.float64, device="cpu")
+        return numbers / (self.side - 1)

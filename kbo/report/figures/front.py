@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kbo._base.drawing import BLUE, GREY, LARGEST, RED, RING, dot_size
 from kbo._base.isolation import isolated
+from kbo._base.plotting import BLUE, GREY, LARGEST, RED, RING, dot_size
 from kbo.optimize import Trial
 from kbo.optimize.insight.front import Front, Interval
 from kbo.optimize.objectives.hypervolume import volumes_so_far
