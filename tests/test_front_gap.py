@@ -217,7 +217,7 @@ def test_a_journal_records_the_assumptions_of_every_objective(tmp_path):
 
 
 def check(runs):
-    for kind, space, outcomes in front_figures.rows(runs):
+    for kind, space, outcomes in front_figures.outcomes_of(runs):
         holds = sum(outcome.holds for outcome in outcomes)
         assert holds >= (1 - front_figures.DELTA) * runs, (kind, space, holds)
         assert all(outcome.proved for outcome in outcomes if outcome.holds)

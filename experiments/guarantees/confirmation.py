@@ -28,9 +28,9 @@ class Race:
 
     Attributes:
         name: The row of the table.
-        draw: Returns a value of a candidate, given its number.
-        medians: The median of each candidate.
-        means: The mean of each candidate.
+        draw: Draws a value of the candidate of a number.
+        medians: The median of the values of each candidate.
+        means: The mean of the values of each candidate.
         tolerance: As for ``kbo.confirm``.
         value_range: As for ``kbo.confirm``.
     """
@@ -59,26 +59,27 @@ class Race:
             value_range=self.value_range,
         )
 
-    def wrong(self, found: Confirmation, locations: list[float]) -> bool:
-        """Return whether a statement was made, and is false of these medians or means."""
-        best: Any = found.best
-        if best is None or not math.isfinite(found.within):
+    def wrong(self, confirmation: Confirmation, locations: list[float]) -> bool:
+        """Return whether a statement was made that is false of these medians or means."""
+        best: Any = confirmation.best
+        if best is None or not math.isfinite(confirmation.within):
             return False
         loss = locations[best.params["candidate"]] - min(locations)
-        return loss > found.within + 1e-12
+        return loss > confirmation.within + 1e-12
 
     def stated(self) -> list[float]:
-        """Return the medians or the means, of which the statement is."""
-        return self.medians if self.value_range is None else self.means
+        """Return the medians, or with a declared range the means: the numbers that the statement is about."""
+        if self.value_range is None:
+            return self.medians
+        return self.means
 
 
 def shifted(
     name: str, noise: Callable[[Random], float], shifts: list[float], mean: float = 0.0
 ) -> Race:
-    """Return a race with the same noise, of median 0, for all candidates."""
-    return Race(
-        name, lambda rng, i: shifts[i] + noise(rng), shifts, [shift + mean for shift in shifts]
-    )
+    """Return a race in which all candidates have the same noise, of median 0 and the given mean."""
+    means = [shift + mean for shift in shifts]
+    return Race(name, lambda rng, i: shifts[i] + noise(rng), shifts, means)
 
 
 def _lognormal(rng: Random) -> float:
@@ -86,17 +87,21 @@ def _lognormal(rng: Random) -> float:
 
 
 def _diverging(rng: Random, candidate: int) -> float:
-    """Return a value with noise 1; of the candidate with the best median 5% are worse by 100."""
-    value = float(rng.normal()) - (candidate == 0)
-    if candidate == 0 and rng.random() < 0.05:
-        value += 100.0
-    return value
+    """Return a value with noise 1; of the first candidate, the best one by its median, 5% are worse by 100."""
+    return _first_diverges(rng, candidate, noise_std=1.0)
 
 
-def _rarely_diverging(rng: Random, candidate: int) -> float:
-    """Return a value with hardly any noise; of the first candidate 5% are worse by 100."""
-    value = 0.01 * float(rng.normal()) - (candidate == 0)
-    if candidate == 0 and rng.random() < 0.05:
+def _diverging_without_noise(rng: Random, candidate: int) -> float:
+    """Return a value with hardly any noise; of the first candidate, the best one by its median, 5% are worse by 100."""
+    return _first_diverges(rng, candidate, noise_std=0.01)
+
+
+def _first_diverges(rng: Random, candidate: int, noise_std: float) -> float:
+    value = noise_std * float(rng.normal())
+    if candidate > 0:
+        return value
+    value -= 1.0
+    if rng.random() < 0.05:
         value += 100.0
     return value
 
@@ -139,7 +144,7 @@ RACES = [
     ),
     Race(
         "two candidates, hardly any noise, 5% of one diverge (+100)",
-        _rarely_diverging,
+        _diverging_without_noise,
         [-1.0, 0.0],
         [4.0, 0.0],
     ),
@@ -168,32 +173,47 @@ RACES = [
 ]
 
 
-def main(runs: int, budget: int = BUDGET) -> None:
+TITLES = (
+    "noise",
+    "wrong",
+    "of means: wrong",
+    "and not said",
+    "confirmed",
+    "no statement",
+    "evaluations (quartiles)",
+)
+"""Columns of the table."""
+
+
+def row(race: Race, confirmations: list[Confirmation]) -> list[str]:
+    """Return the row of the table of one race, under the ``TITLES``."""
+    runs = len(confirmations)
+    wrong = sum(race.wrong(confirmation, race.stated()) for confirmation in confirmations)
+    wrong_of_means = [found for found in confirmations if race.wrong(found, race.means)]
+    not_said = sum("by the mean" not in found.statement for found in wrong_of_means)
+    confirmed = sum(confirmation.confirmed for confirmation in confirmations)
+    without_statement = sum(not math.isfinite(found.within) for found in confirmations)
+    evaluations = [confirmation.evaluations for confirmation in confirmations]
+    quartiles = np.quantile(evaluations, [0.25, 0.5, 0.75])
+    return [
+        race.name,
+        f"{wrong}",
+        f"{len(wrong_of_means)}",
+        f"{not_said}",
+        f"{confirmed / runs:.0%}",
+        f"{without_statement / runs:.0%}",
+        ", ".join(f"{quartile:.0f}" for quartile in quartiles),
+    ]
+
+
+def main(runs: int = 300, budget: int = BUDGET) -> None:
     """Print a row for each race."""
-    print(
-        "| noise | wrong | of means: wrong | and not said | confirmed | no statement | evaluations (quartiles) |"
-    )
-    print("|---|---|---|---|---|---|---|")
+    print(f"| {' | '.join(TITLES)} |")
+    print("|---" * len(TITLES) + "|")
     for race in RACES:
-        found = [race.run(seed, budget) for seed in range(runs)]
-        wrong = sum(race.wrong(one, race.stated()) for one in found)
-        by_mean = [one for one in found if race.wrong(one, race.means)]
-        unsaid = sum("by the mean" not in one.statement for one in by_mean)
-        confirmed = sum(one.confirmed for one in found)
-        silent = sum(not math.isfinite(one.within) for one in found)
-        quartiles = np.quantile([one.evaluations for one in found], [0.25, 0.5, 0.75])
-        shown = ", ".join(f"{number:.0f}" for number in quartiles)
-        row = (
-            race.name,
-            f"{wrong}",
-            f"{len(by_mean)}",
-            f"{unsaid}",
-            f"{confirmed / runs:.0%}",
-            f"{silent / runs:.0%}",
-            shown,
-        )
-        print(f"| {' | '.join(row)} |", flush=True)
+        confirmations = [race.run(seed, budget) for seed in range(runs)]
+        print(f"| {' | '.join(row(race, confirmations))} |", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 300)
+    main(*map(int, sys.argv[1:2]))

@@ -24,21 +24,32 @@ VARIANTS = ("paper", "quantile", "mixture")
 
 
 def ratio_half(mean: Tensor, variance: Tensor, n_points: int) -> Tensor:
-    """Return the half widths [N] of the prior-posterior ratio at 0.9 delta where ``k = 1``.
+    """Return the half widths [N] of the prior-posterior ratio bound at 0.9 delta, for a prior variance of 1.
 
-    They are cut by the interval of the prior at 0.1 delta.
+    The bound is the set of f with ``p(f) / p(f | data) <= n_points / (0.9 delta)``, cut by the interval of the prior at
+    0.1 delta.
     """
-    left = (1 - variance).clamp_min(1e-12)
+    information = (1 - variance).clamp_min(1e-12)
     log_terms = -variance.log() + 2 * math.log(n_points / (0.9 * DELTA))
-    root = (variance / left * (log_terms + mean.square() / left)).sqrt()
-    prior = float(norm.isf(0.1 * DELTA / n_points / 2))
-    upper = (mean / left + root).clamp_max(prior)
-    lower = (mean / left - root).clamp_min(-prior)
+    radius = (variance / information * (log_terms + mean.square() / information)).sqrt()
+    centre = mean / information
+    prior_radius = float(norm.isf(0.1 * DELTA / n_points / 2))
+    upper = (centre + radius).clamp_max(prior_radius)
+    lower = (centre - radius).clamp_min(-prior_radius)
     return (upper - lower) / 2
 
 
 def compared(name: str, n_points: int, rounds: Sequence[int]) -> dict[int, dict[str, float]]:
-    """Return the mean half widths at 400 points after some numbers of uniform observations of a draw."""
+    """Return the mean half widths at 400 points after some numbers of uniform observations of a draw.
+
+    Args:
+        name: A key of ``KERNELS``.
+        n_points: Number of points at which the bounds hold together.
+        rounds: Numbers of observations.
+
+    Returns:
+        Number of observations -> name of a bound -> mean half width.
+    """
     kernel = stationary_kernel(*KERNELS[name])
     rng = Generator().manual_seed(0)
     X = torch.rand(max(rounds) + 400, 2, generator=rng, dtype=torch.float64)
@@ -52,11 +63,11 @@ def compared(name: str, n_points: int, rounds: Sequence[int]) -> dict[int, dict[
     halves = {}
     for n in rounds:
         state.update(X[state.n : n], y[state.n : n])
-        halves[n] = {
-            variant: half(FiniteSet(n_points, DELTA, variant), state, Z) for variant in VARIANTS
-        }
-        ratio = ratio_half(*state.predict(Z), n_points)
-        halves[n]["prior-posterior ratio"] = float(ratio.mean())
+        halves[n] = {}
+        for variant in VARIANTS:
+            halves[n][variant] = half(FiniteSet(n_points, DELTA, variant), state, Z)
+        mean, variance = state.predict(Z)
+        halves[n]["prior-posterior ratio"] = float(ratio_half(mean, variance, n_points).mean())
     return halves
 
 
@@ -71,8 +82,8 @@ def widths(sizes: Sequence[int], rounds: Sequence[int]) -> None:
 
 
 def regret(seeds: int, n_points: int = 500, rounds: int = 120) -> None:
-    """Print the cumulative regret of GP-UCB with each bound, and how much less it is than with the paper's."""
-    sums: dict[str, Tensor] = {}
+    """Print the cumulative regret of GP-UCB with each bound, and its difference to that with the paper's bound."""
+    regrets: dict[str, Tensor] = {}
     for variant in VARIANTS:
         of_seeds = []
         for seed in range(seeds):
@@ -81,10 +92,11 @@ def regret(seeds: int, n_points: int = 500, rounds: int = 120) -> None:
             method = Method(posterior, FiniteSet(n_points, DELTA, variant))
             rows = bandit.play(method, game, rounds, seed=100 + seed)
             of_seeds.append(sum(row["regret"] for row in rows))
-        sums[variant] = torch.tensor(of_seeds)
-        less = sums[variant] - sums["paper"]
-        error = less.std() / len(less) ** 0.5
-        print(f"{variant:10} {mean(of_seeds):.1f}  {less.mean():.1f} +- {error:.1f}", flush=True)
+        regrets[variant] = torch.tensor(of_seeds)
+        difference = regrets[variant] - regrets["paper"]
+        error = difference.std() / seeds**0.5
+        words = f"{mean(of_seeds):.1f}  {difference.mean():.1f} +- {error:.1f}"
+        print(f"{variant:10} {words}", flush=True)
 
 
 def main() -> None:

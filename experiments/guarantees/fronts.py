@@ -62,10 +62,10 @@ class Outcome(NamedTuple):
     """A run whose functions are known.
 
     Attributes:
-        holds: Whether no gap of the run was below the distance of its front from the true one.
-        holds_by_means: Whether the last gap is not, with posterior means in place of both bounds.
+        holds: Whether no gap of the run was below the distance of its front from all points.
+        holds_by_means: Whether the last gap is not either, if it is computed of posterior means instead of bounds.
         gap: The last gap.
-        share: The largest distance, as a share of the gap.
+        share: The largest distance of the front, as a share of the gap.
         proved: Whether all gaps were proved.
     """
 
@@ -78,91 +78,104 @@ class Outcome(NamedTuple):
 
 def kernel_of(seed: int) -> Kernel:
     """Return one of two kernels."""
-    kernel = (RBFKernel() if seed % 2 else MaternKernel(nu=2.5)).double()
+    kernel: Kernel = MaternKernel(nu=2.5).double()
+    if seed % 2:
+        kernel = RBFKernel().double()
     kernel.initialize(lengthscale=0.4)
     return kernel.requires_grad_(False)
 
 
 def random_functions(kernel: Kernel, generator: Generator) -> Functions:
-    """Return functions of the given norms with random centres and weights."""
+    """Return functions of the norms ``NORMS`` with random centres and weights."""
     centres = torch.rand(8, 2, generator=generator, dtype=torch.float64)
     weights = torch.randn(8, 2, generator=generator, dtype=torch.float64)
     return Functions(kernel, centres, weights).with_norms(torch.tensor(NORMS).double())
 
 
 def hidden_peak(kernel: Kernel, design: Tensor, grid: Tensor, generator: Generator) -> Functions:
-    """Return functions of the given norms with a peak where a design [n 2] says least.
+    """Return functions of the norms ``NORMS`` with a peak at the point of a grid of which a design [n 2] says least.
 
     The peak of both is the part of k(., x) that is orthogonal to all k(., x_i) of the design, so it changes no
     value there: no function of its norm is larger at x and 0 on the design.
     """
     prior = KernelRidge(kernel, 1e-8)
     prior.update(design, torch.zeros(len(design)).double())
-    place = grid[prior.predict(grid)[1].argmax()].unsqueeze(0)
+    _, variance = prior.predict(grid)
+    place = grid[variance.argmax()].unsqueeze(0)
     n = len(design)
     gram = kernel(design).to_dense() + 1e-10 * torch.eye(n).double()
     weights = torch.randn(n, 2, generator=generator, dtype=torch.float64)
     norms = torch.tensor(NORMS).double()
     seen = Functions(kernel, design, weights).with_norms(norms * (1 - _PEAK) ** 0.5)
     projection = torch.linalg.solve(gram, kernel(design, place).to_dense())
-    peak = Functions(
-        kernel,
-        torch.cat([design, place]),
-        torch.cat([-projection, torch.ones(1, 1).double()]).expand(-1, 2),
-    ).with_norms(norms * _PEAK**0.5)
-    together = peak.weights.clone()
-    together[:n] += seen.weights
-    return Functions(kernel, peak.centres, together).with_norms(norms)
+    peak_weights = torch.cat([-projection, torch.ones(1, 1).double()]).expand(-1, 2)
+    peak = Functions(kernel, torch.cat([design, place]), peak_weights)
+    peak = peak.with_norms(norms * _PEAK**0.5)
+    all_weights = peak.weights.clone()
+    all_weights[:n] += seen.weights
+    return Functions(kernel, peak.centres, all_weights).with_norms(norms)
 
 
 def distance(values: Tensor, front: Tensor, extents: Tensor) -> float:
-    """Return the largest distance of points with values [n 2] from those of a front [f 2], in its extents."""
-    missing = (values.unsqueeze(1) - front) / extents
-    return float(missing.amax(-1).amin(-1).amax())
+    """Return the distance of a front with values [f 2] from all points with values [n 2], larger ones better.
+
+    It is the least number of extents [2] by which the front has to become better in both objectives, so that no point
+    is better than all of it: the additive epsilon indicator of Zitzler et al. (2003), for scaled objectives.
+    """
+    advantage = (values.unsqueeze(1) - front) / extents
+    return float(advantage.amax(-1).amin(-1).amax())
 
 
-def grid_of(space: kbo.Optimizer) -> Tensor:
+def grid_of(optimizer: kbo.Optimizer) -> Tensor:
     """Return the features [n 2] of all points of a finite space, or of a fine grid of a box."""
-    points = space.space.points(10_000)
+    points = optimizer.space.points(10_000)
     if points is None:
         axis = torch.linspace(0, 1, 81, dtype=torch.float64)
         points = torch.cartesian_prod(axis, axis)
-    return space.space.features(points)
+    return optimizer.space.features(points)
+
+
+def optimizer_of(kind: str, space: str, kernel: Kernel, seed: int) -> kbo.Optimizer:
+    """Return an optimiser in the certified setting, which is given the true norms and noise levels."""
+    setting = kbo.Certified(
+        kernel, NOISE, NORMS[0], DELTA, completion_independent_of_noise=kind != "random"
+    )
+    objectives = [kbo.Maximize("f"), kbo.Minimize("g", noise_std=NOISE, norm_bound=NORMS[1])]
+    return kbo.Optimizer(SPACES[space], setting=setting, objectives=objectives, seed=seed)
 
 
 def run(kind: str, space: str, seed: int) -> Outcome:
-    """Run the certified setting with the true norms and noise on functions of a seed."""
+    """Run the certified setting on functions of a seed: at points that it asks for, or those of a random design.
+
+    Args:
+        kind: One of ``KINDS``; a hidden peak needs a design that is known before.
+        space: A key of ``SPACES``.
+        seed: Decides the kernel, the functions, the design and the noise.
+    """
     generator = Generator().manual_seed(seed)
     kernel = kernel_of(seed)
-    optimizer = kbo.Optimizer(
-        SPACES[space],
-        setting=kbo.Certified(
-            kernel, NOISE, NORMS[0], DELTA, completion_independent_of_noise=kind != "random"
-        ),
-        objectives=[kbo.Maximize("f"), kbo.Minimize("g", noise_std=NOISE, norm_bound=NORMS[1])],
-        seed=seed,
-    )
+    optimizer = optimizer_of(kind, space, kernel, seed)
     grid = grid_of(optimizer)
     design = []
     if kind == "random":
         functions = random_functions(kernel, generator)
     else:
-        design = [
-            optimizer.space.params(unit)
-            for unit in torch.rand(N_TRIALS, 2, generator=generator).double()
-        ]
+        units = torch.rand(N_TRIALS, 2, generator=generator).double()
+        design = [optimizer.space.params(unit) for unit in units]
         functions = hidden_peak(kernel, features(optimizer, design), grid, generator)
     truth = functions(grid)
     outcomes = []
     for i in range(N_TRIALS):
-        params = design[i] if design else optimizer.ask()
+        if design:
+            params = design[i]
+        else:
+            params = optimizer.ask()
         noise = NOISE * torch.randn(2, generator=generator, dtype=torch.float64)
         f, g = (functions(features(optimizer, [params]))[0] + noise).tolist()
         optimizer.tell(params, {"f": f, "g": -g})
         if i % 5 == 4:
             outcomes.append(judged(optimizer, functions, grid, truth))
-    last = outcomes[-1]
-    return last._replace(
+    return outcomes[-1]._replace(
         holds=all(outcome.holds for outcome in outcomes),
         share=max(outcome.share for outcome in outcomes),
         proved=all(outcome.proved for outcome in outcomes),
@@ -175,22 +188,40 @@ def features(optimizer: kbo.Optimizer, params: list) -> Tensor:
 
 
 def judged(optimizer: kbo.Optimizer, functions: Functions, grid: Tensor, truth: Tensor) -> Outcome:
-    """Return whether the gap of a run so far is right."""
+    """Return the outcome of a run so far.
+
+    Args:
+        optimizer: The optimiser.
+        functions: The true functions.
+        grid: Features of the points that the front is compared with [n 2].
+        truth: The true values there [n 2].
+    """
     gap = optimizer.gap(EVALUATIONS)
     front = optimizer.insight.front()
     assert gap is not None
     assert front is not None
     extents = torch.tensor(list(front.extents.values())).double()
     X = features(optimizer, [point.trial.params for point in front.points])
+    true_gap = distance(truth, functions(X), extents)
+    gap_of_means = distance(means(optimizer, grid), means(optimizer, X), extents)
+    return Outcome(
+        true_gap <= gap.value,
+        true_gap <= gap_of_means,
+        gap.value,
+        true_gap / gap.value,
+        gap.proved,
+    )
+
+
+def means(optimizer: kbo.Optimizer, X: Tensor) -> Tensor:
+    """Return the posterior means of both functions [n 2] at features [n 2]."""
     surrogates = optimizer.insight.quantities.surrogates().values()
-    means = torch.stack([s.interval(grid)[1] for s in surrogates], -1)
-    means_of_front = torch.stack([s.interval(X)[1] for s in surrogates], -1)
-    true = distance(truth, functions(X), extents)
-    by_means = distance(means, means_of_front, extents)
-    return Outcome(true <= gap.value, true <= by_means, gap.value, true / gap.value, gap.proved)
+    return torch.stack([surrogate.interval(X)[1] for surrogate in surrogates], -1)
 
 
-def rows(runs: int, kinds: Sequence[str] = KINDS) -> Iterator[tuple[str, str, list[Outcome]]]:
+def outcomes_of(
+    runs: int, kinds: Sequence[str] = KINDS
+) -> Iterator[tuple[str, str, list[Outcome]]]:
     """Yield the outcomes of runs, by kind of functions and space."""
     for kind in kinds:
         for space in SPACES:
@@ -205,7 +236,7 @@ def rows(runs: int, kinds: Sequence[str] = KINDS) -> Iterator[tuple[str, str, li
 
 def main(runs: str = "100", *kinds: str) -> None:
     """Print the table."""
-    for kind, space, outcomes in rows(int(runs), kinds or KINDS):
+    for kind, space, outcomes in outcomes_of(int(runs), kinds or KINDS):
         holds = sum(outcome.holds for outcome in outcomes)
         by_means = sum(outcome.holds_by_means for outcome in outcomes)
         proved = sum(outcome.proved for outcome in outcomes)

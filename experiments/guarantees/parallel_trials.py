@@ -56,11 +56,17 @@ def main(seeds: int = 10, n_trials: int = TRIALS) -> None:
     for name, make in FUNCTIONS.items():
         one = [max(regret(make(seed), 1, seed, n_trials), 1e-12) for seed in range(seeds)]
         four = [max(regret(make(seed), 4, seed, n_trials), 1e-12) for seed in range(seeds)]
-        medians = [statistics.median(one), statistics.median(four)]
-        ratio = statistics.geometric_mean(four) / statistics.geometric_mean(one)
-        cells = [f"{medians[0]:.3g}", f"{medians[1]:.3g}", f"{medians[1] / medians[0]:.2f}"]
-        print(f"| {name} | {' | '.join(cells)} | {ratio:.2f} |", flush=True)
+        median_one = statistics.median(one)
+        median_four = statistics.median(four)
+        cells = [
+            name,
+            f"{median_one:.3g}",
+            f"{median_four:.3g}",
+            f"{median_four / median_one:.2f}",
+            f"{statistics.geometric_mean(four) / statistics.geometric_mean(one):.2f}",
+        ]
+        print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10)
+    main(*map(int, sys.argv[1:2]))

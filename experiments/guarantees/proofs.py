@@ -9,11 +9,13 @@ small and finite, encoded by ``Space.units`` alone.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import math
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +34,7 @@ import kbo
 from kbo.confidence import MartingaleMixture, SelfNormalized
 from kbo.confidence.base import Confidence
 from kbo.kernels import DenseKernel, freeze
-from kbo.optimize.insight.branch_and_bound import CellBound, bound_maximum
+from kbo.optimize.insight.branch_and_bound import CellBound, Proof, bound_maximum
 from kbo.optimize.surrogates.surrogate import Bound
 from kbo.regression import KernelRidge
 
@@ -72,6 +74,9 @@ KINDS: dict[str, Callable[[random.Random], Any]] = {
 }
 """Parameters of every kind with every option, drawn at random."""
 
+WITHOUT_NUMBERS = ("choice", "ordinal")
+"""Kinds whose values are no numbers, so that no linear constraint can be on them."""
+
 
 def some_value(parameter: Any, rng: random.Random) -> Any:
     """Return a value of a parameter: often one of the first or last options, or an end."""
@@ -79,19 +84,17 @@ def some_value(parameter: Any, rng: random.Random) -> Any:
         return parameter.constant
     if parameter.options:
         last = len(parameter.options) - 1
-        position = rng.choice(
-            [0, last, min(1, last), max(last - 1, 0), rng.randint(0, last), rng.randint(0, last)]
-        )
+        ends = [0, last, min(1, last), max(last - 1, 0)]
+        position = rng.choice([*ends, rng.randint(0, last), rng.randint(0, last)])
         return parameter.options[position]
+    low = parameter.low
+    high = parameter.high
     u = rng.choice([0.0, 1.0, *(rng.random() for _ in range(8))])
     if parameter.log:
-        return min(
-            max(parameter.low * (parameter.high / parameter.low) ** u, parameter.low),
-            parameter.high,
-        )
-    return min(
-        max(parameter.low + u * (parameter.high - parameter.low), parameter.low), parameter.high
-    )
+        value = low * (high / low) ** u
+    else:
+        value = low + u * (high - low)
+    return min(max(value, low), high)
 
 
 def holds(limits: list[Any], params: dict[str, Any]) -> bool:
@@ -113,9 +116,8 @@ class Case:
         units: The same points in the unit cube.
         values: The objective at them [n].
         slack: Another function at them [n].
-        upper, slack_upper: Upper bounds of both at them [n].
-        bound, slack_bound: The bounds.
-        consistent: Whether the upper bounds change by no more than the norm allows, so that no proof can be below them.
+        bound, slack_bound: The bounds of both.
+        is_consistent: Whether the upper bounds change by no more than the norm allows: no proof can be below them then.
     """
 
     space: kbo.Space
@@ -123,11 +125,19 @@ class Case:
     units: Tensor
     values: Tensor
     slack: Tensor
-    upper: Tensor
-    slack_upper: Tensor
     bound: Bound
     slack_bound: Bound
-    consistent: bool
+    is_consistent: bool
+
+    @functools.cached_property
+    def upper(self) -> Tensor:
+        """Upper bounds of the objective at the points [n]."""
+        return self.bound.confidence.upper(self.bound.posterior, self.features)
+
+    @functools.cached_property
+    def slack_upper(self) -> Tensor:
+        """Upper bounds of the other function at the points [n]."""
+        return self.slack_bound.confidence.upper(self.slack_bound.posterior, self.features)
 
 
 class Cone(Confidence):
@@ -143,13 +153,17 @@ class Cone(Confidence):
     delta = 1e-9
 
     def __init__(self, kernel: DenseKernel, X: Tensor, y: Tensor) -> None:
-        self._kernel, self._X, self._y = kernel, X, y
+        self._kernel = kernel
+        self._X = X
+        self._y = y
 
     def interval(self, state: Any, X: Tensor) -> tuple[Tensor, Tensor]:
         constant = float(self._kernel.constant or 0.0)
-        far = NORM * (2 * (constant - self._kernel(X, self._X)).clamp_min(0.0)).sqrt()
+        distance = (2 * (constant - self._kernel(X, self._X)).clamp_min(0.0)).sqrt()
+        lower = (self._y - NORM * distance).amax(-1)
+        upper = (self._y + NORM * distance).amin(-1)
         most = NORM * constant**0.5
-        return (self._y - far).amax(-1).clamp_min(-most), (self._y + far).amin(-1).clamp_max(most)
+        return lower.clamp_min(-most), upper.clamp_max(most)
 
 
 def random_kernel(columns: int, rng: random.Random) -> Kernel:
@@ -172,104 +186,112 @@ def random_kernel(columns: int, rng: random.Random) -> Kernel:
     return rng.choice(kernels).requires_grad_(False)
 
 
-def random_space(rng: random.Random) -> tuple[kbo.Space, list[Any], list[str]]:
+def random_space(rng: random.Random) -> tuple[kbo.Space, list[kbo.Linear], list[str]]:
     """Return a space, its linear constraints and the kinds of its parameters."""
     while True:
-        kinds = rng.choices(list(KINDS), k=rng.choice([1, 1, 1, 2, 2, 3]))
+        n = rng.choice([1, 1, 1, 2, 2, 3])
+        kinds = rng.choices(list(KINDS), k=n)
         parameters = {f"p{i}": KINDS[kind](rng) for i, kind in enumerate(kinds)}
-        numbers = [
-            name for name, kind in zip(parameters, kinds, strict=True) if kind not in _NO_NUMBERS
-        ]
+        pairs = zip(parameters, kinds, strict=True)
+        numbers = [name for name, kind in pairs if kind not in WITHOUT_NUMBERS]
         limits = []
         if numbers and rng.random() < 0.4:
-            points = [
-                {name: some_value(p, rng) for name, p in parameters.items()} for _ in range(40)
-            ]
-            sizes = {
-                name: max(abs(float(point[name])) for point in points) or 1.0 for name in numbers
-            }
-            weights = {
-                name: rng.choice([-1.0, 1.0]) * rng.uniform(0.2, 1.0) / sizes[name]
-                for name in numbers
-            }
-            sums = sorted(
-                sum(weights[name] * float(point[name]) for name in numbers) for point in points
-            )
-            limits = [kbo.Linear(weights, upper=sums[rng.randint(8, 36)] + 1e-9)]
+            limits = [random_limit(parameters, numbers, rng)]
         try:
             return kbo.Space(parameters, limits), limits, kinds
         except kbo.InvalidInput:  # only fixed parameters, or a limit without room
             continue
 
 
-_NO_NUMBERS = ("choice", "ordinal")
+def random_limit(parameters: dict[str, Any], numbers: list[str], rng: random.Random) -> kbo.Linear:
+    """Return a linear constraint on the parameters whose values are numbers, which some of 40 points satisfy."""
+    points = [some_params(parameters, rng) for _ in range(40)]
+    weights = {}
+    for name in numbers:
+        size = max(abs(float(point[name])) for point in points) or 1.0
+        weights[name] = rng.choice([-1.0, 1.0]) * rng.uniform(0.2, 1.0) / size
+
+    def total(point: dict[str, Any]) -> float:
+        return sum(weights[name] * float(point[name]) for name in numbers)
+
+    totals = sorted(map(total, points))
+    return kbo.Linear(weights, upper=totals[rng.randint(8, 36)] + 1e-9)
 
 
-def legal(space: kbo.Space, limits: list[Any], rng: random.Random) -> list[dict[str, Any]]:
+def some_params(parameters: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
+    """Return a value of each parameter."""
+    return {name: some_value(parameter, rng) for name, parameter in parameters.items()}
+
+
+def legal_params(
+    space: kbo.Space, limits: list[kbo.Linear], rng: random.Random
+) -> list[dict[str, Any]]:
     """Return all params of a small finite space that satisfy its constraints, or random ones."""
     parameters = space.parameters
-    sizes = [len(p.options) for p in parameters.values()]
-    count = 1
-    for size in sizes:
-        count *= size
-    if 0 < count <= MOST_LISTED:
-        rows = itertools.product(*(p.options for p in parameters.values()))
+    n_points = math.prod(len(parameter.options) for parameter in parameters.values())
+    if 0 < n_points <= MOST_LISTED:
+        rows = itertools.product(*(parameter.options for parameter in parameters.values()))
         points = [dict(zip(parameters, row, strict=True)) for row in rows]
     else:
-        points = [
-            {name: some_value(p, rng) for name, p in parameters.items()} for _ in range(N_RANDOM)
-        ]
+        points = [some_params(parameters, rng) for _ in range(N_RANDOM)]
     return [point for point in points if holds(limits, point)]
+
+
+def random_function(kernel: DenseKernel, features: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the values [n] at features [n D] of a function of norm ``NORM`` with four centres among them."""
+    centres = features[torch.randint(len(features), (4,), generator=generator)]
+    weights = torch.randn(4, generator=generator, dtype=torch.float64)
+    norm = float((weights @ kernel(centres, centres) @ weights).sqrt())
+    return kernel(features, centres) @ weights * (NORM / max(norm, 1e-9))
+
+
+def rows_with_data(space: kbo.Space, points: list[dict[str, Any]], rng: random.Random) -> Tensor:
+    """Return the indices of the points that may have data: all but those with one value of one parameter.
+
+    The bounds are largest at that value, so a proof that leaves it out is wrong.
+    """
+    name = rng.choice([name for name, p in space.parameters.items() if p.columns])
+    left_out = rng.choice(sorted({point[name] for point in points}, key=str))
+    rows = [i for i, point in enumerate(points) if point[name] != left_out]
+    return torch.tensor(rows or [0])
 
 
 def random_case(seed: int) -> tuple[Case, list[str]]:
     """Return a case and the kinds of its parameters."""
     rng = random.Random(seed)
-    space, limits, kinds = random_space(rng)
-    points = legal(space, limits, rng)
+    points = []
     while len(points) < 2:
         space, limits, kinds = random_space(rng)
-        points = legal(space, limits, rng)
+        points = legal_params(space, limits, rng)
     units = space.units(points)
     features = space.features(units)
     kernel = random_kernel(space.columns, rng)
     dense = freeze(kernel, features)
     generator = torch.Generator().manual_seed(seed)
-    consistent = rng.random() < 0.7
-    zero = consistent and rng.random() < 0.7  # bounds that are large away from the data alone
-    kind = rng.choice([MartingaleMixture, SelfNormalized])
-
-    def function() -> Tensor:
-        Z = features[torch.randint(len(features), (4,), generator=generator)]
-        weights = torch.randn(4, generator=generator, dtype=torch.float64)
-        norm = float((weights @ dense(Z, Z) @ weights).sqrt())
-        return dense(features, Z) @ weights * (NORM / max(norm, 1e-9))
-
-    # One value of one parameter has no data: the bounds are largest there, and a proof that leaves it out is wrong.
-    name = rng.choice([name for name, p in space.parameters.items() if p.columns])
-    left_out = rng.choice(sorted({point[name] for point in points}, key=str))
-    observed = torch.tensor([i for i, point in enumerate(points) if point[name] != left_out] or [0])
+    is_consistent = rng.random() < 0.7
+    is_zero = is_consistent and rng.random() < 0.7  # bounds are large away from the data alone
+    family = rng.choice([MartingaleMixture, SelfNormalized])
+    observed = rows_with_data(space, points, rng)
 
     def bound(values: Tensor) -> Bound:
-        most = 1000 if zero else rng.choice([1, 5, 20, 80])
-        rows = observed[torch.randperm(len(observed), generator=generator)[:most]]
+        n = 1000
+        if not is_zero:
+            n = rng.choice([1, 5, 20, 80])
+        rows = observed[torch.randperm(len(observed), generator=generator)[:n]]
         noise = torch.randn(len(rows), generator=generator, dtype=torch.float64)
         state = KernelRidge(kernel, 0.01)
         state.update(features[rows[:80]], (values[rows] + 0.1 * noise)[:80])
-        confidence = (
-            Cone(dense, features[rows], values[rows]) if consistent else kind(0.1, NORM, 0.01)
-        )
+        confidence: Confidence = family(0.1, NORM, 0.01)
+        if is_consistent:
+            confidence = Cone(dense, features[rows], values[rows])
         return Bound(confidence, state, NORM)
 
-    values, slack = function(), function()
-    if zero:
-        values, slack = 0.0 * values, 0.0 * slack
-    objective, limit = bound(values), bound(slack)
-    upper = objective.confidence.upper(objective.posterior, features)
-    slack_upper = limit.confidence.upper(limit.posterior, features)
-    case = Case(
-        space, features, units, values, slack, upper, slack_upper, objective, limit, consistent
-    )
+    values = random_function(dense, features, generator)
+    slack = random_function(dense, features, generator)
+    if is_zero:
+        values = torch.zeros_like(values)
+        slack = torch.zeros_like(slack)
+    case = Case(space, features, units, values, slack, bound(values), bound(slack), is_consistent)
     return case, kinds
 
 
@@ -278,95 +300,95 @@ def largest_of(values: Tensor) -> float:
     return float(values.max()) if len(values) else -torch.inf
 
 
+def proof_of(case: Case, bounds: list[CellBound], evaluations: int, **options: Any) -> Proof:
+    """Return a proof of the largest upper bound on the space of a case."""
+    proof = bound_maximum(
+        bounds, case.space, evaluations, witnesses=case.units[:WITNESSES], **options
+    )
+    assert proof is not None
+    return proof
+
+
 def checked_proof(case: Case, seed: int) -> str:
     """Return a fault of the proof of a largest value, with or without a limit; an empty text without one."""
     rng = random.Random(seed)
-    within = []
-    kept = torch.ones(len(case.values), dtype=torch.bool)
-    possible = kept
+    limits = []
+    keeps_limit = torch.ones(len(case.values), dtype=torch.bool)
+    may_keep_limit = keeps_limit
     if rng.random() < 0.4:
         level = float(case.slack.quantile(rng.uniform(0.3, 0.9)))
-        within = [CellBound([case.slack_bound], level)]
-        kept = case.slack >= level
-        possible = case.slack_upper >= level + 1e-6
+        limits = [CellBound([case.slack_bound], level)]
+        keeps_limit = case.slack >= level
+        may_keep_limit = case.slack_upper >= level + 1e-6
     lower = float(case.values.quantile(0.9))
     evaluations = rng.choice([1, 30, 300, 3000])
-    proof = bound_maximum(
-        [CellBound([case.bound])],
-        case.space,
-        evaluations,
-        lower=lower,
-        slacks=within,
-        witnesses=case.units[:WITNESSES],
-    )
-    assert proof is not None
-    largest = proof.largest
-    bands_hold = bool((case.upper >= case.values).all() & (case.slack_upper >= case.slack).all())
-    if bands_hold and largest_of(case.values[kept]) > largest + 1e-9:
-        return f"proved {largest:.6g}, the function reaches {largest_of(case.values[kept]):.6g}"
-    if case.consistent and largest_of(case.upper[possible]) > largest + 1e-6:
-        return f"proved {largest:.6g}, the bounds reach {largest_of(case.upper[possible]):.6g}"
+    objective = [CellBound([case.bound])]
+    proved = proof_of(case, objective, evaluations, lower=lower, slacks=limits).largest
+    bounds_hold = bool((case.upper >= case.values).all() & (case.slack_upper >= case.slack).all())
+    largest = largest_of(case.values[keeps_limit])
+    if bounds_hold and largest > proved + 1e-9:
+        return f"proved {proved:.6g}, the function reaches {largest:.6g}"
+    largest_bound = largest_of(case.upper[may_keep_limit])
+    if case.is_consistent and largest_bound > proved + 1e-6:
+        return f"proved {proved:.6g}, the bounds reach {largest_bound:.6g}"
     return ""
 
 
 def checked_certificate(case: Case, seed: int) -> str | None:
     """Return a fault of a certificate that no point keeps a limit, an empty text without one; None without either."""
     rng = random.Random(seed)
-    if case.consistent:
-        level = float(case.slack_upper.max()) + rng.uniform(-0.05, 0.3)
+    largest = float(case.slack.max())
+    largest_bound = float(case.slack_upper.max())
+    if case.is_consistent:
+        level = largest_bound + rng.uniform(-0.05, 0.3)
     else:
-        level = min(
-            float(case.slack_upper.max()),
-            NORM * float(case.slack_bound.posterior.prior_variance(case.features)[0]) ** 0.5,
-        )
-        level += rng.uniform(-0.5, 0.1)
-    proof = bound_maximum(
-        [CellBound([case.slack_bound], level)],
-        case.space,
-        2000,
-        until=0.0,
-        witnesses=case.units[:WITNESSES],
-    )
-    assert proof is not None
+        prior_variance = case.slack_bound.posterior.prior_variance(case.features)
+        level = min(largest_bound, NORM * float(prior_variance[0]) ** 0.5) + rng.uniform(-0.5, 0.1)
+    proof = proof_of(case, [CellBound([case.slack_bound], level)], 2000, until=0.0)
     if proof.largest >= 0:
         return None
-    bands_hold = bool((case.slack_upper >= case.slack).all())
-    if bands_hold and float(case.slack.max()) >= level:
-        return f"no point above {level:.6g} is certified, the function reaches {float(case.slack.max()):.6g}"
-    if case.consistent and float(case.slack_upper.max()) >= level + 1e-6:
-        return f"no point above {level:.6g} is certified, the bounds reach {float(case.slack_upper.max()):.6g}"
+    bounds_hold = bool((case.slack_upper >= case.slack).all())
+    if bounds_hold and largest >= level:
+        return f"no point above {level:.6g} is certified, the function reaches {largest:.6g}"
+    if case.is_consistent and largest_bound >= level + 1e-6:
+        return f"no point above {level:.6g} is certified, the bounds reach {largest_bound:.6g}"
     return ""
 
 
 def faults(proofs: int, certificates: int, start: int = 0) -> Iterator[tuple[str, list[str], str]]:
     """Yield the name, the kinds of parameters and the fault (or an empty text) of so many proofs and certificates."""
-    seed, left = start, {"proof": proofs, "certificate": certificates}
+    checked = {"proof": checked_proof, "certificate": checked_certificate}
+    left = {"proof": proofs, "certificate": certificates}
+    seed = start
     while any(left.values()):
         case, kinds = random_case(seed)
-        for name, check in (("proof", checked_proof), ("certificate", checked_certificate)):
-            if left[name]:
-                fault = check(case, seed)
-                if fault is not None:
-                    left[name] -= 1
-                    yield name, kinds, fault
+        for name, check in checked.items():
+            if left[name] == 0:
+                continue
+            fault = check(case, seed)
+            if fault is not None:
+                left[name] -= 1
+                yield name, kinds, fault
         seed += 1
 
 
 def main(proofs: int, certificates: int) -> int:
     """Print the numbers of proofs, certificates and faults; return the number of faults."""
-    done, wrong, kinds_seen = Counter(), Counter(), Counter()
+    counts: Counter[str] = Counter()
+    wrong: Counter[str] = Counter()
+    kind_counts: Counter[str] = Counter()
     for name, kinds, fault in faults(proofs, certificates):
-        done[name] += 1
-        kinds_seen.update(kinds)
+        counts[name] += 1
+        kind_counts.update(kinds)
         if fault:
             wrong[name] += 1
             print(f"{name} over {', '.join(kinds)}: {fault}")
-    print(
-        "; ".join(f"{done[name]} {name}s, {wrong[name]} wrong" for name in ("proof", "certificate"))
-    )
-    print("; ".join(f"{kind}: {count}" for kind, count in sorted(kinds_seen.items())))
+    totals = [f"{counts[name]} {name}s, {wrong[name]} wrong" for name in ("proof", "certificate")]
+    print("; ".join(totals))
+    print("; ".join(f"{kind}: {count}" for kind, count in sorted(kind_counts.items())))
     return wrong.total()
 
 
 if __name__ == "__main__":
-    sys.exit(min(main(int(sys.argv[1]), int(sys.argv[2])), 1))
+    n_faults = main(int(sys.argv[1]), int(sys.argv[2]))
+    sys.exit(min(n_faults, 1))

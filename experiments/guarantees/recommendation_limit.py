@@ -31,15 +31,22 @@ TRIALS = 50
 def informed(
     values: Callable[[Tensor], Tensor], X: Tensor, y: Tensor, noise_std: float, seed: int
 ) -> KernelRidge:
-    """Return the posterior of values y [n] at X [n P], with a kernel that was fitted to values without noise."""
+    """Return the posterior of y [n] at X [n P], with a kernel that was fitted to 400 values without noise.
+
+    Args:
+        values: The function without noise, of points of the unit cube, larger values better.
+        X: The points of the trials.
+        y: Their observed values.
+        noise_std: The standard deviation of the noise.
+        seed: Decides the points of the values without noise.
+    """
     generator = torch.Generator().manual_seed(seed)
     best = X[values(X).argsort(descending=True)[:25]].repeat(4, 1)
-    near = (best + 0.1 * torch.randn(best.shape, generator=generator, dtype=torch.float64)).clamp(
-        0, 1
-    )
-    Z = torch.cat(
-        [X, near, torch.rand(300 - len(X), X.shape[1], generator=generator, dtype=torch.float64)]
-    )
+    steps = 0.1 * torch.randn(best.shape, generator=generator, dtype=torch.float64)
+    near = (best + steps).clamp(0, 1)
+    n_elsewhere = 300 - len(X)
+    elsewhere = torch.rand(n_elsewhere, X.shape[1], generator=generator, dtype=torch.float64)
+    Z = torch.cat([X, near, elsewhere])
     fitted = fit_values(Z, values(Z), 0.0)
     scale = fitted.transform.scale
     state = KernelRidge(fitted.kernel, max(noise_std / scale, 1e-4) ** 2)
@@ -50,22 +57,26 @@ def informed(
 def climbed(state: KernelRidge, X: Tensor, seed: int) -> Tensor:
     """Return a point [P] whose mean is nearly the largest."""
     generator = torch.Generator().manual_seed(seed)
-    points = torch.cat([X, torch.rand(4000, X.shape[1], generator=generator, dtype=torch.float64)])
-    for step in (0.1, 0.03, 0.01):
-        kept = points[state.predict(points)[0].topk(5).indices]
-        noise = torch.randn(5, 200, X.shape[1], generator=generator, dtype=torch.float64)
-        points = torch.cat([kept, (kept.unsqueeze(1) + step * noise).clamp(0, 1).flatten(0, 1)])
-    return points[state.predict(points)[0].argmax()]
+    elsewhere = torch.rand(4000, X.shape[1], generator=generator, dtype=torch.float64)
+    points = torch.cat([X, elsewhere])
+    for size in (0.1, 0.03, 0.01):
+        mean, _ = state.predict(points)
+        best = points[mean.topk(5).indices]
+        steps = size * torch.randn(5, 200, X.shape[1], generator=generator, dtype=torch.float64)
+        near = (best.unsqueeze(1) + steps).clamp(0, 1).flatten(0, 1)
+        points = torch.cat([best, near])
+    mean, _ = state.predict(points)
+    return points[mean.argmax()]
 
 
 def regrets(name: str, seed: int, n_trials: int = TRIALS) -> dict[str, float]:
-    """Return the regrets of a run."""
+    """Return the regret of the point that each rule takes from a run, by the name of the rule."""
     problem = PROBLEMS[name](seed=seed)
     assert isinstance(problem, BBOB)
-    space, optimum = problem.space, problem.optimum
+    space = problem.space
 
     def regret(params: Params) -> float:
-        return max(problem.noiseless(params) - optimum, 1e-8)
+        return max(problem.noiseless(params) - problem.optimum, 1e-8)
 
     def values(X: Tensor) -> Tensor:
         return torch.tensor([-problem.noiseless(space.params(x)) for x in X], dtype=torch.float64)
@@ -76,11 +87,12 @@ def regrets(name: str, seed: int, n_trials: int = TRIALS) -> dict[str, float]:
     X = space.units([trial.params for trial in trials])
     y = torch.tensor([-(trial.value or 0.0) for trial in trials], dtype=torch.float64)
     state = informed(values, X, y, problem.noise_scale, seed)
+    mean, _ = state.predict(X)
     return {
         "best visited": min(regret(trial.params) for trial in trials),
         "kbo": regret(result.params),
         "best observed": regret(trials[int(y.argmax())].params),
-        "informed, visited": regret(trials[int(state.predict(X)[0].argmax())].params),
+        "informed, visited": regret(trials[int(mean.argmax())].params),
         "informed, any": regret(space.params(climbed(state, X, seed))),
     }
 
@@ -90,17 +102,20 @@ def main(
 ) -> None:
     """Print the regrets of each problem, or of the first ones, and their ratios."""
     names = half_of("bbob", half, 5, "gauss")[:n_problems]
-    cells = [(name, seed) for name in names for seed in range(1, runs + 1)]
-    rows = [regrets(name, seed, n_trials) | {"problem": name} for name, seed in cells]
+    rows = []
+    for name in names:
+        for seed in range(1, runs + 1):
+            row = regrets(name, seed, n_trials)
+            rows.append({"problem": name, **row})
     table = pd.DataFrame(rows).set_index("problem")
     print(table.groupby("problem").median().round(3).to_string())
     ratios = table.div(table["best visited"], axis=0)
     print("\nmedian ratio to the best visited point")
     print(ratios.median().round(2).to_string())
-    limits = [float(limit) for limit in table["kbo"] / table["informed, visited"]]
+    to_informed = (table["kbo"] / table["informed, visited"]).tolist()
     print("\nkbo to the informed rule, visited points: ", end="")
-    print(f"median {median(limits):.2f}, geometric mean {geometric_mean(limits):.2f}")
+    print(f"median {median(to_informed):.2f}, geometric mean {geometric_mean(to_informed):.2f}")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3, (sys.argv[2:] or ["development"])[0])
+    main(*map(int, sys.argv[1:2]), *sys.argv[2:3])

@@ -26,7 +26,14 @@ from kbo.confidence import (
     optimality_gap,
 )
 
-ROUNDS, N_ARMS, NOISE, DELTA, SEED = 40, 100, 0.1, 0.1, 120_000
+ROUNDS = 40
+N_ARMS = 100
+NOISE = 0.1
+DELTA = 0.1
+
+SEED = 120_000
+"""Seed of the first run."""
+
 KERNELS = [("rbf", 0.3), ("matern52", 0.4), ("matern32", 0.5), ("rbf", 0.5)]
 NORMS = [2.0, 5.0, 10.0]
 
@@ -43,76 +50,106 @@ def bounds(norm: float) -> dict[str, Confidence]:
 
 
 def play(seed: int, name: str, rounds: int = ROUNDS) -> dict[str, float]:
-    """Explore one function safely, and return what the run did.
+    """Return violations, safe set and regret of safe exploration of one function with one of the ``bounds``.
 
     The function is its own limit, from below at its 30% quantile over the arms; the start has its 60% quantile.
     """
-    (kernel, lengthscale), norm = KERNELS[seed % 4], NORMS[seed // 4 % 3]
+    kernel, lengthscale = KERNELS[seed % 4]
+    norm = NORMS[seed // 4 % 3]
     bandit = RKHSBandit(kernel, lengthscale, 2, norm, NOISE, N_ARMS, fixed=True, seed=SEED + seed)
     X = bandit.fixed_arms
-    f, confidence, state = bandit.mean(X), bounds(norm)[name], KernelRidge(bandit.kernel, NOISE**2)
-    h, start = float(f.quantile(0.3)), int(f.argsort()[6 * N_ARMS // 10])
-    given = torch.zeros(N_ARMS, dtype=torch.bool)
-    given[start] = True
-    found, row, violations = SafeSet(X, given), start, 0
+    f = bandit.mean(X)
+    limit = float(f.quantile(0.3))
+    arm = int(f.argsort()[6 * N_ARMS // 10])
+    is_start = torch.zeros(N_ARMS, dtype=torch.bool)
+    is_start[arm] = True
+    safe_set = SafeSet(X, is_start)
+    confidence = bounds(norm)[name]
+    state = KernelRidge(bandit.kernel, NOISE**2)
+    violations = 0
     for _ in range(rounds):
-        violations += bool(f[row] < h)
-        state.update(X[row : row + 1], bandit.observe(X[row : row + 1]))
-        found.update([Limit(state, confidence, lower=h)])
-        row = found.widest(state, confidence)
-    inside = found.safe.nonzero()[:, 0]
-    best = int(inside[optimality_gap(confidence, state, X[inside]).recommended])
+        violations += bool(f[arm] < limit)
+        x = X[arm].unsqueeze(0)
+        state.update(x, bandit.observe(x))
+        safe_set.update([Limit(state, confidence, lower=limit)])
+        arm = safe_set.widest(state, confidence)
+    in_set = safe_set.safe.nonzero()[:, 0]
+    recommended = in_set[optimality_gap(confidence, state, X[in_set]).recommended]
+    is_safe = f >= limit
     return {
         "norm": norm,
         "violations": violations,
-        "unsafe in S": int((f[inside] < h).sum()),
-        "part of the safe points in S": float((found.safe & (f >= h)).sum() / (f >= h).sum()),
-        "regret": float((f.max() - f[best]) / (f.max() - f.min())),
+        "unsafe in S": int((f[in_set] < limit).sum()),
+        "part of the safe points in S": float((safe_set.safe & is_safe).sum() / is_safe.sum()),
+        "regret": float((f.max() - f[recommended]) / (f.max() - f.min())),
     }
 
 
 def main(runs: int, path: Path, rounds: int = ROUNDS) -> None:
     """Make all runs that are missing, and print the table."""
-    done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    known = {(row["seed"], row["bound"]) for row in done}
+    rows = []
+    if path.exists():
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    done = {(row["seed"], row["bound"]) for row in rows}
     with path.open("a") as file:
-        for seed, name in ((seed, name) for seed in range(runs) for name in bounds(1.0)):
-            if (seed, name) not in known:
-                done.append({"seed": seed, "bound": name, **play(seed, name, rounds)})
-                print(json.dumps(done[-1]), file=file, flush=True)
-    table([row for row in done if row["seed"] < runs])
+        for seed in range(runs):
+            for name in bounds(norm=1.0):
+                if (seed, name) in done:
+                    continue
+                row = {"seed": seed, "bound": name, **play(seed, name, rounds)}
+                rows.append(row)
+                print(json.dumps(row), file=file, flush=True)
+    print_table([row for row in rows if row["seed"] < runs])
 
 
-def table(rows: list[dict]) -> None:
-    """Print for each bound what its runs did, in all and by norm."""
-    part = "part of the safe points in S"
-    print(
-        "bound | runs that violate | by norm | evaluations | unsafe points in S | part of S | by norm | regret"
-    )
-    for name in bounds(1.0):
+TITLES = (
+    "bound",
+    "runs that violate",
+    "by norm",
+    "evaluations",
+    "unsafe points in S",
+    "part of S",
+    "by norm",
+    "regret",
+)
+"""Columns of the table."""
+
+
+def print_table(rows: list[dict]) -> None:
+    """Print a line for each bound whose runs have every norm."""
+    print(" | ".join(TITLES))
+    for name in bounds(norm=1.0):
         own = [row for row in rows if row["bound"] == name]
         by_norm = [[row for row in own if row["norm"] == norm] for norm in NORMS]
         if all(by_norm):
-            cells = [
-                name,
-                f"{_violate(own)} of {len(own)}",
-                " / ".join(str(_violate(some)) for some in by_norm),
-            ]
-            cells.append(f"{100 * mean(row['violations'] for row in own) / ROUNDS:.2g}%")
-            cells += [
-                f"{sum(row['unsafe in S'] > 0 for row in own)}",
-                f"{mean(row[part] for row in own):.2f}",
-            ]
-            cells.append(" / ".join(f"{mean(row[part] for row in some):.2f}" for some in by_norm))
-            cells.append(
-                f"{mean(row['regret'] for row in own):.2f}, {median(row['regret'] for row in own):.3f}"
-            )
-            print(" | ".join(cells))
+            print(" | ".join([name, *cells_of(own, by_norm)]))
 
 
-def _violate(rows: list[dict]) -> int:
+def cells_of(rows: list[dict], by_norm: list[list[dict]]) -> list[str]:
+    """Return the cells of the runs of one bound under the ``TITLES`` after the first."""
+    violations_by_norm = [str(count_violating(some)) for some in by_norm]
+    parts_by_norm = [f"{mean_part(some):.2f}" for some in by_norm]
+    regrets = [row["regret"] for row in rows]
+    return [
+        f"{count_violating(rows)} of {len(rows)}",
+        " / ".join(violations_by_norm),
+        f"{100 * mean(row['violations'] for row in rows) / ROUNDS:.2g}%",
+        f"{sum(row['unsafe in S'] > 0 for row in rows)}",
+        f"{mean_part(rows):.2f}",
+        " / ".join(parts_by_norm),
+        f"{mean(regrets):.2f}, {median(regrets):.3f}",
+    ]
+
+
+def count_violating(rows: list[dict]) -> int:
+    """Return the number of runs with an evaluation beyond the limit."""
     return sum(row["violations"] > 0 for row in rows)
 
 
+def mean_part(rows: list[dict]) -> float:
+    """Return the mean part of the safe points that are in the safe set."""
+    return mean(row["part of the safe points in S"] for row in rows)
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else "safe.jsonl"))
+    main(int(sys.argv[1]), Path(*sys.argv[2:] or ["safe.jsonl"]))

@@ -20,14 +20,16 @@ import traceback
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from scipy.stats import poisson
 
+from experiments.guarantees.attacks.models import models
 from experiments.guarantees.attacks.play import Play
 from experiments.guarantees.attacks.posteriors import posteriors, rounding
-from experiments.guarantees.attacks.runs import models, settings
+from experiments.guarantees.attacks.settings import settings
 
 RARE = 1e-6
 """The probability with which a valid bound may fail this test."""
@@ -42,7 +44,14 @@ GROUPS: dict[str, tuple[Callable[[Play], None], float]] = {
 
 
 class Statement(NamedTuple):
-    """What a sequence said at its end: wrong or not, or None without a guarantee."""
+    """A statement at the end of one sequence.
+
+    Attributes:
+        number: The number of the sequence in its group.
+        delta: The probability with which the statement may be wrong.
+        wrong: Whether it is wrong; None without a guarantee.
+        moves: The calls of the sequence, in words.
+    """
 
     number: int
     delta: float
@@ -61,76 +70,101 @@ class Report:
 
     def guaranteed(self) -> int:
         """Return the number of statements with a guarantee."""
-        return sum(s.wrong is not None for found in self.statements.values() for s in found)
-
-    def __str__(self) -> str:
-        lines = [
-            f"{'group':12} {'statement':28} {'sequences':>9} {'guaranteed':>10} {'outside':>8} {'allowed':>8}"
-        ]
-        for (group, kind), found in sorted(self.statements.items()):
-            deltas = [s.delta for s in found if s.wrong is not None]
-            counts = f"{len(found):9} {len(deltas):10} {sum(bool(s.wrong) for s in found):8} {allowed(deltas):8}"
-            lines.append(f"{group:12} {kind:28} {counts}")
-        lines += [f"{group} {kind}: VIOLATED" for group, kind in self.violations()]
-        for (group, kind), found in sorted(self.statements.items()):
-            wrong = [s for s in found if s.wrong]
-            lines += [
-                f"outside: --group {group} --only {s.number}: {kind}: {'; '.join(s.moves)}"
-                for s in wrong
-            ]
-        times = [
-            f"{group}: {used:.0f} CPU s, {self.refused[group]} calls refused"
-            for group, used in self.seconds.items()
-        ]
-        return "\n".join(lines + self.errors + times)
+        return sum(len(with_guarantee(statements)) for statements in self.statements.values())
 
     def violations(self) -> list[tuple[str, str]]:
-        """Return the kinds of statements that are wrong too often, and groups that are with all kinds together."""
-        together: dict[tuple[str, str], list[Statement]] = defaultdict(list)
-        for (group, kind), found in self.statements.items():
-            together[group, kind] += found
-            together[group, "all"] += found
-        return [
-            key
-            for key, found in together.items()
-            if sum(bool(s.wrong) for s in found)
-            > allowed([s.delta for s in found if s.wrong is not None])
-        ]
+        """Return the group and kind of statements that are wrong too often, kind "all" for all those of a group."""
+        statements: dict[tuple[str, str], list[Statement]] = defaultdict(list)
+        for (group, kind), of_kind in self.statements.items():
+            statements[group, kind] += of_kind
+            statements[group, "all"] += of_kind
+        return [key for key, some in statements.items() if count_wrong(some) > count_allowed(some)]
+
+    def __str__(self) -> str:
+        violated = [f"{group} {kind}: VIOLATED" for group, kind in self.violations()]
+        lines = [*self._table(), *violated, *self._wrong_sequences(), *self.errors]
+        for group, seconds in self.seconds.items():
+            lines.append(f"{group}: {seconds:.0f} CPU s, {self.refused[group]} calls refused")
+        return "\n".join(lines)
+
+    def _table(self) -> list[str]:
+        """Return the lines of the table: a title, and a line for each kind of statement."""
+        counts = f"{'sequences':>9} {'guaranteed':>10} {'outside':>8} {'allowed':>8}"
+        lines = [f"{'group':12} {'statement':28} {counts}"]
+        for (group, kind), statements in sorted(self.statements.items()):
+            n_guaranteed = len(with_guarantee(statements))
+            n_wrong = count_wrong(statements)
+            n_allowed = count_allowed(statements)
+            counts = f"{len(statements):9} {n_guaranteed:10} {n_wrong:8} {n_allowed:8}"
+            lines.append(f"{group:12} {kind:28} {counts}")
+        return lines
+
+    def _wrong_sequences(self) -> list[str]:
+        """Return a line for each wrong statement, with the options that replay it."""
+        lines = []
+        for (group, kind), statements in sorted(self.statements.items()):
+            for statement in statements:
+                if statement.wrong:
+                    options = f"--group {group} --only {statement.number}"
+                    lines.append(f"outside: {options}: {kind}: {'; '.join(statement.moves)}")
+        return lines
 
 
-def allowed(deltas: list[float]) -> int:
-    """The number of wrong statements that failure probabilities allow."""
-    return int(poisson.isf(RARE, sum(deltas)))
+def with_guarantee(statements: list[Statement]) -> list[Statement]:
+    """Return the statements that have a guarantee."""
+    return [statement for statement in statements if statement.wrong is not None]
+
+
+def count_wrong(statements: list[Statement]) -> int:
+    """Return the number of guaranteed statements that are wrong."""
+    return sum(bool(statement.wrong) for statement in statements)
+
+
+def count_allowed(statements: list[Statement]) -> int:
+    """Return the number of wrong statements that their deltas allow: more are as rare as ``RARE``.
+
+    A sum of independent events has nearly a Poisson distribution if each of them is rare.
+    """
+    expected = sum(statement.delta for statement in with_guarantee(statements))
+    return int(poisson.isf(RARE, expected))
 
 
 def play(group: str, seed: int, number: int, report: Report) -> Play:
-    """Play one sequence, and count what came of it."""
+    """Play one sequence, and add its statements, refused calls, CPU time and error to the report."""
     sequence = Play(random.Random(f"{group} {seed} {number}"))
     torch.manual_seed(number)
-    begun = time.process_time()
+    play_sequence, _ = GROUPS[group]
+    start = time.process_time()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            GROUPS[group][0](sequence)
+            play_sequence(sequence)
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        text = f"{type(error).__name__}: {str(error)[:200]} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})"
-        report.errors.append(
-            f"error: --group {group} --only {number}: {text}: {'; '.join(sequence.moves)}"
-        )
-    report.seconds[group] += time.process_time() - begun
+        moves = "; ".join(sequence.moves)
+        report.errors.append(f"error: --group {group} --only {number}: {described(error)}: {moves}")
+    report.seconds[group] += time.process_time() - start
     report.refused[group] += sequence.refused
     for kind, delta, wrong in sequence.verdicts:
         report.statements[group, kind].append(Statement(number, delta, wrong, sequence.moves))
     return sequence
 
 
+def described(error: Exception) -> str:
+    """Return the type and text of an error, and the line of code that raised it."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"{type(error).__name__}: {str(error)[:200]} ({Path(frame.filename).name}:{frame.lineno})"
+    )
+
+
 def run(n: int, seed: int = 0, groups: list[str] | None = None) -> Report:
     """Play n sequences, shared among the groups."""
-    chosen, report = groups or list(GROUPS), Report()
-    total = sum(GROUPS[group][1] for group in chosen)
-    for group in chosen:
-        for number in range(math.ceil(n * GROUPS[group][1] / total)):
+    groups = groups or list(GROUPS)
+    report = Report()
+    shares = {group: GROUPS[group][1] for group in groups}
+    total = sum(shares[group] for group in groups)
+    for group in groups:
+        for number in range(math.ceil(n * shares[group] / total)):
             play(group, seed, number, report)
     return report
 
@@ -145,14 +179,16 @@ def main() -> int:
     parser.add_argument("--group", action="append", choices=list(GROUPS))
     parser.add_argument("--only", type=int, help="replay this sequence of the group")
     arguments = parser.parse_args()
+    if arguments.only is not None and arguments.group is None:
+        parser.error("--only replays a sequence of one group: name it with --group.")
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
-    if arguments.only is not None:
+    if arguments.only is None:
+        report = run(arguments.n, arguments.seed, arguments.group)
+    else:
         report = Report()
         sequence = play(arguments.group[0], arguments.seed, arguments.only, report)
         print("\n".join(sequence.moves))
-    else:
-        report = run(arguments.n, arguments.seed, arguments.group)
     print(report)
     return bool(report.violations() or report.errors)
 

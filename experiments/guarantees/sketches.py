@@ -39,10 +39,8 @@ class Problem(NamedTuple):
 
 def kernel_of(seed: int) -> Kernel:
     """Return one of four kernels with one of three lengthscales."""
-    nu = (None, 2.5, 1.5, 0.5)[seed // 7 % 4]
-    kernel: Kernel = RBFKernel().double()
-    if nu is not None:
-        kernel = MaternKernel(nu=nu).double()
+    kernels = [RBFKernel(), MaternKernel(nu=2.5), MaternKernel(nu=1.5), MaternKernel(nu=0.5)]
+    kernel = kernels[seed // 7 % 4].double()
     kernel.initialize(lengthscale=(0.15, 0.4, 1.0)[seed % 3])
     return kernel.requires_grad_(False)
 
@@ -90,10 +88,12 @@ def random_problem(seed: int) -> Problem:
 
 
 def inside(bound: Interval, reference: Interval) -> float:
-    """Return how far a bound is inside of another one, in half widths of that."""
-    below = bound[0] - reference[0]
-    above = reference[1] - bound[1]
-    return float((torch.maximum(below, above) / ((reference[1] - reference[0]) / 2)).max())
+    """Return the largest distance by which a bound is inside of another one, in half widths of the other one."""
+    lower, upper = bound
+    reference_lower, reference_upper = reference
+    distance = torch.maximum(lower - reference_lower, reference_upper - upper)
+    half_width = (reference_upper - reference_lower) / 2
+    return float((distance / half_width).max())
 
 
 def main(seeds: int = 300) -> None:
@@ -101,7 +101,7 @@ def main(seeds: int = 300) -> None:
     depths: dict[tuple[str, str], list[float]] = {}
     for seed in range(seeds):
         problem = random_problem(seed)
-        norm = 3.3 if seed % 5 else 60.0
+        norm = (60.0, 3.3, 3.3, 3.3, 3.3)[seed % 5]
         scale = (1.0, 0.2)[seed % 2]
         try:
             cmm = MartingaleMixture(problem.noise_std, norm, DELTA, "cmm", scale)
@@ -114,11 +114,11 @@ def main(seeds: int = 300) -> None:
                 depths.setdefault((kind, "its own kind"), []).append(inside(on_sketch, own))
         except RefutedAssumptions:
             continue
-    for (kind, reference), own in depths.items():
-        count = sum(depth > 1e-7 for depth in own)
-        largest = max(0.0, *own)
-        print(f"| {kind} | {reference} | {count} of {len(own)} | {largest:.1g} |", flush=True)
+    for (kind, reference), of_kind in depths.items():
+        n_narrower = sum(depth > 1e-7 for depth in of_kind)
+        largest = max(0.0, *of_kind)
+        print(f"| {kind} | {reference} | {n_narrower} of {len(of_kind)} | {largest:.1g} |")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 300)
+    main(*map(int, sys.argv[1:2]))

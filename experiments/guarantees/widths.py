@@ -112,4 +112,4 @@ def main(seeds: int = 2, marks: Sequence[int] = (100, 400, 1000)) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2)
+    main(*map(int, sys.argv[1:2]))

@@ -7,7 +7,7 @@ import torch
 
 import kbo
 from experiments.guarantees.attacks.functions import radial
-from experiments.guarantees.sequences import GROUPS, Report, play
+from experiments.guarantees.sequences import GROUPS, Report, main, play
 from experiments.problems.rkhs import stationary_kernel
 from kbo.confidence import Confidence, MixtureNoiseBounds, SelfNormalized
 
@@ -33,6 +33,13 @@ def test_no_guarantee_is_wrong_more_often_than_it_says(group, times):
 def test_guarantees_without_objections_are_noticed(monkeypatch):
     monkeypatch.setattr(Confidence, "guarantee_on", lambda self, state: "holds")
     assert played("posteriors", range(25)).violations()
+
+
+def test_a_replay_needs_the_group_of_its_sequence(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["sequences", "--only", "3"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "name it with --group" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e4, 1e8])

@@ -24,16 +24,20 @@ class Subclass(MaternKernel):
 
 
 class Expanded(MaternKernel):
-    """Matern-1/2 by ``|x|^2 - 2xz + |z|^2``."""
+    """Matern-1/2 by squared distances ``|x|^2 - 2xz + |z|^2``, which round badly far from zero."""
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params) -> Tensor:
-        a, b = x1 / self.lengthscale, x2 / self.lengthscale
+        a = x1 / self.lengthscale
+        b = x2 / self.lengthscale
         square = a.square().sum(-1, keepdim=True) - 2 * a @ b.mT + b.square().sum(-1).unsqueeze(-2)
         value = (-square.clamp_min(1e-30).sqrt()).exp()
-        return value.diagonal(dim1=-2, dim2=-1) if diag else value
+        if diag:
+            return value.diagonal(dim1=-2, dim2=-1)
+        return value
 
 
-R3, R5 = np.sqrt(np.longdouble(3)), np.sqrt(np.longdouble(5))
+R3 = np.sqrt(np.longdouble(3))
+R5 = np.sqrt(np.longdouble(5))
 
 
 def rational() -> Kernel:
@@ -109,12 +113,13 @@ def linear(variance: float = 1.0) -> tuple[Kernel, Values]:
 
 
 def factor(K: Array) -> tuple[Array, list[int]]:
-    """Return Cholesky rows [k k] and the rows of K [n n] that they are of; dependent ones are left out."""
-    L, kept = np.zeros_like(K), []
+    """Return the Cholesky factor [k k] of k rows of K [n n], and their indices; dependent rows are left out."""
+    L = np.zeros_like(K)
+    kept = []
     for j in range(len(K)):
         row = L[j]
-        for c, i in enumerate(kept):
-            row[c] = (K[j, i] - row[:c] @ L[i, :c]) / L[i, c]
+        for column, i in enumerate(kept):
+            row[column] = (K[j, i] - row[:column] @ L[i, :column]) / L[i, column]
         pivot = K[j, j] - row @ row
         if pivot > 1e-13 * max(K[j, j], K.max() * 1e-3):
             row[len(kept)] = np.sqrt(pivot)
@@ -131,30 +136,40 @@ class Function:
         values: The kernel.
         centres: The centres [m d].
         norm: Its norm.
-        rng: Source of randomness. Often it is 0 at all centres before one, and as large there as the norm allows.
+        rng: Source of randomness. Often the function is 0 at all centres but one, where it is as large as its norm
+            allows.
     """
 
     def __init__(
         self, values: Values, centres: Array, norm: float | None, rng: random.Random
     ) -> None:
+        # With K = L L', the function a = L'^-1 u has norm |u|, and values L u at the centres.
         L, kept = factor(values(centres, centres))
-        self.values, self.centres = values, centres[kept]
         m = len(kept)
         u = np.array([rng.gauss(0, 1) for _ in range(m)], dtype=np.longdouble)
         if norm is not None:
             if rng.random() < 0.7:
-                one = m - 1 if rng.random() < 0.6 else rng.randrange(m)
-                u[:] = 0
-                u[one] = rng.choice([-1, 1])
+                u = signed_unit_vector(m, rng)
             u *= norm * JUST_WITHIN / np.sqrt(u @ u)
-        a = np.zeros(m, dtype=np.longdouble)
+        self.values = values
+        self.centres = centres[kept]
+        self.a: Array = np.zeros(m, dtype=np.longdouble)
         for i in reversed(range(m)):
-            a[i] = (u[i] - L[i + 1 :, i] @ a[i + 1 :]) / L[i, i]
-        self.a = a
+            self.a[i] = (u[i] - L[i + 1 :, i] @ self.a[i + 1 :]) / L[i, i]
 
     def __call__(self, points: Array) -> Array:
         """Return the values [n] at points [n d]."""
         return (self.values(points, self.centres) @ self.a).astype(np.float64)
+
+
+def signed_unit_vector(m: int, rng: random.Random) -> Array:
+    """Return a unit vector [m] or minus it, more often the last one than another."""
+    position = m - 1
+    if rng.random() >= 0.6:
+        position = rng.randrange(m)
+    vector = np.zeros(m, dtype=np.longdouble)
+    vector[position] = rng.choice([-1, 1])
+    return vector
 
 
 def tensor(a: Array) -> Tensor:

@@ -1,4 +1,4 @@
-"""One random sequence of calls: its moves, what was refused, and what was guaranteed and true at its end."""
+"""One random sequence of calls: its moves, the refused ones, and its statements with the truth at its end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Play:
         rng: Its source of randomness.
         moves: The calls in words, in their order.
         refused: The number of calls that kbo refused.
-        verdicts: For each statement at the end its kind, delta and whether it was wrong; with no guarantee, None.
+        verdicts: For each statement at the end its kind, delta, and whether it was wrong; None without a guarantee.
     """
 
     rng: random.Random
@@ -35,7 +35,7 @@ class Play:
     verdicts: list[tuple[str, float, bool | None]] = field(default_factory=list)
 
     def do(self, name: str, call: Callable[[], T]) -> T | None:
-        """Make one call; None if it is refused."""
+        """Return the value of one call; None if it is refused."""
         self.moves.append(name)
         try:
             return call()
@@ -60,29 +60,36 @@ class Play:
                 wrong = outside()
             except RefutedAssumptions:
                 wrong = True
-            found = guaranteed()
+            has_guarantee = guaranteed()
         except KboError:
             self.refused += 1
-            found, wrong = False, False
-        self.verdicts.append((kind, delta, wrong if found else None))
+            has_guarantee = False
+            wrong = False
+        if has_guarantee:
+            self.verdicts.append((kind, delta, wrong))
+        else:
+            self.verdicts.append((kind, delta, None))
 
     def pick(self, *options: T) -> T:
         """Return one of the options at random."""
         return self.rng.choice(options)
 
     def noise(self, n: int, std: float, signs: bool) -> np.ndarray:
-        """Return independent noise [n] of this level, Gaussian or of one size."""
-        draws = [self.rng.choice([-1, 1]) if signs else self.rng.gauss(0, 1) for _ in range(n)]
+        """Return independent noise [n] of this standard deviation: random signs, or else Gaussian."""
+        if signs:
+            draws = [self.rng.choice([-1, 1]) for _ in range(n)]
+        else:
+            draws = [self.rng.gauss(0, 1) for _ in range(n)]
         return std * np.array(draws, dtype=float)
 
 
 def outside(lower: Any, upper: Any, truth: np.ndarray) -> bool:
     """Return whether a value of the truth is outside its interval by more than rounding, or a bound is NaN."""
-    low, high = (
-        np.asarray(torch.as_tensor(bound).detach(), dtype=float) for bound in (lower, upper)
-    )
-    slack = 1e-9 * (1 + np.abs(truth))
-    return not bool(((low <= truth + slack) & (high >= truth - slack)).all())
+    lower = np.asarray(torch.as_tensor(lower).detach(), dtype=float)
+    upper = np.asarray(torch.as_tensor(upper).detach(), dtype=float)
+    rounding = 1e-9 * (1 + np.abs(truth))
+    is_inside = (lower <= truth + rounding) & (upper >= truth - rounding)
+    return not bool(is_inside.all())
 
 
 COPIES: dict[str, Callable[[Any], Any]] = {

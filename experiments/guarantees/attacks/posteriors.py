@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,16 +28,24 @@ from kbo import confidence as c
 from kbo import regression as r
 from kbo.confidence import Confidence
 
-N_DATA, N_PROBES = 14, 8
+N_DATA = 14
+"""Points that may have data."""
+
+N_PROBES = 8
+"""Further points at which bounds are compared."""
+
 ISOLATED = 20_000
 """Points far from all others, at which a draw of the prior has independent values."""
 
 
-class NonNegative(Confidence):
-    """A bound of one's own: a given bound, clamped to a range that is known."""
+class Clamped(Confidence):
+    """A bound of one's own: a given bound, clamped to a range in which the function is known to be."""
 
     def __init__(self, bound: Confidence, least: float, most: float) -> None:
-        self.bound, self.least, self.most, self.delta = bound, least, most, bound.delta
+        self.bound = bound
+        self.least = least
+        self.most = most
+        self.delta = bound.delta
         self.guarantee = bound.guarantee and f"{bound.guarantee}, and it lies in a range"
 
     def interval(self, state, X):
@@ -60,7 +69,7 @@ NORM_BOUNDS: dict[str, Callable[[float, float, float], Confidence]] = {
     "cmm": partial(c.MartingaleMixture, kind="cmm"),
     "cmm of scales": partial(c.MartingaleMixture, kind="cmm", scale=[0.25, 1.0, 16.0]),
     "unknown norm": lambda s, B, delta: c.UnknownNorm(s, delta),
-    "own, wrapping": lambda s, B, delta: NonNegative(c.SelfNormalized(s, B, delta), -1e3, 1e3),
+    "own, wrapping": lambda s, B, delta: Clamped(c.SelfNormalized(s, B, delta), -1e3, 1e3),
 }
 """Bounds for functions of bounded norm."""
 
@@ -99,11 +108,100 @@ STATES: dict[str, Callable[[Any, float, Any], Any]] = {
     "batched": lambda k, ridge, X: r.NystromRidge(k, ridge, r.BatchedResampling(2.0)),
 }
 
-SMALLER, LARGER = ["noise_std", "norm_bound", "n_points", "eta", "upper"], ["scale", "mu"]
-WRITES = (
-    dict.fromkeys(SMALLER, 1e-3) | dict.fromkeys(LARGER, 1e3) | {"delta": 1.0, "mixture_delta": 1.0}
-)
+SMALLER = ["noise_std", "norm_bound", "n_points", "eta", "upper"]
+LARGER = ["scale", "mu"]
+WRITES = dict.fromkeys(SMALLER, 1e-3) | dict.fromkeys(LARGER, 1e3)
 """Attributes of confidences and noise bounds, and factors by which they are overwritten."""
+
+DELTAS = ["delta", "mixture_delta"]
+"""Attributes that are overwritten by 0.9."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Assumptions of a sequence.
+
+    Attributes:
+        bound: One of ``BOUNDS``.
+        state: One of ``STATES``.
+        sigma: Standard deviation of the noise.
+        B: Norm of the function, unless it is a draw of the prior.
+        signs: Whether the noise is plus or minus ``sigma``, not Gaussian.
+        lengthscale: Lengthscale of the kernel.
+        dimension: Number of variables.
+        kernel: "linear", or one of ``RADIAL``.
+        shift: Distance of the points from zero, in lengthscales.
+        rounds_badly: Whether many points are nearly equal.
+    """
+
+    bound: str
+    state: str
+    sigma: float
+    B: float
+    signs: bool
+    lengthscale: float
+    dimension: int
+    kernel: str
+    shift: float
+    rounds_badly: bool
+
+    @property
+    def is_draw(self) -> bool:
+        """Whether the function is a draw of the prior."""
+        return self.bound in PRIOR_BOUNDS
+
+    @property
+    def delta(self) -> float:
+        """Probability that the bound may fail."""
+        if self.is_draw:
+            return 1e-2
+        return 1e-3
+
+
+def random_setup(play: Play) -> Setup:
+    """Return assumptions at random."""
+    pick = play.pick
+    bound = pick(*BOUNDS)
+    state = pick(*STATES, *["exact"] * 6)
+    sigma = pick(2e-4, 1e-2, 0.3)
+    B = pick(1.0, 4.0)
+    signs = bound not in PRIOR_BOUNDS and pick(True, False, False)
+    lengthscale = pick(0.1, 0.3, 1.0)
+    dimension = pick(1, 1, 2, 6)
+    kernel = pick(*RADIAL, "linear")
+    shift = 0.0
+    if kernel != "linear":
+        shift = pick(*[0.0] * 8, 1e3, 1e8, 1e13)
+    return Setup(
+        bound, state, sigma, B, signs, lengthscale, dimension, kernel, shift, rounds_badly=False
+    )
+
+
+def rounding_setup(play: Play) -> Setup:
+    """Return assumptions at random under which points are nearly equal or far from zero, and the noise is small."""
+    setup = random_setup(play)
+    bound = play.pick("self-normalized", "dmm", "cmm")
+    kernel = play.pick("matern12", "subclass", "expanded", "product")
+    shift = play.pick(0.0, 0.0, 1e8, 1e13)
+    state = play.pick("exact", "exact", "online")
+    return replace(
+        setup, bound=bound, kernel=kernel, shift=shift, state=state, sigma=2e-4, rounds_badly=True
+    )
+
+
+def points_of(setup: Setup, play: Play) -> Array:
+    """Return points [n d]: ``N_DATA`` for data, some of them perhaps nearly equal, and ``N_PROBES`` others."""
+    rng = play.rng
+    d = setup.dimension
+    points = np.array([[rng.random() for _ in range(d)] for _ in range(N_DATA + N_PROBES)])
+    if setup.kernel == "linear":
+        points[-1] = 0.0
+    if play.pick(True, False, False) or setup.rounds_badly:
+        n_near = 11 if setup.rounds_badly else 5
+        for i in range(1, n_near + 1):
+            distance = 10.0 ** -play.pick(6, 8, 9)
+            points[i] = points[0] + distance * np.array([rng.random() for _ in range(d)])
+    return points + setup.shift * setup.lengthscale
 
 
 class Sequence:
@@ -111,147 +209,152 @@ class Sequence:
 
     Args:
         play: The sequence.
-        rounding: Whether points are nearly equal or far from zero, and the noise is small.
+        setup: Its assumptions.
     """
 
-    def __init__(self, play: Play, rounding: bool = False) -> None:
-        self.play, pick, self.rounding = play, play.pick, rounding
-        self.bound, self.state_name = pick(*BOUNDS), pick(*STATES, *["exact"] * 6)
-        self.prior = self.bound in PRIOR_BOUNDS
-        self.delta = 1e-2 if self.prior else 1e-3
-        self.sigma, self.B = pick(2e-4, 1e-2, 0.3), pick(1.0, 4.0)
-        self.signs = not self.prior and pick(True, False, False)
-        self.lengthscale, d = pick(0.1, 0.3, 1.0), pick(1, 1, 2, 6)
-        self.name = pick(*RADIAL, "linear")
-        self.shift = pick(*[0.0] * 8, 1e3, 1e8, 1e13) if self.name != "linear" else 0.0
-        if rounding:
-            self.bound, self.prior, self.delta, self.sigma = (
-                pick("self-normalized", "dmm", "cmm"),
-                False,
-                1e-3,
-                2e-4,
-            )
-            self.name, self.shift = (
-                pick("matern12", "subclass", "expanded", "product"),
-                pick(0.0, 0.0, 1e8, 1e13),
-            )
-            self.state_name = pick("exact", "exact", "online")
-        self.kernel, values = (
-            linear() if self.name == "linear" else radial(self.name, self.lengthscale)
-        )
-        self.P = self._points(d)
-        self.f = Function(values, self.P, None if self.prior else self.B, play.rng)
-        self.truth = self.f(self.P)
-        self.X, self.Z = tensor(self.P[:N_DATA]), tensor(self.P)
-        self.ridge = self.sigma**2 if self.prior else self.sigma**2 * pick(1.0, 1.0, 0.1, 10.0)
-        # A state of another kernel class with the same parameters is loaded into that of the right kernel later on.
-        radials = [name for name in RADIAL if name != self.name]
-        self.other = radial(pick(*radials), self.lengthscale)[0] if pick(*range(6)) == 0 else None
-        play.moves.append(
-            f"{self.state_name} state, {self.bound}, {self.name} kernel, d={d}, sigma={self.sigma}, B={self.B}, "
-            f"ridge={self.ridge:g}, lengthscale={self.lengthscale}, shift={self.shift:g}"
-            + (f", begun under {type(self.other).__name__}" if self.other else "")
-        )
-        self.seeded: Any = (
-            play.noise(N_DATA, self.sigma, self.signs) if pick(*range(16)) == 0 else None
-        )
+    def __init__(self, play: Play, setup: Setup) -> None:
+        self.play = play
+        self.setup = setup
+        if setup.kernel == "linear":
+            self.kernel, values = linear()
+        else:
+            self.kernel, values = radial(setup.kernel, setup.lengthscale)
+        points = points_of(setup, play)
+        norm = None if setup.is_draw else setup.B
+        self.truth: Array = Function(values, points, norm, play.rng)(points)
+        self.X = tensor(points[:N_DATA])
+        self.Z = tensor(points)
+        self.ridge = setup.sigma**2
+        if not setup.is_draw:
+            self.ridge *= play.pick(1.0, 1.0, 0.1, 10.0)
+        self.other_kernel: Any = self._other_kernel()
+        play.moves.append(self._first_move())
+        self.fixed_noise: Any = None
+        if play.pick(*range(16)) == 0:
+            self.fixed_noise = play.noise(N_DATA, setup.sigma, setup.signs)
+        self.asks_elsewhere = False
         self.confidence = self._confidence()
-        self.state = self._empty(self.other or self.kernel)
+        first_kernel = self.kernel
+        if self.other_kernel is not None:
+            first_kernel = self.other_kernel
+        self.state = self._empty(first_kernel)
 
-    def _points(self, d: int) -> Array:
-        """Return points for data, partly nearly equal ones, and those at which bounds are compared."""
-        rng = self.play.rng
-        unit = np.array([[rng.random() for _ in range(d)] for _ in range(N_DATA + N_PROBES)])
-        if self.name == "linear":
-            unit[-1] = 0.0
-        if self.play.pick(True, False, False) or self.rounding:  # nearly equal points
-            for i in range(1, 12 if self.rounding else 6):
-                unit[i] = unit[0] + 10.0 ** -self.play.pick(6, 8, 9) * np.array(
-                    [rng.random() for _ in range(d)]
-                )
-        return unit + self.shift * self.lengthscale
+    def _other_kernel(self) -> Any:
+        """Return a kernel of another class with the same parameters, or mostly None.
+
+        A state that begins under it is loaded into one of the right kernel later on.
+        """
+        if self.play.pick(*range(6)) != 0:
+            return None
+        names = [name for name in RADIAL if name != self.setup.kernel]
+        kernel, _ = radial(self.play.pick(*names), self.setup.lengthscale)
+        return kernel
+
+    def _first_move(self) -> str:
+        setup = self.setup
+        words = (
+            f"{setup.state} state, {setup.bound}, {setup.kernel} kernel, d={setup.dimension}, sigma={setup.sigma}, "
+            f"B={setup.B}, ridge={self.ridge:g}, lengthscale={setup.lengthscale}, shift={setup.shift:g}"
+        )
+        if self.other_kernel is None:
+            return words
+        return f"{words}, begun under {type(self.other_kernel).__name__}"
 
     def _confidence(self) -> Confidence:
-        s, B, delta = self.sigma, self.B, self.delta
-        if self.bound in NORM_BOUNDS:
-            return NORM_BOUNDS[self.bound](s, B, delta)
-        if self.bound in ADAPTIVE:
-            return ADAPTIVE[self.bound][0]()
-        known = self.name in ("rbf", "matern12", "matern32", "matern52")
-        self.elsewhere = known and not self.shift and self.play.pick(True, False)
-        if self.bound == "chaining":
-            return c.Chaining(delta, rigorous=True, points=self.Z[: 2 if self.elsewhere else None])
-        return c.FiniteSet(
-            1 if self.elsewhere else len(self.Z), delta, self.bound.removeprefix("finite set, ")
-        )
+        """Return the confidence; one for draws is sometimes of fewer points than it is asked about."""
+        setup = self.setup
+        if setup.bound in NORM_BOUNDS:
+            return NORM_BOUNDS[setup.bound](setup.sigma, setup.B, setup.delta)
+        if setup.bound in ADAPTIVE:
+            return ADAPTIVE[setup.bound][0]()
+        vanishes_far_away = setup.kernel in ("rbf", "matern12", "matern32", "matern52")
+        if vanishes_far_away and not setup.shift:
+            self.asks_elsewhere = self.play.pick(True, False)
+        if setup.bound == "chaining":
+            points = self.Z[:2] if self.asks_elsewhere else self.Z
+            return c.Chaining(setup.delta, rigorous=True, points=points)
+        n_points = 1 if self.asks_elsewhere else len(self.Z)
+        return c.FiniteSet(n_points, setup.delta, setup.bound.removeprefix("finite set, "))
 
     def _empty(self, kernel: Any) -> Any:
-        if self.bound in ADAPTIVE:
-            bounds = NOISE_BOUNDS[ADAPTIVE[self.bound][1]](self.B, self.delta, 1.5 * self.sigma)
-            return r.AdaptiveRidge(STATES[self.state_name](kernel, bounds.ridge, self.X), bounds)
-        return STATES[self.state_name](kernel, self.ridge, self.X)
+        """Return a posterior without data."""
+        setup = self.setup
+        make = STATES[setup.state]
+        if setup.bound not in ADAPTIVE:
+            return make(kernel, self.ridge, self.X)
+        _, variant = ADAPTIVE[setup.bound]
+        noise = NOISE_BOUNDS[variant](setup.B, setup.delta, 1.5 * setup.sigma)
+        return r.AdaptiveRidge(make(kernel, noise.ridge, self.X), noise)
 
     # Moves
 
     def learn(self) -> None:
-        """New observations at random rows, perhaps with weights."""
+        """Learn new observations at random rows, perhaps with weights."""
         rng = self.play.rng
-        rows = [rng.randrange(N_DATA) for _ in range(rng.randint(1, 6))]
-        e = (
-            self.play.noise(len(rows), self.sigma, self.signs)
-            if self.seeded is None
-            else self.seeded[rows]
-        )
-        w = None if self.seeded is not None else self.play.pick(*[None] * 5, 4.0)
-        weights = None if w is None else torch.full((len(rows),), w, dtype=torch.float64)
-        y = self.truth[rows] + e / math.sqrt(w or 1.0)
-        name = f"update {rows}" + f" of weight {w}" * (w is not None)
-        self.play.do(name, lambda: self.state.update(self.X[rows], tensor(y), weights))
+        n = rng.randint(1, 6)
+        rows = [rng.randrange(N_DATA) for _ in range(n)]
+        name = f"update {rows}"
+        weights = None
+        if self.fixed_noise is not None:
+            noise = self.fixed_noise[rows]
+        else:
+            noise = self.play.noise(n, self.setup.sigma, self.setup.signs)
+            weight = self.play.pick(*[None] * 5, 4.0)
+            if weight is not None:
+                name += f" of weight {weight}"
+                noise = noise / math.sqrt(weight)
+                weights = torch.full((n,), weight, dtype=torch.float64)
+        y = tensor(self.truth[rows] + noise)
+        self.play.do(name, lambda: self.state.update(self.X[rows], y, weights))
 
     def repeat_exactly(self) -> None:
-        """Repetitions of an objective that fixes its random seed."""
+        """Learn repetitions of an objective that fixes its random seed."""
         row = self.play.rng.randrange(N_DATA)
-        y = torch.full((400,), float(self.truth[row] + self.seeded[row]), dtype=torch.float64)
+        y = torch.full((400,), float(self.truth[row] + self.fixed_noise[row]), dtype=torch.float64)
         self.play.do("400 equal values", lambda: self.state.update(self.X[[row] * 400], y))
 
     def copy(self) -> None:
-        """Copies of the state, or of the confidence."""
+        """Go on with a copy of the state, or of the confidence."""
         name = self.play.pick(*COPIES, "fork")
-        copied = COPIES.get(name, lambda state: state.fork())
-        if name == "fork" or self.play.pick(True, False):
-            self.state = (
-                self.play.do(f"{name} of the state", lambda: copied(self.state)) or self.state
-            )
+        if name == "fork":
+            self.state = self.play.do("fork of the state", lambda: self.state.fork()) or self.state
+            return
+        copied = COPIES[name]
+        if self.play.pick(True, False):
+            state = self.play.do(f"{name} of the state", lambda: copied(self.state))
+            self.state = state or self.state
         else:
-            self.confidence = (
-                self.play.do(f"{name} of the confidence", lambda: copied(self.confidence))
-                or self.confidence
-            )
+            confidence = self.play.do(f"{name} of the confidence", lambda: copied(self.confidence))
+            self.confidence = confidence or self.confidence
 
     def load(self) -> None:
         """Save and load."""
-        new = self.play.do("save, load", lambda: pickle.loads(pickle.dumps(self.state)))
-        if new is not None:
-            self.state, self.other = new, None
+        state = self.play.do("save, load", lambda: pickle.loads(pickle.dumps(self.state)))
+        if state is not None:
+            self.state = state
+            self.other_kernel = None
 
     def write_confidence(self) -> None:
         """Overwrite a number of the confidence, of one inside it, or of noise bounds."""
-        bound = self.confidence
+        bound: Any = self.confidence
         inner = getattr(bound, "confidence", None) or getattr(bound, "bound", None) or bound
         target = self.play.pick(bound, inner, getattr(self.state, "schedule", None) or bound)
-        names = [name for name in WRITES if isinstance(getattr(target, name, None), (int, float))]
+        numbers = [*WRITES, *DELTAS]
+        names = [name for name in numbers if isinstance(getattr(target, name, None), (int, float))]
         if not names:
             return
         name = self.play.pick(*names)
-        value = (
-            0.9
-            if WRITES[name] == 1.0
-            else type(getattr(target, name))(getattr(target, name) * WRITES[name])
-        )
-        value = max(value, 1) if isinstance(value, int) else value
-        self.play.do(
-            f"{type(target).__name__}.{name} = {value:g}", lambda: setattr(target, name, value)
-        )
+        value = self._overwritten(name, getattr(target, name))
+        move = f"{type(target).__name__}.{name} = {value:g}"
+        self.play.do(move, lambda: setattr(target, name, value))
+
+    def _overwritten(self, name: str, value: float) -> float:
+        """Return a wrong value of an attribute, with which a bound would be too narrow."""
+        if name in DELTAS:
+            return 0.9
+        if isinstance(value, int):
+            return max(int(value * WRITES[name]), 1)
+        return value * WRITES[name]
 
     def write_ridge(self) -> None:
         """Overwrite or move the ridge."""
@@ -263,80 +366,84 @@ class Sequence:
 
     def write_kernel(self) -> None:
         """Change the caller's kernel, or give the state another one."""
-        if self.other is None and self.name in RADIAL and self.play.pick(True, False):
-            other = radial(self.name, 10 * self.lengthscale)[0]
+        is_radial = self.other_kernel is None and self.setup.kernel in RADIAL
+        if is_radial and self.play.pick(True, False):
+            other, _ = radial(self.setup.kernel, 10 * self.setup.lengthscale)
             self.play.do("state.kernel = another", lambda: setattr(self.state, "kernel", other))
             return
-        mine, self.kernel = self.kernel, copy.deepcopy(self.kernel)
-        self.play.do("the caller's kernel: lengthscale = 30", lambda: stretch(mine, 30.0))
+        given = self.kernel
+        self.kernel = copy.deepcopy(given)
+        self.play.do("the caller's kernel: lengthscale = 30", lambda: stretch(given, 30.0))
 
     def look(self) -> None:
         """Read bounds in between."""
         self.play.do("interval", lambda: self.confidence.interval(self.state, self.Z))
 
     def imagine(self) -> None:
-        """Hypothetical observations."""
-        y = tensor(self.truth[:3] + 5 * self.B)
-        self.state = (
-            self.play.do("Hypothetical", lambda: r.Hypothetical(self.state, self.X[:3], y))
-            or self.state
-        )
+        """Go on with hypothetical observations."""
+        y = tensor(self.truth[:3] + 5 * self.setup.B)
+        state = self.play.do("Hypothetical", lambda: r.Hypothetical(self.state, self.X[:3], y))
+        self.state = state or self.state
 
     def run(self) -> None:
         """Make the moves, then compare."""
+        for move in [self.learn, *self._moves()]:
+            move()
+        if self.other_kernel is not None:
+            self.load()
+        if self.other_kernel is None:
+            self.compare()
+
+    def _moves(self) -> list[Callable[[], None]]:
+        """Return the moves after the first, with at most one attack."""
+        rng = self.play.rng
         usual = [self.learn] * 6 + [self.copy, self.copy, self.load, self.look, self.look]
-        attacks = [
-            self.write_confidence,
-            self.write_confidence,
-            self.write_ridge,
-            self.write_kernel,
-            self.imagine,
-        ]
-        moves = [self.play.pick(*usual) for _ in range(self.play.rng.randint(2, 6))]
-        if self.seeded is not None:
+        attacks = [self.write_confidence, self.write_confidence, self.write_ridge]
+        attacks += [self.write_kernel, self.imagine]
+        moves = [self.play.pick(*usual) for _ in range(rng.randint(2, 6))]
+        if self.fixed_noise is not None:
             moves.append(self.repeat_exactly)
         elif self.play.pick(True, True, False):
-            moves.insert(self.play.rng.randint(1, len(moves)), self.play.pick(*attacks))
-        if self.rounding:
-            moves = [self.learn] * 4 + [self.copy, self.load]
-        for move in [self.learn, *moves]:
-            move()
-        if self.other is not None:
-            self.load()
-        if self.other is None:
-            self.compare()
+            moves.insert(rng.randint(1, len(moves)), self.play.pick(*attacks))
+        if self.setup.rounds_badly:
+            return [self.learn] * 4 + [self.copy, self.load]
+        return moves
 
     def compare(self) -> None:
         """Compare the interval with the truth, if there is a guarantee."""
 
-        def wrong() -> bool:
-            if not self.confidence.finite_on(self.state):
-                return False
-            lower, upper = self.confidence.interval(self.state, self.Z)
-            found = outside(lower, upper, self.truth)
-            if self.prior and self.elsewhere:
-                X = self.Z[:1].repeat(ISOLATED, 1)
-                X[:, 0] += 100.0 * (1 + torch.arange(ISOLATED, dtype=X.dtype))
-                rng = np.random.default_rng(self.play.rng.randrange(1 << 30))
-                values = math.sqrt(RADIAL[self.name][2]) * rng.normal(size=ISOLATED)
-                self.play.moves.append(f"interval at {ISOLATED} other points")
-                found = outside(*self.confidence.interval(self.state, X), values)
-            return found
+        def has_guarantee() -> bool:
+            return self.confidence.guarantee_on(self.state) is not None
 
-        # Where fewer points are named than are asked about, only the last answer counts.
-        self.play.judge(
-            self.bound,
-            self.delta,
-            lambda: self.confidence.guarantee_on(self.state) is not None,
-            wrong,
-        )
+        self.play.judge(self.setup.bound, self.setup.delta, has_guarantee, self.is_wrong)
+
+    def is_wrong(self) -> bool:
+        """Return whether the function is outside of its interval."""
+        if not self.confidence.finite_on(self.state):
+            return False
+        lower, upper = self.confidence.interval(self.state, self.Z)
+        if self.asks_elsewhere:
+            # Where fewer points are named than are asked about, only the last answer counts.
+            return self.is_wrong_elsewhere()
+        return outside(lower, upper, self.truth)
+
+    def is_wrong_elsewhere(self) -> bool:
+        """Return whether the draw of the prior is outside of its interval at ``ISOLATED`` other points."""
+        X = self.Z[:1].repeat(ISOLATED, 1)
+        X[:, 0] += 100.0 * (1 + torch.arange(ISOLATED, dtype=X.dtype))
+        rng = np.random.default_rng(self.play.rng.randrange(1 << 30))
+        _, _, variance = RADIAL[self.setup.kernel]
+        values = math.sqrt(variance) * rng.normal(size=ISOLATED)
+        self.play.moves.append(f"interval at {ISOLATED} other points")
+        lower, upper = self.confidence.interval(self.state, X)
+        return outside(lower, upper, values)
 
 
 def posteriors(play: Play) -> None:
     """Play one sequence."""
-    Sequence(play).run()
+    Sequence(play, random_setup(play)).run()
 
 
 def rounding(play: Play) -> None:
     """Play one sequence on points that are nearly equal, or far from zero."""
-    Sequence(play, rounding=True).run()
+    Sequence(play, rounding_setup(play)).run()
