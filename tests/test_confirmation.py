@@ -16,7 +16,7 @@ from kbo._base.terminal import rounded_up
 from kbo.confidence.repeated.mean import bounded_mean
 from kbo.confidence.repeated.median import median, median_bounds
 from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailures
-from kbo.optimize.insight.confirmation import _Confirming
+from kbo.optimize.insight.confirmation import _Evaluations
 from tests.commands import kbo as command
 
 CANDIDATES = [{"x": 0.3}, {"x": 0.35}, {"x": 0.9}]
@@ -100,13 +100,13 @@ def test_a_confirmation_continues_from_its_journal(tmp_path):
 
 
 def test_values_wait_for_earlier_evaluations_of_the_same_candidate():
-    confirming = _Confirming({"a": {"x": 0.1}, "b": {"x": 0.2}}, False, 0.1, None, None)
-    trials = [confirming.begin() for _ in range(4)]
-    confirming.run.complete(trials[2], 5.0)
-    confirming.run.complete(trials[1], 2.0)
-    assert [list(one.values) for one in confirming.finalists()] == [[], [2.0]]
-    confirming.run.complete(trials[0], 1.0)
-    assert [list(one.values) for one in confirming.finalists()] == [[1.0, 5.0], [2.0]]
+    evaluations = _Evaluations({"a": {"x": 0.1}, "b": {"x": 0.2}}, False, 0.1, None, None)
+    trials = [evaluations.begin() for _ in range(4)]
+    evaluations.run.complete(trials[2], 5.0)
+    evaluations.run.complete(trials[1], 2.0)
+    assert [list(one.values) for one in evaluations.finalists()] == [[], [2.0]]
+    evaluations.run.complete(trials[0], 1.0)
+    assert [list(one.values) for one in evaluations.finalists()] == [[1.0, 5.0], [2.0]]
 
 
 def test_delta_is_shared_among_the_ways_in_which_a_statement_can_be_wrong():
@@ -114,10 +114,10 @@ def test_delta_is_shared_among_the_ways_in_which_a_statement_can_be_wrong():
     candidates = {"a": {"x": 0.1}, "b": {"x": 0.2}, "c": {"x": 0.3}}
     values = [1.0, 2.0, 1.5, 0.7, 1.2, 1.9, 1.1, 1.3, 1.4, 1.6, 0.9]  # so many that levels matter
     for maximize, levels in ((False, (0.05, 0.025)), (True, (0.025, 0.05))):
-        confirming = _Confirming(candidates, maximize, 0.1, None, None)
+        evaluations = _Evaluations(candidates, maximize, 0.1, None, None)
         for value in values:
-            confirming.run.complete(confirming.run.begin({"candidate": "b"}), value)
-        finalist = confirming.finalists()[1]
+            evaluations.run.complete(evaluations.run.begin({"candidate": "b"}), value)
+        finalist = evaluations.finalists()[1]
         assert (finalist.lower, finalist.upper) == median_bounds(values, *levels)
 
 

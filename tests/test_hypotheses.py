@@ -91,7 +91,7 @@ def test_each_hypothesis_is_searched_with_the_hypothetical_observations():
     found = union(bounds(*[SelfNormalized] * 3), 3)
     X, y = data(2, seed=3)
     imagined = found.given(X, y)
-    for part, alone in zip(imagined.parts, states(), strict=True):
+    for part, alone in zip(imagined.bounds, states(), strict=True):
         alone.update(X, y)
         assert torch.allclose(part.posterior.predict(GRID)[0], alone.predict(GRID)[0], atol=1e-8)
     assert imagined.confidence.guarantee_on(imagined.posterior) is None
@@ -136,7 +136,7 @@ def test_a_refuted_hypothesis_leaves_for_good_and_the_result_says_when():
     small = kbo.Hypothesis(rbf(0.3), 0.1, 0.2)
     found = run([small, *HYPOTHESES])
     belief = found.optimizer.insight.surrogate()
-    assert list(belief.parts) == [1, 2, 3]
+    assert list(belief.surrogates) == [1, 2, 3]
     assert 1 <= belief.refuted[0] <= 5
     assert f"1 refuted, the last after {belief.refuted[0]} values" in found.account["hypotheses"]
     with pytest.raises(RefutedAssumptions, match="every hypothesis"):
@@ -159,9 +159,9 @@ def test_hypotheses_differ_in_noise_and_error_bars_weigh_by_each():
     pair = [kbo.Hypothesis(rbf(0.3), noise_std, 2.0) for noise_std in (0.1, 0.4)]
     optimizer = kbo.Optimizer(BOUNDS, setting=kbo.Certified(pair))
     optimizer.tell({"x": 0.5}, (0.3, {"sem": 0.2}))
-    parts = optimizer.insight.surrogate().parts
-    assert float(parts[0].posterior.locations[1]) == pytest.approx(0.25)
-    assert float(parts[1].posterior.locations[1]) == pytest.approx(4.0)
+    surrogates = optimizer.insight.surrogate().surrogates
+    assert float(surrogates[0].posterior.locations[1]) == pytest.approx(0.25)
+    assert float(surrogates[1].posterior.locations[1]) == pytest.approx(4.0)
 
 
 def test_constraints_have_hypotheses_of_their_own():
@@ -261,7 +261,7 @@ def test_a_run_ends_when_the_noise_does_not_explain_the_values():
     # as long as one hypothesis explains the values, those that do not stay
     kept = run([*listed, *kbo.hypotheses(0.1, 1.0, 5, lengthscales=[0.2])], 8, waves)
     belief = kept.optimizer.insight.surrogate()
-    assert any(part.unexplained for part in belief.parts.values())
+    assert any(part.unexplained for part in belief.surrogates.values())
     assert not belief.unexplained
     assert not unexplained(FixedWidth(2.0), belief.posterior)
 

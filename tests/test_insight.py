@@ -92,8 +92,8 @@ def test_functions_have_dense_moments_and_after_more_values_are_a_martingale(sur
     mean, std = moments(surrogate._predictive, Z)
     torch.testing.assert_close(values.mean(0), mean, rtol=0, atol=0.03)
     torch.testing.assert_close(values.std(0), std, rtol=0.12, atol=0)
-    own = functions.own_targets(Z.expand(functions.count, -1, -1))
-    torch.testing.assert_close(own, values, rtol=0, atol=1e-4)
+    of_each = functions.targets_of_each(Z.expand(functions.count, -1, -1))
+    torch.testing.assert_close(of_each, values, rtol=0, atol=1e-4)
     updated, variance = functions.updated(Z[:3], Z[3:], generator(3))
     torch.testing.assert_close(updated.mean(0), mean[3:], rtol=0, atol=0.03)
     assert bool((variance.sqrt().mean(0) < std[3:]).all())
@@ -112,8 +112,10 @@ def test_the_optima_are_at_least_as_large_as_the_draws_on_a_grid(optimizer, surr
     assert float(missing.max()) < 0.4  # another of several peaks
     assert float(missing.median()) <= 0
     assert float(missing.mean()) < 0.02
-    at_own = functions.own(found.units.unsqueeze(1)).squeeze(1)
-    torch.testing.assert_close(at_own, found.values, rtol=0, atol=1e-4)
+    targets = functions.targets_of_each(found.units.unsqueeze(1)).squeeze(1)
+    torch.testing.assert_close(
+        functions.transform.inverse(targets), found.values, rtol=0, atol=1e-4
+    )
 
 
 def test_the_smallest_sets_of_values_have_the_recommended_one():
@@ -203,10 +205,11 @@ def test_no_effect_is_visible_where_a_constant_explains_the_values(
     def visible():
         return [e.name for e in importance(optimizer.space, surrogate) if e.visible]
 
-    assert "effects" not in surrogate.account()
+    assert surrogate.has_effects
     assert visible()
-    monkeypatch.setattr(type(surrogate), "account", lambda self: {"effects": "none"})
+    monkeypatch.setattr(type(surrogate), "has_effects", False)
     assert not visible()
+    assert "none is visible" in surrogate.account()["effects"]
 
 
 # Outliers

@@ -103,6 +103,23 @@ def test_an_explanation_has_the_width_that_its_strategy_took_and_a_repetition_ha
     }
 
 
+def test_the_bound_that_another_strategy_maximised_is_shown_if_it_is_named():
+    class Silent(Strategy):
+        def propose(self, search):
+            return UpperBound().propose(search)
+
+    class Named(Silent):
+        def confidence(self, search):
+            return search.confidence
+
+    bounds = []
+    for strategy in (UpperBound(), Named(), Silent()):
+        setting = kbo.Practical(noise_std=0.1, strategies=[InitialDesign(), strategy])
+        bounds.append(run(9, setting=setting).explain(8).bound)
+    assert bounds[0] == bounds[1] is not None
+    assert bounds[2] is None
+
+
 def test_explanations_are_in_the_journal_and_shown_by_the_command(tmp_path):
     path = tmp_path / "run.jsonl"
     optimizer = run(8, journal=path, seed=2)

@@ -53,6 +53,7 @@ class Constraint(Measured):
             self._check()
 
     def _check(self) -> None:
+        """Raise InvalidInput unless there is one limit, and the assumptions can be used; make numbers of them."""
         if (self.upper is None) == (self.lower is None):
             upper = checks.shown(self.upper)
             lower = checks.shown(self.lower)
@@ -102,12 +103,12 @@ class Constraint(Measured):
         return self.lower
 
     def kept_by(self, value: float) -> bool:
-        """Return True if a value is within the limit."""
+        """Return whether a value of the quantity is within the limit."""
         return self.sign * value >= self.limit
 
 
 def measured_only(constraints: Any) -> tuple[list[Constraint], list[Any]]:
-    """Return the constraints on measured quantities, and those on parameters, of an argument ``constraints``.
+    """Return the constraints on measured quantities in an argument ``constraints``, and those on parameters.
 
     Raises:
         InvalidInput: Not a list, an entry of another kind, or two constraints of one name.

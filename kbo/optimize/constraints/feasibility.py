@@ -1,14 +1,14 @@
-"""Measured constraints in the search and in the recommendation.
+"""Constraints on measured quantities in the search and in the recommendation.
 
-Every quantity with a limit has a surrogate of its own, like the objective. With sign s, limit l and bounds of s g(x)
-the slack s g(x) - l is at least 0 where the limit is kept, and
+Every quantity g with a limit has a surrogate of its own, like the objective. Its slack is ``sign g(x) - limit``, at
+least 0 where the limit is kept. With bounds of ``sign g``
 
-    lower(x) - l    at least 0: the limit is kept, if the bounds hold
-    upper(x) - l    negative: it is broken, if the bounds hold
+    lower(x) - limit    at least 0: the limit is kept, if the bounds hold
+    upper(x) - limit    negative: it is broken, if the bounds hold
 
 In the certified setting the next point is the best by the rule of the objective among those where every constraint is
-possibly kept (optimism over the optimistic feasible set: CONFIG, Xu et al. 2023, Alg. 1); if there is none, the one
-that is least far from it. In the practical setting the log-probability that all are kept is added to the upper bound.
+possibly kept (optimism over the optimistic feasible set: CONFIG, Xu et al. 2023, Alg. 1). If there is none, it is the
+point nearest to that. In the practical setting the log-probability that all are kept is added to the upper bound.
 Both rules, and the theorem about the first: docs/theory/constraints.md.
 """
 
@@ -38,7 +38,7 @@ class ConstraintSurrogate(NamedTuple):
 
     @property
     def level(self) -> float:
-        """The limit in units of the surrogate's posterior, which is to be reached."""
+        """The limit that must be reached, in units of the surrogate's posterior."""
         return self.surrogate.transform.target(self.constraint.limit)
 
 
@@ -48,12 +48,12 @@ class Feasibility:
 
     Attributes:
         constraints: The constraints.
-        bounds: Lower bound, mean and upper bound of each quantity, by name; the measured value three times where it has
-            no noise, and while there is no bound.
+        bounds: Lower bound, mean and upper bound of each quantity, by its name. Where the quantity has no noise, and
+            while there is no bound, all three are the measured value.
         kept: Whether the pessimistic bounds of all quantities are within their limits.
-        probability: The probability that all limits are kept, by the fitted models, which is no guarantee; if
-            ``certified`` the probability with which all bounds hold; None if neither is known.
-        certified: Whether these bounds hold under given assumptions.
+        probability: If ``certified``, the probability with which all bounds hold. In the practical setting the
+            probability that all limits are kept, by the fitted models, which is no guarantee. Else None.
+        certified: Whether the bounds are proved under the given assumptions.
     """
 
     constraints: tuple[Constraint, ...]
@@ -67,13 +67,13 @@ class Feasibility:
 
 
 def limits(surrogates: Sequence[ConstraintSurrogate]) -> list[Limit]:
-    """Return the limits with the bounds that are reported, of the constraints that have one."""
-    reported = []
+    """Return the limits, with the reported bounds of their quantities; without the constraints that have no bound."""
+    bounded = []
     for entry in surrogates:
-        bound = entry.surrogate.reported
-        if bound is not None:
-            reported.append(Limit(entry.surrogate.posterior, bound, lower=entry.level))
-    return reported
+        confidence = entry.surrogate.reported
+        if confidence is not None:
+            bounded.append(Limit(entry.surrogate.posterior, confidence, lower=entry.level))
+    return bounded
 
 
 def probably_feasible(
@@ -95,10 +95,10 @@ def preferred(
     features: Tensor,
     trials: Sequence[Trial],
 ) -> Tensor:
-    """Return the scores [n] of completed trials, lower ones where the lower bound of a slack is negative.
+    """Return scores [n] of completed trials by which those that keep all limits, by lower bounds, come first.
 
     Args:
-        score: The scores without constraints [n].
+        score: The scores [n] without constraints.
         surrogates: The constraints with their surrogates.
         features: Features [n D] of the trials.
         trials: The trials.
@@ -128,15 +128,15 @@ def feasibility(
     features: Tensor,
     ways: Sequence[str],
 ) -> Feasibility:
-    """Return the feasibility of a completed trial with features [1 D].
+    """Return the feasibility of a completed trial.
 
     Args:
-        delta: Probability that certified bounds may fail; None if no bound is certified.
+        delta: The probability with which certified bounds may fail; None in the practical setting.
         constraints: The constraints.
-        undecided: Those that are not kept in any case.
-        surrogates: Those that have a surrogate.
+        undecided: Those that the assumptions alone do not decide.
+        surrogates: Those that have a surrogate, with it.
         best: The trial.
-        features: Its features.
+        features: Its features [1 D].
         ways: Ways in which the noise may have decided which values there are, in words.
     """
     bounds = {}
@@ -157,17 +157,12 @@ def feasibility(
             bounds[constraint.name] = lower, mean, upper
         else:
             bounds[constraint.name] = -upper, -mean, -lower
-    result = Feasibility(tuple(constraints), bounds, kept, None, False)
+    unproved = Feasibility(tuple(constraints), bounds, kept, probability=None, certified=False)
     if delta is None:
-        if surrogates:
-            result = replace(result, probability=probability)
-        return result
-    if by_measurement:
-        return result
-    for _, surrogate in noisy:
-        if not bool(surrogate.guarantee(ways)):
-            return result
-    return replace(result, probability=1 - delta, certified=True)
+        return replace(unproved, probability=probability if surrogates else None)
+    if by_measurement or not all(surrogate.guarantee(ways) for _, surrogate in noisy):
+        return unproved
+    return replace(unproved, probability=1 - delta, certified=True)
 
 
 def _text(feasibility: Feasibility) -> str:

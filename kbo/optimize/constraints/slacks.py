@@ -1,12 +1,12 @@
-"""Slacks of limits: the distances of quantities to their limits, at least 0 where these are kept.
+"""Slacks of limits: by how much quantities keep their limits, negative where they break them.
 
-Bounds of a quantity bound its slack. Slacks of several quantities are compared in their ``slack_unit``.
+Bounds of a quantity bound its slack. Slacks of several quantities are compared in units of their prior standard
+deviations (``slack_unit``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -16,23 +16,33 @@ from kbo.confidence.base import not_nan
 from kbo.regression import Posterior
 
 _BROKEN = -1e300
-"""Score of points that break a limit: below that of any other, and in the order of their violation."""
+"""Largest score of a point that breaks a limit, below those of all other points. A larger violation has a lower one."""
+
+_N_POINTS = 16
+"""Number of random points of which the largest prior standard deviation is the unit of a slack."""
 
 LEAST_STD = 1e-9
-"""Standard deviation of a quantity that is known."""
+"""Least standard deviation of a quantity, at points where it is known."""
 
 
 def upper_slack(limits: Sequence[Limit], X: Tensor) -> Tensor:
-    """Return the smallest upper bound [...] of a slack at features X [... D], each in its ``slack_unit``."""
+    """Return the smallest upper bound [...] of a slack at features X [... D], in slack units.
+
+    Where it is negative, a limit is broken if the bounds hold.
+    """
     return _smallest([limit.possible(X) for limit in limits], limits, X)
 
 
 def lower_slack(limits: Sequence[Limit], X: Tensor) -> Tensor:
-    """Return the smallest lower bound [...] of a slack at features X [... D], each in its ``slack_unit``."""
+    """Return the smallest lower bound [...] of a slack at features X [... D], in slack units.
+
+    Where it is at least 0, all limits are kept if the bounds hold.
+    """
     return _smallest([limit.certain(X) for limit in limits], limits, X)
 
 
 def _smallest(slacks: Sequence[Tensor], limits: Sequence[Limit], X: Tensor) -> Tensor:
+    """Return the smallest [...] of the slacks [...] of several limits at features X [... D], in slack units."""
     scaled = []
     for slack, limit in zip(slacks, limits, strict=True):
         scaled.append(slack / slack_unit(limit.state, X))
@@ -40,33 +50,31 @@ def _smallest(slacks: Sequence[Tensor], limits: Sequence[Limit], X: Tensor) -> T
 
 
 def slack_unit(posterior: Posterior, X: Tensor) -> Tensor:
-    """Return the unit [] in which slacks of a quantity are compared: the largest prior standard deviation found.
+    """Return the unit [] in which slacks of a quantity are compared: the largest of some prior standard deviations.
 
-    That of single points would not do: it is 0 where the kernel knows the value. 1 if it is 0 everywhere.
+    The prior standard deviation at the point itself would not do: it may be 0 there. The unit is 1 if it is 0 at all.
 
     Args:
         posterior: The posterior of the quantity.
         X: Features [... D], of which the number D is used.
     """
-    probes = _probes(X.shape[-1]).to(X)
-    largest = posterior.prior_variance(probes).amax().sqrt()
+    generator = torch.Generator().manual_seed(0)
+    points = torch.rand(_N_POINTS, X.shape[-1], generator=generator, dtype=torch.float64)
+    largest = posterior.prior_variance(points.to(X)).amax().sqrt()
     return largest.masked_fill(largest == 0, 1.0)
 
 
-@cache
-def _probes(columns: int) -> Tensor:
-    """Return some points [16 columns] of the unit cube."""
-    return torch.rand(16, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-
-
 def feasible_first(score: Tensor, slack: Tensor) -> Tensor:
-    """Return the scores [n], and where the slack [n] is negative scores below all others, in the order of the slack."""
+    """Return the scores [n]; where the slack [n] is negative, scores below all others, in the order of the slack."""
     not_nan(score, "score")
     return torch.where(slack >= 0, score, _BROKEN * (1 - slack.clamp_max(0)))
 
 
 def log_probability(limits: Sequence[Limit], X: Tensor) -> Tensor:
-    """Return the log-probability [...] that all lower limits are kept at X [... D], by the posteriors."""
+    """Return the log-probability [...] that all lower limits are kept at features X [... D], by the posteriors.
+
+    sum_i log Phi((mean_i - lower_i) / std_i),   quantities independent
+    """
     total = X.new_zeros(X.shape[:-1])
     for limit in limits:
         assert limit.lower is not None

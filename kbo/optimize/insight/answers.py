@@ -24,6 +24,7 @@ from kbo.optimize.insight.importance import importance
 from kbo.optimize.insight.optima import optima
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.options import hardly_tried, only_failed
+from kbo.optimize.surrogates.functions import Functions
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
@@ -95,10 +96,7 @@ def answers(
         tolerance: The loss that counts as none; None for 5% of the difference to random parameters.
         with_effects: Whether the effects of the parameters are computed, which takes most of the time.
     """
-    try:
-        functions = surrogate.functions(N_DRAWS, generator)
-    except InvalidInput:  # the kernel has no random features
-        return None
+    functions = _draws(surrogate, generator)
     if functions is None:
         return None
     evaluated = _best_units(space, surrogate, trials, best)
@@ -116,27 +114,33 @@ def answers(
     start = None
     if trials[0].number == 0 and trials[0].params != best.params:
         start = estimate(at_recommended - values[:, 1])
-    of_parameters = []
+    parameter_effects = []
     if with_effects:
         shares = importance(space, surrogate)
-        of_parameters = effects(
+        parameter_effects = effects(
             space, functions, peaks, shares, constraints, best.params, tolerance
         )
     unknown_options = _unknown_options(space, ended)
-    advice = decision(gain_draws, tolerance)
-    if advice == STOP and (unknown_options or open_choices(of_parameters)):
-        advice = UNDECIDED
+    is_open = bool(unknown_options or open_choices(parameter_effects))
     return Answers(
         start=start,
         more=more,
-        decision=advice,
+        decision=_decision(gain_draws, tolerance, is_open),
         seconds=_seconds(trials),
         tolerance=tolerance,
-        effects=of_parameters,
+        effects=parameter_effects,
         inside=surrogate.leave_one_out(),
         beyond_zero=_is_beyond_zero(surrogate, space.features(evaluated[:1]), more),
         hardly_tried=unknown_options,
     )
+
+
+def _draws(surrogate: Surrogate, generator: torch.Generator) -> Functions | None:
+    """Return draws of the objective; None without a prior, or if its kernel has no random features."""
+    try:
+        return surrogate.functions(N_DRAWS, generator)
+    except InvalidInput:
+        return None
 
 
 def _best_units(space: Space, surrogate: Surrogate, trials: Sequence[Trial], best: Trial) -> Tensor:
@@ -156,6 +160,14 @@ def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
     """
     difference = at_recommended - at_random.median(1).values
     return 0.05 * max(float(difference.median()), 0.0)
+
+
+def _decision(gain_draws: Tensor, tolerance: float, is_open: bool) -> str:
+    """Return whether further trials are worth it, by draws of their gain [s]; never to stop while a choice is open."""
+    by_gain = decision(gain_draws, tolerance)
+    if by_gain == STOP and is_open:
+        return UNDECIDED
+    return by_gain
 
 
 def _unknown_options(space: Space, ended: Sequence[Trial]) -> list[str]:

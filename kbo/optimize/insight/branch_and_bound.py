@@ -6,8 +6,8 @@ for a cell C with centre z, and r the largest ``|x - z|_k`` of its points,
     max over C of f  <=  upper(z) + B r
 
 if upper is a bound of f. A score of several functions that grows with each is at most the score of their bounds. The
-cells with the largest such bounds are divided along their longest sides, until the work is enough; at any time the
-largest bound of a cell is one of f, or of the score (docs/theory/gaps.md).
+cells with the largest such bounds are divided, each along the side where the functions may change most. At any time the
+largest bound of a cell is an upper bound of f, or of the score, over the space (docs/theory/gaps.md).
 """
 
 from __future__ import annotations
@@ -63,16 +63,18 @@ def least(values: Tensor) -> Tensor:
 
 
 class CellBound:
-    """Upper bounds of ``(sign g - level) / unit`` at points and over cells, where g is the function of a bound.
+    """Upper bounds of ``(sign g - level) / unit`` at points and over cells, where g is an uncertain function.
 
     Args:
-        bounds: The bounds of g, of which one holds: one for each hypothesis.
-        level, sign, unit: The numbers.
+        bounds: Bounds of g, one for each hypothesis. At least one of them holds.
+        level: The number that is subtracted from g or -g.
+        sign: 1 for g, -1 for -g.
+        unit: The number by which the difference is divided.
 
     Attributes:
-        obstacle: The reason why there is no bound over cells; empty where there is one: of a norm, with kernels that
-            are made of RBF and Matern kernels.
-        size: The largest possible absolute value of the function, in the unit.
+        obstacle: The reason why there is no bound over cells; empty where there is one. There is one for bounds that
+            assume a norm, with kernels that are made of RBF and Matern kernels.
+        size: The largest possible absolute value of g, divided by the unit.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class CellBound:
         self._level = level
         self._sign = sign
         self._unit = unit
-        self._parts: list[_Part] = []
+        self._hypotheses: list[_Hypothesis] = []
         self.obstacle: str = ""
         self.size: float = 0.0
         if not bounds:
@@ -99,38 +101,51 @@ class CellBound:
                 self.obstacle = "the bounds are not finite yet"
             else:
                 largest = bound.norm_bound * math.sqrt(kernel.constant)  # |g| <= B sqrt(k(x, x))
-                self._parts.append(_Part(bound, bound.norm_bound, kernel, largest))
+                self._hypotheses.append(_Hypothesis(bound, bound.norm_bound, kernel, largest))
                 self.size = max(self.size, largest / unit)
 
     def __call__(self, X: Tensor, differences: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the bounds [n] at points X [n D], and those over cells with these centres; see ``Cells.spans``."""
+        """Return the bounds [n] at the centres of cells, and those over the cells [n].
+
+        Args:
+            X: Features [n D] of the centres.
+            differences: The largest differences [n D] to them in the cells (``Cells.spans``).
+        """
         at_points = []
         over_cells = []
-        for part in self._parts:
-            confidence = part.bound.confidence
-            posterior = part.bound.posterior
+        for hypothesis in self._hypotheses:
+            confidence = hypothesis.bound.confidence
+            posterior = hypothesis.bound.posterior
             if self._sign > 0:
                 bound = confidence.upper(posterior, X)
             else:
                 bound = -confidence.lower(posterior, X)
-            largest = part.largest * (1 + 1e-12)
+            largest = hypothesis.largest * (1 + 1e-12)
             at_point = not_nan(bound, "bound").cpu().clamp_max(largest)
-            over_cell = at_point + part.change(differences)
+            over_cell = at_point + hypothesis.change(differences)
             at_points.append(at_point)
             over_cells.append(over_cell.clamp_max(largest))
         return self._scaled(at_points), self._scaled(over_cells)
 
     def _scaled(self, bounds: list[Tensor]) -> Tensor:
+        """Return the largest bound [n] of the hypotheses, in the unit; of ``sign g`` they are [n] each."""
         return (torch.stack(bounds).amax(0) - self._level) / self._unit
 
     def change(self, differences: Tensor) -> Tensor:
-        """Return the largest change [n] of the function where columns differ by at most so much [n D]."""
-        changes = [part.change(differences) for part in self._parts]
+        """Return the largest change [n] of the function where features differ by at most so much [n D]."""
+        changes = [hypothesis.change(differences) for hypothesis in self._hypotheses]
         return torch.stack(changes).amax(0) / self._unit
 
 
-class _Part(NamedTuple):
-    """The bound of one hypothesis, its norm and its kernel, and the largest absolute value that these allow."""
+class _Hypothesis(NamedTuple):
+    """The assumptions about a function under one hypothesis.
+
+    Attributes:
+        bound: Its bound.
+        norm_bound: The norm bound B.
+        kernel: The kernel k.
+        largest: The largest absolute value that these allow, ``B sqrt(k(x, x))``.
+    """
 
     bound: Bound
     norm_bound: float
@@ -138,7 +153,7 @@ class _Part(NamedTuple):
     largest: float
 
     def change(self, differences: Tensor) -> Tensor:
-        """Return the largest ``B |x - z|_k`` [n] of points whose columns differ by so much [n D], rounded up."""
+        """Return the largest ``B |x - z|_k`` [n] of points whose features differ by so much [n D], rounded up."""
         constant = self.kernel.constant
         assert constant is not None  # as of every monotone kernel
         k_xz = self.kernel(torch.zeros_like(differences[:1]), differences)[0]
@@ -148,7 +163,7 @@ class _Part(NamedTuple):
 
 
 def slack_bounds(surrogates: Sequence[ConstraintSurrogate], space: Space) -> list[CellBound]:
-    """Return the upper bounds of the slacks of constraints, of those that have one over cells."""
+    """Return the upper bounds of the slacks of those constraints that have a bound over cells."""
     X = space.features(torch.full((1, space.dimension), 0.5, dtype=torch.float64))
     bounds = []
     for entry in surrogates:
@@ -175,14 +190,14 @@ def kept_everywhere(
 
 
 class Proof(NamedTuple):
-    """An upper bound of the largest value of a function, and the best point that was examined.
+    """A proved upper bound of the largest value of a function over a space.
 
     Attributes:
-        largest: An upper bound of it.
-        found: The largest upper bound at a point that was examined.
+        largest: The upper bound.
+        found: The largest upper bound of the function at a point that was examined.
         point: That point [P] of the unit cube.
-        reason: Where the bounds of the method allow more than ``largest`` at some point, the reason why it cannot be
-            so large there.
+        reason: The reason why the function cannot be larger than ``largest`` at a point where the bounds of the method
+            allow more; empty before it has been asked for.
     """
 
     largest: float
@@ -209,18 +224,18 @@ def bound_maximum(
 
     Args:
         functions: Upper bounds of the functions.
-        space: The space; functions among its constraints are not called, which can only make the bound larger.
-        evaluations: Points at which bounds may be computed, at most, besides the first ones, one for each combination
-            of options of choices, and those of the comparison.
-        score: The score; by default the least value.
+        space: The space. Functions among its constraints are not called, which can only make the bound larger.
+        evaluations: The largest number of points at which bounds are computed. Not counted are the first points, one
+            for each combination of options of choices, and those of the comparison with the bounds of the method.
+        score: The score of the values of the functions; by default the least value.
         lower: The value that the result is compared with.
-        goal: The difference to that which is small enough.
-        until: Value that ends the search once an upper bound reaches it: the statement to prove is wrong then, or
+        goal: The search ends when the result is at most this above ``lower``.
+        until: The search ends when the upper bound at a point reaches this: then the statement to prove is wrong, or
             cannot be proved.
-        slacks: Upper bounds of slacks. Points at which one is negative do not count.
+        slacks: Upper bounds of slacks. Points at which one of them is negative do not count.
         witnesses: Points [m P] of the space, in the unit cube, at which the result is compared with the bounds of the
             method, besides some random ones.
-        counted: Called with numbers of points as they are examined.
+        counted: Called with the number of points that have just been examined, again and again.
 
     Returns:
         The bound; None where there is no proof: see ``obstacle``.
@@ -251,7 +266,7 @@ class _Problem(NamedTuple):
     score: Score
 
     def scores(self, X: Tensor, differences: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the scores [n] of the bounds at points X [n D], and over cells with these centres (``CellBound``)."""
+        """Return the scores [n] of the bounds at the centres of cells, and over cells; arguments of ``CellBound``."""
         at_points = []
         over_cells = []
         for function in self.functions:
@@ -261,9 +276,27 @@ class _Problem(NamedTuple):
         return self.score(torch.stack(at_points, -1)), self.score(torch.stack(over_cells, -1))
 
     def change(self, differences: Tensor) -> Tensor:
-        """Return the largest change [n] of a function or slack where columns differ by at most so much [n D]."""
+        """Return the largest change [n] of a function or slack where features differ by at most so much [n D]."""
         bounds = [*self.functions, *self.slacks]
         return torch.stack([bound.change(differences) for bound in bounds]).amax(0)
+
+    def accounts(
+        self, X: Tensor, differences: Tensor, at_most: float, *, over_cells: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Return where the score is at most a number, and where some slack is negative, [n] each, by the bounds.
+
+        Args:
+            X: Features [n D] of the centres of cells.
+            differences: The largest differences [n D] to them in the cells.
+            at_most: The number.
+            over_cells: Whether this is asked of whole cells, or of their centres.
+        """
+        side = int(over_cells)
+        is_bounded = self.scores(X, differences)[side] <= at_most
+        is_excluded = torch.zeros_like(is_bounded)
+        for slack in self.slacks:
+            is_excluded |= slack(X, differences)[side] < _ROUNDING * slack.size
+        return is_bounded, is_excluded
 
 
 def obstacle(functions: Sequence[CellBound], space: Space) -> str:
@@ -294,9 +327,9 @@ def _branch_and_bound(
     until: float,
     counted: Callable[[int], object],
 ) -> Proof:
-    """Return the proof before its comparison with the bounds of the method; arguments as for ``bound_maximum``."""
+    """Return the proof without its reason, by best-first branch and bound; arguments as for ``bound_maximum``."""
     new = Cells.covering(problem.space)
-    cells = new[torch.zeros(len(new), dtype=torch.bool)]  # that may be divided
+    cells = new[torch.zeros(len(new), dtype=torch.bool)]  # those that may be divided, none yet
     best = Proof(math.inf, -math.inf, new.corners()[0][0])
     settled = -math.inf  # the largest bound of the cells that are divided no further
     n_examined = 0
@@ -348,7 +381,7 @@ def _largest(values: Tensor) -> float:
 
 
 def _random_points(space: Space) -> Tensor:
-    """Return random points [n P] that satisfy the constraints, where random ones do, as ``Space.units`` has them."""
+    """Return those points [n P] of a fixed random sample that satisfy the constraints, rounded as the space rounds."""
     generator = torch.Generator().manual_seed(0)
     units = torch.rand(_N_RANDOM, space.dimension, generator=generator, dtype=torch.float64)
     units = space.units([space.params(unit) for unit in units])
@@ -374,33 +407,29 @@ def _reason(problem: _Problem, points: Tensor, largest: float) -> str:
         Contradiction: There is no reason at one of the points.
     """
     space = problem.space
-    reason = ""
-    left = torch.arange(len(points))  # the points without a reason so far
+    features = space.features(points)
     at_most = largest + _ROUNDING * max(function.size for function in problem.functions)
-    cells = Cells.covering(space).around(points)
-    centres = points
-    for depth in range(1 + _DEEPEST * space.dimension):
-        X = space.features(centres)
-        differences = (space.features(points[left]) - X).abs()
-        side = min(depth, 1)  # first the bounds at the points themselves
-        is_bounded = problem.scores(X, differences)[side] <= at_most
-        is_excluded = torch.zeros_like(is_bounded)
-        for slack in problem.slacks:
-            is_excluded |= slack(X, differences)[side] < _ROUNDING * slack.size
-        if int(left[0]) == 0 and bool(is_bounded[0]):
-            reason = NORM
-        elif int(left[0]) == 0 and bool(is_excluded[0]):
-            reason = LIMIT if depth else EXCLUDED
-        is_open = ~(is_bounded | is_excluded)
-        left = left[is_open]
-        if not len(left):
-            return reason
-        cells = cells[is_open]
-        if depth:
-            cells = cells.halves(problem.change).around(points[left])
+    same = torch.zeros_like(features)  # first the bounds at the points themselves
+    is_bounded, is_excluded = problem.accounts(features, same, at_most, over_cells=False)
+    reason = NORM if bool(is_bounded[0]) else EXCLUDED
+    rows = (~(is_bounded | is_excluded)).nonzero().flatten()  # the points without a reason so far
+    cells = Cells.covering(space).around(points)[rows]
+    if not len(rows):
+        return reason
+    for _ in range(_DEEPEST * space.dimension):
         centres, _ = cells.spans()
+        X = space.features(centres)
+        differences = (features[rows] - X).abs()
+        is_bounded, is_excluded = problem.accounts(X, differences, at_most, over_cells=True)
+        if int(rows[0]) == 0:
+            reason = NORM if bool(is_bounded[0]) else LIMIT
+        is_open = ~(is_bounded | is_excluded)
+        rows = rows[is_open]
+        if not len(rows):
+            return reason
+        cells = cells[is_open].halves(problem.change).around(points[rows])
     raise Contradiction(
         f"a proof says that a bounded quantity is at most {largest:.6g} on the whole space, and its bounds at "
-        f"{space.params(points[left[0]])} allow more, which no norm bound forbids. This is a fault of kbo: please "
+        f"{space.params(points[rows[0]])} allow more, which no norm bound forbids. This is a fault of kbo: please "
         "report it with this message. gap() without evaluations does not use the proof."
     )

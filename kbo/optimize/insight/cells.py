@@ -20,11 +20,11 @@ from kbo.space import Choice, Space
 
 @dataclass(frozen=True)
 class Cells:
-    """Boxes of a space.
+    """Boxes of a space: for each a range of every parameter.
 
     Attributes:
         space: The space.
-        low, high: The ends of the ranges [n P]; equal for one option.
+        low, high: The ends [n P] of the ranges; equal where one option is left.
         bound: Upper bounds [n] of a function in the cells.
     """
 
@@ -81,10 +81,10 @@ class Cells:
         return centres, torch.maximum(to_low, to_high)
 
     def halves(self, change: Callable[[Tensor], Tensor]) -> Cells:
-        """Return the halves, divided along the side where a function may change most.
+        """Return the halves of the cells, each divided along the side where a function may change most.
 
         Args:
-            change: The largest change [n] of the function where features differ by at most so much [n D].
+            change: Returns the largest change [n] of the function where features differ by at most so much [n D].
         """
         _, differences = self.spans()
         changes = []
@@ -106,7 +106,7 @@ class Cells:
         return below.joined(above)
 
     def around(self, points: Tensor) -> Cells:
-        """Return for each of some points [n P] of the unit cube a cell that contains it, the first of several.
+        """Return for each of some points [n P] of the unit cube the first cell that contains it.
 
         Raises:
             Contradiction: No cell contains a point.
@@ -126,7 +126,7 @@ class Cells:
         return self[is_inside.long().argmax(1)]
 
     def _middles(self) -> Tensor:
-        """Return the middles [n P] of the ranges, of options the position that is not above it."""
+        """Return the middles [n P] of the ranges; of options the position at the middle, or the next one below it."""
         middle = (self.low + self.high) / 2
         return torch.where(_has_options(self.space), middle.floor(), middle)
 
@@ -141,4 +141,5 @@ def unit_coordinates(space: Space, places: Tensor) -> Tensor:
 
 
 def _has_options(space: Space) -> Tensor:
+    """Return whether each parameter has options, [P]."""
     return torch.tensor([bool(parameter.options) for parameter in space.parameters.values()])

@@ -13,7 +13,7 @@ N_DRAWS = 256
 """Joint draws of the objective."""
 
 _N_COMPARED = 10_000
-"""Joint draws of two points."""
+"""Joint draws of the objective at two points."""
 
 
 class Estimate(NamedTuple):
@@ -25,7 +25,13 @@ class Estimate(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The difference by which parameters are better, its 90% interval by the model, and the probability of "better"."""
+    """The difference by which parameters are better than others, by the model.
+
+    Attributes:
+        value: The expected difference; positive if they are better.
+        lower, upper: Its 90% interval.
+        probability: The probability that they are better, plus half of that of no difference.
+    """
 
     value: float
     lower: float
@@ -41,7 +47,7 @@ def estimate(draws: Tensor) -> Estimate:
 
 
 def varies(surrogate: Surrogate) -> bool:
-    """Return whether there are two different values: otherwise the scale of the objective is not known."""
+    """Return whether two values differ; if none do, the scale of the objective is not known."""
     return len({evaluation.value for evaluation in surrogate.values}) > 1
 
 
@@ -61,14 +67,14 @@ def comparison(
 
 
 def usual_loss(surrogate: Surrogate, recommended: Tensor, random: Tensor) -> float | None:
-    """Return 5% of the difference in the mean between random points and the recommended one, in positive numbers.
+    """Return 5% of the difference between the mean of the recommended parameters and the median of that of random ones.
 
-    None if these are no worse.
+    None unless the recommended ones are better.
 
     Args:
         surrogate: The surrogate of the objective.
-        recommended: Features [1 D].
-        random: Features [n D].
+        recommended: Features [1 D] of the recommended parameters.
+        random: Features [n D] of the random ones.
     """
     features = torch.cat([recommended, random])
     means = surrogate.transform.inverse(surrogate.posterior.predict(features)[0])

@@ -1,6 +1,6 @@
 """``confirm``: the best of a few parameters, by new evaluations alone: no kernel, no norm, no noise level.
 
-Evaluated is the candidate that is best so far or its strongest rival, whichever has fewer evaluations (LUCB,
+Each evaluation goes to the best candidate so far or to its strongest rival, whichever has fewer evaluations (LUCB,
 Kalyanakrishnan et al. 2012).
 """
 
@@ -38,9 +38,9 @@ class Confirmation:
 
     Attributes:
         best: The candidate with the best median, or with ``value_range`` the best mean; None before each has a value.
-        within: The largest lead that the median (with ``value_range`` the mean) of another candidate can have, with
-            probability ``1 - delta``; infinite while that is not known, and if there is an objection.
-        confirmed: Whether that is at most the tolerance.
+        within: The largest lead over ``best`` that the median (with ``value_range`` the mean) of another candidate can
+            have, with probability ``1 - delta``. Infinite while no bound is known, and if there is an objection.
+        confirmed: Whether ``within`` is at most the tolerance.
         objection: The reason why no statement can be made of these values; empty if one can.
         finalists: The candidates, as given.
         tolerance, delta, maximize: As given.
@@ -73,7 +73,7 @@ class Confirmation:
         return _statement(self)
 
 
-class _Confirming:
+class _Evaluations:
     """The evaluations of a confirmation: a run whose trials have one parameter, the name of the candidate."""
 
     def __init__(
@@ -89,11 +89,11 @@ class _Confirming:
         self.run: Run = Run(space, header, journal, value_range=value_range)
         self.race: Race = Race(len(candidates), maximize, delta, self.run.value_range)
         self._candidates: Mapping[str, Params] = candidates
+        self._finalists: dict[str, Finalist] = {}  # after the first ``_n_events`` events of the run
         self._n_events: int = -1
-        self._finalists: dict[str, Finalist] = {}
 
     def begin(self) -> Trial:
-        """Begin an evaluation, first the abandoned ones."""
+        """Begin an evaluation: one that an earlier process abandoned, or that of the next candidate."""
         abandoned = self.run.abandoned()
         if abandoned:
             return self.run.resume(abandoned[0])
@@ -146,7 +146,7 @@ class _Confirming:
     def outcome(self, tolerance: float, stopped: str) -> Confirmation:
         """Return the confirmation by the values so far."""
         finalists = self.finalists()
-        best, _, within = self.race.compared(finalists)
+        best, _, within = self.race.standing(finalists)
         objection = ""
         if math.isfinite(within):
             objection = self.race.objection(finalists)
@@ -175,7 +175,7 @@ def _header(
     maximize: bool,
     value_range: tuple[float, float] | None,
 ) -> dict[str, Any]:
-    """Return the description of a confirmation."""
+    """Return the description of a confirmation, for the first line of its journal."""
     entries = []
     for name, params in candidates.items():
         entries.append({"name": name, "params": by_name(params)})
@@ -192,6 +192,7 @@ def _header(
 
 
 def _name(trial: Trial) -> str:
+    """Return the name of the candidate that a trial evaluates."""
     return by_name(trial.params)["candidate"]
 
 
@@ -212,13 +213,13 @@ def confirm(
 ) -> Confirmation:
     """Evaluate a few parameters again and again until it is known which is the best, or nearly so.
 
-    Only these new evaluations count, so nothing is lost by having chosen the candidates by earlier, noisy values. No
-    model is assumed: evaluations of a candidate are independent, and nothing else is known of them. So the statement is
-    about medians: half of the evaluations of a candidate are better than its median. A rare divergence does not move a
-    median; the statement says how frequent one may be that has not been seen. With ``value_range`` the statement is
-    about means, and every divergence counts. Values that repeat, such as 0 and 1, need a range: without one no
-    statement is made of them. Eight to ten evaluations of each candidate are the least that says anything, more for a
-    smaller delta; also without noise.
+    Only these new evaluations count, so it does no harm that the candidates were chosen by earlier, noisy values. No
+    model is assumed: the evaluations of a candidate are independent, and nothing else is known of them. So the
+    statement is about medians: half of the evaluations of a candidate are better than its median. A rare divergence
+    does not move a median; the statement says how frequent one may be that has not been seen. With ``value_range`` the
+    statement is about means, and every divergence counts. Values that repeat, such as 0 and 1, need a range: without
+    one no statement is made of them. Each candidate needs at least eight to ten evaluations, also without noise, and
+    more for a smaller delta.
 
     Args:
         objective: As for ``minimize``: called with the parameters of a candidate; only its value counts.
@@ -254,8 +255,8 @@ def confirm(
     progress = checks.flag("progress", progress)
     timeout = checks.maybe(checks.positive, "timeout", timeout, YEAR)
     value_range = _range_of(value_range)
-    confirming = _Confirming(by_candidate, maximize, delta, value_range, journal)
-    run = confirming.run
+    evaluations = _Evaluations(by_candidate, maximize, delta, value_range, journal)
+    run = evaluations.run
     stopped = "interrupted before its end"
     try:
         engine = engine_of(workers, timeout)
@@ -268,16 +269,16 @@ def confirm(
         ):
             run.open_session(n_trials=budget, timeout=timeout)
             run.fail_lost()
-            stopped = _evaluate(confirming, session, bar, budget, tolerance, journal)
+            stopped = _evaluate(evaluations, session, bar, budget, tolerance)
     finally:
         with contextlib.suppress(JournalError):
             run.release()
         run.close()
-    return confirming.outcome(tolerance, stopped)
+    return evaluations.outcome(tolerance, stopped)
 
 
 def _range_of(value_range: Any) -> tuple[float, float] | None:
-    """Return a range as two numbers; None if there is none.
+    """Return a declared range as two numbers; None if none is declared.
 
     Raises:
         InvalidInput: It is no interval of finite width.
@@ -303,7 +304,7 @@ def _is_selected(trial: Trial) -> bool:
 
 
 def _evaluate(
-    confirming: _Confirming, session: Session, bar: Bar, budget: int, tolerance: float, journal: Any
+    evaluations: _Evaluations, session: Session, bar: Bar, budget: int, tolerance: float
 ) -> str:
     """Make evaluations until enough is known or the budget is used, and return the reason to stop, in words.
 
@@ -311,50 +312,48 @@ def _evaluate(
         InvalidInput: A value outside the declared range.
         TooManyFailures: Five evaluations failed in a row.
     """
-    in_a_row = 0
+    race = evaluations.race
+    run = evaluations.run
+    n_failures = 0  # in a row
     while True:
-        confirming.check_range()
-        finalists = confirming.finalists()
-        _, _, within = confirming.race.compared(finalists)
-        if math.isfinite(within) and confirming.race.objection(finalists):
+        evaluations.check_range()
+        finalists = evaluations.finalists()
+        within = race.standing(finalists).within
+        if math.isfinite(within) and race.objection(finalists):
             return "it stops here, as values repeat"
         if within <= tolerance:
             return f"that is enough for the tolerance {tolerance:.2g}"
-        n_left = budget - confirming.run.trials.n_finished
+        n_left = budget - run.trials.n_finished
         while len(session.running) < min(session.capacity, n_left):
-            trial = confirming.begin()
-            session.start(trial.number, confirming.params_of(trial))
+            trial = evaluations.begin()
+            session.start(trial.number, evaluations.params_of(trial))
         if not session.running:
             reason = f"the budget of {budget} evaluations is used, and the tolerance {tolerance:.2g} not reached"
-            return reason + _what_next(confirming, tolerance)
+            return f"{reason}: {_advice(evaluations, tolerance)}"
         for outcome in session.wait():
-            trial = confirming.run.end(outcome)
-            confirming.check_range()
+            trial = run.end(outcome)
+            evaluations.check_range()
             bar.update(trial.status != "pending")
-            if trial.status != "failed":
-                in_a_row = 0
-                continue
-            in_a_row += 1
-            if in_a_row >= _MOST_FAILURES:
-                raise TooManyFailures(_after_failures(in_a_row, trial, journal))
+            n_failures = n_failures + 1 if trial.status == "failed" else 0
+            if n_failures >= _MOST_FAILURES:
+                raise TooManyFailures(_too_many_failures(n_failures, trial, run.path))
 
 
-def _what_next(confirming: _Confirming, tolerance: float) -> str:
-    """Return the budget and the tolerance with which a statement would be reached, as an addition."""
-    finalists = confirming.finalists()
-    _, _, within = confirming.race.compared(finalists)
-    n_more = confirming.race.more_needed(finalists, tolerance)
-    if n_more is None or confirming.race.objection(finalists):
-        return ": give a larger budget (-n)"
-    n_needed = confirming.run.trials.n_finished + n_more
-    return (
-        f": give a budget of about {significant(n_needed, 2)} (-n), or a tolerance of {rounded_up(within, 2)} "
-        "(--tolerance)"
-    )
+def _advice(evaluations: _Evaluations, tolerance: float) -> str:
+    """Return the budget and the tolerance with which a statement would be reached, in words."""
+    race = evaluations.race
+    finalists = evaluations.finalists()
+    n_more = race.more_needed(finalists, tolerance)
+    if n_more is None or race.objection(finalists):
+        return "give a larger budget (-n)"
+    n_needed = evaluations.run.trials.n_finished + n_more
+    reached = rounded_up(race.standing(finalists).within, 2)
+    return f"give a budget of about {significant(n_needed, 2)} (-n), or a tolerance of {reached} (--tolerance)"
 
 
-def _after_failures(in_a_row: int, trial: Trial, journal: Any) -> str:
-    text = f"{in_a_row} evaluations failed in a row, the last with: {trial.failure}. Correct the objective."
+def _too_many_failures(n: int, last: Trial, journal: str | None) -> str:
+    """Return the message after n evaluations that failed in a row."""
+    text = f"{n} evaluations failed in a row, the last with: {last.failure}. Correct the objective."
     if journal is not None:
         text += f" The failed evaluations stay in {journal} and count in the budget."
     return text
@@ -366,19 +365,19 @@ def _named(candidates: Any) -> dict[str, Params]:
     Raises:
         InvalidInput: Fewer than two, or no parameters.
     """
-    given = candidates
-    if isinstance(given, (list, tuple)):
-        given = {f"candidate {i}": params for i, params in enumerate(given)}
-    if not isinstance(given, Mapping) or len(given) < 2:
+    named = candidates
+    if isinstance(candidates, (list, tuple)):
+        named = {f"candidate {i}": params for i, params in enumerate(candidates)}
+    if not isinstance(named, Mapping) or len(named) < 2:
         raise InvalidInput(
             f"candidates must be a list, or a dict by name, of two or more parameters, got {checks.shown(candidates)}."
         )
-    for name, params in given.items():
+    for name, params in named.items():
         if not isinstance(params, (dict, list)) or not isinstance(name, str):
             raise InvalidInput(
                 f"candidates: {checks.shown(name)} must be a dict or a list of parameters, got {checks.shown(params)}."
             )
-    return {name: copy.copy(params) for name, params in given.items()}
+    return {name: copy.copy(params) for name, params in named.items()}
 
 
 def _text(confirmation: Confirmation) -> str:
@@ -425,7 +424,8 @@ def _statement(confirmation: Confirmation) -> str:
         text += f", and losing {confirmation.selected} of them did not depend on their values"
     if confirmation.value_range is not None:
         return f"{text}; this is about their means; {n} evaluations"
-    unseen = _on_unseen(best, confirmation.delta / n_candidates)  # values decide which is best
+    # The values decide which candidate is the best, so delta is divided among the candidates.
+    unseen = _on_unseen(best, confirmation.delta / n_candidates)
     means = _on_means(confirmation, best)
     return (
         f"{text}; this is about their medians, which half of the evaluations exceed; {unseen}{means}; "
@@ -434,7 +434,11 @@ def _statement(confirmation: Confirmation) -> str:
 
 
 def _on_unseen(best: Finalist, delta: float) -> str:
-    """Return the share of evaluations of the best candidate that may be of a kind not seen so far, in words."""
+    """Return the share of evaluations of the best candidate that may be of a kind not seen so far, in words.
+
+    A kind with probability p is missing in n independent evaluations with probability (1 - p)^n, which is at most delta
+    for ``p >= 1 - delta^(1/n)``.
+    """
     n = len(best.values)
     share = math.ceil(100 * -math.expm1(math.log(delta) / n))
     return (

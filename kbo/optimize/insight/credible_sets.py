@@ -21,32 +21,32 @@ from kbo.space import Choice, Ordinal, Params, Space
 from kbo.space.parameters import Parameter
 
 CREDIBILITY = 0.9
-"""Probability that a range contains the value of the optimum."""
+"""Probability with which a credible set contains the value of the optimum."""
 
 _NEARLY_ALL = 0.8
-"""Part of a range from which on a credible set rules out nothing: without knowledge it has nine tenths."""
+"""Share of the range of a parameter from which on a credible set rules out nothing: without data it is nine tenths."""
 
 _N_STEPS = 64
-"""Steps of a range between values of a number that are compared with the recommended one."""
+"""Number of steps in the range of a number, at whose values the objective is compared with the recommended one."""
 
 _FEWEST_STEPS = 2
-"""Steps on each side of the recommended value that must be as good, so that a range of good values is given."""
+"""Number of steps on each side of the recommended value that must be as good, so that a good range is reported."""
 
 _PROBABILITY = 0.8
-"""Probability with which a value is as good, or an edge the best side."""
+"""Probability with which a value is as good as the recommended one, or the recommended one better than one inside."""
 
 _EDGE = 0.02
-"""Part of a range that counts as its edge."""
+"""Share of the range of a parameter that counts as its edge."""
 
 
 @dataclass(frozen=True)
 class CredibleSet:
-    """Values of a parameter: a range, or options.
+    """A set of values of a parameter: a range, or some options.
 
     Attributes:
-        values: The ends of the range, or the options.
+        values: The two ends of the range, or the options.
         ranged: Whether it is a range.
-        all: Whether these are all values; of a credible set also whether they are nearly all.
+        all: Whether the set has all values of the parameter, or is a credible range over more than 80% of them.
     """
 
     values: tuple[Any, ...]
@@ -68,19 +68,22 @@ class CredibleSet:
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of a parameter.
+    """The effect of a parameter on the objective, by the model.
 
     Attributes:
-        name: The parameter.
-        share: Its expected share of the variance of the objective over the space, with a 90% interval (Shapley effect).
-        visible, negligible: Whether an effect is visible, and whether it is known to be small
-            (``kbo.optimize.insight.importance.Importance``).
-        range: The smallest set of its values that contains that of the optimum with a probability of 90%, the other
-            parameters free, and the recommended value. None where it is not active, and where nothing can be drawn.
-        good: Its values, the other parameters as recommended, at which the objective is within the tolerance of that at
-            the recommended ones with a probability of 80%. None where it is not active, and where the values next to
-            the recommended one are not known to be as good.
-        edge: "lower" or "upper" where the recommended value is at that bound and better ones may lie beyond it.
+        name: The name of the parameter.
+        share: The expected share of the parameter in the variance of the objective over the space (Shapley effect),
+            with a 90% interval.
+        visible: Whether an effect is visible (``kbo.optimize.insight.importance.Importance``).
+        negligible: Whether the effect is known to be small.
+        range: The credible set: the values of the parameter that may be optimal. It is the smallest set that contains
+            its value at the optimum with a probability of 90%, and the recommended value; the other parameters vary
+            with the optimum. None if the parameter is not active in the recommended ones, or in no optimum.
+        good: The values of the parameter that are as good as the recommended one, with the other parameters as
+            recommended: the objective loses at most the tolerance with a probability of 80%. None if the parameter is
+            not active, or if no value next to the recommended one is known to be as good.
+        edge: "lower" or "upper" if the recommended value is at that end of the range, and better ones may be beyond it;
+            else empty.
     """
 
     name: str
@@ -93,14 +96,14 @@ class Effect:
 
 
 def open_choices(effects: Sequence[Effect]) -> list[str]:
-    """Return the choices with a visible effect of which several options may be the best."""
-    found = []
+    """Return the names of the choices with a visible effect of which several options may be the best."""
+    names = []
     for effect in effects:
         if effect.range is None or effect.range.ranged or not effect.visible:
             continue
         if len(effect.range.values) > 1:
-            found.append(effect.name)
-    return found
+            names.append(effect.name)
+    return names
 
 
 def effects(
@@ -116,47 +119,43 @@ def effects(
 
     Args:
         space: The search space.
-        functions: Draws of its objective, larger values better.
+        functions: Draws of the objective, larger values better.
         optima: Their optima.
-        shares: The importance of the parameters.
+        shares: The importance of the parameters, the one with the largest share first.
         constraints: The constraints with their surrogates.
         best: The recommended parameters.
         tolerance: The loss that counts as none.
     """
     active = by_name(best)
     names = list(space.parameters)
-    found = []
+    parameter_effects = []
     for entry in shares:
-        column = names.index(entry.name)
-        credible = None
-        good = None
-        edge = ""
+        effect = Effect(entry.name, entry.share, entry.visible, entry.negligible, None, None, "")
         if entry.name in active:
             parameter = space.parameters[entry.name]
             is_active = space.is_active(entry.name, optima.units)
+            at_optima = optima.units[is_active, names.index(entry.name)]
             units, points = _along(space, best, entry.name)
-            credible = credible_set(parameter, optima.units[is_active, column], units[0])
+            credible = credible_set(parameter, at_optima, units[0])
             values = functions(space.features(points)).cpu()
             feasible = probably_feasible(space, constraints, points)
             good = good_values(parameter, units, values, feasible, tolerance)
+            effect = replace(effect, range=credible, good=good)
             if entry.visible or (credible is not None and not credible.all):
-                edge = _edge(parameter, units, values)
-        found.append(
-            Effect(entry.name, entry.share, entry.visible, entry.negligible, credible, good, edge)
-        )
-    return found
+                effect = replace(effect, edge=_edge(parameter, units, values))
+        parameter_effects.append(effect)
+    return parameter_effects
 
 
 def credible_set(parameter: Parameter, optima: Tensor, recommended: Tensor) -> CredibleSet | None:
     """Return the smallest set of values with 90% of the optima of draws, and with the recommended value.
 
+    It is the shortest such range, extended to the recommended value, or the fewest options; None without optima.
+
     Args:
         parameter: The parameter.
         optima: Unit coordinates [s] of the optima.
         recommended: The unit coordinate [] of the recommended value.
-
-    Returns:
-        The shortest range with 90%, extended to the recommended value, or the fewest options; None without optima.
     """
     s = len(optima)
     if not s:
@@ -173,14 +172,14 @@ def credible_set(parameter: Parameter, optima: Tensor, recommended: Tensor) -> C
     low, high = _shortest(ordered, n_inside)
     low = min(low, float(recommended))
     high = max(high, float(recommended))
-    found = _range(parameter, low, high)
+    shortest = _range(parameter, low, high)
     if high - low >= _NEARLY_ALL:
-        return replace(found, all=True)
-    return found
+        return replace(shortest, all=True)
+    return shortest
 
 
 def _shortest(ordered: Tensor, n_inside: int) -> tuple[float, float]:
-    """Return the shortest range of ascending numbers [s] with so many of them; of equally short ones the middle one."""
+    """Return the shortest range that has ``n_inside`` of the ascending numbers [s]; of equal ones the middle one."""
     widths = ordered[n_inside - 1 :] - ordered[: len(ordered) - n_inside + 1]
     shortest = (widths <= widths.min() + 1e-9).nonzero().flatten()
     first = int(shortest[len(shortest) // 2])
@@ -195,10 +194,10 @@ def _range(parameter: Parameter, low: float, high: float) -> CredibleSet:
 
 
 def _along(space: Space, best: Params, name: str) -> tuple[Tensor, Tensor]:
-    """Return unit coordinates [1 + v] of values of a parameter, and points [1 + v, P] with them.
+    """Return unit coordinates [1 + v] of values of a parameter, and the recommended points [1 + v, P] with them.
 
-    The first is the recommended value, the others are in their order: all options, or values at whole steps from the
-    recommended one and the ends of the range.
+    The first is the recommended value. The others ascend: they are all options, or values at whole steps from the
+    recommended one, and the ends of the range.
     """
     parameter = space.parameters[name]
     options = parameter.options
@@ -219,17 +218,16 @@ def _along(space: Space, best: Params, name: str) -> tuple[Tensor, Tensor]:
 def good_values(
     parameter: Parameter, units: Tensor, values: Tensor, feasible: Tensor, tolerance: float
 ) -> CredibleSet | None:
-    """Return the values that are as good as the recommended one, the other parameters held.
+    """Return the values that are as good as the recommended one, with the other parameters as recommended.
+
+    They are options, or the range around the recommended value; None where nothing next to it is known to be as good.
 
     Args:
         parameter: The parameter.
         units: Unit coordinates [1 + v] of its values, the recommended one first.
-        values: Draws of the objective [s, 1 + v] with these.
-        feasible: Whether each of them [1 + v] keeps all constraints with a probability of a half.
+        values: Draws [s, 1 + v] of the objective at these values.
+        feasible: Whether each of these values [1 + v] keeps all constraints with a probability of a half.
         tolerance: The loss that counts as none.
-
-    Returns:
-        The options, or the range around the recommended value; None where this does not reach beyond it.
     """
     loss = values[:, :1] - values[:, 1:]
     probability_good = (loss <= tolerance).double().mean(0)
@@ -245,30 +243,31 @@ def good_values(
     above = _run_length(is_good[nearest:]) - 1
     first = nearest - below
     last = nearest + above
-    fewest = 1 if parameter.options else _FEWEST_STEPS
-    known_below = below >= fewest or first == 0
-    known_above = above >= fewest or last == len(grid) - 1
     if parameter.options:
-        is_known = below + above >= fewest
+        is_known = below + above >= 1
     else:
-        is_known = known_below and known_above
+        is_known_below = below >= _FEWEST_STEPS or first == 0
+        is_known_above = above >= _FEWEST_STEPS or last == len(grid) - 1
+        is_known = is_known_below and is_known_above
     if not is_known:
         return None
     return _range(parameter, float(grid[first]), float(grid[last]))
 
 
 def _run_length(is_good: Tensor) -> int:
-    """Return the number of values [v] at the beginning that are good without a gap."""
+    """Return the number of good values before the first that is not, of values [v]."""
     return int(is_good.long().cumprod(0).sum())
 
 
 def _edge(parameter: Parameter, units: Tensor, values: Tensor) -> str:
-    """Return "lower" or "upper" if the recommended value is at that bound and better than values farther inside.
+    """Return "lower" or "upper" if the recommended value is at that end of the range and better than one inside.
+
+    Empty otherwise, and for choices and orders of anything but numbers, which have no ends.
 
     Args:
-        parameter: The parameter. Choices, and orders of anything but numbers, have no bounds.
+        parameter: The parameter.
         units: Unit coordinates [1 + v] of its values, the recommended one first.
-        values: Draws of the objective [s, 1 + v] with these.
+        values: Draws [s, 1 + v] of the objective at these values.
     """
     if isinstance(parameter, Choice):
         return ""
@@ -296,7 +295,7 @@ def _edge(parameter: Parameter, units: Tensor, values: Tensor) -> str:
 
 
 def _shown(value: Any, digits: int) -> str:
-    """Return a value as text, a real number with so many digits."""
+    """Return a value as text, a real number with ``digits`` significant digits."""
     if isinstance(value, float):
         return significant(value, digits)
     return str(value)

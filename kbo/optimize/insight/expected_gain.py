@@ -19,19 +19,19 @@ from kbo.optimize.surrogates.surrogate import Surrogate
 N_MORE = 20
 """Number of further trials whose expected gain is reported."""
 
-
 STOP = "stop"
 GO_ON = "go on"
 UNDECIDED = "undecided"
+"""The decisions about further trials."""
 
 _PROBABILITY = 0.9
-"""Probability of a gain above the tolerance from which on it is "go on"."""
+"""Least probability of a gain above the tolerance with which the decision is "go on"."""
 
 
 def gains(
     surrogate: Surrogate, evaluated: Tensor, proposed: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Return draws [s] of the gain of further trials; none while all values are equal.
+    """Return draws [s] of the gain of further trials, in units of the objective; zeros while all values are equal.
 
     Args:
         surrogate: The surrogate of the objective, which has a prior.
@@ -52,14 +52,15 @@ def gains(
         values = functions(points)
         mean, variance = functions.updated(proposed, points, generator)
         criterion = mean - variance.sqrt()
-    chosen = criterion.argmax(1, keepdim=True)
-    return (values.gather(1, chosen).squeeze(1) - values[:, 0]).cpu()
+    recommended = criterion.argmax(1, keepdim=True)
+    return (values.gather(1, recommended).squeeze(1) - values[:, 0]).cpu()
 
 
 def expected_gain(gains: Tensor, noiseless: bool | None) -> Estimate:
     """Return the mean of draws of the gain [s], at least 0, and the 90% interval of the gain.
 
-    Without noise the interval begins at 0: the further trials of a run depend on each other, and may all be worse.
+    Without noise the interval begins at 0: unlike the draws, the further trials of a run depend on each other, so all
+    of them may be worse.
     """
     value = max(float(gains.mean()), 0.0)  # below 0 by the random numbers alone
     lower = 0.0

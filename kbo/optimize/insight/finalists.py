@@ -13,14 +13,18 @@ from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
 _MOST_COMPARED = 64
-"""Trials that are compared with the recommended one, those with the best means."""
+"""Number of trials, those with the best means, that are compared with the recommended one."""
 
 _LEAST_PROBABILITY = 1 - 0.95
-"""Probability of being better below which a trial is no finalist."""
+"""Least probability of being better than the recommended trial with which another one is a finalist."""
 
 
 def distinct(trials: Sequence[Trial], best: Trial) -> list[Trial]:
-    """Return the recommended trial, and of each other parameters the first trial, the last begun first."""
+    """Return one trial for each of the parameters of some trials, and of the recommended one.
+
+    The recommended trial is the first. The others follow in the reverse of their order; of several trials with the same
+    parameters it is the first one.
+    """
     others = {}
     for trial in reversed(trials):
         if trial.params != best.params:
@@ -31,7 +35,9 @@ def distinct(trials: Sequence[Trial], best: Trial) -> list[Trial]:
 def finalists(
     space: Space, surrogate: Surrogate, trials: Sequence[Trial], generator: torch.Generator
 ) -> list[Trial]:
-    """Return the recommended trial and those that may be better, the likeliest first; the next best one if none may.
+    """Return the recommended trial, and after it the trials that may be better, the most probable first.
+
+    If no trial may be better, the one with the next best mean follows.
 
     Args:
         space: The search space.
@@ -50,9 +56,9 @@ def finalists(
 
 
 def _rivals(surrogate: Surrogate, features: Tensor, generator: torch.Generator) -> list[int]:
-    """Return the rows of features [n D] that may be better than the first with 5%, the likeliest first.
+    """Return the rows of features [n D] that are better than the first with a probability of 5%, most probable first.
 
-    Where there is no prior, those whose upper bound reaches the lower bound of the first one.
+    Where there is no prior, the rows whose upper bound reaches the lower bound of the first one.
     """
     draws = surrogate.draws(features, N_DRAWS, generator)
     if draws is None:

@@ -1,7 +1,9 @@
 """Optimality gap: an upper bound of the improvement on the recommended parameters that is still possible.
 
-The largest upper bound of a set of points less the lower bound of the recommendation, for a maximum: on a finite set
-exactly, on the points that are certain to be safe, and on a box by a search or by branch and bound.
+    gap = max_x upper(x) - lower(recommended),   larger values better, at least 0
+
+The maximum is over the points that possibly keep the limits: of a finite set exactly, of a box by a search or by branch
+and bound. In the safe setting it is over the points that are certain to be safe.
 """
 
 from __future__ import annotations
@@ -33,18 +35,22 @@ NOT_REQUESTED = "no proof was asked for: pass evaluations="
 """Reason why nothing is proved, where nobody asked for it."""
 
 WHOLE = "over the whole space"
+"""Scope of a gap that bounds the improvement at every point."""
 
 
 class Gap(NamedTuple):
     """The optimality gap over a space.
 
     Attributes:
-        value: The largest possible improvement on the recommendation, if the bounds hold.
-        proved: Whether it is certified, and a bound of the whole space, not only the result of a search.
+        value: The largest possible improvement on the recommendation, if the bounds hold, in units of the objective.
+            With several objectives it is the largest possible lead over the front, as a share of its extent.
+        proved: Whether the bounds are certified and the gap is the largest of all points in the scope, not only of
+            those that a search has found.
         scope: The points that were compared, in words.
-        exact: Whether every point of the space was evaluated; False after a search from many starts.
-        final: Whether these points stay the same: in the safe setting others may become certain to be safe.
-        found: The gap that a search has found with the bounds of the method.
+        exact: Whether the bounds were computed at every point; False after a search from many starts.
+        final: Whether later trials leave the scope as it is. In the safe setting other points may become certain to be
+            safe.
+        found: The gap that was found with the bounds of the method, by a search or at every point.
         reason: The reason why nothing is proved; of a proved gap that is smaller than ``found``, the bound that
             excludes more than the bounds of the method, and why (docs/theory/gaps.md). Otherwise empty.
     """
@@ -58,8 +64,8 @@ class Gap(NamedTuple):
     reason: str = ""
 
 
-class _Question(NamedTuple):
-    """A recommendation that keeps all constraints, and the work that a proof of its gap may take.
+class _Task(NamedTuple):
+    """The gap to compute: of a recommendation that keeps all constraints, with the work that a proof may take.
 
     Attributes:
         surrogate: The surrogate of the objective, with a bound.
@@ -67,9 +73,10 @@ class _Question(NamedTuple):
         recommended: Features [1 D] of the recommended parameters.
         search: A search of the whole space.
         objection: The reason why the bounds have no guarantee; empty if they have one.
-        evaluations: Points at which bounds may be computed, at most, for each hypothesis; 0 for no proof.
+        evaluations: The largest number of points at which bounds are computed for the proof of each hypothesis; 0 for
+            no proof.
         goal: The proof ends when the gap is at most this.
-        counted: Called with numbers of points as they are examined.
+        counted: Called with the number of points that have just been examined, again and again.
     """
 
     surrogate: Surrogate
@@ -93,7 +100,7 @@ def optimality_gap(
     goal: float,
     progress: bool,
 ) -> Gap:
-    """Return the gap of a recommendation that keeps all constraints.
+    """Return the gap of a recommendation that keeps all constraints, in units of the objective.
 
     Args:
         surrogate: The surrogate of the objective, with a bound.
@@ -102,7 +109,8 @@ def optimality_gap(
         search: A search of the whole space.
         finished: The trials that have ended.
         safe: In the safe setting the points that are certain to be safe, and those of all trials [n P].
-        evaluations: Points at which bounds may be computed, at most, for each hypothesis; 0 for no proof.
+        evaluations: The largest number of points at which bounds are computed for the proof of each hypothesis; 0 for
+            no proof.
         goal: The proof ends when the gap is at most this.
         progress: Whether a bar shows how much of the proof is done.
     """
@@ -112,14 +120,14 @@ def optimality_gap(
         n_proofs += len(constraints)
     total = evaluations * n_proofs
     with Bar(total=total, desc="proof of the gap", disable=not progress) as bar:
-        question = _Question(
+        task = _Task(
             surrogate, constraints, recommended, search, objection, evaluations, goal, bar.update
         )
         if safe is not None:
-            return _on_safe_set(question, *safe)
+            return _on_safe_set(task, *safe)
         if search.space.points(MOST_POINTS) is not None:
-            return _on_finite_set(question)
-        return _on_box(question, WHOLE)
+            return _on_finite_set(task)
+        return _on_box(task, WHOLE)
 
 
 def objection_to_bounds(
@@ -130,7 +138,7 @@ def objection_to_bounds(
     """Return the reason why the bounds of an objective or of a constraint have no guarantee; empty if all have one.
 
     Args:
-        objectives: The surrogates of the objectives, by the beginning of a reason.
+        objectives: The surrogates of the objectives, by the text with which a reason about them begins.
         constraints: The constraints with their surrogates.
         finished: The trials that have ended.
     """
@@ -147,31 +155,31 @@ def objection_to_bounds(
     return ""
 
 
-def _on_finite_set(question: _Question) -> Gap:
-    """Return the gap over all points of a small finite space, exactly."""
-    value = max(found.gap for found in _found_gaps(question))
-    return exact_gap(value, question.search.space, question.objection)
+def _on_finite_set(task: _Task) -> Gap:
+    """Return the exact gap over all points of a small finite space."""
+    value = max(found.gap for found in _found_gaps(task))
+    return exact_gap(value, task.search.space, task.objection)
 
 
 def exact_gap(value: float, space: Space, objection: str) -> Gap:
-    """Return a gap for which every point of a space was evaluated; it is proved without an objection to the bounds."""
+    """Return a gap for which the bounds were computed at every point; it is proved if these have no objection."""
     scope = WHOLE
     if space.constraints:
         scope = "over all points that satisfy the constraints"
     return Gap(value, not objection, scope, exact=True, found=value, reason=objection)
 
 
-def _on_safe_set(question: _Question, exploration: Exploration, tried: Tensor) -> Gap:
-    """Return the gap over the points that are certain to be safe; over the whole space if it is proved that all are."""
-    surrogate = question.surrogate
-    space = question.search.space
-    units, grows = exploration.safe(question.search, tried)
+def _on_safe_set(task: _Task, exploration: Exploration, tried: Tensor) -> Gap:
+    """Return the gap over the points that are certain to be safe; if all are proved to be, over the whole space."""
+    surrogate = task.surrogate
+    space = task.search.space
+    units, grows = exploration.safe(task.search, tried)
     assert surrogate.reported is not None
     largest = surrogate.reported.argmax_upper(surrogate.posterior, space.features(units))[1]
     upper = float(surrogate.transform.inverse(torch.tensor(largest, dtype=torch.float64)))
-    lower = float(surrogate.interval(question.recommended)[0])
+    lower = float(surrogate.interval(task.recommended)[0])
     value = max(upper - lower, 0.0)
-    exact = exploration.whole
+    exact = exploration.is_exhaustive
     proved = exact and not grows and bool(surrogate.guarantee())
     scope = f"over {len(units)} points that are certain to be safe"
     if grows:
@@ -179,42 +187,42 @@ def _on_safe_set(question: _Question, exploration: Exploration, tried: Tensor) -
     gap = Gap(value, proved, scope, exact, final=not grows, found=value)
     if proved:
         return gap
-    if question.objection:
-        return gap._replace(reason=question.objection)
+    if task.objection:
+        return gap._replace(reason=task.objection)
     if exact:
         return gap._replace(reason="other points may become certain to be safe")
-    if not question.evaluations:
+    if not task.evaluations:
         return gap._replace(reason=NOT_REQUESTED)
-    if not kept_everywhere(question.constraints, space, question.evaluations, question.counted):
+    if not kept_everywhere(task.constraints, space, task.evaluations, task.counted):
         return gap._replace(reason="it is not proved that every point of the space is safe")
     scope = f"{WHOLE}, every point of which is certain to be safe"
-    return _on_box(question._replace(constraints=[]), scope)
+    return _on_box(task._replace(constraints=[]), scope)
 
 
-def _on_box(question: _Question, scope: str) -> Gap:
-    """Return the gap over a space that is too large to evaluate every point: found by a search, or proved.
+def _on_box(task: _Task, scope: str) -> Gap:
+    """Return the gap over a space with too many points to compute bounds at each: found by a search, or proved.
 
     With several hypotheses it is the largest of their gaps, since one of them is true.
     """
-    space = question.search.space
-    gaps = _found_gaps(question)
+    space = task.search.space
+    gaps = _found_gaps(task)
     widest = max(range(len(gaps)), key=lambda i: gaps[i].gap)
     largest_found = gaps[widest].gap
-    reason = question.objection
-    if not reason and not question.evaluations:
+    reason = task.objection
+    if not reason and not task.evaluations:
         reason = NOT_REQUESTED
     for found in gaps:
         reason = reason or obstacle([CellBound([found.bound])], space)
     if reason:
         return unproved_gap(largest_found, reason)
-    slacks = slack_bounds(question.constraints, space)
-    proved = [_proved(question, found, slacks) for found in gaps]
+    slacks = slack_bounds(task.constraints, space)
+    proved = [_proved(task, found, slacks) for found in gaps]
     value = max(gap for gap, _ in proved)
     return proved_gap(value, largest_found, scope, proved[widest][1])
 
 
 def proved_gap(value: float, found: float, scope: str, reason: str) -> Gap:
-    """Return a proved gap; where it is below the one that was found, ``reason`` is why."""
+    """Return a proved gap; ``reason`` is why it is below the gap that a search has found, if it is."""
     scope += f", proved; {found:.4g} was found"
     if value >= found:
         return Gap(value, True, scope, exact=False, found=found)
@@ -235,7 +243,7 @@ class _FoundGap(NamedTuple):
 
     Attributes:
         bound: The bound.
-        lower: Its lower bound [] at the recommendation.
+        lower: Its lower bound [] at the recommendation, in units of the posterior.
         largest: Its largest upper bound.
         gap: The gap, in units of the objective.
     """
@@ -246,43 +254,41 @@ class _FoundGap(NamedTuple):
     gap: float
 
 
-def _found_gaps(question: _Question) -> list[_FoundGap]:
+def _found_gaps(task: _Task) -> list[_FoundGap]:
     """Return the gaps that a search finds, or that are exact on a small finite space, one for each hypothesis."""
-    surrogate = question.surrogate
-    known_limits = limits(question.constraints)
-    in_units = surrogate.transform.inverse
+    surrogate = task.surrogate
+    with_bounds = limits(task.constraints)
+    to_value = surrogate.transform.inverse
     gaps = []
     for bound in surrogate.bounds:
         confidence = bound.confidence
-        lower = confidence.lower(bound.posterior, question.recommended)[0]
-        largest = largest_upper(confidence, bound.posterior, question.search, known_limits)
-        difference = float(in_units(largest.value) - in_units(lower))
+        lower = confidence.lower(bound.posterior, task.recommended)[0]
+        largest = largest_upper(confidence, bound.posterior, task.search, with_bounds)
+        difference = float(to_value(largest.value) - to_value(lower))
         gaps.append(_FoundGap(bound, lower, largest, max(difference, 0.0)))
     return gaps
 
 
-def _proved(
-    question: _Question, found: _FoundGap, slacks: Sequence[CellBound]
-) -> tuple[float, str]:
-    """Return the proved gap by the bound of one hypothesis, and if it is below the found one, the reason."""
+def _proved(task: _Task, found: _FoundGap, slacks: Sequence[CellBound]) -> tuple[float, str]:
+    """Return the proved gap by the bound of one hypothesis, and the reason if it is below the found gap; else empty."""
     assert found.largest.point is not None
     lower = float(found.lower)
     maximum = bound_maximum(
         [CellBound([found.bound])],
-        question.search.space,
-        question.evaluations,
+        task.search.space,
+        task.evaluations,
         lower=lower,
-        goal=question.goal,
+        goal=task.goal,
         slacks=slacks,
         witnesses=found.largest.point.unsqueeze(0),
-        counted=question.counted,
+        counted=task.counted,
     )
     assert maximum is not None  # there is no obstacle
     gap = max(maximum.largest - lower, 0.0)
-    if math.isfinite(maximum.largest):  # values outside the declared range are impossible
-        raw = question.surrogate.transform.inverse
-        upper = raw(found.lower.new_tensor(maximum.largest))
-        gap = min(gap, max(float(upper - raw(found.lower)), 0.0))
+    if math.isfinite(maximum.largest):  # the declared range may exclude the largest values
+        to_value = task.surrogate.transform.inverse
+        upper = to_value(found.lower.new_tensor(maximum.largest))
+        gap = min(gap, max(float(upper - to_value(found.lower)), 0.0))
     if gap < found.gap:
         return gap, maximum.reason
     return gap, ""

@@ -33,26 +33,26 @@ N_DRAWS = 64
 
 _MOST_WALKS = 1024
 _FEWEST_WALKS = 64
-"""Pairs of points x and y."""
+"""Largest and least number of walks from a point x to a point y."""
 
 _N_POINTS = 4096
-"""Points of all pairs together, where the limits of the number of pairs allow."""
+"""Largest number of points of all walks together, unless ``_FEWEST_WALKS`` need more."""
 
 LEVEL = 0.9
 """Nominal probability of an interval."""
 
 _TAIL = 0.01
-"""Part of the draws beyond either end of an interval. By the model the intervals between 5% and 95% of the draws would
-do, but on the development functions of experiments/insight.py they held 79% of the true shares, and these hold 88%."""
+"""Share of the draws beyond either end of an interval. By the model 5% would do. But on the development functions of
+experiments/insight.py intervals between 5% and 95% of the draws held 79% of the true shares, and these hold 88%."""
 
 VISIBLE_SHARE = 0.02
-"""A parameter has a visible effect if the interval of its share is above that."""
+"""A parameter has a visible effect if the interval of its share is above this."""
 
 _LEAST_EXPLAINED = 0.2
-"""Part of the variance of the draws that their mean must have, so that an effect is present at all."""
+"""Share of the variance of the draws that their mean must have; with less, no parameter has a visible effect."""
 
 NEGLIGIBLE_SHARE = 0.1
-"""A parameter has no effect worth naming if the interval of its share is below that."""
+"""A parameter has a negligible effect if the interval of its share is below this."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Importance:
     """The share of a parameter in the variance of the objective over the space.
 
     Attributes:
-        name: The parameter.
-        share: The expected share, and its 90% interval; the shares of all parameters add up to 1. 0 for all where the
-            objective does not vary.
+        name: The name of the parameter.
+        share: The expected share, with its 90% interval. The shares of all parameters add up to 1; where the objective
+            does not vary, all are 0.
         visible: Whether an effect of the parameter is visible: the interval is above 2%, and the mean of the draws of
-            the objective has at least a fifth of their variance (without noise: it varies at all).
-        negligible: Whether the interval is below 10%. A parameter of which neither is true has not been tried enough.
+            the objective has at least a fifth of their variance. Without noise it is enough that the values vary.
+        negligible: Whether the interval is below 10%. A parameter with neither has not been tried enough.
     """
 
     name: str
@@ -78,8 +78,8 @@ class Importance:
 def importance(space: Space, surrogate: Surrogate) -> list[Importance]:
     """Return the importance of the parameters by a model, the largest share first.
 
-    The intervals hold the uncertainty about the objective, of the kernel too, and that of the sample of points, which
-    each draw takes with replacement.
+    The intervals contain the uncertainty about the objective and its kernel, by draws, and that of the sample of walks,
+    by a bootstrap: each draw takes the walks with replacement.
 
     Args:
         space: The search space.
@@ -116,7 +116,15 @@ def n_walks(n_varied: int) -> int:
 
 
 def walks(P: int, varied: Sequence[int], n: int) -> tuple[Tensor, Tensor]:
-    """Return orders [n V] of the varied parameters, and points [n V+1 P] in which they change in this order."""
+    """Return n walks between random points: orders [n V] of the varied parameters, and points [n V+1 P].
+
+    A walk begins at a point x, and its parameters become those of y, one after the other in the order.
+
+    Args:
+        P: The number of parameters.
+        varied: The positions [V] of those that vary.
+        n: The number of walks; even, since each has its reverse.
+    """
     x, y = sobol(n, 2 * P, seed=0).split(P, 1)
     generator = torch.Generator().manual_seed(0)
     random = torch.rand(n // 2, len(varied), generator=generator, dtype=torch.float64)
@@ -136,16 +144,16 @@ def shapley_shares(values: Tensor, order: Tensor, rows: Tensor) -> Tensor:
     """Return Shapley effects [s V] as shares of the variance of functions; 0 of functions that do not vary.
 
     Args:
-        values: Their values [s n V+1] along walks.
-        order: The parameter [n V] that changes with each step.
-        rows: Walks [s n] that are counted for each function.
+        values: The values [s n V+1] of s functions along n walks.
+        order: The parameter [n V] that changes with each step of a walk.
+        rows: The walks [s n] that count for each function.
     """
     values = values / values.abs().amax((1, 2), keepdim=True).clamp_min(
         torch.finfo(values.dtype).tiny
     )
     values = values - values.mean((1, 2), keepdim=True)
-    whole = values[:, :, :1] - values[:, :, -1:]
-    products = whole * (values[:, :, :-1] - values[:, :, 1:])
+    from_x_to_y = values[:, :, :1] - values[:, :, -1:]  # f(x) - f(y)
+    products = from_x_to_y * (values[:, :, :-1] - values[:, :, 1:])
     s, n, V = products.shape
     by_parameter = torch.zeros_like(products).scatter(2, order.expand(s, n, V), products)
     chosen = by_parameter.gather(1, rows.unsqueeze(2).expand(s, n, V))
@@ -155,7 +163,7 @@ def shapley_shares(values: Tensor, order: Tensor, rows: Tensor) -> Tensor:
 
 
 def _values(surrogate: Surrogate, features: Tensor) -> Tensor:
-    """Return values [s N] of draws at features [N D]; of the mean alone where the kernel has no random features."""
+    """Return the values [s N] of draws at features [N D]; those of the mean alone if there are no random features."""
     generator = torch.Generator().manual_seed(0)
     try:
         return _functions(surrogate, features, generator)(features)
@@ -165,7 +173,11 @@ def _values(surrogate: Surrogate, features: Tensor) -> Tensor:
 
 
 def _functions(surrogate: Surrogate, features: Tensor, generator: torch.Generator) -> Functions:
-    """Return draws of the objective, of any posterior."""
+    """Return draws of the objective; of a posterior without a prior from which a surrogate draws, directly.
+
+    Raises:
+        InvalidInput: The kernel has no random features.
+    """
     functions = surrogate.functions(N_DRAWS, generator)
     if functions is not None:
         return functions
@@ -177,7 +189,7 @@ def _functions(surrogate: Surrogate, features: Tensor, generator: torch.Generato
 
 def _is_present(surrogate: Surrogate, values: Tensor) -> bool:
     """Return whether the objective varies visibly, by the values [s n m] of draws."""
-    if "effects" in surrogate.account():  # a constant explains the values as well
+    if not surrogate.has_effects:
         return False
     if surrogate.noiseless:
         return varies(surrogate)
@@ -185,7 +197,11 @@ def _is_present(surrogate: Surrogate, values: Tensor) -> bool:
 
 
 def _explained(values: Tensor) -> float:
-    """Return the variance of the mean of draws [s n m] as a part of that of the draws, less what chance adds to it."""
+    """Return the share of the variance of draws [s n m] that their mean has, without what chance adds to that.
+
+    The mean of s draws has the variance ``(v_mean (s - 1) + v_draws) / s`` on average, if ``v_mean`` is that of the
+    posterior mean. The share is the estimate of ``v_mean / v_draws``, which may be negative.
+    """
     s = len(values)
     values = values.flatten(1)
     values = values / values.abs().amax().clamp_min(torch.finfo(values.dtype).tiny)

@@ -19,16 +19,16 @@ from kbo.space import Params, Space
 
 @dataclass(frozen=True)
 class Infeasible:
-    """At every point of the space the bounds exclude some limit, so while the bounds hold none keeps all of them.
+    """A certificate that no point of the space keeps all limits: at each of them, the bounds exclude some limit.
 
     Attributes:
-        points: Number of points; None for a space of more than 10 000, or with real parameters, where it is proved by
-            branch and bound.
-        params: The point that is nearest to keeping all limits, in prior standard deviations; of those that were
-            examined.
-        bounds: The best values that the bounds leave to the quantities there, by name.
+        points: The number of points of the space, each of which was examined. None for a space with more than 10 000
+            points, or with real parameters: then the certificate was proved by branch and bound.
+        params: The parameters, of all points that were examined, that are nearest to keeping all limits: their largest
+            possible violation of a limit, in prior standard deviations of the quantity, is the smallest.
+        bounds: The best value of each quantity that the bounds allow at ``params``, by its name.
         constraints: The constraints.
-        delta: Probability that this is wrong.
+        delta: The probability, at most, that the certificate is wrong.
     """
 
     points: int | None
@@ -49,14 +49,15 @@ def certificate(
     tried: Tensor,
     evaluations: int,
 ) -> Infeasible | None:
-    """Return the certificate that no point keeps all limits; None if there is none.
+    """Return the certificate that no point keeps all limits; None if some point may, and where nothing is proved.
 
     Args:
         space: The search space.
         surrogates: The constraints with their surrogates.
         constraints: The constraints.
-        tried: Points [n P] of trials in the unit cube; there is none if one of these possibly keeps all limits.
-        evaluations: Points at which bounds may be computed for a proof, where the space has more than 10 000.
+        tried: Points [n P] of trials in the unit cube.
+        evaluations: The largest number of points at which bounds are computed for a proof, where the space has more
+            than 10 000 points or real parameters.
 
     Raises:
         RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
@@ -67,20 +68,20 @@ def certificate(
     if bool((upper_slack(bounds, space.features(tried)) >= 0).any()):
         return None
     points = space.points(MOST_POINTS)
+    n_points = None
     if points is None:
-        n_points = None
         proof = bound_maximum(slack_bounds(surrogates, space), space, evaluations, until=0.0)
         if proof is None or proof.largest >= 0:
             return None
         examined = torch.cat([tried, space.units([space.params(proof.point)])])
-        slack = upper_slack(bounds, space.features(examined)).cpu()
     else:
         n_points = len(points)
         examined = points
-        slack = upper_slack(bounds, space.features(points)).cpu()
-        if bool((slack >= 0).any()):
-            return None
-    is_candidate = space.satisfies(examined) & (slack < 0)  # a bound may say nothing of the others
+    slack = upper_slack(bounds, space.features(examined)).cpu()
+    if points is not None and bool((slack >= 0).any()):
+        return None
+    # At the point of a proof the bounds of the method may allow what the norm bound excludes.
+    is_candidate = space.satisfies(examined) & (slack < 0)
     nearest = examined[slack.masked_fill(~is_candidate, -math.inf).argmax()]
     return Infeasible(
         points=n_points,
@@ -92,7 +93,7 @@ def certificate(
 
 
 def _best_values(surrogates: Sequence[ConstraintSurrogate], X: Tensor) -> dict[str, float]:
-    """Return the best value that the bounds leave to each quantity at features X [1 D], by name."""
+    """Return the best value of each quantity that the bounds allow at features X [1 D], by its name."""
     values = {}
     for constraint, surrogate in surrogates:
         values[constraint.name] = constraint.sign * float(surrogate.interval(X)[2])

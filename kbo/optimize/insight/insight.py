@@ -43,7 +43,7 @@ class Insight:
 
     def __init__(self, run: Run, quantities: Quantities, seed: int) -> None:
         self._run = run
-        self._known = quantities
+        self._quantities = quantities
         self._seed = seed
         self.guard: Guard = run.guard
 
@@ -51,9 +51,9 @@ class Insight:
     def quantities(self) -> Quantities:
         """The surrogates after the trials of the run."""
         # The run has other trials after an interrupt, when it is computed again, and after ``load``.
-        if self._known.trials is not self._run.trials:
-            self._known = self._known.after(self._run.trials)
-        return self._known
+        if self._quantities.trials is not self._run.trials:
+            self._quantities = self._quantities.after(self._run.trials)
+        return self._quantities
 
     @guarded
     def surrogate(self) -> Surrogate | None:
@@ -80,7 +80,8 @@ class Insight:
         """Return bounds and limits of the measured quantities at the recommended parameters; None without constraints.
 
         Args:
-            ways: More ways in which the noise may have decided which values there are, as for ``Surrogate.guarantee``.
+            ways: More ways in which the noise may have decided which values there are, as ``selected`` of
+                ``Surrogate.guarantee``.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of a constraint.
@@ -93,7 +94,7 @@ class Insight:
 
     @guarded
     def within_limits(self) -> list[Trial]:
-        """Return the trials with a value whose parameters and measurements keep all constraints."""
+        """Return the completed trials whose parameters and measurements keep all constraints."""
         return self.quantities.within_limits()
 
     @guarded
@@ -109,7 +110,10 @@ class Insight:
 
     @guarded
     def exhausted(self) -> bool:
-        """Return whether no objective has noise and every point of a small finite space has been evaluated."""
+        """Return whether nothing is left to learn: every point of a finite space was evaluated, without noise.
+
+        Never for a space of more than 10 000 points, nor for a method without bounds.
+        """
         quantities = self.quantities
         if not methods.get(quantities.problem.method).has_bounds:
             return False
@@ -145,12 +149,12 @@ class Insight:
     def answers(self, tolerance: float | None = None, effects: bool = True) -> Answers | None:
         """Return statistics about the objective, in its units: the gain of more trials and the effects of parameters.
 
-        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, while there
-        is no model, and while no trial keeps all limits as measured: then no value counts.
+        They come from the fitted model of the practical setting, so they are no guarantee. None in the certified
+        setting, with several objectives, while there is no model, and while no trial keeps all limits as measured.
 
         Args:
-            tolerance: The loss that counts as none, where values of parameters are as good as the recommended ones; by
-                default 5% of the difference to random parameters.
+            tolerance: The loss, in units of the objective, that counts as none; by default 5% of the difference between
+                the recommended and random parameters.
             effects: Whether the effects of the parameters are computed, which take most of the time.
         """
         effects = checks.flag("effects", effects)
@@ -179,8 +183,8 @@ class Insight:
     def outlier(self) -> Outlier | None:
         """Return the trial whose value is far from the prediction by all others; None if there is none.
 
-        By the fitted model of the practical setting; None in the certified setting, with several objectives, and while
-        there is no model.
+        The prediction is that of the fitted model of the practical setting. None in the certified setting, with several
+        objectives, and while there is no model.
         """
         quantities = self.quantities
         if quantities.setting.certified or quantities.objectives:
@@ -241,10 +245,14 @@ class Insight:
 
     @guarded
     def compare(self, others: Params, params: Params | None = None) -> Comparison | None:
-        """Return the difference of parameters, by default the recommended ones, to others, positive if they are better.
+        """Return by how much the objective is better at some parameters than at others, with an interval.
 
-        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
-        there is no model.
+        It comes from the fitted model of the practical setting, so it is no guarantee. None in the certified setting,
+        and while there is no model.
+
+        Args:
+            others: The parameters to compare with.
+            params: The parameters that are compared; by default the recommended ones.
 
         Raises:
             InvalidInput: Parameters outside the space, or several objectives.
@@ -262,9 +270,9 @@ class Insight:
 
     @guarded
     def usual_loss(self) -> float | None:
-        """Return 5% of the difference in the mean between random and the recommended parameters, in positive numbers.
+        """Return 5% of the difference in the mean between the recommended and random parameters.
 
-        None while there is no bound, and if they are no worse.
+        None while there is no bound, and unless the recommended ones are better.
         """
         quantities = self.quantities
         best = quantities.recommended()
@@ -280,14 +288,14 @@ class Insight:
 
     @guarded
     def finalists(self, most: int = 5) -> list[Trial]:
-        """Return trials whose parameters are worth new evaluations: see ``Result.confirm``.
+        """Return the trials whose parameters are worth new evaluations: see ``Result.confirm``.
 
-        The recommended ones, and those of other trials, which keep all limits as measured, that may be better: with a
-        probability of 5%, or in the certified setting by their bounds; the likeliest first. If there is none, the next
-        best one.
+        The first is the recommended trial. After it come those that keep all limits as measured and may be better, with
+        a probability of 5%, or in the certified setting by their bounds; the most probable first. If there is none, the
+        next best trial.
 
         Args:
-            most: Their number at most.
+            most: The largest number of trials.
 
         Raises:
             InvalidInput: Several objectives.

@@ -1,7 +1,7 @@
-"""Optima of draws: where each draw of the objective is largest, all parameters free, constraints kept.
+"""Optima of draws: where each draw of the objective is largest, among points that keep the constraints.
 
 A draw is evaluated at points near the best trials, and at points that cover the space. From the best point of either
-kind it climbs: again and again it is compared with its value after random steps, which become shorter.
+kind a local search climbs: of random steps, which become shorter, it takes the best one if that is an improvement.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from kbo.optimize.surrogates.functions import Functions
 from kbo.space import Space
 
 N_COVERING = 768
-"""Points that cover the space."""
+"""Number of points that cover the space."""
 
 _N_NEAR = 128
-"""Points near the best trials."""
+"""Number of points near the best trials."""
 
 _N_BEST = 8
-"""Best trials."""
+"""Number of these best trials."""
 
 _MOST_LISTED = 2048
-"""Points of a finite space of which each is compared."""
+"""Largest number of points of a finite space that are all compared."""
 
 _SCALES = (0.2, 0.1, 0.1, 0.05, 0.05, 0.02, 0.02, 0.01, 0.005, 0.002)
-"""Standard deviations of the steps, in parts of a range, one for each round."""
+"""Standard deviations of the steps of each round, in ranges of the parameters."""
 
 _N_STEPS = 8
-"""Steps of a round: half of them change one parameter, the others all."""
+"""Number of steps from each point in a round: half of them change one parameter, the others all."""
 
 
 class Optima(NamedTuple):
-    """The optima of draws.
+    """The optima of draws, or the best points of each draw so far.
 
     Attributes:
-        units: Points [s P] of the unit cube.
-        values: The values [s] there.
+        units: Points [s P] of the unit cube, one for each draw; [s m P] during the search, from m starts.
+        values: The values [s] of the draws there; during the search their targets [s m].
     """
 
     units: Tensor
@@ -57,7 +57,7 @@ def optima(
     generator: torch.Generator,
     n_covering: int = N_COVERING,
 ) -> Optima:
-    """Return the optima of draws of the objective.
+    """Return the optima [s P] of s draws of the objective, and their values [s].
 
     Args:
         space: The search space.
@@ -69,27 +69,27 @@ def optima(
     """
     seeds = torch.randint(2**31, (3,), generator=generator).tolist()
     near, covering = _candidates(space, trials, n_covering, seeds)
-    feasible = probably_feasible(space, constraints, near)
-    feasible[: len(trials)] = True
-    starts = [_best(space, functions, near[feasible])]
+    is_feasible = probably_feasible(space, constraints, near)
+    is_feasible[: len(trials)] = True
+    starts = [_best(space, functions, near[is_feasible])]
     covering = covering[probably_feasible(space, constraints, covering)]
     if len(covering):
         starts.append(_best(space, functions, covering))
-    found = Optima(
+    best = Optima(
         torch.stack([start.units for start in starts], 1),
         torch.stack([start.values for start in starts], 1),
     )
     if space.points(_MOST_LISTED) is None and space.table is None:
         steps = torch.Generator().manual_seed(seeds[2])
         for scale in _SCALES:
-            found = _climbed(space, functions, constraints, found, scale, steps)
-    values, best = found.values.max(1)
-    units = found.units[torch.arange(functions.count), best]
-    return Optima(units, functions.transform.inverse(values))
+            best = _climbed(space, functions, constraints, best, scale, steps)
+    targets, start = best.values.max(1)
+    units = best.units[torch.arange(functions.count), start]
+    return Optima(units, functions.transform.inverse(targets))
 
 
 def _best(space: Space, functions: Functions, points: Tensor) -> Optima:
-    """Return the best of points [n P] for each draw, with targets as values."""
+    """Return the best of points [n P] for each draw, with its target as the value."""
     values, best = functions.targets(space.features(points)).cpu().max(1)
     return Optima(points[best], values)
 
@@ -97,7 +97,10 @@ def _best(space: Space, functions: Functions, points: Tensor) -> Optima:
 def _candidates(
     space: Space, trials: Tensor, n_covering: int, seeds: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """Return points [n P] of the trials and near the best of them, and points [m P] that cover the space."""
+    """Return points [n P] of the trials and near the best of them, and points [m P] that cover the space.
+
+    Of a small finite space, and of a table, there are none near the trials: the covering points are its own.
+    """
     whole = Subspace(space)
     generator = torch.Generator().manual_seed(seeds[0])
     listed = space.points(_MOST_LISTED)
@@ -122,36 +125,38 @@ def _climbed(
     space: Space,
     functions: Functions,
     constraints: Sequence[ConstraintSurrogate],
-    found: Optima,
+    best: Optima,
     scale: float,
     generator: torch.Generator,
 ) -> Optima:
-    """Return the best of random steps from each point, where it is better and keeps the constraints.
+    """Return the best points after one round of random steps from each.
+
+    A point moves to the best of its steps, if that is better and keeps the constraints.
 
     Args:
         space: The search space.
         functions: The draws.
         constraints: The constraints with their surrogates.
-        found: Points [s m P] with their targets [s m].
+        best: The best points [s m P] so far, with their targets [s m].
         scale: Standard deviation of the steps.
         generator: Source of randomness.
     """
-    shape = (*found.units.shape[:2], _N_STEPS, found.units.shape[2])
+    shape = (*best.units.shape[:2], _N_STEPS, best.units.shape[2])
     s, m, k, P = shape
     steps = scale * _normal(shape, generator)
     is_changed = torch.ones(shape, dtype=torch.bool)
     changed = torch.randint(P, (s, m, k // 2, 1), generator=generator)
     is_changed[:, :, : k // 2] = torch.arange(P) == changed
-    moved = found.units.unsqueeze(2) + torch.where(is_changed, steps, 0.0)
+    moved = best.units.unsqueeze(2) + torch.where(is_changed, steps, 0.0)
     moved = Subspace(space).place(moved.reshape(-1, P).clamp(0, 1))
-    values = functions.own_targets(space.features(moved).reshape(s, m * k, -1)).cpu()
-    best_values, best = values.reshape(s, m, k).max(2)
-    rows = torch.arange(s * m).reshape(s, m) * k + best
+    values = functions.targets_of_each(space.features(moved).reshape(s, m * k, -1)).cpu()
+    best_values, best_step = values.reshape(s, m, k).max(2)
+    rows = torch.arange(s * m).reshape(s, m) * k + best_step
     best_units = moved[rows]
-    is_better = best_values > found.values
+    is_better = best_values > best.values
     is_better[is_better.clone()] = probably_feasible(space, constraints, best_units[is_better])
-    units = torch.where(is_better.unsqueeze(2), best_units, found.units)
-    return Optima(units, torch.where(is_better, best_values, found.values))
+    units = torch.where(is_better.unsqueeze(2), best_units, best.units)
+    return Optima(units, torch.where(is_better, best_values, best.values))
 
 
 def _normal(shape: Sequence[int], generator: torch.Generator) -> Tensor:

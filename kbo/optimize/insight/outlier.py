@@ -1,7 +1,7 @@
-"""An outlier: the trial whose value is farthest from the prediction by all others, such as a slip in a table.
+"""An outlier: the trial whose value is farthest from the prediction by all other trials, such as a slip in a table.
 
-The prediction is that of a model fitted to the others alone: a model that knows a wrong value explains it, by more
-noise or by a smaller lengthscale.
+The prediction is that of a model fitted to the other trials alone. A model that is also fitted to a wrong value
+explains it, by more noise or by a shorter lengthscale.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 from kbo.optimize.surrogates.surrogate import Evaluation, Surrogate
 
 _FAR = 4.0
-"""Standard deviations beyond which a value is far from its prediction."""
+"""Number of standard deviations beyond which a value is far from its prediction."""
 
 _FEWEST = 6
-"""Values from which on one of them may be far from the others."""
+"""Number of observed values from which on one of them may be an outlier."""
 
 _ALONE = 0.99
-"""Distance of the nearest other value, in ranges, from which on none predicts a value; options are 1 apart."""
+"""Distance of the nearest other value, in ranges, beyond which nothing predicts a value. Two options are 1 apart."""
 
 _NARROW = 3.0
 """Ratio of the ends of an interval up to which it shows that a decimal point is in a wrong place."""
@@ -29,17 +29,18 @@ _NARROW = 3.0
 
 @dataclass(frozen=True)
 class Outlier:
-    """A trial whose value is far from the prediction by all others.
+    """A trial whose value is far from the prediction by all other trials.
 
-    A doubtful value is left out of what is said about the run, until it is corrected, removed or repeated.
+    Reports leave a doubtful value out of what they say about the run, until it is corrected, removed or repeated.
 
     Attributes:
-        number: The trial.
+        number: The number of the trial.
         value: Its value.
-        lower, upper: The 90% interval of its value, predicted by the others.
-        doubtful: Whether the value is likely wrong: worse than predicted, better than the best other one by more than
-            the range of all others, or right after its decimal point is moved. Else the trial may be a discovery.
-        repeated: The first other trial with the same parameters; None if there is none.
+        lower, upper: The 90% interval of its value that the other trials predict.
+        doubtful: Whether the value is probably wrong: it is worse than predicted, or better than the best other value
+            by more than the range of all others, or inside the interval after its decimal point is moved by one place.
+            Otherwise the trial may be a discovery.
+        repeated: The number of the first other trial with the same parameters; None if there is none.
     """
 
     number: int
@@ -53,11 +54,11 @@ class Outlier:
 def outlier(
     surrogate: Surrogate, without: Callable[[int], Surrogate | None], maximize: bool
 ) -> Outlier | None:
-    """Return the trial with the largest left-out error, if its value is far from its prediction; else None.
+    """Return the trial with the largest leave-one-out error, if its value is far from its prediction; else None.
 
-    It is far by four standard deviations, or if it is outside of the 90% interval and ten times or a tenth of it is
-    inside. None where values have no noise, since then none of them is measured; where all others are equal; and where
-    none of them is nearer than another option of a choice would be.
+    A value is far if it differs by more than four standard deviations, or if it is outside of the 90% interval and ten
+    times or a tenth of it is inside. None where values have no noise, since then they are computed and not measured;
+    where all other values are equal; and where no other value is nearer than another option of a choice would be.
 
     Args:
         surrogate: The surrogate of the objective, larger values better.
@@ -65,9 +66,7 @@ def outlier(
         maximize: Whether larger values of the objective are better.
     """
     suspect = _suspect(surrogate)
-    if suspect is None:
-        return None
-    if _is_alone(surrogate, suspect):
+    if suspect is None or _is_alone(surrogate, suspect):
         return None
     others = without(suspect.number)
     if others is None or len({evaluation.value for evaluation in others.values}) == 1:
@@ -80,13 +79,13 @@ def outlier(
     half_width = NormalDist().inv_cdf(0.95) * std
     ends = torch.cat([mean - half_width, mean + half_width])
     lower, upper = others.transform.inverse(ends).tolist()
-    assert suspect.value is not None
-    error = float(others.transform.target(suspect.value) - mean) / float(std)
-    is_slip = _is_slip(suspect.value, lower, upper)
+    value = suspect.value
+    assert value is not None
+    error = float(others.transform.target(value) - mean) / float(std)
+    is_slip = _is_slip(value, lower, upper)
     if abs(error) <= _FAR and not is_slip:
         return None
-    doubtful = error < 0 or is_slip or _is_beyond(suspect.value, others.values)
-    value = suspect.value
+    doubtful = error < 0 or is_slip or _is_beyond(value, others.values)
     if not maximize:
         value = -value
         lower, upper = -upper, -lower
@@ -95,7 +94,10 @@ def outlier(
 
 
 def _suspect(surrogate: Surrogate) -> Evaluation | None:
-    """Return the observed value with the largest left-out error, in standard deviations; None if there are too few."""
+    """Return the observed value with the largest leave-one-out error, in standard deviations of its prediction.
+
+    None without noise, without a prior, and with fewer than six observed values.
+    """
     left_out = surrogate.left_out_errors()
     if left_out is None or surrogate.noiseless:
         return None
@@ -109,9 +111,9 @@ def _suspect(surrogate: Surrogate) -> Evaluation | None:
 
 def _is_alone(surrogate: Surrogate, suspect: Evaluation) -> bool:
     """Return whether no other value is nearer than another option would be, so that none predicts this one."""
-    own = torch.tensor(suspect.features, dtype=torch.float64)
+    point = torch.tensor(suspect.features, dtype=torch.float64)
     others = [e.features for e in surrogate.values if e.number != suspect.number]
-    distances = (torch.tensor(others, dtype=torch.float64) - own).norm(dim=-1)
+    distances = (torch.tensor(others, dtype=torch.float64) - point).norm(dim=-1)
     return bool(distances.min() > _ALONE)
 
 
@@ -127,9 +129,9 @@ def _is_slip(value: float, lower: float, upper: float) -> bool:
 
 def _is_beyond(value: float, others: Sequence[Evaluation]) -> bool:
     """Return whether a value is better than the best other one by more than the range of all others."""
-    known = [evaluation.value for evaluation in others if evaluation.value is not None]
-    worst = min(known)
-    best = max(known)
+    values = [evaluation.value for evaluation in others if evaluation.value is not None]
+    worst = min(values)
+    best = max(values)
     # The range of very large values overflows.
     size = max(abs(value), abs(worst), abs(best))
     return value / size - best / size > best / size - worst / size

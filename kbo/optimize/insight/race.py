@@ -10,13 +10,14 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kbo.confidence.repeated.mean import bounded_mean
 from kbo.confidence.repeated.median import median, median_bounds
 from kbo.space import Params
 
 _REPEATED = 0.5
-"""Share of the values of a candidate that one value makes up from which on a median says too little of them."""
+"""Share of the values of a candidate that are equal, from which on their median says too little."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,23 @@ class Finalist:
         return None
 
 
+class Standing(NamedTuple):
+    """The order of the candidates of a race, by their values so far.
+
+    Attributes:
+        best: The candidate with the best estimate; None before each candidate has a value.
+        rival: The other candidate with the best bound on the good side; None before each has a value.
+        within: The largest lead of the rival over the best one, if the bounds hold, at least 0; may be infinite.
+    """
+
+    best: Finalist | None
+    rival: Finalist | None
+    within: float
+
+
 @dataclass(frozen=True)
 class Race:
-    """The comparison of candidates by their values alone.
+    """The rules of a race: bounds of the candidates, their comparison, and who is evaluated next.
 
     Attributes:
         n_candidates: The number of candidates.
@@ -91,21 +106,19 @@ class Race:
             return median_bounds(values, bad_side, good_side)
         return median_bounds(values, good_side, bad_side)
 
-    def compared(
-        self, finalists: Sequence[Finalist]
-    ) -> tuple[Finalist | None, Finalist | None, float]:
+    def standing(self, finalists: Sequence[Finalist]) -> Standing:
         """Return the best candidate so far, its strongest rival, and the largest possible lead of the rival."""
         if any(not finalist.values for finalist in finalists):
-            return None, None, math.inf
+            return Standing(None, None, math.inf)
         best = max(finalists, key=self._estimate)
         others = [finalist for finalist in finalists if finalist is not best]
         rival = max(others, key=self._good_bound)
         within = max(self._good_bound(rival) - self._bad_bound(best), 0.0)
-        return best, rival, within
+        return Standing(best, rival, within)
 
     def worth_evaluating(self, finalists: Sequence[Finalist]) -> list[str]:
         """Return the names of the candidates that need evaluations most."""
-        best, rival, within = self.compared(finalists)
+        best, rival, within = self.standing(finalists)
         if best is None or rival is None:
             return [finalist.name for finalist in finalists if not finalist.values]
         if math.isfinite(within):
@@ -120,10 +133,10 @@ class Race:
     def more_needed(self, finalists: Sequence[Finalist], tolerance: float) -> int | None:
         """Return about how many more evaluations are needed until no rival can lead by more than the tolerance.
 
-        The bounds of the best candidate and its rival are taken to narrow with the square root of the number of their
-        evaluations, while their estimates stay. None while a bound is infinite.
+        This assumes that the bounds of the best candidate and its rival narrow with the square root of the number of
+        their evaluations, while their estimates stay. None while a bound is infinite.
         """
-        best, rival, within = self.compared(finalists)
+        best, rival, within = self.standing(finalists)
         if best is None or rival is None or not math.isfinite(within):
             return None
         lead = max(self._estimate(best) - self._estimate(rival), 0.0)

@@ -34,10 +34,16 @@ def scalarized(targets: Tensor, reference: Tensor, weights: Tensor) -> Tensor:
 
 
 def improvement(targets: Tensor, front: Tensor, reference: Tensor, weights: Tensor) -> Tensor:
-    """Return the growth of the hypervolume [n] by points with targets [n m], each alone, over a front [f m].
+    """Return the growth of the hypervolume [n] of a front by each of some points, divided by c_m.
 
-    By the formula above, up to the factor c_m, with the mean over directions [k m]. Where nothing grows it is the
-    distance to a growth, below 0: that of the nearest direction.
+    The expectation in the formula above is a mean over some directions. Where nothing grows, it is minus the distance
+    to a growth in the nearest direction.
+
+    Args:
+        targets: The targets [n m] of the points.
+        front: The targets [f m] of the front.
+        reference: The reference [m].
+        weights: The directions [k m].
     """
     m = targets.shape[-1]
     best = scalarized(front, reference, weights).amax(0).clamp_min(0)  # [k]
@@ -47,7 +53,7 @@ def improvement(targets: Tensor, front: Tensor, reference: Tensor, weights: Tens
 
 
 def non_dominated(targets: Tensor) -> Tensor:
-    """Return whether points with targets [... n m] are dominated by no other of them, [... n].
+    """Return whether each of some points with targets [... n m] is dominated by no other of them, [... n].
 
     A point dominates another if it is at least as good in all objectives, and better in one.
     """
@@ -56,15 +62,15 @@ def non_dominated(targets: Tensor) -> Tensor:
 
 def n_dominating(targets: Tensor) -> Tensor:
     """Return the number of points [... n] that dominate each of the points with targets [... n m]."""
-    others = targets.unsqueeze(-3)
-    own = targets.unsqueeze(-2)
-    as_good = (others >= own).all(-1)
-    better = (others > own).any(-1)
-    return (as_good & better).sum(-1)
+    other = targets.unsqueeze(-3)
+    point = targets.unsqueeze(-2)
+    is_as_good = (other >= point).all(-1)
+    is_better = (other > point).any(-1)
+    return (is_as_good & is_better).sum(-1)
 
 
 def hypervolume(targets: Tensor, reference: Tensor) -> Tensor:
-    """Return the volume [...] between a reference [m] and the points that some of targets [... n m] dominates.
+    """Return the hypervolume [...] of targets [... n m]: the volume above a reference [m] that they dominate.
 
     Exact, by sorting along the last objective: O(n log n) for 2 objectives, O(n^2 log n) for 3.
     """
@@ -73,7 +79,7 @@ def hypervolume(targets: Tensor, reference: Tensor) -> Tensor:
 
 
 def volumes_so_far(targets: Tensor, reference: Tensor) -> list[float]:
-    """Return the hypervolume of the first 1, 2, ..., n of targets [n m] above a reference [m]."""
+    """Return the hypervolumes, above a reference [m], of the first 1, 2, ..., n of some points with targets [n m]."""
     volumes = []
     volume = 0.0
     front = targets[:0]

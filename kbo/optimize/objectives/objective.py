@@ -17,9 +17,6 @@ from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.run.outcome import OBJECTIVE, SEM
 from kbo.optimize.run.trials import Trial, measurements
 
-_LEAST = 2
-"""Number of objectives from which on there is a front."""
-
 
 @dataclass(frozen=True, eq=False)
 class Objective(Measured):
@@ -84,23 +81,23 @@ def objective_of(name: Any, maximize: bool, **assumptions: Any) -> Objective:
 
 
 def recorded_objectives(header: Mapping[str, Any]) -> list[Objective]:
-    """Return the several objectives that the header of a journal describes, without their kernels; none of one."""
-    found = []
+    """Return the objectives, without their kernels, that the header of a journal describes; none if there is one."""
+    objectives = []
     for entry in header.get("objectives", ()):
         arguments = {name: value for name, value in entry.items() if name not in KERNELS}
-        found.append(objective_of(**arguments))
-    return found
+        objectives.append(objective_of(**arguments))
+    return objectives
 
 
 def main_of(objectives: Sequence[Objective]) -> str:
-    """Return the name of the value of a trial: that of the first one of several objectives."""
+    """Return the name of the quantity that ``Trial.value`` holds: the first of several objectives, or "objective"."""
     if objectives:
         return objectives[0].name
     return OBJECTIVE
 
 
 def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
-    """Return several objectives; none if there is only that of the run.
+    """Return the objectives of a run with several of them; none if only the value of the run is optimised.
 
     Args:
         objectives: Objectives, or names of quantities that are all minimised, or all maximised.
@@ -115,22 +112,22 @@ def objectives_of(objectives: Any, maximize: bool) -> tuple[Objective, ...]:
             "objectives must be a list of names, kbo.Minimize(name) and kbo.Maximize(name), got "
             f"{checks.shown(objectives)}."
         )
-    found: list[Objective] = []
+    checked: list[Objective] = []
     for objective in objectives:
         if not isinstance(objective, Objective):
             objective = objective_of(objective, maximize)
-        if objective.name in [other.name for other in found]:
+        if objective.name in [other.name for other in checked]:
             raise InvalidInput(f"objectives: there are two called {objective.name!r}.")
-        found.append(objective)
-    if len(found) == 1:
+        checked.append(objective)
+    if len(checked) == 1:
         raise InvalidInput(
-            f"objectives needs at least {_LEAST}, got one: leave it out, and return a number."
+            "objectives needs at least 2, got one: leave it out, and return a number."
         )
-    if found and found[0].has_assumptions:
+    if checked and checked[0].has_assumptions:
         raise InvalidInput(
-            f"{found[0].title}: noise_std, norm_bound and kernel of the first objective belong to the setting."
+            f"{checked[0].title}: noise_std, norm_bound and kernel of the first objective belong to the setting."
         )
-    return tuple(found)
+    return tuple(checked)
 
 
 def targets_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Tensor:

@@ -20,8 +20,8 @@ class LargestUpper(NamedTuple):
     """The largest upper bound of a space.
 
     Attributes:
-        value: The bound [].
-        point: The point [P] of the unit cube that a search has found; None if every point was evaluated.
+        value: The bound [], in units of the posterior; minus infinity if no point possibly keeps the limits.
+        point: The point [P] of the unit cube that a search has found; None if every point of the space was evaluated.
     """
 
     value: Tensor
@@ -45,11 +45,11 @@ def argmax_upper(
         upper = quick_upper(confidence, posterior, features)
         return feasible_first(upper, upper_slack(limits, features))
 
-    def row(features: Tensor) -> int:
+    def best_row(features: Tensor) -> int:
         upper = confidence.upper(posterior, features)
         return int(feasible_first(upper, upper_slack(limits, features)).argmax())
 
-    return search.argmax_point(score, row)
+    return search.argmax_point(score, best_row)
 
 
 def quick_upper(confidence: Confidence, posterior: Posterior, features: Tensor) -> Tensor:

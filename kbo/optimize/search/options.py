@@ -9,25 +9,26 @@ from torch import Tensor
 from kbo.space import Choice, Space
 
 _N_MORE = 3
-"""Trials of an option beyond the number of its own parameters, from which on the model is believed about it."""
+"""Number of trials of an option, besides one for each of its own parameters, that a model of it needs."""
 
 _FEWEST_FAILURES = 2
-"""Failed trials of an option from which on it may be the reason of the failures."""
+"""Number of failed trials of an option, with none that succeeded, that suggest it as the reason of the failures."""
 
 
 def hardly_tried(space: Space, tried: Tensor) -> list[tuple[str, Any]]:
-    """Return the options with parameters of their own that have had too few trials.
+    """Return the options with parameters of their own that have had too few trials for a model of these.
 
-    Its own are the parameters that are active only with the option. Too few are fewer than their number plus 3.
+    An option's own parameters are those that are active only with it. Too few trials are fewer than their number plus
+    3.
 
     Args:
         space: The search space.
         tried: Points [n P] of the trials.
 
     Returns:
-        The name of the parent and the option, for each of these.
+        The name of the choice and the option, for each of these options.
     """
-    found = []
+    too_few = []
     for name in dict.fromkeys(condition.parent for condition in space.conditions.values()):
         parent = space.parameters[name]
         if not isinstance(parent, Choice):  # the options of an order tell about each other
@@ -35,14 +36,14 @@ def hardly_tried(space: Space, tried: Tensor) -> list[tuple[str, Any]]:
         indices = option_indices(space, name, tried)
         for index, option in enumerate(parent.options):
             n_trials = int((indices == index).sum())
-            n_own = _n_own(space, name, option)
-            if n_own and n_trials < n_own + _N_MORE:
-                found.append((name, option))
-    return found
+            n_parameters = _n_parameters_of(space, name, option)
+            if n_parameters and n_trials < n_parameters + _N_MORE:
+                too_few.append((name, option))
+    return too_few
 
 
-def _n_own(space: Space, parent: str, option: Any) -> int:
-    """Return the number of parameters that are active only where a parent has an option."""
+def _n_parameters_of(space: Space, parent: str, option: Any) -> int:
+    """Return the number of parameters that are active only where a choice has an option."""
     conditions = space.conditions.values()
     return sum(c.parent == parent and c.values == (option,) for c in conditions)
 
@@ -56,9 +57,9 @@ def only_failed(space: Space, failed: Tensor, succeeded: Tensor) -> list[tuple[s
         succeeded: Points [m P] of those with a value, or stopped early.
 
     Returns:
-        The name of the choice and the option, for each of these.
+        The name of the choice and the option, for each of these options.
     """
-    found = []
+    failing = []
     for name, parameter in space.parameters.items():
         if not isinstance(parameter, Choice):
             continue
@@ -68,8 +69,8 @@ def only_failed(space: Space, failed: Tensor, succeeded: Tensor) -> list[tuple[s
             continue
         for index, option in enumerate(parameter.options):
             if of_failed.count(index) >= _FEWEST_FAILURES and index not in of_succeeded:
-                found.append((name, option))
-    return found
+                failing.append((name, option))
+    return failing
 
 
 def option_indices(space: Space, name: str, units: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo.confidence import Limit
+from kbo.confidence import Confidence, Limit
 from kbo.errors import InvalidInput
 from kbo.optimize.search.subspace import Subspace
 from kbo.space import Params, Space
@@ -32,7 +32,7 @@ MOST_POINTS = 10_000
 """Largest number of points of a finite space that are all evaluated."""
 
 _N_CHILDREN = 32
-"""Number of points near each of the best ones, in every round."""
+"""Number of points near each of the best ones in every round of the local search."""
 
 _STEPS = (0.2, 0.1, 0.03, 0.01, 0.003, 0.001)
 """Standard deviation of the steps in each round, in widths of the cube."""
@@ -41,13 +41,13 @@ _JUMP_PROBABILITY = 0.1
 """Probability with which a coordinate that moves is drawn from its whole range."""
 
 _N_ROUNDS = 15
-"""Number of rounds of a search in a box."""
+"""Number of rounds of a search in a box, by the cross-entropy method."""
 
 _N_CLOUD = 128
 """Number of points of each of these rounds."""
 
 _N_ELITE = 16
-"""Number of the best of them, which shape the next round."""
+"""Number of the best points of a round, whose covariance is that of the next round."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,18 +77,18 @@ class Search:
         starts: The points [s P] of the best trials, the best one first.
         number: The number of the trial, from 0.
         generator: The random numbers of the trial.
-        effort: Part of the points of a whole search that are scored.
+        effort: The share of the usual number of points that are scored.
         seed: The seed of the run.
         tried: The points [n P] of all trials so far, and of those that are being evaluated.
-        avoided: The features [n D] of the points that are being evaluated and are not proposed again meanwhile, as long
-            as there are others.
+        avoided: The features [n D] of points that are being evaluated. They are not proposed again meanwhile, as long
+            as there are other points.
         failing: The options of choices that have only failed, each with the name of its choice; none once there is a
-            surrogate, which knows of failed trials.
-        spacing: Distance up to which points next to these are not proposed either, in ranges: the largest difference of
-            a feature.
+            surrogate, which takes failed trials into account.
+        spacing: The distance of a point to an avoided one up to which it is avoided too: their largest difference in a
+            feature, in ranges.
         surrogate: The surrogate of the objective; None while there are too few trials.
-        bound: The confidence that the trial maximises, with the posterior: pending trials count as observed at the
-            mean, failed ones as observed at the worst value. None while there is no surrogate.
+        bound: The confidence that the trial maximises, with its posterior, in which pending trials are observed at the
+            mean and failed ones at the worst value. None while there is no surrogate.
         others: The surrogates of the other objectives, if there are several.
         bounds: The bounds of all objectives; that of the objective alone if there is one.
         front: The front of several objectives so far; None while there are no surrogates, or with one objective.
@@ -122,6 +122,13 @@ class Search:
         if params is None or not self.subspace.accepts(params):
             return None
         return params
+
+    @property
+    def confidence(self) -> Confidence | None:
+        """The confidence of the objective that the trial maximises; None while there is no surrogate."""
+        if self.bound is None:
+            return None
+        return self.bound.confidence
 
     @property
     def is_noiseless(self) -> bool:
@@ -161,7 +168,7 @@ class Search:
         return self.params(self.argmax_point(score))
 
     @torch.no_grad()
-    def argmax_point(self, score: Score, row: Callable[[Tensor], int] | None = None) -> Tensor:
+    def argmax_point(self, score: Score, best_row: Callable[[Tensor], int] | None = None) -> Tensor:
         """Return a point [P] of the unit cube that nearly maximises a score; among choices, exactly.
 
         Random points first, then local search. Every point that is scored is one that the objective can be given, so
@@ -170,21 +177,14 @@ class Search:
 
         Args:
             score: The score.
-            row: The best row of features [n D], by a more expensive rule; by default that of the largest score.
+            best_row: Returns the row of features [n D] to take in the end, by a more expensive rule; by default that of
+                the largest score.
 
         Raises:
             InvalidInput: The score is no tensor [n], or has a NaN.
         """
-        choices = self.subspace.choices
-        if choices is not None:
-            is_avoided = self._is_avoided(self.space.features(choices))
-            if is_avoided.all():
-                return self._avoiding_less().argmax_point(score, row)
-            choices = choices[~is_avoided]
-            features = self.space.features(choices)
-            if row is not None:
-                return choices[row(features)]
-            return choices[int(self._scores(score, choices).argmax())]
+        if self.subspace.choices is not None:
+            return self._argmax_choice(self.subspace.choices, score, best_row)
         random = self.subspace.draw(int(self.effort * N_RANDOM), self.generator)
         starts = self.subspace.place(self.starts)
         starts = starts[self.subspace.satisfies(starts)]
@@ -199,17 +199,35 @@ class Search:
             scores = torch.cat([scores, self._scores(score, children)])
         is_avoided = self._is_avoided(self.space.features(points))
         if is_avoided.all():
-            return self._avoiding_less().argmax_point(score, row)
-        if row is not None:
+            return self._avoiding_less().argmax_point(score, best_row)
+        if best_row is not None:
             points = points[~is_avoided]
-            return points[row(self.space.features(points))]
+            return points[best_row(self.space.features(points))]
         return points[int(scores.argmax())]
 
-    def _children(self, points: Tensor, random: Tensor, step: float) -> Tensor:
-        """Return points near the given ones [b P].
+    def _argmax_choice(
+        self, choices: Tensor, score: Score, best_row: Callable[[Tensor], int] | None
+    ) -> Tensor:
+        """Return the best of some points [A P] that is not avoided; other arguments as for ``argmax_point``."""
+        is_avoided = self._is_avoided(self.space.features(choices))
+        if is_avoided.all():
+            return self._avoiding_less().argmax_point(score, best_row)
+        choices = choices[~is_avoided]
+        if best_row is not None:
+            return choices[best_row(self.space.features(choices))]
+        return choices[int(self._scores(score, choices).argmax())]
 
-        Each moves in about two coordinates, at least in one, and sometimes jumps in one of them. Under constraints on
-        parameters half of them move along a difference of two ``random`` points, as the allowed part may be narrow.
+    def _children(self, points: Tensor, random: Tensor, step: float) -> Tensor:
+        """Return points [n P] near some points [b P], for one round of the local search.
+
+        Each child moves in about two coordinates, at least in one, and sometimes jumps to anywhere in one of them.
+        Under constraints on parameters half of them move along a difference of two ``random`` points, as the allowed
+        part of the space may be narrow.
+
+        Args:
+            points: The points from which the children move.
+            random: Random points [m P] that satisfy the constraints.
+            step: The standard deviation of a step, in widths of the box.
         """
         generator = self.generator
         dtype = points.dtype
@@ -307,7 +325,7 @@ class Search:
         return is_avoided
 
     def _avoiding_less(self) -> Search:
-        """Return the search in which points next to those that are being evaluated are allowed, or these themselves."""
+        """Return the search without spacing around avoided points; if there is none, the one without avoided points."""
         if self.spacing:
             return replace(self, spacing=0.0)
         return replace(self, avoided=self.avoided[:0])

@@ -1,4 +1,4 @@
-"""Regions of a space: parameters given from outside, the points to choose from, and constraints."""
+"""The part of a space that a search may use: given values, a list of choices, a box, and constraints."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Subspace:
         within: The least and the largest value of some numbers, by name; for spaces without constraints and tables.
 
     Attributes:
-        fixed: The context and the parameters of one value as a point [P] of the unit cube, NaN where one is free.
+        fixed: The coordinates [P] that are given by the context, or by parameters of one value; NaN for the others.
         low, high: The corners [P] of the box of the unit cube that ``within`` leaves.
-        boxed: Whether that box is smaller than the cube.
+        boxed: Whether ``within`` is given.
         choices: The choices, or the rows of a table, as points [A P] of the unit cube; None if there is no such list.
         partial: Whether there is a context or a list of choices.
         constrained: Whether the space has constraints.
@@ -52,7 +52,7 @@ class Subspace:
         within: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
         self._space = space
-        self._known = torch.empty(0, space.dimension, dtype=torch.float64)
+        self._known_points = torch.empty(0, space.dimension, dtype=torch.float64)
         self._keys: list[Any] = list(space.parameters)
         if not space.named:
             self._keys = list(range(space.dimension))
@@ -126,26 +126,31 @@ class Subspace:
                 self.high[positions[name]] = high
 
     def knowing(self, points: Tensor) -> Subspace:
-        """Return the same part of the space with points [n P] to start from where those that satisfy it are rare."""
-        part = copy.copy(self)
-        part._known = points
-        vars(part).pop("_feasible", None)
-        return part
+        """Return the same part of the space with points [n P] to start from where no others satisfy the constraints."""
+        subspace = copy.copy(self)
+        subspace._known_points = points
+        vars(subspace).pop("_feasible", None)
+        return subspace
 
     @cached_property
     def _feasible(self) -> Feasible:
         """The points that satisfy the constraints of the space."""
-        return Feasible(self._space, self.fixed, self._known)
+        return Feasible(self._space, self.fixed, self._known_points)
 
     def among(self, points: Tensor, partial: bool = False) -> Subspace:
-        """Return the same part of the space with points [A P] as the only choices, which may make it a partial one."""
-        part = copy.copy(self)
-        part.choices = points
-        part.partial = self.partial or partial
-        return part
+        """Return the same part of the space with points [A P] as the only choices.
+
+        Args:
+            points: The choices.
+            partial: Whether the result counts as a part of the space, if this one does not.
+        """
+        subspace = copy.copy(self)
+        subspace.choices = points
+        subspace.partial = self.partial or partial
+        return subspace
 
     def accepts(self, params: Params) -> bool:
-        """Whether parameters agree with the context, are among the choices and in the box."""
+        """Return whether parameters agree with the context, are among the choices and in the box."""
         if self._space.changed and not self._space.contains(params):
             return False
         if self._listed is not None and params not in self._listed:
@@ -189,7 +194,7 @@ class Subspace:
         return self.spread(unit)
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draw points [n P] of this part of the cube uniformly; for parts without choices.
+        """Draw points [n P] of this part of the cube uniformly; for subspaces without choices.
 
         Raises:
             InvalidInput: No point that satisfies the constraints of the space was found.
@@ -227,10 +232,10 @@ class Subspace:
                 allowed.append(params)
         if allowed:
             return allowed
-        which = "each of the choices violates one of"
+        subject = "each of the choices violates one of"
         if len(choices) == 1:
-            which = f"{checks.shown(self._complete(choices[0]))} violates"
-        raise InvalidInput(f"{which} the constraints {', '.join(map(repr, sorted(broken)))}.")
+            subject = f"{checks.shown(self._complete(choices[0]))} violates"
+        raise InvalidInput(f"{subject} the constraints {', '.join(map(repr, sorted(broken)))}.")
 
     def _complete(self, choice: Any) -> Params:
         """Return a choice with the parameters of the context and plain values."""
@@ -240,8 +245,8 @@ class Subspace:
             raise InvalidInput(
                 f"choices must be values of {list(self._space.parameters)}, one of them is {checks.shown(choice)}."
             )
-        own = self._plain("choices", _entries(choice))
-        entries = self._context | own
+        chosen = self._plain("choices", _entries(choice))
+        entries = self._context | chosen
         changed = [key for key, value in self._context.items() if entries[key] != value]
         if changed:
             raise InvalidInput(f"the choice {choice!r} contradicts the context at {changed}.")
@@ -254,7 +259,7 @@ class Subspace:
             raise InvalidInput(
                 f"the choice {choice!r} lacks {missing}: give them in the choice or in the context."
             )
-        used = [key for key in self._keys if key in own or (key in entries and key in needed)]
+        used = [key for key in self._keys if key in chosen or (key in entries and key in needed)]
         if self._space.named:
             return self._space.canonical({key: entries[key] for key in used})
         return self._space.canonical([entries[key] for key in used])
@@ -266,15 +271,15 @@ class Subspace:
             raise InvalidInput(f"{argument} must be a dict {expected}, got {checks.shown(values)}.")
         names = dict(zip(self._keys, self._space.parameters, strict=True))
         plain = {}
-        for given, value in values.items():
-            key = given
+        for label, value in values.items():
+            key = label
             if not self._space.named:
-                key = _index(given)
+                key = _index(label)
             if key not in names:
                 raise InvalidInput(
-                    f"{argument}: there is no parameter {checks.shown(given)}; the parameters are {self._keys}."
+                    f"{argument}: there is no parameter {checks.shown(label)}; the parameters are {self._keys}."
                 )
-            with checks.inside(f"{argument}: parameter {given!r}"):
+            with checks.inside(f"{argument}: parameter {label!r}"):
                 plain[key] = self._space.plain(names[key], value)
         return plain
 

@@ -15,18 +15,19 @@ from kbo.regression import Posterior
 from kbo.space import Params
 
 _LEAST_IMPROVEMENT = 0.01
-"""Improvement that counts at least, in standard deviations of the targets: not that near a point that is known."""
+"""The least improvement that counts, in standard deviations of the targets: near known points it is smaller."""
 
 _LARGE_Z = 5.0
-"""Standard deviations of improvement from which on its expectation is the difference of the means."""
+"""Standard deviations from which on the expected improvement is practically the difference of the means."""
 
 
 @dataclass(frozen=True)
 class ExpectedImprovement(Strategy):
     """The largest expected improvement on the mean of the best trial: without noise, in spaces with conditions.
 
-    It leaves a branch of the space that is known for another one. Its logarithm is maximised (Ament et al. 2023), for
-    which points with next to no improvement differ too. Not where a context or choices are given.
+    In such spaces it leaves a branch that is well known for another one. Its logarithm is maximised (Ament et al.
+    2023), which differs also between points with next to no improvement. The strategy does not apply where a context or
+    choices are given.
     """
 
     @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -18,14 +18,14 @@ class Explanation:
     """The reason why a trial has its parameters, with numbers in units of the objective.
 
     Attributes:
-        strategy: The strategy that chose them, in words.
+        strategy: The strategy that chose the parameters, in words.
         mean: The value that the surrogate expected at the parameters of the strategy; None before the first surrogate.
         std: The standard deviation of that value.
         width: The number of standard deviations between the mean and the optimistic bound; None without a bound.
-        bound: The optimistic bound there that the strategy maximised, an upper one if the objective is maximised. None
-            if it maximised none, as a repetition, or none that is finite.
-        best: The best measured value at that time, of the trials that break the fewest limits; None if there was none,
-            and where a context or choices are given, whose values cannot be compared with those of others.
+        bound: The optimistic bound at these parameters: the upper bound if the objective is maximised, else the lower
+            one. None if the strategy maximised no bound, such as a repetition, or none that is finite.
+        best: The best measured value at that time, of the trials that break the fewest limits. None if there was none,
+            and where a context or choices are given, since the values of other contexts are not comparable.
         replaced: The reason why random parameters took the place of those of the strategy; empty if they did not.
     """
 
@@ -55,8 +55,8 @@ class Explanation:
         """Return the width in words; empty if there is none."""
         if self.width is None:
             return ""
-        deviations = "standard deviation" if self.width == 1 else "standard deviations"
-        return f" ({self.width:.2g} {deviations} from it)"
+        plural = "" if self.width == 1 else "s"
+        return f" ({self.width:.2g} standard deviation{plural} from it)"
 
     def record(self) -> dict[str, str | float]:
         """Return the explanation as an entry of a journal: finite numbers, with six digits, by name."""
@@ -73,10 +73,8 @@ def explanation_of(record: Mapping[str, Any]) -> Explanation | None:
     """Return the explanation that an entry of a journal holds; None if it holds none."""
     if "strategy" not in record:
         return None
-    known = {
-        field.name: record[field.name] for field in fields(Explanation) if field.name in record
-    }
-    return Explanation(**known)
+    names = [field.name for field in fields(Explanation)]
+    return Explanation(**{name: record[name] for name in names if name in record})
 
 
 @torch.no_grad()
@@ -87,30 +85,27 @@ def explained(proposal: Proposal, search: Search, sign: int, best: float | None)
         proposal: The proposal.
         search: The search that it comes from.
         sign: 1 if the objective is maximised, else -1.
-        best: The best value of a completed trial.
+        best: The best value of a completed trial; None if there is none to compare with.
     """
+    explanation = Explanation(proposal.strategy, best=best, replaced=proposal.replaced)
     surrogate = search.surrogate
     bound = search.bound
     if surrogate is None or bound is None or search.front is not None:
-        return Explanation(proposal.strategy, best=best, replaced=proposal.replaced)
+        return explanation
     features = search.space.features(search.space.unit(proposal.proposed).unsqueeze(0))
     mean, variance = bound.posterior.predict(features)
     std = variance.sqrt()
-    confidence = proposal.confidence
-    is_bounded = confidence is not None and confidence.finite_on(bound.posterior)
     upper = torch.full_like(mean, torch.inf)
-    if confidence is not None and is_bounded:
+    confidence = proposal.confidence
+    if confidence is not None and confidence.finite_on(bound.posterior):
         upper = confidence.upper(bound.posterior, features)
     expected = mean.minimum(upper)  # as in every interval that is reported
     levels = torch.cat([mean - std, mean + std, expected, upper])
     low, high, middle, optimistic = surrogate.transform.inverse(levels).tolist()
-    has_width = is_bounded and float(std) > 0
-    return Explanation(
-        strategy=proposal.strategy,
-        mean=sign * middle,
-        std=(high - low) / 2,
-        width=float((upper - expected) / std) if has_width else None,
-        bound=sign * optimistic if is_bounded else None,
-        best=best,
-        replaced=proposal.replaced,
-    )
+    explanation = replace(explanation, mean=sign * middle, std=(high - low) / 2)
+    if not bool(upper.isfinite()):
+        return explanation
+    explanation = replace(explanation, bound=sign * optimistic)
+    if float(std) > 0:
+        return replace(explanation, width=float((upper - expected) / std))
+    return explanation

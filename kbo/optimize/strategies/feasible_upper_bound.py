@@ -1,4 +1,9 @@
-"""Upper bounds under limits that are estimated."""
+"""Upper bounds under limits on quantities whose surrogates are estimated.
+
+    argmax_x upper(x) + sum_i log P(limit i is kept at x)
+
+The probabilities are those of the posteriors (Gelbart, Snoek & Adams 2014; docs/theory/constraints.md).
+"""
 
 from __future__ import annotations
 
@@ -17,11 +22,11 @@ from kbo.space import Params
 
 @dataclass(frozen=True)
 class FeasibleUpperBound(Strategy):
-    """The largest upper bound plus log-probability to keep all limits; only with limits on measured quantities.
+    """The largest upper bound plus the log-probability to keep all limits; only with limits on measured quantities.
 
-    The unit of the targets is the prior standard deviation, and one of it weighs as much as a factor e in probability;
-    certain limits change nothing. While all promising points are more likely to break a limit than not, the probability
-    alone counts.
+    The unit of the bound is the prior standard deviation, so one prior standard deviation weighs as much as a factor e
+    of the probability. Limits that are certain to be kept change nothing. While each of the best trials is more likely
+    to break a limit than not, the probability alone decides.
     """
 
     def propose(self, search: Search) -> Params | None:
@@ -36,16 +41,13 @@ class FeasibleUpperBound(Strategy):
             upper = quick_upper(bound.confidence, bound.posterior, features)
             return upper + probability(features)
 
-        promising = search.space.features(search.starts)
-        all_unlikely = bool((probability(promising) < math.log(0.5)).all())
-        if all_unlikely:
+        best_trials = search.space.features(search.starts)
+        if bool((probability(best_trials) < math.log(0.5)).all()):
             return search.argmax(probability)
         return search.argmax(score)
 
     def confidence(self, search: Search) -> Confidence | None:
-        if search.bound is None:
-            return None
-        return search.bound.confidence
+        return search.confidence
 
     def describe(self) -> str:
         return "upper confidence bound plus log-probability to keep all limits"

@@ -15,20 +15,20 @@ from kbo.optimize.strategies.strategy import Strategy
 from kbo.space import Params
 
 _N_DIRECTIONS = 128
-"""Number of directions of which the mean approximates the hypervolume."""
+"""Number of random directions over which the hypervolume is averaged."""
 
 
 @dataclass(frozen=True)
 class HypervolumeUpperBound(Strategy):
     """The largest growth of the hypervolume if every objective reaches its upper confidence bound.
 
-    Every second trial follows one random direction alone (Zhang and Golovin 2020, Alg. 1). Only with several
-    objectives.
+    Every second trial follows one random direction alone (Zhang and Golovin 2020, Alg. 1). The strategy applies only
+    with several objectives.
 
-    Under limits the log-probability to keep them is added to the score. The score of one direction is a distance of
+    Under limits the log-probability to keep them is added to the score. The score in one direction is a distance of
     targets, divided by the extent of the front; that of the volume is the mean growth of such a distance to the power
     of the number of objectives. So, unlike in ``FeasibleUpperBound``, the unit of the score is not the prior standard
-    deviation, and the probability alone never counts.
+    deviation, and the probability alone never decides.
     """
 
     def propose(self, search: Search) -> Params | None:
@@ -37,23 +37,20 @@ class HypervolumeUpperBound(Strategy):
             return None
         generator = search.generator
         m = len(search.bounds)
-        order = torch.randperm(len(front.units), generator=generator)[:N_BEST]
-        search = replace(search, starts=front.units[order])
-        count = _N_DIRECTIONS
+        starts = torch.randperm(len(front.units), generator=generator)[:N_BEST]
+        search = replace(search, starts=front.units[starts])
+        n_directions = _N_DIRECTIONS
         if search.number % 2:
-            count = 1
-        weights = directions(count, m, generator) * front.scale
-
-        def uppers(features: Tensor) -> Tensor:
-            bounds = [quick_upper(b.confidence, b.posterior, features) for b in search.bounds]
-            return torch.stack(bounds, -1).cpu()
+            n_directions = 1
+        weights = directions(n_directions, m, generator) * front.scale
 
         def score(features: Tensor) -> Tensor:
-            optimistic = uppers(features)
-            if count == 1:
-                worth = scalarized(optimistic, front.reference, weights).squeeze(-1)
+            bounds = [quick_upper(b.confidence, b.posterior, features) for b in search.bounds]
+            targets = torch.stack(bounds, -1).cpu()
+            if n_directions == 1:
+                worth = scalarized(targets, front.reference, weights).squeeze(-1)
             else:
-                worth = improvement(optimistic, front.targets, front.reference, weights)
+                worth = improvement(targets, front.targets, front.reference, weights)
             return worth + log_probability(search.limits, features).cpu()
 
         return search.argmax(score)

@@ -15,21 +15,21 @@ from kbo.optimize.strategies.strategy import Strategy
 from kbo.space import Params
 
 _FURTHER_ON = 1001
-"""Numbers by which a point of the sequence is later that replaces one next to a pending trial.
+"""Distance in the sequence from a point that is left out to the one that replaces it.
 
-Odd, since points whose numbers differ by a power of two are close to each other.
+It is odd, since points whose numbers differ by a power of two are close to each other.
 """
 
 _MOST_SKIPPED = 16
-"""Points next to pending trials, or with options that have only failed, in place of which others are tried."""
+"""Largest number of points of the sequence that are considered for one trial."""
 
 
 @dataclass(frozen=True)
 class InitialDesign(Strategy):
-    """A scrambled Sobol sequence, until there are enough trials for a surrogate; random ones of given choices.
+    """A scrambled Sobol sequence, until there are enough trials for a surrogate; random choices where some are given.
 
-    Points next to those that are being evaluated are left out (``Search.spacing``), and so are those with an option of
-    a choice that has only failed, at least twice, while trials of other options succeeded.
+    Points next to those that are being evaluated are left out (``Search.spacing``). So are those with an option of a
+    choice that has only failed, at least twice, while trials of other options succeeded.
 
     Args:
         centre_first: Whether the first point is the centre, which is nearest to all others. In many dimensions all

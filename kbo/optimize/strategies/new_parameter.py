@@ -22,8 +22,7 @@ _PLACES = torch.tensor([0.125, 0.375, 0.625, 0.875], dtype=torch.float64)
 """Unit coordinates of the values to try: the middles of the quarters of a range."""
 
 _FEW = 3
-"""Number of different values up to which another one is tried."""
-
+"""Number of different values of a parameter up to which another one is tried."""
 
 _OPTIMISTIC: tuple[Strategy, ...] = (
     HypervolumeUpperBound(),
@@ -35,11 +34,12 @@ _OPTIMISTIC: tuple[Strategy, ...] = (
 
 @dataclass(frozen=True)
 class NewParameter(Strategy):
-    """The largest upper bound at a value far from those tried, while an added parameter has had at most three.
+    """The largest upper bound at a new value of an added parameter, far from its values so far, of at most three.
 
-    The results so far say nothing about a parameter that was added by a change of the space. One trial after the other
-    finds out; but the bounds of several trials at a time, before any of them has a value, stay close together. So only
-    while other trials are being evaluated. Not under constraints on parameters, nor in a part of the space.
+    The results so far say nothing about a parameter that was added by a change of the space. In trials one after the
+    other the upper bound alone leads to new values of it. But several trials that are chosen at once, before any of
+    them has a value, have similar values. So this strategy applies only while other trials are being evaluated. It does
+    not apply under constraints on parameters, or in a part of the space.
     """
 
     def propose(self, search: Search) -> Params | None:
@@ -59,27 +59,23 @@ class NewParameter(Strategy):
             value = _next_value(parameter, search.tried[:, column])
             if value is None:
                 continue
-            key = column
-            if search.space.named:
-                key = name
-            part = replace(search, subspace=Subspace(search.space, {key: value}))
+            context = {name if search.space.named else column: value}
+            search_there = replace(search, subspace=Subspace(search.space, context))
             for strategy in _OPTIMISTIC:
-                params = strategy.propose(part)
+                params = strategy.propose(search_there)
                 if params is not None:
                     return params
         return None
 
     def confidence(self, search: Search) -> Confidence | None:
-        if search.bound is None:
-            return None
-        return search.bound.confidence
+        return search.confidence
 
     def describe(self) -> str:
         return "best optimistic bound at a new value of a parameter that was added"
 
 
 def _next_value(parameter: Parameter, tried: Tensor) -> Any:
-    """Return the value to try that is farthest from those tried; None if these are enough, or all there are.
+    """Return the value to try that is farthest from the values so far; None if these are enough, or all there are.
 
     Args:
         parameter: The parameter.

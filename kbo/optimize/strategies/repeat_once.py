@@ -13,7 +13,7 @@ from kbo.space import Params
 class RepeatOnce(Strategy):
     """The recommended parameters again, once, while it is not known whether the values have noise.
 
-    Equal values mean that the objective has none. Not where a context or choices are given.
+    Equal values mean that the objective has none. The strategy does not apply where a context or choices are given.
     """
 
     def propose(self, search: Search) -> Params | None:

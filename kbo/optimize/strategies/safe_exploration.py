@@ -17,23 +17,26 @@ from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.strategies.strategy import Strategy
-from kbo.optimize.surrogates.surrogate import Surrogate
-from kbo.regression import Posterior
 from kbo.space import Params, Space
 
 MOST_POINTS = 100_000
-"""Points of a finite space that are all examined."""
+"""Largest number of points of a finite space that are all examined."""
 
-_PARTICLES, _SCALES = 512, (0.3, 0.1, 0.03, 0.01)
-"""Points of each round of a search, and the standard deviation of their steps in the unit cube."""
+_N_PARTICLES = 512
+"""Number of points of each round of a search for safe points."""
 
-_JUMPS = 0.05
-"""Part of the coordinates of a point that are drawn from their whole range, for options without an order."""
+_SCALES = (0.3, 0.1, 0.03, 0.01)
+"""Standard deviation of the steps of each round, in widths of the unit cube."""
+
+_JUMP_PROBABILITY = 0.05
+"""Probability with which a coordinate is drawn from its whole range, as options have no order to step along."""
 
 
 @dataclass(frozen=True)
 class SafeExploration(Strategy):
-    """Among the points that are certain to keep all limits, the one about which least is known.
+    """Of the safe points that may be the best or make others safe, the one about which least is known (SafeOpt).
+
+    Safe points are certain to keep all limits. The rule and its sources are in ``kbo.bandit.safe``.
 
     Args:
         exploration: The points that are certain to be safe.
@@ -42,25 +45,21 @@ class SafeExploration(Strategy):
     exploration: Exploration
 
     def propose(self, search: Search) -> Params:
-        posteriors = [limit.state for limit in search.limits]
-        if search.bound is not None:
-            posteriors.append(search.bound.posterior)
-        point = self.exploration.propose(search.surrogate, posteriors, search, search.tried)
-        return search.params(point)
+        return search.params(self.exploration.propose(search))
 
     def describe(self) -> str:
-        return (
-            "safe exploration: the largest uncertainty among the points that are certain to be safe"
-        )
+        return "safe exploration: the largest uncertainty of a safe point that may be the best or make others safe"
 
 
 class Exploration:
-    """The safe points of a space, and the next one to evaluate.
+    """The points of a space that are certain to be safe after the trials so far, and the next one to evaluate.
+
+    In a finite space of at most 100 000 points all are examined, in others points near those that are safe.
 
     Args:
         space: The space.
         start: Parameters that are known to be safe.
-        n_limits: Number of limits that the assumptions do not decide in advance.
+        n_limits: Number of limits that the assumptions alone do not decide.
 
     Raises:
         InvalidInput: A start that is not in the space, or no limit.
@@ -87,34 +86,36 @@ class Exploration:
         self._n_limits = n_limits
         self._limits: list[Limit] = []  # by the last bounds that are proved
         self._refuted: RefutedAssumptions | None = None
-        self._whole: tuple[Tensor, SafeSet] | None = None
+        self._all_points: tuple[Tensor, SafeSet] | None = None
         points = space.points(MOST_POINTS)
         if points is not None:
-            self._whole = points, self._safe_set(points)
+            self._all_points = points, self._safe_set(points)
 
-    def learn(self, limited: Sequence[ConstraintSurrogate]) -> None:
-        """Take the bounds after a trial, if they are proved.
+    def learn(self, surrogates: Sequence[ConstraintSurrogate]) -> None:
+        """Add the points that are certain to be safe by the bounds after a trial, if all these are proved.
 
         Args:
-            limited: The constraints with their surrogates.
+            surrogates: The constraints with their surrogates.
 
         Raises:
             RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
         """
-        known = [one for one in limited if one.surrogate.posterior.n and one.surrogate.guarantee()]
-        if len(known) < self._n_limits:
+        proved = [e for e in surrogates if e.surrogate.posterior.n and e.surrogate.guarantee()]
+        if len(proved) < self._n_limits:
             return
         try:
-            self._take(limited)
+            self._update(surrogates)
         except RefutedAssumptions as error:  # nothing is evaluated any more, whoever asks
             self._refuted = error
             raise
 
-    def _take(self, limited: Sequence[ConstraintSurrogate]) -> None:
-        self._limits = limits(limited)
-        if self._whole is not None:
-            self._whole[1].update(self._limits)
-        for constraint, surrogate in limited:
+    def _update(self, surrogates: Sequence[ConstraintSurrogate]) -> None:
+        """Replace the bounds, add the points that are safe by them, and check that each start still may be safe."""
+        self._limits = limits(surrogates)
+        if self._all_points is not None:
+            _, safe_set = self._all_points
+            safe_set.update(self._limits)
+        for constraint, surrogate in surrogates:
             _, _, upper = surrogate.interval(self._space.features(self._start))
             if bool((upper < constraint.limit).any()):
                 params = self._space.params(self._start[int(upper.argmin())])
@@ -127,20 +128,11 @@ class Exploration:
                     f"is at {side} {bound:.4g} ({constraint})"
                 )
 
-    def propose(
-        self,
-        surrogate: Surrogate | None,
-        posteriors: Sequence[Posterior],
-        search: Search,
-        tried: Tensor,
-    ) -> Tensor:
-        """Return the next point [P] of the unit cube: first the starts, and these again while nothing is known.
+    def propose(self, search: Search) -> Tensor:
+        """Return the next point [P] of the unit cube: first the starts, and these again while there are no bounds.
 
         Args:
-            surrogate: The surrogate of the objective; None while there are too few trials.
-            posteriors: The posteriors of all quantities, by whose uncertainty points are compared.
             search: The search, of the whole space or of a part of it.
-            tried: The points [n P] of trials.
 
         Raises:
             RefutedAssumptions: A start is not safe, or the bounds were refuted.
@@ -149,18 +141,21 @@ class Exploration:
         if self._refuted is not None:
             raise self._refuted
         starts = self._start[_within(self._start, search.subspace)]
-        untried = starts[~_among(starts, tried)]
+        untried = starts[~_among(starts, search.tried)]
         if len(untried):
             return untried[0]
-        if surrogate is None or not self._limits:
+        if search.surrogate is None or not self._limits:
             if not len(starts):
                 raise _no_safe_point()
-            return starts[len(tried) % len(starts)]
-        units, safe_set = self._examined(search, tried)
+            return starts[len(search.tried) % len(starts)]
+        units, safe_set = self._examined(search, search.tried)
         is_within = _within(units, search.subspace).to(self._space.device)
         if not bool((safe_set.safe & is_within).any()):
             raise _no_safe_point()
-        bound = surrogate.bound(search.number)
+        bound = search.surrogate.bound(search.number)
+        posteriors = [limit.state for limit in search.limits]
+        if search.bound is not None:  # with pending trials
+            posteriors.append(search.bound.posterior)
         return units[safe_set.widest(bound.posterior, bound.confidence, posteriors, is_within)]
 
     def safe(self, search: Search, tried: Tensor) -> tuple[Tensor, bool]:
@@ -172,21 +167,26 @@ class Exploration:
         return units[is_safe], safe_set.grows()
 
     @property
-    def whole(self) -> bool:
+    def is_exhaustive(self) -> bool:
         """Whether all points of the space are examined."""
-        return self._whole is not None
+        return self._all_points is not None
 
     def _examined(self, search: Search, tried: Tensor) -> tuple[Tensor, SafeSet]:
-        """Return points [n P] and which of them are safe."""
-        if self._whole is not None:
-            return self._whole
+        """Return the points [n P] that are examined, and the safe set among them.
+
+        Args:
+            search: The search, of the whole space or of a part of it.
+            tried: The points [m P] of trials, near which others are drawn.
+        """
+        if self._all_points is not None:
+            return self._all_points
         units = search.subspace.choices
         if units is None:
             units = self._particles(search, tried)
         return units, self._safe_set(units)
 
     def _safe_set(self, units: Tensor) -> SafeSet:
-        """Return the safe set among points [n P], with the starts and the last bounds."""
+        """Return the safe set among points [n P]: the starts, and the points that are certain by the last bounds."""
         is_start = _among(units, self._start).to(self._space.device)
         safe_set = SafeSet(self._space.features(units), is_start)
         if self._limits:
@@ -212,13 +212,13 @@ class Exploration:
             parents = units
             if len(safe):
                 parents = safe
-            pairs = torch.randint(len(parents), (2, _PARTICLES), generator=generator)
+            pairs = torch.randint(len(parents), (2, _N_PARTICLES), generator=generator)
             first, second = parents[pairs]
             n, P = first.shape
             near = first + scale * torch.randn(n, P, generator=generator, dtype=dtype)
             along = first + (3 * uniform(n, 1) - 1) * (second - first)
             moved = torch.where(uniform(n, 1) < 0.5, near, along).clamp(0, 1)
-            jumps = uniform(n, P) < _JUMPS
+            jumps = uniform(n, P) < _JUMP_PROBABILITY
             moved = subspace.place(torch.where(jumps, uniform(n, P), moved))
             moved = moved[subspace.satisfies(moved)]
             units = torch.cat([units, moved])
@@ -239,25 +239,25 @@ class Exploration:
 
 
 def _no_safe_point() -> InvalidInput:
-    """Return the error where no point of a part of the space is certain to be safe."""
+    """Return the error for a part of the space of which no point is certain to be safe."""
     return InvalidInput(
         "no parameters that agree with the context, the choices and within are certain to keep all limits: leave "
         "these out, or add a start that agrees with them."
     )
 
 
-def _among(units: Tensor, known: Tensor) -> Tensor:
-    """Return whether points [n P] are among the known ones [m P]."""
-    rows = set(map(tuple, known.tolist()))
+def _among(units: Tensor, others: Tensor) -> Tensor:
+    """Return whether points [n P] are among other points [m P], [n]."""
+    rows = set(map(tuple, others.tolist()))
     return torch.tensor([tuple(row) in rows for row in units.tolist()], dtype=torch.bool)
 
 
 def _within(units: Tensor, subspace: Subspace) -> Tensor:
-    """Return whether points [n P] belong to a part of the space."""
+    """Return whether points [n P] belong to a part of the space, [n]."""
     if not subspace.partial and not subspace.boxed:
         return torch.ones(len(units), dtype=torch.bool)
-    within = (subspace.fixed.isnan() | (units == subspace.fixed)).all(-1)
-    within = within & subspace.in_box(units)
+    agrees = (subspace.fixed.isnan() | (units == subspace.fixed)).all(-1)
+    agrees = agrees & subspace.in_box(units)
     if subspace.choices is None:
-        return within
-    return within & _among(units, subspace.choices)
+        return agrees
+    return agrees & _among(units, subspace.choices)

@@ -34,7 +34,7 @@ class Strategy(ABC):
         """Return the parameters of the next trial; None where the strategy does not apply.
 
         Args:
-            search: What is known before the trial, and ways to maximise a score.
+            search: The trials so far, the surrogates, and methods that maximise a score.
         """
 
     def describe(self) -> str:
@@ -44,7 +44,8 @@ class Strategy(ABC):
     def confidence(self, search: Search) -> Confidence | None:
         """Return the confidence of the objective whose upper bound is maximised; None, the default, if none is.
 
-        ``Optimizer.explain`` shows its bound and width.
+        ``Optimizer.explain`` shows its bound and its width, and none of a strategy without this method. One that
+        maximises the bound of the method, itself or by ``UpperBound().propose(search)``, returns ``search.confidence``.
         """
         return None
 
@@ -112,14 +113,13 @@ def propose(strategies: Sequence[Strategy], search: Search) -> Proposal:
         if params is None:
             continue
         active = strategy.active(search)
-        name = active.describe()
-        confidence = active.confidence(search)
+        proposal = Proposal(params, active.describe(), params, active.confidence(search))
         if not _is_known(params, search):
-            return Proposal(params, name, params, confidence)
+            return proposal
         generator = torch.Generator().manual_seed(search.generator.initial_seed())
         random = replace(search, generator=generator).random()
         reason = "they had been tried, and the objective has no noise"
-        return Proposal(random, name, params, confidence, reason)
+        return proposal._replace(params=random, replaced=reason)
     names = ", ".join(strategy.describe() for strategy in strategies)
     raise InvalidInput(
         f"no strategy returned parameters for trial {search.number}, of [{names}]: end the list with one that always "

@@ -1,4 +1,10 @@
-"""Thompson sampling."""
+"""Thompson sampling: the next point maximises a function that is drawn from the posterior.
+
+    argmax_x centre(x) + half_width(x) g(x) / deviation(x)
+
+g is a draw from the posterior, less its mean; centre and half width are those of the interval of the method. With the
+half width ``width * deviation`` it is the GP-TS of Chowdhury & Gopalan (2017, Alg. 2).
+"""
 
 from __future__ import annotations
 
@@ -13,9 +19,9 @@ from kbo.space import Params
 
 @dataclass(frozen=True)
 class ThompsonSampling(Strategy):
-    """The maximum of a function drawn from the posterior, as wide as the confidence of the method.
+    """The maximum of a function drawn from the posterior, whose deviations are as wide as the confidence of the method.
 
-    Not with limits on measured quantities.
+    The strategy does not apply with limits on measured quantities.
     """
 
     @torch.no_grad()

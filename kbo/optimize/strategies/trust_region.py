@@ -15,13 +15,13 @@ from kbo.optimize.surrogates.surrogate import Evaluation
 from kbo.space import Params
 
 START = 0.2
-"""Half width of the box at first, in units of the features."""
+"""Half width of the first box, in units of the features."""
 
 LARGEST = 0.5
 """Largest half width."""
 
 LEAST = 1e-6
-"""Least half width; a smaller box starts again."""
+"""Least half width. A box that would be smaller gets the half width of the first one."""
 
 GROWTH = 1.5
 """Factor of the half width after a better evaluation in the box."""
@@ -34,8 +34,8 @@ SHRINKAGE = 0.6
 class TrustRegion(Strategy):
     """The largest bound in a box around the best trial.
 
-    The box grows after a better trial in it and shrinks after a worse one. Only without noise and with a real
-    parameter, and not where parameters are conditional, or a context or choices are given.
+    The box grows after a better trial in it and shrinks after a worse one. The strategy applies only without noise, in
+    spaces with a real parameter, and not where a context or choices are given.
 
     Args:
         width: Standard deviations above the mean: nearly the mean, but lower near pending points.

@@ -1,4 +1,4 @@
-"""Optimism: the largest upper confidence bound."""
+"""Optimism: the next point maximises the upper confidence bound (GP-UCB, Srinivas et al. 2010)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ class UpperBound(Strategy):
         return search.params(argmax_upper(bound.confidence, bound.posterior, search, search.limits))
 
     def confidence(self, search: Search) -> Confidence | None:
-        if search.bound is None:
-            return None
-        return search.bound.confidence
+        return search.confidence
 
     def describe(self) -> str:
         return "best optimistic bound (upper confidence bound)"

@@ -33,10 +33,10 @@ from kbo.optimize.surrogates.surrogate import (
 from kbo.regression import Hypothetical, Posterior
 
 _LEAST_ERROR = 1e-3
-"""Least error bar of a value that is believed, in noise levels: smaller ones count as this, which is safe."""
+"""Least error bar of a value, in noise levels. Smaller ones count as this: to assume more noise is safe."""
 
 _LEAST_WEIGHT = 1e-12
-"""Weight below which a value is left out: it says nothing."""
+"""Weight below which a value is left out, since it changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,17 @@ class Assumptions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CertifiedSurrogate(Surrogate):
-    """The posterior of a method, with the bounds of the given assumptions.
+    """The posterior of a method, with bounds that hold under the given assumptions.
 
     Args:
         given: The assumptions.
         method: The method.
         device: The device of the posterior.
-        posterior: The posterior of the values that bounds may use.
-        order: The trials that have entered the posterior, and those that wait.
+        posterior: The posterior of the values that certified bounds may use.
+        order: The trials that have entered the posterior, and those that wait for earlier ones.
         values: All evaluations with a value.
-        selected: Numbers of trials, by the ways in which their noise may have decided which values there are.
-        n_evaluations: The number of evaluations, those without a value too.
+        selected: The number of trials for each way in which their noise may have decided which values there are.
+        n_evaluations: The number of all evaluations, also of those without a value.
         span: The least and the largest possible value, larger ones better.
     """
 
@@ -141,13 +141,16 @@ class CertifiedSurrogate(Surrogate):
             weight = self._weight(evaluation)
             if weight is None:
                 posterior.update(X, y)
-            elif weight >= _LEAST_WEIGHT:  # which is decided before its noise
+            elif weight >= _LEAST_WEIGHT:  # a weight does not depend on the noise of its value
                 posterior.update(X, y, torch.full((1,), weight).to(posterior.like))
         self._check(posterior)
         return posterior
 
     def _weight(self, evaluation: Evaluation) -> float | None:
-        """Return the weight of a value with an error bar, the constant of its noise (docs/theory/observations.md)."""
+        """Return the weight of a value, ``(noise_std / error)^2``; None without an error bar.
+
+        The error bar is the sub-Gaussian constant of the noise of this value (docs/theory/observations.md).
+        """
         noise_std = self.given.noise_std
         if evaluation.error is None or noise_std is None:
             return None
@@ -156,8 +159,8 @@ class CertifiedSurrogate(Surrogate):
     def _check(self, posterior: Posterior) -> None:
         """Raise RefutedAssumptions if no function satisfies the assumptions and fits the data.
 
-        The check is the same for every method that rests on all of them: some bounds use one ridge only, or none, and
-        would not notice. The others have a check of their own, or assume something else.
+        The check is the same for every method that rests on all assumptions: bounds that use one ridge only, or none,
+        would not notice the contradiction. Other methods have a check of their own, or assume something else.
         """
         recipe = methods.get(self.method.name)
         own_check = recipe.noise == "online" or recipe.norm == "estimated" or recipe.fixed_kernel
@@ -167,7 +170,7 @@ class CertifiedSurrogate(Surrogate):
 
     @property
     def noise_std(self) -> float:
-        """The noise level that the method rests on."""
+        """The noise level that the method assumes; 1 where it assumes none."""
         if self.confidence is not None and self.confidence.noise_std is not None:
             return float(self.confidence.noise_std)
         if self.given.noise_std is None:
@@ -176,7 +179,7 @@ class CertifiedSurrogate(Surrogate):
 
     @property
     def norm_bound(self) -> float:
-        """The norm bound, which a list of hypotheses has for each of them."""
+        """The given norm bound; a list of hypotheses has one for each instead."""
         assert self.given.norm_bound is not None
         return self.given.norm_bound
 
@@ -217,10 +220,10 @@ class CertifiedSurrogate(Surrogate):
 
     @property
     def unexplained(self) -> bool:
-        """Whether the values are further from every function of the norm than the noise is.
+        """Whether the noise does not explain the distance of the values to every function of the norm.
 
-        Of several hypotheses: under each of them. So a true one is never left out by this test, which has a
-        probability of its own to be wrong, and the bounds hold as they are (docs/theory/noise.md).
+        With several hypotheses, whether that is so under each of them. So this test, which has a probability of its own
+        to be wrong, never leaves out a single true hypothesis, and the bounds hold as they are (docs/theory/noise.md).
         """
         if self.reported is None:
             return False
@@ -253,7 +256,7 @@ class CertifiedSurrogate(Surrogate):
         return [*in_words(counts), *selected]
 
     def _objections(self, ways: Sequence[str]) -> list[str]:
-        """Return the ways in which the noise may have decided which values there are, unless it is declared not to."""
+        """Return the reasons why noise may have decided which values there are; none if that is declared impossible."""
         if self.given.completion_independent_of_noise:
             return []
         reasons = [*ways]
@@ -268,7 +271,7 @@ class CertifiedSurrogate(Surrogate):
         return reasons
 
     def _conditions(self, ways: Sequence[str]) -> str:
-        """Return the conditions of a certified statement, and the values that it does not use yet."""
+        """Return the conditions of a certified statement, and how many values it does not use yet, in words."""
         conditions = ""
         declared = [*ways, *in_words({"that ended after later ones": self.order.unreported})]
         if declared:

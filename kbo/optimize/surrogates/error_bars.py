@@ -11,10 +11,10 @@ from torch import Tensor
 from kbo.optimize.surrogates.surrogate import Evaluation
 
 _ADDED = 0.5
-"""Part of the variance of the median error bar that is added to each."""
+"""Share of the variance of the median error bar that is added to that of each value, where the noise is fitted."""
 
 _LEAST, _LARGEST = 1e-3, 1e6
-"""Least and largest error bar, in units of the common noise level; others count as these."""
+"""Least and largest error bar, in units of the common noise level. Smaller and larger ones count as these."""
 
 
 def prediction_errors(values: Sequence[Evaluation]) -> Tensor:
@@ -34,15 +34,17 @@ def median_bar(values: Sequence[Evaluation]) -> float | None:
 def noise_ratios(
     values: Sequence[Evaluation], fitted: Sequence[Evaluation], noise_std: float | None
 ) -> Tensor:
-    """Return noise variances [n] of values relative to the common one, 1 for values without an error bar.
+    """Return the noise variances [n] of values in units of the common one; 1 for values without an error bar.
 
-    Where the common noise level is fitted it is that of the median error bar. Then half of the variance of this one is
-    added to each, since error bars of a few repetitions are far too small by chance (experiments/records/tuning.md).
+        ratio = ((error / common)^2 + added) / (1 + added)
+
+    Where the common noise level is fitted, ``common`` is the median error bar and ``added`` a half, since error bars of
+    a few repetitions are far too small by chance (experiments/records/tuning.md). Where it is given, ``added`` is 0.
 
     Args:
         values: The values.
         fitted: The values to which the model is fitted.
-        noise_std: The common noise level if it is given.
+        noise_std: The common noise level if it is given; None if it is fitted.
     """
     if noise_std is None:
         common = median_bar(fitted)

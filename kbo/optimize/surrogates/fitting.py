@@ -7,16 +7,17 @@
     h ~ N(0.4, 1),   q(x) = sum_d ((2 x_d - 1)^2 - 1/3) / sqrt(4 D / 45)
 
 m has the prior of Hvarfner, Hellsten & Nardi (2024), which BoTorch gives every lengthscale on its own, and s^2 that of
-BoTorch. That the lengthscales are alike unless the data say otherwise keeps fits to a dozen points in many dimensions
-from explaining noise by one short lengthscale; of all variants tried on the practice problems, it mattered most.
+BoTorch. By m the lengthscales are similar unless the data say otherwise. This keeps fits to a dozen points in many
+dimensions from explaining noise by one short lengthscale; of all variants tried on the practice problems, it mattered
+most.
 
 q is a bowl around the centre, with mean 0 and variance 1 over the unit cube. Without it strong noise leads every rule
 into the corners, where a function that is nearly linear is best and known least (Siivola et al. 2018). With h = 0.4 it
 is expected to explain a sixth of the variance; by the variance of h the data choose its height, also a negative one.
 Snoek et al. (2015) have a bowl in their prior mean, too.
 
-r is 1, and where values come with error bars their relative variance: how much they differ is believed, not how large
-they are, since a mean over seeds leaves out other noise.
+r is 1. Where values come with error bars it is their relative variance. So the ratios of error bars are used and their
+size is not, since a mean over seeds leaves out other noise.
 
 With A = K + s^2 diag(r), B = [1, -q], b = (c, h), alpha = A^-1 (y - B b) and M = alpha alpha' - A^-1, the derivative of
 the log density by a parameter is trace(M dA) / 2, at the most likely b = (B' A^-1 B + P)^-1 (B' A^-1 y + P b_0) with
@@ -54,16 +55,16 @@ _symm, _syr = get_blas_funcs(("symm", "syr"))
 log: logging.Logger = logging.getLogger("kbo")
 
 MOST = 500
-"""Observations that are fitted; of more, the first half of so many and random ones of the others.
+"""Largest number of observations that are fitted. Of more, the first 250 are taken, and 250 random ones of the others.
 
-Later observations are close to the best ones: from these alone the lengthscales are found too long."""
+Later observations are close to the best ones: to these alone the fitted lengthscales would be too long."""
 
 NOISE = -4.0, 1.0
 """Mean and variance of the logarithm of the noise variance."""
 
 NOISELESS = -8.0, 16.0
-"""Mean and variance where values have no noise: it is then the variance that the kernel does not explain, from nothing
-for a smooth objective to as much as in noise for a rugged one."""
+"""The same where values have no noise. Then it is the variance that the kernel does not explain: almost none for a
+smooth objective, and as much as noise for a rugged one."""
 
 LEAST_NOISE = 0.01
 """The least noise level that may be given, in standard deviations of the targets."""
@@ -90,7 +91,7 @@ _limit = Lock()
 
 @functools.cache
 def _blas() -> ThreadpoolController:
-    """Return the limit of the threads of BLAS: for a dozen points they cost several times what they save."""
+    """Return the controller of the threads of BLAS. For a dozen points, threads cost several times what they save."""
     return ThreadpoolController()
 
 
@@ -115,7 +116,7 @@ def _lengthscale_mean(columns: int) -> float:
 
 
 def bowl(X: Tensor) -> Tensor:
-    """Return q(x) [...] at points X [... D]; columns of a choice, which have one length, add a constant."""
+    """Return q(x) [...] at points X [... D]. The columns of a choice add a constant, as they have one length."""
     return ((2 * X - 1).square() - 1 / 3).sum(-1) / math.sqrt(4 * X.shape[-1] / 45)
 
 
@@ -127,7 +128,7 @@ class Loss:
 
     Args:
         X: Points [n D].
-        y: Targets [n].
+        y: Targets [n], larger ones better.
         noise: Mean and variance of the prior of the logarithm of the noise variance.
         errors: Standard errors [n] of the targets besides the noise; zeros by default.
         ratios: Noise variances [n] in units of s^2; ones by default.
@@ -196,7 +197,7 @@ class Loss:
         return -log_prior - log_likelihood, gradient
 
     def trend(self, theta: Array) -> tuple[float, float, float]:
-        """Return the most likely c and h at theta, and the log-likelihood less that of a constant and noise alone."""
+        """Return the most likely c and h at theta, and the gain in log-likelihood over a constant and noise alone."""
         L, _, b, alpha = self._terms(theta)
         variance = max(float(self.y.var()), sys.float_info.min)
         of_constant = -len(self.y) * (math.log(2 * math.pi * variance) + 1) / 2
@@ -218,34 +219,38 @@ class Loss:
         L_k = solved[:, : len(k)]
         L_B = solved[:, len(k) :]
         unexplained = np.maximum(1 - (L_k**2).sum(0), 0)
-        rest = B - L_k.T @ L_B
-        by_trend = (rest @ np.linalg.inv(L_B.T @ L_B + self.P) * rest).sum(1)
+        B_left = B - L_k.T @ L_B  # what the kernel leaves of the trend
+        by_trend = (B_left @ np.linalg.inv(L_B.T @ L_B + self.P) * B_left).sum(1)
         return B @ b + k @ alpha, unexplained + by_trend
 
     def left_out(self, theta: Array) -> tuple[Array, Array]:
-        """Return leave-one-out errors [n] of the targets, and standard deviations of the predictions (Sec. 5.4.2).
+        """Return leave-one-out errors [n] of the targets, in standard deviations, and these standard deviations [n].
 
-        The errors are in these standard deviations.
+        With ``C = A^-1 - A^-1 B (B' A^-1 B + P)^-1 B' A^-1`` an error is ``alpha_i / C_ii``, and its standard deviation
+        ``C_ii^(-1/2)`` (Rasmussen & Williams 2006, Sec. 5.4.2).
         """
         L, _, _, alpha = self._terms(theta)
         inverse = _potri(L, lower=True)[0]
         inverse = np.tril(inverse) + np.tril(inverse, -1).T
         of_B = inverse @ self.B
         inverse -= of_B @ np.linalg.inv(self.B.T @ of_B + self.P) @ of_B.T
-        precision = np.sqrt(inverse.diagonal())
-        return alpha / precision, 1 / precision
+        root_precision = np.sqrt(inverse.diagonal())
+        return alpha / root_precision, 1 / root_precision
 
     def _log_likelihood(self, L: Array, b: Array, alpha: Array) -> float:
         """Return the log-likelihood of the targets, given the terms at theta."""
-        rest = self.y - self.B @ b
+        deviation = self.y - self.B @ b
         log_det = 2 * np.log(L.diagonal()).sum()
-        return float(-(rest @ alpha + len(rest) * math.log(2 * math.pi)) / 2 - log_det / 2)
+        return float(
+            -(deviation @ alpha + len(deviation) * math.log(2 * math.pi)) / 2 - log_det / 2
+        )
 
     def _terms(self, theta: Array) -> tuple[Array, Array, Array, Array]:
-        """Return the lower factor of A, the derivative of the kernel, the most likely b, and ``A^-1 (y - B b)`` [n].
+        """Return four terms of the density at theta.
 
-        ``A = K + s^2 diag(r)``, with squares of errors added; the derivative is ``5/3 (1 + u) exp(-u)``, 0 on the
-        diagonal, where u is sqrt(5) times the scaled distance; both are [n n].
+        They are the lower Cholesky factor [n n] of A, the slope [n n] of the kernel, the most likely b [b], and
+        ``alpha = A^-1 (y - B b)`` [n]. A is ``K + s^2 diag(r)`` plus the squares of the errors. The slope is
+        ``5/3 (1 + u) exp(-u)``, 0 on the diagonal, where u is sqrt(5) times the scaled distance.
         """
         distance = pdist(self.X * (math.sqrt(5) * np.exp(-theta[:-1])))
         decay = np.exp(-distance)
@@ -294,8 +299,8 @@ def fit(
 ) -> Fit:
     """Fit kernel, noise level and trend to standardised y [n] at X [n D]; a function of the data alone.
 
-    Where the likelihood cannot be computed, the prior medians serve. It is computed on the CPU, wherever the data are:
-    a run has the same kernel on every device, and hundreds of small steps wait for no transfer.
+    Where the likelihood cannot be computed, the prior medians are returned. The fit runs on the CPU, wherever the data
+    are: so a run has the same kernel on every device, and hundreds of small steps wait for no transfer.
 
     Args:
         X: Points of the unit cube.
@@ -340,7 +345,10 @@ def mode(loss: Loss, noise_std: float | None) -> tuple[float, Array]:
 def _best_mode(
     loss: Loss, starts: Sequence[Array], box: Sequence[tuple[float, float]], fallback: Array
 ) -> tuple[float, Array]:
-    """Return the largest log-density found from some starts and its theta; ``fallback`` if none can be computed."""
+    """Return the largest log-density of the searches from some starts, and its theta [D + 1].
+
+    If none of them can be computed, these are minus infinity and ``fallback``.
+    """
     largest = -math.inf
     theta = fallback
     for start in starts:
@@ -358,7 +366,7 @@ def _best_mode(
 
 
 def _rows(n: int) -> Tensor:
-    """Return the rows of n data that are fitted: all, or a part that is the same for the same n."""
+    """Return the rows [at most 500] of n observations that are fitted; the same ones for the same n."""
     if n <= MOST:
         return torch.arange(n)
     first = MOST // 2

@@ -1,4 +1,4 @@
-"""Draws of the objective as functions, which can be evaluated anywhere, and the means after more values.
+"""Draws of the objective as functions, which can be evaluated anywhere, and their posteriors after more values.
 
     f(x) = phi(x)'a + B(x) b + k(x, X) A^-1 (y - phi(X)'a - B b - eps),   A = K + s^2 diag(r)
 
@@ -6,12 +6,12 @@ phi are random Fourier features of the kernel, a is standard normal, b is the mo
 ``y - phi(X)'a - eps`` with a draw from its prior as the prior mean, and eps is a draw of the noise: Matheron's rule
 (Wilson et al. 2020, "Efficiently sampling functions from Gaussian process posteriors", Sec. 3).
 
-Every second draw of a statistic has no bowl in its trend (see ``fitting``). The bowl keeps a search away from the
-corners, and is no knowledge: where it explains most of the values, all draws with it have their optimum near the
-centre.
+Every second draw has no bowl in its trend (see ``fitting``), except in draws that must agree with the intervals. The
+bowl keeps a search away from the corners, and is no knowledge: where it explains most of the values, all draws with it
+have their optimum near the centre.
 
-Kernels and noise levels differ between the draws: each has one of those over which an interval is averaged, as often as
-its weight says. All draws with one kernel share its features.
+Each draw has one of the kernels and noise levels over which an interval is averaged, as often as its weight says. All
+draws with one kernel share its random features.
 """
 
 from __future__ import annotations
@@ -53,31 +53,30 @@ class Functions(ABC):
         """Return the values [s N] of all draws at features X [N D]."""
         return self.transform.inverse(self.targets(X))
 
-    def own(self, X: Tensor) -> Tensor:
-        """Return the values [s k] of each draw at its own features X [s k D]."""
-        return self.transform.inverse(self.own_targets(X))
-
     @abstractmethod
     def targets(self, X: Tensor) -> Tensor:
         """Return the targets [s N] of all draws at features X [N D]."""
 
     @abstractmethod
-    def own_targets(self, X: Tensor) -> Tensor:
-        """Return the targets [s k] of each draw at its own features X [s k D]."""
+    def targets_of_each(self, X: Tensor) -> Tensor:
+        """Return the targets [s k] of each draw at features X [s k D] of its own."""
 
     @abstractmethod
     def updated(self, Z: Tensor, X: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return mean [s N] and variance [s N] of the targets at X [N D] after noisy values at Z [k D].
+        """Return the posterior mean [s N] and variance [s N] of the targets at X after noisy values of each draw at Z.
 
-        Each draw is the objective once, and the values are its own.
+        Args:
+            X: Features [N D].
+            Z: Features [k D] of the further values. Row i of the result has the values of draw i, with noise.
+            generator: Source of the noise.
         """
 
 
 class _Hypothesis(NamedTuple):
-    """The draws with one kernel and noise level.
+    """The draws with one kernel, noise level and trend.
 
     Attributes:
-        rows: The positions [r] of these draws among all.
+        rows: The positions [r] of these draws among all draws.
         theta: Logarithms of lengthscales and noise variance [D + 1].
         frequencies: Frequencies [f D] of the random features.
         series: Coefficients [2f r] of the random features.
@@ -100,7 +99,7 @@ class Data(NamedTuple):
         X: Points [n D], less their centre.
         B: Columns of the trend [n b].
         ratios: Noise variances [n] in units of the common one.
-        extra: Further variances [n], of predictions.
+        extra: Variances [n] besides the noise, those of predicted values.
     """
 
     X: Tensor
@@ -110,7 +109,7 @@ class Data(NamedTuple):
 
     @classmethod
     def of(cls, loss: Loss) -> Data:
-        """Return the data of a model."""
+        """Return the data to which a model is fitted."""
         ones = torch.ones(len(loss.y), dtype=torch.float64)
         ratios = torch.as_tensor(loss.ratios) * ones
         extra = torch.as_tensor(loss.extra) * ones
@@ -137,12 +136,13 @@ class FittedFunctions(Functions):
     Args:
         transform: The map from values of the objective to targets.
         loss: Data and prior of the model.
-        thetas: Logarithms of lengthscales and noise variances [k D + 1].
+        thetas: Logarithms [k D + 1] of lengthscales and noise variance, of k hypotheses.
         probabilities: Their probabilities [k].
         factor: Factor of the deviations from the mean.
         count: The number of draws.
         generator: Source of randomness.
-        one_trend: Whether all draws have the trend of the model, as the intervals have, a bowl if there is one.
+        one_trend: Whether all draws have the trend of the model, as the intervals have. Else every second draw has a
+            constant trend.
 
     Attributes:
         noise_std: Noise levels [s] of the draws, times the factor.
@@ -167,19 +167,19 @@ class FittedFunctions(Functions):
         self._y = torch.from_numpy(loss.y)
         self._b0 = torch.from_numpy(loss.b0)
         self._P = torch.from_numpy(loss.P)
-        owners = _owners(torch.from_numpy(probabilities), count, generator)
+        theta_of_draw = _assigned(torch.from_numpy(probabilities), count, generator)
         noise_variances = torch.from_numpy(thetas[:, -1]).exp()
-        self.noise_std = factor * noise_variances[owners].sqrt()
+        self.noise_std = factor * noise_variances[theta_of_draw].sqrt()
         self._hypotheses = []
         trends = [self._b0]
         if len(self._b0) > 1 and not one_trend:
             trends.append(self._b0[:1])
-        for i in owners.unique().tolist():
-            rows = (owners == i).nonzero().flatten()
+        for i in theta_of_draw.unique().tolist():
+            draws = (theta_of_draw == i).nonzero().flatten()
             for first, b0 in enumerate(trends):
-                own_rows = rows[first :: len(trends)]
-                if len(own_rows):
-                    hypothesis = self._hypothesis(own_rows, thetas[i], b0, factor, generator)
+                rows = draws[first :: len(trends)]
+                if len(rows):
+                    hypothesis = self._hypothesis(rows, thetas[i], b0, factor, generator)
                     self._hypotheses.append(hypothesis)
 
     def _hypothesis(
@@ -218,20 +218,20 @@ class FittedFunctions(Functions):
         for hypothesis in self._hypotheses:
             columns = self._columns(hypothesis, points)
             sums = torch.zeros(len(points), len(hypothesis.rows), dtype=torch.float64)
-            for part, coefficients in zip(columns, _coefficients(hypothesis), strict=True):
-                sums += part @ coefficients
+            for block, coefficients in zip(columns, _coefficients(hypothesis), strict=True):
+                sums += block @ coefficients
             values[hypothesis.rows] = sums.mT
         return values.to(X.device)
 
-    def own_targets(self, X: Tensor) -> Tensor:
+    def targets_of_each(self, X: Tensor) -> Tensor:
         points = X.cpu()
         values = torch.empty(points.shape[:2], dtype=torch.float64)
         for hypothesis in self._hypotheses:
-            own = points[hypothesis.rows]
-            columns = self._columns(hypothesis, own.flatten(0, 1))
-            sums = torch.zeros(own.shape[:2], dtype=torch.float64)
-            for part, coefficients in zip(columns, _coefficients(hypothesis), strict=True):
-                of_draw = part.unflatten(0, own.shape[:2])
+            shape = len(hypothesis.rows), points.shape[1]
+            columns = self._columns(hypothesis, points[hypothesis.rows].flatten(0, 1))
+            sums = torch.zeros(shape, dtype=torch.float64)
+            for block, coefficients in zip(columns, _coefficients(hypothesis), strict=True):
+                of_draw = block.unflatten(0, shape)
                 sums += torch.bmm(of_draw, coefficients.mT.unsqueeze(2)).squeeze(2)
             values[hypothesis.rows] = sums
         return values.to(X.device)
@@ -245,7 +245,7 @@ class FittedFunctions(Functions):
         return [sines, cosines, trend, kernel]
 
     def _precision(self, b0: Tensor) -> Tensor:
-        """Return the prior precision of the coefficients of a trend."""
+        """Return the prior precision [b b] of the coefficients of a trend with prior mean b0 [b]."""
         return self._P[: len(b0), : len(b0)]
 
     def _trend(self, points: Tensor) -> Tensor:
@@ -312,8 +312,8 @@ class DrawnFunctions(Functions):
         deviations = torch.stack([deviation(X) for deviation in self._deviations])
         return self._posterior.predict(X)[0] + deviations
 
-    def own_targets(self, X: Tensor) -> Tensor:
-        deviations = [deviation(own) for deviation, own in zip(self._deviations, X, strict=True)]
+    def targets_of_each(self, X: Tensor) -> Tensor:
+        deviations = [deviation(x) for deviation, x in zip(self._deviations, X, strict=True)]
         mean = self._posterior.predict(X.flatten(0, 1))[0].unflatten(0, X.shape[:2])
         return mean + torch.stack(deviations)
 
@@ -359,12 +359,15 @@ class Regression:
         return (1 - solved.square().sum(0)).clamp_min(0) + by_trend
 
 
-def _owners(probabilities: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Return a hypothesis for each of ``count`` draws, each as often as its probability [k] says, in random order."""
-    places = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+def _assigned(probabilities: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Return the position of a hypothesis for each draw [count], in random order.
+
+    Each hypothesis occurs as often as its probability [k] says, up to rounding: systematic resampling.
+    """
+    levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
     cumulative = probabilities.cumsum(0) / probabilities.sum()
-    owners = torch.searchsorted(cumulative, places).clamp_max(len(probabilities) - 1)
-    return owners[torch.randperm(count, generator=generator)]
+    positions = torch.searchsorted(cumulative, levels).clamp_max(len(probabilities) - 1)
+    return positions[torch.randperm(count, generator=generator)]
 
 
 def _normal(rows: int, columns: int, generator: torch.Generator) -> Tensor:
@@ -381,9 +384,10 @@ def _frequencies(theta: Array, D: int, generator: torch.Generator) -> Tensor:
 
 
 def _features(points: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
-    """Return sines and cosines [N f] at points [N D], the random features.
+    """Return the random features at points [N D]: sines and cosines [N f] of ``points @ frequencies.T``.
 
-    Rounded to float32, in which sines take a third of the time: errors of 1e-5 at most, far below any noise level.
+    They are computed in float32, in which sines take a third of the time. The errors are at most 1e-5, far below any
+    noise level.
     """
     phases = (points @ frequencies.mT).float()
     return phases.sin().double(), phases.cos().double()

@@ -18,21 +18,21 @@ from kbo.optimize.surrogates.union import union
 LARGER_HYPOTHESES = "in kbo.hypotheses a larger size, more turns or more noise"
 
 _MOST_SHOWN = 3
-"""Hypotheses that are shown."""
+"""Number of hypotheses that an account names."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HypothesesSurrogate(CertifiedSurrogate):
-    """The surrogates of several hypotheses, with the union of the bounds of those that are not refuted.
+    """The surrogate of a quantity under several hypotheses: the union of the bounds of those that are not refuted.
 
     Args:
-        hypotheses: The hypotheses, also those that are refuted.
-        parts: The surrogates of the hypotheses that are left, by their positions.
-        refuted: The numbers of values after which the others were refuted, by their positions.
+        hypotheses: All hypotheses, also those that are refuted.
+        surrogates: The surrogates of the hypotheses that are not refuted, by their positions.
+        refuted: For each refuted hypothesis the number of values after which it was refuted, by its position.
     """
 
     hypotheses: Sequence[Hypothesis] = ()
-    parts: Mapping[int, CertifiedSurrogate] = field(default_factory=dict)
+    surrogates: Mapping[int, CertifiedSurrogate] = field(default_factory=dict)
     refuted: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
@@ -40,11 +40,11 @@ class HypothesesSurrogate(CertifiedSurrogate):
         cls,
         given: Assumptions,
         hypotheses: Sequence[Hypothesis],
-        parts: Mapping[int, CertifiedSurrogate],
+        surrogates: Mapping[int, CertifiedSurrogate],
         refuted: Mapping[int, int],
     ) -> HypothesesSurrogate:
         """Return the surrogate of the hypotheses that are left; mean and values are those of the first one."""
-        first = next(iter(parts.values()))
+        first = next(iter(surrogates.values()))
         return cls(
             given=given,
             method=first.method,
@@ -56,15 +56,15 @@ class HypothesesSurrogate(CertifiedSurrogate):
             n_evaluations=first.n_evaluations,
             span=first.span,
             hypotheses=hypotheses,
-            parts=parts,
+            surrogates=surrogates,
             refuted=refuted,
         )
 
     def after(self, evaluations: Sequence[Evaluation]) -> HypothesesSurrogate:
-        surrogate = self
+        updated = self
         for evaluation in evaluations:
-            surrogate = surrogate._after(evaluation)
-        return surrogate
+            updated = updated._after(evaluation)
+        return updated
 
     def _after(self, evaluation: Evaluation) -> HypothesesSurrogate:
         """Return the surrogate after one evaluation, which may refute some hypotheses.
@@ -72,14 +72,14 @@ class HypothesesSurrogate(CertifiedSurrogate):
         Raises:
             RefutedAssumptions: It refutes all that are left.
         """
-        parts = {}
+        surrogates = {}
         refuted = dict(self.refuted)
-        for position, part in self.parts.items():
+        for position, surrogate in self.surrogates.items():
             try:
-                parts[position] = part.after([evaluation])
+                surrogates[position] = surrogate.after([evaluation])
             except RefutedAssumptions:
-                refuted[position] = len(part.values) + 1
-        if not parts:
+                refuted[position] = len(surrogate.values) + 1
+        if not surrogates:
             raise RefutedAssumptions(
                 "The data refute every hypothesis of the list: the objective is rougher, larger or noisier than each "
                 "says, or no function. Add hypotheses with shorter lengthscales, larger norms or more noise "
@@ -87,35 +87,35 @@ class HypothesesSurrogate(CertifiedSurrogate):
                 hypotheses=len(refuted),
                 n=max(refuted.values()),
             )
-        return self.of(self.given, self.hypotheses, parts, refuted)
+        return self.of(self.given, self.hypotheses, surrogates, refuted)
 
     @property
     def left(self) -> list[Hypothesis]:
         """The hypotheses that are not refuted."""
-        return [self.hypotheses[position] for position in self.parts]
+        return [self.hypotheses[position] for position in self.surrogates]
 
     def bound(self, number: int) -> Bound:
-        bounds = [part.bound(number) for part in self.parts.values()]
+        bounds = [surrogate.bound(number) for surrogate in self.surrogates.values()]
         return union(bounds, len(self.hypotheses))
 
     @cached_property
     def reported(self) -> Confidence | None:
-        if len(self.bounds) < len(self.parts):
+        if len(self.bounds) < len(self.surrogates):
             return None
         return union(self.bounds, len(self.hypotheses)).confidence
 
     @cached_property
     def latest(self) -> Bound | None:
         bounds = []
-        for part in self.parts.values():
-            if part.latest is None:
+        for surrogate in self.surrogates.values():
+            if surrogate.latest is None:
                 return None
-            bounds.append(part.latest)
+            bounds.append(surrogate.latest)
         return union(bounds, len(self.hypotheses))
 
     @property
     def bounds(self) -> Sequence[Bound]:
-        return [bound for part in self.parts.values() for bound in part.bounds]
+        return [bound for surrogate in self.surrogates.values() for bound in surrogate.bounds]
 
     @isolated
     def assumptions(self) -> dict[str, Any]:

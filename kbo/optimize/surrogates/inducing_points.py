@@ -8,27 +8,30 @@ from kbo.regression import GreedyDictionary
 from kbo.regression.sketch.dictionary import Observed, pivots
 
 MOST_EXACT = 500
-"""Observations with an exact posterior; of more, a sketch is taken."""
+"""Largest number of observations with an exact posterior; more have a sketch."""
 
-MOST_POINTS, N_DRAWN = 320, 224
-"""Inducing points at which a part of them is drawn, and the size of that part."""
+MOST_POINTS = 320
+"""Number of inducing points from which on they are chosen again."""
+
+N_DRAWN = 224
+"""Number of inducing points that are chosen then."""
 
 LEFT_OUT = 0.1
-"""Part of the noise variance that the sketch may leave unexplained of an observation."""
+"""Variance of an observation that the sketch may leave unexplained, in noise variances."""
 
 
 class FocusedDictionary(GreedyDictionary):
-    """Dense where the targets are largest, and sparse elsewhere.
+    """A dictionary of inducing points: dense where the targets are largest, and sparse elsewhere.
 
-    The first observations, which come together, are drawn from. Later ones, which come one by one, enter as in a greedy
-    dictionary until it is full; then all are drawn from again. A draw is a pivoted Cholesky factorisation in which the
-    unexplained variance of a location is divided by the rank of its target, as in the weighted designs of Moss, Ober &
-    Picheny (2023). Observations that are left out count through the features of the others.
+    The points are chosen from the first observations, which come together. Later ones, which come one by one, enter as
+    in a greedy dictionary until it is full; then the points are chosen again, from all. They are the pivots of a
+    Cholesky factorisation in which the unexplained variance of a location is divided by the rank of its target, as in
+    the weighted designs of Moss, Ober & Picheny (2023). Other observations count through the features of the points.
 
     Args:
         threshold: As for ``GreedyDictionary``.
-        most: Number of points at which it is full.
-        kept: Largest number of points that are drawn, fewer.
+        most: Number of points at which the dictionary is full.
+        kept: Largest number of points that are chosen; less than ``most``.
     """
 
     in_blocks = True

@@ -22,7 +22,7 @@ _MOST_NOISE = 1e50
 
 @dataclass(frozen=True)
 class Fitted:
-    """The numbers that were fitted to some observations.
+    """A model of the objective: the kernel and the numbers that were fitted to some observations.
 
     Args:
         kernel: The kernel, on the features of the space.
@@ -83,17 +83,18 @@ def fit_values(
 ) -> Fitted:
     """Fit kernel, noise level and trend to values y [n] in units of the objective, larger ones better, at X [n D].
 
-    Values are standardised; if that makes them more likely, under their own trend, they are made less skewed, too. Of
-    many values the trend is constant: these say themselves where the objective is good.
+    Values are standardised. If that makes them more likely, they are made less skewed as well, under a trend of their
+    own. The trend has a bowl up to 500 values, and is constant with more: so many say themselves where the objective is
+    good.
 
     Args:
         X: Points of the unit cube.
         y: Values.
-        noise_std: The noise level in units of the objective, if it is known: then values are standardised only,
-            and a level below a hundredth of their spread counts as that; 0 if there is no noise: then the "noise" that
-            is fitted is the part that the kernel does not explain.
-        errors: Standard errors [n] of the values besides the noise, of those that are predicted; zeros by default.
-        ratios: Relative noise variances [n], by which that of ``noise_std`` is multiplied; ones by default.
+        noise_std: The noise level in units of the objective, if it is known. Then values are only standardised, and a
+            level below a hundredth of their spread counts as that. 0 if there is no noise: then the noise level that is
+            fitted is the part of the values that the kernel does not explain.
+        errors: Standard errors [n] of predicted values, besides the noise, and 0 of the others; zeros by default.
+        ratios: Noise variances [n] of the values in units of ``noise_std ** 2``; ones by default.
         cut: Whether values far on the bad side are cut first, which hides how bad they are; else they are compressed.
 
     Raises:
@@ -113,9 +114,9 @@ def fit_values(
 
 
 def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
-    """Fit the model of a quantity that is to reach a limit; arguments as for ``fit_values``.
+    """Fit the model of a quantity that must reach a limit; arguments as for ``fit_values``.
 
-    If that makes the values more likely, those far from the limit are drawn together, on both sides.
+    Values far from the limit are compressed, on both sides of it, if that makes the values more likely.
     """
     candidates = [around(limit, y, power=1.0)]
     if not noise_std:
@@ -133,43 +134,51 @@ def _likeliest(
     *,
     with_bowl: bool,
 ) -> Fitted:
-    """Fit a model under each of several transforms, and return the one under which the values are likeliest."""
-    noiseless = noise_std == 0
-    n_fitted = min(len(y), MOST)
-    likeliest = None
-    largest = -math.inf
-    for transform in dict.fromkeys(candidates):
-        level = _noise_level(transform, noise_std)
-        target_errors = None if errors is None else transform.errors(y, errors)
-        fitted = fit(
-            X,
-            transform(y),
-            level,
-            target_errors,
-            ratios,
-            noiseless=noiseless,
-            with_bowl=with_bowl,
-        )
-        log_density = fitted.log_density + n_fitted * transform.log_slope(y)
-        if likeliest is None or log_density > largest:
-            largest = log_density
-            predictive = partial(
-                Predictive, noise_std=level, noiseless=noiseless, with_bowl=with_bowl
-            )
-            likeliest = Fitted(
-                fitted.kernel,
-                fitted.noise_std,
-                transform.above(fitted.constant),
-                fitted.height,
-                fitted.gain,
-                predictive,
-            )
-    assert likeliest is not None
+    """Return the model under that one of several transforms which makes the values likeliest."""
+    fits = [
+        _fit_under(transform, X, y, noise_std, errors, ratios, with_bowl=with_bowl)
+        for transform in dict.fromkeys(candidates)
+    ]
+    _, likeliest = max(fits, key=lambda fit: fit[0])
     return likeliest
 
 
+def _fit_under(
+    transform: OutcomeTransform,
+    X: Tensor,
+    y: Tensor,
+    noise_std: float | None,
+    errors: Tensor | None,
+    ratios: Tensor | None,
+    *,
+    with_bowl: bool,
+) -> tuple[float, Fitted]:
+    """Return the log-density of the values under a transform, comparable with other transforms, and the fitted model.
+
+    It is the log-density of the targets plus the sum of ``log dt/dy`` over the values that are fitted, the change of
+    variables from targets to values.
+    """
+    noiseless = noise_std == 0
+    level = _noise_level(transform, noise_std)
+    if errors is not None:
+        errors = transform.errors(y, errors)
+    targets = transform(y)
+    model = fit(X, targets, level, errors, ratios, noiseless=noiseless, with_bowl=with_bowl)
+    n_fitted = min(len(y), MOST)
+    log_density = model.log_density + n_fitted * transform.log_slope(y)
+    fitted = Fitted(
+        kernel=model.kernel,
+        noise_std=model.noise_std,
+        transform=transform.above(model.constant),
+        height=model.height,
+        gain=model.gain,
+        predictive=partial(Predictive, noise_std=level, noiseless=noiseless, with_bowl=with_bowl),
+    )
+    return log_density, fitted
+
+
 def _noise_level(transform: OutcomeTransform, noise_std: float | None) -> float | None:
-    """Return a given noise level in units of the targets; None if it is to be fitted."""
+    """Return the given noise level in units of the targets; None if it is to be fitted."""
     if not noise_std:
         return None
     level = noise_std / transform.spread / transform.unit

@@ -1,4 +1,8 @@
-"""The order in which values enter a certified bound (docs/theory/observations.md)."""
+"""The order in which values enter a certified bound (docs/theory/observations.md).
+
+Values enter in the order in which their points were chosen, and each waits until all earlier trials have reported: when
+these report, or whether, may depend on their noise.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,10 @@ class Order(NamedTuple):
     """The trials that have entered a bound, and those that wait.
 
     Attributes:
-        next: The first trial that has not entered; the one after the latest, where values enter at once.
-        waiting: The evaluations that wait for it, by the number of their trial.
-        mixed: Whether values of trials at one point were exchanged among them.
-        unreported: The number of trials that had not reported when a later one did, where that is declared harmless.
+        next: The number of the first trial that has not entered; where values enter at once, that after the latest.
+        waiting: The evaluations that wait for that trial, by the numbers of their own.
+        mixed: Whether trials at one point ran at once and entered together: their values may have been exchanged.
+        unreported: The number of trials that had not reported when a later one did, counted where values enter at once.
     """
 
     next: int = 0
@@ -24,7 +28,7 @@ class Order(NamedTuple):
     unreported: int = 0
 
     def after(self, evaluation: Evaluation) -> tuple[Order, list[Evaluation]]:
-        """Return the order after an evaluation, and the values that enter then, in the order of their starts."""
+        """Return the order after an evaluation, and the evaluations that enter then, in the order of their starts."""
         waiting = {**self.waiting, evaluation.number: evaluation}
         end = usable_prefix(self.next, waiting)
         entering = []
@@ -37,7 +41,7 @@ class Order(NamedTuple):
         return self._replace(next=end, waiting=waiting, mixed=mixed), entering
 
     def at_once(self, evaluation: Evaluation) -> tuple[Order, list[Evaluation]]:
-        """Return the order after an evaluation whose value enters at once, and that value.
+        """Return the order after an evaluation that enters at once, and this evaluation, if it has a value.
 
         For runs where completion is declared to be independent of the noise.
         """
@@ -50,13 +54,14 @@ class Order(NamedTuple):
 
 
 def usable_prefix(first: int, waiting: Mapping[int, Evaluation]) -> int:
-    """Return the end of the trials from ``first`` on that a bound may use: all of them have reported.
+    """Return the number after the last trial that a bound may use: all trials from ``first`` to it have reported.
 
-    Trials at one point that ran at once exchange values, so all of them that have reported enter, or none.
+    Trials at one point that ran at once may exchange their values. So those of them that have reported enter together,
+    or wait together.
 
     Args:
-        first: The first trial that has not entered.
-        waiting: The evaluations from there on that have been reported, by the number of their trial.
+        first: The number of the first trial that has not entered.
+        waiting: The evaluations from there on that have been reported, by the numbers of their trials.
     """
     end = first
     while end in waiting:

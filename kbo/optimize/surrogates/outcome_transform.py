@@ -38,8 +38,8 @@ class OutcomeTransform:
     Attributes:
         centre, spread: Mean and standard deviation of the values, after the cut.
         floor: Smaller values count as this one, or are compressed.
-        power: p of the transformation.
-        below: The power for values below the centre in place of 2 - p.
+        power: The power p of the transformation.
+        below: The power below the centre, where it is not ``2 - p``.
         location, unit: Mean and standard deviation of the transformed values.
         compression: The scale c of values below the floor, ``floor - c log(1 + (floor - y) / c)``; 0 if they are cut.
         least, largest: The least and the largest value that the inverse returns.
@@ -66,7 +66,10 @@ class OutcomeTransform:
         return float(self(torch.tensor(y, dtype=torch.float64)))
 
     def errors(self, y: Tensor, errors: Tensor) -> Tensor:
-        """Return the standard errors of the targets of values with standard errors, of one shape."""
+        """Return the standard errors of the targets of values y with standard errors ``errors``, all of one shape.
+
+        The larger of the changes of the target by one standard error up and down.
+        """
         above = self(y + errors) - self(y)
         below = self(y) - self(y - errors)
         return torch.maximum(above, below)
@@ -104,8 +107,7 @@ class OutcomeTransform:
     def log_slope(self, y: Tensor) -> float:
         """Return the mean of ``log dt/dy`` over values, up to a term that depends on neither power nor unit.
 
-        The logarithm of a density of n targets is comparable with that of other targets of the same values after n
-        times this is added.
+        Log-densities of the targets of n values under different transforms are comparable after n times this is added.
         """
         z = (self._above_floor(y) - self.centre) / self.spread
         above, below = self._powers
@@ -151,7 +153,7 @@ def least_skewed(y: Tensor, cut: bool = True) -> OutcomeTransform:
 
 
 def around(limit: float, y: Tensor, power: float) -> OutcomeTransform:
-    """Return the map of values [n] with this power on both sides of a limit: at 0 it is most accurate there."""
+    """Return the map with this power on both sides of a limit, standardised for values y [n]; 0 is the bilog map."""
     distance = (y - limit).abs()
     spread = float(distance.median()) or float(distance.amax()) or 1.0
     plain = OutcomeTransform(limit, spread, power=power, below=power)

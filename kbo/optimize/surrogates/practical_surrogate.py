@@ -39,18 +39,19 @@ RIDGES = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
 """Multiples of the mixture ridge for the practical "dmm-ucb": 0.1 to about 160."""
 
 _MOST_DRAWN = 64
-"""Draws of a posterior whose kernel is not fitted here: each has random features of its own."""
+"""Largest number of draws of a posterior without a predictive distribution: each has random features of its own."""
 
 _WITHIN_LIMIT = 2.0
-"""Standard deviations by which the mean of a recommended trial is within each limit: a probability of 98%."""
+"""Standard deviations by which the mean of a recommended trial must keep each limit: a probability of 98%."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """The arguments of ``kbo.Practical`` that a surrogate rests on.
+    """The arguments of ``kbo.Practical`` that a surrogate uses.
 
     Attributes:
-        subclass: The name of its subclass; empty without one.
+        delta, scale, norm_factor, noise_std: As for ``kbo.Practical``.
+        subclass: The name of a subclass of it; empty without one.
     """
 
     delta: float
@@ -71,7 +72,7 @@ class PracticalSurrogate(Surrogate):
         schedule: The numbers that follow from the values without a model.
         posterior: The posterior of the values.
         values: The evaluations with a value.
-        n_evaluations: The number of evaluations, those without a value too.
+        n_evaluations: The number of all evaluations, also of those without a value.
     """
 
     choices: Choices
@@ -86,8 +87,8 @@ class PracticalSurrogate(Surrogate):
     def transform(self) -> OutcomeTransform:
         """The fitted transform, whose inverse stays inside the declared range.
 
-        Where bad values are compressed, it stays at most one range of all values below the worst: it grows
-        exponentially, far beyond every value.
+        Where bad values are compressed, the inverse grows exponentially. There it stays above the worst value less the
+        range of all values.
         """
         least, largest = self.problem.span
         if self.fitted.transform.compression:
@@ -98,10 +99,14 @@ class PracticalSurrogate(Surrogate):
     def noiseless(self) -> bool | None:
         return self.schedule.noiseless
 
-    def criterion(self, X: Tensor, y: Tensor) -> Tensor:
-        """Return the recommendation criterion of completed trials [n]: mean less one standard deviation.
+    @property
+    def has_effects(self) -> bool:
+        return bool(self.noiseless) or self.fitted.gain > 0
 
-        Without noise it is the value. The reported bound is wider, because its width covers all points at once, and
+    def criterion(self, X: Tensor, y: Tensor) -> Tensor:
+        """Return the recommendation criterion [n] of completed trials: the mean less one standard deviation.
+
+        Without noise it is the value. The reported lower bound would not do: its width covers all points at once, so it
         would prefer trials that were repeated to better ones that were not.
         """
         if self.noiseless:
@@ -110,7 +115,7 @@ class PracticalSurrogate(Surrogate):
         return mean - variance.sqrt()
 
     def lower(self, X: Tensor, y: Tensor) -> Tensor:
-        """Return the target of each trial [n] without noise, otherwise its lower bound with a probability of 98%."""
+        """Return the lower bound [n] of each trial with a probability of 98%; without noise it is the target itself."""
         if self.noiseless:
             return self.transform(y)
         return FixedWidth(_WITHIN_LIMIT).lower(self.posterior, X)
@@ -123,7 +128,10 @@ class PracticalSurrogate(Surrogate):
     def draws(
         self, X: Tensor, count: int, generator: torch.Generator, unexplained: float = 0.0
     ) -> Tensor:
-        """Return joint draws [count n] of the objective without noise at features [n D], averaged as ``interval``."""
+        """Return joint draws [count n] of the objective without noise at features X [n D].
+
+        As ``interval``, they are averaged over kernels and noise levels.
+        """
         if self._predictive is None:
             mean, _ = self.posterior.predict(X)
             deviations = self.posterior.at(self.fitted.noise_std**2).draw(X, count, generator)
@@ -138,8 +146,8 @@ class PracticalSurrogate(Surrogate):
                 std = math.sqrt(unexplained) * functions.noise_std
                 targets = targets + (std.unsqueeze(1) * noise).to(X.device)
             values = self.transform.inverse(targets)
-        is_known, known = self._known(X)
-        return torch.where(is_known, known, values)
+        is_known, observed = self._known(X)
+        return torch.where(is_known, observed, values)
 
     def functions(self, count: int, generator: torch.Generator) -> Functions:
         if self._predictive is not None:
@@ -177,15 +185,15 @@ class PracticalSurrogate(Surrogate):
         upper = to_value(mean + half_width)
         if self.transform.compression:
             upper = upper.clamp_min(self.schedule.lowest)
-        is_known, known = self._known(X)
+        is_known, observed = self._known(X)
         return (
-            torch.where(is_known, known, lower),
-            torch.where(is_known, known, to_value(mean)),
-            torch.where(is_known, known, upper),
+            torch.where(is_known, observed, lower),
+            torch.where(is_known, observed, to_value(mean)),
+            torch.where(is_known, observed, upper),
         )
 
     def _known(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return whether a value without noise was observed at features X [n D], and these values [n], else 0."""
+        """Return whether a value without noise was observed at features X [n D], and the values [n], 0 elsewhere."""
         values = {}
         if self.noiseless:
             for evaluation in self.values:
@@ -197,7 +205,7 @@ class PracticalSurrogate(Surrogate):
 
     @cached_property
     def _predictive(self) -> Predictive | None:
-        """The distribution for reports; None where the model has none, and of many values."""
+        """The predictive distribution for reports; None where the model has none, and of more than 500 values."""
         if self.fitted.predictive is None or len(self.values) > MOST:
             return None
         X, y = data(self.values)
@@ -209,7 +217,7 @@ class PracticalSurrogate(Surrogate):
 
     @property
     def noise_std(self) -> float:
-        """The noise level in units of the objective, averaged as ``interval``."""
+        """The noise level in units of the objective, as ``interval`` averaged over noise levels."""
         level = self.fitted.noise_std
         if self._predictive is not None:
             level = self._predictive.noise_std
@@ -217,7 +225,7 @@ class PracticalSurrogate(Surrogate):
 
     @cached_property
     def norm_bound(self) -> float:
-        """The estimate of the norm, of the objective less its trend, in the posterior's units."""
+        """The estimate of the norm of the objective less its trend, in units of the posterior."""
         choices = self.choices
         unknown = UnknownNorm(
             self.fitted.noise_std,
@@ -240,7 +248,7 @@ class PracticalSurrogate(Surrogate):
 
     @property
     def reported(self) -> FixedWidth:
-        """The interval of a normal distribution, with one kernel and noise level; ``interval`` averages over them."""
+        """The confidence of a normal distribution, for the fitted kernel and noise level; ``interval`` averages."""
         return FixedWidth(NormalDist().inv_cdf(1 - self.choices.delta / 2))
 
     def guarantee(self, selected: Sequence[str] = ()) -> Guarantee:
@@ -279,7 +287,7 @@ class PracticalSurrogate(Surrogate):
             account["predicted"] = (
                 f"{trials} stopped early: final values predicted from the last report"
             )
-        if not self.noiseless and not self.fitted.gain > 0:
+        if not self.has_effects:
             account["effects"] = (
                 "none is visible: a constant and noise explain the values as well as the parameters do"
             )
@@ -289,7 +297,7 @@ class PracticalSurrogate(Surrogate):
 
     @property
     def rule(self) -> str:
-        """The recommended trial, in words: a subclass with another ``criterion`` has another one."""
+        """The rule that recommends a trial, in words; a subclass with another ``criterion`` replaces it."""
         if self.noiseless:
             return "the best observed value, since there is no noise"
         return "the best mean with a margin of one standard deviation"
@@ -314,7 +322,7 @@ def method_of(choices: Choices, problem: Problem, fitted: Fitted, norm_bound: fl
 
 
 def empty_posterior(choices: Choices, problem: Problem, fitted: Fitted, n_fitted: int) -> Posterior:
-    """Return the posterior before the values, a sketch if the model is fitted to many of them."""
+    """Return the posterior before any value: exact, or a sketch if the model is fitted to more than 500 values."""
     posterior = method_of(choices, problem, fitted, norm_bound=1.0).state()
     if n_fitted > MOST_EXACT and type(posterior) is KernelRidge:
         dictionary = FocusedDictionary(LEFT_OUT * fitted.noise_std**2, MOST_POINTS, N_DRAWN)

@@ -2,10 +2,10 @@
 
     p(f(x) | y) = sum_i w_i p(f(x) | y, theta_i),    sd(x) = max(1, e) sd(f(x) | y)
 
-theta_1 is the mode of the posterior density, the others are drawn from the normal distribution with the curvature there
-(Laplace; Rasmussen & Williams 2006, Sec. 3.4), and w_i are importance weights, truncated (Ionides 2008). e is the root
+theta_1 is the mode of the posterior density. The others are drawn from the normal distribution with the curvature there
+(Laplace; Rasmussen & Williams 2006, Sec. 3.4), and w_i are truncated importance weights (Ionides 2008). e is the root
 mean square of the leave-one-out errors, in standard deviations, of the best quarter of the observed values: these
-decide which trial is recommended, and their noise is likely to have been favourable.
+decide which trial is recommended, and their noise has probably been favourable.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from kbo.optimize.surrogates.functions import FittedFunctions
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 
 NOISE = -3.0, 2.0
-"""Mean and variance of the logarithm of the noise variance: wider than that of the search, which loses less by taking
-much noise for little than by the reverse. An interval loses the same by both."""
+"""Mean and variance of the logarithm of the noise variance. The prior of the search is narrower and expects less noise:
+a search loses less by taking much noise for little than by the reverse. An interval loses the same by both."""
 
 _N_DRAWS = 16
-"""Number of theta_i."""
+"""Number of theta_i, the mode included."""
 
 _LARGEST_WEIGHT = math.exp(3)
-"""Largest weight of one of them, relative to the median."""
+"""Largest importance weight, relative to the median weight."""
 
 _FEWEST_ERRORS = 5
-"""Least number of leave-one-out errors in e."""
+"""Least number of leave-one-out errors over which e is averaged."""
 
 _NORMAL_MAD = 1.4826
-"""Standard deviations of a normal distribution in a median absolute deviation."""
+"""Standard deviation of a normal distribution, divided by its median absolute deviation."""
 
 _STEP = 1e-3
-"""Step of the differences of the gradient."""
+"""Step of the finite differences of the gradient."""
 
 
 class Predictive:
-    """The distribution of the targets, without noise, after all values.
+    """The posterior distribution of the targets without noise, averaged over kernels and noise levels.
 
     Args:
         X, y, errors, ratios, noise_std, noiseless, with_bowl: As for ``fitting.fit``.
@@ -105,20 +105,21 @@ class Predictive:
 
     @property
     def noise_std(self) -> float:
-        """The root of the mean noise variance."""
+        """The root of the mean noise variance of the theta_i, in units of the targets."""
         return math.sqrt(float(self._weights @ np.exp(self._thetas[:, -1])))
 
     def left_out(self) -> tuple[int, int]:
-        """Return the number of observed values inside the 90% interval that the others predict, and of all."""
+        """Return how many observed values are inside the 90% interval that the others predict, and their number."""
         errors, _ = self._loss.left_out(self._thetas[0])
         errors = np.abs(errors[self._observed]) / self._error
         is_inside = errors <= NormalDist().inv_cdf(0.95)
         return int(is_inside.sum()), len(errors)
 
     def left_out_errors(self) -> tuple[Tensor, Tensor]:
-        """Return the leave-one-out errors [n] of all targets, and the standard deviations of the predictions.
+        """Return the leave-one-out errors [n] of all targets, and the standard deviations [n] of the predictions.
 
-        These are scaled by the median of the errors of observed values, which few wrong ones do not change.
+        The standard deviations are scaled by the median absolute error of the observed values, which a few wrong values
+        do not change.
         """
         errors, stds = self._loss.left_out(self._thetas[0])
         median = np.quantile(np.abs(errors[self._observed]), 0.5, method="lower")
@@ -126,7 +127,7 @@ class Predictive:
         return torch.from_numpy(errors * stds), torch.from_numpy(scale * stds)
 
     def _draws(self, noise_std: float | None) -> tuple[Array, Array, float]:
-        """Return theta [k D + 1], their weights [k], and the factor max(1, e) of the standard deviations."""
+        """Return the theta_i [k D + 1], their weights w_i [k], and the factor max(1, e) of the standard deviations."""
         loss = self._loss
         log_density, theta = mode(loss, noise_std)
         n_free = len(theta) - (noise_std is not None)
@@ -153,9 +154,10 @@ class Predictive:
         return max(1.0, math.sqrt(mean_square))
 
     def _curvature(self, theta: Array, n_free: int) -> tuple[Array, Array]:
-        """Return curvatures [f] of the loss at the mode along its principal axes, and these [f f].
+        """Return the curvatures [f] of the loss at the mode along its principal axes, and these axes [f f].
 
-        Where they cannot be computed, those of the prior: the draws reach as far as the prior does.
+        They are at least half the least curvature of the prior. Where they cannot be computed, they are those of the
+        prior.
         """
         precision = self._loss.precision
         try:

@@ -15,31 +15,32 @@ REFIT_GROWTH = 1.3
 """The data grow by this factor between fits, so fits stay rare; waiting for a doubling found clearly worse optima."""
 
 LARGEST = 1e300
-"""Size at which values are cut, so that their differences stay finite."""
+"""Largest absolute value that a model is given: differences of larger ones may overflow."""
 
 _OUTSIDE = 1e50
-"""Standard deviations from the mean at which a value asks for a fit at once, since powers of it would overflow."""
+"""Standard deviations from the mean of the fitted values, beyond which a value asks for a fit at once: powers of it
+would overflow."""
 
 _ROUNDING = 1e-9
-"""Differences of values at one point, in ranges of all values, that are rounding and no noise."""
+"""Largest difference of values at one point, in ranges of all values, that is rounding and no noise."""
 
 
 def cut(value: float) -> float:
-    """Return a value, cut to the largest size."""
+    """Return a value, cut to the range from ``-LARGEST`` to ``LARGEST``."""
     return min(max(value, -LARGEST), LARGEST)
 
 
 class Schedule(NamedTuple):
-    """State of the fits after some values, before any model.
+    """The numbers about a run that follow from its values alone: when to fit a model, and whether there is noise.
 
     Attributes:
-        next_fit: Number of values at which the model is fitted next.
+        next_fit: The number of values at which the model is fitted next.
         noiseless: Whether the values have no noise; None if that is not known.
         n: The number of values.
-        n_fitted: The number of values to which the model is fitted; 0 if there is none yet.
-        fitted_noiseless: Whether it was known then that they have no noise.
-        repetition: Numbers of the first trials with equal parameters whose values decided ``noiseless``, the earlier
-            one first; None if there are none.
+        n_fitted: The number of values to which the model is fitted; 0 if there is no model yet.
+        fitted_noiseless: Whether it was known at that fit that the values have no noise.
+        repetition: The numbers of the two trials with equal parameters whose values decided ``noiseless``, the earlier
+            one first; None if none did.
         plain: The standardisation of the values to which the model is fitted.
         lowest, highest: The least and the largest value.
     """
@@ -58,7 +59,8 @@ class Schedule(NamedTuple):
         """Return the schedule after more values.
 
         Args:
-            values: All evaluations with a value, the ones that the schedule knows first; they are ``cut``.
+            values: All evaluations with a value, in the order of their ends. The values are ``cut``, and the schedule
+                already counts the first ``n`` of them.
             estimated: Whether the noise level is estimated; else ``noiseless`` is given.
         """
         schedule = self
@@ -80,14 +82,8 @@ class Schedule(NamedTuple):
         y: Any = new.value
         noiseless = self.noiseless
         repetition = self.repetition
-        if new.error and not new.predicted and estimated:
-            noiseless = False
-        if first is not new and estimated and noiseless is not False:
-            first_y: Any = first.value
-            is_equal = abs(y - first_y) <= _ROUNDING * (self.highest - self.lowest)
-            if is_equal is not noiseless:
-                noiseless = is_equal
-                repetition = first.number, new.number
+        if estimated:
+            noiseless, repetition = self._noise_after(new, first)
         n = self.n + 1
         schedule = self._replace(
             n=n,
@@ -104,6 +100,29 @@ class Schedule(NamedTuple):
             fitted_noiseless=bool(noiseless),
             plain=linear(torch.tensor([e.value for e in values[:n]], dtype=torch.float64)),
         )
+
+    def _noise_after(
+        self, new: Evaluation, first: Evaluation
+    ) -> tuple[bool | None, tuple[int, int] | None]:
+        """Return ``noiseless`` and ``repetition`` after one evaluation more.
+
+        A value with an error bar has noise. Otherwise equal values at one point mean that there is none, and different
+        ones that there is some, which no later equal ones refute.
+
+        Args:
+            new: The evaluation.
+            first: The first evaluation at its point, which may be ``new``.
+        """
+        if self.noiseless is False or (new.error and not new.predicted):
+            return False, self.repetition
+        if first is new:
+            return self.noiseless, self.repetition
+        y: Any = new.value
+        first_y: Any = first.value
+        is_equal = abs(y - first_y) <= _ROUNDING * (self.highest - self.lowest)
+        if is_equal is self.noiseless:
+            return self.noiseless, self.repetition
+        return is_equal, (first.number, new.number)
 
     def _is_outside(self, y: float) -> bool:
         """Return whether a value is too far from the fitted ones for the powers of their transform."""

@@ -1,6 +1,6 @@
 """The surrogate of a quantity after some evaluations: a posterior and the bounds on it.
 
-Values are to be maximised; signs are the optimiser's business.
+Larger values are better: whoever minimises changes the sign of the values before and of the bounds after.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Evaluation(NamedTuple):
     """The end of a trial, for one of its quantities.
 
     Attributes:
-        number: Position of the trial in the order of the starts.
+        number: The number of the trial, from 0 in the order of the starts.
         features: Its features [D].
         value: The value of the quantity; None if it has none.
         selected: Those of ``kbo.optimize.run.trials.WAYS`` in which its noise may have decided which values there are.
-        error: The standard error that came with the value, or that of a prediction; None without one.
+        error: The standard error of the value: as reported, or that of a prediction; None without one.
         predicted: Whether the value is predicted, because the trial was stopped early.
     """
 
@@ -74,12 +74,12 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """A confidence, the posterior that it is about, and the norm bound that it assumes.
+    """A confidence and the posterior that it is about: together they bound a function at any features.
 
     Attributes:
         confidence: The confidence.
         posterior: The posterior.
-        norm_bound: The norm bound; None if it assumes none.
+        norm_bound: The norm bound that the confidence assumes; None if it assumes none.
     """
 
     confidence: Confidence
@@ -87,11 +87,11 @@ class Bound:
     norm_bound: float | None = None
 
     def given(self, X: Tensor, targets: Tensor | None = None) -> Bound:
-        """Return the bound with hypothetical observations: to search with, never to report.
+        """Return the bound with hypothetical observations. It serves to search, and is never reported.
 
         Args:
-            X: Features [p D].
-            targets: Targets [p], in units of the posterior; by default the means there.
+            X: Features [p D] of the observations.
+            targets: Their targets [p], in units of the posterior; by default the means there.
         """
         return Bound(self.confidence, Hypothetical(self.posterior, X, targets), self.norm_bound)
 
@@ -121,7 +121,7 @@ class Guarantee:
 
 
 class Surrogate(ABC):
-    """A posterior over features, in units of its own, and the bounds on it; it does not change.
+    """The posterior of a quantity over features, in units of its own, and the bounds on it. It does not change.
 
     Attributes:
         posterior: The posterior that reported bounds are about.
@@ -142,14 +142,19 @@ class Surrogate(ABC):
         return False
 
     @property
+    def has_effects(self) -> bool:
+        """Whether the model explains the values better than a constant and noise; True where nothing compares them."""
+        return True
+
+    @property
     @abstractmethod
     def confidence(self) -> Confidence | None:
-        """The confidence that trials maximise; None for a method without one."""
+        """The confidence whose upper bound trials maximise; None for a method without one."""
 
     @property
     @abstractmethod
     def reported(self) -> Confidence | None:
-        """The confidence of reported intervals and gaps, on ``posterior``; None while there is none."""
+        """The confidence of reported intervals and gaps, about ``posterior``; None while there is none."""
 
     @property
     def searched(self) -> Posterior:
@@ -158,20 +163,20 @@ class Surrogate(ABC):
 
     @property
     def latest(self) -> Bound | None:
-        """The reported bound on ``searched``; None while there is none."""
+        """The reported confidence with the posterior ``searched``; None while there is none."""
         if self.reported is None:
             return None
         return Bound(self.reported, self.searched)
 
     @property
     def bounds(self) -> Sequence[Bound]:
-        """The reported bound with its posterior; one for each hypothesis if there are several."""
+        """The reported bound; one for each hypothesis if there are several."""
         if self.reported is None:
             return []
         return [Bound(self.reported, self.posterior)]
 
     def bound(self, number: int) -> Bound:
-        """Return the bound that the point of trial ``number`` maximises, of a method that has bounds."""
+        """Return the bound that the point of trial ``number`` maximises; for methods that have bounds."""
         assert self.confidence is not None
         return Bound(self.confidence.for_trial(number), self.searched)
 
@@ -205,7 +210,7 @@ class Surrogate(ABC):
         return self.latest.confidence.lower(self.latest.posterior, X)
 
     def lower(self, X: Tensor, y: Tensor) -> Tensor:
-        """Return the lower bound of completed trials [n], in the posterior's units, which must reach a limit.
+        """Return the lower bound [n] of completed trials, in units of the posterior, which must reach a limit.
 
         Arguments as for ``criterion``.
         """
@@ -213,7 +218,7 @@ class Surrogate(ABC):
         return self.reported.lower(self.posterior, X)
 
     def probability(self, X: Tensor, limit: float) -> float:
-        """Return the probability that the quantity at features [1 D] reaches a limit; 1 without a prior."""
+        """Return the probability that the quantity at features X [1 D] reaches a limit; 1 without a prior."""
         return 1.0
 
     def draws(
@@ -238,14 +243,14 @@ class Surrogate(ABC):
         return None
 
     def leave_one_out(self) -> tuple[int, int]:
-        """Return the number of values inside the 90% interval that the others predict, and that of all values.
+        """Return the number of values inside the 90% interval that the other values predict, and that of all values.
 
         Both are 0 without a prior.
         """
         return 0, 0
 
     def left_out_errors(self) -> tuple[Tensor, Tensor] | None:
-        """Return errors [n] of the targets, each predicted by the others, and their standard deviations.
+        """Return the errors [n] of the targets, each predicted by the other ones, and their standard deviations [n].
 
         None without a prior.
         """
@@ -260,7 +265,7 @@ class Surrogate(ABC):
 
     @isolated
     def interval(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return lower bound, mean (moved into the bounds) and upper bound [n] of the objective at features [n D].
+        """Return lower bound, mean (moved into the bounds) and upper bound [n] of the quantity at features X [n D].
 
         Raises:
             InvalidInput: There is no bound.

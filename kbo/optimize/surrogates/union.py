@@ -1,6 +1,6 @@
 """Bounds that hold if one of several hypotheses is true, whichever it is.
 
-    {f(x)} is in  U_j [lower_j(x), upper_j(x)],   j not refuted
+    f(x) is in  [min_j lower_j(x), max_j upper_j(x)],   j not refuted
 
 If hypothesis j* is true, its confidence set contains f at all times with probability 1 - delta.
 Then it is never refuted, and its interval is a part of the union. Nothing is asked of the others,
@@ -27,8 +27,8 @@ Interval = tuple[Tensor, Tensor]
 class Union(Confidence):
     """The union of the intervals of several bounds, each on a posterior of its own.
 
-    A bound that the data refute is left out. The statement is that of the first bound, with the
-    numbers of the true one, so all must be bounds of one kind.
+    A bound that the data refute is left out. The guarantee is that of the first bound, or the same
+    statement with the kernel and the numbers of another hypothesis, so all bounds must be of one kind.
 
     Args:
         bounds: The bounds of the hypotheses that are left, at least one.
@@ -87,12 +87,12 @@ class Union(Confidence):
         refutation = None
         for bound in self._bounds:
             try:
-                own_lower, own_upper = interval(bound)
+                lower_j, upper_j = interval(bound)
             except RefutedAssumptions as error:
                 refutation = error
             else:
-                lower.append(own_lower)
-                upper.append(own_upper)
+                lower.append(lower_j)
+                upper.append(upper_j)
         if refutation is not None and not lower:
             raise refutation
         return torch.stack(lower).amin(0), torch.stack(upper).amax(0)
@@ -111,18 +111,18 @@ class UnionBound(Bound):
     """A union of bounds, and the posterior of the first one, which has the reported mean.
 
     Attributes:
-        parts: The bounds of the hypotheses that are left.
+        bounds: The bounds of the hypotheses that are left.
         n_hypotheses: The number of hypotheses before the data.
     """
 
-    parts: Sequence[Bound] = ()
+    bounds: Sequence[Bound] = ()
     n_hypotheses: int = 0
 
     def given(self, X: Tensor, targets: Tensor | None = None) -> Bound:
-        return union([part.given(X, targets) for part in self.parts], self.n_hypotheses)
+        return union([bound.given(X, targets) for bound in self.bounds], self.n_hypotheses)
 
 
 def union(bounds: Sequence[Bound], n_hypotheses: int) -> Bound:
-    """Return the bound that holds if one of several does; arguments as for ``Union``."""
+    """Return the union of several bounds, which holds if one of them does; arguments as for ``Union``."""
     confidence = Union(bounds, n_hypotheses)
     return UnionBound(confidence, bounds[0].posterior, None, bounds, n_hypotheses)
