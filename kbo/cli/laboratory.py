@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kbo._base import checks
-    from kbo.optimize import Optimizer, Trial, evaluated
+    from kbo.optimize import Optimizer, Trial
     from kbo.optimize import result as results
+    from kbo.optimize.evaluated import table as evaluated
     from kbo.optimize.run import outcome, table
     from kbo.optimize.run import run as runs
     from kbo.report import record, summary
 else:
     pd = Lazy("pandas")
     checks = Lazy("kbo._base.checks")
-    evaluated = Lazy("kbo.optimize.evaluated")
+    evaluated = Lazy("kbo.optimize.evaluated.table")
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
     outcome = Lazy("kbo.optimize.run.outcome")
