@@ -57,6 +57,21 @@ def search_from_best(
     return Search(space, subspace, starts, number, generator, effort)
 
 
+def search_after_trials(
+    quantities: Quantities, seed: int, subspace: Subspace | None = None
+) -> Search:
+    """Return a search from the best trials so far, with random numbers that depend on how many trials have ended.
+
+    Args:
+        quantities: The quantities of the run.
+        seed: The seed of the run.
+        subspace: The part of the space; by default the whole.
+    """
+    if subspace is None:
+        subspace = Subspace(quantities.space)
+    return search_from_best(quantities, seed, subspace, len(quantities.trials.finished))
+
+
 def search_for_trial(
     quantities: Quantities, seed: int, subspace: Subspace, number: int, pending: Sequence[Params]
 ) -> Search:

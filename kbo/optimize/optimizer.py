@@ -17,7 +17,7 @@ from kbo._base import checks, devices
 from kbo._base.surroundings import fixed
 from kbo.errors import InvalidInput
 from kbo.optimize.assumptions.same_kernel import check_bounds_go_on
-from kbo.optimize.begin_search import search_from_best
+from kbo.optimize.begin_search import search_after_trials
 from kbo.optimize.constraints.constraint import Constraint, measured_only
 from kbo.optimize.evaluated.results import known_results, unrecorded
 from kbo.optimize.insight.gap import Gap
@@ -33,7 +33,6 @@ from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial, Trials
-from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Context, Subspace
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.explanation import Explanation, explanation_of
@@ -116,7 +115,6 @@ class Optimizer:
     ) -> None:
         measured, on_parameters = measured_only(constraints)
         space = Space(bounds, on_parameters).on(devices.device("device", device))
-        allow_change = checks.flag("allow_change", allow_change)
         value_range = checks.maybe(checks.interval, "value_range", value_range)
         # Before a journal is opened, since this refuses arguments that cannot be used.
         quantities = new_quantities(
@@ -570,7 +568,7 @@ class Optimizer:
                 "best is for one objective: the best settings of several are insight.front()."
             )
         region = Subspace(self.space, context, choices)
-        return best_params(self._quantities, self._search(region))
+        return best_params(self._quantities, self.seed, region)
 
     @guarded
     def safe_points(self) -> list[Params]:
@@ -586,7 +584,8 @@ class Optimizer:
                 f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}."
             )
         self._quantities.learn()
-        units = safe_units(self._quantities, exploration, self._search())
+        search = search_after_trials(self._quantities, self.seed)
+        units = safe_units(self._quantities, exploration, search)
         return [self.space.params(unit) for unit in units]
 
     @guarded
@@ -616,11 +615,4 @@ class Optimizer:
                 fault of kbo.
         """
         evaluations = checks.whole("evaluations", evaluations, 0)
-        return run_gap(self.insight, self._search(), evaluations, goal, progress)
-
-    def _search(self, region: Subspace | None = None) -> Search:
-        """Return a search of a region, by default of the whole space, from the best trials so far."""
-        if region is None:
-            region = Subspace(self.space)
-        n_ended = len(self.run.trials.finished)
-        return search_from_best(self._quantities, self.seed, region, n_ended)
+        return run_gap(self.insight, self.seed, evaluations, goal, progress)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from kbo.optimize.begin_search import search_after_trials
 from kbo.optimize.insight.front import Front
 from kbo.optimize.insight.front_gap import front_gap
 from kbo.optimize.insight.gap import Gap, optimality_gap
 from kbo.optimize.insight.insight import Insight
 from kbo.optimize.quantities import Quantities
-from kbo.optimize.search.search import Search
 
 
 def run_gap(
-    insight: Insight, search: Search, evaluations: int, goal: float, progress: bool
+    insight: Insight, seed: int, evaluations: int, goal: float, progress: bool
 ) -> Gap | None:
     """Return the optimality gap of a run; None without a bound, or without a recommendation that keeps all constraints.
 
     Args:
         insight: The statistics of the run.
-        search: A search of the whole space.
+        seed: The seed of the run.
         evaluations: Points at which bounds may be computed, at most, for each hypothesis; 0 for no proof.
         goal: The proof ends when the gap is at most this.
         progress: Whether a bar shows how much of the proof is done.
@@ -29,7 +29,7 @@ def run_gap(
         return None
     if quantities.objectives:
         front = insight.front()
-        return _gap_of_front(quantities, front, search, evaluations, goal, progress)
+        return _gap_of_front(quantities, front, seed, evaluations, goal, progress)
     if quantities.constraints and not quantities.feasibility(best).kept:
         return None
     safe = None
@@ -41,7 +41,7 @@ def run_gap(
         surrogate,
         quantities.limits(),
         quantities.features([best]),
-        search,
+        search_after_trials(quantities, seed),
         quantities.trials.finished,
         safe,
         evaluations,
@@ -53,7 +53,7 @@ def run_gap(
 def _gap_of_front(
     quantities: Quantities,
     front: Front | None,
-    search: Search,
+    seed: int,
     evaluations: int,
     goal: float,
     progress: bool,
@@ -71,7 +71,7 @@ def _gap_of_front(
         front.extents,
         quantities.limits(),
         quantities.features(trials),
-        search,
+        search_after_trials(quantities, seed),
         quantities.trials.finished,
         evaluations,
         goal,

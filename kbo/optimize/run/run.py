@@ -93,6 +93,7 @@ class Run:
         describe: Callable[[Space], Mapping[str, Any]] | None = None,
         main: str = OBJECTIVE,
     ) -> None:
+        allow_change = checks.flag("allow_change", allow_change)
         self._space = space
         self.first_space: Space = space
         self._spaces = [space]  # with the functions among their constraints, which no journal has
