@@ -7,7 +7,8 @@ import pytest
 from gpytorch.kernels import MaternKernel
 
 import kbo
-from kbo.optimize.evaluated import first_points, known_results, remaining, unrecorded
+from kbo.optimize.evaluated.first_points import first_points, remaining
+from kbo.optimize.evaluated.results import known_results, unrecorded
 from kbo.optimize.run.trials import Trial
 from kbo.space import Space
 

@@ -19,13 +19,14 @@ from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
     from kbo._base import checks
-    from kbo.optimize import Trial, evaluated
+    from kbo.optimize import Trial
+    from kbo.optimize.evaluated import table as evaluated
     from kbo.optimize.run import outcome, table
     from kbo.optimize.run import run as runs
     from kbo.report import record
 else:
     checks = Lazy("kbo._base.checks")
-    evaluated = Lazy("kbo.optimize.evaluated")
+    evaluated = Lazy("kbo.optimize.evaluated.table")
     outcome = Lazy("kbo.optimize.run.outcome")
     record = Lazy("kbo.report.record")
     table = Lazy("kbo.optimize.run.table")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 from kbo.space import Params
 
-MANY = 500
+_MANY_TRIALS = 500
 """Completed trials from which on the practical setting scores half as many points in the search for the next one: each
 is expensive, and the starts are good."""
 
@@ -56,6 +57,21 @@ def search_from_best(
     return Search(space, subspace, starts, number, generator, effort)
 
 
+def search_after_trials(
+    quantities: Quantities, seed: int, subspace: Subspace | None = None
+) -> Search:
+    """Return a search from the best trials so far, with random numbers that depend on how many trials have ended.
+
+    Args:
+        quantities: The quantities of the run.
+        seed: The seed of the run.
+        subspace: The part of the space; by default the whole.
+    """
+    if subspace is None:
+        subspace = Subspace(quantities.space)
+    return search_from_best(quantities, seed, subspace, len(quantities.trials.finished))
+
+
 def search_for_trial(
     quantities: Quantities, seed: int, subspace: Subspace, number: int, pending: Sequence[Params]
 ) -> Search:
@@ -71,64 +87,104 @@ def search_for_trial(
     Raises:
         RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
     """
-    trials = quantities.trials
-    pending_units = quantities.space.units(pending)
-    running = torch.cat([quantities.running(), quantities.space.features(pending_units)])
-    counting = [trial for trial in trials.all if trial.removed is None]
+    space = quantities.space
+    pending_units = space.units(pending)
+    running = torch.cat([quantities.running(), space.features(pending_units)])
+    counting = [trial for trial in quantities.trials.all if trial.removed is None]
     tried = torch.cat([quantities.units_of(counting), pending_units])
     has_bounds = methods.get(quantities.problem.method).has_bounds
     surrogate = None
     if has_bounds:
         surrogate = quantities.surrogate()
-    effort = 1.0
-    if len(trials.complete) >= MANY and not quantities.setting.certified:
-        effort = 0.5
-    search = search_from_best(quantities, seed, subspace, number, effort)
-    failing = []
-    if surrogate is None and trials.failed:
-        failed = quantities.units_of(trials.failed)
-        succeeded = quantities.units_of(trials.complete + trials.pruned)
-        failing = only_failed(quantities.space, failed, succeeded)
-    bounds = []
-    others = []
-    if surrogate is not None:
-        of_objectives = list(quantities.surrogates().values()) or [surrogate]
-        others = of_objectives[1:]
-        for position, of_objective in enumerate(of_objectives):
-            bound = _with_failed(quantities, position, of_objective, of_objective.bound(number))
-            bounds.append(_with_pending(bound, running))
-    limits = []
+    search = search_from_best(quantities, seed, subspace, number, _effort(quantities))
+    search = replace(search, seed=seed, tried=tried, recommend=quantities.recommended_params)
+    search = _with_avoided(search, quantities, running)
+    if surrogate is None:
+        search = replace(search, failing=_failing(quantities))
+    else:
+        search = _with_surrogates(search, quantities, surrogate, running)
     if surrogate is not None or quantities.exploration is not None:
-        for limited in quantities.limits():
-            own = _with_pending(limited.surrogate.bound(number), running)
-            limits.append(Limit(own.posterior, own.confidence, lower=limited.level))
-    avoided = running
-    spacing = _SPACING
-    if quantities.setting.certified:  # where to repeat a point may be worth most
-        avoided = running[:0]
-    if quantities.noiseless():
-        spacing = 0.0
-    search = replace(
-        search,
-        seed=seed,
-        tried=tried,
-        avoided=avoided,
-        failing=failing,
-        spacing=spacing,
-        surrogate=surrogate,
-        bound=next(iter(bounds), None),
-        others=others,
-        bounds=bounds,
-        front=_front(quantities),
-        limits=limits,
-        recommend=quantities.recommended_params,
-    )
+        search = replace(search, limits=_limits(quantities, number, running))
     repeats_nothing = search.is_noiseless
-    if has_bounds and surrogate is None:
-        repeats_nothing = quantities.space.table is not None
+    if has_bounds and surrogate is None:  # it is not known yet whether there is noise
+        repeats_nothing = space.table is not None
     if repeats_nothing:
         return search.untried()
     return search
+
+
+def _effort(quantities: Quantities) -> float:
+    """Return the share of the usual number of points that the search for the next trial scores."""
+    if len(quantities.trials.complete) >= _MANY_TRIALS and not quantities.setting.certified:
+        return 0.5
+    return 1.0
+
+
+def _with_avoided(search: Search, quantities: Quantities, running: Tensor) -> Search:
+    """Return a search that avoids the points with features [n D] that are being evaluated, and those next to them.
+
+    In the certified setting it avoids none: to repeat a point may be worth most there. Without noise points next to
+    those are not avoided.
+    """
+    avoided = running
+    if quantities.setting.certified:
+        avoided = running[:0]
+    spacing = _SPACING
+    if quantities.noiseless():
+        spacing = 0.0
+    return replace(search, avoided=avoided, spacing=spacing)
+
+
+def _failing(quantities: Quantities) -> list[tuple[str, Any]]:
+    """Return the options that have only failed, while there is no surrogate, which would know of failed trials."""
+    trials = quantities.trials
+    if not trials.failed:
+        return []
+    failed = quantities.units_of(trials.failed)
+    succeeded = quantities.units_of(trials.complete + trials.pruned)
+    return only_failed(quantities.space, failed, succeeded)
+
+
+def _with_surrogates(
+    search: Search, quantities: Quantities, surrogate: Surrogate, running: Tensor
+) -> Search:
+    """Return a search with the surrogates and the bounds of all objectives, and the front of several.
+
+    Args:
+        search: The search.
+        quantities: The quantities of the run.
+        surrogate: The surrogate of the objective, or of the first one of several.
+        running: Features [n D] of the points that are being evaluated, which count as observed at the mean.
+    """
+    surrogates = list(quantities.surrogates().values()) or [surrogate]
+    bounds = []
+    for position, of_objective in enumerate(surrogates):
+        bound = of_objective.bound(search.number)
+        bound = _with_failed(quantities, position, of_objective, bound)
+        bounds.append(_with_pending(bound, running))
+    return replace(
+        search,
+        surrogate=surrogate,
+        others=surrogates[1:],
+        bound=bounds[0],
+        bounds=bounds,
+        front=_front(quantities),
+    )
+
+
+def _limits(quantities: Quantities, number: int, running: Tensor) -> list[Limit]:
+    """Return the limits on measured quantities with the bounds that trial ``number`` searches with.
+
+    Args:
+        quantities: The quantities of the run.
+        number: The number of the trial.
+        running: Features [n D] of the points that are being evaluated, which count as observed at the mean.
+    """
+    limits = []
+    for limited in quantities.limits():
+        bound = _with_pending(limited.surrogate.bound(number), running)
+        limits.append(Limit(bound.posterior, bound.confidence, lower=limited.level))
+    return limits
 
 
 def _worst(quantities: Quantities) -> list[float]:

@@ -16,7 +16,7 @@ from kbo._base.isolation import isolated
 from kbo._base.settings import preserved
 from kbo.errors import InvalidInput
 from kbo.optimize.constraints.constraint import measured_only
-from kbo.optimize.evaluated import first_points, remaining
+from kbo.optimize.evaluated.first_points import first_points, remaining
 from kbo.optimize.loop.callbacks import Callbacks, OnTrial
 from kbo.optimize.loop.loop import Loop
 from kbo.optimize.loop.stopping import Stopping

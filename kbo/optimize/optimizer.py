@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any, Never, overload
@@ -17,45 +15,28 @@ from torch import Tensor
 
 from kbo._base import checks, devices
 from kbo._base.isolation import isolated
-from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.assumptions.hypotheses import described
-from kbo.optimize.assumptions.measured import Measured
-from kbo.optimize.begin_search import search_for_trial, search_from_best
+from kbo.optimize.assumptions.same_kernel import check_bounds_go_on
+from kbo.optimize.begin_search import search_after_trials
 from kbo.optimize.constraints.constraint import Constraint, measured_only
-from kbo.optimize.constraints.feasibility import limits
-from kbo.optimize.evaluated import known_results, unrecorded
-from kbo.optimize.insight.front_gap import front_gap
-from kbo.optimize.insight.gap import Gap, optimality_gap
+from kbo.optimize.evaluated.results import known_results, unrecorded
+from kbo.optimize.insight.gap import Gap
 from kbo.optimize.insight.insight import Insight
-from kbo.optimize.objectives.objective import (
-    Objective,
-    check_has_bounds,
-    main_of,
-    objectives_of,
-    reference_of,
-)
+from kbo.optimize.insight.pessimistic import best_params, safe_units
+from kbo.optimize.insight.run_gap import run_gap
+from kbo.optimize.next_params import next_params
+from kbo.optimize.objectives.objective import Objective, main_of
+from kbo.optimize.problem import header_of, new_quantities
 from kbo.optimize.quantities import Quantities
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial, Trials
-from kbo.optimize.search.bounds import argmax_lower
-from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Context, Subspace
-from kbo.optimize.settings.choice import resolve
 from kbo.optimize.settings.setting import Setting
-from kbo.optimize.strategies.explanation import Explanation, explained, explanation_of
-from kbo.optimize.strategies.safe_exploration import SafeExploration
-from kbo.optimize.strategies.strategy import Strategy, propose
-from kbo.optimize.surrogates.surrogate import ANY, Problem
+from kbo.optimize.strategies.explanation import Explanation, explanation_of
 from kbo.space import Bounds, Params, Space
-
-log: logging.Logger = logging.getLogger("kbo")
-
-_MANY_OBJECTIVES = 4
-"""Number of objectives above which a warning names the cost."""
 
 
 class Optimizer:
@@ -132,53 +113,35 @@ class Optimizer:
         evaluated: Any = None,
         device: str | torch.device | None = None,
     ) -> None:
-        measured, of_parameters = measured_only(constraints)
-        space = Space(bounds, of_parameters).on(devices.device("device", device))
+        measured, on_parameters = measured_only(constraints)
+        space = Space(bounds, on_parameters).on(devices.device("device", device))
+        value_range = checks.maybe(checks.interval, "value_range", value_range)
+        # Before a journal is opened, since this refuses arguments that cannot be used.
+        quantities = new_quantities(
+            space, setting, method, n_trials, measured, maximize, objectives, reference, value_range
+        )
+        self.setting: Setting = quantities.setting
+        self.method: str = quantities.problem.method
         self.constraints: tuple[Constraint, ...] = tuple(measured)
-        n_trials = checks.maybe(checks.whole, "n_trials", n_trials, 1)
-        self.setting: Setting
-        self.method: str
-        self.setting, self.method = resolve(setting, method, n_trials)
-        maximize = checks.flag("maximize", maximize)
-        self.objectives: tuple[Objective, ...] = objectives_of(objectives, maximize)
-        self.reference: dict[str, float] = reference_of(reference, self.objectives)
-        self.maximize: bool = maximize
-        if self.objectives:
-            self.maximize = self.objectives[0].maximize
-            self._check_several(value_range)
+        self.objectives: tuple[Objective, ...] = tuple(quantities.objectives)
+        self.reference: dict[str, float] = dict(quantities.reference)
+        self.maximize: bool = quantities.maximize
+        self.value_range: tuple[float, float] | None = value_range
         self.seed: int = checks.seed(seed)
-        self.value_range: tuple[float, float] | None = checks.maybe(
-            checks.interval, "value_range", value_range
-        )
-        span = _span(self.value_range, self.maximize)
-        problem = Problem(self.method, n_trials, space, span)
-        # Before a journal is opened, since this refuses settings that cannot be used.
-        quantities = Quantities(
-            Trials(space),
-            self.setting,
-            problem,
-            self.constraints,
-            self.maximize,
-            self.objectives,
-            self.reference,
-        )
-        self._n_trials = n_trials
-        needed = [c.name for c in self.constraints if c.name != OBJECTIVE]
-        needed += [o.name for o in self.objectives[1:] if o.name not in needed]
+        needed = quantities.needed
         known = known_results(
-            evaluated, space, maximize, needed, self.value_range, self.objectives, was
+            evaluated, space, self.maximize, needed, value_range, self.objectives, was
         )
         self.left_out: list[str] = known.left_out
-        allow_change = checks.flag("allow_change", allow_change)
-        header = self._header(space)
+        describe = partial(header_of, quantities, self.seed, value_range)
         self.run: Run = Run(
             space,
-            header,
+            describe(space),
             journal,
             needed,
-            self.value_range,
+            value_range,
             allow_change,
-            self._header,
+            describe,
             main_of(self.objectives),
         )
         self.insight: Insight = Insight(self.run, quantities, self.seed)
@@ -191,66 +154,14 @@ class Optimizer:
             self.close()
             raise
 
-    def _check_several(self, value_range: tuple[float, float] | None) -> None:
-        """Raise InvalidInput if another argument is for one objective only, and warn of the cost of many."""
-        if value_range is not None:
-            raise InvalidInput("value_range is for one objective: leave it out.")
-        first = self.objectives[0].name
-        if first in [constraint.name for constraint in self.constraints]:
-            raise InvalidInput(
-                f"constraint {first!r}: the first objective is called {OBJECTIVE!r} in constraints: "
-                f"kbo.Constraint({OBJECTIVE!r}, ...)."
-            )
-        if self.setting.start:
-            raise InvalidInput(
-                "kbo.Safe is for one objective: the others can be constraints, kbo.Constraint(name, upper=...)."
-            )
-        check_has_bounds(self.method)
-        if len(self.objectives) > _MANY_OBJECTIVES:
-            log.warning(
-                "with %d objectives nearly every trial is on the front, and its hypervolume takes long: consider "
-                "limits (kbo.Constraint) on some of them",
-                len(self.objectives),
-            )
-
     @property
     def space(self) -> Space:
         """The search space, after the changes so far."""
         return self.run.space
 
-    def _header(self, space: Space) -> dict[str, Any]:
-        """Return the description of the problem on a space."""
-        header = {
-            "space": space.describe(),
-            "named": space.named,
-            "maximize": self.maximize,
-            "method": self.method,
-            "seed": self.seed,
-        }
-        if self.value_range is not None:
-            header["value_range"] = list(self.value_range)
-        if self.objectives:
-            header["objectives"] = [_described(o, space.columns) for o in self.objectives]
-        if self.reference:
-            header["reference"] = self.reference
-        if methods.get(self.method).needs_horizon:
-            header["n_trials"] = self._n_trials
-        header |= self.setting.describe(space)
-        if self.constraints:
-            header["constraints"] = [_described(c, space.columns) for c in self.constraints]
-        return header
-
     @property
     def _quantities(self) -> Quantities:
         return self.insight.quantities
-
-    @property
-    def _strategies(self) -> Sequence[Strategy]:
-        """The strategies that propose the next trial."""
-        exploration = self._quantities.exploration
-        if exploration is None:
-            return self.setting.strategies_for(self.method)
-        return [SafeExploration(exploration)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the run in memory, on the CPU, and writes no journal."""
@@ -259,7 +170,7 @@ class Optimizer:
             "method": self.method,
             "maximize": self.maximize,
             "seed": self.seed,
-            "n_trials": self._n_trials,
+            "n_trials": self._quantities.problem.n_trials,
             "constraints": self.constraints,
             "value_range": self.value_range,
             "objectives": self.objectives,
@@ -344,7 +255,8 @@ class Optimizer:
         for trial in self.run.abandoned():
             if region.accepts(trial.params):
                 return self.run.resume(trial)
-        params, explanation = self._next(len(self.run.trials.all), region)
+        number = len(self.run.trials.all)
+        params, explanation = next_params(self._quantities, self.seed, region, number)
         return self.run.begin(params, explanation.record())
 
     @guarded
@@ -390,7 +302,8 @@ class Optimizer:
             region = region.among(region.place(among), partial=True)
         if number is None:
             number = len(self.run.trials.all)
-        return self._next(checks.whole("number", number, 0), region, list(pending))
+        number = checks.whole("number", number, 0)
+        return next_params(self._quantities, self.seed, region, number, list(pending))
 
     @guarded
     def explain(self, number: int) -> Explanation | None:
@@ -553,16 +466,10 @@ class Optimizer:
 
     def _change(self, space: Space, was: Mapping[str, Any] | None) -> None:
         """Record a change of the space, if setting and constraints can be used there."""
-        certified = self.setting.certified
         self._quantities.after(Trials(space))  # raises if it cannot be used
-        if certified and methods.get(self.method).fixed_kernel:
-            raise InvalidInput(
-                f"the bound of method {self.method!r} is about the points of one finite space, which cannot change: "
-                "begin a new run; evaluated=... takes the results over."
-            )
-        if certified:
-            check_same_kernel(self.space, space.replacing(self.space, same_scale=True))
-        self.run.change(space, was, same_scale=certified)
+        if self.setting.certified:
+            check_bounds_go_on(self.method, self.space, space)
+        self.run.change(space, was, same_scale=self.setting.certified)
 
     # The run
 
@@ -661,17 +568,7 @@ class Optimizer:
                 "best is for one objective: the best settings of several are insight.front()."
             )
         region = Subspace(self.space, context, choices)
-        bounded = self._quantities.bounded()
-        if bounded is None:
-            return None
-        surrogate, _ = bounded
-        latest = surrogate.latest
-        assert latest is not None
-        search = self._search_in(region)
-        if self._quantities.exploration is not None:
-            search = replace(search, subspace=region.among(self._safe_units(search)))
-        limited = limits(self._quantities.limits())
-        return region.params(argmax_lower(latest.confidence, latest.posterior, search, limited))
+        return best_params(self._quantities, self.seed, region)
 
     @guarded
     def safe_points(self) -> list[Params]:
@@ -681,20 +578,15 @@ class Optimizer:
             InvalidInput: The setting is not ``kbo.Safe``.
             RefutedAssumptions: No function satisfies the assumptions.
         """
-        if self._quantities.exploration is None:
+        exploration = self._quantities.exploration
+        if exploration is None:
             raise InvalidInput(
                 f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}."
             )
         self._quantities.learn()
-        search = self._search()
-        return [self.space.params(unit) for unit in self._safe_units(search)]
-
-    def _safe_units(self, search: Search) -> Tensor:
-        """Return points [n P] of the unit cube that are certain to keep all limits."""
-        assert self._quantities.exploration is not None
-        tried = self._quantities.units_of(self.run.trials.all)
-        units, _ = self._quantities.exploration.safe(search, tried)
-        return units
+        search = search_after_trials(self._quantities, self.seed)
+        units = safe_units(self._quantities, exploration, search)
+        return [self.space.params(unit) for unit in units]
 
     @guarded
     def gap(self, evaluations: int = 0, goal: float = 0.0, progress: bool = False) -> Gap | None:
@@ -723,113 +615,4 @@ class Optimizer:
                 fault of kbo.
         """
         evaluations = checks.whole("evaluations", evaluations, 0)
-        best = self._quantities.recommended()
-        bounded = self._quantities.bounded()
-        if best is None or bounded is None:
-            return None
-        if self.objectives:
-            return self._front_gap(evaluations, goal, progress)
-        if self.constraints and not self._quantities.feasibility(best).kept:
-            return None
-        safe = None
-        if self._quantities.exploration is not None:
-            tried = self._quantities.units_of(self.run.trials.all)
-            safe = (self._quantities.exploration, tried)
-        surrogate, _ = bounded
-        return optimality_gap(
-            surrogate,
-            self._quantities.limits(),
-            self._quantities.features([best]),
-            self._search(),
-            self.run.trials.finished,
-            safe,
-            evaluations,
-            goal,
-            progress,
-        )
-
-    def _front_gap(self, evaluations: int, goal: float, progress: bool) -> Gap | None:
-        """Return the gap of the front; None without one, and while no trial of it is known to keep all constraints."""
-        quantities = self._quantities
-        front = self.insight.front()
-        if front is None or len(quantities.limits()) < len(quantities.limited):
-            return None
-        trials = [point.trial for point in front.points]
-        if self.constraints:
-            trials = [trial for trial in trials if quantities.feasibility(trial).kept]
-        if not trials:
-            return None
-        return front_gap(
-            quantities.surrogates(),
-            front.extents,
-            quantities.limits(),
-            quantities.features(trials),
-            self._search(),
-            self.run.trials.finished,
-            evaluations,
-            goal,
-            progress,
-        )
-
-    # The search for the next parameters
-
-    def _next(
-        self, number: int, region: Subspace, pending: Sequence[Params] = ()
-    ) -> tuple[Params, Explanation]:
-        """Return the parameters of trial ``number``, and their explanation.
-
-        Args:
-            number: The number of the trial.
-            region: The part of the space.
-            pending: Parameters that are being evaluated, besides the pending trials.
-        """
-        search = search_for_trial(self._quantities, self.seed, region, number, pending)
-        proposal = propose(self._strategies, search)
-        leading = self._quantities.leading()
-        best = None
-        if leading and not region.partial:
-            best = leading[0].value
-        return proposal.params, explained(proposal, search, self._quantities.sign, best)
-
-    def _search(self) -> Search:
-        """Return a search of the whole space from the best trials so far."""
-        return self._search_in(Subspace(self.space))
-
-    def _search_in(self, subspace: Subspace) -> Search:
-        n_ended = len(self.run.trials.finished)
-        return search_from_best(self._quantities, self.seed, subspace, n_ended)
-
-
-def check_same_kernel(former: Space, space: Space) -> None:
-    """Raise InvalidInput unless the features of params are the same in two spaces, and so is every kernel of them."""
-    reasons = []
-    if space.labels != former.labels:
-        reasons.append(f"it compares {space.labels} in place of {former.labels}")
-    for name, parameter in space.compared.items():
-        if former.compared.get(name) not in (None, parameter):
-            reasons.append(
-                f"{name!r} has another scale: {parameter} in place of {former.compared[name]}"
-            )
-    if reasons:
-        raise InvalidInput(
-            "in the certified setting a space can change only where the kernel stays the same function of the "
-            f"parameters: {'; '.join(reasons)}. Begin a new run there; evaluated=... takes the results over."
-        )
-
-
-def _described(quantity: Measured, columns: int) -> dict[str, Any]:
-    """Return a constraint or an objective as plain JSON values; its kernel by a fingerprint on some columns."""
-    numbers = quantity.describe()
-    if quantity.kernel is None:
-        return numbers
-    return {**numbers, **described(quantity.kernel, columns)}
-
-
-def _span(value_range: tuple[float, float] | None, maximize: bool) -> tuple[float, float]:
-    """Return the declared range of the objective with larger values better, or the whole line."""
-    if value_range is None:
-        return ANY
-    low, high = value_range
-    if maximize:
-        return low, high
-    return -high, -low
+        return run_gap(self.insight, self.seed, evaluations, goal, progress)

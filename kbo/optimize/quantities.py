@@ -1,4 +1,4 @@
-"""The objective and the limited quantities of a run: evaluations, surrogates, and the trial to recommend."""
+"""The quantities of a run: what its trials say of the objective and of the limits, and which trial is recommended."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo._base.linalg.buffers import GrowingTensor
 from kbo.confidence import Confidence
 from kbo.confidence.base import not_nan
-from kbo.errors import RefutedAssumptions
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.feasibility import (
     ConstraintSurrogate,
@@ -23,13 +21,15 @@ from kbo.optimize.constraints.feasibility import (
     feasibility,
     preferred,
 )
+from kbo.optimize.learning_curves import prediction
 from kbo.optimize.objectives.hypervolume import n_dominating
 from kbo.optimize.objectives.objective import Objective, main_of
-from kbo.optimize.pruning import prediction
+from kbo.optimize.places import Places
+from kbo.optimize.quantity import Quantity
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial, Trials, error_of, quantity, violations
 from kbo.optimize.search.search import N_BEST
-from kbo.optimize.settings.setting import Setting
+from kbo.optimize.settings.setting import Setting, explores_safely
 from kbo.optimize.strategies.safe_exploration import Exploration
 from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
 from kbo.space import Params, Space
@@ -38,96 +38,6 @@ M = TypeVar("M", Constraint, Objective)
 
 _ROUNDING = 1e-9
 """Relative difference of values at the same parameters that is no noise."""
-
-
-class Quantity:
-    """A quantity that trials measure, with its evaluations.
-
-    Args:
-        setting: The setting for it.
-        problem: Method and space.
-        prefix: The beginning of the refutations of its assumptions.
-
-    Attributes:
-        evaluations: The ends of the trials, in their order.
-
-    Raises:
-        InvalidInput: The setting cannot be used with the method or the space.
-    """
-
-    def __init__(self, setting: Setting, problem: Problem, prefix: str = "") -> None:
-        self.evaluations: list[Evaluation] = []
-        self._setting = setting
-        self._problem = problem
-        self._prefix = prefix
-        self._surrogate = setting.fit(problem, [])
-        self._n_fitted = 0
-        self._description: Surrogate | None = None
-        self._n_described = 0
-
-    def surrogate(self) -> Surrogate | None:
-        """Return the surrogate after all evaluations; None while there are too few.
-
-        Raises:
-            RefutedAssumptions: No function satisfies the given assumptions and fits the values.
-        """
-        n = len(self.evaluations)
-        if self._n_fitted != n:
-            try:
-                surrogate = self._setting.fit(self._problem, self.evaluations, self._surrogate)
-            except RefutedAssumptions as error:
-                error.args = (self._prefix + error.args[0],)
-                raise
-            self._surrogate = surrogate
-            self._n_fitted = n
-        if self._surrogate is None or not self._surrogate.values:
-            return None
-        return self._surrogate
-
-    def assume_noise(self) -> None:
-        """Take equal values at equal parameters for a coincidence from now on."""
-        self._setting = self._setting.with_noise()
-        self._surrogate = self._setting.fit(self._problem, [])
-        self._n_fitted = 0
-        self._n_described = 0
-
-    def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Return lower bound, mean and upper bound [n] at features [n D]; None while there is no bound.
-
-        Raises:
-            RefutedAssumptions: As ``surrogate``.
-        """
-        surrogate = self.description()
-        if surrogate is None or surrogate.reported is None:
-            return None
-        return surrogate.interval(features)
-
-    def description(self) -> Surrogate | None:
-        """Return the surrogate for reports, in which bad values are not cut; None while there are too few.
-
-        Raises:
-            RefutedAssumptions: As ``surrogate``.
-        """
-        surrogate = self.surrogate()
-        setting = self._setting.described()
-        if (
-            surrogate is None
-            or setting is self._setting
-            or not any(
-                surrogate.transform.cuts(e.value) for e in surrogate.values if e.value is not None
-            )
-        ):
-            return surrogate
-        n = len(self.evaluations)
-        if self._n_described != n:
-            self._description = setting.fit(self._problem, self.evaluations)
-            self._n_described = n
-        return self._description
-
-    def without(self, number: int) -> Surrogate | None:
-        """Return the surrogate for reports that is fitted to all trials but one; None while there are too few."""
-        others = [evaluation for evaluation in self.evaluations if evaluation.number != number]
-        return self._setting.described().fit(self._problem, others)
 
 
 class Quantities:
@@ -177,7 +87,7 @@ class Quantities:
             setting, problem, constraints, objectives
         )
         self.exploration: Exploration | None = None
-        if setting.start:
+        if explores_safely(setting):
             self.exploration = Exploration(problem.space, setting.start, len(self.limited))
         self.setting: Setting = setting
         self.problem: Problem = problem
@@ -187,11 +97,9 @@ class Quantities:
         self.sign: int = 1 if maximize else -1
         self._n_learned = 0
         self._first: dict[tuple[float, ...], list[float]] | None = {}  # None once noise was seen
-        # NaN for trials outside of the space, and for trials without a place.
-        self._units = GrowingTensor(torch.empty(0, self.space.dimension, dtype=torch.float64))
-        self._features = GrowingTensor(torch.empty(0, self.space.columns, dtype=torch.float64))
-        self._permitted: list[bool] = []  # whether a trial satisfies the constraints of the space
-        self._best: list[Trial] = []  # those of the first ``_n_ranked`` trials that have ended
+        self._places = Places(trials, problem.space)
+        self._allowed: list[bool] = []  # whether a trial satisfies the constraints of the space
+        self._best: list[Trial] = []  # of the first ``_n_ranked`` trials that have ended
         self._n_ranked = 0
 
     def after(self, trials: Trials) -> Quantities:
@@ -206,6 +114,13 @@ class Quantities:
             self.objectives,
             self.reference,
         )
+
+    @property
+    def needed(self) -> list[str]:
+        """The names of the measurements without which a trial has failed: what is limited, and other objectives."""
+        names = [c.name for c in self.constraints if c.name != OBJECTIVE]
+        names += [objective.name for objective in self.objectives[1:]]
+        return list(dict.fromkeys(names))
 
     # Surrogates
 
@@ -247,10 +162,10 @@ class Quantities:
 
     def noiseless(self) -> bool | None:
         """Return whether the values of no objective have noise; None while that is not known. Errors as above."""
-        known = [surrogate.noiseless for surrogate in self.surrogates().values()]
-        if False in known:
+        noiseless = [surrogate.noiseless for surrogate in self.surrogates().values()]
+        if False in noiseless:
             return False
-        if not known or None in known:
+        if not noiseless or None in noiseless:
             return None
         return True
 
@@ -281,9 +196,10 @@ class Quantities:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of a constraint.
         """
         self.learn()
-        return self._known_limits()
+        return self._limits_so_far()
 
-    def _known_limits(self) -> list[ConstraintSurrogate]:
+    def _limits_so_far(self) -> list[ConstraintSurrogate]:
+        """Return the constraints of which there is a surrogate after the trials that were learned; errors as above."""
         limits = []
         for constraint, limited in self.limited:
             surrogate = limited.surrogate()
@@ -302,15 +218,14 @@ class Quantities:
             InvalidInput: There is no such quantity.
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        signed = {
-            measured.name: (measured.sign, one_quantity)
-            for measured, one_quantity in (*self.limited, *self.others)
-        }
+        signed = {}
+        for measured, of_measured in (*self.limited, *self.others):
+            signed[measured.name] = (measured.sign, of_measured)
         signed[OBJECTIVE] = (self.sign, self.objective)
         signed[main_of(self.objectives)] = signed[OBJECTIVE]
-        sign, one_quantity = signed[checks.one_of("name", name, signed)]
+        sign, asked_about = signed[checks.one_of("name", name, signed)]
         self.learn()
-        interval = one_quantity.interval(self.space.features(units))
+        interval = asked_about.interval(self.space.features(units))
         if interval is None:
             return None
         lower, mean, upper = interval
@@ -326,15 +241,15 @@ class Quantities:
         Raises:
             RefutedAssumptions: In the safe setting, the trials refute the assumptions of a limit.
         """
-        fresh = self.trials.finished[self._n_learned :]
-        if not fresh:
+        new = self.trials.finished[self._n_learned :]
+        if not new:
             return
-        features = self._features_of(fresh).tolist()
-        for trial, row in zip(fresh, features, strict=True):
+        features = self._places.features(new).tolist()
+        for trial, row in zip(new, features, strict=True):
             self._add(trial, tuple(row))
             self._n_learned += 1
             if self.exploration is not None:
-                self.exploration.learn(self._known_limits())
+                self.exploration.learn(self._limits_so_far())
 
     def _add(self, trial: Trial, features: tuple[float, ...]) -> None:
         """Add an ended trial to the evaluations of all quantities."""
@@ -345,13 +260,11 @@ class Quantities:
             Evaluation(trial.number, features, value, trial.selected, error, trial.pruned)
         )
         self._compare(trial, features)
-        for objective, one_quantity in self.others:
+        for objective, other in self.others:
             value = None
             if trial.value is not None:  # what a failed trial measured says nothing of the front
                 value = objective.sign * trial.measured[objective.name]
-            one_quantity.evaluations.append(
-                Evaluation(trial.number, features, value, trial.selected)
-            )
+            other.evaluations.append(Evaluation(trial.number, features, value, trial.selected))
         for constraint, limited in self.limited:
             value = quantity(trial, constraint)
             if value is not None:
@@ -371,8 +284,9 @@ class Quantities:
         if all(map(partial(math.isclose, rel_tol=_ROUNDING), values, first)):
             return
         self._first = None
-        for one_quantity in (self.objective, *(other for _, other in self.others)):
-            one_quantity.assume_noise()
+        self.objective.assume_noise()
+        for _, other in self.others:
+            other.assume_noise()
 
     def _value_of(self, trial: Trial) -> tuple[float | None, float | None]:
         """Return value and error of an ended trial; in the practical setting a prediction where it was pruned."""
@@ -397,7 +311,7 @@ class Quantities:
         features = self.features(complete)
         values = features.new_tensor([self.signed(trial) for trial in complete])
         criterion = not_nan(surrogate.criterion(features, values), "bound")
-        n_better = torch.zeros(len(complete))
+        n_better = torch.zeros(len(complete))  # trials of a front that dominate each
         if self.others:
             criterion, n_better = self._balance(features)
         criterion = preferred(criterion, self.limits(), features, complete).tolist()
@@ -407,20 +321,13 @@ class Quantities:
         return max(allowed, key=lambda trial: of_trial[trial.number])
 
     def _balance(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the balance of points with features [n D], and the number of them that dominate each, [n].
-
-        The balance is the least share of the front's extent that any objective reaches, by the means of the intervals.
-        """
+        """Return the ``balance`` of trials with features [n D], and the number of them that dominate each, [n]."""
         surrogates = self.surrogates(described=True)
         if not surrogates:
             return features.new_zeros(len(features)), features.new_zeros(len(features))
         means = torch.stack([s.interval(features)[1] for s in surrogates.values()], -1)
         n_better = n_dominating(means)
-        front = means[n_better == 0]
-        least = front.amin(0)
-        extent = front.amax(0) - least
-        extent = extent.masked_fill(extent == 0, 1.0)
-        return ((means - least) / extent).amin(-1), n_better
+        return balance(means, means[n_better == 0]), n_better
 
     def recommended_params(self) -> Params | None:
         """Return the parameters of the recommended trial; None without one."""
@@ -451,9 +358,9 @@ class Quantities:
         """Return the trials whose parameters are in the space and satisfy its constraints."""
         if not self.space.constraints and not self.space.changed:
             return trials
-        fresh = self.trials.all[len(self._permitted) :]
-        self._permitted += [not self.space.violated(trial.params) for trial in fresh]
-        return [trial for trial in trials if self._permitted[trial.number]]
+        new = self.trials.all[len(self._allowed) :]
+        self._allowed += [not self.space.violated(trial.params) for trial in new]
+        return [trial for trial in trials if self._allowed[trial.number]]
 
     def leading(self) -> list[Trial]:
         """Return the ``N_BEST`` best completed trials whose parameters are allowed, the best one first."""
@@ -477,49 +384,31 @@ class Quantities:
 
     def features(self, trials: list[Trial]) -> Tensor:
         """Return the features [n D] of trials that have a place in the space, also outside of its ranges."""
-        return self._features_of(trials).to(self.space.device)
+        return self._places.features(trials).to(self.space.device)
 
     def units_of(self, trials: list[Trial]) -> Tensor:
         """Return the points [n P] of the unit cube of those trials that are in the space."""
-        self._place()
-        units = self._units.value[[trial.number for trial in trials]]
-        if self.space.changed:
-            return units[~units.isnan().any(-1)]
-        return units
+        return self._places.units(trials)
 
     def running(self) -> Tensor:
         """Return the features [n D] of the pending trials that have a place in the space."""
         features = self.features(list(self.trials.pending.values()))
         return features[~features.isnan().any(-1)]
 
-    def _features_of(self, trials: list[Trial]) -> Tensor:
-        """Return the features [n D] of trials, on the CPU."""
-        self._place()
-        return self._features.value[[trial.number for trial in trials]]
 
-    def _place(self) -> None:
-        """Compute units and features of the trials that began since the last call."""
-        fresh = self.trials.all[self._units.n :]
-        if not fresh:
-            return
-        space = self.space.on(torch.device("cpu"))
-        if not space.changed:
-            units = space.units([trial.params for trial in fresh])
-            self._units.append(units)
-            self._features.append(space.features(units))
-            return
-        for trial in fresh:
-            unit = torch.full((1, space.dimension), torch.nan, dtype=torch.float64)
-            features = torch.full((1, space.columns), torch.nan, dtype=torch.float64)
-            if space.contains(trial.params):
-                unit = space.units([trial.params])
-                features = space.features(unit)
-            else:
-                place = space.place(trial.params)
-                if place is not None:
-                    features = place.unsqueeze(0)
-            self._units.append(unit)
-            self._features.append(features)
+def balance(means: Tensor, front: Tensor) -> Tensor:
+    """Return the balance [n] of points: the least share of the front's extent that any objective reaches.
+
+    balance = min_k (means_k - min front_k) / (max front_k - min front_k)
+
+    Args:
+        means: The means [n m] of the objectives, larger ones better.
+        front: Those [f m] of the points of the front.
+    """
+    least = front.amin(0)
+    extent = front.amax(0) - least
+    extent = extent.masked_fill(extent == 0, 1.0)
+    return ((means - least) / extent).amin(-1)
 
 
 def _quantities(
@@ -542,8 +431,8 @@ def _quantities(
     without_range = problem._replace(span=ANY)  # the declared range is that of the objective
 
     def with_quantity(measured: M) -> tuple[M, Quantity]:
-        own_setting = setting.of(measured, n_quantities)
-        return measured, Quantity(own_setting, without_range, f"{measured.title}: ")
+        setting_of_measured = setting.of(measured, n_quantities)
+        return measured, Quantity(setting_of_measured, without_range, f"{measured.title}: ")
 
     others = [with_quantity(objective) for objective in objectives[1:]]
     constrained = [with_quantity(constraint) for constraint in undecided]

@@ -17,6 +17,7 @@ from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.insight.confirmation import Confirmation, confirm
 from kbo.optimize.insight.front import Front, FrontPoint, Interval
+from kbo.optimize.insight.gap import Gap
 from kbo.optimize.insight.infeasibility import Infeasible
 from kbo.optimize.insight.outlier import Outlier
 from kbo.optimize.optimizer import Optimizer
@@ -206,12 +207,12 @@ class Result:
             raise InvalidInput(
                 "pass tolerance=..., a loss that counts as none: there is no model that says it."
             )
-        given = {
+        options = {
             "maximize": self.optimizer.maximize,
             "value_range": self.optimizer.value_range,
             **options,
         }
-        return confirm(objective, candidates, budget, tolerance=tolerance, **given)
+        return confirm(objective, candidates, budget, tolerance=tolerance, **options)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the trials as a DataFrame, in the order of their starts.
@@ -269,41 +270,38 @@ PROOF = 20_000
 def result_of(
     optimizer: Optimizer, stopped: str, journal: str | None, evaluations: int = PROOF
 ) -> Result:
-    """Return the result after the trials so far; ``evaluations`` as for ``Optimizer.gap``."""
+    """Return the result after the trials so far.
+
+    Args:
+        optimizer: The optimiser of the run.
+        stopped: The reason why the run ended.
+        journal: Path of the journal; None without one.
+        evaluations: Points at which bounds may be computed, at most, for each proof.
+    """
     outlier, settled = without_doubt(optimizer)
     insight = settled.insight
     best = settled.recommended()
-    completed = settled.run.trials.complete
     interval = settled.interval(best.params) if best else None
-    belief = insight.description() if interval else None
-    guarantee = insight.guarantee() if belief else None
+    surrogate = insight.description() if interval else None
+    guarantee = insight.guarantee() if surrogate else None
     gap = settled.gap(evaluations if optimizer.setting.certified else 0)
-    lower, value, upper = interval or (None, best.value if best else None, None)
-    if best and belief and belief.noiseless:
-        lower = value = upper = best.value
-    pick = max if optimizer.maximize else min
-    observed = [trial.value for trial in insight.within_limits() if trial.value is not None]
-    if optimizer.objectives:
-        observed = []
+    lower, value, upper = _estimate(best, interval, surrogate)
+    completed = settled.run.trials.complete
     return Result(
         params=best.params if best else None,
         value=value,
         lower=lower,
         upper=upper,
-        gap=gap and gap.value,
-        gap_exact=bool(gap and gap.exact),
-        gap_proved=bool(gap and gap.proved),
-        gap_found=gap and gap.found,
-        gap_scope=gap.scope if gap else "",
-        best_observed=pick(observed, default=None),
+        **_about_gap(gap),
+        best_observed=_best_observed(settled),
         evaluations=sum(best is not None and t.params == best.params for t in completed),
         feasibility=insight.feasibility(),
         infeasible=insight.infeasible(evaluations),
-        exact=insight.quantities.noiseless() if belief else None,
-        account=_account(settled, belief),
+        exact=insight.quantities.noiseless() if surrogate else None,
+        account=_account(settled, surrogate),
         certified=bool(guarantee),
         guarantee=guarantee.text if guarantee is not None else NO_BOUND,
-        assumptions=_assumptions(settled, belief),
+        assumptions=_assumptions(settled, surrogate),
         trials=list(optimizer.trials),
         stopped=stopped,
         journal=journal,
@@ -312,6 +310,53 @@ def result_of(
         outlier=outlier,
         front=insight.front(),
     )
+
+
+def _estimate(
+    best: Trial | None,
+    interval: tuple[float, float, float] | None,
+    surrogate: Surrogate | None,
+) -> tuple[float | None, float | None, float | None]:
+    """Return lower bound, estimate and upper bound of the objective at the recommended trial.
+
+    They are the observed value where there is no noise, and without an interval the estimate is that value.
+    """
+    if best is None:
+        return None, None, None
+    if surrogate is not None and surrogate.noiseless:
+        return best.value, best.value, best.value
+    if interval is None:
+        return None, best.value, None
+    return interval
+
+
+def _about_gap(gap: Gap | None) -> dict[str, Any]:
+    """Return the attributes of a result that are about the optimality gap, by name."""
+    if gap is None:
+        return {
+            "gap": None,
+            "gap_exact": False,
+            "gap_proved": False,
+            "gap_found": None,
+            "gap_scope": "",
+        }
+    return {
+        "gap": gap.value,
+        "gap_exact": gap.exact,
+        "gap_proved": gap.proved,
+        "gap_found": gap.found,
+        "gap_scope": gap.scope,
+    }
+
+
+def _best_observed(optimizer: Optimizer) -> float | None:
+    """Return the best observed value of the trials that keep the limits; None with several objectives."""
+    if optimizer.objectives:
+        return None
+    trials = optimizer.insight.within_limits()
+    values = [trial.value for trial in trials if trial.value is not None]
+    pick = max if optimizer.maximize else min
+    return pick(values, default=None)
 
 
 def without_doubt(optimizer: Optimizer) -> tuple[Outlier | None, Optimizer]:
@@ -330,8 +375,8 @@ def _assumptions(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str,
     if not optimizer.objectives:
         return assumptions
     surrogates = optimizer.insight.quantities.surrogates()
-    of_objectives = {name: of_one.assumptions() for name, of_one in surrogates.items()}
-    return {**assumptions, "delta": optimizer.setting.delta, "objectives": of_objectives}
+    by_name = {name: of_objective.assumptions() for name, of_objective in surrogates.items()}
+    return {**assumptions, "delta": optimizer.setting.delta, "objectives": by_name}
 
 
 def _account(optimizer: Optimizer, surrogate: Surrogate | None) -> dict[str, str]:

@@ -10,7 +10,7 @@ import torch
 
 import kbo
 from kbo.optimize import tracking
-from kbo.optimize.evaluated import known_results
+from kbo.optimize.evaluated.results import known_results
 from kbo.optimize.run import table
 from kbo.optimize.tracking.tracker import Tracker
 from kbo.space import Space

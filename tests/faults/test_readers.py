@@ -24,7 +24,7 @@ from kbo.cli import tune
 from kbo.cli.script import load
 from kbo.errors import InvalidInput, KboError
 from kbo.integrations.ax import generation_strategy
-from kbo.optimize.evaluated import known_results
+from kbo.optimize.evaluated.results import known_results
 from kbo.optimize.run import journal
 from kbo.space import Space
 from kbo.workers.call import described

@@ -36,21 +36,21 @@ def fingerprint(kernel: Kernel, columns: int) -> str:
 def _described(kernel: Kernel) -> str:
     """Return the classes of a kernel and its parts, their numbers, parameters and buffers, as text."""
     texts = []
-    for name, part in copy.deepcopy(kernel).double().named_modules():
-        if not isinstance(part, Kernel):
+    for name, module in copy.deepcopy(kernel).double().named_modules():
+        if not isinstance(module, Kernel):
             continue
-        texts.append(f"{name} {type(part).__qualname__} {_plain_attributes(part)}")
-        for raw, value in part.named_parameters(recurse=False):
-            texts.append(_digits(getattr(part, raw.removeprefix("raw_"), value)))
-        buffers = part.buffers(recurse=False)
+        texts.append(f"{name} {type(module).__qualname__} {_plain_attributes(module)}")
+        for raw, value in module.named_parameters(recurse=False):
+            texts.append(_digits(getattr(module, raw.removeprefix("raw_"), value)))
+        buffers = module.buffers(recurse=False)
         texts += [_hash(buffer.cpu().numpy().tobytes()) for buffer in buffers]
     return "\n".join(texts)
 
 
-def _plain_attributes(part: Kernel) -> list[tuple[str, Any]]:
+def _plain_attributes(kernel: Kernel) -> list[tuple[str, Any]]:
     """Return names and values of the numbers and texts of a kernel that may change its values, sorted."""
     attributes = []
-    for name, value in vars(part).items():
+    for name, value in vars(kernel).items():
         is_public = not name.startswith("_") and name not in _NO_NUMBERS
         if is_public and isinstance(value, (int, float, str)):
             attributes.append((name, value))
@@ -58,9 +58,11 @@ def _plain_attributes(part: Kernel) -> list[tuple[str, Any]]:
 
 
 def _digits(values: Tensor) -> str:
+    """Return numbers as text, with eight digits after the first."""
     return " ".join(f"{value:.8e}" for value in values.flatten().tolist())
 
 
 def _hash(text: str | bytes) -> str:
+    """Return the first 16 digits of the SHA-256 of a text."""
     data = text.encode() if isinstance(text, str) else text
     return hashlib.sha256(data).hexdigest()[:16]

@@ -170,18 +170,8 @@ def hypotheses(
         InvalidInput: A number that is not positive, or lists that are empty or of different lengths.
     """
     size = checks.positive("size", size)
-    for name, values in {"lengthscales": lengthscales, "norms": norms}.items():
-        if values is None:
-            continue
-        if not isinstance(values, (list, tuple)) or len(values) != len(lengthscales):
-            raise InvalidInput(
-                f"{name} must be a list of numbers, one for each hypothesis, got {checks.shown(values)}."
-            )
-    if not lengthscales:
-        raise InvalidInput("lengthscales must have one number at least.")
     turns = checks.whole("turns", turns, 0, _N_GRID // 8)
-    x = torch.linspace(0, 1, _N_GRID, dtype=torch.float64).unsqueeze(-1)
-    wave = torch.cos(math.pi * (turns + 1) * x[:, 0])
+    _check_lists(lengthscales, norms)
     proposed = []
     for i, lengthscale in enumerate(lengthscales):
         base = MaternKernel(nu=2.5).double()
@@ -191,11 +181,33 @@ def hypotheses(
         scale = torch.tensor(size**2, dtype=torch.float32)
         kernel = ScaleKernel(base).double().initialize(outputscale=scale).requires_grad_(False)
         if norms is None:
-            state = KernelRidge(base, _TINY)
-            state.update(x, wave)
-            norm_of_wave = float(state.at().quad() / _TINY) ** 0.5
-            norm = float(rounded_up(_FACTOR * norm_of_wave, 2))
+            norm = float(rounded_up(_FACTOR * _norm_of_cosine(base, turns), 2))
         else:
             norm = checks.positive("norms", norms[i])
         proposed.append(Hypothesis(kernel, noise_std, norm))
     return proposed
+
+
+def _check_lists(lengthscales: Sequence[float], norms: Sequence[float] | None) -> None:
+    """Raise InvalidInput unless there is a lengthscale, and a norm for each if there are norms."""
+    for name, values in {"lengthscales": lengthscales, "norms": norms}.items():
+        if values is None:
+            continue
+        if not isinstance(values, (list, tuple)) or len(values) != len(lengthscales):
+            raise InvalidInput(
+                f"{name} must be a list of numbers, one for each hypothesis, got {checks.shown(values)}."
+            )
+    if not lengthscales:
+        raise InvalidInput("lengthscales must have one number at least.")
+
+
+def _norm_of_cosine(kernel: Kernel, turns: int) -> float:
+    """Return the RKHS norm of cos(pi (turns + 1) x) on [0, 1], which turns so often between rising and falling.
+
+    It is the norm of the interpolant of its values f on a grid: sqrt(f' (K + ridge I)^-1 f), with a tiny ridge.
+    """
+    x = torch.linspace(0, 1, _N_GRID, dtype=torch.float64).unsqueeze(-1)
+    cosine = torch.cos(math.pi * (turns + 1) * x[:, 0])
+    state = KernelRidge(kernel, _TINY)
+    state.update(x, cosine)
+    return float(state.at().quad() / _TINY) ** 0.5

@@ -23,18 +23,18 @@ class Callbacks:
     error that ended the run, if one did.
 
     Args:
-        given: A function, a list of them, or None.
+        on_trial: A function, a list of them, or None.
 
     Raises:
         InvalidInput: Something else.
     """
 
-    def __init__(self, given: OnTrial | Sequence[OnTrial] | None) -> None:
+    def __init__(self, on_trial: OnTrial | Sequence[OnTrial] | None) -> None:
         functions: list[Any] = []
-        if isinstance(given, (list, tuple)):
-            functions = list(given)
-        elif given is not None:
-            functions = [given]
+        if isinstance(on_trial, (list, tuple)):
+            functions = list(on_trial)
+        elif on_trial is not None:
+            functions = [on_trial]
         self._functions = [checks.function("on_trial", function) for function in functions]
 
     def __bool__(self) -> bool:
@@ -52,7 +52,7 @@ class Callbacks:
         """Call all functions, and return the first reason to stop, or an empty text."""
         first_reason = ""
         for function in self._functions:
-            reason = _called(function, trial, result)
+            reason = _reason_of(function, trial, result)
             first_reason = first_reason or reason
         return first_reason
 
@@ -72,8 +72,8 @@ class _WithCallersSettings:
             return self._manager.__exit__(*error)
 
 
-def _called(function: OnTrial, trial: Trial, result: Result) -> str:
-    """Call a function, and return its reason to stop, or an empty text."""
+def _reason_of(function: OnTrial, trial: Trial, result: Result) -> str:
+    """Call a function of the caller, and return its reason to stop, or an empty text."""
     try:
         with as_caller():
             answer = function(trial, result)

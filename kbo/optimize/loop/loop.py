@@ -14,7 +14,7 @@ from typing import Any
 
 from kbo._base.terminal import Bar
 from kbo.errors import JournalError
-from kbo.optimize.evaluated import remaining
+from kbo.optimize.evaluated.first_points import remaining
 from kbo.optimize.loop.callbacks import Callbacks
 from kbo.optimize.loop.failures import check_not_all_failed, failed_in_a_row
 from kbo.optimize.loop.progress import best_so_far
@@ -34,7 +34,7 @@ class Loop:
     Args:
         optimizer: The optimiser, which chooses parameters and records what happens.
         stopping: The budgets, and the reasons to stop before they are used.
-        first_points: The points to try first, as ``kbo.optimize.evaluated.first_points`` returns them.
+        first_points: The points to try first, as ``kbo.optimize.evaluated.first_points.first_points`` returns them.
         callbacks: The functions that are called after each trial.
         pruner: Stops trials early by what they report; None without one.
         progress: Whether a progress bar is shown.

@@ -31,6 +31,7 @@ _open: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
+    """Close the journals in a forked process: they are those of the process that forked it."""
     for journal in list(_open):
         journal.close(
             "this process was forked from the one that writes it. Report values to that one"
@@ -146,6 +147,11 @@ class Journal:
         self._file.close()
 
     def _lock(self) -> None:
+        """Lock the file against other writers.
+
+        Raises:
+            JournalError: It is no file, in use, or cannot be locked.
+        """
         if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
             raise JournalError(f"the journal {self.path} is not a file: choose another path.")
         if fcntl is None:
@@ -164,6 +170,7 @@ class Journal:
             ) from error
 
     def _check_open(self) -> None:
+        """Raise JournalError if the journal was closed."""
         if self._closed:
             raise JournalError(f"the journal {self.path} is closed: {self._closed}.")
 
@@ -186,6 +193,11 @@ class Journal:
             )
 
     def _write(self, text: bytes) -> None:
+        """Write a text to the disk, all of it or nothing.
+
+        Raises:
+            JournalError: It cannot be written.
+        """
         rest = text
         try:
             while rest:
@@ -264,33 +276,33 @@ def write(
 
 
 def differences(
-    found: Mapping[str, Any],
+    recorded: Mapping[str, Any],
     expected: Mapping[str, Any],
     places: tuple[str, str] = ("in the journal", "in this run"),
 ) -> str:
     """Return a description of the differences between two headers, empty if there is none.
 
     Args:
-        found: The header of a journal.
+        recorded: The header of a journal.
         expected: The header of this run.
         places: The words for the two.
     """
     same = {"format": FORMAT, _DECLARED: False}
-    return "; ".join(_differences("", {**found, **same}, {**expected, **same}, places))
+    return "; ".join(_differences("", {**recorded, **same}, {**expected, **same}, places))
 
 
-def _differences(name: str, found: Any, expected: Any, places: tuple[str, str]) -> list[str]:
+def _differences(name: str, recorded: Any, expected: Any, places: tuple[str, str]) -> list[str]:
     """Return one text for each entry that differs, with the parameters of a space compared by their names."""
-    if found == expected:
+    if recorded == expected:
         return []
     # Fingerprints of kernels begin with all that kbo 0.14 and before wrote of them.
-    if name.endswith("kernel") and str(expected).startswith(f"{found} "):
+    if name.endswith("kernel") and str(expected).startswith(f"{recorded} "):
         return []
     before, after = places
-    in_journal = _by_name(found)
+    in_journal = _by_name(recorded)
     in_run = _by_name(expected)
     if in_journal is None or in_run is None:
-        return [f"{name}: {checks.shown(found)} {before}, {checks.shown(expected)} {after}"]
+        return [f"{name}: {checks.shown(recorded)} {before}, {checks.shown(expected)} {after}"]
     if in_journal == in_run:
         return [f"{name}: in the order {list(in_journal)} {before}, {list(in_run)} {after}"]
     texts = []

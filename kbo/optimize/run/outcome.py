@@ -21,6 +21,9 @@ SEM = "sem"
 _LARGEST_ERROR = 1e100
 """The largest standard error; squares of larger ones would overflow."""
 
+_NO_ENTRY = object()
+"""The value of a dict of measurements that has none."""
+
 Returned = float | tuple[float, dict[str, float]] | None
 """A value, with other measurements by name if there are any."""
 
@@ -66,19 +69,10 @@ def outcome_of(
         got: The beginning of the reasons of failures.
         main: The name of the value in a dict: that of the first one of several objectives.
     """
-    others: dict[str, Any] = {}
-    value = returned
-    has_value = True
+    value, others = _value_and_others(returned, main)
     if main != OBJECTIVE and not isinstance(returned, Mapping) and not _is_pair(returned):
         names = [main, *needed]
         return Outcome(None, {}, f"{got} {checks.shown(returned)} instead of a dict with {names}")
-    if isinstance(returned, Mapping):
-        others = {str(name): entry for name, entry in returned.items()}
-        has_value = main in others
-        value = others.pop(main, None)
-    elif _is_pair(returned):
-        value = returned[0]
-        others = {str(name): entry for name, entry in returned[1].items()}
     if main != OBJECTIVE and main in others:
         return Outcome(None, {}, f"{got} {checks.shown(returned)} with two values of {main!r}")
     number = _number(value)
@@ -86,7 +80,7 @@ def outcome_of(
     if measured and (reason := unfit(measured)):
         recordable = {name: measured[name] for name in needed if name in measured}
         return Outcome(number, recordable, f"the measurements cannot be recorded: {reason}")
-    if not has_value:
+    if value is _NO_ENTRY:
         reason = f"{got} {checks.shown(returned)} without an entry {main!r}"
         return Outcome(None, measured, reason)
     if number is None:
@@ -108,6 +102,20 @@ def outcome_of(
         name: entry for name, entry in others.items() if name not in measured and name != SEM
     }
     return Outcome(number, measured, "", unusable)
+
+
+def _value_and_others(returned: Any, main: str) -> tuple[Any, dict[str, Any]]:
+    """Return the value that an objective has returned, and the other measurements by name, none of them checked.
+
+    The value is ``_NO_ENTRY`` where a dict lacks it.
+    """
+    if isinstance(returned, Mapping):
+        others = {str(name): entry for name, entry in returned.items()}
+        return others.pop(main, _NO_ENTRY), others
+    if _is_pair(returned):
+        value, others = returned
+        return value, {str(name): entry for name, entry in others.items()}
+    return returned, {}
 
 
 def _is_pair(returned: Any) -> bool:

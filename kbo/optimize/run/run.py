@@ -68,7 +68,7 @@ class Run:
         main: The name of the value among the measurements of a trial.
 
     Attributes:
-        first_space: The search space before them.
+        first_space: The search space before the events.
         header: The description of the problem, as in the first line of a journal.
         needed, main: As given.
         guard: The lock of the run, for objects whose methods use it.
@@ -93,9 +93,10 @@ class Run:
         describe: Callable[[Space], Mapping[str, Any]] | None = None,
         main: str = OBJECTIVE,
     ) -> None:
+        allow_change = checks.flag("allow_change", allow_change)
         self._space = space
         self.first_space: Space = space
-        self._given = [space]  # the spaces with the functions among their constraints
+        self._spaces = [space]  # with the functions among their constraints, which no journal has
         self.value_range: tuple[float, float] | None = checks.maybe(
             checks.interval, "value_range", value_range
         )
@@ -371,7 +372,7 @@ class Run:
             with checks.inside(f"was: parameter {name!r}"):
                 values[name] = checks.plain(value)
                 space.parameters[name].columns_of(values[name])
-        self._given.append(space)
+        self._spaces.append(space)
         self._log(
             Change(space=space.describe(), was=values, same_scale=same_scale, time=self._now())
         )
@@ -430,7 +431,7 @@ class Run:
     @guarded
     def restore(self, events: list[Event], space: Space) -> None:
         """Replace the run in memory by one with these events, after which the space is the given one."""
-        self._given.append(space)
+        self._spaces.append(space)
         self._start(events)
 
     @guarded
@@ -452,32 +453,32 @@ class Run:
         Raises:
             AnotherProblem: The journal belongs to another problem; ``AnotherSpace`` if only the space would change.
         """
-        found = _at_end(header, events)
+        recorded = _at_end(header, events)
         expected = self.header
-        different = differences(found, expected)
-        other = different
+        different = differences(recorded, expected)
+        other = different  # what differs besides the space
         if describe is not None and "space" in header:
             if header["space"] != expected["space"]:
                 self._begin_in(header, describe)
             same = {"space": expected["space"], "named": expected["named"]}
             expected = {**self.header, **same}
-            different = differences(found, expected)
-            other = differences(found, {**expected, "space": found["space"]})
+            different = differences(recorded, expected)
+            other = differences(recorded, {**expected, "space": recorded["space"]})
         if not different or (allow_change and not other):
             return
         message = (
             f"the journal {path} belongs to another problem ({different}). Continue it with the "
             "same arguments, or"
         )
-        known = (
+        advice = (
             "A new one can begin with the results of this one, as far as they fit: "
             f"evaluated={str(path)!r}, or --evaluated {path}."
         )
         if other:
-            raise AnotherProblem(f"{message} start a new one with another path. {known}")
+            raise AnotherProblem(f"{message} start a new one with another path. {advice}")
         raise AnotherSpace(
             f"{message} go on with its trials in the new space by allow_change=True (or --allow-change), with the "
-            f"values that new parameters had so far in was={{...}} (`kbo ask`: --was name=value). {known}",
+            f"values that new parameters had so far in was={{...}} (`kbo ask`: --was name=value). {advice}",
             different,
         )
 
@@ -519,9 +520,9 @@ class Run:
             name = self._journal.path
         trials = Trials.of(self.first_space, self._events, name)
         self._space = trials.space.on(self.first_space.device)
-        for given in self._given:
-            if trials.space.changed and given.describe() == self._space.describe():
-                self._space = given.compares_as(trials.space)
+        for space in self._spaces:
+            if trials.space.changed and space.describe() == self._space.describe():
+                self._space = space.compares_as(trials.space)
         trials.space = self._space
         return trials
 
@@ -546,6 +547,7 @@ class Run:
         asked: bool = True,
         proposal: Mapping[str, str | float] | None = None,
     ) -> Trial:
+        """Record that a trial begins, and return it; arguments as for ``Ask``."""
         params = self.space.canonical(params)
         return self._record(
             Ask(
@@ -560,6 +562,7 @@ class Run:
     def _fail(
         self, number: int, reason: str, seconds: float | None, measured: dict[str, float]
     ) -> Trial:
+        """Record that a trial failed, with the beginning of the reason, and return it."""
         reason = shortened(reason, LONGEST_REASON)
         return self._record(
             Fail(number=number, reason=reason, measured=measured, seconds=seconds, time=self._now())
@@ -630,7 +633,7 @@ def _may_end_its_process(trial: Trial) -> bool:
 
 
 def _checked(measured: Mapping[str, float] | None) -> dict[str, float]:
-    """Return given measurements.
+    """Return measurements that a user reports, by name, as floats.
 
     Raises:
         InvalidInput: One is no finite number, or a journal cannot hold them.

@@ -155,14 +155,14 @@ def cell(value: Any) -> str:
         return ""
     if not isinstance(value, str):
         return str(value)
-    is_number = _is(int, value) or _is(float, value)
+    is_number = _is_text_of(int, value) or _is_text_of(float, value)
     is_literal = is_number or value in ("", "True", "False")
     if is_literal or value.startswith(('"', *FORMULA)) or not value.isprintable():
         return json.dumps(value, ensure_ascii=False)
     return value
 
 
-def _is(kind: type, text: str) -> bool:
+def _is_text_of(kind: type, text: str) -> bool:
     """Return True if a text is how a number of a kind is written."""
     try:
         return str(kind(text)) == text
@@ -238,8 +238,8 @@ def read_csv(path: Path, advice: str) -> tuple[list[str], list[tuple[int, dict[s
             )
         if has_semicolons:
             cells = [_with_point(cell) for cell in cells]
-        given = {column: cell for column, cell in zip(columns, cells, strict=True) if cell}
-        rows.append((line, given))
+        by_column = {column: cell for column, cell in zip(columns, cells, strict=True) if cell}
+        rows.append((line, by_column))
     return columns, rows
 
 
@@ -295,6 +295,7 @@ def save(content: bytes, target: Path) -> None:
 
 
 def _content(trials: Sequence[Trial], form: str, main: str) -> bytes:
+    """Return the content of a file of one of ``FORMS`` with the rows of trials."""
     if form == ".json":
         table_rows = rows(trials, main)
         return json.dumps(table_rows, indent=1, default=datetime.isoformat).encode()

@@ -219,6 +219,11 @@ class Trials:
         self.n_events += 1
 
     def _begin(self, event: Ask) -> None:
+        """Begin a trial.
+
+        Raises:
+            InvalidInput: Its number is not the next one, or its parameters are not as they would have been written.
+        """
         if event.number != len(self.all):
             raise InvalidInput(
                 f"trial {event.number} begins where trial {len(self.all)} is expected"
@@ -337,8 +342,8 @@ class Trials:
             )
         return self.pending[number]
 
-    def _finish(self, trial: Trial, event: Tell | Fail | Prune, alike: list[Trial]) -> None:
-        """End a trial, and add it to the trials that ended alike."""
+    def _finish(self, trial: Trial, event: Tell | Fail | Prune, same_status: list[Trial]) -> None:
+        """End a trial, and add it to the trials of the same status, which stay in the order of their starts."""
         trial.measured = event.measured
         trial.seconds = event.seconds
         trial.finished = event.time
@@ -348,7 +353,7 @@ class Trials:
         if trial.number in self._without_place:
             return
         self.finished.append(trial)
-        bisect.insort(alike, trial, key=lambda other: other.number)
+        bisect.insort(same_status, trial, key=lambda other: other.number)
 
 
 def _is_by_hand(event: Event) -> bool:

@@ -21,7 +21,7 @@ class Setting(ABC):
         certified: Whether the bounds can be proved.
         about_limits: The part of limits in the search and in the recommendation, in words.
         delta: Probability that the bounds may fail.
-        start: Parameters of the first trials.
+        start: Parameters of the first trials; empty unless the setting explores safely.
     """
 
     default_method: ClassVar[str]
@@ -91,3 +91,8 @@ class Setting(ABC):
     @abstractmethod
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
+
+
+def explores_safely(setting: Setting) -> bool:
+    """Return whether a trial may begin only where all limits are certain to be kept, as with ``kbo.Safe``."""
+    return bool(setting.start)

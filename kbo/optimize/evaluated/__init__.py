@@ -1,0 +1,1 @@
+"""Results that are known before a run begins, and points to try first."""

@@ -1,0 +1,85 @@
+"""Points that the first trials of a run have: ``try_first``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kbo._base import checks
+from kbo.errors import InvalidInput
+from kbo.optimize.run.trials import Trial
+from kbo.optimize.search.subspace import Subspace
+from kbo.space import Space
+
+
+def first_points(try_first: Any, space: Space) -> list[dict[str, Any]]:
+    """Return for each of the points to try first the context or choices with which its trial begins.
+
+    Args:
+        try_first: A list of parameters, or of dicts with some of them (by index where the bounds are a list).
+        space: The search space.
+
+    Raises:
+        InvalidInput: It is none, or an entry does not fit the space.
+    """
+    if isinstance(try_first, (str, Mapping)) or not isinstance(try_first, Sequence):
+        raise InvalidInput(
+            f"try_first must be a list of dicts of parameters, got {checks.shown(try_first)}."
+        )
+    points = []
+    for number, params in enumerate(try_first):
+        with checks.inside(f"try_first[{number}]"):
+            points.append(_point(params, space))
+    return points
+
+
+def _point(params: Any, space: Space) -> dict[str, Any]:
+    """Return the context, or the one choice if they are complete, with which a trial has these parameters.
+
+    Raises:
+        InvalidInput: They do not fit the space.
+    """
+    try:
+        point: dict[str, Any] = {"choices": [space.canonical(params)]}
+    except InvalidInput:
+        if not isinstance(params, Mapping):
+            raise
+        _check_names(params, space)
+        point = {"context": params}
+    Subspace(space, **point)  # raises unless it fits
+    return point
+
+
+def _check_names(params: Mapping[Any, Any], space: Space) -> None:
+    """Raise InvalidInput if parameters by name have one that the space lacks."""
+    if not space.named:
+        return
+    names = [*space.parameters, *space.constants]
+    for name in params:
+        if name in names:
+            continue
+        question = ""
+        near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.3)
+        if near:
+            question = f" did you mean {near[0]!r}?"
+        raise InvalidInput(
+            f"there is no parameter {checks.shown(name)}:{question} The parameters are {names}."
+        )
+
+
+def remaining(
+    points: Sequence[dict[str, Any]], space: Space, trials: Sequence[Trial]
+) -> list[dict[str, Any]]:
+    """Return those of ``first_points`` that no trial has begun with."""
+    begun = [trial.params for trial in trials if trial.asked]
+    left = []
+    for point in points:
+        subspace = Subspace(space, **point)
+        for number, params in enumerate(begun):
+            if subspace.accepts(params):
+                del begun[number]
+                break
+        else:
+            left.append(point)
+    return left

@@ -1,0 +1,212 @@
+"""Results that are known before a run begins: those that fit its space, and the reasons for those that do not."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kbo._base import checks
+from kbo.errors import InvalidInput
+from kbo.optimize.evaluated.given import GivenResults, Row, examples
+from kbo.optimize.evaluated.journal import results_of_journal
+from kbo.optimize.evaluated.table import results_of_csv, results_of_frame
+from kbo.optimize.objectives.objective import Objective, main_of
+from kbo.optimize.run.outcome import OBJECTIVE, Outcome, Returned, outcome_of
+from kbo.optimize.run.table import heading
+from kbo.optimize.run.trials import Trial
+from kbo.space import Params, Space
+
+log: logging.Logger = logging.getLogger("kbo")
+
+_NARROW_LATER = (
+    " To learn from results outside of the ranges, give ranges that contain them first, with the results, and the "
+    "narrower ones afterwards as a change of the space."
+)
+
+
+class KnownResults(NamedTuple):
+    """Known results that a run can learn from.
+
+    Attributes:
+        results: Parameters, with the value and other measurements.
+        left_out: Sentences about what was given and is not used, one for each reason, with numbers and examples.
+    """
+
+    results: list[tuple[Params, Returned]]
+    left_out: list[str]
+
+
+def known_results(
+    evaluated: Any,
+    space: Space,
+    maximize: bool,
+    needed: Sequence[str] = (),
+    value_range: tuple[float, float] | None = None,
+    objectives: Sequence[Objective] = (),
+    was: Mapping[str, Any] | None = None,
+) -> KnownResults:
+    """Return the results that are known and fit a space, with a warning for each reason why others are left out.
+
+    Left out are results that are no points of the space or lack a measurement, trials without a value, and columns
+    that are no parameters.
+
+    Args:
+        evaluated: None; a DataFrame with a column for each parameter ("x0", "x1", ... where the bounds are a list) and
+            "value", one for each measurement, and "sem" for standard errors, if there are any, or as by
+            ``Result.to_frame``; the path of such a table as CSV; or the path of a journal. A parameter that is called
+            "value" has the column "params.value", and so have all others then. Other columns are left out. Each of
+            several objectives has a column of its name, or "measured.<name>", in place of "value".
+        space: The search space.
+        maximize: Whether larger values are better, which a journal must agree with.
+        needed: Names of the measurements without which a trial has failed.
+        value_range: The least and the largest possible value, if they are declared.
+        objectives: Several objectives, which a journal must have, too.
+        was: Values of parameters in the results that lack them, by name.
+
+    Raises:
+        InvalidInput: None of these, a file that cannot be read, or none of the results can be used.
+    """
+    if evaluated is None:
+        return KnownResults([], [])
+    values = checks.instance("was", {} if was is None else was, Mapping)
+    value = heading(main_of(objectives))
+    source = ""
+    if isinstance(evaluated, (str, os.PathLike)):
+        source = f" of {evaluated}"
+        given = _results_of_file(evaluated, space, maximize, needed, objectives)
+    else:
+        given = results_of_frame(evaluated, space, needed, value)
+    rows = [_with_values(row, values) for row in given.rows]
+    usable = _usable(rows, space, needed, value_range, value, source)
+    left_out = [*given.left_out, *usable.left_out]
+    for reason in left_out:
+        log.warning("left out %s", reason)
+    return KnownResults(usable.results, left_out)
+
+
+def _results_of_file(
+    evaluated: str | os.PathLike[str],
+    space: Space,
+    maximize: bool,
+    needed: Sequence[str],
+    objectives: Sequence[Objective],
+) -> GivenResults:
+    """Return the results of a table (.csv) or of a journal; arguments as for ``known_results``."""
+    path = checks.path("evaluated", evaluated)
+    if path.suffix == ".csv":
+        return results_of_csv(path, space, needed, heading(main_of(objectives)))
+    return results_of_journal(path, maximize, objectives)
+
+
+def _with_values(row: Row, values: Mapping[str, Any]) -> Row:
+    """Return a result with the values of parameters by name that it lacks."""
+    if not isinstance(row.params, dict):
+        return row
+    return row._replace(params={**values, **row.params})
+
+
+def _usable(
+    rows: Sequence[Row],
+    space: Space,
+    needed: Sequence[str],
+    value_range: tuple[float, float] | None,
+    value: str,
+    source: str,
+) -> KnownResults:
+    """Return the results that are points of a space and have the needed measurements.
+
+    Args:
+        rows: The results as they were given.
+        space: The search space.
+        needed: Names of the measurements without which a trial has failed.
+        value_range: The least and the largest possible value, if they are declared.
+        value: The name of the value in messages.
+        source: The origin of the rows, for the error message.
+
+    Raises:
+        InvalidInput: None of the rows can be used.
+    """
+    results: list[tuple[Params, Returned]] = []
+    unusable: list[str] = []
+    violating: list[str] = []
+    advice = ""
+    for row in rows:
+        try:
+            outcome = _outcome(row, needed, value_range, value)
+            params = space.canonical(row.params)
+        except InvalidInput as error:
+            unusable.append(f"{row.place}: {error}")
+            if _has_place(space, row.params):
+                advice = _NARROW_LATER
+            continue
+        results.append((params, outcome.returned))
+        violated = space.violated(params)
+        if violated:
+            violating.append(f"{row.place}: {', '.join(violated)}.")
+    left_out = []
+    if unusable:
+        reasons = f"{examples(unusable)}{advice}"
+        if not results:
+            raise InvalidInput(
+                f"evaluated: none of the {len(rows)} results{source} can be used. {reasons}"
+            )
+        left_out.append(f"{len(unusable)} of {len(rows)} known results. {reasons}")
+    if violating:
+        left_out.append(
+            f"{len(violating)} of {len(rows)} known results of what may be recommended, since they violate "
+            f"constraints. {examples(violating)}"
+        )
+    return KnownResults(results, left_out)
+
+
+def _outcome(
+    row: Row, needed: Sequence[str], value_range: tuple[float, float] | None, value: str
+) -> Outcome:
+    """Return the value and the measurements of a result.
+
+    Raises:
+        InvalidInput: A trial that returned them would have failed.
+    """
+    measurements = [name for name in needed if name != OBJECTIVE]
+    got = f"{value} must be a finite number, got"
+    outcome = outcome_of(row.returned, measurements, value_range, got)
+    if outcome.failure:
+        raise InvalidInput(f"{outcome.failure}.")
+    return outcome
+
+
+def _has_place(space: Space, params: Any) -> bool:
+    """Return whether a model of a space can learn from parameters, also outside of its ranges."""
+    with contextlib.suppress(InvalidInput):
+        return space.carried(params) is not None
+    return False
+
+
+def unrecorded(
+    results: Sequence[tuple[Params, Returned]], trials: Sequence[Trial]
+) -> list[tuple[Params, Returned]]:
+    """Return the known results that are not among the trials yet, as they are or as they were before a correction.
+
+    Before a run is continued, these are all; and none are those of its own journal.
+    """
+    by_result: dict[str, list[Trial]] = {}
+    for trial in trials:
+        for value in {trial.reported, trial.value}:
+            by_result.setdefault(repr((trial.params, value)), []).append(trial)
+    recorded: set[int] = set()  # numbers of the trials that are among the results
+    unrecorded_results = []
+    for params, returned in results:
+        outcome = outcome_of(returned, ())
+        candidates = by_result.get(repr((params, outcome.value)), [])
+        candidates = [trial for trial in candidates if trial.number not in recorded]
+        before = [trial for trial in candidates if trial.reported == outcome.value]
+        same = [trial for trial in candidates if trial.measured == outcome.measured]
+        same.sort(key=lambda trial: trial.corrected)
+        if before or same:
+            recorded.add([*before, *same][0].number)
+        else:
+            unrecorded_results.append((params, returned))
+    return unrecorded_results
