@@ -136,7 +136,7 @@ class Trials:
         self.space: Space = space
         self.all: list[Trial] = []
         self.begun: list[Params] = []
-        self._given: list[Params] = []  # those with the values of ``was``
+        self._extended: list[Params] = []  # these, with the values of ``was`` for new parameters
         self.pending: dict[int, Trial] = {}
         self.finished: list[Trial] = []
         self.complete: list[Trial] = []
@@ -243,19 +243,19 @@ class Trials:
         )
         self.all.append(trial)
         self.begun.append(params)
-        self._given.append(params)
+        self._extended.append(params)
         self.pending[event.number] = trial
 
     def _change(self, event: Change) -> None:
         """Put the trials into another space."""
         space = Space.described(event.space, self.space.named)
         self.space = space.replacing(self.space, event.same_scale)
-        for number, params in enumerate(self._given):
+        for number, params in enumerate(self._extended):
             if isinstance(params, dict):
-                self._given[number] = {**event.was, **params}
+                self._extended[number] = {**event.was, **params}
         self._without_place = set()
-        for trial, given in zip(self.all, self._given, strict=True):
-            carried = self.space.carried(given)
+        for trial, params in zip(self.all, self._extended, strict=True):
+            carried = self.space.carried(params)
             if carried is None:
                 self._without_place.add(trial.number)
             else:

@@ -106,10 +106,10 @@ class Certified(Setting):
     @property
     def hypotheses(self) -> Sequence[Certified]:
         """The setting of each hypothesis; the setting itself if there is one kernel."""
-        given: Any = self.kernel
-        if not isinstance(given, tuple):
+        kernel: Any = self.kernel
+        if not isinstance(kernel, tuple):
             return (self,)
-        return tuple(replace(self, **vars(hypothesis)) for hypothesis in given)
+        return tuple(replace(self, **vars(hypothesis)) for hypothesis in kernel)
 
     def strategies_for(self, method: str) -> Sequence[Strategy]:
         recipe = methods.get(method)
@@ -146,13 +146,13 @@ class Certified(Setting):
         surrogate = before.after(evaluations[before.n_evaluations :])
         if surrogate is before or not surrogate.unexplained:
             return surrogate
-        listed = ""
+        advice = ""
         if not isinstance(self.kernel, Kernel):
-            listed = f" ({LARGER_HYPOTHESES})"
+            advice = f" ({LARGER_HYPOTHESES})"
         raise RefutedAssumptions(
             "The data refute the assumptions: the values are further from every function of this norm than the "
             "noise is. Raise norm_bound or noise_std, or take a kernel with a shorter lengthscale"
-            f"{listed}; if they are right, this happens with probability at most {self.delta * ENERGY:g}",
+            f"{advice}; if they are right, this happens with probability at most {self.delta * ENERGY:g}",
             n=surrogate.posterior.n,
         )
 
@@ -160,7 +160,7 @@ class Certified(Setting):
         """Return the surrogate before the first evaluation."""
         space = problem.space
         kernel = self.kernel
-        given = Assumptions(
+        assumptions = Assumptions(
             self.noise_std,
             self.norm_bound,
             self.delta,
@@ -170,14 +170,16 @@ class Certified(Setting):
         )
         if not isinstance(kernel, Kernel):
             self.check(problem.method, problem.n_trials)
-            parts = {i: setting.prior(problem) for i, setting in enumerate(self.hypotheses)}
-            return HypothesesSurrogate.of(given, kernel, parts, {})
+            priors = {i: setting.prior(problem) for i, setting in enumerate(self.hypotheses)}
+            return HypothesesSurrogate.of(assumptions, kernel, priors, {})
         fingerprint(kernel, space.columns)
         points = None
         if methods.get(problem.method).fixed_kernel:
             points = _points_of_finite(space, problem.method)
         method = self._method(problem.method, problem.n_trials, kernel, points)
-        return CertifiedSurrogate(given, method, space.device, method.state(), span=problem.span)
+        return CertifiedSurrogate(
+            assumptions, method, space.device, method.state(), span=problem.span
+        )
 
     def _method(
         self, method: str, n_trials: int | None, kernel: Kernel, points: Tensor | None
@@ -188,7 +190,7 @@ class Certified(Setting):
             InvalidInput: The setting lacks a number that the method needs, or has one that it does not use.
         """
         recipe = methods.get(method)
-        made = recipe.make(
+        method_of_setting = recipe.make(
             kernel,
             1.0 if self.noise_std is None else self.noise_std,
             self.norm_bound,
@@ -210,7 +212,7 @@ class Certified(Setting):
             raise InvalidInput(
                 f"method {method!r} does not use {unused}: pass Certified({unused}=None, ...)."
             )
-        return made
+        return method_of_setting
 
     def shared(self, outputs: int) -> Certified:
         """Return the setting of one of several quantities, among which delta is shared equally."""

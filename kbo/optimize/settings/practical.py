@@ -151,7 +151,7 @@ class Practical(Setting):
         return f"{method}; every second trial near the best one, within {radius:.2g} of a range"
 
     def __repr__(self) -> str:
-        arguments = [f"{name}={value}" for name, value in self._given().items()]
+        arguments = [f"{name}={value}" for name, value in self._arguments().items()]
         return f"{type(self).__name__}({', '.join(arguments)})"
 
     @property
@@ -304,24 +304,24 @@ class Practical(Setting):
                 noise_std,
                 limit=quantity.limit,
             )
-        own_setting = copy.copy(self)
-        object.__setattr__(own_setting, "noise_std", noise_std)
-        return own_setting
+        setting = copy.copy(self)
+        object.__setattr__(setting, "noise_std", noise_std)
+        return setting
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values; a subclass by its name."""
         values: dict[str, Any] = {"setting": "practical"}
         if type(self) is not Practical:
             values["class"] = f"{type(self).__module__}.{type(self).__qualname__}"
-        return {**values, **self._given()}
+        return {**values, **self._arguments()}
 
-    def _given(self) -> dict[str, Any]:
-        """Return the arguments, without those that are None; of older journals ``n_initial`` in any case."""
-        arguments = vars(self).items()
-        given = {name: v for name, v in arguments if v is not None or name == "n_initial"}
+    def _arguments(self) -> dict[str, Any]:
+        """Return the arguments by name, without those that are None, but with ``n_initial``, as in older journals."""
+        all_arguments = vars(self).items()
+        arguments = {k: v for k, v in all_arguments if v is not None or k == "n_initial"}
         if self.strategies is not None:
-            given["strategies"] = "; ".join(strategy.describe() for strategy in self.strategies)
-        return given
+            arguments["strategies"] = "; ".join(s.describe() for s in self.strategies)
+        return arguments
 
 
 def default_strategies(method: str = Practical.default_method) -> list[Strategy]:
