@@ -49,7 +49,7 @@ class Batch(NamedTuple):
         X: Locations [r d]; read, not kept.
         y: Targets [r].
         weights: Weights [r].
-        locations: The locations on the host.
+        places: The locations on the host.
         targets: The targets on the host.
         host_weights: The weights on the host.
     """
@@ -57,11 +57,11 @@ class Batch(NamedTuple):
     X: Tensor
     y: Tensor
     weights: Tensor
-    locations: list[Location]
+    places: list[Location]
     targets: list[float]
     host_weights: list[float]
 
-    def row(self, i: int) -> Batch:
+    def one(self, i: int) -> Batch:
         """Return the observation i alone."""
         return Batch(*[field[i : i + 1] for field in self])
 
@@ -141,11 +141,11 @@ class Sketch(Stateful):
             self._observe(new)
         else:
             for i in range(n_new):
-                self._observe(new.row(i))
+                self._observe(new.one(i))
 
     def _observe(self, new: Batch) -> None:
         """Add one observation, which may become an inducing point."""
-        point = self._candidate(new.X, new.locations[0], new.host_weights[0])
+        point = self._candidate(new.X, new.places[0], new.host_weights[0])
         is_accepted = self.dictionary.accepts(point, self) and not point.dependent
         B = self._count(new, point.features.unsqueeze(-1), [point.prior])
         self._update_root(B)
@@ -185,7 +185,7 @@ class Sketch(Stateful):
             The new columns of B, ``sqrt(w) z``, [m r].
         """
         n_repeats, n_equal = self.rows.extend(
-            new.X, z.mT, new.locations, new.targets, new.host_weights
+            new.X, z.mT, new.places, new.targets, new.host_weights
         )
         self.repeats = (self.repeats[0] + n_repeats, self.repeats[1] + n_equal)
         if len(self.rows.order) > _MOST_REPEATS * (self.rows.n + BLOCK):

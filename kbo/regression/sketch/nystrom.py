@@ -124,7 +124,11 @@ class NystromRidge(Posterior):
         super().changed()
         self._spectrum: NystromSpectrum | None = None
 
-    kernel: Kernel = delegated_to("_kernel")
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that was copied at construction."""
+        return self._kernel
+
     n: int = delegated_to("sketch.n")
     m: int = delegated_to("sketch.m")
     trace: float = delegated_to("sketch.trace")
@@ -145,7 +149,7 @@ class NystromRidge(Posterior):
             X=X.double(),
             y=y.double(),
             weights=weights.double(),
-            locations=host.locations,
+            places=host.locations,
             targets=host.targets,
             host_weights=host_weights,
         )

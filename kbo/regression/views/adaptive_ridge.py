@@ -31,9 +31,6 @@ class AdaptiveRidge(View):
     Raises:
         InvalidInput: The state or the schedule has data already, or is of another kind.
 
-    Attributes:
-        schedule: The rule that moves the ridge, after the data so far.
-
     Example:
         >>> bounds = NoiseBounds(norm_bound=5.0, delta=0.1, upper=1.0)
         >>> state = AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
@@ -62,9 +59,13 @@ class AdaptiveRidge(View):
     def __repr__(self) -> str:
         return f"AdaptiveRidge({self.state!r}, {self._schedule!r})"
 
-    schedule: RidgeSchedule = delegated_to("_schedule")
     version: int = delegated_to("state.version")  # which moves with the ridge
     columns: Any = delegated_to("state.columns")
+
+    @property
+    def schedule(self) -> RidgeSchedule:
+        """The rule that moves the ridge, after the data so far."""
+        return self._schedule
 
     @property
     def provenance(self) -> Provenance:

@@ -30,7 +30,6 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.linalg import cholesky
-from kbo._base.stateful import delegated_to
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.numerics import clamped
@@ -124,7 +123,10 @@ class Hypothetical(View):
         self.P = _joined(state.P, self.P, -2)
         self.state = state.state
 
-    batch_shape: torch.Size = delegated_to("_batch_shape")
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The batch shape of the hypothetical data."""
+        return self._batch_shape
 
     @property
     def provenance(self) -> Provenance:
