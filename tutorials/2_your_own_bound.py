@@ -64,6 +64,7 @@ class KnownRange(Confidence):
 
     def __init__(self, bound, least, most):
         self.bound, self.least, self.most = bound, least, most
+        self.delta = bound.delta
         if bound.guarantee:
             self.guarantee = f"{bound.guarantee}, and it lies in [{least:g}, {most:g}]"
 
@@ -73,16 +74,16 @@ class KnownRange(Confidence):
         return lower.clamp(self.least, self.most), upper.clamp(self.least, self.most)
 
     def objections(self, state):
-        """Reasons why nothing is proved on this posterior: those of the given bound too."""
-        return super().objections(state) + self.bound.objections(state)
+        """Reasons why nothing is proved on this posterior: those of the given bound first."""
+        return self.bound.objections(state) or super().objections(state)
 
 
 # %% [markdown]
 # `guarantee` is a sentence that states what is proved. It is `None` if nothing is
 # proved, and then every report of kbo says so. `objections` lists the reasons why the
 # statement does not hold on a posterior, for example one whose ridge was chosen from the
-# data. A bound that is computed from another one adds those of that one: where nothing is
-# proved of the bound inside, nothing is proved of this one.
+# data. A bound that is computed from another one has those of that one too: where nothing
+# is proved of the bound inside, nothing is proved of this one.
 #
 # ## A bound from scratch
 #

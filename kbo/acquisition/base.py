@@ -18,7 +18,7 @@ from kbo.regression import Posterior
 
 
 class CheckedAcquisition(AcquisitionFunction):
-    """An acquisition function whose mistakes in shapes and arguments are named."""
+    """An acquisition function that refuses points of a wrong shape, and says what was expected."""
 
     def __call__(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d].
@@ -36,7 +36,7 @@ class CheckedAcquisition(AcquisitionFunction):
         return super().__call__(X)
 
     def batch_shapes(self) -> dict[str, torch.Size]:
-        """Return the batch shapes of the models, by words that name them."""
+        """Return the batch shape of each model, by the words for it in messages."""
         return {"the model": self.model.batch_shape}  # pyright: ignore
 
 
@@ -130,7 +130,7 @@ class ConfidenceAcquisition(CheckedAcquisition):
         return reasons
 
     def _refutations(self, state: Posterior) -> list[str]:
-        """Return in words how the data contradict the assumptions of the bounds, if they do."""
+        """Return the reasons why the data refute the assumptions of the bounds, in words; none if not."""
         first_point = self.model.train_inputs[0][:1]
         confidence = copy.copy(self.confidence)  # a bound may remember the points that it was asked
         try:

@@ -136,9 +136,9 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         """The guarantees of the terms, in words; None if there are ``objections``."""
         if self.objections:
             return None
-        known = [f"function {i}: {term.guarantee}" for i, term in self.terms.items()]
+        guarantees = [f"function {i}: {term.guarantee}" for i, term in self.terms.items()]
         together = f"all hold together with probability at least 1 - {self._delta:g}"
-        return "; ".join([*known, together])
+        return "; ".join([*guarantees, together])
 
     @property
     def objections(self) -> list[str]:
@@ -168,11 +168,11 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         self.X_pending: Tensor | None = self.objective.X_pending
 
     def located(self, X: Tensor) -> dict[int, tuple[Posterior, Tensor]]:
-        """Return for each term its posterior, and the points X [... d] in its inputs."""
+        """Return for each term, by its number, its posterior and the points X [... d] in its inputs."""
         return {i: term.model.state_and_points(X) for i, term in self.terms.items()}
 
     def _slack(self, located: Mapping[int, tuple[Posterior, Tensor]]) -> Tensor:
-        """Return the least slack [...], given posteriors and points."""
+        """Return the least slack [...] of the limits, as ``slack`` does, from ``located(X)``."""
         _, X = located[self.objective_index]
         unlimited = X.new_full(X.shape[:-1], torch.inf)
         slacks = [unlimited]
@@ -255,15 +255,11 @@ def _limits_on_targets(model: Any, limits: Interval) -> Interval:
         InvalidInput: The outcome transform is not monotone, or has no finite value at a limit.
     """
     transform = getattr(model.eval(), "outcome_transform", None)
-    values = [value for value in limits if value is not None]
     if transform is None:
         return limits
-    steps = torch.logspace(-4, 4, 9, dtype=torch.float64, device=model.train_targets.device)
-    steps = torch.cat([-steps.flip(0), steps.new_zeros(1), steps])  # relative to the limit
-    at_limit = len(steps) // 2
-    around = torch.stack([value + (abs(value) or 1.0) * steps for value in values])
-    with torch.no_grad():
-        targets = transform(around.view(-1, 1))[0].view(around.shape).cpu()
+    values = [value for value in limits if value is not None]
+    targets = _targets_around(transform, values, model.train_targets.device)
+    at_limit = targets.shape[-1] // 2
     rises = torch.cat([row[row.isfinite()].diff() for row in targets])
     increases = bool((rises >= 0).all())
     decreases = bool((rises <= 0).all())
@@ -286,3 +282,15 @@ def _limits_on_targets(model: Any, limits: Interval) -> Interval:
     if decreases:
         lower, upper = upper, lower
     return lower, upper
+
+
+@torch.no_grad()
+def _targets_around(transform: Any, limits: Sequence[float], device: torch.device) -> Tensor:
+    """Return an outcome transform of values around limits, [limits 19]; the limits are in the middle.
+
+    The values are 1e-4 to 1e4 times the size of the limit below and above it.
+    """
+    steps = torch.logspace(-4, 4, 9, dtype=torch.float64, device=device)
+    steps = torch.cat([-steps.flip(0), steps.new_zeros(1), steps])  # relative to the limit
+    values = torch.stack([limit + (abs(limit) or 1.0) * steps for limit in limits])
+    return transform(values.view(-1, 1))[0].view(values.shape).cpu()

@@ -103,12 +103,17 @@ def register_constrained(kind: Kind) -> Kind:
     return kind
 
 
-def _enter(kind: Any, construct: Any, *more: str) -> None:
-    """Enter a constructor, whose options are the arguments of the class and ``more``.
+def _enter(kind: Any, construct: Any, *further_options: str) -> None:
+    """Enter an input constructor in BoTorch's table, with a signature that names its options.
 
-    BoTorch accepts the options that it finds in the signature.
+    BoTorch passes on the options that it finds in the signature.
+
+    Args:
+        kind: The class of the acquisition function.
+        construct: The input constructor.
+        further_options: Its options besides the arguments of the class.
     """
-    names = {*inspect.signature(kind).parameters, *more}
+    names = {*inspect.signature(kind).parameters, *further_options}
     construct.__signature__ = inspect.Signature(
         [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
     )
@@ -117,7 +122,14 @@ def _enter(kind: Any, construct: Any, *more: str) -> None:
 
 
 def _intervals(A: Tensor, b: Tensor) -> dict[int, tuple[float | None, float | None]]:
-    """Return the lower and upper limit of each outcome, the narrowest of ``A f(x) <= b``."""
+    """Return the lower and upper limit of each outcome, by its number, from ``A f(x) <= b``.
+
+    Of several limits on one side of an outcome it is the narrowest.
+
+    Args:
+        A: The weights [k m] of the m outcomes in k constraints; one of each row is not 0.
+        b: The limits [k 1].
+    """
     limits: dict[int, tuple[float | None, float | None]] = {}
     for row, bound in zip(A.tolist(), b.flatten().tolist(), strict=True):
         weighted = [i for i, weight in enumerate(row) if weight]

@@ -105,26 +105,41 @@ def optimize_safely(
         )
     n_samples = checks.whole("raw_samples", raw_samples, 1)
     n_searches = checks.whole("num_restarts", num_restarts, 1)
-    starts = torch.cat([X, _near(X, box, n_samples)])
+    candidates = torch.cat([X, _near(X, box, n_samples)])
     with torch.no_grad():
-        certain = starts[acqf.slack(starts) >= _MARGIN]
-        candidates = certain if len(certain) else X
-        values = acqf(candidates.unsqueeze(-2))
-        candidates = candidates[values.topk(min(n_searches, len(candidates))).indices]
+        certain = candidates[acqf.slack(candidates) >= _MARGIN]
     if len(certain):
-        ends, _ = optimize_acqf(
-            acqf,
-            box,
-            q=1,
-            num_restarts=len(candidates),
-            batch_initial_conditions=candidates.unsqueeze(-2),
-            nonlinear_inequality_constraints=[(lambda x: acqf.slack(x) - _MARGIN, True)],
-            **options,
-        )
-        candidates = torch.cat([candidates, ends[acqf.slack(ends) >= 0]])
+        starts = _best(acqf, certain, n_searches)
+        candidates = torch.cat([starts, _search(acqf, box, starts, options)])
+    else:
+        candidates = _best(acqf, X, n_searches)
     with torch.no_grad():
         value, row = acqf(candidates.unsqueeze(-2)).max(0)
     return candidates[row].unsqueeze(0), value
+
+
+@torch.no_grad()
+def _best(acqf: SafeUCB, X: Tensor, count: int) -> Tensor:
+    """Return the ``count`` points of X [n d] with the largest values, or all if there are fewer."""
+    values = acqf(X.unsqueeze(-2))
+    return X[values.topk(min(count, len(X))).indices]
+
+
+def _search(acqf: SafeUCB, box: Tensor, starts: Tensor, options: dict[str, Any]) -> Tensor:
+    """Return the ends [m d] of searches by ``optimize_acqf`` from points [n d] that are certain.
+
+    Ends that are not certain are left out.
+    """
+    ends, _ = optimize_acqf(
+        acqf,
+        box,
+        q=1,
+        num_restarts=len(starts),
+        batch_initial_conditions=starts.unsqueeze(-2),
+        nonlinear_inequality_constraints=[(lambda x: acqf.slack(x) - _MARGIN, True)],
+        **options,
+    )
+    return ends[acqf.slack(ends) >= 0]
 
 
 def _near(X: Tensor, box: Tensor, count: int) -> Tensor:

@@ -63,6 +63,13 @@ def play(
             out of range.
         RefutedAssumptions: No function satisfies the method's assumptions and fits the data.
     """
+    checks.instance("method", method, Method)
+    checks.instance("problem", problem, Bandit)
+    rounds = checks.whole("rounds", rounds, 1)
+    initial = checks.whole("initial", initial, 0)
+    seed = checks.seed(seed)
+    gap_every = checks.whole("gap_every", gap_every, 0)
+    first = checks.maybe(checks.whole, "first", first, 0)
     rows = _rows(method, problem, rounds, seed, gap_every, first, initial)
     next_row = isolated(lambda: next(rows, None))  # in the settings of a fresh program
     while (row := next_row()) is not None:
@@ -78,14 +85,7 @@ def _rows(
     first: int | None,
     initial: int,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of ``play``."""
-    checks.instance("method", method, Method)
-    checks.instance("problem", problem, Bandit)
-    rounds = checks.whole("rounds", rounds, 1)
-    initial = checks.whole("initial", initial, 0)
-    seed = checks.seed(seed)
-    gap_every = checks.whole("gap_every", gap_every, 0)
-    first = checks.maybe(checks.whole, "first", first, 0)
+    """Yield the rows of ``play``; the types of all arguments are checked."""
     if gap_every and (problem.fixed_arms is None or method.confidence is None):
         raise InvalidInput(
             "an optimality gap needs the same arms in every round, and a method with bounds."
@@ -97,14 +97,8 @@ def _rows(
     seconds = 0.0
     for t in range(1, rounds + 1):
         arms, values = _offered(problem)
-        start = time.process_time()
-        index = method.choose(state, arms, generator)
-        seconds += time.process_time() - start
-        arm = arms[index : index + 1]
-        reward = problem.observe(arm)
-        start = time.process_time()
-        state.update(arm, reward)
-        seconds += time.process_time() - start
+        index, cpu_seconds = _pull(method, state, problem, arms, generator)
+        seconds += cpu_seconds
         regret = float(values.max() - values[index])
         cumulative += regret
         best = min(best, regret)
@@ -125,6 +119,25 @@ def _rows(
         yield row
 
 
+def _pull(
+    method: Method, state: Posterior, problem: Bandit, arms: Tensor, generator: torch.Generator
+) -> tuple[int, float]:
+    """Choose an arm and learn from its reward.
+
+    Returns:
+        The index of the arm among ``arms`` [A d], and the CPU seconds of the method.
+    """
+    start = time.process_time()
+    index = method.choose(state, arms, generator)
+    seconds = time.process_time() - start
+    arm = arms[index : index + 1]
+    reward = problem.observe(arm)
+    start = time.process_time()
+    state.update(arm, reward)
+    seconds += time.process_time() - start
+    return index, seconds
+
+
 def _pull_uncounted(
     state: Posterior,
     problem: Bandit,
@@ -139,12 +152,11 @@ def _pull_uncounted(
     """
     rng = torch.Generator().manual_seed(_INITIAL + seed)
     best = math.inf
-    pulls: list[int | None] = [None] * initial
+    pulls: list[int | None] = [None] * initial  # None for a random arm
     if first is not None:
         pulls.insert(0, first)
-    for given in pulls:
+    for index in pulls:
         arms, values = _offered(problem)
-        index = given
         if index is None:
             index = int(torch.randint(len(arms), (), generator=rng))
         if not 0 <= index < len(arms):

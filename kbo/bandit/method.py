@@ -140,7 +140,7 @@ class Method:
         )
         checks.maybe(checks.instance, "confidence", self.confidence, Confidence)
         if checks.instance("rule", self.rule, Rule).needs_confidence:
-            _ = self.bound
+            _ = self.bound  # an error if there is none
 
     @property
     def bound(self) -> Confidence:

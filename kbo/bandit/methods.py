@@ -176,38 +176,52 @@ class NamedMethod:
     ) -> Method:
         """Return the method for a problem; arguments and errors as for ``kbo.bandit.make``."""
         checks.kernel(kernel)
-        given = {"noise_std": noise_std, "norm_bound": norm_bound, "delta": delta, **options}
-        known: dict[str, Any] = {}
-        own: dict[str, Any] = {}
-        for name, value in given.items():
-            if value is None:
-                continue
-            if name in _CHECKS:
-                _CHECKS[name](name, value)
-                known[name] = value
-            elif name in self.options:
-                own[name] = value
-            else:
-                self._refuse(name)
-        if "ridge" in own:
-            checks.positive("ridge", own["ridge"])
-        if "points" in known:
-            known["n_points"] = len(known["points"])
-        scale = checked_scale(known.pop("scale", 1.0))
+        facts, own_options = self._facts_and_options(
+            {"noise_std": noise_std, "norm_bound": norm_bound, "delta": delta, **options}
+        )
+        if "ridge" in own_options:
+            checks.positive("ridge", own_options["ridge"])
+        if "points" in facts:
+            facts["n_points"] = len(facts["points"])
+        scale = checked_scale(facts.pop("scale", 1.0))
         for name in self.needs:
-            if name not in known:
+            if name not in facts:
                 where = "methods.make, or to Certified" if name == "noise_upper" else "methods.make"
                 raise InvalidInput(
                     f"method {self.name!r} needs {name}: pass {name}=... to {where}."
                 )
-        method = self.build(Facts(kernel, scale=scale, options=own, **known))
+        method = self.build(Facts(kernel, scale=scale, options=own_options, **facts))
         if isinstance(scale, tuple) and getattr(method.confidence, "scale", None) != scale:
             raise InvalidInput(
                 f"method {self.name!r} averages over no scales: pass one number, or choose 'cmm-ucb'."
             )
-        if "multiplier" in own:
-            return method.with_multiplier(own["multiplier"])
+        if "multiplier" in own_options:
+            return method.with_multiplier(own_options["multiplier"])
         return method
+
+    def _facts_and_options(
+        self, arguments: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the arguments that are facts about the problem, and those that are options of the method.
+
+        Those that are None are left out.
+
+        Raises:
+            InvalidInput: A fact is out of its range, or the method does not take an option.
+        """
+        facts: dict[str, Any] = {}
+        options: dict[str, Any] = {}
+        for name, value in arguments.items():
+            if value is None:
+                continue
+            if name in _CHECKS:
+                _CHECKS[name](name, value)
+                facts[name] = value
+            elif name in self.options:
+                options[name] = value
+            else:
+                self._refuse(name)
+        return facts, options
 
     def _refuse(self, option: str) -> None:
         """Raise InvalidInput for an option that the method does not take."""
@@ -217,10 +231,10 @@ class NamedMethod:
                 f"method {self.name!r} has no use for {option}: do not pass it. It takes "
                 f"{', '.join(self.options) or 'no options'}; {option} is for {', '.join(takers)}."
             )
-        known = {"kernel", *_CHECKS}
+        all_options = {"kernel", *_CHECKS}
         for row in METHODS.values():
-            known.update(row.options)
-        raise InvalidInput(f"methods.make has no option {option!r}:{_nearest(option, known)}")
+            all_options.update(row.options)
+        raise InvalidInput(f"methods.make has no option {option!r}:{_nearest(option, all_options)}")
 
 
 METHODS: dict[str, NamedMethod] = {}
@@ -267,14 +281,14 @@ def of_boxes(name: str) -> NamedMethod:
     Raises:
         InvalidInput: An unknown name, or the name of a method for finite sets; the message has near ones for boxes.
     """
-    known = [row.name for row in METHODS.values() if not row.needs_finite_set]
-    if name not in known and name in names():
+    for_boxes = [row.name for row in METHODS.values() if not row.needs_finite_set]
+    if name in for_boxes:
+        return METHODS[name]
+    if name in names():
         raise InvalidInput(
             f"method {name!r} is for finite sets of points (kbo.bandit), not for boxes."
         )
-    if name not in known:
-        raise InvalidInput(f"unknown method {checks.shown(name)}:{_nearest(name, known)}")
-    return METHODS[name]
+    raise InvalidInput(f"unknown method {checks.shown(name)}:{_nearest(name, for_boxes)}")
 
 
 def make(
@@ -326,14 +340,14 @@ def make(
     return get(name).make(kernel, noise_std, norm_bound, delta, **options)
 
 
-def _nearest(name: str, known: Collection[str]) -> str:
-    """Return the end of a message about an unknown name: the nearest known names, and all of them."""
-    everything = f"{', '.join(sorted(known))}."
+def _nearest(name: str, candidates: Collection[str]) -> str:
+    """Return the end of a message about an unknown name: the nearest candidates, and all of them."""
+    all_names = f"{', '.join(sorted(candidates))}."
     text = name.lower() if isinstance(name, str) else ""
-    near = difflib.get_close_matches(text, known, n=3, cutoff=0.3)
-    if not near:
-        return f" the names are: {everything}"
-    return f" did you mean {' or '.join(map(repr, near))}? All names: {everything}"
+    nearest = difflib.get_close_matches(text, candidates, n=3, cutoff=0.3)
+    if not nearest:
+        return f" the names are: {all_names}"
+    return f" did you mean {' or '.join(map(repr, nearest))}? All names: {all_names}"
 
 
 # Posteriors

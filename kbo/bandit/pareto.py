@@ -82,13 +82,13 @@ def pareto_set(
         RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
 
     Example:
-        >>> while (found := pareto_set(states, bounds, points, 0.1)).widest is not None:
-        ...     row = found.widest
+        >>> while (front := pareto_set(states, bounds, points, 0.1)).widest is not None:
+        ...     row = front.widest
         ...     for state, value in zip(states, evaluate(points[row]), strict=True):
         ...         state.update(points[row : row + 1], value.reshape(1))
-        >>> points[found.accepted]
+        >>> points[front.accepted]
     """
-    _check(states, confidences, points)
+    _check_arguments(states, confidences, points)
     margin = _margin(epsilon, points, len(states))  # [m]
     intervals = []
     for state, confidence in zip(states, confidences, strict=True):
@@ -96,10 +96,10 @@ def pareto_set(
     lower = torch.stack([low for low, _ in intervals], -1)  # [N m]
     upper = torch.stack([high for _, high in intervals], -1)
     width = not_nan(upper - lower, "width of the bounds")
-    is_front = _count(lower, lower, strictly=True) == 0
-    discarded = ~is_front & (_count(upper, lower[is_front] + margin) > 0)
+    is_front = _n_at_least(lower, lower, strictly=True) == 0
+    discarded = ~is_front & (_n_at_least(upper, lower[is_front] + margin) > 0)
     counts_itself = (upper >= lower + margin).all(-1)
-    n_possibly_better = _count(lower + margin, upper) - counts_itself.long()
+    n_possibly_better = _n_at_least(lower + margin, upper) - counts_itself.long()
     accepted = ~discarded & (n_possibly_better == 0)
     relative_width = (width / margin).amax(-1).masked_fill(discarded, -1.0)
     widest = None
@@ -108,7 +108,10 @@ def pareto_set(
     return ParetoSet(accepted, discarded, widest, _guarantee(states, confidences))
 
 
-def _check(states: Sequence[Posterior], confidences: Sequence[Confidence], points: Tensor) -> None:
+def _check_arguments(
+    states: Sequence[Posterior], confidences: Sequence[Confidence], points: Tensor
+) -> None:
+    """Raise InvalidInput unless there are points, and a posterior and a bound of each objective."""
     are_lists = isinstance(states, Sequence) and isinstance(confidences, Sequence)
     if not are_lists or len(states) != len(confidences):
         raise InvalidInput(
@@ -136,10 +139,13 @@ def _margin(epsilon: float | Tensor, points: Tensor, n_objectives: int) -> Tenso
     return margin
 
 
-def _count(A: Tensor, B: Tensor, strictly: bool = False) -> Tensor:
-    """Return for each row of A [N m] the number [N] of rows of B [n m] at least it in every objective.
+def _n_at_least(A: Tensor, B: Tensor, strictly: bool = False) -> Tensor:
+    """Return for each row of A the number [N] of rows of B that are at least it in every objective.
 
-    With ``strictly`` rows count that are also above it in some objective.
+    Args:
+        A: Values of the objectives, [N m].
+        B: Values of the objectives, [n m].
+        strictly: Count only those that are also larger in some objective.
     """
     counts = []
     for rows in A.split(max(1, _BLOCK // B.numel())):

@@ -42,8 +42,8 @@ _BLOCK = 4096
 _FRONTIER = 1024
 """Number of points outside S, those nearest to being certain, that expanders may add."""
 
-_TOGETHER = 512
-"""Number of points that are examined at once, the widest first."""
+_EXAMINED = 512
+"""Number of points of S of which it is found out at once whether they are expanders."""
 
 
 class SafeSet:
@@ -91,8 +91,8 @@ class SafeSet:
         slack = before.clone()
         rows = (~self.safe & (before < 0)).nonzero()[:, 0]
         if len(rows) > _REFINED:
-            quick = [limit.quick_slacks(X)[0] for X in self.points[rows].split(_BLOCK)]
-            slack[rows] = not_nan(torch.cat(quick), "slack of a limit")
+            quick_slacks = [limit.quick_slacks(X)[0] for X in self.points[rows].split(_BLOCK)]
+            slack[rows] = not_nan(torch.cat(quick_slacks), "slack of a limit")
             rows = rows[slack[rows] < 0]
             nearest = slack[rows].topk(min(_REFINED, len(rows))).indices
             rows = rows[nearest]
@@ -131,19 +131,19 @@ class SafeSet:
         width = torch.stack(widths).amax(0)  # [rows]
         is_maximiser = _maximisers(objective, confidence, X)
         frontier = self._frontier()
-        for some in width.argsort(descending=True, stable=True).split(_TOGETHER):
-            is_member = is_maximiser[some]
+        for block in width.argsort(descending=True, stable=True).split(_EXAMINED):
+            is_member = is_maximiser[block]
             if not bool(is_member[0]):
-                is_member = is_member | self._expanders(X[some], frontier)
+                is_member = is_member | self._expanders(X[block], frontier)
             if bool(is_member.any()):
-                return int(rows[some[is_member.long().argmax()]])
+                return int(rows[block[is_member.long().argmax()]])
         raise AssertionError("the point of the largest lower bound is in M")
 
     @torch.no_grad()
     def grows(self) -> bool:
         """Return whether there are expanders: whether S could grow by a further observation."""
         frontier = self._frontier()
-        blocks = self.points[self.safe].split(_TOGETHER)
+        blocks = self.points[self.safe].split(_EXAMINED)
         return any(bool(self._expanders(X, frontier).any()) for X in blocks)
 
     def _frontier(self) -> Tensor:
@@ -165,11 +165,11 @@ class SafeSet:
             frontier: Rows of points outside S.
         """
         Z = self.points[frontier]
-        least = X.new_full((len(X), len(Z)), torch.inf)
+        certain = X.new_full((len(X), len(Z)), torch.inf)  # the least slack of all limits
         for limit, slack in zip(self._limits, self._slack[:, frontier], strict=True):
-            certain = _certain_after_observation(limit, X, Z, slack)
-            least = torch.minimum(least, torch.where(slack >= 0, torch.inf, certain))
-        return (not_nan(least, "slack of a limit") >= 0).any(-1)
+            after = _certain_after_observation(limit, X, Z, slack)
+            certain = torch.minimum(certain, torch.where(slack >= 0, torch.inf, after))
+        return (not_nan(certain, "slack of a limit") >= 0).any(-1)
 
 
 def _certain_after_observation(limit: Limit, X: Tensor, Z: Tensor, slack: Tensor) -> Tensor:
@@ -197,7 +197,7 @@ def _certain_after_observation(limit: Limit, X: Tensor, Z: Tensor, slack: Tensor
 
 def _maximisers(objective: Posterior, confidence: Confidence, X: Tensor) -> Tensor:
     """Return whether each point of X [n d] may be the best of them, [n]."""
-    intervals = [confidence.quick_interval(objective, some) for some in X.split(_BLOCK)]
+    intervals = [confidence.quick_interval(objective, block) for block in X.split(_BLOCK)]
     lower = torch.cat([low for low, _ in intervals])
     upper = torch.cat([high for _, high in intervals])
     not_nan(upper - lower, "width of the bounds")
@@ -206,5 +206,5 @@ def _maximisers(objective: Posterior, confidence: Confidence, X: Tensor) -> Tens
 
 
 def _positive(variance: Tensor) -> Tensor:
-    """Return variances without zeros, to divide by them what is zero too."""
+    """Return variances [...] that are above zero, as divisors of what is zero where they are."""
     return variance.clamp_min(torch.finfo(variance.dtype).tiny)

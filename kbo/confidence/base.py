@@ -86,7 +86,7 @@ class Confidence(ReadOnly):
         return self._checked_interval(state, X)[0]
 
     def _checked_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``interval``.
+        """Return ``interval``, after a check of what a subclass returned.
 
         Raises:
             InvalidInput: It is not a pair of tensors with an entry for each row of X.
@@ -173,7 +173,7 @@ class Confidence(ReadOnly):
         """Return the reasons why the theorem does not cover this posterior, in words.
 
         Its ``provenance`` and ``error`` are compared with ``covers``. A bound that is computed from
-        another one adds the objections of that one.
+        another one overrides this method: it has the objections of that one too.
         """
         reasons = _objections_to_data(checked_state(state).provenance)
         if state.like.dtype != torch.float64:

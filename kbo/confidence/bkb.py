@@ -1,6 +1,6 @@
-"""Widths of the papers on sketched posteriors: BKB, K-UCB, EK-UCB.
+"""Bounds of the papers on sketched posteriors: BKB, K-UCB, EK-UCB.
 
-The martingale mixture is tighter.
+``MartingaleMixture`` is tighter on the same posteriors.
 
 | class | paper | valid on a sketch if |
 |---|---|---|
@@ -37,8 +37,8 @@ from kbo.confidence.sub_gaussian import SubGaussian
 from kbo.regression import Posterior
 
 
-class _Sketched(SubGaussian, WidthConfidence):
-    """Bounds that are valid as long as the sketch has at most the error ``largest_error``."""
+class _LeverageBound(SubGaussian, WidthConfidence):
+    """Bounds by the sum of the leverages, valid while the sketch misses at most ``largest_error``."""
 
     covers: frozenset[str] = frozenset({"sketch", "weights"})
     _leverage_factor: float = 1.0  # c
@@ -58,11 +58,11 @@ class _Sketched(SubGaussian, WidthConfidence):
         """Return the objections of any confidence, and one if the sketch is too coarse."""
         reasons = super().objections(state)
         error = state.error.norm()
-        allowed = self.largest_error(state)
-        if error > allowed:
+        largest = self.largest_error(state)
+        if error > largest:
             reasons.append(
                 f"the error of the dictionary is up to {error:.3g}, and the theorem allows "
-                f"{allowed:.3g}"
+                f"{largest:.3g}"
             )
         return reasons
 
@@ -75,7 +75,7 @@ class _Sketched(SubGaussian, WidthConfidence):
         )
 
 
-class BKB(_Sketched):
+class BKB(_LeverageBound):
     """The width of BKB and BBKB: Calandriello et al. (2019), Theorem 2.
 
     Args:
@@ -96,7 +96,7 @@ class BKB(_Sketched):
         return state.ridge / (1 - self.eps)
 
 
-class EKUCB(_Sketched):
+class EKUCB(_LeverageBound):
     """The width of EK-UCB, with a projection: Zenati et al. (2022), Lemma 4.1.
 
     Args:

@@ -11,7 +11,7 @@ from kbo.regression import Posterior
 
 
 class FixedWidth(WidthConfidence):
-    """A fixed multiplier of the standard deviation.
+    """Bounds ``mean +- multiplier * sqrt(variance)``, without a guarantee.
 
     Args:
         multiplier: The width, at least 0.
@@ -29,10 +29,9 @@ class FixedWidth(WidthConfidence):
 
 
 class AlternatingWidth(FixedWidth):
-    """Fixed multipliers in turn, one after every observation.
+    """Bounds ``mean +- multiplier * sqrt(variance)`` with the next of several multipliers after every observation.
 
-    A small width refines the best region found, a large one looks for others; taking turns needs no
-    choice of one.
+    A search with a small width refines the best region so far, one with a large width finds others.
 
     Args:
         multipliers: The widths, each at least 0.

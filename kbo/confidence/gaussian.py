@@ -24,7 +24,7 @@ from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
 _SPREAD = 4.0
-"""Multiple of the prior variance: any is valid."""
+"""Factor by which the prior variance of the martingale exceeds that of the function; any is valid."""
 
 
 class OverPoints(Confidence):
@@ -54,16 +54,18 @@ class OverPoints(Confidence):
         elif points is not None:
             self.n_points = checks.whole("points", points, 1)
         # Replaced, not changed: copies go their own way.
-        self._versions_outside: frozenset[int] = frozenset()  # of posteriors with other points
-        self._asked: frozenset[tuple[float, ...]] = frozenset()  # if only N is given
+        self._versions_outside: frozenset[int] = (
+            frozenset()
+        )  # of posteriors that were asked elsewhere
+        self._queried: frozenset[tuple[float, ...]] = frozenset()  # if only N is given
 
     def _note_queries(self, state: Posterior, X: Tensor) -> None:
-        """Note if bounds are computed at points X [... d] outside of the set, or at too many."""
+        """Note the points X [... d] at which bounds are computed, if they are not of the set."""
         if self.n_points is None:
             return
         if self.points is None:
-            if len(self._asked) <= self.n_points:
-                self._asked = self._asked | _rows(X)
+            if len(self._queried) <= self.n_points:
+                self._queried = self._queried | _rows(X)
             return
         if state.version in self._versions_outside:
             return
@@ -78,7 +80,7 @@ class OverPoints(Confidence):
         reasons = super().objections(state)
         if self.n_points is None:
             return reasons
-        if len(self._asked) > self.n_points or state.version in self._versions_outside:
+        if len(self._queried) > self.n_points or state.version in self._versions_outside:
             reasons.append(
                 f"bounds were computed at points other than the {self.n_points} that the theorem "
                 "is about"

@@ -23,12 +23,15 @@ ENERGY = 0.1
 
 
 def unexplained(confidence: Any, state: Posterior) -> bool:
-    """Return True if the values are further from every function of the norm than the noise is.
+    """Return True if the data are further from every function of the norm than the noise is.
 
-    docs/theory/noise.md has the proof.
+    docs/theory/noise.md has the proof. True assumptions are refused with probability at most
+    ``ENERGY * delta``, besides the probability delta that the bounds fail. False for bounds that do
+    not assume both a noise level and a norm.
 
-    This test has a probability of its own to be wrong, ``ENERGY * delta``, and the bounds hold as
-    they are. False for bounds that do not assume both noise level and norm.
+    Args:
+        confidence: The bounds, with ``norm_bound`` if they assume one.
+        state: The posterior.
     """
     norm_bound = getattr(confidence, "norm_bound", None)
     if not isinstance(norm_bound, float) or confidence.noise_std is None:

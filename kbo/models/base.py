@@ -96,17 +96,17 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
 
     def cast(self, name: str, value: Tensor) -> Tensor:
         """Return a float tensor in the dtype of the data, with BoTorch's warning of another one."""
-        own = self.train_targets.dtype
+        dtype = self.train_targets.dtype
         checks.device(name, checks.tensor(name, value), self.train_targets)
-        if value.dtype == own or value.dtype not in (torch.float32, torch.float64):
+        if value.dtype == dtype or value.dtype not in (torch.float32, torch.float64):
             return value
         warnings.warn(
-            f"{name} is {value.dtype} and is converted to {own}, the type of the model's data: "
-            f"use {name}.to({own}).",
+            f"{name} is {value.dtype} and is converted to {dtype}, the type of the model's data: "
+            f"use {name}.to({dtype}).",
             InputDataWarning,
             stacklevel=4,
         )
-        return value.to(own)
+        return value.to(dtype)
 
     def transform_inputs(self, X: Tensor, input_transform: InputTransform | None = None) -> Tensor:
         """Return points in the dtype of the data, after the input transform."""
@@ -119,7 +119,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         return self.state, self.transform_inputs(X)
 
     def observed_at(self, X: Tensor) -> Tensor:
-        """Return points of observations, transformed as training points: one stays one."""
+        """Return points of observations [... d], transformed as training points: one point stays one."""
         X = self.cast("X", X)
         if not hasattr(self, "input_transform"):
             return X
@@ -160,14 +160,15 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     def _check_query(
         self, X: Tensor, output_indices: Any, observation_noise: Any, posterior_transform: Any
     ) -> None:
+        """Raise InvalidInput unless the arguments are such as ``posterior`` takes."""
         shape = tuple(checks.tensor("X", X).shape)
         if len(shape) < 2:
             raise InvalidInput(
                 f"X must be a tensor of shape [... q d], got {shape}: use X.unsqueeze(0) for one "
                 "point."
             )
-        is_first = isinstance(output_indices, list) and output_indices == [0]
-        if output_indices is not None and not is_first:
+        is_the_output = isinstance(output_indices, list) and output_indices == [0]
+        if output_indices is not None and not is_the_output:
             raise InvalidInput(
                 f"output_indices must be [0], of one output, got {checks.shown(output_indices)}."
             )
@@ -301,8 +302,8 @@ class FantasyGP(PosteriorModel):
             ones = P.new_ones(P.shape[:-1])
             new = observed.ridge / (ones if weights is None else weights)
             batch = torch.broadcast_shapes(model.variances.shape[:-1], new.shape[:-1])
-            parts = (model.variances.expand(*batch, -1), new.expand(*batch, -1))
-            self._variances = torch.cat(parts, -1)
+            observed_and_new = (model.variances.expand(*batch, -1), new.expand(*batch, -1))
+            self._variances = torch.cat(observed_and_new, -1)
         self.train_inputs: tuple[Tensor, ...] = (P.clone(),)
         self.train_targets: Tensor = targets.clone()
         self.covar_module: Kernel = model.covar_module

@@ -90,24 +90,16 @@ class KernelRidgeGP(StreamingGP):
             )
         fitted: Any = copy.deepcopy(gp).eval()
         P = fitted.train_inputs[0]
-        noise = fitted.likelihood.noise
         constant = fitted.mean_module(P[:1]).squeeze()
         targets = fitted.train_targets - constant
-        Y = fitted.train_targets.unsqueeze(-1)
-        Yvar = None
-        if isinstance(gp.likelihood, FixedNoiseGaussianLikelihood):
-            Yvar = noise.unsqueeze(-1)
-        transforms: dict[str, Any] = {"offset": Offset(constant)}
-        if hasattr(fitted, "outcome_transform"):
-            Y, Yvar = fitted.outcome_transform.untransform(Y, Yvar)
-            transforms = {"outcome": fitted.outcome_transform, **transforms}
+        Y, Yvar = _data(fitted)
         model = cls(
             fitted.train().train_inputs[0],  # in training mode without the input transform
             Y,
             fitted.covar_module,
-            float(noise.mean()),
+            float(fitted.likelihood.noise.mean()),
             getattr(fitted, "input_transform", None),
-            ChainedOutcomeTransform(**transforms),
+            _outcome_transform(fitted, constant),
             Yvar,
         )
         same_inputs = torch.allclose(model.train_inputs[0], P)
@@ -130,12 +122,32 @@ class KernelRidgeGP(StreamingGP):
 
 
 def _has_one_output_and_gaussian_noise(gp: object) -> bool:
+    """Return whether a model is one that ``from_gp`` takes."""
     if not isinstance(gp, SingleTaskGP) or gp.train_targets.ndim > 1:
         return False
-    known = isinstance(gp.likelihood, FixedNoiseGaussianLikelihood)
-    gaussian = type(gp.likelihood) is GaussianLikelihood
-    constant_mean = isinstance(gp.mean_module, (ConstantMean, ZeroMean))
-    return (known or gaussian) and constant_mean
+    has_known_noise = isinstance(gp.likelihood, FixedNoiseGaussianLikelihood)
+    has_unknown_noise = type(gp.likelihood) is GaussianLikelihood
+    has_constant_mean = isinstance(gp.mean_module, (ConstantMean, ZeroMean))
+    return (has_known_noise or has_unknown_noise) and has_constant_mean
+
+
+def _data(gp: Any) -> tuple[Tensor, Tensor | None]:
+    """Return targets [n 1] and known noise variances [n 1], or None, in the units before transforms."""
+    Y = gp.train_targets.unsqueeze(-1)
+    Yvar = None
+    if isinstance(gp.likelihood, FixedNoiseGaussianLikelihood):
+        Yvar = gp.likelihood.noise.unsqueeze(-1)
+    if hasattr(gp, "outcome_transform"):
+        Y, Yvar = gp.outcome_transform.untransform(Y, Yvar)
+    return Y, Yvar
+
+
+def _outcome_transform(gp: Any, constant: Tensor) -> OutcomeTransform:
+    """Return the outcome transform of a model, if it has one, and then that of its constant mean."""
+    offset = Offset(constant)
+    if not hasattr(gp, "outcome_transform"):
+        return ChainedOutcomeTransform(offset=offset)
+    return ChainedOutcomeTransform(outcome=gp.outcome_transform, offset=offset)
 
 
 class Offset(OutcomeTransform):

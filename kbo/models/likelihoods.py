@@ -38,13 +38,13 @@ class RidgeNoise(HomoskedasticNoise):
         self, param_name: str, constraint: Interval, replace: bool = True
     ) -> None:
         """Register the limits of a constraint, not its transform: the parameter is the variance."""
-        first = constraint.initial_value
-        if first is not None:
-            first = constraint.transform(first)
+        initial_value = constraint.initial_value
+        if initial_value is not None:
+            initial_value = constraint.transform(initial_value)
         lower = constraint.lower_bound.clamp_min(_LEAST_NOISE)
         upper = constraint.upper_bound
         kind: Any = GreaterThan if upper.isinf().all() else partial(Interval, upper_bound=upper)
-        limits = kind(lower, transform=None, initial_value=first)
+        limits = kind(lower, transform=None, initial_value=initial_value)
         super().register_constraint(param_name, limits, replace)
 
     @property

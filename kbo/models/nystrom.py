@@ -28,7 +28,7 @@ _N_FINE = 100
 _FINE = 1e-7
 """Fraction of the prior variance, well above rounding."""
 
-_SHARE = 0.1
+_COARSE = 0.1
 """Variance that a dictionary of more points may leave unexplained, in units of the noise variance."""
 
 
@@ -109,19 +109,19 @@ class NystromGP(StreamingGP):
         super().__init__(
             train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar
         )
-        self._given = dictionary
+        self._given_dictionary = dictionary
         self._new_state()  # a dictionary that cannot be used is an error now, not later
 
     @property
     def dictionary(self) -> Dictionary:
         """The dictionary that was given, or the default for the present kernel and ridge."""
-        if self._given is not None:
-            return self._given
+        if self._given_dictionary is not None:
+            return self._given_dictionary
         X = self.train_inputs[0]  # transformed already: the model is in evaluation mode
         largest = math.inf
         if len(X):  # however large the noise is, something is in the dictionary
             largest = 0.1 * float(freeze(self.covar_module, X).diagonal(X).max())
-        return DefaultDictionary(_SHARE * min(self.ridge.item(), largest), most=MOST_ANCHORS)
+        return DefaultDictionary(_COARSE * min(self.ridge.item(), largest), most=MOST_ANCHORS)
 
     def _new_state(self) -> NystromRidge:
         return NystromRidge(self.covar_module, self.ridge.item(), self.transformed(self.dictionary))
@@ -131,7 +131,7 @@ class NystromGP(StreamingGP):
     @property
     def _fits_exactly(self) -> bool:
         """Whether a fit is that of the exact model, which takes no longer with so few points."""
-        return self._given is None and len(self.train_targets) <= MOST_ANCHORS
+        return self._given_dictionary is None and len(self.train_targets) <= MOST_ANCHORS
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode as in PyTorch. Inducing points stay during training: one objective a fit."""

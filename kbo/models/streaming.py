@@ -190,22 +190,13 @@ class StreamingGP(PosteriorModel):
         self._built = None
 
     def _note_constants(self, transform: torch.nn.Module, data: Tensor) -> None:
-        """Add a caveat if a transform takes constants from the data: half the data give others."""
-        of_data = copy.deepcopy(transform)
-        of_half = copy.deepcopy(transform)
-        if not len(data):
-            return
-        of_data(data)
-        of_half(data / 2)
-        constants = _constants(of_data)
-        others = _constants(of_half)
-        if len(constants) == len(others) and all(map(torch.equal, constants, others)):
-            return
-        self.add_caveat(
-            f"{type(transform).__name__} takes its constants from the data: scale with constants that "
-            "you chose before you saw data, for example train_Y = (Y - offset) / scale, or "
-            "Normalize(d, bounds=...)"
-        )
+        """Add a caveat if a transform takes constants from the data [n d]."""
+        if len(data) and _learns(transform, data):
+            self.add_caveat(
+                f"{type(transform).__name__} takes its constants from the data: scale with constants "
+                "that you chose before you saw data, for example train_Y = (Y - offset) / scale, or "
+                "Normalize(d, bounds=...)"
+            )
 
     def get_extra_state(self) -> Tensor:
         """Return whether kernel, ridge or transforms were chosen after data, for state dicts, []."""
@@ -233,8 +224,8 @@ class StreamingGP(PosteriorModel):
         X = self.train_inputs[0]
         y = self.train_targets
         if inputs is not None:
-            given: Any = inputs[0] if isinstance(inputs, (tuple, list)) and inputs else inputs
-            X = _unbatched("inputs", given).clone()
+            points: Any = inputs[0] if isinstance(inputs, (tuple, list)) and inputs else inputs
+            X = _unbatched("inputs", points).clone()
         if targets is not None:
             y = checks.points("targets", targets).clone()
         if self._variances is not None and not len(X) == len(y) == len(self._variances):
@@ -267,8 +258,30 @@ class StreamingGP(PosteriorModel):
         if wants_graph or X.ndim > 2 or Y.ndim > 2:
             return super().condition_on_observations(X, Y, noise, **kwargs)
         values = self.hyperparameters().tolist()
-        state = self.state
-        state.at()  # grows the factor, once for all models that follow
+        observed = self.state
+        observed.at()  # grows the factor, once for all models that follow
+        P, y, variances = self._transformed_observations(X, Y, noise)
+        state = observed.fork()
+        _learn(state, P, y, variances)
+        model = self._copy()
+        model.train_inputs = (torch.cat([self.train_inputs[0], P]),)
+        model.train_targets = torch.cat([self.train_targets, y])
+        if self._original_train_inputs is not None:
+            model._original_train_inputs = torch.cat([self._original_train_inputs, X.detach()])
+        if variances is not None or self.train_Yvar is not None:
+            ridge = self.ridge.detach()
+            before = _variances_or_ridge(self.train_Yvar, self.train_targets, ridge)
+            model._variances = torch.cat([before, _variances_or_ridge(variances, y, ridge)])
+        model._built = (values, state)
+        return model
+
+    def _transformed_observations(
+        self, X: Tensor, Y: Tensor, noise: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return new points [q d], targets [q] and noise variances [q], or None, as the state has them.
+
+        Arguments as for ``condition_on_observations``, in the dtype of the data.
+        """
         checks.rows("X", X)
         if Y.ndim != 2 or Y.shape[-1] != 1:
             raise InvalidInput(
@@ -284,33 +297,18 @@ class StreamingGP(PosteriorModel):
         if noise is not None:
             noise = checks.variances("noise", self.cast("noise", noise), targets)
             variances = noise.detach().squeeze(-1)
-        y = targets.squeeze(-1)
-        state = state.fork()
-        _learn(state, P, y, variances)
-        model = self._copy()
-        model.train_inputs = (torch.cat([self.train_inputs[0], P]),)
-        model.train_targets = torch.cat([self.train_targets, y])
-        if self._original_train_inputs is not None:
-            model._original_train_inputs = torch.cat([self._original_train_inputs, X.detach()])
-        if variances is not None or self.train_Yvar is not None:
-            old = self._variances_or_ridge(self.train_Yvar, self.train_targets)
-            model._variances = torch.cat([old, self._variances_or_ridge(variances, y)])
-        model._built = (values, state)
-        return model
+        return P, targets.squeeze(-1), variances
 
     def _copy(self) -> StreamingGP:
         """Return a model with its own modules and parameters, and the data and posterior of this one."""
         model = object.__new__(type(self))
         vars(model).update(vars(self))
-        grams = [part.gram for part in self.modules() if isinstance(part, PrecomputedKernel)]
-        shared: Any = {id(gram): gram for gram in grams}  # large, and never changed
-        parts = (self._modules, self._buffers, self._parameters)
-        model._modules, model._buffers, model._parameters = copy.deepcopy(parts, shared)
+        kernels = [kernel for kernel in self.modules() if isinstance(kernel, PrecomputedKernel)]
+        shared: Any = {id(kernel.gram): kernel.gram for kernel in kernels}  # large, never changed
+        modules_and_tensors = (self._modules, self._buffers, self._parameters)
+        copies = copy.deepcopy(modules_and_tensors, shared)
+        model._modules, model._buffers, model._parameters = copies
         return model
-
-    def _variances_or_ridge(self, variances: Tensor | None, y: Tensor) -> Tensor:
-        """Return noise variances [r] of targets y [r]."""
-        return self.ridge.detach().to(y).expand(len(y)) if variances is None else variances
 
     # PyTorch and BoTorch
 
@@ -353,9 +351,9 @@ class StreamingGP(PosteriorModel):
         Variances of single observations are left out, since they are often estimates from few
         values: pass ``train_Yvar`` among the options if they are known.
         """
-        given = super().construct_inputs(training_data)
-        given.pop("train_Yvar", None)
-        return {**given, **options}
+        arguments = super().construct_inputs(training_data)
+        arguments.pop("train_Yvar", None)
+        return {**arguments, **options}
 
 
 def _check_data(train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> None:
@@ -402,9 +400,27 @@ def _learn(state: Posterior, X: Tensor, y: Tensor, variances: Tensor | None) -> 
     state.note(unit_variance=state.ridge)
 
 
+def _variances_or_ridge(variances: Tensor | None, y: Tensor, ridge: Tensor) -> Tensor:
+    """Return the noise variances [r] of targets y [r]: the known ones, or the ridge [] for each."""
+    if variances is None:
+        return ridge.to(y).expand(len(y))
+    return variances
+
+
 def _untrained(transform: Any, like: Tensor) -> Any:
-    """Return a copy of a transform in training mode, as new: one may be given to many models."""
+    """Return a copy of a transform in training mode: a user may give one transform to many models."""
     return copy.deepcopy(transform).to(like).train()
+
+
+def _learns(transform: torch.nn.Module, data: Tensor) -> bool:
+    """Return whether a transform takes constants from data [n d]: it has others after ``data / 2``."""
+    of_data = copy.deepcopy(transform)
+    of_halves = copy.deepcopy(transform)
+    of_data(data)
+    of_halves(data / 2)
+    constants = _constants(of_data)
+    others = _constants(of_halves)
+    return len(constants) != len(others) or not all(map(torch.equal, constants, others))
 
 
 def _constants(transform: torch.nn.Module) -> list[Tensor]:

@@ -54,8 +54,8 @@ class Clamped(Confidence):
         return lower.clamp_min(self.least), upper.clamp_max(self.most)
 
     def objections(self, state):
-        """Return the objections of any confidence, and those of the given bound."""
-        return super().objections(state) + self.bound.objections(state)
+        """Return the objections of the given bound, or else those of any confidence."""
+        return self.bound.objections(state) or super().objections(state)
 
 
 NORM_BOUNDS: dict[str, Callable[[float, float, float], Confidence]] = {

@@ -1,15 +1,17 @@
-"""Bounds by chaining over hierarchical covers, for draws of a Gaussian process.
+"""Bounds by chaining over hierarchical covers: Contal, Malherbe & Vayatis (2015).
 
-Contal, Malherbe & Vayatis (2015).
+For functions that are drawn from the Gaussian-process prior. A union bound over the points of a set
+X has a width of ``sqrt(2 ln |X|)`` at least, even if the values at its points hardly differ. A chain
+``T_1 c T_2 c ..`` of covers with radii ``eps_i = kappa 2^(1 - i)``, under the distance of the
+posterior, bounds differences instead: at level i there are ``|T_i|`` of them, whose standard
+deviations are at most ``eps_(i-1)``.
 
-A union over all points of a set pays ``ln |X|``, however alike its points are. A chain
-``T_1 c T_2 c ..`` of covers with radii ``eps_i = kappa 2^(1 - i)`` under the distance of the
-posterior pays for differences instead: at level i there are ``|T_i|`` of them, and they are short.
+On paper                                                                | in code
+``mean + sum of H_i over min std <= eps_i < std(x)``, Algorithm 1       | ``bonus.py``
+the proved bound, ``rigorous=True``                                     | ``proved.py``
 
-Algorithm 1 of the paper adds to the mean the sum of the steps H_i with ``min std <= eps_i <
-std(x)`` (``bonus.py``). That ranks points; as a bound it lacks the levels below the least standard
-deviation, which are the same for all points. ``rigorous=True`` is a bound that is proved
-(``proved.py``).
+Algorithm 1 ranks points. As a bound it lacks the levels below the least standard deviation, which
+are the same for all points.
 """
 
 from __future__ import annotations
@@ -32,11 +34,12 @@ from kbo.regression import Posterior
 
 
 class Chaining(OverPoints):
-    """Mean and a bonus of the standard deviation that is smaller if the points of a set are alike.
+    """Bounds ``mean +- bonus(std)``, whose bonus is smaller the closer the points of a set are.
 
-    For functions that are drawn from the Gaussian-process prior of the state, and Gaussian noise
-    with its ridge as variance; the set may be anything that has a kernel. Covers are kept while
-    data arrive, as long as they stay valid and until these have doubled, so use one object for all rounds.
+    They are for functions that are drawn from the Gaussian-process prior of the state, and Gaussian
+    noise with the ridge as variance. The points may be anything that has a kernel. Covers are
+    computed anew when the data have doubled, or when they are no longer valid: use one object for
+    all rounds.
 
     Args:
         delta: Probability that the bounds may fail.
@@ -82,7 +85,9 @@ class Chaining(OverPoints):
         return proved
 
     def share_covers(self, other: Confidence) -> None:
-        """Keep covers together with another one, of the same set or not, from here on.
+        """Use the covers of another ``Chaining`` from here on, and let it use those of this one.
+
+        It may be about the same set or another one.
 
         Raises:
             InvalidInput: The other one is no ``Chaining``.
@@ -94,30 +99,30 @@ class Chaining(OverPoints):
         self._memory = other._memory
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        mean, margin = self._mean_and_margin(state, X, self.smooth)
-        return mean - margin, mean + margin
+        return self._interval(state, X, self.smooth)
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the bounds [...] with the continuous majorant of the steps, at X [... d]."""
-        mean, margin = self._mean_and_margin(state, X, smooth=True)
-        return mean - margin, mean + margin
+        return self._interval(state, X, smooth=True)
 
-    def _mean_and_margin(self, state: Posterior, X: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
+    def _interval(self, state: Posterior, X: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
+        """Return the bounds [...] at X [... d], with the bonus itself or its continuous majorant."""
         bonus = self.bonus(state, X)
         mean, variance = state.predict(X)
         self._note_queries(state, X)
         std = safe_sqrt(variance)
-        if smooth:
-            return mean, bonus.majorant(std)
-        return mean, bonus(std)
+        margin = bonus.majorant(std) if smooth else bonus(std)
+        return mean - margin, mean + margin
 
     @torch.no_grad()
     def bonus(self, state: Posterior, X: Tensor | None = None) -> Bonus:
         """Return the present bonus as a function of the standard deviation.
 
-        Without given points X [N d] is the set.
-
         Hypothetical observations change standard deviations, not the bonus.
+
+        Args:
+            state: The posterior.
+            X: The finite set [N d], if none was given to the constructor.
 
         Raises:
             InvalidInput: There is no finite set.
@@ -156,6 +161,7 @@ class Chaining(OverPoints):
         return self._memory.chain(state, points, math.sqrt(float(variance.min())))
 
     def _computed_bonus(self, state: Posterior, X: Tensor | None) -> Bonus:
+        """Return the bonus of observed data; arguments as for ``bonus``."""
         points = self._finite_set(state, X)
         chain, depth = self._chain_and_depth(state, points)
         if chain.scale == 0:

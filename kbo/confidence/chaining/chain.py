@@ -85,20 +85,21 @@ class Chain:
             self._extend_by_nets(metric, radii)
 
     def _append(self, centres: Tensor) -> None:
+        """Add a level with these centres, point numbers [m], besides those of the level before."""
         self._order = torch.cat([self._order, centres.to(self._order.device)])
         self.sizes.append(len(self._order))
 
     def _extend_by_greedy_covers(self, metric: PosteriorMetric, radii: Sequence[float]) -> None:
         """Add levels from all distances: exactly Algorithm 1."""
         ranks = metric.ranks(radii).cpu()  # [N N]
-        nearest = torch.zeros_like(ranks[0])  # largest rank [N] of a point to a centre
+        nearest = torch.zeros_like(ranks[0])  # rank [N] of each point to its nearest centre
         added = self._order.cpu()
         for level in range(len(radii)):
-            for some in added.split(512):
-                rows = ranks.index_select(0, some)
+            for centres in added.split(512):
+                rows = ranks.index_select(0, centres)
                 nearest = torch.cat([nearest.unsqueeze(0), rows]).amax(0)
-            left = (nearest <= level).nonzero().squeeze(-1)
-            added = dominating_set(ranks, level, left)
+            not_covered = (nearest <= level).nonzero().squeeze(-1)
+            added = dominating_set(ranks, level, not_covered)
             self._append(added)
 
     def _extend_by_nets(self, metric: PosteriorMetric, radii: Sequence[float]) -> None:
@@ -107,5 +108,5 @@ class Chain:
             if self._neighbours is not None:
                 self._append(self._neighbours.net(metric, radius, self._order))
             else:
-                left = uncovered(metric, metric[self._order], radius)
-                self._append(net_of(metric, radius, left))
+                not_covered = uncovered(metric, metric[self._order], radius)
+                self._append(net_of(metric, radius, not_covered))

@@ -59,25 +59,25 @@ def dominating_set(ranks: Tensor, level: int, among: Tensor) -> Tensor:
         ranks: Bytes [N N]; points of a rank above ``level`` are neighbours, every point one of its
             own.
         level: At least 0.
-        among: The numbers of the points to be covered, by points of their own.
+        among: The numbers of the points that are to be covered; the centres are some of them.
     """
     table = ranks.numpy()
-    is_left = np.zeros(len(table), bool)
-    is_left[among.numpy()] = True
+    is_uncovered = np.zeros(len(table), bool)
+    is_uncovered[among.numpy()] = True
     gains = _neighbour_counts(table, level, among.numpy())  # uncovered points that each covers
-    gains = gains * is_left
+    gains = gains * is_uncovered
     centres: list[int] = []
     while len(table):
         best = int(gains.argmax())
-        newly_covered = ((table[best] > level) & is_left).nonzero()[0]
+        newly_covered = ((table[best] > level) & is_uncovered).nonzero()[0]
         if len(newly_covered) < 2:
-            break  # every point that is left covers only itself
+            break  # every uncovered point covers only itself
         centres.append(best)
-        is_left[newly_covered] = False
+        is_uncovered[newly_covered] = False
         gains -= _neighbour_counts(table, level, newly_covered)
         gains[newly_covered] = 0  # points that were covered before are below zero
-    alone = is_left.nonzero()[0].tolist()
-    return torch.tensor(centres + alone, dtype=torch.long, device="cpu")
+    isolated = is_uncovered.nonzero()[0].tolist()
+    return torch.tensor(centres + isolated, dtype=torch.long, device="cpu")
 
 
 def _neighbour_counts(
@@ -108,7 +108,13 @@ def first_fit_net(metric: PosteriorMetric, radius: float) -> Tensor:
 
 
 def net_of(metric: PosteriorMetric, radius: float, left: Tensor) -> Tensor:
-    """Return the net of some points, by their numbers ``left`` in the order of the visits."""
+    """Return the net of some points, as point numbers.
+
+    Args:
+        metric: The set.
+        radius: At least 0, in units of the distance.
+        left: The numbers of the points, in the order in which they are visited.
+    """
     centres = left[:0]
     while len(left):
         block = left[:NET_BLOCK]
@@ -120,15 +126,21 @@ def net_of(metric: PosteriorMetric, radius: float, left: Tensor) -> Tensor:
 
 
 def _independent_set(near: Tensor) -> Tensor:
-    """Return the points of a graph [N N] that are no neighbour of an earlier one that was taken."""
+    """Return the points of a graph that the first-fit rule takes, as point numbers.
+
+    A point is taken unless it is a neighbour of an earlier one that was taken.
+
+    Args:
+        near: Whether two points are neighbours, [N N].
+    """
     table = near.cpu().numpy()
-    covered = np.zeros(len(table), bool)
-    taken: list[int] = []
+    is_covered = np.zeros(len(table), bool)
+    centres: list[int] = []
     for i, row in enumerate(table):
-        if not covered[i]:
-            taken.append(i)
-            covered |= row > 0
-    return torch.tensor(taken, device=near.device)
+        if not is_covered[i]:
+            centres.append(i)
+            is_covered |= row > 0
+    return torch.tensor(centres, device=near.device)
 
 
 def uncovered(points: PosteriorMetric, centres: PosteriorMetric, radius: float) -> Tensor:
@@ -136,8 +148,8 @@ def uncovered(points: PosteriorMetric, centres: PosteriorMetric, radius: float) 
     left = torch.arange(len(points), device=points.device)
     for _, some_centres in centres.blocks(CENTRE_BLOCK):
         is_covered = [
-            some_points.within(some_centres, radius).any(1)
-            for _, some_points in points[left].blocks(len(some_centres))
+            block.within(some_centres, radius).any(1)
+            for _, block in points[left].blocks(len(some_centres))
         ]
         if is_covered:
             left = left[~torch.cat(is_covered)]

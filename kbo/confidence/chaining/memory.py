@@ -26,37 +26,43 @@ _PROBES = 16
 
 
 class ChainMemory:
-    """The chain of a finite set under a posterior, new only when the data have grown by a factor.
+    """The chain of a finite set under a posterior, which is computed anew when the data have doubled.
 
-    Another posterior, or a change other than additional data (of ridge, kernel, points or inducing
-    points), also means a new chain.
+    It is also computed anew for another posterior, and after a change of ridge, kernel, points or
+    inducing points.
     """
 
     def __init__(self) -> None:
-        self._kept: _KeptChain | None = None
+        self._cached: _CachedChain | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_kept": None}  # covers of large sets are large
+        return {"_cached": None}  # covers of large sets are large
 
     def chain(self, state: Posterior, points: Tensor, least: float) -> tuple[Chain, int]:
-        """Return a chain of the points [N d], and its last level of a radius >= ``least``."""
-        kept = self._kept
-        if kept is None or state.n > GROWTH * kept.n or not kept.is_valid(state, points):
+        """Return a chain of covers of the points, and the last level whose radius is large enough.
+
+        Args:
+            state: The posterior whose distance is used.
+            points: The points [N d].
+            least: The least radius that is needed, in units of the targets.
+        """
+        cached = self._cached
+        if cached is None or state.n > GROWTH * cached.n or not cached.is_valid(state, points):
             kappa = math.sqrt(float(state.prior_variance(points).max()))
             depth = _depth(kappa, least, points.dtype)
             chain = Chain(PosteriorMetric(state, points), kappa, depth)
-            self._kept = _KeptChain(chain, state.n, state, points)
+            self._cached = _CachedChain(chain, state.n, state, points)
             return chain, depth
-        depth = _depth(kept.chain.scale, least, points.dtype)
-        if depth > len(kept.chain):
-            kept.chain.extend(PosteriorMetric(state, points), depth)
-            # The new levels are covers from these data on. The others were new at the former n.
-            self._kept = _KeptChain(kept.chain, kept.n, state, points)
-        return kept.chain, depth
+        depth = _depth(cached.chain.scale, least, points.dtype)
+        if depth > len(cached.chain):
+            cached.chain.extend(PosteriorMetric(state, points), depth)
+            # The new levels are covers from these data on; n stays that of the other levels.
+            self._cached = _CachedChain(cached.chain, cached.n, state, points)
+        return cached.chain, depth
 
 
 def _depth(kappa: float, least: float, dtype: torch.dtype) -> int:
-    """Return the number of levels: the radii ``kappa 2^-j`` that are at least ``least``, or 1."""
+    """Return the number of levels, at least 1: those of radius ``kappa 2^-j >= least``, j = 0, 1, .."""
     # Finer levels would be made of rounding errors.
     finest = max(least, math.sqrt(ill_conditioned_ratio(dtype)) * kappa)
     depth = 1
@@ -65,8 +71,8 @@ def _depth(kappa: float, least: float, dtype: torch.dtype) -> int:
     return depth
 
 
-class _KeptChain:
-    """A chain with copies of everything that its distances depend on.
+class _CachedChain:
+    """A chain, with copies of everything on which its distances depend.
 
     Args:
         chain: The chain.
@@ -83,7 +89,7 @@ class _KeptChain:
         self._locations = _copies(state.locations or ())
 
     def is_valid(self, state: Posterior, points: Tensor) -> bool:
-        """Return whether points and posterior are the kept ones, additional data aside."""
+        """Return whether the covers are still covers: nothing has changed but for more data."""
         return (
             state.ridge == self._ridge
             and _equal(_constants(state, points), self._constants)
@@ -109,6 +115,7 @@ def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _equal(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
+    """Return whether two lists of tensors are equal, also in type and device."""
     if len(now) != len(before):
         return False
     for a, b in zip(now, before, strict=True):

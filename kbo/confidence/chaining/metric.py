@@ -75,15 +75,15 @@ class PosteriorMetric:
 
     def __getitem__(self, points: Tensor | slice) -> PosteriorMetric:
         """Return the subset of these point numbers, with this distance."""
-        part = copy.copy(self)
-        part.points = self.points[points]
-        part.std = self.std[points]
-        part._variance = self._variance[points]
-        part._left = self._left[points]
-        part._right = part._left
+        subset = copy.copy(self)
+        subset.points = self.points[points]
+        subset.std = self.std[points]
+        subset._variance = self._variance[points]
+        subset._left = self._left[points]
+        subset._right = subset._left
         if self._right is not self._left:
-            part._right = self._right[points]
-        return part
+            subset._right = self._right[points]
+        return subset
 
     def radial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
         """Return coordinates [N k] and a stationary kernel of their distance, or None.
@@ -115,9 +115,9 @@ class PosteriorMetric:
         return self.squared(other) <= self.limit(radius)
 
     def ranks(self, radii: Sequence[float]) -> Tensor:
-        """Return the number of radii that each distance is within, [N N] bytes.
+        """Return the number of radii that each distance is within, as bytes [N N].
 
-        All of them on the diagonal.
+        On the diagonal it is the number of all radii.
 
         Args:
             radii: At most 255 radii.
@@ -136,9 +136,9 @@ class PosteriorMetric:
         return ranks.fill_diagonal_(len(radii))
 
     def blocks(self, columns: int) -> Iterator[tuple[slice, PosteriorMetric]]:
-        """Yield slices of point numbers and their points.
+        """Yield slices of point numbers, with the subset of each.
 
-        Distances to ``columns`` others fit a block.
+        A slice is so long that its distances to ``columns`` points are computed at once.
         """
         size = max(16, self._distances_at_once() // max(1, columns))
         for start in range(0, len(self), size):

@@ -1,10 +1,9 @@
-"""Euclidean neighbours: covers of very large sets without posterior distances.
+"""Covers of very large sets under stationary kernels, by Euclidean distances.
 
-For stationary kernels.
-
-Two cheap bounds are enough. Data only bring points together, so the distance is at most that of the
-prior, which grows with the Euclidean distance: a k-d tree finds the near points. And a point of
-small standard deviation covers every other one, since ``d(x, z) <= std(x) + std(z)``.
+Two cheap upper bounds replace the distances of the posterior. Data never increase a distance, so it
+is at most that of the prior, which grows with the Euclidean distance: a k-d tree finds the near
+points. And ``d(x, z) <= std(x) + std(z)``: a centre of small standard deviation covers all points
+of small standard deviation.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Neighbours:
         reach = self.reach(radius)
         points = self._tree.data
         added: list[int] = []
-        if not len(centres):  # the point of the least standard deviation covers most for its part
+        if not len(centres):  # the point of the least standard deviation covers most others
             added.append(int(metric.std.argmin()))
             centres = metric.std.argmin().reshape(1)
         tree = KDTree(points[centres.cpu().numpy()])

@@ -20,28 +20,34 @@ from kbo.confidence.gaussian import exact_tail, srinivas
 
 @dataclass(frozen=True)
 class Cuts(Bonus):
-    """The least of straight lines ``intercept + slope * std``.
+    """The bonus of a chain that is cut where it is best: the least of several straight lines.
+
+    A chain of covers leads from a point to centres at coarser and coarser levels. Cut at level c, it
+    pays for the differences below c and for the bound at the centre, which is a straight line
+    ``intercept + slope * std`` in the standard deviation of the point. All lines hold at once.
 
     Args:
-        intercepts: Not negative.
-        slopes: Not negative.
+        intercepts: The value of each line at a standard deviation of 0, at least 0, in units of the
+            targets.
+        slopes: The slope of each line, at least 0: the width of the set at which the chain is cut.
     """
 
     intercepts: Sequence[float]
     slopes: Sequence[float]
 
     def __call__(self, std: Tensor) -> Tensor:
+        """Return the bonus [...] at standard deviations [...], in units of the targets."""
         slopes = std.new_tensor(self.slopes)
-        lines = std.new_tensor(self.intercepts) + slopes * std.unsqueeze(-1)  # [... m + 1]
+        lines = std.new_tensor(self.intercepts) + slopes * std.unsqueeze(-1)  # [... levels + 1]
         return lines.amin(-1)
 
 
 def proved_cuts(
     sizes: Sequence[int], radii: Sequence[float], n_points: int, t: int, delta: float
 ) -> Cuts:
-    """Return the proved bonus: a line for every level at which a chain may be cut, and one more.
+    """Return the proved bonus: one line for each level at which a chain may be cut, and one more.
 
-    The last line is that of the set itself, without a chain.
+    The last line is the union bound over all points of the set, without a chain.
 
     Args:
         sizes: Number of centres ``|T_i|`` of each level.

@@ -63,12 +63,11 @@ class _Numbers(NamedTuple):
 
 
 class MartingaleMixture(SubGaussian):
-    """AMM, DMM and CMM bounds.
+    """Bounds of a martingale mixture: AMM, DMM or CMM of Flynn & Reeb (2024).
 
-    On an exact state AMM is tighter than ``SelfNormalized`` at equal ridge (Thm 6.3).
-
-    "cmm" is the exact maximum over F (Theorem 4.4), the tightest bound that the set of functions
-    allows, at about the cost of "dmm".
+    "cmm" is the exact maximum over F (Theorem 4.4), the tightest bound that this set of functions
+    allows, at about the cost of "dmm". On an exact posterior "amm" is tighter than
+    ``SelfNormalized`` at the same ridge (Theorem 6.3).
 
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.
@@ -99,22 +98,8 @@ class MartingaleMixture(SubGaussian):
         self.scale: Scale = checked_scale(scale)
         self.kind: str = checks.one_of("kind", kind, KINDS)
         self._mixture_ridges = mixture_ridges(self.noise_std, self.scale)
-        self._known: tuple[int, _Numbers] | None = None  # version of the posterior, its numbers
-        if kind == "cmm" and ridges is not None:
-            raise InvalidInput(
-                'kind="cmm" takes the best of all ridges: do not pass ridges, or use kind="dmm".'
-            )
-        if ridges is not None:
-            own_ridges = as_ridges(ridges, "ridges")
-        elif kind == "amm":
-            own_ridges = [self._mixture_ridges[len(self._mixture_ridges) // 2]]
-        else:
-            own_ridges = dmm_ridges(self._mixture_ridges)
-        if kind == "amm" and len(own_ridges) != 1:
-            raise InvalidInput(
-                f'ridges must be a single one for kind="amm", got {len(own_ridges)}.'
-            )
-        self.ridges: tuple[float, ...] = tuple(own_ridges)
+        self._cached: tuple[int, _Numbers] | None = None  # version of the posterior, its numbers
+        self.ridges: tuple[float, ...] = _checked_ridges(kind, ridges, self._mixture_ridges)
 
     @property
     def mixture_ridge(self) -> float:
@@ -128,21 +113,21 @@ class MartingaleMixture(SubGaussian):
             RefutedAssumptions: The set of functions with norm at most ``norm_bound`` that fit the
                 data is empty.
         """
-        lower, upper = self._sides(state, X, (-1, 1))
+        lower, upper = self._bounds(state, X, (-1, 1))
         has_crossed = lower - upper > 1e-6 * (lower.abs() + upper.abs())
         if bool(has_crossed.any()):
             self._refuse_crossing(state, float((lower - upper).max()))
         return lower, upper
 
     def upper(self, state: Posterior, X: Tensor) -> Tensor:
-        return self._sides(state, X, (1,))[0]
+        return self._bounds(state, X, (1,))[0]
 
     def lower(self, state: Posterior, X: Tensor) -> Tensor:
-        return self._sides(state, X, (-1,))[0]
+        return self._bounds(state, X, (-1,))[0]
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the bounds [...] at the ridges of the confidence: for "cmm" those of "dmm"."""
-        lower, upper = self._sides_on_grid(state, in_batches(state, X), (-1, 1))
+        lower, upper = self._bounds_on_grid(state, in_batches(state, X), (-1, 1))
         return lower, upper
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
@@ -168,21 +153,21 @@ class MartingaleMixture(SubGaussian):
         square = radius_of(fits, self.noise_std, self.delta)
         return widened_squared_radius(square, self.norm_bound, state.error.norm())
 
-    def _sides(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
+    def _bounds(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
         """Return upper (sign 1) and lower (sign -1) bounds [...] at X [... d]."""
         X = in_batches(state, X)
         if self.kind != "cmm":
-            return self._sides_on_grid(state, X, signs)
+            return self._bounds_on_grid(state, X, signs)
         posterior = state.across(X.unsqueeze(-2))
-        sides = []
+        bounds = []
         for sign in signs:
             minima, is_empty = self._exact(state, posterior, sign).minimum()
             if is_empty:
                 self._refuse_if_refuted(state)
-            sides.append(sign * minima.reshape(X.shape[:-1]))
-        return sides
+            bounds.append(sign * minima.reshape(X.shape[:-1]))
+        return bounds
 
-    def _sides_on_grid(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
+    def _bounds_on_grid(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
         """Return upper (sign 1) and lower (sign -1) bounds [...], the best of ``ridges``."""
         numbers = self._numbers(state)
         if self.kind == "amm":
@@ -219,19 +204,20 @@ class MartingaleMixture(SubGaussian):
             RefutedAssumptions: ``R^2(a)`` is negative for one of the ridges, by more than rounding,
                 so F is empty.
         """
-        if self._known is None or self._known[0] != state.version:
-            self._known = (state.version, self._read(state))
-        return self._known[1]
+        if self._cached is None or self._cached[0] != state.version:
+            self._cached = (state.version, self._computed_numbers(state))
+        return self._cached[1]
 
-    def _read(self, state: Posterior) -> _Numbers:
+    def _computed_numbers(self, state: Posterior) -> _Numbers:
+        """Return the numbers of the posterior; errors as for ``_numbers``."""
         ridges = list(dict.fromkeys([*self.ridges, *self._mixture_ridges]))
         spectral = self.kind != "amm" or len(self._mixture_ridges) > 1
         fits = dict(zip(ridges, fits_at(state, ridges, spectral), strict=True))
         of_mixture = [fits[ridge] for ridge in self._mixture_ridges]
         square = radius_of(of_mixture, self.noise_std, self.delta)
         F = confidence_set(state, square, self.norm_bound, self.delta, self.mixture_ridge)
-        quads = _on_host([fits[ridge].quad for ridge in self.ridges])
-        squared_widths = F.squared_width(quads, _on_host(self.ridges))
+        quads = _host_tensor([fits[ridge].quad for ridge in self.ridges])
+        squared_widths = F.squared_width(quads, _host_tensor(self.ridges))
         if bool((squared_widths < 0).any()):
             self._refuse_if_refuted(state)
         low, high = ridge_range(state, self.mixture_ridge)
@@ -274,5 +260,33 @@ def in_batches(state: Posterior, X: Tensor) -> Tensor:
     return X.expand(*checks.batch_shape(**shapes), *X.shape[-2:])
 
 
-def _on_host(numbers: Sequence[float]) -> Tensor:
+def _checked_ridges(
+    kind: str, ridges: Sequence[float] | None, a0s: Sequence[float]
+) -> tuple[float, ...]:
+    """Return the ridges at which a bound of this kind is computed.
+
+    Args:
+        kind: One of ``KINDS``.
+        ridges: The given ridges, or None.
+        a0s: The ridges of the mixture, increasing, on which the default depends.
+
+    Raises:
+        InvalidInput: A ridge is out of its range, or the kind takes none, or one alone.
+    """
+    if ridges is None and kind == "amm":
+        return (a0s[len(a0s) // 2],)
+    if ridges is None:
+        return tuple(dmm_ridges(a0s))
+    if kind == "cmm":
+        raise InvalidInput(
+            'kind="cmm" takes the best of all ridges: do not pass ridges, or use kind="dmm".'
+        )
+    checked = as_ridges(ridges, "ridges")
+    if kind == "amm" and len(checked) != 1:
+        raise InvalidInput(f'ridges must be a single one for kind="amm", got {len(checked)}.')
+    return tuple(checked)
+
+
+def _host_tensor(numbers: Sequence[float]) -> Tensor:
+    """Return numbers [r] as a tensor on the host, where the search over ridges is."""
     return torch.tensor(numbers, dtype=torch.float64, device="cpu")

@@ -103,17 +103,14 @@ def certify(
     ridge = 10 ** _root(slack_of_fit, *limits)
     c, weights = program.dual_function(ridge)
     bound = program.at_x(c)  # mean + s variance, which is h at this ridge
-    inner, inner_weights = program.centre(*limits)
-    if program.excess(inner) > 0:
+    centre, centre_weights = program.centre(*limits)
+    if program.excess(centre) > 0:
         raise RefutedAssumptions(
             "F is empty: the data refute the assumptions", norm_bound=program.F.norm_bound
         )
-    share = 0.0
-    if program.excess(c) > 0:  # by rounding, or at the end of the range of ridges: move into F
-        share = _between(lambda share: program.excess((1 - share) * c + share * inner), 0.0, 1.0)
-        share = min(1.0, share + 1e-12)
-    c = (1 - share) * c + share * inner
-    weights = (1 - share) * weights + share * inner_weights
+    share = _share_of_centre(program, c, centre)
+    c = (1 - share) * c + share * centre
+    weights = (1 - share) * weights + share * centre_weights
     return Certificate(
         bound=sign * bound,
         attained=sign * program.at_x(c),
@@ -200,9 +197,9 @@ class _Program:
         prior_variance = float(state.prior_variance(x.unsqueeze(0)))
         self.F = ConfidenceSet(confidence.widened_squared_radius(state), confidence.norm_bound)
         values, Q = torch.linalg.eigh(self.scale.unsqueeze(-1) * K * self.scale)
-        kept = values > 1e-15 * values.sum()
-        self.values = values[kept]
-        self.Q = Q[:, kept]
+        is_positive = values > 1e-15 * values.sum()
+        self.values = values[is_positive]
+        self.Q = Q[:, is_positive]
         scaled_y = sign * self.scale * y
         self.v = self.Q.mT @ scaled_y
         outside_of_span = float(scaled_y @ scaled_y - self.v @ self.v)
@@ -262,6 +259,22 @@ class _Program:
         return max(self.share_of_norm(c), self.share_of_radius(c)) - 1
 
 
+def _share_of_centre(program: _Program, c: Tensor, centre: Tensor) -> float:
+    """Return the least share in [0, 1] with which ``(1 - share) c + share centre`` lies in F.
+
+    It is 0 unless c is outside of F: by rounding, or because the range of ridges ends before.
+
+    Args:
+        program: The program.
+        c: Coordinates [m + 1] of a function.
+        centre: Those of a function in F.
+    """
+    if program.excess(c) <= 0:
+        return 0.0
+    share = _between(lambda share: program.excess((1 - share) * c + share * centre), 0.0, 1.0)
+    return min(1.0, share + 1e-12)
+
+
 def _check_program(confidence: MartingaleMixture, state: KernelRidge, x: Tensor) -> None:
     """Raise InvalidInput unless there is a mixture, an exact posterior and a point [d]."""
     if not isinstance(state, KernelRidge):
@@ -298,5 +311,5 @@ def _root(f: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _between(f: Callable[[float], float], low: float, high: float) -> float:
-    """Return the root in between, to full precision."""
+    """Return the root of a function that changes its sign between low and high, to full precision."""
     return float(brentq(f, low, high, xtol=1e-15))  # pyright: ignore[reportArgumentType]

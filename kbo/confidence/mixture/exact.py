@@ -39,10 +39,10 @@ _ON_HOST = 8
 """Points up to which h is computed on the host, one ridge after the other."""
 
 _REFINED = 8
-"""Points that are refined in search of the largest lower bound."""
+"""Number of points whose exact lower bound is computed in search of the largest one."""
 
 _COARSE = 1e-3
-"""Tolerance in ln a of the search for the best point, whose bound is off by about the square."""
+"""Tolerance in ln a of the search for the best point; its bound is too large by about the square."""
 
 _TIE = 1e-7
 """Relative difference below which two bounds count as equal."""
@@ -92,13 +92,13 @@ class ExactBound:
 
     @torch.no_grad()
     def argmax_upper(self) -> tuple[int, float]:
-        """Return the point with the largest minimum, and that minimum; only few points are refined.
+        """Return the point with the largest minimum, and that minimum.
 
-        Every ridge bounds every point, so the first ridges bound all of them, and the ridge of a
-        refined point lowers the bounds of the others too. Once nothing is above the best refined
-        point, no other minimum can be larger. Minima that differ by less than a ten-millionth count
-        as equal; the value is never below any of them. It is minus infinity if F is empty, and NaN
-        where h is.
+        Only few points are searched. Every ridge bounds every point from above, so the ridges of
+        the start bound all of them, and the minimising ridge of one point lowers the bounds of the
+        others too. Once no bound is above that of the best point that was searched, no other
+        minimum is larger. Minima that differ by less than a ten-millionth count as equal; the value
+        is never below any of them. It is minus infinity if F is empty, and NaN where h is.
         """
         lowest, position = self.at_start.min(0)
         bounds, ridge_of = on_host(lowest, position.to(lowest))  # [G], the best ridge so far
@@ -152,10 +152,10 @@ class ExactBound:
         grid = self.at_start.new_tensor(self.log_start)
         brackets = brackets_on_grid(grid, self.at_start[:, rows])
         h_at = self._h_on_host(rows.tolist())
-        found = []
+        ridges_and_minima = []
         for i, bracket in enumerate(torch.stack(brackets, -1).tolist()):
-            found.append(minimise_one(partial(h_at, i=i), Bracket(*bracket)))
-        log_ridges, minima = self.at_start.new_tensor(found).unbind(-1)
+            ridges_and_minima.append(minimise_one(partial(h_at, i=i), Bracket(*bracket)))
+        log_ridges, minima = self.at_start.new_tensor(ridges_and_minima).unbind(-1)
         return log_ridges, minima
 
     def _refined(self, row: int, start: float) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -69,22 +69,23 @@ def norm_lower_bound(
     delta = checks.probability("delta", delta)
     if rounded_down:
         state.error.refuse_no_kernel()
-    own_ridges = mixture_ridges(noise_std, scale)
+    a0s = mixture_ridges(noise_std, scale)
     rounded = state.error.rounding if rounded_down else EXACT
     floor = rounding.least_ridge(rounded)
     if math.isinf(floor):
         return 0.0
-    # Ridges below the floor are read there: quad(a) and log_det(a) - n ln(1/a) grow with a.
-    read_at = [max(ridge, floor) for ridge in own_ridges]
+    # A ridge a below the floor is read at the floor b, which bounds the radius from above:
+    # quad(a) <= quad(b), and log_det(a) <= log_det(b) + n ln(b / a).
+    read_at = [max(a0, floor) for a0 in a0s]
     fits = []
-    for ridge, fit in zip(own_ridges, fits_at(state, read_at, spectral=True), strict=True):
-        lost = state.n * math.log(max(ridge, floor) / ridge)
-        fits.append(Fit(fit.quad, fit.log_det + lost))
+    for a0, ridge, fit in zip(a0s, read_at, fits_at(state, read_at, spectral=True), strict=True):
+        increase = state.n * math.log(ridge / a0)
+        fits.append(Fit(fit.quad, fit.log_det + increase))
     square = radius_of(fits, noise_std, delta)
     e = rounding.accounted(rounded, read_at[0])
     factor = rounding.radius_factor(e, state.error.terms, delta)
     error = factor * state.error.norm()
-    return least_norm(state, factor * square, error, own_ridges, rounded, ridges)
+    return least_norm(state, factor * square, error, a0s, rounded, ridges)
 
 
 def least_norm(
@@ -97,13 +98,15 @@ def least_norm(
 ) -> float:
     """Return the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0.
 
+    The root is ``B = (sqrt(R^2 |E| + (a + |E|) (quad(a) - R^2)) - R sqrt|E|) / (a + |E|)``.
+
     Args:
         state: The posterior.
-        square: ``R^2``.
-        error: ``|E|``.
+        square: ``R^2``, in squared units of the targets.
+        error: ``|E|``, in units of the kernel.
         start: Ridges around which the search over a begins, increasing.
         rounded: Errors that rounding may have made.
-        ridges: The only ridges; by default all.
+        ridges: The only ridges a; by default all.
     """
     floor = rounding.least_ridge(rounded)
     if math.isinf(floor):
@@ -125,15 +128,25 @@ def least_norm(
         return max(0.0, *norms)
     low, high = ridge_range(state, start[0])
     grid = search_grid(dmm_ridges(start), max(low, floor), max(high, floor))
+    return max(0.0, _peak(norm_at, grid, start[0]))
+
+
+def _peak(f: Callable[[float], float], grid: Sequence[float], start: float) -> float:
+    """Return the largest value of a function of the ridge that has a single peak.
+
+    Args:
+        f: The function.
+        grid: Increasing ridges between which it is searched.
+        start: The ridge near which the search begins.
+    """
+
+    def negative(t: float) -> float:
+        return -f(math.exp(t))
+
     log_grid = [math.log(ridge) for ridge in grid]
-    position = bisect_left(grid, start[0])
-
-    def negative_norm(t: float) -> float:
-        return -norm_at(math.exp(t))
-
-    bracket = bracket_by_walk(negative_norm, log_grid, position)
-    _, lowest = minimise_one(negative_norm, bracket)
-    return max(0.0, -lowest)
+    bracket = bracket_by_walk(negative, log_grid, bisect_left(grid, start))
+    _, lowest = minimise_one(negative, bracket)
+    return -lowest
 
 
 def refuse_if_refuted(

@@ -70,9 +70,9 @@ def radius_of(fits: Sequence[Fit], noise_std: float, delta: float) -> float:
     """
     s = noise_std**2
     radii = [quad + s * (log_det + 2 * math.log(1 / delta)) for quad, log_det in fits]
-    least = min(radii)  # relative to it, the mean cannot underflow
-    mean = sum(math.exp((least - radius) / (2 * s)) for radius in radii) / len(radii)
-    return least - 2 * s * math.log(mean)
+    smallest = min(radii)  # relative to it, the mean cannot underflow
+    mean = sum(math.exp((smallest - radius) / (2 * s)) for radius in radii) / len(radii)
+    return smallest - 2 * s * math.log(mean)
 
 
 def fits_at(state: Posterior, ridges: Sequence[float], spectral: bool) -> list[Fit]:

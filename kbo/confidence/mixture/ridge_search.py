@@ -19,13 +19,13 @@ Number = TypeVar("Number", float, Tensor)
 
 _GOLDEN = (3 - math.sqrt(5)) / 2
 _MOST_STEPS = 60
-_NEAR = 0.05
+_SHORT = 0.05
 """Length of both sides of a bracket up to which the vertex of a parabola is accepted."""
 
 _PROBE = 0.04
 """Length of a step that probes a longer side."""
 
-_TOGETHER = 6
+_TEST_EVERY = 6
 """Steps between two tests of which functions are finished; each waits for the device."""
 
 DMM_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -138,45 +138,63 @@ def minimise(
     Returns:
         Arguments [B] and values [B].
     """
-    a, b, c, fa, fb, fc = bracket
-    step_before = c - a
-    step = c - a
-    lowest = torch.stack([b, fb])
-    rows = torch.arange(len(b), device=b.device)  # of the functions that are not finished
+    step_before = bracket.c - bracket.a
+    step = step_before
+    minima = torch.stack([bracket.b, bracket.fb])  # arguments and values, [2 B]
+    rows = torch.arange(len(step), device=step.device)  # of the functions that are not finished
     is_active = torch.ones_like(rows, dtype=torch.bool)
     f = select(rows)
     for count in range(_MOST_STEPS):
-        bracket = Bracket(a, b, c, fa, fb, fc)
         move, is_finished = _brent(bracket, step_before, tolerance, torch.where)
         is_active = is_active & ~is_finished
-        if count % _TOGETHER == 0:
-            lowest[:, rows] = torch.stack([b, fb])
-            left = is_active.nonzero().squeeze(-1)
-            if not len(left):
+        if count % _TEST_EVERY == 0:
+            minima[:, rows] = torch.stack([bracket.b, bracket.fb])
+            active = is_active.nonzero().squeeze(-1)
+            if not len(active):
                 break
-            if len(left) < len(rows):
-                rows = rows[left]
+            if len(active) < len(rows):
+                rows = rows[active]
                 f = select(rows)
-                is_active = is_active[left]
-                kept = torch.stack([a, b, c, fa, fb, fc, step, move])[:, left]
-                a, b, c, fa, fb, fc, step, move = kept
+                is_active = is_active[active]
+                *numbers, step, move = torch.stack([*bracket, step, move])[:, active]
+                bracket = Bracket(*numbers)
         step_before = step
         step = move.abs()
-        u = torch.where(is_active, b + move, b)  # a finished function stays as it is
-        fu = f(u)
-        is_lower = is_active & (fu < fb)
-        end = torch.where(is_lower, b, u)
-        f_end = torch.where(is_lower, fb, fu)
-        is_new_a = is_active & ((move > 0) == is_lower)
-        is_new_c = is_active & ((move > 0) != is_lower)
-        a = torch.where(is_new_a, end, a)
-        fa = torch.where(is_new_a, f_end, fa)
-        c = torch.where(is_new_c, end, c)
-        fc = torch.where(is_new_c, f_end, fc)
-        b = torch.where(is_lower, u, b)
-        fb = torch.where(is_lower, fu, fb)
-    lowest[:, rows] = torch.stack([b, fb])
-    return lowest[0], lowest[1]
+        bracket = _narrowed(bracket, move, f, is_active)
+    minima[:, rows] = torch.stack([bracket.b, bracket.fb])
+    return minima[0], minima[1]
+
+
+def _narrowed(
+    bracket: Bracket[Tensor],
+    move: Tensor,
+    f: Callable[[Tensor], Tensor],
+    is_active: Tensor,
+) -> Bracket[Tensor]:
+    """Return the brackets [b] after a step from b; the higher one of both points is the new end.
+
+    Args:
+        bracket: Arguments and values, [b] each.
+        move: The steps [b].
+        f: The functions.
+        is_active: Whether each function is not finished, [b]; the bracket of others stays.
+    """
+    a, b, c, fa, fb, fc = bracket
+    u = torch.where(is_active, b + move, b)
+    fu = f(u)
+    is_lower = is_active & (fu < fb)
+    end = torch.where(is_lower, b, u)
+    f_end = torch.where(is_lower, fb, fu)
+    is_new_a = is_active & ((move > 0) == is_lower)
+    is_new_c = is_active & ((move > 0) != is_lower)
+    return Bracket(
+        torch.where(is_new_a, end, a),
+        torch.where(is_lower, u, b),
+        torch.where(is_new_c, end, c),
+        torch.where(is_new_a, f_end, fa),
+        torch.where(is_lower, fu, fb),
+        torch.where(is_new_c, f_end, fc),
+    )
 
 
 def _brent(
@@ -205,20 +223,23 @@ def _brent(
     longer_side = where(c - b > b - a, c - b, a - b)
     # A vertex at b may be a coincidence while one side of the bracket is long: that is probed.
     is_settled = is_trusted & (abs(vertex) <= tolerance)
-    is_found = (is_settled & (abs(longer_side) <= _NEAR)) | (c - a <= tolerance) | (fb == -math.inf)
+    is_found = (
+        (is_settled & (abs(longer_side) <= _SHORT)) | (c - a <= tolerance) | (fb == -math.inf)
+    )
     probe = where(longer_side > 0, _PROBE, -_PROBE)
     section = where(is_trusted, vertex, _GOLDEN * longer_side)
     return where(is_settled, probe, section), is_found
 
 
-def _where(condition: bool, yes: float, no: float) -> float:
-    return yes if condition else no
+def _where(condition: bool, if_true: float, if_false: float) -> float:
+    """Return what ``torch.where`` does, for numbers."""
+    return if_true if condition else if_false
 
 
 def bracket_by_walk(
     f: Callable[[float], float], grid: Sequence[float], start: int
 ) -> Bracket[float]:
-    """Return the bracket that a walk down a grid finds.
+    """Return the bracket around the first local minimum on a walk down a grid.
 
     Args:
         f: The function.

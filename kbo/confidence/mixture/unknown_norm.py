@@ -66,10 +66,10 @@ class UnknownNorm(Delegated):
 
     def norm_bound(self, state: Posterior) -> float:
         """Return the norm bound in force after the data of ``state``."""
-        least = norm_lower_bound(state, self.noise_std, self.delta, self.scale, rounded_down=False)
+        B_low = norm_lower_bound(state, self.noise_std, self.delta, self.scale, rounded_down=False)
         if self.multiple is not None:
-            return max(self.guess, self.multiple * least, _ABOVE * least)
-        doublings = math.ceil(math.log2(max(_ABOVE * least / self.guess, 1.0)))
+            return max(self.guess, self.multiple * B_low, _ABOVE * B_low)
+        doublings = math.ceil(math.log2(max(_ABOVE * B_low / self.guess, 1.0)))
         return self.guess * 2.0**doublings
 
     def choose(self, state: Posterior) -> MartingaleMixture:

@@ -19,7 +19,7 @@ from kbo.regression import Posterior
 
 
 class _Adaptive(Confidence):
-    """Bounds at the noise level that the state's schedule has learned, with its guarantee."""
+    """Bounds at the noise level that the schedule of a posterior bounds, with its guarantee."""
 
     covers: frozenset[str] = frozenset({"sketch", "weights", "moved ridge"})
     rests_on: type[NoiseLevel]
@@ -56,22 +56,26 @@ class _Adaptive(Confidence):
             InvalidInput: It follows none, or some of another class, which rest on another event.
         """
         bounds = state.schedule
-        wanted = self.rests_on.__name__
+        required = self.rests_on.__name__
         if not isinstance(bounds, NoiseLevel):
             raise InvalidInput(
                 f"{type(self).__name__} reads the noise level from the state, and a "
-                f"{type(state).__name__} without {wanted} knows none: use "
+                f"{type(state).__name__} without {required} knows none: use "
                 "kbo.AdaptiveRidge(state, bounds) or kbo.models.AdaptiveRidgeGP."
             )
         if not isinstance(bounds, self.rests_on):
             raise InvalidInput(
-                f"{type(self).__name__} needs {wanted}, the state has {type(bounds).__name__}, "
+                f"{type(self).__name__} needs {required}, the state has {type(bounds).__name__}, "
                 "which rest on another event."
             )
         return bounds
 
     def _unrefuted_noise_bounds(self, state: Posterior) -> Any:
-        """Return the noise bounds, unless observed data refute them."""
+        """Return the noise bounds.
+
+        Raises:
+            RefutedAssumptions: Observed data refute them; hypothetical data refute nothing.
+        """
         bounds = self.noise_bounds(state)
         if bounds.refuted and not state.provenance.hypothetical:
             state.error.refuse_no_kernel()
@@ -164,7 +168,7 @@ class _AtNoiseLevel(MartingaleMixture):
 
 
 class _Infinite(Confidence):
-    """Bounds without any information."""
+    """The bounds minus infinity and infinity, while the noise level has no upper bound."""
 
     def finite_on(self, state: Posterior) -> bool:
         return False

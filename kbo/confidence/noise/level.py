@@ -97,6 +97,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         self.ridge: float = self._ridge()
 
     def _default_largest_ridge(self) -> float:
+        """Return ``largest_ridge`` if it was not given, in units of the kernel."""
         return 1.0  # the prior variance of an unscaled kernel
 
     def _ridge(self) -> float:
@@ -138,6 +139,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         )
 
     def _given_level(self) -> str:
+        """Return the limits of the noise level that were given to the constructor, in words."""
         limits: list[str] = []
         if self._given_lower > 0:
             limits.append(f"at least {self._given_lower:g}")
@@ -149,7 +151,10 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
 
     @property
     def refuted(self) -> bool:
-        """Whether the bounds contradict each other: an assumption is false, but for delta."""
+        """Whether the bounds contradict each other.
+
+        Then an assumption is false, or the event of probability delta has occurred.
+        """
         return self.lower > self.upper
 
     def refuse_if_refuted(self) -> None:
@@ -175,7 +180,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         )
 
     def update(self, state: Posterior) -> None:
-        """Take in the data of ``state`` since the last update: after every one, or more rarely.
+        """Learn from the data of ``state`` since the last update, after each observation or several.
 
         Raises:
             InvalidInput: The state has fewer observations than were seen already.
@@ -192,6 +197,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
             self._learn(state)
 
     def _raise_floor(self, state: Posterior) -> None:
+        """Raise the least ridge at which the posterior is read, where rounding is small."""
         floors = state.error.least_ridge, rounding.least_ridge(state.error.rounding)
         self._floor = max(self._floor, *floors)
 
@@ -202,4 +208,4 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
     @property
     @abstractmethod
     def least_ridge_used(self) -> float:
-        """The least ridge at which the bounds read the posterior: there rounding does most."""
+        """The least ridge at which the bounds read the posterior, where rounding is largest."""

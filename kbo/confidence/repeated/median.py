@@ -45,7 +45,8 @@ def median_bounds(
     """
     ordered = sorted(values)
     n = len(ordered)
-    lower, upper = -math.inf, math.inf
+    lower = -math.inf
+    upper = math.inf
     refuted_below = _most_refuted(n, alpha_lower)
     if refuted_below is not None:
         lower = ordered[refuted_below]
@@ -61,7 +62,8 @@ def _most_refuted(n: int, alpha: float) -> int | None:
     level = -math.log(alpha) + _ROUNDING
     if _log_martingale(0, n) < level:
         return None
-    reached, missed = 0, (n + 1) // 2  # at half of the values M is at most 1
+    reached = 0
+    missed = (n + 1) // 2  # at half of the values M is at most 1
     while missed - reached > 1:
         s = (reached + missed) // 2
         if _log_martingale(s, n) >= level:
