@@ -461,14 +461,15 @@ def scales(quick: bool) -> Plan:
     found = {}
     for kernel, lengthscale in (("rbf", 0.2), ("rbf", 0.5), ("matern52", 0.5), ("matern32", 0.2)):
         runs = pd.DataFrame([_half_widths(kernel, lengthscale, seed, marks) for seed in seeds])
+        means = runs.mean().to_dict()
         for n, kind in product(marks, ("dmm", "cmm")):
-            means = runs.mean().loc[n, kind]
-            best = min(MIXED_SCALES, key=means.get)
+            by_scale = {scale: means[n, kind, scale] for scale in MIXED_SCALES}
+            best = min(by_scale, key=by_scale.__getitem__)
             found[f"{kernel} {lengthscale:g}, n = {n}, {kind}"] = {
-                "c = 1": means[1.0],
-                "best": means[best],
+                "c = 1": by_scale[1.0],
+                "best": by_scale[best],
                 "best c": best,
-                "averaged": means["averaged"],
+                "averaged": means[n, kind, "averaged"],
             }
     return Plan(
         f"mean half width at 100 points, d = 2, norm 10, noise 0.1, delta 0.01; means over {len(seeds)} problems",
