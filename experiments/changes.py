@@ -22,7 +22,6 @@ from experiments import commands, tables
 from experiments.commands import Out, Quiet, Verbose, Workers
 from experiments.problems import BBOB
 from experiments.sweep.cells import Cell, Rows
-from experiments.sweep.runner import sweep
 from experiments.tuning.peers import OptunaTuner
 from experiments.tuning.ranks import DRAWS, mean_ranks, scores_at
 from experiments.tuning.runs import code
@@ -374,6 +373,17 @@ def _pairwise_words(regrets: pd.DataFrame) -> dict[str, str]:
     return words
 
 
+def report(rows: pd.DataFrame) -> str:
+    """Return both tables for each of the ``CHECKPOINTS``."""
+    parts = []
+    for trials in CHECKPOINTS:
+        parts.append(f"mean rank of the regret after {trials} trials (95%)")
+        parts.append(tables.markdown(summary(rows, trials)))
+        parts.append("change is better in (95%), geometric mean of the ratio of its regret")
+        parts.append(tables.markdown(comparison(rows, trials)))
+    return "\n\n".join(parts)
+
+
 def run(
     problems: Annotated[
         str,
@@ -399,20 +409,11 @@ def run(
     """
     commands.apply_verbosity(quiet, verbose)
     checks.one_of("problems", problems, ("development", "held-out"))
-    chosen = [checks.one_of("scenarios", name, SCENARIOS) for name in scenarios.split(",")]
-    compared = [checks.one_of("methods", name, METHODS) for name in methods.split(",")]
-    folder = commands.folder(out) / f"changes-{problems}"
-    with commands.shown():
-        found = sweep(
-            cells(problems, chosen, compared, seeds), folder, workers=workers, progress=not quiet
-        )
-        parts = []
-        for trials in CHECKPOINTS:
-            parts.append(f"mean rank of the regret after {trials} trials (95%)")
-            parts.append(tables.markdown(summary(found.rows, trials)))
-            parts.append("change is better in (95%), geometric mean of the ratio of its regret")
-            parts.append(tables.markdown(comparison(found.rows, trials)))
-        typer.echo(found.checked("\n\n".join(parts)))
+    chosen = commands.names_in("scenarios", scenarios, SCENARIOS)
+    compared = commands.names_in("methods", methods, METHODS)
+    runs = cells(problems, chosen, compared, seeds)
+    path = out / f"changes-{problems}"
+    commands.sweep_and_report(runs, path, report, workers=workers, quiet=quiet)
 
 
 def main() -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.sweep.runner import CellsFailed
+from experiments.sweep.cells import Cell
+from experiments.sweep.runner import CellsFailed, sweep
 from kbo.__main__ import run as run_command
+from kbo._base import checks
 from kbo.cli import options
 from kbo.cli.options import Address, Device, Engine, Out, Quiet, Verbose, engine_of
 from kbo.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "Address",
@@ -27,8 +32,10 @@ __all__ = [
     "apply_verbosity",
     "engine_of",
     "folder",
+    "names_in",
     "run",
     "shown",
+    "sweep_and_report",
 ]
 
 Workers = Annotated[
@@ -63,6 +70,16 @@ def apply_verbosity(quiet: bool, verbose: bool) -> None:
     logging.getLogger("experiments").setLevel(logging.getLogger("kbo").level)
 
 
+def names_in(option: str, text: str, known: Iterable[str]) -> list[str]:
+    """Return the names in the text of an option, which has commas between them.
+
+    Raises:
+        InvalidInput: One of them is not known.
+    """
+    known = list(known)
+    return [checks.one_of(option, name, known) for name in text.split(",")]
+
+
 def folder(path: Path) -> Path:
     """Return the path of a folder, which is created if it does not exist.
 
@@ -76,6 +93,31 @@ def folder(path: Path) -> Path:
             f"cannot create the folder {path}: {error.strerror}. Choose another with --out."
         ) from error
     return path
+
+
+def sweep_and_report(
+    cells: Iterable[Cell],
+    path: Path,
+    report: Callable[[pd.DataFrame], str],
+    *,
+    workers: int | None,
+    quiet: bool,
+) -> None:
+    """Do the cells that are not done yet, and print the report of the rows of all of them.
+
+    Args:
+        cells: The cells.
+        path: The folder of finished cells.
+        report: Returns the text to print.
+        workers: Processes at a time.
+        quiet: Show no progress bar.
+
+    Raises:
+        CellsFailed: Some cells failed; the report of the others is printed.
+    """
+    with shown():
+        found = sweep(cells, folder(path), workers=workers, progress=not quiet)
+        typer.echo(found.checked(report(found.rows)))
 
 
 @contextlib.contextmanager

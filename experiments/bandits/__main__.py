@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -83,26 +83,19 @@ def run(
     Example:  python -m experiments.bandits streaming -m kernel-ucb-adaptive -m kernel-ucb-fixed --noise-upper 1
     """
     commands.apply_verbosity(quiet, verbose)
-    settings = {"kernel": kernel, "lengthscale": lengthscale, "dim": dim, "n_arms": arms}
-    given = {name: value for name, value in settings.items() if value is not None}
+    options = {"kernel": kernel, "lengthscale": lengthscale, "dim": dim, "n_arms": arms}
+    given = {name: value for name, value in options.items() if value is not None}
     chosen = BanditProblem(problem, given, rounds, delta, first=first, noise_upper=noise_upper)
+    settings: dict[str, Any] = {"ridge": ridge, "multiplier": multiplier}
+    if strict_noise:
+        settings["noise_bounds"] = "strict"
     names = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
-    methods = [
-        BanditMethod(
-            name,
-            ridge=ridge,
-            multiplier=multiplier,
-            noise_bounds="strict" if strict_noise else None,
-        )
-        for name in names
-    ]
+    methods = [BanditMethod(name, **settings) for name in names]
     processes = commands.engine_of(engine, address, workers)
+    folder = commands.folder(out)
     with commands.shown():
-        typer.echo(
-            compare(
-                chosen, methods, seeds, commands.folder(out), workers=processes, progress=not quiet
-            )
-        )
+        text = compare(chosen, methods, seeds, folder, workers=processes, progress=not quiet)
+        typer.echo(text)
 
 
 def main() -> None:

@@ -67,37 +67,37 @@ def compare(
         raise InvalidInput(
             f"first must be the index of an arm, 0 to {environment.n_arms - 1}, got {problem.first}."
         )
-    made = {
-        method.method: problem.make(method) for method in methods
-    }  # a mistake shows before the work begins
-    words = f"{problem.label}{methods[0].settings}"
-    folder = out / f"run-{words.replace(' ', '-').replace('=', '')}"
+    # Methods are made before the work begins, so that a mistake shows then.
+    promises = {method.method: promise(problem.make(method)) for method in methods}
+    name = f"{problem.label}{methods[0].settings}"
+    stem = out / f"run-{name.replace(' ', '-').replace('=', '')}"
     runs = [problem.cell(method, seed) for method in methods for seed in range(seeds)]
-    found = sweep(runs, folder, workers=workers, progress=progress)
+    found = sweep(runs, stem, workers=workers, progress=progress)
     if found.rows.empty:
         return found.checked("")
-    last = found.rows[found.rows["round"] == problem.rounds].groupby("method", sort=False)
-    summary = (
-        last["cumulative"]
-        .agg(["mean", "std", "min", "max"])
-        .assign(cpu_seconds=last["cpu_seconds"].mean())
-    )
-    if "m" in found.rows:
-        summary["anchors"] = last["m"].mean()
-    title = f"{words}, {seeds} seeds"
-    stored, picture = (folder.with_name(folder.name + suffix) for suffix in (".parquet", ".png"))
-    found.rows.to_parquet(stored)
-    lines.regret(found.rows, picture, title=title)
-    text = [
-        f"cumulative regret: {title}",
-        summary.to_string(float_format="{:.1f}".format, na_rep="-"),
-    ]
-    text += [f"{name}: {promise(method)}" for name, method in made.items()]
+    title = f"{name}, {seeds} seeds"
+    table_file = stem.with_name(f"{stem.name}.parquet")
+    picture_file = stem.with_name(f"{stem.name}.png")
+    found.rows.to_parquet(table_file)
+    lines.regret(found.rows, picture_file, title=title)
+    text = [f"cumulative regret: {title}", regret_table(found.rows, problem.rounds)]
+    text += [f"{method}: {words}" for method, words in promises.items()]
     if any(method.uses_norm_bound for method in methods) and not environment.norm_is_known:
         text.append(
             f"The norm bound of {problem.problem} is nominal: what is promised above may not hold on it."
         )
-    return found.checked("\n".join([*text, f"rows     {stored}", f"picture  {picture}"]))
+    text += [f"rows     {table_file}", f"picture  {picture_file}"]
+    return found.checked("\n".join(text))
+
+
+def regret_table(rows: pd.DataFrame, rounds: int) -> str:
+    """Return the cumulative regret after the last round and the CPU seconds: a line for every method."""
+    of_method = rows[rows["round"] == rounds].groupby("method", sort=False)
+    table = of_method["cumulative"].agg(["mean", "std", "min", "max"])
+    table["cpu_seconds"] = of_method["cpu_seconds"].mean()
+    if "m" in rows:
+        table["anchors"] = of_method["m"].mean()
+    return table.to_string(float_format="{:.1f}".format, na_rep="-")
 
 
 def promise(method: Method) -> str:
@@ -107,12 +107,15 @@ def promise(method: Method) -> str:
     if isinstance(method.confidence, Chaining) and not method.confidence.rigorous:
         return "ranks points and bounds nothing"
     state = method.state()
-    proved = method.confidence.guarantee_on(state)
-    if proved is None:
+    guarantee = method.confidence.guarantee_on(state)
+    if guarantee is None:
         return "a bound without a guarantee"
     if state.anchors is not None and isinstance(method.confidence, EKUCB):
-        proved += f", as long as the sketch misses at most {method.confidence.projection:g} of the kernel matrix"
-    return proved
+        projection = f"{method.confidence.projection:g}"
+        return (
+            f"{guarantee}, as long as the sketch misses at most {projection} of the kernel matrix"
+        )
+    return guarantee
 
 
 def by_problem(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -122,11 +125,13 @@ def by_problem(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     ]
     if not different:
         return {"": rows}
-    found = {}
+    problems = {}
     for _, part in rows.groupby(different, sort=False, dropna=False):
-        numbers = part[different].iloc[0].dropna()  # what is missing is as in the other problems
-        found[", ".join(f"{name} {number}" for name, number in numbers.items())] = part
-    return found
+        settings = (
+            part[different].iloc[0].dropna()
+        )  # one that is missing is as in the other problems
+        problems[", ".join(f"{name} {value}" for name, value in settings.items())] = part
+    return problems
 
 
 def redraw(path: Path, picture: Path) -> None:

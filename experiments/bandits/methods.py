@@ -18,8 +18,12 @@ from kbo.regression import KernelRidge, Posterior
 
 
 def _largest_level(facts: Facts, known: bool) -> float:
-    """Return the noise level, or else its upper bound."""
-    return facts.noise_std if known else facts.noise_upper  # pyright: ignore[reportReturnType]
+    """Return the noise level, or its upper bound where the level is not known."""
+    level = facts.noise_std
+    if not known:
+        level = facts.noise_upper
+    assert level is not None
+    return level
 
 
 def at_largest_noise(facts: Facts, known: bool) -> Posterior:

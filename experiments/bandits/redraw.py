@@ -21,7 +21,9 @@ def draw(
     ] = None,
 ) -> None:
     """Draw the regret in stored rows again."""
-    name = rows.name if rows.is_dir() else rows.stem
+    name = rows.stem
+    if rows.is_dir():
+        name = rows.name
     target = picture or rows.with_name(f"{name}-plot.png")
     if target.suffix != ".png":
         raise InvalidInput(f"the picture must be a .png file, got {target}: change --to.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
@@ -17,7 +18,7 @@ from experiments.problems import BANDITS, RKHSBandit
 from experiments.sweep.cells import Cell
 from kbo import bandit, regression
 from kbo._base import checks
-from kbo.bandit import Bandit, methods
+from kbo.bandit import Bandit, NamedMethod, register
 from kbo.confidence import NoiseLevel
 from kbo.errors import InvalidInput
 from kbo.regression import (
@@ -29,7 +30,7 @@ from kbo.regression import (
     Posterior,
 )
 
-methods.register(*PAPER_METHODS)
+register(*PAPER_METHODS)
 
 PROBLEMS: dict[str, Callable[..., Bandit]] = {
     "rkhs": RKHSBandit,
@@ -45,7 +46,6 @@ DICTIONARIES: dict[str, Callable[..., Dictionary]] = {
     "greedy": GreedyDictionary,
 }
 """Kinds of dictionaries by name."""
-
 
 NOISE: dict[str, Callable[..., NoiseLevel]] = {
     "paper": functools.partial(DurandNoiseBounds, printed=True),
@@ -76,27 +76,39 @@ class BanditMethod:
 
     @property
     def settings(self) -> str:
-        """Ridge, multiplier and variant in words, as far as they are set."""
-        numbers = (("ridge", self.ridge), ("multiplier", self.multiplier))
-        words = "".join(f" {name}{value:g}" for name, value in numbers if value is not None)
-        return words if self.noise_bounds is None else f"{words} {self.noise_bounds}"
+        """Ridge, multiplier and noise bounds in words, as far as they are set, after a space each."""
+        words = ""
+        if self.ridge is not None:
+            words += f" ridge{self.ridge:g}"
+        if self.multiplier is not None:
+            words += f" multiplier{self.multiplier:g}"
+        if self.noise_bounds is not None:
+            words += f" {self.noise_bounds}"
+        return words
+
+    @property
+    def named(self) -> NamedMethod:
+        """The row of ``kbo.bandit.METHODS``."""
+        return bandit.get(self.recipe or self.method)
 
     @property
     def uses_norm_bound(self) -> bool:
         """Whether its bound rests on the norm bound that is given."""
-        return bandit.get(self.recipe or self.method).norm == "given"
+        return self.named.norm == "given"
 
     def make_dictionary(self, seed: int) -> Dictionary | None:
-        """The dictionary, with random choices from that seed; None for the method's own."""
+        """Return the dictionary, with random choices from that seed; None for the method's own."""
         if self.dictionary is None:
             return None
         options = dict(self.dictionary)
-        make = DICTIONARIES.get(options.pop("kind", ""))
-        if make is None:
+        kind = options.pop("kind", "")
+        if kind not in DICTIONARIES:
             raise InvalidInput(
                 f"a dictionary needs a kind among {', '.join(DICTIONARIES)}, got {self.dictionary}."
             )
-        return make(**options) if make is GreedyDictionary else make(**options, seed=seed)
+        if kind != "greedy":  # which makes no random choices
+            options["seed"] = seed
+        return DICTIONARIES[kind](**options)
 
 
 @dataclass(frozen=True)
@@ -143,39 +155,33 @@ class BanditProblem:
                 )
 
     def defaults(self) -> dict[str, Any]:
-        """The options of the problem and their default values."""
+        """Return the options of the problem and their default values."""
         parameters = inspect.signature(PROBLEMS[self.problem]).parameters
         return {name: parameter.default for name, parameter in parameters.items() if name != "seed"}
 
     def environment(self, seed: int) -> Bandit:
-        """The function, arms and noise of that seed."""
+        """Return the function, arms and noise of that seed."""
         return PROBLEMS[self.problem](**self.options, seed=seed)
 
     def make(self, method: BanditMethod | str, seed: int = 0) -> bandit.Method:
-        """The method with the numbers of the problem of that seed, and the seed of its random dictionary."""
-        method = BanditMethod(method) if isinstance(method, str) else method
-        row = methods.get(method.recipe or method.method)
+        """Return the method with the numbers of the problem of that seed, and the seed of its random dictionary."""
+        method = _method(method)
         environment = self.environment(seed)
-        finite = environment.fixed_arms is not None or isinstance(
-            row, StagedMethod
-        )  # arms of one round
         dictionary = method.make_dictionary(seed)
-        made = row.make(
+        made = method.named.make(
             environment.kernel,
-            environment.noise_std if self.given_noise_std is None else self.given_noise_std,
-            environment.norm_bound if self.given_norm is None else self.given_norm,
+            self._noise_std(environment),
+            self._norm_bound(environment),
             self.delta,
-            scale=environment.scale(self.rounds) if isinstance(environment, RKHSBandit) else 1.0,
+            scale=self._scale(environment),
             horizon=self.rounds,
-            n_points=environment.n_arms * (1 if finite else self.rounds),
+            n_points=self._n_points(environment, method),
             points=environment.fixed_arms,
-            ridge=method.ridge if row.has_bounds else None,
-            multiplier=method.multiplier if row.has_bounds else None,
             dictionary=dictionary,
             seed=seed,
             noise_upper=self.noise_upper,
             noise_lower=self.noise_lower or 0.0,
-            strict_noise=True if method.noise_bounds == "strict" else None,
+            **_options(method),
         )
         own = made.posterior().schedule
         if method.noise_bounds in (None, "strict") or not isinstance(own, NoiseLevel):
@@ -185,31 +191,76 @@ class BanditProblem:
         empty = functools.partial(_following, bounds, environment.kernel, dictionary)
         return replace(made, posterior=empty)
 
+    def _noise_std(self, environment: Bandit) -> float | None:
+        """Return the noise level that methods are given."""
+        if self.given_noise_std is not None:
+            return self.given_noise_std
+        return environment.noise_std
+
+    def _norm_bound(self, environment: Bandit) -> float | None:
+        """Return the norm bound that methods are given."""
+        if self.given_norm is not None:
+            return self.given_norm
+        return environment.norm_bound
+
+    def _scale(self, environment: Bandit) -> float:
+        """Return the covariance scale of the mixtures."""
+        if isinstance(environment, RKHSBandit):
+            return environment.scale(self.rounds)
+        return 1.0
+
+    def _n_points(self, environment: Bandit, method: BanditMethod) -> int:
+        """Return the number of points at which bounds hold: of all arms, or for staged elimination those of a round."""
+        if environment.fixed_arms is not None or isinstance(method.named, StagedMethod):
+            return environment.n_arms
+        return environment.n_arms * self.rounds
+
     @property
     def label(self) -> str:
         """A few words that tell it from other problems."""
+        words = [self.problem]
         defaults = self.defaults()
-        options = [
-            f"{name}={value}" for name, value in self.options.items() if value != defaults[name]
-        ]
+        for name, value in self.options.items():
+            if value != defaults[name]:
+                words.append(f"{name}={value}")
+        words += [f"T{self.rounds}", f"delta{self.delta:g}"]
         given = {
             "B": self.given_norm,
             "s": self.given_noise_std,
             "noise_upper": self.noise_upper,
             "first": self.first,
         }
-        more = [f"{letters}{value:g}" for letters, value in given.items() if value is not None]
-        return " ".join([self.problem, *options, f"T{self.rounds}", f"delta{self.delta:g}", *more])
+        for name, value in given.items():
+            if value is not None:
+                words.append(f"{name}{value:g}")
+        return " ".join(words)
 
     def cell(self, method: BanditMethod | str, seed: int) -> Cell:
-        """That method on the problem of that seed."""
-        method = BanditMethod(method) if isinstance(method, str) else method
+        """Return the run of that method on the problem of that seed."""
+        method = _method(method)
         settings = {"seed": seed, **asdict(method), **asdict(self)}
         options = self.defaults() | settings.pop("options")
         given = {name: value for name, value in settings.items() if value is not None}
-        return Cell(
-            f"{__name__}:play", {**given, **options}, f"{self.label} {method.method} seed{seed}"
-        )
+        label = f"{self.label} {method.method} seed{seed}"
+        return Cell(f"{__name__}:play", {**given, **options}, label)
+
+
+def _method(method: BanditMethod | str) -> BanditMethod:
+    """Return the method, given itself or its name."""
+    if isinstance(method, str):
+        return BanditMethod(method)
+    return method
+
+
+def _options(method: BanditMethod) -> dict[str, Any]:
+    """Return the options of a method; methods without bounds take no ridge and no multiplier."""
+    options: dict[str, Any] = {}
+    if method.named.has_bounds:
+        options["ridge"] = method.ridge
+        options["multiplier"] = method.multiplier
+    if method.noise_bounds == "strict":
+        options["strict_noise"] = True
+    return options
 
 
 def _following(bounds: NoiseLevel, kernel: Kernel, dictionary: Dictionary | None) -> Posterior:
@@ -224,16 +275,19 @@ def cells(
     methods: Iterable[BanditMethod | str],
     seeds: int | Iterable[int],
 ) -> list[Cell]:
-    """Every method on every problem, seed by seed, so that an unfinished sweep is balanced."""
-    problems, methods = list(problems), list(methods)
-    seeds = range(seeds) if isinstance(seeds, int) else seeds
-    return [
-        problem.cell(method, seed) for seed in seeds for problem in problems for method in methods
-    ]
+    """Return every method on every problem, seed by seed, so that an unfinished sweep is balanced."""
+    if isinstance(seeds, int):
+        seeds = range(seeds)
+    runs = itertools.product(seeds, problems, methods)
+    return [problem.cell(method, seed) for seed, problem, method in runs]
 
 
 def play(seed: int, **settings: Any) -> list[dict[str, Any]]:
-    """The rows of ``kbo.bandit.play`` for the fields of a method and a problem, and the options of the problem.
+    """Return the rows of ``kbo.bandit.play``.
+
+    Args:
+        seed: Seed of the problem and the method.
+        settings: The fields of a ``BanditMethod`` and a ``BanditProblem``, and the options of the problem.
 
     Returns:
         ``round``, ``cumulative`` regret and ``cpu_seconds`` so far, and the number ``m`` of anchors of a sketched
@@ -243,17 +297,22 @@ def play(seed: int, **settings: Any) -> list[dict[str, Any]]:
     problem = BanditProblem(**_pop_fields(BanditProblem, settings), options=settings)
     if checks.positive("every", problem.every) % 1:
         raise InvalidInput(f"every must be a whole number, got {problem.every}.")
-    made, environment = problem.make(method, seed), problem.environment(seed)
-    rows = bandit.play(
-        made, environment, problem.rounds, seed, first=problem.first, initial=problem.initial
+    rounds = bandit.play(
+        problem.make(method, seed),
+        problem.environment(seed),
+        problem.rounds,
+        seed,
+        first=problem.first,
+        initial=problem.initial,
     )
-    kept = [
-        row for row in rows if row["round"] % problem.every == 0 or row["round"] == problem.rounds
-    ]
-    if problem.every > 1:
-        for row in kept:
+    if problem.every == 1:
+        return list(rounds)
+    rows = []
+    for row in rounds:
+        if row["round"] % problem.every == 0 or row["round"] == problem.rounds:
             del row["regret"]
-    return kept
+            rows.append(row)
+    return rows
 
 
 def _pop_fields(of: type, settings: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import itertools
 import json
 import logging
 import os
@@ -33,8 +34,12 @@ Rows = list[dict[str, Any]]
 logger: logging.Logger = logging.getLogger(__name__)
 
 _DEFINITION = b"kbo.cell"
+"""Key of the metadata that has function, arguments and checksum."""
+
 _CHECKSUM = "kbo.crc32"
-_BEFORE_CHECKSUM, _NONE = f'"{_CHECKSUM}": "'.encode(), "0" * 8
+_BEFORE_CHECKSUM = f'"{_CHECKSUM}": "'.encode()
+_NO_CHECKSUM = "0" * 8
+"""Placeholder of the checksum, which has eight hexadecimal digits."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +76,9 @@ class Cell:
     @property
     def key(self) -> str:
         """The name of its files: the label and a hash of version, function and arguments."""
-        readable = (
-            re.sub(r"[^\w.+=-]+", "-", self.label, flags=re.ASCII).strip("-.")[:100] or "cell"
-        )
-        return f"{readable}-{hashlib.sha256(self.identity.encode()).hexdigest()[:10]}"
+        label = re.sub(r"[^\w.+=-]+", "-", self.label, flags=re.ASCII).strip("-.")[:100]
+        unique = hashlib.sha256(self.identity.encode()).hexdigest()[:10]
+        return f"{label or 'cell'}-{unique}"
 
     def resolve(self) -> Callable[..., Rows]:
         """Return the function.
@@ -121,10 +125,8 @@ class Folder:
         if not path.exists():
             return False
         try:
-            if (
-                json.loads(_table(path, sealed=True).schema.metadata[_DEFINITION])["identity"]
-                == cell.identity
-            ):
+            definition = json.loads(_table(path, sealed=True).schema.metadata[_DEFINITION])
+            if definition["identity"] == cell.identity:
                 return True
             reason = "it is of another cell"
         except (KeyError, TypeError, ValueError) as error:
@@ -137,29 +139,29 @@ class Folder:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        if not (isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)):
+        is_list = isinstance(rows, list) and bool(rows)
+        if not is_list or not all(isinstance(row, dict) for row in rows):
             raise InvalidInput(
                 f"{cell.function} must return a non-empty list of dictionaries, got {rows!r:.100}."
             )
-        names = dict.fromkeys(name for row in rows for name in row)
+        names = dict.fromkeys(itertools.chain.from_iterable(rows))
         table = pa.table({name: [row.get(name) for row in rows] for name in names})
         definition = {
             "identity": cell.identity,
             "key": cell.key,
             "arguments": cell.arguments,
-            _CHECKSUM: _NONE,
+            _CHECKSUM: _NO_CHECKSUM,
         }
+        table = table.replace_schema_metadata({_DEFINITION: json.dumps(definition)})
         content = pa.BufferOutputStream()
-        pq.write_table(
-            table.replace_schema_metadata({_DEFINITION: json.dumps(definition)}), content
-        )
+        pq.write_table(table, content)
         with replacing(self.file(cell)) as file:
             file.write(_sealed(content.getvalue().to_pybytes()))
         self.error_file(cell).unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other sweeps out; unfinished files of killed ones are removed.
+        """Keep other sweeps out of the folder, and remove unfinished files of sweeps that were killed.
 
         Raises:
             InvalidInput: Another sweep is at work in this folder, or it cannot be created or written to.
@@ -186,39 +188,49 @@ class Folder:
 def read_rows(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Return the rows of a finished cell, or of all in a folder.
 
-    The key of a cell and those of its arguments that are single values become columns; rows of other origin come back
-    as they are.
+    The key of a cell and its arguments that are single values become columns; rows of other origin come back as they
+    are.
 
     Raises:
         InvalidInput: There is no such file, or no cell in the folder, or a file is damaged.
     """
     path = Path(path)
     if os.path.isdir(path):
-        if files := sorted(path.glob("*.parquet")):
-            return concatenate(map(read_rows, files))
-        raise InvalidInput(f"the folder {path} has no finished cells (no .parquet files).")
+        files = sorted(path.glob("*.parquet"))
+        if not files:
+            raise InvalidInput(f"the folder {path} has no finished cells (no .parquet files).")
+        return concatenate(map(read_rows, files))
     check_file(path, "Give a file of `kbo run`, or its folder.")
     with reading(path, "a table of rows (Parquet)", "Give a file of `kbo run`, or its folder."):
         table = _table(path)
-        rows, definition = table.to_pandas(), (table.schema.metadata or {}).get(_DEFINITION)
+        rows = table.to_pandas()
+        definition = (table.schema.metadata or {}).get(_DEFINITION)
         if definition is None:
             return rows
         arguments = dict(json.loads(definition)["arguments"])
     single = {
-        k: v for k, v in arguments.items() if not isinstance(v, (list, dict)) and k not in rows
+        name: value
+        for name, value in arguments.items()
+        if not isinstance(value, (list, dict)) and name not in rows
     }
     return rows.assign(cell=path.stem, **single)[["cell", *single, *rows]]
 
 
 def _sealed(content: bytes) -> bytes:
-    """Return the bytes of a file with the checksum of all others in its place, the last one that is marked."""
+    """Return the content of a file with the checksum of all other bytes in its place, the last one that is marked."""
     start = content.rindex(_BEFORE_CHECKSUM) + len(_BEFORE_CHECKSUM)
-    before, after = content[:start], content[start + len(_NONE) :]
-    return before + f"{zlib.crc32(after, zlib.crc32(before)):08x}".encode() + after
+    before = content[:start]
+    after = content[start + len(_NO_CHECKSUM) :]
+    checksum = f"{zlib.crc32(after, zlib.crc32(before)):08x}"
+    return before + checksum.encode() + after
 
 
 def _table(path: Path, sealed: bool = False) -> pa.Table:
-    """Return the rows in a file; one without a checksum, of another program or of kbo 0.8, unless ``sealed``.
+    """Return the rows in a file.
+
+    Args:
+        path: The file.
+        sealed: Refuse a file without a checksum, which is of another program.
 
     Raises:
         InvalidInput: The file is damaged, or cannot be read.
@@ -238,13 +250,18 @@ def _table(path: Path, sealed: bool = False) -> pa.Table:
 
 
 def concatenate(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Return one table of many; an empty one of none."""
+    """Return the rows of all tables in one, which is empty without tables."""
     import pandas as pd
 
     parts = list(tables)
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    if not parts:
+        return pd.DataFrame()
+    return pd.concat(parts, ignore_index=True)
 
 
 def _number(text: str) -> int | float:
+    """Return the number of a text, an int if it is whole."""
     value = float(text)
-    return int(value) if value.is_integer() else value
+    if value.is_integer():
+        return int(value)
+    return value

@@ -124,7 +124,9 @@ def sweep(
     requested = list({cell.key: cell for cell in cells}.values())
     if not requested:
         raise InvalidInput("a sweep needs at least one cell.")
-    engine = engine_of(cpus() if workers is None else workers)
+    if workers is None:
+        workers = cpus()
+    engine = engine_of(workers)
     for cell in {cell.function: cell for cell in requested}.values():
         cell.resolve()
     store = Folder(folder)
@@ -144,7 +146,7 @@ def _run(
     requested: int,
     progress: bool,
 ) -> list[Failure]:
-    """Do the cells; progress counts those that were done before."""
+    """Do the cells, and return the failures; the progress counts all requested cells."""
     failures: list[Failure] = []
     bar = Bar(total=requested, initial=requested - len(todo), disable=not progress, unit="cell")
     outcomes = run_all(engine, todo, _rows, time_limit)
@@ -174,7 +176,7 @@ def run_all(
     function: Callable[[Item], Any],
     time_limit: float | None = None,
 ) -> Generator[tuple[Item, Outcome], None, None]:
-    """Apply ``function`` to all items; those whose worker died are tried again when the others are done, one at a time.
+    """Apply ``function`` to all items; if a worker dies, its item is tried again when the others are done, alone.
 
     Args:
         engine: Where to work.
@@ -185,17 +187,20 @@ def run_all(
     Yields:
         An item and the outcome, as they finish.
     """
-    work, attempts = list(items), Counter[int]()
-    waiting, again = deque(range(len(work))), deque[int]()
+    work = list(items)
     if not work:
         return
+    waiting = deque(range(len(work)))
+    again = deque[int]()
+    attempts = Counter[int]()
     with engine.session(function, time_limit, lambda number, value, step: False) as session:
         while waiting or again or session.running:
             while waiting and len(session.running) < session.capacity:
                 number = waiting.popleft()
                 session.start(number, work[number])
-            if not session.running:  # several together may have run out of memory
-                session.start(again[0], work[again.popleft()])
+            if not session.running:  # one at a time: several together may have run out of memory
+                number = again.popleft()
+                session.start(number, work[number])
             for outcome in session.wait():
                 attempts[outcome.number] += 1
                 if not outcome.died:
@@ -210,6 +215,6 @@ def run_all(
 
 
 def _rows(cell: Cell) -> bytes:
-    """Return the rows of a cell; pickled here, rows that cannot travel are a mistake of the cell."""
+    """Return the pickled rows of a cell: rows that cannot be pickled are an error of the cell."""
     with threads(1):
         return pickle.dumps(cell.run())

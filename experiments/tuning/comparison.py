@@ -7,21 +7,24 @@ have the same problems and seeds. CPU time is the tuner's own, on one thread.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
 
 from experiments import tables
 from experiments.papers.experiment import Frame, Paper, Plan, store
-from experiments.sweep.cells import Cell
+from experiments.problems import TuningProblem
+from experiments.sweep.cells import Cell, Rows
 from experiments.tuning import tuners
 from experiments.tuning.constrained import constrained
 from experiments.tuning.infeasible import infeasible
 from experiments.tuning.runs import code, timed
 from experiments.tuning.stopping import stopping
 from experiments.tuning.suites import CONDITIONAL, PROBLEMS, TABLES, true_value
+from kbo.space import Params
 
 TUNERS = ("kbo", "qlognei", "gpsampler", "tpe", "random")
 SEEDS = 20
@@ -33,13 +36,7 @@ FAST = ("kbo", "tpe", "random")
 """Tuners that can do 2000 trials in minutes."""
 
 
-def run(
-    problem: str,
-    name: str,
-    seed: int,
-    checkpoints: Sequence[int],
-    code: str = "",
-) -> list[dict[str, Any]]:
+def run(problem: str, name: str, seed: int, checkpoints: Sequence[int], code: str = "") -> Rows:
     """Run a tuner on a problem.
 
     Args:
@@ -55,41 +52,67 @@ def run(
         constraints; ``visited_regret`` of the best trial by its value without noise; ``cpu_seconds`` of the tuner, the
         objective's own not included. Regrets are NaN where the optimum, or the value without noise, is not known.
     """
-    make, rows, spent, nan = PROBLEMS[problem], [], [], math.nan
-    objective = make(seed=seed)
-    optimum = nan if objective.optimum is None else objective.optimum
-    options: dict[str, Any] = {}
+    objective = PROBLEMS[problem](seed=seed)
+    options = {}
     if objective.constraints:
         options["constraints"] = objective.constraints
+    spent: list[float] = []
     with timed(spent):
-        chosen = tuners.tuner(name, objective.space, seed, max(checkpoints), **options)
+        tuner = tuners.tuner(name, objective.space, seed, max(checkpoints), **options)
+    rows = []
     best = math.inf
     for trial in range(1, max(checkpoints) + 1):
         with timed(spent):
-            params = chosen.ask()
+            params = tuner.ask()
         value = objective(params)
-        truth = None
-        if objective.feasible(params):
-            truth = objective.noiseless(params)
+        visited = visited_value(objective, params)
         with timed(spent):
-            chosen.tell(params, value)
-        improved = truth is not None and truth < best
-        if truth is not None:
-            best = min(truth, best)
-        judged = nan
+            tuner.tell(params, value)
+        improved = visited < best
+        best = min(visited, best)
+        recommended_value = math.nan
         if trial in checkpoints:
             with timed(spent):
-                recommended = chosen.recommended()
-            judged = math.inf
-            if recommended is not None and objective.feasible(recommended):
-                judged = true_value(make, objective, recommended, seed)
+                recommended = tuner.recommended()
+            recommended_value = judged_value(problem, objective, recommended, seed)
         if trial in checkpoints or improved:
-            regrets = {
-                "regret": judged - optimum,
-                "visited_regret": nan if math.isinf(best) else best - optimum,
+            row = {
+                "trials": trial,
+                "value": recommended_value,
+                "regret": regret(objective, recommended_value),
+                "visited_regret": math.nan,
+                "cpu_seconds": sum(spent),
             }
-            rows.append({"trials": trial, "value": judged, **regrets, "cpu_seconds": sum(spent)})
+            if best < math.inf:
+                row["visited_regret"] = regret(objective, best)
+            rows.append(row)
     return rows
+
+
+def visited_value(objective: TuningProblem, params: Params) -> float:
+    """Return the value without noise of a trial; infinity where it is not known, or a constraint is not satisfied."""
+    if not objective.feasible(params):
+        return math.inf
+    value = objective.noiseless(params)
+    if value is None:
+        return math.inf
+    return value
+
+
+def judged_value(
+    problem: str, objective: TuningProblem, recommended: Params | None, seed: int
+) -> float:
+    """Return the value without noise of a recommendation; infinity without one, or if it breaks a constraint."""
+    if recommended is None or not objective.feasible(recommended):
+        return math.inf
+    return true_value(PROBLEMS[problem], objective, recommended, seed)
+
+
+def regret(objective: TuningProblem, value: float) -> float:
+    """Return the difference of a value to the optimum; NaN where the optimum is not known."""
+    if objective.optimum is None:
+        return math.nan
+    return value - objective.optimum
 
 
 def cell(problem: str, name: str, seed: int, checkpoints: Sequence[int]) -> Cell:
@@ -107,97 +130,121 @@ def cell(problem: str, name: str, seed: int, checkpoints: Sequence[int]) -> Cell
 
 def comparison(quick: bool) -> Plan:
     """Table 1: 50 and 200 trials."""
-    seeds, short, long = (2, 9, 12) if quick else (SEEDS, 50, 200)
-    cells: dict[Cell, str] = {}
+    seeds = SEEDS
+    short = 50
+    long = 200
+    if quick:
+        seeds = 2
+        short = 9
+        long = 12
+    cells = []
     for seed in range(seeds):
         for problem in TABLES:
             for name in TUNERS:
-                both = problem not in EXPENSIVE and seed < tuners.seeds_of(name, long, seeds)
-                cells[cell(problem, name, seed, [short, long] if both else [short])] = name
+                checkpoints = [short]
+                if problem not in EXPENSIVE and seed < tuners.seeds_of(name, long, seeds):
+                    checkpoints = [short, long]
+                cells.append(cell(problem, name, seed, checkpoints))
     return _plan(cells)
 
 
 def long_runs(quick: bool) -> Plan:
     """Table 2: 2000 trials."""
-    trials, seeds = (12, 1) if quick else (2000, 3)
+    seeds = 3
+    trials = 2000
+    if quick:
+        seeds = 1
+        trials = 12
     cheap = [problem for problem in TABLES if problem not in EXPENSIVE]
-    return _plan(
-        {
-            cell(problem, name, seed, [trials]): name
-            for seed in range(seeds)
-            for problem in cheap
-            for name in FAST
-        }
-    )
+    return _plan(cells_of(range(seeds), cheap, FAST, [trials]))
 
 
 def conditional(quick: bool) -> Plan:
     """Spaces with conditional parameters: 30 and 60 trials."""
-    seeds, checkpoints = (1, [7, 9]) if quick else (10, [30, 60])
+    seeds = 10
+    checkpoints = [30, 60]
+    if quick:
+        seeds = 1
+        checkpoints = [7, 9]
     names = ("kbo", "kbo-sampler", "tpe", "tpe-group", "random")
-    return _plan(
-        {
-            cell(problem, name, seed, checkpoints): name
-            for seed in range(seeds)
-            for problem in CONDITIONAL
-            for name in names
-        }
-    )
+    return _plan(cells_of(range(seeds), CONDITIONAL, names, checkpoints))
 
 
-def _plan(cells: Mapping[Cell, str]) -> Plan:
-    """The table of the cells, each with the name of its column."""
-    names = {each.key: name for each, name in cells.items()}
+def cells_of(
+    seeds: Iterable[int],
+    problems: Iterable[str],
+    names: Iterable[str],
+    checkpoints: Sequence[int],
+) -> list[Cell]:
+    """Return the run of each tuner on each problem with each seed."""
+    runs = itertools.product(seeds, problems, names)
+    return [cell(problem, name, seed, checkpoints) for seed, problem, name in runs]
+
+
+def _plan(cells: Sequence[Cell]) -> Plan:
+    """Return the table of the cells."""
     stored = ["problem", "name", "seed", "trials", "value", "regret", "cpu_seconds"]
     return Plan(
-        "regret without noise (of learners and diabetes: value), mean ± standard error; * in the best group, see docs",
+        "regret without noise (of learners and diabetes: value), mean ± standard error; * no other tuner is better by "
+        "two standard errors of the difference",
         {"": summary},
         {".md": store(summary), ".csv": store(lambda rows: rows[stored])},
-        list(cells),
-        prepare=lambda rows: rows.dropna(subset="value").assign(name=rows["cell"].map(names)),
+        cells,
+        prepare=lambda rows: rows.dropna(subset="value"),
     )
 
 
 def summary(rows: Frame) -> Frame:
-    """A line for every problem and number of trials, a column for every tuner, CPU seconds a run at the end.
+    """Return the mean scores: a line for every problem and number of trials, a column for every tuner.
 
-    A star marks the best group: those that no other beats by two standard errors of the differences, over the seeds
-    that both ran.
+    The last line of a number of trials has the CPU seconds of a run. A star marks the best group: the tuners that no
+    other beats by two standard errors of the differences, over the seeds that both ran.
 
     Args:
         rows: Tidy rows with ``problem``, ``name``, ``seed``, ``trials``, ``value``, ``regret``, ``cpu_seconds``.
     """
-    found = {}
-    for trials, at in rows.groupby("trials"):
-        for problem, part in at.groupby("problem", sort=False):
-            score = "regret" if part["regret"].notna().all() else "value"
-            by_tuner = part.pivot_table(index="seed", columns="name", values=score)
+    lines = {}
+    for trials, of_trials in rows.groupby("trials"):
+        for problem, of_problem in of_trials.groupby("problem", sort=False):
+            score = "value"
+            if of_problem["regret"].notna().all():
+                score = "regret"
+            by_tuner = of_problem.pivot_table(index="seed", columns="name", values=score)
             best = best_group(by_tuner)
-            found[problem, trials] = {
-                name: _cell(by_tuner[name], name in best) for name in by_tuner
+            lines[problem, trials] = {
+                name: _cell(by_tuner[name].dropna(), name in best) for name in by_tuner
             }
-        found["CPU s a run", trials] = at.groupby("name")["cpu_seconds"].mean().map("{:.1f}".format)
-    table = pd.DataFrame(found).T.rename_axis(["problem", "trials"])
+        seconds = of_trials.groupby("name")["cpu_seconds"].mean()
+        lines["CPU s a run", trials] = seconds.map("{:.1f}".format)
+    table = pd.DataFrame(lines).T.rename_axis(["problem", "trials"])
     return table[rows["name"].unique()].fillna(tables.NONE)
 
 
 def best_group(table: Any) -> set[str]:
     """Return the columns that no other one beats, by being less by two standard errors over the rows of both."""
 
-    def beaten(name: str, by: str) -> bool:
-        difference = (table[name] - table[by]).dropna()
-        return len(difference) > 1 and float(difference.mean()) > 2 * float(difference.sem())
+    def is_beaten(name: str) -> bool:
+        return any(is_less(table[other], table[name]) for other in table if other != name)
 
-    return {
-        name for name in table if not any(beaten(name, other) for other in table if other != name)
-    }
+    return {name for name in table if not is_beaten(name)}
 
 
-def _cell(values: Any, starred: bool) -> str:
-    values = values.dropna()
-    error = f" ± {values.sem():.1g}" if len(values) > 1 else ""
-    few = f" ({len(values)})" if len(values) < SEEDS else ""
-    return f"{values.mean():.3g}{error}{few}{'*' if starred else ''}"
+def is_less(scores: Any, other: Any) -> bool:
+    """Return whether scores are less than others by two standard errors of the mean difference, over common rows."""
+    difference = (other - scores).dropna()
+    return len(difference) > 1 and float(difference.mean()) > 2 * float(difference.sem())
+
+
+def _cell(scores: Any, is_best: bool) -> str:
+    """Return the mean, its standard error, the number of runs if there are fewer than usual, and the star."""
+    words = f"{scores.mean():.3g}"
+    if len(scores) > 1:
+        words += f" ± {scores.sem():.1g}"
+    if len(scores) < SEEDS:
+        words += f" ({len(scores)})"
+    if is_best:
+        words += "*"
+    return words
 
 
 PAPER = Paper(

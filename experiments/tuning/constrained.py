@@ -15,8 +15,7 @@ from experiments import tables
 from experiments.papers.experiment import Frame, Plan, store
 from experiments.problems import CONSTRAINED
 from experiments.sweep.cells import Cell, Rows
-from experiments.tuning import tuners
-from experiments.tuning.ranks import mean_ranks
+from experiments.tuning import ranks, tuners
 from experiments.tuning.runs import code, timed
 
 REPORTED = ("gardner1", "gardner2", "townsend", "gramacy", "pressure-vessel", "welded-beam")
@@ -24,7 +23,8 @@ REPORTED = ("gardner1", "gardner2", "townsend", "gramacy", "pressure-vessel", "w
 
 TUNERS = ("kbo", "qlognei", "ax", "gpsampler", "tpe", "random")
 
-SEEDS, TRIALS = 10, 50
+SEEDS = 10
+TRIALS = 50
 
 FEWER = {"gpsampler": 5, "qlognei": 3, "ax": 2}
 """Tuners with fewer runs on each problem, where a run takes more than 20 CPU seconds (gpsampler: 6 to 40)."""
@@ -44,66 +44,76 @@ def run(problem: str, name: str, seed: int, trials: int, version: str = "") -> R
         One row: ``regret``, NaN if the recommendation is infeasible or there is none, and ``cpu_seconds``.
     """
     objective = CONSTRAINED[problem](seed=seed)
-    spent = []
+    constraints = objective.constraints
+    spent: list[float] = []
     with timed(spent):
-        chosen = tuners.tuner(
-            name, objective.space, seed, trials, constraints=objective.constraints
-        )
+        tuner = tuners.tuner(name, objective.space, seed, trials, constraints=constraints)
     for _ in range(trials):
         with timed(spent):
-            params = chosen.ask()
+            params = tuner.ask()
         value = objective(params)
         with timed(spent):
-            chosen.tell(params, value)
+            tuner.tell(params, value)
     with timed(spent):
-        found = chosen.recommended()
+        recommended = tuner.recommended()
     regret = math.nan
-    if found is not None and objective.feasible(found):
-        regret = objective.noiseless(found) - objective.optimum
+    if recommended is not None and objective.feasible(recommended):
+        regret = objective.noiseless(recommended) - objective.optimum
     return [{"regret": regret, "cpu_seconds": sum(spent)}]
 
 
 def constrained(quick: bool) -> Plan:
     """Each of the reported problems with each of the tuners."""
-    seeds, trials, problems = (2, 8, REPORTED[:2]) if quick else (SEEDS, TRIALS, REPORTED)
-    arguments = [
-        {"problem": problem, "name": name, "seed": seed, "trials": trials}
-        for seed in range(seeds)
-        for name in TUNERS
-        for problem in problems
-        if seed < FEWER.get(name, seeds)
-    ]
+    seeds = SEEDS
+    trials = TRIALS
+    problems = REPORTED
+    if quick:
+        seeds = 2
+        trials = 8
+        problems = REPORTED[:2]
+    cells = []
+    for seed in range(seeds):
+        for name in TUNERS:
+            if seed < FEWER.get(name, seeds):
+                cells += [_cell(problem, name, seed, trials) for problem in problems]
     return Plan(
         f"{trials} trials: regret of the recommended point, mean ± standard error of the runs in which it is feasible "
         "(in brackets the runs in which it is not, or there is none)",
         {"": summary},
         {".md": store(summary), ".csv": store(lambda rows: rows)},
-        [_cell(**each) for each in arguments],
+        cells,
     )
 
 
-def _cell(**arguments: Any) -> Cell:
-    version = {"version": code()} if arguments["name"] == "kbo" else {}
-    return Cell(f"{__name__}:run", arguments | version, " ".join(map(str, arguments.values())))
+def _cell(problem: str, name: str, seed: int, trials: int) -> Cell:
+    """Return the run as a cell."""
+    arguments = {"problem": problem, "name": name, "seed": seed, "trials": trials}
+    if name == "kbo":
+        arguments["version"] = code()
+    return Cell(f"{__name__}:run", arguments, f"{problem} {name} {seed} {trials}")
 
 
 def summary(rows: Frame) -> Frame:
-    """A line for each problem, then the mean rank, the share of infeasible recommendations and the time of a run."""
-    found: dict[str, dict[str, str]] = {}
+    """Return a line for each problem, then mean ranks, shares of infeasible recommendations and times of a run."""
+    lines: dict[str, dict[str, str]] = {}
     for (problem, name), part in rows.groupby(["problem", "name"], sort=False):
-        regret, missing = part["regret"].dropna(), part["regret"].isna()
-        error = f" ± {regret.sem():.1g}" if len(regret) > 1 else ""
-        shown = f"{regret.mean():.3g}{error}" if len(regret) else tables.NONE
-        found.setdefault(problem, {})[name] = f"{shown} ({missing.sum()} of {len(part)})"
-    scores = rows.fillna({"regret": math.inf}).pivot(
-        index=["problem", "seed"], columns="name", values="regret"
-    )
-    standing, by_name = mean_ranks(scores), rows.groupby("name")
-    found["mean rank"] = {
-        str(name): f"{at['rank']:.2f} [{at['low']:.2f}, {at['high']:.2f}]"
-        for name, at in standing.iterrows()
-    }
+        lines.setdefault(problem, {})[name] = _regret_words(part["regret"])
+    scores = rows.fillna({"regret": math.inf})
+    scores = scores.pivot(index=["problem", "seed"], columns="name", values="regret")
+    lines["mean rank"] = ranks.rank_words(ranks.mean_ranks(scores)).to_dict()
+    by_name = rows.groupby("name")
     shares = by_name["regret"].agg(lambda regret: regret.isna().mean())
-    found["infeasible"] = shares.map("{:.0%}".format).to_dict()
-    found["CPU s a run"] = by_name["cpu_seconds"].mean().map("{:.1f}".format).to_dict()
-    return pd.DataFrame(found).T.rename_axis("problem")[rows["name"].unique()].fillna(tables.NONE)
+    lines["infeasible"] = shares.map("{:.0%}".format).to_dict()
+    lines["CPU s a run"] = by_name["cpu_seconds"].mean().map("{:.1f}".format).to_dict()
+    return pd.DataFrame(lines).T.rename_axis("problem")[rows["name"].unique()].fillna(tables.NONE)
+
+
+def _regret_words(regrets: Any) -> str:
+    """Return the mean of the regrets that are known, its standard error, and how many are not."""
+    known = regrets.dropna()
+    words = tables.NONE
+    if len(known):
+        words = f"{known.mean():.3g}"
+    if len(known) > 1:
+        words += f" ± {known.sem():.1g}"
+    return f"{words} ({len(regrets) - len(known)} of {len(regrets)})"

@@ -1,4 +1,4 @@
-"""``python -m experiments.tuning.front_statistics``: how often what kbo says of a front with noise is true.
+"""``python -m experiments.tuning.front_statistics``: how often statements of kbo about a front with noise are true.
 
 The front is judged by the true values of its trials. The noise differs between problems, also with the same seed: with
 the same numbers for all of them, the runs of a seed are lucky or unlucky together.
@@ -6,6 +6,7 @@ the same numbers for all of them, the runs of a seed are lucky or unlucky togeth
 
 from __future__ import annotations
 
+import itertools
 import json
 import zlib
 from collections.abc import Sequence
@@ -21,7 +22,6 @@ from experiments.commands import Out, Quiet, Verbose, Workers
 from experiments.papers.experiment import Frame
 from experiments.problems.objectives import SeveralObjectives
 from experiments.sweep.cells import Cell, Rows
-from experiments.sweep.runner import sweep
 from experiments.tuning.front_tuners import KBOFront
 from experiments.tuning.fronts import PROBLEMS, hypervolume, minus
 from experiments.tuning.runs import code
@@ -46,7 +46,7 @@ def run(
     checkpoints: Sequence[int],
     version: str = "",
 ) -> Rows:
-    """Run kbo on a problem, and return what it says of the front with what is true, a row at every checkpoint.
+    """Run kbo on a problem, and return its statements about the front with the truth, a row at every checkpoint.
 
     Args:
         suite: A key of ``fronts.PROBLEMS``.
@@ -58,36 +58,67 @@ def run(
     """
     noise_seed = zlib.crc32(f"{problem} {noise} {seed}".encode())
     objectives = PROBLEMS[suite][problem](noise=noise, seed=noise_seed)
-    chosen = KBOFront(objectives.space, seed, objectives.names)
-    true = []
+    tuner = KBOFront(objectives.space, seed, objectives.names)
+    true_values = []
     rows: Rows = []
     for trial in range(1, max(checkpoints) + 1):
-        params = chosen.ask()
-        chosen.tell(params, objectives(params))
-        true.append(objectives.truth(params))
+        params = tuner.ask()
+        tuner.tell(params, objectives(params))
+        true_values.append(objectives.truth(params))
         if trial in checkpoints:
-            rows.append({"trials": trial, **checked(chosen, objectives, true)})
+            rows.append({"trials": trial, **checked(tuner, objectives, true_values)})
     return rows
 
 
-def checked(
-    chosen: KBOFront, objectives: SeveralObjectives, true: Sequence[Sequence[float]]
-) -> dict[str, Any]:
-    """Return what is said of a front and what is true, given the true values of all trials.
+def cells(suite: str, seeds: int, names: Sequence[str], trials: Sequence[int]) -> list[Cell]:
+    """Return the runs of a suite.
 
-    ``said`` has the probabilities of its trials, ``is_on_front`` whether they are on the true front, both in JSON;
-    ``below``, ``inside`` and ``above`` say on which side of its interval the hypervolume is.
+    Args:
+        suite: A key of ``fronts.PROBLEMS``.
+        seeds: Number of runs on a problem with each noise; the seeds are 1, 2, ...
+        names: Names of problems.
+        trials: Numbers of trials after which fronts are judged.
     """
-    front = chosen.front()
-    is_on_front = non_dominated(minus(true)).tolist()
-    rows = [point.trial.number for point in front.points]
+    runs = []
+    for seed in range(1, seeds + 1):
+        for noise, name in itertools.product(NOISES, names):
+            arguments = {
+                "suite": suite,
+                "problem": name,
+                "noise": noise,
+                "seed": seed,
+                "checkpoints": list(trials),
+                "version": code(),
+            }
+            label = f"{name} {noise} seed{seed}"
+            runs.append(Cell("experiments.tuning.front_statistics:run", arguments, label))
+    return runs
+
+
+def checked(
+    tuner: KBOFront, objectives: SeveralObjectives, true_values: Sequence[Sequence[float]]
+) -> dict[str, Any]:
+    """Return the statements of kbo about a front, and the truth.
+
+    Args:
+        tuner: The tuner.
+        objectives: The problem.
+        true_values: The values of all trials without noise [n m].
+
+    Returns:
+        ``said``, the probabilities of the trials of the front, and ``is_on_front``, whether they are on the true front,
+        both in JSON; ``below``, ``inside`` and ``above`` say on which side of its interval the hypervolume is.
+    """
+    front = tuner.front()
+    is_on_front = non_dominated(minus(true_values)).tolist()
+    numbers = [point.trial.number for point in front.points]
     interval = front.hypervolume
     assert interval is not None
     reference = [front.reference[name] for name in objectives.names]
-    volume = hypervolume([true[row] for row in rows], reference)
+    volume = hypervolume([true_values[number] for number in numbers], reference)
     return {
         "said": json.dumps([point.probability for point in front.points]),
-        "is_on_front": json.dumps([is_on_front[row] for row in rows]),
+        "is_on_front": json.dumps([is_on_front[number] for number in numbers]),
         "below": float(volume < interval.lower),
         "inside": float(interval.lower <= volume <= interval.upper),
         "above": float(volume > interval.upper),
@@ -95,10 +126,10 @@ def checked(
 
 
 def probabilities(rows: Frame) -> Frame:
-    """Return how many trials with about the same probability are on the true front, a line for each class."""
-    said = [probability for text in rows["said"] for probability in json.loads(text)]
-    right = [is_right for text in rows["is_on_front"] for is_right in json.loads(text)]
-    trials = pd.DataFrame({"said": said, "right": right}, dtype=float)
+    """Return the share of trials that are on the true front, a line for each class of stated probabilities."""
+    said = itertools.chain.from_iterable(map(json.loads, rows["said"]))
+    right = itertools.chain.from_iterable(map(json.loads, rows["is_on_front"]))
+    trials = pd.DataFrame({"said": list(said), "right": list(right)}, dtype=float)
     names = [f"{low:.0%} to {high:.0%}" for low, high in pairwise(BINS)]
     classes = pd.cut(trials["said"], list(BINS), labels=names, include_lowest=True)
     lines = {}
@@ -112,7 +143,7 @@ def probabilities(rows: Frame) -> Frame:
 
 
 def intervals(rows: Frame) -> Frame:
-    """Return how often the hypervolume is inside its interval, and on which side it is not, by noise and trials."""
+    """Return the shares of hypervolumes inside, below and above their intervals, a line for each noise and trials."""
     lines = {}
     for (noise, trials), part in rows.groupby(["noise", "trials"]):
         shares = part[["inside", "below", "above"]].mean()
@@ -151,7 +182,7 @@ def measure(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Tune problems with several objectives and known true values, and count how often what is said of fronts is true.
+    """Tune problems with several objectives, and count how often statements about their fronts are true.
 
     Example:  python -m experiments.tuning.front_statistics --problems held-out
     """
@@ -159,25 +190,10 @@ def measure(
     checks.one_of("problems", problems, PROBLEMS)
     names = list(PROBLEMS[problems])
     if only:
-        names = [checks.one_of("only", name, names) for name in only.split(",")]
-    cells = []
-    for seed in range(1, seeds + 1):
-        for noise in NOISES:
-            for name in names:
-                arguments = {
-                    "suite": problems,
-                    "problem": name,
-                    "noise": noise,
-                    "seed": seed,
-                    "checkpoints": sorted(trials or CHECKPOINTS),
-                    "version": code(),
-                }
-                label = f"{name} {noise} seed{seed}"
-                cells.append(Cell("experiments.tuning.front_statistics:run", arguments, label))
-    folder = commands.folder(out) / f"front-statistics-{problems}"
-    with commands.shown():
-        found = sweep(cells, folder, workers=workers, progress=not quiet)
-        typer.echo(found.checked(report(found.rows)))
+        names = commands.names_in("only", only, names)
+    runs = cells(problems, seeds, names, sorted(trials or CHECKPOINTS))
+    path = out / f"front-statistics-{problems}"
+    commands.sweep_and_report(runs, path, report, workers=workers, quiet=quiet)
 
 
 def main() -> None:

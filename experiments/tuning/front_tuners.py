@@ -6,50 +6,39 @@ parameters of the front that the tuner shows its user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from experiments.tuning.peers import new_study, sampler_of
 from experiments.tuning.tuners import BoTorchTuner
 from kbo._base import checks
-from kbo._base.extras import require
-from kbo.optimize import Front, Optimizer, Practical
+from kbo.optimize import Front, Optimizer
 from kbo.optimize.objectives.hypervolume import non_dominated
 from kbo.space import Params, Space
 
 
 class KBOFront:
-    """``kbo.Optimizer(objectives=...)``; recommends the trials of ``insight.front()``.
+    """``kbo.Optimizer(objectives=...)``; recommends the trials of ``insight.front()``."""
 
-    ``practical`` has options of ``kbo.Practical``.
-    """
-
-    def __init__(
-        self,
-        space: Space,
-        seed: int,
-        objectives: Sequence[str],
-        setting: type[Practical] = Practical,
-        practical: Mapping[str, Any] = {},
-    ) -> None:
+    def __init__(self, space: Space, seed: int, objectives: Sequence[str]) -> None:
         self._names = objectives
-        self.optimizer: Optimizer = Optimizer(
-            space, setting=setting(**practical), objectives=objectives, seed=seed
-        )
+        self._optimizer = Optimizer(space, objectives=objectives, seed=seed)
 
     def ask(self) -> Params:
-        return self.optimizer.ask()
+        return self._optimizer.ask()
 
     def tell(self, params: Params, values: Sequence[float]) -> None:
         outcome: Any = dict(zip(self._names, values, strict=True))
-        self.optimizer.tell(params, outcome)
+        self._optimizer.tell(params, outcome)
 
     def front(self) -> Front:
         """Return the front with its probabilities."""
-        front = self.optimizer.insight.front()
+        front = self._optimizer.insight.front()
         assert front is not None
         return front
 
@@ -63,19 +52,10 @@ class OptunaFront:
     def __init__(
         self, space: Space, seed: int, objectives: Sequence[str], sampler: str, **options: Any
     ) -> None:
-        require("this comparison", "optuna", "optuna")
-        import optuna
-
-        directions: Any = ["minimize"] * len(objectives)
-        before = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.ERROR)  # the study is no news
-        try:
-            self._study = optuna.create_study(
-                directions=directions,
-                sampler=getattr(optuna.samplers, sampler)(seed=seed, **options),
-            )
-        finally:
-            optuna.logging.set_verbosity(before)
+        self._study = new_study(
+            directions=["minimize"] * len(objectives),
+            sampler=sampler_of(sampler, seed, **options),
+        )
         self._space = space
         self._params: list[Params] = []
 
@@ -110,24 +90,12 @@ class BoTorchFront(BoTorchTuner):
         self._model = None
 
     def recommended(self) -> Any:
-        on_front = non_dominated(self._values())
-        return [p for p, is_on_front in zip(self._params, on_front, strict=True) if is_on_front]
+        is_on_front = non_dominated(self._outcomes())
+        return list(itertools.compress(self._params, is_on_front))
 
-    def _values(self) -> Tensor:
-        """Return the values [n m], larger ones better."""
+    def _outcomes(self) -> Tensor:
+        """Return the values of the objectives [n m], larger ones better."""
         return -torch.tensor(self._y, dtype=torch.float64)
-
-    def _fitted(self) -> Any:
-        from botorch.fit import fit_gpytorch_mll
-        from botorch.models import ModelListGP, SingleTaskGP
-        from gpytorch.mlls import ExactMarginalLogLikelihood
-
-        X = self._features()
-        values = self._values()
-        models = [SingleTaskGP(X, values[:, [k]]) for k in range(values.shape[-1])]
-        for model in models:
-            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-        return ModelListGP(*models)
 
     def _acquisition(self) -> Any:
         from botorch.acquisition.multi_objective.logei import (
@@ -135,8 +103,8 @@ class BoTorchFront(BoTorchTuner):
         )
         from botorch.utils.multi_objective.hypervolume import infer_reference_point
 
-        values = self._values()
-        reference = infer_reference_point(values[non_dominated(values)])
+        outcomes = self._outcomes()
+        reference = infer_reference_point(outcomes[non_dominated(outcomes)])
         return qLogNoisyExpectedHypervolumeImprovement(
             self._fitted(),
             reference,

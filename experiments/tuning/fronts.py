@@ -6,6 +6,7 @@ front known, that of all trials of all runs on the problem.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,9 +22,8 @@ from experiments.commands import Out, Quiet, Verbose, Workers
 from experiments.papers.experiment import Frame
 from experiments.problems.objectives import DEVELOPMENT, HELD_OUT
 from experiments.sweep.cells import Cell, Rows
-from experiments.sweep.runner import sweep
 from experiments.tuning.front_tuners import TUNERS, tuner
-from experiments.tuning.ranks import mean_ranks
+from experiments.tuning.ranks import mean_ranks, rank_words
 from experiments.tuning.runs import code, timed
 from kbo._base import checks
 from kbo.optimize.objectives.hypervolume import non_dominated
@@ -87,99 +87,105 @@ def run(
             continue
         with timed(spent):
             recommended = chosen.recommended()
-        true = minus(visited)
-        rows.append(
-            {
-                "trials": trial,
-                "front": json.dumps([objectives.truth(params) for params in recommended]),
-                "visited": json.dumps((-true[non_dominated(true)]).tolist()),
-                "reference": json.dumps(objectives.reference),
-                "cpu_seconds": sum(spent),
-            }
-        )
+        utilities = minus(visited)
+        row = {
+            "trials": trial,
+            "front": json.dumps([objectives.truth(params) for params in recommended]),
+            "visited": json.dumps(minus(utilities[non_dominated(utilities)]).tolist()),
+            "reference": json.dumps(objectives.reference),
+            "cpu_seconds": sum(spent),
+        }
+        rows.append(row)
     return rows
 
 
 def hypervolume(values: Sequence[Sequence[float]], reference: Sequence[float]) -> float:
-    """Return the volume between a reference and what values [n m] dominate, smaller ones better, by BoTorch."""
+    """Return the hypervolume of values [n m] with a reference [m], smaller ones better; computed by BoTorch."""
     from botorch.utils.multi_objective.hypervolume import Hypervolume
 
-    level = minus([reference])[0]
-    points = minus(values)
-    points = points[(points > level).all(-1)].unique(dim=0)
-    if not len(points):
+    least = minus([reference])[0]
+    utilities = minus(values)
+    utilities = utilities[(utilities > least).all(-1)].unique(dim=0)
+    if not len(utilities):
         return 0.0
-    return Hypervolume(level).compute(points[non_dominated(points)])
+    return Hypervolume(least).compute(utilities[non_dominated(utilities)])
 
 
 def minus(values: Any) -> Tensor:
-    """Return minus the values [n m]: larger ones are better then."""
-    return -torch.tensor(values, dtype=torch.float64)
+    """Return minus the values [n m]: utilities of which larger ones are better, where smaller values are."""
+    return -torch.as_tensor(values, dtype=torch.float64)
 
 
 def cells(suite: str, seeds: int, names: Sequence[str], trials: Sequence[int]) -> list[Cell]:
-    """Return the runs of a suite."""
+    """Return the runs of a suite.
+
+    Args:
+        suite: A key of ``PROBLEMS``.
+        seeds: Number of runs on a problem with each noise; the seeds are 1, 2, ...
+        names: Keys of ``front_tuners.TUNERS``.
+        trials: Numbers of trials after which fronts are judged.
+    """
     problems = list(PROBLEMS[suite])
     for_slow = [problems[i * len(problems) // N_SLOW_PROBLEMS] for i in range(N_SLOW_PROBLEMS)]
-    found = []
+    runs = []
     for seed in range(1, seeds + 1):
-        for problem in problems:
-            for noise in NOISES:
-                for name in names:
-                    if name in SLOW and problem not in for_slow:
-                        continue
-                    if name == "qlognehvi" and noise != SLOWEST_NOISE:
-                        continue
-                    checkpoints = list(trials[:1] if name in SLOW else trials)
-                    arguments = {
-                        "suite": suite,
-                        "problem": problem,
-                        "name": name,
-                        "noise": noise,
-                        "seed": seed,
-                        "checkpoints": checkpoints,
-                    }
-                    if name == "kbo":
-                        arguments["version"] = code()
-                    label = f"{problem} {name} {noise} seed{seed} T{checkpoints[-1]}"
-                    found.append(Cell("experiments.tuning.fronts:run", arguments, label))
-    return found
+        for problem, noise, name in itertools.product(problems, NOISES, names):
+            if name in SLOW and problem not in for_slow:
+                continue
+            if name == "qlognehvi" and noise != SLOWEST_NOISE:
+                continue
+            checkpoints = list(trials)
+            if name in SLOW:
+                checkpoints = checkpoints[:1]
+            arguments = {
+                "suite": suite,
+                "problem": problem,
+                "name": name,
+                "noise": noise,
+                "seed": seed,
+                "checkpoints": checkpoints,
+            }
+            if name == "kbo":
+                arguments["version"] = code()
+            label = f"{problem} {name} {noise} seed{seed} T{checkpoints[-1]}"
+            runs.append(Cell("experiments.tuning.fronts:run", arguments, label))
+    return runs
 
 
 def shares(rows: Frame) -> Frame:
     """Return the hypervolume of the front of each row, as a share of that of the best front known of its problem."""
-    largest = {}
-    for problem, part in rows.groupby("problem"):
-        known: list[list[float]] = []
-        for front in [*part["front"], *part["visited"]]:
-            known += json.loads(front)
-        largest[problem] = hypervolume(known, json.loads(part["reference"].iloc[0]))
+    largest = {problem: best_hypervolume(part) for problem, part in rows.groupby("problem")}
 
     def share(row: Any) -> float:
-        if not largest[row["problem"]] > 0:
+        most = largest[row["problem"]]
+        if most == 0:
             return 0.0
-        own = hypervolume(json.loads(row["front"]), json.loads(row["reference"]))
-        return own / largest[row["problem"]]
+        return hypervolume(json.loads(row["front"]), json.loads(row["reference"])) / most
 
     return rows.apply(share, axis=1)
+
+
+def best_hypervolume(rows: Frame) -> float:
+    """Return the hypervolume of all trials of all runs on one problem."""
+    values: list[list[float]] = []
+    for front in [*rows["front"], *rows["visited"]]:
+        values += json.loads(front)
+    return hypervolume(values, json.loads(rows["reference"].iloc[0]))
 
 
 def standings(rows: Frame) -> Frame:
     """Return the table of one noise and number of trials, a line for each tuner."""
     table = rows.pivot(index=["problem", "seed"], columns="name", values="share")
     table = table[rows["name"].unique()]
-    ranks: Any = mean_ranks(1 - table)
+    rank = rank_words(mean_ranks(1 - table))
     lines = {}
-    for name, rank in ranks.iterrows():
+    for name in table:
         own = table[name].dropna()
-        line = {
-            "mean rank [95%]": f"{rank['rank']:.2f} [{rank['low']:.2f}, {rank['high']:.2f}]",
-            "hypervolume": f"{own.mean():.3f}",
-        }
+        line = {"mean rank [95%]": rank[name], "hypervolume": f"{own.mean():.3f}"}
         if "kbo" in table:
             line["of kbo in these runs"] = f"{table['kbo'][own.index].mean():.3f}"
-        cpu = rows[rows["name"] == name]["cpu_seconds"].mean()
-        lines[name] = line | {"CPU s a run": f"{cpu:.1f}", "runs": f"{len(own)}"}
+        seconds = rows[rows["name"] == name]["cpu_seconds"].mean()
+        lines[name] = line | {"CPU s a run": f"{seconds:.1f}", "runs": f"{len(own)}"}
     return pd.DataFrame(lines).T
 
 
@@ -226,15 +232,13 @@ def compare(
     """
     commands.apply_verbosity(quiet, verbose)
     checks.one_of("problems", problems, PROBLEMS)
-    names = [checks.one_of("tuners", name, TUNERS) for name in tuners.split(",")]
-    chosen = cells(problems, seeds, names, sorted(trials or CHECKPOINTS))
+    names = commands.names_in("tuners", tuners, TUNERS)
+    runs = cells(problems, seeds, names, sorted(trials or CHECKPOINTS))
     if only:
-        kept = [checks.one_of("only", name, PROBLEMS[problems]) for name in only.split(",")]
-        chosen = [cell for cell in chosen if cell.arguments["problem"] in kept]
-    folder = commands.folder(out) / f"fronts-{problems}"
-    with commands.shown():
-        found = sweep(chosen, folder, workers=workers, progress=not quiet)
-        typer.echo(found.checked(report(found.rows)))
+        kept = commands.names_in("only", only, PROBLEMS[problems])
+        runs = [cell for cell in runs if cell.arguments["problem"] in kept]
+    path = out / f"fronts-{problems}"
+    commands.sweep_and_report(runs, path, report, workers=workers, quiet=quiet)
 
 
 def main() -> None:

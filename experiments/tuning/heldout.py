@@ -20,10 +20,8 @@ from experiments import commands, tables
 from experiments.commands import Out, Quiet, Verbose, Workers
 from experiments.papers.experiment import Frame, Plan, run, store
 from experiments.sweep.cells import Cell
-from experiments.tuning import ranks, suites
-from experiments.tuning.comparison import cell
+from experiments.tuning import comparison, ranks, suites
 from experiments.tuning.tuners import LEFT_OUT, TUNERS
-from kbo._base import checks
 
 FIRST_SEED = 201
 """The first seed, which is the instance of a function, too; smaller ones were used before."""
@@ -39,7 +37,7 @@ CHEAP = ("kbo", "ngopt", "tpe", "cmaes", "random")
 
 @dataclass(frozen=True)
 class Part:
-    """Problems of one kind, all of which are lines of the table.
+    """Problems of one kind: a line of the table for each number of trials.
 
     Attributes:
         kind: The kind, in a word or two.
@@ -64,85 +62,117 @@ class Part:
             for problem in self.problems:
                 for name in names:
                     if seed < self.seeds.get(name, 0):
-                        yield cell(problem, name, FIRST_SEED + seed, checkpoints)
+                        yield comparison.cell(problem, name, FIRST_SEED + seed, checkpoints)
 
 
 def parts() -> list[Part]:
     """Return all parts of the comparison."""
-    found = []
+    return [
+        *functions(),
+        *long_runs(),
+        *whole_numbers(),
+        *learners(),
+        *choices(),
+        *constraints(),
+    ]
+
+
+def functions() -> Iterator[Part]:
+    """Yield the functions of COCO with 50 trials."""
     for dim in (2, 3, 5, 10, 20, 40):
+        count = 3
+        if dim > 10:
+            count = 2
         for noise in NOISES:
-            seeds = runs(CHEAP, 3 if dim <= 10 else 2)
+            seeds = runs(CHEAP, count)
             if dim in (5, 20):
                 seeds["gpsampler"] = 1
             if dim == 5 and noise in ("none", "gauss-0.5"):
                 seeds |= runs(("qlognei", "ax", "smac"), 1)
-            functions = suites.half_of("bbob", "held-out", dim, noise)
-            found.append(Part("functions", str(dim), noise, functions, 50, seeds))
+            problems = suites.half_of("bbob", "held-out", dim, noise)
+            yield Part("functions", str(dim), noise, problems, 50, seeds)
+
+
+def long_runs() -> Iterator[Part]:
+    """Yield some functions of COCO with 200 trials."""
     for dim, count in ((5, 2), (20, 1)):
         for noise in NOISES:
-            functions = suites.half_of("bbob", "held-out", dim, noise)
-            found.append(Part("functions", str(dim), noise, functions, 200, runs(CHEAP, count)))
+            problems = suites.half_of("bbob", "held-out", dim, noise)
+            yield Part("functions", str(dim), noise, problems, 200, runs(CHEAP, count))
+
+
+def whole_numbers() -> Iterator[Part]:
+    """Yield the functions of COCO with whole numbers."""
     for dim in (5, 20):
         for noise in ("none", "gauss", "gauss-0.5"):
-            functions = suites.half_of("bbob-mixint", "held-out", dim, noise)
-            found.append(Part("whole numbers", str(dim), noise, functions, 50, runs(CHEAP, 2)))
-    few = runs(("kbo", "tpe", "cmaes", "random"), 2)
-    tasks = suites.half_of("hpo", "held-out")
-    found.append(Part("learners", "3 to 6", "splits of data", tasks, 50, few))
-    for noise, choices in suites.CHOICES.items():
-        seeds = runs(("kbo", "tpe", "cmaes", "random"), 6)
-        found.append(Part("choices of a function", "11", noise, list(choices), 50, seeds))
-    learners = list(suites.ANY_LEARNER)
-    found.append(Part("choices of a learner", "19", "splits of data", learners, 50, few))
-    for dim, constrained in suites.CONSTRAINED.items():
+            problems = suites.half_of("bbob-mixint", "held-out", dim, noise)
+            yield Part("whole numbers", str(dim), noise, problems, 50, runs(CHEAP, 2))
+
+
+def learners() -> Iterator[Part]:
+    """Yield the learners on data."""
+    problems = suites.half_of("hpo", "held-out")
+    seeds = runs(("kbo", "tpe", "cmaes", "random"), 2)
+    yield Part("learners", "3 to 6", "splits of data", problems, 50, seeds)
+
+
+def choices() -> Iterator[Part]:
+    """Yield choices of a function, and of a learner, with parameters of their own."""
+    names = ("kbo", "tpe", "cmaes", "random")
+    for noise, problems in suites.CHOICES.items():
+        yield Part("choices of a function", "11", noise, list(problems), 50, runs(names, 6))
+    problems = list(suites.ANY_LEARNER)
+    yield Part("choices of a learner", "19", "splits of data", problems, 50, runs(names, 2))
+
+
+def constraints() -> Iterator[Part]:
+    """Yield the functions of COCO with constraints."""
+    for dim, problems in suites.CONSTRAINED.items():
         seeds = runs(("kbo", "tpe", "random"), 2)
         seeds["gpsampler"] = 1
         if dim == 5:
             seeds["qlognei"] = 1
-        found.append(Part("constraints", str(dim), "gauss", list(constrained), 50, seeds))
-    return found
+        yield Part("constraints", str(dim), "gauss", list(problems), 50, seeds)
 
 
 def runs(names: Sequence[str], count: int) -> dict[str, int]:
     """Return the number of runs on each problem, the same for each of some tuners."""
-    return {name: count for name in names}
+    return dict.fromkeys(names, count)
 
 
 def table(rows: Frame, compared: Sequence[Part]) -> Frame:
-    """Mean ranks: a line for each part and number of trials, a column for each tuner.
+    """Return mean ranks: a line for each part and number of trials, a column for each tuner.
 
     That of kbo has the 95% interval of a bootstrap over the problems, that of other tuners the number of runs where
     it is smaller. The last column says whether kbo is first, or its interval overlaps that of the first.
     """
-    found: dict[tuple[str, ...], dict[str, str]] = {}
+    lines = {}
     for part in compared:
-        names = list(part.seeds)
-        chosen = rows["problem"].isin(part.problems) & rows["name"].isin(names)
-        mine: Any = rows[chosen & (rows["last"] == part.trials)]
-        for trials, scores in ranks.scores_at(mine, "value"):
+        is_of_part = rows["problem"].isin(part.problems) & rows["name"].isin(list(part.seeds))
+        of_part: Any = rows[is_of_part & (rows["last"] == part.trials)]
+        for trials, scores in ranks.scores_at(of_part, "value"):
             if trials < part.trials and part.trials > 50:
                 continue  # another part has more runs of so few trials
-            standing = ranks.mean_ranks(scores)
-            key = (part.kind, part.parameters, part.noise, str(trials))
-            found[key] = {
-                str(name): _words(str(name), at, int(scores[name].notna().sum()), len(scores))
-                for name, at in standing.iterrows()
-            }
-            found[key]["kbo is"] = _verdict(standing)
+            lines[part.kind, part.parameters, part.noise, str(trials)] = _line(scores)
     index = ["problems", "parameters", "noise", "trials"]
-    shown = pd.DataFrame(found).T.rename_axis(index).fillna(tables.NONE)
+    shown = pd.DataFrame(lines).T.rename_axis(index).fillna(tables.NONE)
     names = [name for name in TUNERS if name in shown]
     return shown[[*names, "kbo is"]]
 
 
-def _words(name: str, standing: Any, runs: int, most: int) -> str:
-    rank = f"{standing['rank']:.2f}"
-    if name == "kbo":
-        return f"{rank} ({standing['low']:.2f} to {standing['high']:.2f})"
-    if runs < most:
-        return f"{rank} [{runs}]"
-    return rank
+def _line(scores: Frame) -> dict[str, str]:
+    """Return the line of the table with these scores by (problem, seed), a column for each tuner."""
+    standing = ranks.mean_ranks(scores)
+    line = {}
+    for name, tuner in standing.iterrows():
+        line[str(name)] = f"{tuner['rank']:.2f}"
+        n_runs = int(scores[name].notna().sum())
+        if name == "kbo":
+            line["kbo"] += f" ({tuner['low']:.2f} to {tuner['high']:.2f})"
+        elif n_runs < len(scores):
+            line[str(name)] += f" [{n_runs}]"
+    line["kbo is"] = _verdict(standing)
+    return line
 
 
 def _verdict(standing: Frame) -> str:
@@ -161,8 +191,11 @@ def _verdict(standing: Frame) -> str:
 def plan(names: Sequence[str], kinds: Sequence[str]) -> Plan:
     """Return the comparison of some tuners on some kinds of problems."""
     compared = [part for part in parts() if part.kind in kinds]
-    cells = list(dict.fromkeys(each for part in compared for each in part.cells(names)))
-    last = {each.key: max(each.arguments["checkpoints"]) for each in cells}
+    cells: list[Cell] = []
+    for part in compared:
+        cells += part.cells(names)
+    cells = list(dict.fromkeys(cells))  # parts share runs
+    last = {cell.key: max(cell.arguments["checkpoints"]) for cell in cells}
 
     def shown(rows: Frame) -> Frame:
         return table(rows, compared)
@@ -200,8 +233,8 @@ def heldout(
     Example:  python -m experiments.tuning.heldout --tuners kbo,tpe,random --kinds functions
     """
     commands.apply_verbosity(quiet, verbose)
-    names = [checks.one_of("tuners", name, TUNERS) for name in tuners.split(",")]
-    chosen = [checks.one_of("kinds", kind, _KINDS) for kind in kinds.split(",")]
+    names = commands.names_in("tuners", tuners, TUNERS)
+    chosen = commands.names_in("kinds", kinds, _KINDS)
     processes = commands.engine_of("processes", None, workers)
     folder = commands.folder(out / "heldout")
     with commands.shown():

@@ -15,7 +15,10 @@ from kbo.space import Int
 GAPS = (0.2, 0.3, 0.4, -0.1)
 """Differences of the limit to the largest value; with a negative one the problem is feasible."""
 
-_SIDE, _NORM, _NOISE, _LENGTHSCALE = 10, 2.0, 0.1, 0.3
+_SIDE = 10
+_NORM = 2.0
+_NOISE = 0.1
+_LENGTHSCALE = 0.3
 
 
 def run(seed: int, gap: float, trials: int) -> Rows:
@@ -29,22 +32,16 @@ def run(seed: int, gap: float, trials: int) -> Rows:
     Returns:
         One row: ``found``, the number of trials, NaN without a certificate.
     """
-    objective, quantity = (
-        RKHSBandit("matern52", _LENGTHSCALE, 2, norm=_NORM, noise_std=_NOISE, seed=2 * seed + i)
-        for i in range(2)
-    )
+    objective = _function(2 * seed)
+    quantity = _function(2 * seed + 1)
     space = kbo.Space({name: Int(0, _SIDE - 1) for name in "ab"})
     points = space.points(_SIDE**2)
     assert points is not None
     limit = float(quantity.mean(space.features(points)).max()) + gap
-    optimizer = Optimizer(
-        space,
-        setting=Certified(
-            stationary_kernel("matern52", _LENGTHSCALE), noise_std=_NOISE, norm_bound=_NORM
-        ),
-        constraints=[Constraint("g", lower=limit, noise_std=_NOISE, norm_bound=_NORM)],
-        seed=seed,
-    )
+    kernel = stationary_kernel("matern52", _LENGTHSCALE)
+    setting = Certified(kernel, noise_std=_NOISE, norm_bound=_NORM)
+    constraint = Constraint("g", lower=limit, noise_std=_NOISE, norm_bound=_NORM)
+    optimizer = Optimizer(space, setting=setting, constraints=[constraint], seed=seed)
     for trial in range(1, trials + 1):
         params = optimizer.ask()
         x = space.features(space.unit(params).unsqueeze(0))
@@ -54,9 +51,17 @@ def run(seed: int, gap: float, trials: int) -> Rows:
     return [{"found": math.nan}]
 
 
+def _function(seed: int) -> RKHSBandit:
+    return RKHSBandit("matern52", _LENGTHSCALE, 2, norm=_NORM, noise_std=_NOISE, seed=seed)
+
+
 def infeasible(quick: bool) -> Plan:
     """Each of the gaps."""
-    seeds, trials = (1, 8) if quick else (7, 200)
+    seeds = 7
+    trials = 200
+    if quick:
+        seeds = 1
+        trials = 8
     return Plan(
         f"trials until no point can keep the limit, certified with probability 0.9; at most {trials}",
         {"": summary},
@@ -66,8 +71,8 @@ def infeasible(quick: bool) -> Plan:
 
 
 def summary(rows: Frame) -> Frame:
-    """A line for each gap: how many runs have a certificate, and after how many trials."""
+    """Return a line for each gap: how many runs have a certificate, and after how many trials."""
     by_gap = rows.groupby("gap")["found"]
-    found = by_gap.agg(["size", "count", "median", "min", "max"])
-    table = found.rename(columns={"size": "runs", "count": "certificates", "median": "trials"})
+    table = by_gap.agg(["size", "count", "median", "min", "max"])
+    table = table.rename(columns={"size": "runs", "count": "certificates", "median": "trials"})
     return table.astype(object).where(table.notna(), tables.NONE)

@@ -20,18 +20,37 @@ Value = float | Mapping[str, float]
 
 def outputs(value: Value, constraints: Sequence[str]) -> list[float]:
     """Return the value of the objective, and those of the constraints in order."""
-    return (
-        [value[name] for name in ("objective", *constraints)]
-        if isinstance(value, Mapping)
-        else [value]
-    )
+    if not isinstance(value, Mapping):
+        return [value]
+    return [value[name] for name in ("objective", *constraints)]
+
+
+def sampler_of(name: str, seed: int, **options: Any) -> Any:
+    """Return a sampler of ``optuna.samplers``, or KBOSampler, by the name of its class."""
+    require("this comparison", "optuna", "optuna")
+    import optuna
+
+    from kbo.integrations.optuna import KBOSampler
+
+    if name == "KBOSampler":
+        return KBOSampler(seed=seed, **options)
+    return getattr(optuna.samplers, name)(seed=seed, **options)
+
+
+def new_study(**options: Any) -> Any:
+    """Return a new study of Optuna, without the message about it."""
+    import optuna
+
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        return optuna.create_study(**options)
+    finally:
+        optuna.logging.set_verbosity(verbosity)
 
 
 class OptunaTuner:
-    """A sampler of ``optuna.samplers``, or KBOSampler; recommends ``study.best_params``, the best observed trial.
-
-    ``options`` are those of the sampler. With a pruner it is its own running trial: an objective can report to it.
-    """
+    """A sampler with ``options`` of its own; recommends ``study.best_params``, the best observed trial."""
 
     def __init__(
         self,
@@ -39,26 +58,12 @@ class OptunaTuner:
         seed: int,
         trials: int,
         sampler: str,
-        pruner: Any = None,
         constraints: Sequence[str] = (),
         **options: Any,
     ) -> None:
-        require("this comparison", "optuna", "optuna")
-        import optuna
-
-        from kbo.integrations.optuna import KBOSampler
-
-        make = KBOSampler if sampler == "KBOSampler" else getattr(optuna.samplers, sampler)
-        before = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.ERROR)  # the study is no news
-        try:  # Hyperband uses the name of the study.
-            self._study = optuna.create_study(
-                study_name=f"{seed}", sampler=make(seed=seed, **options), pruner=pruner
-            )
-        finally:
-            optuna.logging.set_verbosity(before)
-        self._space, self._constraints, self._stopped = space, constraints, False
-        self.n_reports: int = 0
+        self._study = new_study(sampler=sampler_of(sampler, seed, **options))
+        self._space = space
+        self._constraints = constraints
 
     def ask(self) -> Params:
         from kbo.integrations.optuna import suggest
@@ -66,27 +71,11 @@ class OptunaTuner:
         self._trial = self._study.ask()
         return suggest(self._trial, self._space)
 
-    def report(self, value: float, *, step: int) -> None:
-        """Report to the pruner."""
-        self._trial.report(value, step)
-        self.n_reports += 1
-
-    def should_stop(self) -> bool:
-        """Return whether the pruner stops the trial, whose value does not count then."""
-        self._stopped = self._trial.should_prune()
-        return self._stopped
-
     def tell(self, params: Params, value: Value) -> None:
-        from optuna.trial import TrialState
-
         objective, *measured = outputs(value, self._constraints)
-        for name, c in zip(self._constraints, measured, strict=True):
-            self._trial.set_constraint(name, c)
-        if self._stopped:
-            self._study.tell(self._trial, state=TrialState.PRUNED)
-        else:
-            self._study.tell(self._trial, objective)
-        self._stopped = False
+        for name, quantity in zip(self._constraints, measured, strict=True):
+            self._trial.set_constraint(name, quantity)
+        self._study.tell(self._trial, objective)
 
     def recommended(self) -> Params | None:
         try:
@@ -108,26 +97,27 @@ class AxTuner:
         from kbo.integrations.ax import to_parameters
 
         set_ax_logger_levels(logging.ERROR)
-        self._space, self._constraints, self._client = space, constraints, Client(random_seed=seed)
+        self._space = space
+        self._constraints = constraints
+        self._client = Client(random_seed=seed)
         self._client.configure_experiment(to_parameters(space))
         self._client.configure_optimization("-value", [f"{name} <= 0" for name in constraints])
 
     def ask(self) -> Params:
-        ((self._number, found),) = self._client.get_next_trials(1).items()
-        return _params(self._space, found)
+        ((self._number, values),) = self._client.get_next_trials(1).items()
+        return _params(self._space, values)
 
     def tell(self, params: Params, value: Value) -> None:
         names = ("value", *self._constraints)
-        self._client.complete_trial(
-            self._number, dict(zip(names, outputs(value, self._constraints), strict=True))
-        )
+        values = outputs(value, self._constraints)
+        self._client.complete_trial(self._number, dict(zip(names, values, strict=True)))
 
     def recommended(self) -> Params | None:
         try:
-            found, *_ = self._client.get_best_parameterization()
+            values, *_ = self._client.get_best_parameterization()
         except (ValueError, AssertionError):  # no trial satisfies the constraints
             return None
-        return _params(self._space, found)
+        return _params(self._space, values)
 
 
 class SMACTuner:
@@ -135,20 +125,12 @@ class SMACTuner:
 
     def __init__(self, space: Space, seed: int, trials: int) -> None:
         require("this comparison", "experiments", "smac", "ConfigSpace")
-        smac, ConfigSpace = import_module("smac"), import_module("ConfigSpace")
-        self._space, self._folder = (
-            space,
-            tempfile.TemporaryDirectory(),
-        )  # it writes files, and goes with the tuner
+        smac = import_module("smac")
+        ConfigSpace = import_module("ConfigSpace")
+        self._space = space
+        self._folder = tempfile.TemporaryDirectory()  # of the files of SMAC
         configurations = ConfigSpace.ConfigurationSpace(seed=seed)
-        configurations.add(
-            (ConfigSpace.Integer if isinstance(p, Int) else ConfigSpace.Float)(
-                name, (p.low, p.high), log=p.log
-            )
-            if isinstance(p, (Float, Int))
-            else ConfigSpace.Categorical(name, list(p.options))
-            for name, p in space.parameters.items()
-        )
+        configurations.add(_hyperparameter(name, p) for name, p in space.parameters.items())
         scenario = smac.Scenario(
             configurations, n_trials=trials, seed=seed, output_directory=Path(self._folder.name)
         )
@@ -168,6 +150,16 @@ class SMACTuner:
         return _params(self._space, self._smac.intensifier.get_incumbent())
 
 
+def _hyperparameter(name: str, parameter: Any) -> Any:
+    """Return a parameter as one of ConfigSpace."""
+    ConfigSpace = import_module("ConfigSpace")
+    if isinstance(parameter, Float):
+        return ConfigSpace.Float(name, (parameter.low, parameter.high), log=parameter.log)
+    if isinstance(parameter, Int):
+        return ConfigSpace.Integer(name, (parameter.low, parameter.high), log=parameter.log)
+    return ConfigSpace.Categorical(name, list(parameter.options))
+
+
 def _never_called(config: Any, seed: int = 0) -> float:
     raise NotImplementedError  # values come by tell
 
@@ -178,20 +170,11 @@ class NevergradTuner:
     def __init__(self, space: Space, seed: int, trials: int) -> None:
         require("this comparison", "experiments", "nevergrad")
         ng = import_module("nevergrad")
-        entries: dict[str, Any] = {}
-        for name, p in space.parameters.items():
-            if not isinstance(p, (Float, Int)):
-                entries[name] = ng.p.Choice(p.options)
-                continue
-            entries[name] = (ng.p.Log if p.log else ng.p.Scalar)(lower=p.low, upper=p.high)
-            if isinstance(p, Int):
-                entries[name].set_integer_casting()
-        together = ng.p.Dict(**entries)
-        together.random_state = np.random.RandomState(seed % 2**32)
-        self._space, self._optimizer = (
-            space,
-            ng.optimizers.NGOpt(parametrization=together, budget=trials),
-        )
+        parameters = {name: _instrument(p) for name, p in space.parameters.items()}
+        parametrization = ng.p.Dict(**parameters)
+        parametrization.random_state = np.random.RandomState(seed % 2**32)
+        self._space = space
+        self._optimizer = ng.optimizers.NGOpt(parametrization=parametrization, budget=trials)
 
     def ask(self) -> Params:
         self._candidate = self._optimizer.ask()
@@ -204,11 +187,29 @@ class NevergradTuner:
         return _params(self._space, self._optimizer.recommend().value)
 
 
-def _params(space: Space, found: Mapping[str, Any]) -> Params:
-    """Parameters of the space; ends of logarithmic scales may have been rounded to numbers outside."""
-    entries = {
-        name: min(max(found[name], p.low), p.high) if isinstance(p, (Float, Int)) else found[name]
-        for name, p in space.parameters.items()
-        if name in found
-    }
-    return space.canonical(entries if space.named else list(entries.values()))
+def _instrument(parameter: Any) -> Any:
+    """Return a parameter as one of nevergrad."""
+    ng = import_module("nevergrad")
+    if not isinstance(parameter, (Float, Int)):
+        return ng.p.Choice(parameter.options)
+    if parameter.log:
+        number = ng.p.Log(lower=parameter.low, upper=parameter.high)
+    else:
+        number = ng.p.Scalar(lower=parameter.low, upper=parameter.high)
+    if isinstance(parameter, Int):
+        number.set_integer_casting()
+    return number
+
+
+def _params(space: Space, values: Mapping[str, Any]) -> Params:
+    """Return values by name as params; ends of logarithmic scales may have been rounded to numbers outside."""
+    inside = {}
+    for name, parameter in space.parameters.items():
+        if name not in values:
+            continue
+        inside[name] = values[name]
+        if isinstance(parameter, (Float, Int)):
+            inside[name] = min(max(values[name], parameter.low), parameter.high)
+    if space.named:
+        return space.canonical(inside)
+    return space.canonical(list(inside.values()))

@@ -23,7 +23,7 @@ TARGETS = 10.0 ** np.linspace(2, -8, 51)
 
 
 def mean_ranks(scores: Frame, draws: int = DRAWS) -> Frame:
-    """Mean rank of every tuner, with the 95% interval of a bootstrap over the problems.
+    """Return the mean rank of every tuner, with the 95% interval of a bootstrap over the problems.
 
     A rank is one plus the number of tuners that are better (half of those that are equal), and its mean is taken pair
     by pair over the runs that both did: a tuner with fewer runs takes no runs from the others. The runs of a problem
@@ -36,89 +36,94 @@ def mean_ranks(scores: Frame, draws: int = DRAWS) -> Frame:
     Returns:
         ``rank``, ``low`` and ``high`` of every tuner.
     """
-    mine, other = scores.to_numpy()[:, :, None], scores.to_numpy()[:, None, :]
-    met = ~np.isnan(mine) & ~np.isnan(other)
-    lost = np.where(met, (mine > other) + 0.5 * (mine == other), 0.0)
+    mine = scores.to_numpy()[:, :, None]
+    other = scores.to_numpy()[:, None, :]
+    both_ran = ~np.isnan(mine) & ~np.isnan(other)
+    lost = np.where(both_ran, (mine > other) + 0.5 * (mine == other), 0.0)
     problem, names = pd.factorize(scores.index.get_level_values("problem"))
-    one_hot = np.eye(len(names))[problem]
-    drawn = np.random.default_rng(0).multinomial(
-        len(names), np.full(len(names), 1 / len(names)), draws
-    )
-    weights = np.vstack([np.ones(len(names)), drawn]) @ one_hot.T
+    n_problems = len(names)
+    rng = np.random.default_rng(0)
+    drawn = rng.multinomial(n_problems, np.full(n_problems, 1 / n_problems), draws)
+    weights = np.vstack([np.ones(n_problems), drawn])[:, problem]
     with np.errstate(invalid="ignore"):
-        shares = np.tensordot(weights, lost, 1) / np.tensordot(weights, met.astype(float), 1)
-    count = scores.shape[1]
-    shares[:, range(count), range(count)] = 0.5  # itself, which the half takes away again
-    found = 0.5 + count * np.nanmean(shares, -1)
-    low, high = np.quantile(found, [0.025, 0.975], axis=0)
-    return pd.DataFrame({"rank": found[0], "low": low, "high": high}, index=scores.columns)
+        shares = np.tensordot(weights, lost, 1) / np.tensordot(weights, both_ran.astype(float), 1)
+    n_tuners = scores.shape[1]
+    shares[:, range(n_tuners), range(n_tuners)] = 0.5  # itself, which the half takes away again
+    rank = 0.5 + n_tuners * np.nanmean(shares, -1)  # the first row without the bootstrap
+    low, high = np.quantile(rank, [0.025, 0.975], axis=0)
+    return pd.DataFrame({"rank": rank[0], "low": low, "high": high}, index=scores.columns)
+
+
+def rank_words(standing: Frame) -> Any:
+    """Return ``mean_ranks`` in words, "rank [low, high]", by tuner."""
+
+    def words(tuner: Any) -> str:
+        return f"{tuner['rank']:.2f} [{tuner['low']:.2f}, {tuner['high']:.2f}]"
+
+    return standing.apply(words, axis=1)
 
 
 def scores_at(rows: Frame, score: str) -> Iterator[tuple[int, Frame]]:
-    """Every checkpoint, and its scores by (problem, seed), a column for every tuner in the order of the rows."""
+    """Yield every checkpoint with its scores by (problem, seed), a column for every tuner, in the order of the rows."""
     for trials, part in rows.dropna(subset="value").groupby("trials"):
         table = part.pivot(index=["problem", "seed"], columns="name", values=score)
-        yield (
-            int(trials),
-            table[part["name"].unique()].reindex(part["problem"].unique(), level="problem"),
-        )
+        table = table[part["name"].unique()]
+        yield int(trials), table.reindex(part["problem"].unique(), level="problem")
 
 
 def ranks(rows: Frame, score: str) -> Frame:
-    """Mean ranks and their intervals in words: a line for every tuner, a column for every checkpoint."""
-
-    def words(at: Any) -> str:
-        return f"{at['rank']:.2f} [{at['low']:.2f}, {at['high']:.2f}]"
-
-    return pd.DataFrame(
-        {trials: mean_ranks(table).apply(words, axis=1) for trials, table in scores_at(rows, score)}
-    )
+    """Return mean ranks and their intervals in words: a line for every tuner, a column for every checkpoint."""
+    columns = {trials: rank_words(mean_ranks(table)) for trials, table in scores_at(rows, score)}
+    return pd.DataFrame(columns)
 
 
 def medians(rows: Frame, score: str) -> Frame:
-    """Median scores over all runs: a line for every tuner, a column for every checkpoint."""
+    """Return median scores over all runs: a line for every tuner, a column for every checkpoint."""
     return pd.DataFrame({trials: table.median() for trials, table in scores_at(rows, score)})
 
 
 def regret_ratios(rows: Frame) -> Frame:
-    """Median ratio of the regret of the recommended to that of the best visited point, and the share where it is 1."""
+    """Return the median ratio of the regret of the recommended to that of the best visited point.
 
-    def words(at: Any) -> str:
-        return f"{at.median():.3g} ({(at.dropna() <= 1).mean():.0%})"
+    In brackets is the share of the runs in which the ratio is at most 1: a line for every tuner, a column for every
+    checkpoint.
+    """
+
+    def words(ratios: Any) -> str:
+        return f"{ratios.median():.3g} ({(ratios.dropna() <= 1).mean():.0%})"
 
     ratios = (rows["regret"] / rows["visited_regret"]).fillna(1.0)  # 0 / 0
-    return pd.DataFrame(
-        {
-            trials: table.apply(words)
-            for trials, table in scores_at(rows.assign(ratio=ratios), "ratio")
-        }
-    )
+    tables_at = scores_at(rows.assign(ratio=ratios), "ratio")
+    return pd.DataFrame({trials: table.apply(words) for trials, table in tables_at})
 
 
 def cpu_seconds(rows: Frame) -> Frame:
-    """Mean CPU seconds of a run up to every checkpoint, and the number of runs."""
-    runs = {"runs": rows.groupby("name", sort=False)["cell"].nunique()}
-    return pd.DataFrame(
-        {trials: table.mean() for trials, table in scores_at(rows, "cpu_seconds")} | runs
-    )
+    """Return mean CPU seconds of a run up to every checkpoint, and the number of runs."""
+    columns: dict[Any, Any] = {}
+    for trials, table in scores_at(rows, "cpu_seconds"):
+        columns[trials] = table.mean()
+    columns["runs"] = rows.groupby("name", sort=False)["cell"].nunique()
+    return pd.DataFrame(columns)
 
 
 def not_first(rows: Frame, score: str, name: str = "kbo") -> Frame:
-    """Problems on which another tuner has a lower mean rank than ``name``: that one, and the medians of the two."""
-    found: dict[str, dict[int, str]] = {}
+    """Return the problems on which another tuner has a lower mean rank than ``name``: the first, and both medians."""
+    words: dict[str, dict[int, str]] = {}
     for trials, table in scores_at(rows, score):
         for problem, part in table.groupby(level="problem", sort=False):
-            order = mean_ranks(part, 0)["rank"]
-            if (first := order.idxmin()) != name and order[first] < order[name]:
-                medians = part.median()
-                found.setdefault(problem, {})[trials] = (
-                    f"{first} {medians[first]:.2g} ({name} {medians[name]:.2g})"
-                )
-    return pd.DataFrame(found).T.fillna(tables.NONE).sort_index(axis=1)
+            rank = mean_ranks(part, 0)["rank"]
+            first = rank.idxmin()
+            if not rank[first] < rank[name]:
+                continue
+            median = part.median()
+            words.setdefault(problem, {})[trials] = (
+                f"{first} {median[first]:.2g} ({name} {median[name]:.2g})"
+            )
+    return pd.DataFrame(words).T.fillna(tables.NONE).sort_index(axis=1)
 
 
 def targets_reached(rows: Frame) -> Frame:
-    """Share of the targets that the trials up to each one have reached, over all runs; as COCO's ECDF.
+    """Return the share of the targets that the trials up to each one have reached, over all runs; as COCO's ECDF.
 
     Returns:
         ``method``, ``round`` (the number of trials) and ``share``.
@@ -133,7 +138,12 @@ def targets_reached(rows: Frame) -> Frame:
 
 
 def curves(rows: Frame, scores: dict[str, str]) -> Frame:
-    """Rows for a picture of the scores, by the title of its panel, at the checkpoints."""
+    """Return rows for a picture of the scores at the checkpoints.
+
+    Args:
+        rows: The rows of runs.
+        scores: Title of a panel -> the column that it shows.
+    """
     judged: Any = rows.dropna(subset="value").rename(columns={"name": "method", "trials": "round"})
     parts = [judged.assign(panel=title, score=judged[score]) for title, score in scores.items()]
     return pd.concat(parts, ignore_index=True)

@@ -29,9 +29,8 @@ def timed(spent: list[float]) -> Iterator[None]:
 def code() -> str:
     """Return a hash of the code of kbo's tuner."""
     root = Path(kbo.__file__).parent
-    own = [
-        path
-        for path in sorted(root.rglob("*.py"))
-        if path.relative_to(root).parts[0] not in _AROUND
-    ]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in own)).hexdigest()[:10]
+    code = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        if path.relative_to(root).parts[0] not in _AROUND:
+            code.update(path.read_bytes())
+    return code.hexdigest()[:10]

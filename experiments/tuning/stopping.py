@@ -1,4 +1,4 @@
-"""Early stopping compared: how many steps of training are saved, and what that costs in quality.
+"""Early stopping compared: the share of the steps of training that is saved, and the loss of quality.
 
 ``kbo.minimize`` without a pruner and with each of them, on recorded trainings. The quality of a run is the mean final
 error of the recommended parameters.
@@ -6,7 +6,10 @@ error of the recommended parameters.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
+
+import pandas as pd
 
 import kbo
 from experiments.papers.experiment import Frame, Plan, cells_of, store
@@ -18,34 +21,48 @@ PRUNERS = {"none": None, "curves": "curves", "median": "median", "hyperband": "h
 
 
 def run(problem: str, name: str, seed: int, trials: int) -> Rows:
-    """Run kbo with a pruner; return the share of the steps of whole trainings, and the final error."""
+    """Run kbo with a pruner.
+
+    Args:
+        problem: A key of ``experiments.problems.curves.SPACES``.
+        name: A key of ``PRUNERS``.
+        seed: Of problem and kbo.
+        trials: Number of trials.
+
+    Returns:
+        One row: ``share``, the steps as a share of those of whole trainings; ``stopped``, the share of trials that were
+        stopped; ``value``, the mean final error of the recommended parameters; ``inside``, whether it is in its
+        interval.
+    """
     objective = TrainingCurves(problem, seed=seed)
     result = kbo.minimize(objective, objective.space, trials, seed=seed, pruner=PRUNERS[name])
     assert result.params is not None
-    steps, stopped = (
-        sum(len(t.reports) for t in result.trials),
-        sum(t.pruned for t in result.trials),
-    )
-    value, interval = objective.noiseless(result.params), (result.lower or 0.0, result.upper or 0.0)
-    return [
-        {
-            "problem": problem,
-            "name": name,
-            "share": steps / (trials * STEPS),
-            "stopped": stopped / trials,
-            "value": value,
-            "inside": interval[0] <= value <= interval[1],
-        }
-    ]
+    steps = sum(len(trial.reports) for trial in result.trials)
+    stopped = sum(trial.pruned for trial in result.trials)
+    value = objective.noiseless(result.params)
+    lower = result.lower or 0.0
+    upper = result.upper or 0.0
+    row = {
+        "problem": problem,
+        "name": name,
+        "share": steps / (trials * STEPS),
+        "stopped": stopped / trials,
+        "value": value,
+        "inside": lower <= value <= upper,
+    }
+    return [row]
 
 
 def stopping(quick: bool) -> Plan:
     """Each of the problems with each of the pruners."""
-    seeds, trials = (1, 8) if quick else (10, 50)
+    seeds = 10
+    trials = 50
+    if quick:
+        seeds = 1
+        trials = 8
     arguments = [
         {"problem": problem, "name": name, "trials": trials}
-        for problem in SPACES
-        for name in PRUNERS
+        for problem, name in itertools.product(SPACES, PRUNERS)
     ]
     return Plan(
         f"{trials} trials: share of the steps, and final error of the recommended parameters (difference to no pruner, "
@@ -57,18 +74,16 @@ def stopping(quick: bool) -> Plan:
 
 
 def summary(rows: Frame) -> Frame:
-    """A line for each problem and the mean, and for each pruner the share of the steps, and quality."""
-    found: dict[str, dict[Any, str]] = {}
+    """Return the share of the steps and the error: a line for each problem and for all, a column for each pruner."""
+    lines: dict[str, dict[Any, str]] = {}
     for (problem, name), part in rows.groupby(["problem", "name"], sort=False):
-        whole = rows[(rows["problem"] == problem) & (rows["name"] == "none")]
-        more = part.set_index("seed")["value"] - whole.set_index("seed")["value"]
-        error = f"{part['value'].mean():.4f} ({more.mean():+.4f} ± {more.sem():.4f})"
-        found.setdefault(str(problem), {})[name] = f"{part['share'].mean():.0%}, {error}"
+        without_pruner = rows[(rows["problem"] == problem) & (rows["name"] == "none")]
+        difference = part.set_index("seed")["value"] - without_pruner.set_index("seed")["value"]
+        error = f"{part['value'].mean():.4f} ({difference.mean():+.4f} ± {difference.sem():.4f})"
+        lines.setdefault(str(problem), {})[name] = f"{part['share'].mean():.0%}, {error}"
+    of_all = {}
     for name, part in rows.groupby("name"):
-        shares = (
-            f"{part['share'].mean():.0%}, {part['stopped'].mean():.0%}, {part['inside'].mean():.0%}"
-        )
-        found.setdefault("steps, trials stopped, interval right", {})[name] = shares
-    import pandas as pd
-
-    return pd.DataFrame(found).T[list(rows["name"].unique())]
+        shares = part[["share", "stopped", "inside"]].mean()
+        of_all[name] = ", ".join(f"{share:.0%}" for share in shares)
+    lines["steps, trials stopped, interval right"] = of_all
+    return pd.DataFrame(lines).T[list(rows["name"].unique())]

@@ -19,6 +19,8 @@ CHECKPOINTS = (15, 25, 50, 100, 200, 1000)
 """Numbers of trials after which runs are judged."""
 
 _INTERVAL = "[95% of a bootstrap over the problems]"
+_RATIOS = "median ratio of these regrets (share of runs that recommend the best visited point)"
+_NOT_FIRST = "where kbo is not first: the first by mean rank, with medians"
 
 
 def experiment(
@@ -59,72 +61,68 @@ def experiment(
         for name in names
         if seed <= seeds_of(name, trials, instances)
     ]
-    dim = None if suite == "hpo" else dim or 5
-    words = [suite, *([f"d{dim}", noise or "gauss"] if dim else []), half]
+    words = [suite, half]
+    if suite != "hpo":
+        dim = dim or 5
+        words = [suite, f"d{dim}", noise or "gauss", half]
     title = f"{' '.join(words)}: {len(problems)} problems, {instances} runs each (of expensive tuners fewer)"
-    return partial(
-        run,
-        lambda quick: _plan(title, cells, dim, "kbo" in names),
-        "-".join([*words, f"T{trials}"]),
-    )
+    plan = _plan(title, cells, dim, "kbo" in names)
+    return partial(run, lambda quick: plan, "-".join([*words, f"T{trials}"]))
 
 
 def _plan(title: str, cells: Sequence[Cell], dim: int | None, with_kbo: bool) -> Plan:
-    """Tables and pictures; ``dim`` is that of functions, whose regret is known, and None for other problems."""
-    scores = (
-        {"recommended": "regret", "best visited": "visited_regret"}
-        if dim
-        else {"recommended": "value"}
-    )
+    """Return tables and pictures; ``dim`` is that of functions, whose regret is known, and None for other problems."""
+    scores = {"recommended": "value"}
+    if dim is not None:
+        scores = {"recommended": "regret", "best visited": "visited_regret"}
+    recommended_score = scores["recommended"]
     shown = {}
     for point, score in scores.items():
+        kind = score.rpartition("_")[2]
         shown[f"mean rank of the {point} point {_INTERVAL}"] = partial(ranks.ranks, score=score)
-        shown[f"median {score.rpartition('_')[2]} of the {point} point"] = partial(
-            ranks.medians, score=score
-        )
-    if dim:
-        shown[
-            "median ratio of these regrets (share of runs that recommend the best visited point)"
-        ] = ranks.regret_ratios
+        shown[f"median {kind} of the {point} point"] = partial(ranks.medians, score=score)
+    if dim is not None:
+        shown[_RATIOS] = ranks.regret_ratios
     shown["CPU seconds of a run"] = ranks.cpu_seconds
-    first = next(iter(scores.values()))
     if with_kbo:
-        shown["where kbo is not first: the first by mean rank, with medians"] = partial(
-            ranks.not_first, score=first
-        )
-
-    def curves(rows: Frame, path: Path) -> None:
-        look = {
-            "values": ["score"],
-            "ylabel": first,
-            "band": "median",
-            "log": "xy",
-            "note": "all problems",
-        }
-        lines.against_rounds(
-            ranks.curves(rows, scores), path, title=title, panel="panel", xlabel="trials", **look
-        )
-
-    def ecdf(rows: Frame, path: Path) -> None:
-        reached = ranks.targets_reached(rows).assign(
-            per_dimension=lambda table: table["round"] / (dim or 1)
-        )
-        look = {
-            "values": ["share"],
-            "ylabel": "share of targets reached",
-            "band": "mean",
-            "log": "x",
-        }
-        look["note"] = (
-            "51 targets of the regret of the best visited point, 100 to 1e-8, on every problem"
-        )
-        lines.against_rounds(
-            reached, path, title=title, x="per_dimension", xlabel="trials / dimension", **look
-        )
-
-    files = {
+        shown[_NOT_FIRST] = partial(ranks.not_first, score=recommended_score)
+    files: dict[str, Callable[[Frame, Path], object]] = {
         ".csv": store(lambda rows: rows),
-        "-curves.png": curves,
-        **({"-ecdf.png": ecdf} if dim else {}),
+        "-curves.png": partial(draw_scores, title=title, scores=scores),
     }
+    if dim is not None:
+        files["-ecdf.png"] = partial(draw_targets, title=title, dim=dim)
     return Plan(f"{title}\n{LEFT_OUT}", shown, files, cells)
+
+
+def draw_scores(rows: Frame, path: Path, *, title: str, scores: dict[str, str]) -> None:
+    """Draw median scores against trials, a panel for each kind of score."""
+    lines.against_rounds(
+        ranks.curves(rows, scores),
+        path,
+        title=title,
+        panel="panel",
+        xlabel="trials",
+        values=["score"],
+        ylabel=scores["recommended"],
+        band="median",
+        log="xy",
+        note="all problems",
+    )
+
+
+def draw_targets(rows: Frame, path: Path, *, title: str, dim: int) -> None:
+    """Draw the share of the targets that are reached against the number of trials over the dimension."""
+    reached = ranks.targets_reached(rows)
+    lines.against_rounds(
+        reached.assign(per_dimension=reached["round"] / dim),
+        path,
+        title=title,
+        x="per_dimension",
+        xlabel="trials / dimension",
+        values=["share"],
+        ylabel="share of targets reached",
+        band="mean",
+        log="x",
+        note="51 targets of the regret of the best visited point, 100 to 1e-8, on every problem",
+    )

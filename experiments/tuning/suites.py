@@ -130,7 +130,7 @@ def half_of(suite: str, half: str, dim: int | None = None, noise: str | None = N
     Raises:
         InvalidInput: There is no such suite or half, or it has no such dimension or noise.
     """
-    wanted = checks.one_of("half", half, HALVES) == "development"
+    develops = checks.one_of("half", half, HALVES) == "development"
     if checks.one_of("suite", suite, SUITES) == "hpo":
         if (dim, noise) != (None, None):
             raise InvalidInput(
@@ -138,14 +138,19 @@ def half_of(suite: str, half: str, dim: int | None = None, noise: str | None = N
             )
         names = list(_TASKS)
     else:
-        noise, dim = checks.one_of("noise", noise or "gauss", NOISES), dim or 5
+        noise = checks.one_of("noise", noise or "gauss", NOISES)
+        dim = dim or 5
         if (suite, dim, noise) not in _FUNCTIONS:
-            known = sorted({d for name, d, _ in _FUNCTIONS if name == suite})
+            dims = sorted({known for name, known, _ in _FUNCTIONS if name == suite})
             raise InvalidInput(
-                f"dim of {suite} must be one of {', '.join(map(str, known))}, got {dim}."
+                f"dim of {suite} must be one of {', '.join(map(str, dims))}, got {dim}."
             )
         names = list(_FUNCTIONS[suite, dim, noise])
-    return [name for name in names if (name in DEVELOPMENT) == wanted]
+    return [name for name in names if (name in DEVELOPMENT) == develops]
+
+
+N_EVALUATIONS = 20
+"""New evaluations whose mean counts as the value without noise, where that is not known."""
 
 
 def true_value(
@@ -156,5 +161,4 @@ def true_value(
     if value is not None:
         return value
     fresh: Any = make(seed=1_000_000_000 + seed)
-    times = 20
-    return sum(fresh(params) for _ in range(times)) / times
+    return sum(fresh(params) for _ in range(N_EVALUATIONS)) / N_EVALUATIONS

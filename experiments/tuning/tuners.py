@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,29 +20,18 @@ from torch import Tensor
 from experiments.tuning.peers import AxTuner, NevergradTuner, OptunaTuner, SMACTuner, Value, outputs
 from kbo import space as spaces
 from kbo._base import checks
-from kbo.optimize import Constraint, Optimizer, Practical
+from kbo.optimize import Constraint, Optimizer
 from kbo.space import Params, Space
 
 
 class KBO:
-    """``kbo.minimize``; recommends the trial with the best pessimistic bound.
-
-    ``method`` is a name of ``kbo.bandit``, ``practical`` has options of ``kbo.Practical``.
-    """
+    """``kbo.minimize``; recommends the trial with the best pessimistic bound."""
 
     def __init__(
-        self,
-        space: Space,
-        seed: int,
-        trials: int,
-        method: str | None = None,
-        practical: Mapping[str, Any] = {},
-        constraints: Sequence[str] = (),
+        self, space: Space, seed: int, trials: int, constraints: Sequence[str] = ()
     ) -> None:
         limits = [Constraint(name, upper=0.0) for name in constraints]
-        self._optimizer = Optimizer(
-            space, setting=Practical(**practical), method=method, constraints=limits, seed=seed
-        )
+        self._optimizer = Optimizer(space, constraints=limits, seed=seed)
 
     def ask(self) -> Params:
         return self._optimizer.ask()
@@ -72,7 +61,9 @@ class BoTorchTuner:
     def __init__(
         self, space: Space, seed: int, trials: int, constraints: Sequence[str] = ()
     ) -> None:
-        self._space, self._seed, self._constraints = space, seed, constraints
+        self._space = space
+        self._seed = seed
+        self._constraints = constraints
         self._sobol = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=seed)
         self._units: list[Tensor] = []
         self._y: list[list[float]] = []
@@ -94,28 +85,41 @@ class BoTorchTuner:
 
     def recommended(self) -> Params:
         posterior = self._fitted().posterior(self._features())
-        mean, std = posterior.mean.detach(), posterior.variance.detach().sqrt()
-        feasible = torch.special.log_ndtr(-mean[:, 1:] / std[:, 1:]).sum(-1).exp()
-        score = torch.where(feasible >= 0.5, mean[:, 0], -torch.inf)
-        return self._space.params(
-            self._units[int((score if bool(score.isfinite().any()) else feasible).argmax())]
-        )
+        mean = posterior.mean.detach()
+        std = posterior.variance.detach().sqrt()
+        feasibility = torch.special.log_ndtr(-mean[:, 1:] / std[:, 1:]).sum(-1).exp()
+        is_feasible = feasibility >= 0.5
+        if bool(is_feasible.any()):
+            best = mean[:, 0].masked_fill(~is_feasible, -torch.inf).argmax()
+        else:
+            best = feasibility.argmax()
+        return self._space.params(self._units[int(best)])
 
     def _features(self) -> Tensor:
         return self._space.features(torch.stack(self._units))
 
+    def _outcomes(self) -> Tensor:
+        """Return minus the objective and the constraints [n 1 + c]: BoTorch maximises the first."""
+        outcomes = torch.tensor(self._y, dtype=torch.float64)
+        outcomes[:, 0] *= -1
+        return outcomes
+
     def _fitted(self) -> Any:
+        """Return the model of all outcomes, which is fitted once for all data."""
         from botorch.fit import fit_gpytorch_mll
         from botorch.models import ModelListGP, SingleTaskGP
         from gpytorch.mlls import ExactMarginalLogLikelihood
 
-        if self._model is None:
-            y, X = torch.tensor(self._y, dtype=torch.float64), self._features()
-            y[:, 0] *= -1
-            models = [SingleTaskGP(X, y[:, [i]]) for i in range(y.shape[-1])]
-            for model in models:
-                fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-            self._model = ModelListGP(*models) if self._constraints else models[0]
+        if self._model is not None:
+            return self._model
+        X = self._features()
+        outcomes = self._outcomes()
+        models = [SingleTaskGP(X, outcomes[:, [i]]) for i in range(outcomes.shape[1])]
+        for model in models:
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        self._model = models[0]
+        if len(models) > 1:
+            self._model = ModelListGP(*models)
         return self._model
 
     def _sampler(self) -> Any:
@@ -146,14 +150,9 @@ class BoTorchTuner:
             choices = self._space.features(self._points)
             best, _ = optimize_acqf_discrete(acqf, q=1, choices=choices)
             return self._points[int((choices - best).abs().sum(-1).argmin())]
-        bounds = torch.stack(
-            [torch.zeros(self._space.columns), torch.ones(self._space.columns)]
-        ).double()
-        options: dict[str, Any] = {
-            "q": 1,
-            "num_restarts": self.restarts,
-            "raw_samples": self.raw_samples,
-        }
+        columns = self._space.columns
+        bounds = torch.stack([torch.zeros(columns), torch.ones(columns)]).double()
+        options: Any = {"q": 1, "num_restarts": self.restarts, "raw_samples": self.raw_samples}
         fixed = _choices_one_by_one(self._space)
         if fixed == [{}]:
             best, _ = optimize_acqf(acqf, bounds, **options)
@@ -163,30 +162,30 @@ class BoTorchTuner:
 
 
 def _choices_one_by_one(space: Space) -> list[dict[int, float]]:
-    """Return values of the one-hot columns for every combination of choices."""
-    blocks, column = [], 0
-    for p in space.parameters.values():
-        if isinstance(p, spaces.Choice):
-            one_hot = math.sqrt(0.5) * torch.eye(p.columns, dtype=torch.float64)
+    """Return column -> value of the one-hot columns of all choices, for every combination of their options."""
+    blocks = []
+    column = 0
+    for parameter in space.parameters.values():
+        if isinstance(parameter, spaces.Choice):
+            one_hot = math.sqrt(0.5) * torch.eye(parameter.columns, dtype=torch.float64)
             blocks.append([list(enumerate(row, column)) for row in one_hot.tolist()])
-        column += p.columns
+        column += parameter.columns
     return [dict(itertools.chain(*combination)) for combination in itertools.product(*blocks)]
 
 
 def _unit(space: Space, features: list[float]) -> Tensor:
     """Return the unit point whose features are nearest to those given."""
-    units, column = [], 0
-    for p in space.parameters.values():
-        part = features[column : column + p.columns]
-        column += p.columns
-        if p.options:
-            options = p.middles(torch.arange(len(p.options)))
-            distances = (
-                (p.features(options) - torch.tensor(part, dtype=torch.float64)).square().sum(1)
-            )
+    units = []
+    column = 0
+    for parameter in space.parameters.values():
+        part = torch.tensor(features[column : column + parameter.columns], dtype=torch.float64)
+        column += parameter.columns
+        if parameter.options:
+            options = parameter.middles(torch.arange(len(parameter.options)))
+            distances = (parameter.features(options) - part).square().sum(1)
             units.append(float(options[distances.argmin()]))
         else:
-            units.append(min(max(part[0], 0.0), 1.0))
+            units.append(min(max(float(part[0]), 0.0), 1.0))
     return torch.tensor(units, dtype=torch.float64)
 
 
@@ -221,8 +220,9 @@ others do all runs."""
 
 
 def seeds_of(name: str, trials: int, seeds: int) -> int:
-    """Return the number of runs of a tuner on a problem, of those that are wanted."""
-    return min([seeds, *(few for least, few in FEWER.get(name, {}).items() if trials >= least)])
+    """Return the number of runs of a tuner on a problem: the wanted ``seeds``, or as many as ``FEWER`` allows."""
+    limits = FEWER.get(name, {})
+    return min([seeds, *(most for from_trials, most in limits.items() if trials >= from_trials)])
 
 
 def tuner(name: str, space: Space, seed: int, trials: int, **options: Any) -> Any:
