@@ -60,13 +60,13 @@ def test_the_page_follows_the_run_with_trials_that_end_while_it_is_made_and_ends
     looks = []
 
     def monotonic():
-        if threading.current_thread().name == "kbo live page" and page._news is not None:
+        if threading.current_thread().name == "kbo live page" and page._update is not None:
             looks.append(page)
             if len(looks) == 2:  # the page of the first state is begun
-                page._news = result, "The second state."
+                page._update = result, "The second state."
         return time.monotonic()
 
-    monkeypatch.setattr(report.Live, "_watched", lambda self: True)
+    monkeypatch.setattr(report.Live, "_is_watched", lambda self: True)
     # The last page stays until it was seen, however slow the machine is.
     clock = SimpleNamespace(monotonic=monotonic, sleep=lambda seconds: watcher.join())
     monkeypatch.setattr(live, "time", clock)
@@ -137,7 +137,7 @@ def test_the_command_serves_the_page_during_the_run_only(tmp_path, monkeypatch):
             return found
 
     monkeypatch.setattr(report, "Live", Known)
-    monkeypatch.setattr(report.Live, "_watched", lambda self: False)  # no page is made in the end
+    monkeypatch.setattr(report.Live, "_is_watched", lambda self: False)  # no page is made
     (tmp_path / "script.py").write_text(SCRIPT)
     done = kbo_command("tune", tmp_path / "script.py", "-n", "2", "--live", "--out", tmp_path)
     assert f"live page      {os.environ['PAGE']}" in done.stderr

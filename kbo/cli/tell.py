@@ -140,19 +140,9 @@ def _typed_report(
     Raises:
         InvalidInput: The result cannot be recorded.
     """
-    cells = {}
-    named = list(words)
-    if named and "=" not in named[0]:
-        cells["value"] = named.pop(0)
-    measured = options.assignments(named, "other measurements such as memory=7.2")
-    settings = run.space.parameters.keys() - {run.main, *run.needed}
-    for name in measured.keys() & settings:
-        cells[column_of(name)] = measured.pop(name)
-    if "value" not in cells and run.main != outcome.OBJECTIVE and run.main in measured:
-        cells["value"] = measured.pop(run.main)
+    cells, measured = _stated(words, run)
     if failure is not None:
         cells["failed"] = failure
-
     trial = run.trials.known(trial_in(trial_number))
     if again and failure is not None:
         raise InvalidInput(_expected(trial, run))
@@ -167,6 +157,25 @@ def _typed_report(
             f"as {next(iter(run.space.parameters))}=VALUE; the parameters are {names}."
         )
     return report
+
+
+def _stated(words: Sequence[str], run: runs.Run) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the value and settings by column, and other measurements by name, as text.
+
+    Raises:
+        InvalidInput: A word that has to be NAME=NUMBER is not.
+    """
+    cells = {}
+    named = list(words)
+    if named and "=" not in named[0]:
+        cells["value"] = named.pop(0)
+    measured = options.assignments(named, "other measurements such as memory=7.2")
+    settings = run.space.parameters.keys() - {run.main, *run.needed}
+    for name in measured.keys() & settings:
+        cells[column_of(name)] = measured.pop(name)
+    if "value" not in cells and run.main != outcome.OBJECTIVE and run.main in measured:
+        cells["value"] = measured.pop(run.main)
+    return cells, measured
 
 
 # Results in a table

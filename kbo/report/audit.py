@@ -198,7 +198,7 @@ def _no_best_trial(trials: ImportedTrials) -> str:
 
 
 def _observed_front(result: Result, complete: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
-    """Return the trials that no other dominates by observed values, and those of them that one does by estimates.
+    """Return the trials on the observed front, and those of them that others dominate by estimates without noise.
 
     Args:
         result: The result.

@@ -252,7 +252,7 @@ def likely_best(trial: Any, params: Params, reported: Any, margin: Comparison | 
 
 
 def reported_front(tool: str, observed: Sequence[Any], lucky: Sequence[Any]) -> str:
-    """Return the trials that no other dominates by observed values, and those of them that it does by estimates."""
+    """Return the trials on the observed front, and those of them that others dominate by estimates without noise."""
     text = f"{tool} has {len(observed)} trials that no other dominates: {_named(observed)}"
     if not lucky:
         return text
@@ -321,7 +321,7 @@ def columns_left_out(
 
 
 def inferred_ranges(space: Space) -> str:
-    """Return that the ranges of a space are those of the trials, and which of them are logarithmic."""
+    """Return the statement that the ranges of a space are those of the trials, with the logarithmic ones."""
     logarithmic = [name for name, parameter in space.parameters.items() if parameter.log]
     text = "; ranges are those of the trials"
     if logarithmic:

@@ -133,7 +133,7 @@ class History(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """A tuning run.
+    """A tuning run as reports need it: its trials, and its optimiser where that can be rebuilt.
 
     Attributes:
         header: The description of the problem, as in the first line of a journal.

@@ -311,7 +311,7 @@ def questioned(result: Result, names: Sequence[Any] | None = None) -> str:
 
 
 def in_question(outlier: Outlier, names: Sequence[Any] | None = None) -> str:
-    """Return that the value of a trial is far from its prediction, and the advice to settle it. Names as there."""
+    """Return the statement that a value is far from its prediction, and what to do; names as for ``lines``."""
     number: Any = outlier.number
     repeated: Any = outlier.repeated
     if names is not None:
@@ -415,7 +415,7 @@ def _stop(answers: Answers, trials: str) -> str:
 
 
 def _undecided(answers: Answers, trials: str) -> str:
-    """Return that the data do not decide it, and what the reader can decide it by."""
+    """Return the statement that the data do not decide it, and what the reader can decide it by."""
     gain = significant(answers.more.value, 2)
     most = significant(answers.more.upper, 2)
     sentence = f"undecided: {trials} may improve it by nothing or up to {most}, {gain} on average"
@@ -667,7 +667,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _count(n: int, noun: str) -> str:
-    """Return a number with its noun."""
+    """Return a number with its noun, in the plural where it is not 1."""
     if n == 1:
         return f"1 {noun}"
     return f"{n} {noun}s"

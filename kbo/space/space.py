@@ -396,9 +396,13 @@ class Space:
 
     @tensors_on_cpu
     def may_satisfy(self, low: Tensor, high: Tensor) -> Tensor:
-        """Return whether boxes between two corners [n P] of the unit cube may have points inside linear constraints.
+        """Return whether each of n boxes may have points that satisfy the linear constraints, [n].
 
-        [n], without conditions. Functions are not asked.
+        Conditions, and constraints that are functions, are left out of account.
+
+        Args:
+            low: The lower corners of the boxes, [n P] in the unit cube.
+            high: The upper corners, [n P].
         """
         return self._limits.may_hold(low, high)
 

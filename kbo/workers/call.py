@@ -147,7 +147,7 @@ def trial_of_this_process(
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a call.
+    """The end of a call: the value of the function, or the reason why there is none.
 
     Attributes:
         number: The number of the trial.
@@ -240,7 +240,7 @@ def takes_trial(function: Callable[..., Any]) -> bool:
 
 
 def described(error: BaseException) -> str:
-    """Return type and text of an exception; the code that makes its text may raise anything."""
+    """Return type and text of an exception. Where its text cannot be made, the type alone."""
     try:
         return _encodable(f"{type(error).__name__}: {error}")
     except BaseException:  # it would end the worker without an outcome

@@ -33,7 +33,7 @@ class Session(ABC):
 
     @abstractmethod
     def wait(self, seconds: float | None = None) -> list[Outcome]:
-        """Wait until a call ends, or for so many seconds; return the outcomes of calls that ended."""
+        """Wait until a call ends, at most for so many seconds, and return the outcomes of the calls that have ended."""
 
 
 class Engine(ABC):
