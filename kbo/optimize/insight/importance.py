@@ -173,7 +173,7 @@ def _values(surrogate: Surrogate, features: Tensor) -> Tensor:
 
 
 def _functions(surrogate: Surrogate, features: Tensor, generator: torch.Generator) -> Functions:
-    """Return draws of the objective; of a posterior without a prior from which a surrogate draws, directly.
+    """Return draws of the objective: those of the surrogate or, where it has none, half as many from its posterior.
 
     Raises:
         InvalidInput: The kernel has no random features.
