@@ -63,7 +63,7 @@ class Batch(NamedTuple):
 
     def one(self, i: int) -> Batch:
         """Return the observation i alone."""
-        return Batch(*[field[i : i + 1] for field in self])
+        return Batch._make(field[i : i + 1] for field in self)
 
 
 class Sketch(Stateful):
