@@ -130,10 +130,18 @@ class InChunks(AllRidges):
         self.size: int = size
 
     def grid(self, ridges: Sequence[float]) -> Moments:
-        chunks = [self.at_points(X).grid(ridges) for X in self._groups.split(self.size)]
-        mean = torch.cat([chunk.mean for chunk in chunks], 1)
-        covariance = torch.cat([chunk.covariance for chunk in chunks], 1)
-        return Moments(mean, covariance, chunks[0].quad)
+        n_groups, size, _ = self._groups.shape
+        # In one piece: between freed temporaries, results of chunks would fragment the heap.
+        mean = self._groups.new_empty(len(ridges), n_groups, size)
+        covariance = self._groups.new_empty(len(ridges), n_groups, size, size)
+        quad = self._groups.new_empty(len(ridges), 1)
+        for start in range(0, n_groups, self.size):
+            chunk = slice(start, start + self.size)
+            moments = self.at_points(self._groups[chunk]).grid(ridges)
+            mean[:, chunk] = moments.mean
+            covariance[:, chunk] = moments.covariance
+            quad[:] = moments.quad
+        return Moments(mean, covariance, quad)
 
     @cached_property
     def all_groups(self) -> AllRidges:
