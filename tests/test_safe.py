@@ -89,7 +89,7 @@ def test_the_set_grows_and_every_point_is_safe():
 
 def test_a_large_set_is_bounded_roughly_and_safely(monkeypatch):
     exact = [(row, found.safe) for found, row in Problem(1).play(12)]
-    for name in ("_REFINED", "_BLOCK", "_FRONTIER", "_TOGETHER"):
+    for name in ("_REFINED", "_BLOCK", "_FRONTIER", "_EXAMINED"):
         monkeypatch.setattr(rules, name, 7)
     rough = [(row, found.safe) for found, row in Problem(1).play(12)]
     assert exact[0][0] == rough[0][0]

@@ -63,8 +63,8 @@ class SubGaussian(Confidence):
         """Return ``norm_lower_bound`` of the data, in units of the targets over sqrt(kernel).
 
         It is 0, which is always true, where the ridge ``noise_std ** 2`` is below the precision of
-        the kernel.
+        the kernel, and for a subclass without a delta below 1.
         """
-        if self.noise_std**2 < state.error.least_ridge:
+        if self.noise_std**2 < state.error.least_ridge or self.delta >= 1:
             return 0.0
         return norm_lower_bound(state, self.noise_std, self.delta)
