@@ -237,6 +237,17 @@ def legal_params(
     return [point for point in points if holds(limits, point)]
 
 
+def space_with_points(
+    rng: random.Random,
+) -> tuple[kbo.Space, list[str], list[dict[str, Any]]]:
+    """Return a space, the kinds of its parameters, and two or more of its legal params."""
+    while True:
+        space, limits, kinds = random_space(rng)
+        points = legal_params(space, limits, rng)
+        if len(points) >= 2:
+            return space, kinds, points
+
+
 def random_function(kernel: DenseKernel, features: Tensor, generator: torch.Generator) -> Tensor:
     """Return the values [n] at features [n D] of a function of norm ``NORM`` with four centres among them."""
     centres = features[torch.randint(len(features), (4,), generator=generator)]
@@ -259,10 +270,7 @@ def rows_with_data(space: kbo.Space, points: list[dict[str, Any]], rng: random.R
 def random_case(seed: int) -> tuple[Case, list[str]]:
     """Return a case and the kinds of its parameters."""
     rng = random.Random(seed)
-    points = []
-    while len(points) < 2:
-        space, limits, kinds = random_space(rng)
-        points = legal_params(space, limits, rng)
+    space, kinds, points = space_with_points(rng)
     units = space.units(points)
     features = space.features(units)
     kernel = random_kernel(space.columns, rng)

@@ -97,9 +97,7 @@ def regrets(name: str, seed: int, n_trials: int = TRIALS) -> dict[str, float]:
     }
 
 
-def main(
-    runs: int = 3, half: str = "development", n_problems: int | None = None, n_trials: int = TRIALS
-) -> None:
+def main(runs: int, half: str, n_problems: int | None = None, n_trials: int = TRIALS) -> None:
     """Print the regrets of each problem, or of the first ones, and their ratios."""
     names = half_of("bbob", half, 5, "gauss")[:n_problems]
     rows = []
@@ -118,4 +116,10 @@ def main(
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]), *sys.argv[2:3])
+    n_runs = 3
+    half_of_suite = "development"
+    if len(sys.argv) > 1:
+        n_runs = int(sys.argv[1])
+    if len(sys.argv) > 2:
+        half_of_suite = sys.argv[2]
+    main(n_runs, half_of_suite)

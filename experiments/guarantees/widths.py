@@ -98,7 +98,7 @@ def pairs_on(
     }
 
 
-def main(seeds: int = 2, marks: Sequence[int] = (100, 400, 1000)) -> None:
+def main(seeds: int, marks: Sequence[int] = (100, 400, 1000)) -> None:
     """Print a row for each kernel and change."""
     for name, (kernel, lengthscale) in KERNELS.items():
         runs = [measured(kernel, lengthscale, seed, marks) for seed in range(seeds)]
@@ -112,4 +112,7 @@ def main(seeds: int = 2, marks: Sequence[int] = (100, 400, 1000)) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]))
+    n_seeds = 2
+    if len(sys.argv) > 1:
+        n_seeds = int(sys.argv[1])
+    main(n_seeds)

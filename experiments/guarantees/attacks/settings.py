@@ -397,7 +397,8 @@ class Tuning:
 
     def result_is_wrong(self) -> bool:
         """Return whether the result has a wrong interval, gap, limit or certificate."""
-        result = self.result = result_of(self.optimizer, "", None)
+        result: Any = result_of(self.optimizer, "", None)
+        self.result = result
         keeps_limit = self.g_on_grid >= self.limit
         if result.infeasible is not None:
             return bool(keeps_limit.any())
