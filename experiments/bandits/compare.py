@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments import lines
 from experiments.bandits import BanditMethod, BanditProblem
@@ -97,7 +97,8 @@ def regret_table(rows: pd.DataFrame, rounds: int) -> str:
     table["cpu_seconds"] = of_method["cpu_seconds"].mean()
     if "m" in rows:
         table["anchors"] = of_method["m"].mean()
-    return table.to_string(float_format="{:.1f}".format, na_rep="-")
+    one_decimal: Any = "{:.1f}".format
+    return table.to_string(float_format=one_decimal, na_rep="-")
 
 
 def promise(method: Method) -> str:

@@ -131,9 +131,9 @@ def _traffic(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> float:
 def _flops(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> float:
     """Return the operations of linear algebra, and one for each number of any other result."""
     size = outputs[0].numel()
-    shape: Sequence[int] = ()
+    shape: list[int] = []
     if inputs:
-        shape = inputs[0].shape
+        shape = list(inputs[0].shape)
     if name in ("mm", "bmm", "mv", "dot"):
         return 2.0 * size * shape[-1]
     if name in ("addmm", "baddbmm", "addmv"):

@@ -27,13 +27,13 @@ from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.certificate import Certificate, certify, cone_program
 from kbo.confidence.mixture.least_norm import norm_lower_bound, refuse_if_refuted
 from kbo.confidence.mixture.radius import MIXED_SCALES, squared_radius
+from kbo.confidence.mixture.sub_gaussian import SubGaussian
 from kbo.confidence.mixture.unknown_norm import PRACTICAL_MULTIPLE, UnknownNorm
 from kbo.confidence.noise.adaptive import AdaptiveMixture, AdaptiveSelfNormalized
 from kbo.confidence.noise.level import NoiseLevel
 from kbo.confidence.noise.mixture import MixtureNoiseBounds
 from kbo.confidence.noise.residuals import NoiseBounds
 from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
-from kbo.confidence.sub_gaussian import SubGaussian
 
 __all__ = [
     "BKB",

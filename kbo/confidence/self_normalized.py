@@ -20,7 +20,7 @@ from torch import Tensor
 from kbo._base import checks
 from kbo.confidence import rounding
 from kbo.confidence.base import WidthConfidence
-from kbo.confidence.sub_gaussian import SubGaussian
+from kbo.confidence.mixture.sub_gaussian import SubGaussian
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 

@@ -40,7 +40,7 @@ from kbo.confidence.mixture.radius import (
     radius_of,
 )
 from kbo.confidence.mixture.ridge_search import dmm_ridges, ridge_range, search_grid
-from kbo.confidence.sub_gaussian import SubGaussian
+from kbo.confidence.mixture.sub_gaussian import SubGaussian
 from kbo.errors import InvalidInput
 from kbo.regression import AllRidges, Posterior
 from kbo.regression.numerics import as_ridges
