@@ -12,7 +12,8 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.fitting import LEAST_NOISE, MOST, bowl, fit
+from kbo.optimize.surrogates.bowl import PLAIN, Bowl
+from kbo.optimize.surrogates.fitting import LEAST_NOISE, MOST, fit
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, around, least_skewed, linear
 from kbo.optimize.surrogates.predictive import Predictive
 
@@ -28,7 +29,8 @@ class Fitted:
         kernel: The kernel, on the features of the space.
         noise_std: The noise level, in units of the targets.
         transform: The map from values of the objective to targets.
-        height: The height h of a bowl in the prior mean ``-h q(x)`` (``fitting.bowl``); 0 for a prior mean of 0.
+        height: The height h of a bowl in the prior mean ``-h q(x)`` (``Bowl``; where a setting of your own fits
+            the model, without conditions); 0 for a prior mean of 0.
         gain: The log-likelihood of the values, less that of a constant and noise alone.
         predictive: Returns the distribution for reports after points [n D], targets [n], their standard errors [n]
             besides the noise, its relative variances [n], and whether they are predicted [n]; without it intervals are
@@ -62,14 +64,16 @@ class Trend:
     """The prior mean ``-h q(x)`` of targets at points of the unit cube.
 
     Args:
-        height: The height h of the bowl q.
+        height: The height h of the bowl.
+        bowl: The bowl q.
     """
 
     height: float
+    bowl: Bowl
 
     def __call__(self, X: Tensor) -> Tensor:
         """Return the prior mean [...] at points X [... D]."""
-        return -self.height * bowl(X)
+        return -self.height * self.bowl(X)
 
 
 def fit_values(
@@ -99,6 +103,20 @@ def fit_values(
     Raises:
         InvalidInput: Arguments that cannot be used.
     """
+    return fit_objective(X, y, noise_std, errors, ratios, cut=cut, bowl=PLAIN)
+
+
+def fit_objective(
+    X: Tensor,
+    y: Tensor,
+    noise_std: float | None,
+    errors: Tensor | None,
+    ratios: Tensor | None,
+    *,
+    cut: bool,
+    bowl: Bowl,
+) -> Fitted:
+    """Fit the model of an objective with the bowl of its space; other arguments as for ``fit_values``."""
     n = len(checks.rows("X", X))
     if checks.points("y", y).shape != (n,) or y.dtype != X.dtype or not n:
         raise InvalidInput(
@@ -109,7 +127,8 @@ def fit_values(
     candidates = [linear(y, cut)]
     if not noise_std:
         candidates.append(least_skewed(y, cut))
-    return _likeliest(candidates, X, y, noise_std, errors, ratios, with_bowl=n <= MOST)
+    trend = bowl if n <= MOST else None
+    return _likeliest(candidates, X, y, noise_std, errors, ratios, bowl=trend)
 
 
 def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
@@ -120,7 +139,7 @@ def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = No
     candidates = [around(limit, y, power=1.0)]
     if not noise_std:
         candidates.append(around(limit, y, power=0.0))
-    return _likeliest(candidates, X, y, noise_std, None, None, with_bowl=False)
+    return _likeliest(candidates, X, y, noise_std, None, None, bowl=None)
 
 
 def _likeliest(
@@ -131,7 +150,7 @@ def _likeliest(
     errors: Tensor | None,
     ratios: Tensor | None,
     *,
-    with_bowl: bool,
+    bowl: Bowl | None,
 ) -> Fitted:
     """Fit a model under each of several transforms, and return the one under which the values are likeliest."""
     noiseless = noise_std == 0
@@ -148,14 +167,12 @@ def _likeliest(
             target_errors,
             ratios,
             noiseless=noiseless,
-            with_bowl=with_bowl,
+            bowl=bowl,
         )
         log_density = fitted.log_density + n_fitted * transform.log_slope(y)
         if likeliest is None or log_density > largest:
             largest = log_density
-            predictive = partial(
-                Predictive, noise_std=level, noiseless=noiseless, with_bowl=with_bowl
-            )
+            predictive = partial(Predictive, noise_std=level, noiseless=noiseless, bowl=bowl)
             likeliest = Fitted(
                 fitted.kernel,
                 fitted.noise_std,

@@ -16,6 +16,7 @@ from kbo._base.surroundings import fixed
 from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import Confidence, FixedWidth, UnknownNorm
+from kbo.optimize.surrogates.bowl import Bowl
 from kbo.optimize.surrogates.error_bars import median_bar, noise_ratios, prediction_errors
 from kbo.optimize.surrogates.fitting import MOST
 from kbo.optimize.surrogates.functions import DrawnFunctions, Functions
@@ -313,7 +314,9 @@ def method_of(choices: Choices, problem: Problem, fitted: Fitted, norm_bound: fl
     )
 
 
-def empty_posterior(choices: Choices, problem: Problem, fitted: Fitted, n_fitted: int) -> Posterior:
+def empty_posterior(
+    choices: Choices, problem: Problem, fitted: Fitted, bowl: Bowl, n_fitted: int
+) -> Posterior:
     """Return the posterior before the values, a sketch if the model is fitted to many of them."""
     posterior = method_of(choices, problem, fitted, norm_bound=1.0).state()
     if n_fitted > MOST_EXACT and type(posterior) is KernelRidge:
@@ -321,7 +324,7 @@ def empty_posterior(choices: Choices, problem: Problem, fitted: Fitted, n_fitted
         posterior = NystromRidge(posterior.kernel, posterior.ridge, dictionary)
     if not fitted.height:
         return posterior
-    return PriorMean(posterior, Trend(fitted.height))
+    return PriorMean(posterior, Trend(fitted.height, bowl))
 
 
 def _model(surrogate: PracticalSurrogate) -> str:
