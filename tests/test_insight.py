@@ -65,6 +65,7 @@ def by_name(answers):
 def without_bowl(loss):
     """The same model with a constant trend."""
     other = copy.copy(loss)
+    other.bowl = None
     other.B, other.b0, other.P = loss.B[:, :1], loss.b0[:1], loss.P[:1, :1]
     other.y_and_B = loss.y_and_B[:, :2]
     return other

@@ -19,9 +19,10 @@ from kbo.optimize.settings import practical
 from kbo.optimize.strategies import upper_bound
 from kbo.optimize.strategies.trust_region import GROWTH, SHRINKAGE, START, trust_radius
 from kbo.optimize.surrogates import practical_surrogate
-from kbo.optimize.surrogates.fitting import Loss, bowl, fit
+from kbo.optimize.surrogates.bowl import PLAIN, Bowl
+from kbo.optimize.surrogates.fitting import Loss, fit
 from kbo.optimize.surrogates.inducing_points import FocusedDictionary
-from kbo.optimize.surrogates.model import fit_values
+from kbo.optimize.surrogates.model import fit_objective, fit_values
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, least_skewed, linear
 from kbo.optimize.surrogates.practical_surrogate import PracticalSurrogate
 from kbo.optimize.surrogates.surrogate import Evaluation, Problem
@@ -123,7 +124,7 @@ def test_the_fit_is_a_maximum_keeps_a_given_noise_level_and_tells_its_gain():
     others = theta + 0.5 * normal(10, 3)
     assert min(float(loss(other.numpy())[0]) for other in others) > value
     K = covariance(X, theta) + fitted.noise_std**2 * torch.eye(40, dtype=torch.float64)
-    likely = MultivariateNormal(fitted.constant - fitted.height * bowl(X), K).log_prob(y)
+    likely = MultivariateNormal(fitted.constant - fitted.height * PLAIN(X), K).log_prob(y)
     null = Normal(y.mean(), y.std(unbiased=False)).log_prob(y).sum()
     assert fitted.gain == pytest.approx(float(likely - null), rel=1e-6)
 
@@ -132,7 +133,7 @@ def dense_gaussian(X, y, theta, Z):
     """Mean and variance of c - h q + f at Z: one Gaussian of all, with a flat prior of c as one of variance 10^6."""
     n = len(X)
     points = torch.cat([X, Z])
-    q = bowl(points)
+    q = PLAIN(points)
     K = covariance(points, theta) + 1e6 + torch.outer(q, q)
     A = K[:n, :n] + theta[-1].exp() * torch.eye(n, dtype=torch.float64)
     solved = torch.linalg.solve(A, torch.column_stack([y + 0.4 * q[:n], K[:n, n:]]))
@@ -155,6 +156,41 @@ def test_predictions_are_those_of_the_dense_gaussian_and_left_out_errors_those_o
         mean, variance = dense_gaussian(X[others], y[others], theta, X[i : i + 1])
         error = (y[i] - mean) / (variance + theta[-1].exp()).sqrt()
         assert errors[i] == pytest.approx(float(error), rel=1e-3)
+
+
+def options_of_none_and_five_parameters():
+    own = {"large": bool} | {f"x{i}": (0.0, 1.0) for i in range(5)}
+    return Space([{"z": (0.0, 1.0), "option": ["none", "five"]}, kbo.When("option", "five", own)])
+
+
+def at(option, x, large=True, z=0.5):
+    params = {"z": z, "option": option}
+    if option == "five":
+        params |= {"large": large} | {f"x{i}": x for i in range(5)}
+    return params
+
+
+def test_in_the_bowl_a_parameter_that_is_not_active_counts_as_in_the_middle_of_its_range():
+    space = options_of_none_and_five_parameters()
+    X = space.features(space.units([at("none", 0.5), at("five", 0.5), at("five", 0.5, False)]))
+    q = Bowl.of(space)(X)
+    close(q, q[:1].expand(3), 1e-12)
+    X = space.features(space.units([at("five", x, z=x) for x in (0.0, 0.2, 0.5, 1.0)]))
+    q = Bowl.of(space)(X)
+    plain = PLAIN(X)
+    close(q - q[:1], plain - plain[:1], 1e-12)
+
+
+def test_an_option_without_parameters_is_not_expected_to_be_bad():
+    space = options_of_none_and_five_parameters()
+    optimizer = kbo.Optimizer(space, setting=kbo.Practical(noisy=True), seed=0)
+    for i, x in enumerate(uniform(14, seed=4).tolist()):
+        optimizer.tell(at("five", x), (x - 0.5) ** 2 + 0.01 * (-1) ** i)
+    posterior = optimizer.insight.surrogate().posterior
+    X = space.features(space.units([at("none", 0.5), at("five", 0.5), at("five", 0.0)]))
+    none, middle, corner = posterior.predict(X)[0].tolist()
+    assert none == pytest.approx(middle, abs=0.3)
+    assert corner < middle - 1
 
 
 def test_intervals_of_recommended_points_contain_the_truth_as_often_as_they_say():
@@ -180,12 +216,12 @@ def test_replaying_a_long_run_costs_one_fit_and_leads_to_the_same_point(monkeypa
 
     def recording(X, y, *others, **options):
         fits.append(len(y))
-        return fit_values(X, y, *others, **options)
+        return fit_objective(X, y, *others, **options)
 
     step_by_step = run(18)
     late = at_once(step_by_step)
     proposal = step_by_step.ask()
-    monkeypatch.setattr(practical, "fit_values", recording)
+    monkeypatch.setattr(practical, "fit_objective", recording)
     assert late.ask() == proposal
     assert fits == [15]
     assert late.interval({"x": 0.3}) == pytest.approx(step_by_step.interval({"x": 0.3}), rel=1e-9)

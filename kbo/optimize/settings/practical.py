@@ -29,9 +29,10 @@ from kbo.optimize.strategies.strategy import Alternate, Strategy, checked
 from kbo.optimize.strategies.thompson import ThompsonSampling
 from kbo.optimize.strategies.trust_region import TrustRegion, trust_radius
 from kbo.optimize.strategies.upper_bound import UpperBound
+from kbo.optimize.surrogates.bowl import PLAIN, Bowl
 from kbo.optimize.surrogates.error_bars import noise_ratios, prediction_errors
 from kbo.optimize.surrogates.fitting import unit_kernel
-from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_values
+from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_objective, fit_values
 from kbo.optimize.surrogates.practical_surrogate import (
     DEFAULT_METHOD,
     Choices,
@@ -53,12 +54,13 @@ class Practical(Setting):
 
     Kernel (Matern 5/2, one lengthscale per feature), noise and a quadratic trend, which is expected to be best in the
     centre, are fitted by marginal likelihood, first after the initial design and again whenever the data have grown by
-    30%. Values far on the bad side are cut first, and all are made less skewed (Yeo & Johnson 2000) where that makes
-    them more likely; reports describe the objective by a model of uncut values. Trials that were stopped early have a
-    predicted value and its error. After the initial design the best trial is repeated once (not in ``ask`` with a
-    context or ``choices``): equal values mean that the objective has no noise. Then the best observed trial is
-    recommended, otherwise the one with the largest mean less one standard deviation. Of trials in parallel
-    the first ones after a change of the space have different values of a parameter that was added.
+    30%. In the trend a conditional parameter that is not active counts as in the middle of its range. Values far on the
+    bad side are cut first, and all are made less skewed (Yeo & Johnson 2000) where that makes them more likely; reports
+    describe the objective by a model of uncut values. Trials that were stopped early have a predicted value and its
+    error. After the initial design the best trial is repeated once (not in ``ask`` with a context or ``choices``):
+    equal values mean that the objective has no noise. Then the best observed trial is recommended, otherwise the one
+    with the largest mean less one standard deviation. Of trials in parallel the first ones after a change of the space
+    have different values of a parameter that was added.
 
     With noise "ucb" takes one and two standard deviations above the mean in turn, and four every eighth time. Without
     noise and with a real parameter, it searches every second time only near the best trial, in a box that grows after a
@@ -214,8 +216,9 @@ class Practical(Setting):
             noise_std = 0.0 if schedule.fitted_noiseless else self.noise_std
             errors = prediction_errors(fitted_values)
             ratios = noise_ratios(fitted_values, fitted_values, self.noise_std)
-            fitted = self.fitted(*data(fitted_values), noise_std, errors, ratios)
-            posterior = empty_posterior(self.choices, problem, fitted, schedule.n_fitted)
+            X, y = data(fitted_values)
+            fitted, bowl = self._model(problem.space, X, y, noise_std, errors, ratios)
+            posterior = empty_posterior(self.choices, problem, fitted, bowl, schedule.n_fitted)
             self._observe(posterior, fitted_values, fitted, fitted_values, device)
         for evaluation in values[posterior.n :]:  # as they came, since a sketch depends on that
             self._observe(posterior, [evaluation], fitted, fitted_values, device)
@@ -238,6 +241,25 @@ class Practical(Setting):
             ratios: Noise variances [n] relative to that of ``noise_std``, which differ where values have error bars.
         """
         return fit_values(X, y, noise_std, errors, ratios, cut=self.cuts)
+
+    def _model(
+        self,
+        space: Space,
+        X: Tensor,
+        y: Tensor,
+        noise_std: float | None,
+        errors: Tensor,
+        ratios: Tensor,
+    ) -> tuple[Fitted, Bowl]:
+        """Return the fitted model, and the bowl of its trend; arguments as for ``fitted``.
+
+        ``fitted`` of a subclass does not know the space: its model has the bowl of a space without conditions.
+        """
+        if type(self).fitted is not Practical.fitted:
+            return self.fitted(X, y, noise_std, errors, ratios), PLAIN
+        bowl = Bowl.of(space)
+        fitted = fit_objective(X, y, noise_std, errors, ratios, cut=self.cuts, bowl=bowl)
+        return fitted, bowl
 
     def _schedule_before(self, values: Sequence[Evaluation], space: Space) -> Schedule | None:
         """Return the schedule before the first fit; None while there are too few values."""

@@ -4,17 +4,17 @@
 
     log lengthscale_d = m + e_d,   m ~ N(sqrt(2) + log(D) / 2, 3),   e_d ~ N(0, 0.2)
     log s^2 ~ N(-4, 1);  for targets without noise, where s^2 is the variance of what f leaves unexplained, N(-8, 16)
-    h ~ N(0.4, 1),   q(x) = sum_d ((2 x_d - 1)^2 - 1/3) / sqrt(4 D / 45)
+    h ~ N(0.4, 1)
 
 m has the prior of Hvarfner, Hellsten & Nardi (2024), which BoTorch gives every lengthscale on its own, and s^2 that of
 BoTorch. By m the lengthscales are similar unless the data say otherwise. This keeps fits to a dozen points in many
 dimensions from explaining noise by one short lengthscale; of all variants tried on the practice problems, it mattered
 most.
 
-q is a bowl around the centre, with mean 0 and variance 1 over the unit cube. Without it strong noise leads every rule
-into the corners, where a function that is nearly linear is best and known least (Siivola et al. 2018). With h = 0.4 it
-is expected to explain a sixth of the variance; by the variance of h the data choose its height, also a negative one.
-Snoek et al. (2015) have a bowl in their prior mean, too.
+q is a bowl around the centre, with mean 0 and variance 1 over the unit cube (``surrogates.bowl``). Without it strong
+noise leads every rule into the corners, where a function that is nearly linear is best and known least (Siivola et al.
+2018). With h = 0.4 it is expected to explain a sixth of the variance; by the variance of h the data choose its height,
+also a negative one. Snoek et al. (2015) have a bowl in their prior mean, too.
 
 r is 1. Where values come with error bars it is their relative variance. So the ratios of error bars are used and their
 size is not, since a mean over seeds leaves out other noise.
@@ -45,6 +45,7 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from kbo._base.locks import Lock
+from kbo.optimize.surrogates.bowl import PLAIN, Bowl
 
 Array = NDArray[np.float64]
 R = TypeVar("R")
@@ -115,11 +116,6 @@ def _lengthscale_mean(columns: int) -> float:
     return math.sqrt(2) + math.log(columns) / 2
 
 
-def bowl(X: Tensor) -> Tensor:
-    """Return q(x) [...] at points X [... D]. The columns of a choice add a constant, as they have one length."""
-    return ((2 * X - 1).square() - 1 / 3).sum(-1) / math.sqrt(4 * X.shape[-1] / 45)
-
-
 class Loss:
     """Minus the logarithm of the posterior density of the parameters, up to a constant, with its gradient.
 
@@ -132,7 +128,7 @@ class Loss:
         noise: Mean and variance of the prior of the logarithm of the noise variance.
         errors: Standard errors [n] of the targets besides the noise; zeros by default.
         ratios: Noise variances [n] in units of s^2; ones by default.
-        with_bowl: Whether the trend has a bowl, or is constant.
+        bowl: The function q of the trend; None for a constant trend.
     """
 
     def __init__(
@@ -143,15 +139,15 @@ class Loss:
         errors: Tensor | None = None,
         ratios: Tensor | None = None,
         *,
-        with_bowl: bool = True,
+        bowl: Bowl | None = PLAIN,
     ) -> None:
         n, D = X.shape
         mean, variance = BOWL
-        self.B: Array = np.column_stack([np.ones(n), -bowl(X).numpy()])
+        self.bowl: Bowl | None = bowl
+        self.B: Array = self.trend_columns(X).numpy()
         self.b0: Array = np.array([0.0, mean])
         self.P: Array = np.diag([0.0, 1 / variance])
-        if not with_bowl:
-            self.B = self.B[:, :1]
+        if bowl is None:
             self.b0 = self.b0[:1]
             self.P = self.P[:1, :1]
         self.centre: Tensor = X.mean(0)
@@ -196,6 +192,13 @@ class Loss:
         gradient = prior_slope - np.append(by_lengthscales, by_noise)
         return -log_prior - log_likelihood, gradient
 
+    def trend_columns(self, X: Tensor) -> Tensor:
+        """Return the columns of the trend [n b] at points X [n D]: the constant, and the bowl if there is one."""
+        constant = torch.ones(len(X), dtype=torch.float64)
+        if self.bowl is None:
+            return constant.unsqueeze(1)
+        return torch.stack([constant, -self.bowl(X)], 1)
+
     def trend(self, theta: Array) -> tuple[float, float, float]:
         """Return the most likely c and h at theta, and the gain in log-likelihood over a constant and noise alone."""
         L, _, b, alpha = self._terms(theta)
@@ -214,7 +217,7 @@ class Loss:
         points = (Z - self.centre).numpy() * scale
         distance = cdist(points, self.X * scale)
         k = (1 + distance + distance * distance / 3) * np.exp(-distance)
-        B = np.column_stack([np.ones(len(k)), -bowl(Z).numpy()])[:, : self.B.shape[1]]
+        B = self.trend_columns(Z).numpy()
         solved = solve_triangular(L, np.column_stack([k.T, self.B]), lower=True)
         L_k = solved[:, : len(k)]
         L_B = solved[:, len(k) :]
@@ -295,7 +298,7 @@ def fit(
     ratios: Tensor | None = None,
     *,
     noiseless: bool = False,
-    with_bowl: bool = True,
+    bowl: Bowl | None = PLAIN,
 ) -> Fit:
     """Fit kernel, noise level and trend to standardised y [n] at X [n D]; a function of the data alone.
 
@@ -309,7 +312,7 @@ def fit(
         errors: Standard errors [n] of the targets besides the noise; zeros by default.
         ratios: Noise variances [n] in units of ``noise_std ** 2``; ones by default.
         noiseless: Whether the targets have no noise.
-        with_bowl: Whether the trend has a bowl, or is constant.
+        bowl: The function q of the trend; None for a constant trend.
     """
     rows = _rows(len(y))
     if errors is not None:
@@ -317,7 +320,7 @@ def fit(
     if ratios is not None:
         ratios = ratios.cpu()[rows]
     noise = NOISELESS if noiseless else NOISE
-    loss = Loss(X.cpu()[rows], y.cpu()[rows], noise, errors, ratios, with_bowl=with_bowl)
+    loss = Loss(X.cpu()[rows], y.cpu()[rows], noise, errors, ratios, bowl=bowl)
     log_density, theta = mode(loss, noise_std)
     constant, height, gain = loss.trend(theta)
     kernel = unit_kernel(X.shape[-1])

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kbo.optimize.surrogates.fitting import Array, Loss, bowl
+from kbo.optimize.surrogates.fitting import Array, Loss
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.regression import Hypothetical, Posterior
 
@@ -163,6 +163,7 @@ class FittedFunctions(Functions):
         super().__init__(transform)
         self.count = count
         self._centre = loss.centre
+        self._trend = loss.trend_columns
         self._data = Data.of(loss)
         self._y = torch.from_numpy(loss.y)
         self._b0 = torch.from_numpy(loss.b0)
@@ -247,11 +248,6 @@ class FittedFunctions(Functions):
     def _precision(self, b0: Tensor) -> Tensor:
         """Return the prior precision [b b] of the coefficients of a trend with prior mean b0 [b]."""
         return self._P[: len(b0), : len(b0)]
-
-    def _trend(self, points: Tensor) -> Tensor:
-        """Return the columns of the trend [N b] at points [N D]: the constant, and the bowl if there is one."""
-        constant = torch.ones(len(points), dtype=torch.float64)
-        return torch.stack([constant, -bowl(points)], 1)[:, : len(self._b0)]
 
     def updated(self, Z: Tensor, X: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         Z = Z.cpu()

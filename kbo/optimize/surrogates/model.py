@@ -12,7 +12,8 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.surrogates.fitting import LEAST_NOISE, MOST, bowl, fit
+from kbo.optimize.surrogates.bowl import PLAIN, Bowl
+from kbo.optimize.surrogates.fitting import LEAST_NOISE, MOST, fit
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, around, least_skewed, linear
 from kbo.optimize.surrogates.predictive import Predictive
 
@@ -28,7 +29,8 @@ class Fitted:
         kernel: The kernel, on the features of the space.
         noise_std: The noise level, in units of the targets.
         transform: The map from values of the objective to targets.
-        height: The height h of a bowl in the prior mean ``-h q(x)`` (``fitting.bowl``); 0 for a prior mean of 0.
+        height: The height h of a bowl in the prior mean ``-h q(x)`` (``Bowl``; where a setting of your own fits
+            the model, without conditions); 0 for a prior mean of 0.
         gain: The log-likelihood of the values, less that of a constant and noise alone.
         predictive: Returns the distribution for reports after points [n D], targets [n], their standard errors [n]
             besides the noise, its relative variances [n], and whether they are predicted [n]; without it intervals are
@@ -62,14 +64,16 @@ class Trend:
     """The prior mean ``-h q(x)`` of targets at points of the unit cube.
 
     Args:
-        height: The height h of the bowl q.
+        height: The height h of the bowl.
+        bowl: The bowl q.
     """
 
     height: float
+    bowl: Bowl
 
     def __call__(self, X: Tensor) -> Tensor:
         """Return the prior mean [...] at points X [... D]."""
-        return -self.height * bowl(X)
+        return -self.height * self.bowl(X)
 
 
 def fit_values(
@@ -100,6 +104,20 @@ def fit_values(
     Raises:
         InvalidInput: Arguments that cannot be used.
     """
+    return fit_objective(X, y, noise_std, errors, ratios, cut=cut, bowl=PLAIN)
+
+
+def fit_objective(
+    X: Tensor,
+    y: Tensor,
+    noise_std: float | None,
+    errors: Tensor | None,
+    ratios: Tensor | None,
+    *,
+    cut: bool,
+    bowl: Bowl,
+) -> Fitted:
+    """Fit the model of an objective with the bowl of its space; other arguments as for ``fit_values``."""
     n = len(checks.rows("X", X))
     if checks.points("y", y).shape != (n,) or y.dtype != X.dtype or not n:
         raise InvalidInput(
@@ -110,7 +128,8 @@ def fit_values(
     candidates = [linear(y, cut)]
     if not noise_std:
         candidates.append(least_skewed(y, cut))
-    return _likeliest(candidates, X, y, noise_std, errors, ratios, with_bowl=n <= MOST)
+    trend = bowl if n <= MOST else None
+    return _likeliest(candidates, X, y, noise_std, errors, ratios, bowl=trend)
 
 
 def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
@@ -121,7 +140,7 @@ def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = No
     candidates = [around(limit, y, power=1.0)]
     if not noise_std:
         candidates.append(around(limit, y, power=0.0))
-    return _likeliest(candidates, X, y, noise_std, None, None, with_bowl=False)
+    return _likeliest(candidates, X, y, noise_std, None, None, bowl=None)
 
 
 def _likeliest(
@@ -132,11 +151,11 @@ def _likeliest(
     errors: Tensor | None,
     ratios: Tensor | None,
     *,
-    with_bowl: bool,
+    bowl: Bowl | None,
 ) -> Fitted:
     """Return the model under that one of several transforms which makes the values likeliest."""
     fits = [
-        _fit_under(transform, X, y, noise_std, errors, ratios, with_bowl=with_bowl)
+        _fit_under(transform, X, y, noise_std, errors, ratios, bowl=bowl)
         for transform in dict.fromkeys(candidates)
     ]
     _, likeliest = max(fits, key=lambda fit: fit[0])
@@ -151,7 +170,7 @@ def _fit_under(
     errors: Tensor | None,
     ratios: Tensor | None,
     *,
-    with_bowl: bool,
+    bowl: Bowl | None,
 ) -> tuple[float, Fitted]:
     """Return the log-density of the values under a transform, comparable with other transforms, and the fitted model.
 
@@ -163,7 +182,7 @@ def _fit_under(
     if errors is not None:
         errors = transform.errors(y, errors)
     targets = transform(y)
-    model = fit(X, targets, level, errors, ratios, noiseless=noiseless, with_bowl=with_bowl)
+    model = fit(X, targets, level, errors, ratios, noiseless=noiseless, bowl=bowl)
     n_fitted = min(len(y), MOST)
     log_density = model.log_density + n_fitted * transform.log_slope(y)
     fitted = Fitted(
@@ -172,7 +191,7 @@ def _fit_under(
         transform=transform.above(model.constant),
         height=model.height,
         gain=model.gain,
-        predictive=partial(Predictive, noise_std=level, noiseless=noiseless, with_bowl=with_bowl),
+        predictive=partial(Predictive, noise_std=level, noiseless=noiseless, bowl=bowl),
     )
     return log_density, fitted
 

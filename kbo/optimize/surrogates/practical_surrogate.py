@@ -16,6 +16,7 @@ from kbo._base.isolation import isolated
 from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import Confidence, FixedWidth, UnknownNorm
+from kbo.optimize.surrogates.bowl import Bowl
 from kbo.optimize.surrogates.error_bars import median_bar, noise_ratios, prediction_errors
 from kbo.optimize.surrogates.fitting import MOST
 from kbo.optimize.surrogates.functions import DrawnFunctions, Functions
@@ -321,7 +322,9 @@ def method_of(choices: Choices, problem: Problem, fitted: Fitted, norm_bound: fl
     )
 
 
-def empty_posterior(choices: Choices, problem: Problem, fitted: Fitted, n_fitted: int) -> Posterior:
+def empty_posterior(
+    choices: Choices, problem: Problem, fitted: Fitted, bowl: Bowl, n_fitted: int
+) -> Posterior:
     """Return the posterior before any value: exact, or a sketch if the model is fitted to more than 500 values."""
     posterior = method_of(choices, problem, fitted, norm_bound=1.0).state()
     if n_fitted > MOST_EXACT and type(posterior) is KernelRidge:
@@ -329,7 +332,7 @@ def empty_posterior(choices: Choices, problem: Problem, fitted: Fitted, n_fitted
         posterior = NystromRidge(posterior.kernel, posterior.ridge, dictionary)
     if not fitted.height:
         return posterior
-    return PriorMean(posterior, Trend(fitted.height))
+    return PriorMean(posterior, Trend(fitted.height, bowl))
 
 
 def _model(surrogate: PracticalSurrogate) -> str:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from kbo._base.quasirandom import sobol
+from kbo.optimize.surrogates.bowl import Bowl
 from kbo.optimize.surrogates.fitting import NOISELESS, Array, Loss, mode, on_one_thread
 from kbo.optimize.surrogates.functions import FittedFunctions
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
@@ -47,7 +48,7 @@ class Predictive:
     """The posterior distribution of the targets without noise, averaged over kernels and noise levels.
 
     Args:
-        X, y, errors, ratios, noise_std, noiseless, with_bowl: As for ``fitting.fit``.
+        X, y, errors, ratios, noise_std, noiseless, bowl: As for ``fitting.fit``.
         predicted: Whether targets are predictions [n].
     """
 
@@ -61,10 +62,10 @@ class Predictive:
         noise_std: float | None,
         *,
         noiseless: bool,
-        with_bowl: bool,
+        bowl: Bowl | None,
     ) -> None:
         prior = NOISELESS if noiseless else NOISE
-        self._loss = Loss(X, y, prior, errors, ratios, with_bowl=with_bowl)
+        self._loss = Loss(X, y, prior, errors, ratios, bowl=bowl)
         self._noiseless = noiseless
         self._observed = np.flatnonzero(~predicted.numpy())
         self._thetas, self._weights, self._error = on_one_thread(partial(self._draws, noise_std))
