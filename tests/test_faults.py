@@ -12,7 +12,7 @@ from gpytorch.kernels import MaternKernel
 
 import kbo
 from kbo.errors import JournalError
-from kbo.optimize.quantities import Quantities
+from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run import journal
 from kbo.optimize.run.trials import Trials
 from kbo.space import Space

@@ -22,14 +22,14 @@ from kbo.errors import AnotherSpace, InvalidInput
 if TYPE_CHECKING:
     from kbo.bandit import methods
     from kbo.cli import examples
-    from kbo.optimize import pruning
+    from kbo.optimize.pruning import pruning
     from kbo.optimize.run import table
     from kbo.report import record, summary
     from kbo.workers import ray
 else:
     methods = Lazy("kbo.bandit.methods")
     examples = Lazy("kbo.cli.examples")
-    pruning = Lazy("kbo.optimize.pruning")
+    pruning = Lazy("kbo.optimize.pruning.pruning")
     table = Lazy("kbo.optimize.run.table")
     record = Lazy("kbo.report.record")
     summary = Lazy("kbo.report.summary")

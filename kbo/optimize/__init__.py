@@ -16,7 +16,7 @@ from kbo.optimize.insight.race import Finalist
 from kbo.optimize.minimize import maximize, minimize
 from kbo.optimize.objectives.objective import Maximize, Minimize
 from kbo.optimize.optimizer import Optimizer
-from kbo.optimize.pruning import Curves, Pruner, Pruning
+from kbo.optimize.pruning.pruning import Curves, Pruner, Pruning
 from kbo.optimize.result import Result
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.settings.certified import Certified

@@ -13,7 +13,7 @@ from kbo.bandit import methods
 from kbo.confidence import Limit
 from kbo.optimize.objectives.hypervolume import non_dominated
 from kbo.optimize.objectives.objective import targets_of
-from kbo.optimize.quantities import Quantities
+from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.search.options import only_failed
 from kbo.optimize.search.search import Search, SearchedFront
 from kbo.optimize.search.subspace import Subspace

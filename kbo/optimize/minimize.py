@@ -21,7 +21,7 @@ from kbo.optimize.loop.callbacks import Callbacks, OnTrial
 from kbo.optimize.loop.loop import Loop
 from kbo.optimize.loop.stopping import Stopping
 from kbo.optimize.optimizer import Optimizer
-from kbo.optimize.pruning import Pruner, pruner_of
+from kbo.optimize.pruning.pruning import Pruner, pruner_of
 from kbo.optimize.result import Result, result_of
 from kbo.optimize.settings.choice import resolve
 from kbo.optimize.settings.setting import Setting

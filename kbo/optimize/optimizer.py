@@ -27,7 +27,7 @@ from kbo.optimize.insight.run_gap import run_gap
 from kbo.optimize.next_params import next_params
 from kbo.optimize.objectives.objective import Objective, main_of
 from kbo.optimize.problem import header_of, new_quantities
-from kbo.optimize.quantities import Quantities
+from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE

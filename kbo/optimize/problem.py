@@ -18,7 +18,7 @@ from kbo.optimize.objectives.objective import (
     objectives_of,
     reference_of,
 )
-from kbo.optimize.quantities import Quantities
+from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trials
 from kbo.optimize.settings.choice import resolve

@@ -19,7 +19,7 @@ from kbo.optimize.insight.front import Front, front_of
 from kbo.optimize.insight.front_gap import front_guarantee
 from kbo.optimize.insight.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.outlier import Outlier, outlier
-from kbo.optimize.quantities import Quantities
+from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run

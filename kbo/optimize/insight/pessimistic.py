@@ -8,7 +8,7 @@ from torch import Tensor
 
 from kbo.optimize.begin_search import search_after_trials
 from kbo.optimize.constraints.feasibility import limits
-from kbo.optimize.quantities import Quantities
+from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.search.bounds import argmax_lower
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace

@@ -7,7 +7,7 @@ from kbo.optimize.insight.front import Front
 from kbo.optimize.insight.front_gap import front_gap
 from kbo.optimize.insight.gap import Gap, optimality_gap
 from kbo.optimize.insight.insight import Insight
-from kbo.optimize.quantities import Quantities
+from kbo.optimize.quantities.quantities import Quantities
 
 
 def run_gap(

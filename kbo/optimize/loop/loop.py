@@ -20,7 +20,7 @@ from kbo.optimize.loop.failures import check_not_all_failed, failed_in_a_row
 from kbo.optimize.loop.progress import best_so_far
 from kbo.optimize.loop.stopping import Stopping
 from kbo.optimize.optimizer import Optimizer
-from kbo.optimize.pruning import Pruner, Pruning
+from kbo.optimize.pruning.pruning import Pruner, Pruning
 from kbo.optimize.result import result_of
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS

@@ -21,11 +21,11 @@ from kbo.optimize.constraints.feasibility import (
     feasibility,
     preferred,
 )
-from kbo.optimize.learning_curves import prediction
 from kbo.optimize.objectives.hypervolume import n_dominating
 from kbo.optimize.objectives.objective import Objective, main_of
-from kbo.optimize.places import Places
-from kbo.optimize.quantity import Quantity
+from kbo.optimize.pruning.learning_curves import prediction
+from kbo.optimize.quantities.places import Places
+from kbo.optimize.quantities.quantity import Quantity
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial, Trials, error_of, quantity, violations
 from kbo.optimize.search.search import N_BEST

@@ -1,0 +1,1 @@
+"""What is known of the objective and of the limited quantities after the trials of a run."""
