@@ -74,7 +74,7 @@ class AnotherSpace(AnotherProblem):
     """A journal of the same problem in another space, in which the run can go on.
 
     Attributes:
-        different: The differences between the spaces.
+        different: The differences between the spaces, each on a line of its own.
     """
 
     def __init__(self, message: str, different: str = "") -> None:

@@ -143,7 +143,8 @@ def _changes(contents: JournalFile) -> list[str]:
         differences = journals.differences(
             {"space": space}, {"space": event.space}, ("before", "after")
         )
-        lines.append(f"{_date(event)}before trial {n_trials} the space has changed: {differences}")
+        lines.append(f"{_date(event)}before trial {n_trials} the space has changed:")
+        lines += [f"  {difference}" for difference in differences]
         if event.was:
             lines.append(
                 f"  earlier trials without a value of it had {table.format_params(event.was)}"

@@ -159,7 +159,7 @@ def show_lines(lines: summary.Lines) -> None:
 
 def agrees_to_change(error: AnotherSpace, path: Path) -> bool:
     """Ask in a terminal whether a run goes on in another space, and return the answer; False without a terminal."""
-    question = f"The space is not that of {path} ({error.different}).\nGo on with its trials there?"
+    question = f"The space is not that of {path}:{error.different}\nGo on with its trials there?"
     return sys.stdin.isatty() and typer.confirm(question)
 
 

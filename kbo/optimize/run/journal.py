@@ -279,8 +279,8 @@ def differences(
     recorded: Mapping[str, Any],
     expected: Mapping[str, Any],
     places: tuple[str, str] = ("in the journal", "in this run"),
-) -> str:
-    """Return a description of the differences between two headers, empty if there is none.
+) -> list[str]:
+    """Return a text for each difference between two headers.
 
     Args:
         recorded: The header of a journal.
@@ -288,7 +288,7 @@ def differences(
         places: The words for the two.
     """
     same = {"format": FORMAT, _DECLARED: False}
-    return "; ".join(_differences("", {**recorded, **same}, {**expected, **same}, places))
+    return _differences("", {**recorded, **same}, {**expected, **same}, places)
 
 
 def _differences(name: str, recorded: Any, expected: Any, places: tuple[str, str]) -> list[str]:

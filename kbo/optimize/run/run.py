@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Never
@@ -424,7 +424,7 @@ class Run:
         header, events = read(path)
         different = differences(header, self.header)
         if different:
-            raise JournalError(f"{path} belongs to another problem ({different}).")
+            raise JournalError(f"{path} belongs to another problem:{_in_lines(different)}")
         Trials.of(self.first_space, events, path)  # raises if an event does not fit
         self._start(events)
 
@@ -467,8 +467,8 @@ class Run:
         if not different or (allow_change and not other):
             return
         message = (
-            f"the journal {path} belongs to another problem ({different}). Continue it with the "
-            "same arguments, or"
+            f"the journal {path} belongs to another problem:{_in_lines(different)}\n"
+            "Continue it with the same arguments, or"
         )
         advice = (
             "A new one can begin with the results of this one, as far as they fit: "
@@ -479,7 +479,7 @@ class Run:
         raise AnotherSpace(
             f"{message} go on with its trials in the new space by allow_change=True (or --allow-change), with the "
             f"values that new parameters had so far in was={{...}} (`kbo ask`: --was name=value). {advice}",
-            different,
+            _in_lines(different),
         )
 
     def _begin_in(self, header: Header, describe: Callable[[Space], Mapping[str, Any]]) -> None:
@@ -625,6 +625,11 @@ def _at_end(header: Header, events: Iterable[Event]) -> Header:
         if isinstance(event, Change):
             latest["space"] = event.space  # pyright: ignore[reportArgumentType]
     return latest
+
+
+def _in_lines(texts: Sequence[str]) -> str:
+    """Return texts on a line each, which follow a colon."""
+    return "".join(f"\n  {text}" for text in texts)
 
 
 def _may_end_its_process(trial: Trial) -> bool:
