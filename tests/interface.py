@@ -1,10 +1,12 @@
 """The public interface: names, and the names, kinds and defaults of parameters, one line each in ``interface.txt``.
 
 ``python -m tests.interface`` writes the file anew. The interface is what the packages export and what ``docs/api.md``
-lists. Annotations are left out: how they are shown depends on the version of Python.
+lists. Of a class it has the members that users are told of: all that ``docs/api.md`` shows, and those that its docstring
+or a page names. Annotations are left out: how they are shown depends on the version of Python.
 """
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import re
@@ -26,7 +28,9 @@ _PREFIX = {
 
 def lines() -> dict[str, str]:
     """Return the line of each public name, sorted. A name of an object that has a shorter one only names that."""
-    names = sorted({*exported(), *documented()}, key=lambda name: (name.count("."), name))
+    with_members = {id(locate(name)) for name, has_members in documented() if has_members}
+    listed = [name for name, _ in documented()]
+    names = sorted({*exported(), *listed}, key=lambda name: (name.count("."), name))
     shortest: dict[int, str] = {}
     found: dict[str, str] = {}
     for name in names:
@@ -38,7 +42,10 @@ def lines() -> dict[str, str]:
             found[name] = f"{name} = {shortest[id(value)]}"
             continue
         shortest[id(value)] = name
-        found.update(_definition(name, value))
+        for path, line in _definition(name, value):
+            member = path.removeprefix(name).removeprefix(".")
+            if not member or id(value) in with_members or _is_named(value, member):
+                found[path] = line
     return dict(sorted(found.items()))
 
 
@@ -57,22 +64,42 @@ def exported() -> Iterator[str]:
             yield f"kbo.{package}.{name}"
 
 
-def documented() -> Iterator[str]:
-    """Yield the names of classes and functions that ``docs/api.md`` lists."""
+def documented() -> Iterator[tuple[str, bool]]:
+    """Yield the names of classes and functions that ``docs/api.md`` lists, and whether it lists their members."""
     current = ""
     text = (ROOT / "docs" / "api.md").read_text("utf-8")
-    directive = r"^\.\. (\w+):: ([\w.]+)(?:\n +:members:(.*))?"
+    directive = r"^\.\. (\w+):: ([\w.]+)(\n +:members:.*)?"
     for kind, name, members in re.findall(directive, text, re.MULTILINE):
         if kind == "currentmodule":
             current = name
         elif kind == "automodule":
-            listed = [member.strip() for member in members.split(",") if member.strip()]
+            _, _, names = members.partition(":members:")
+            listed = [member.strip() for member in names.split(",") if member.strip()]
             for member in listed or _defined_in(name):
-                yield f"{name}.{member}"
+                yield f"{name}.{member}", True
         elif name.startswith("kbo."):
-            yield name
+            yield name, bool(members)
         else:
-            yield f"{current}.{name}"
+            yield f"{current}.{name}", bool(members)
+
+
+def _is_named(kind: type, member: str) -> bool:
+    """Return whether the docstring of a class, or of one of its bases, or a page as Class.member names a member."""
+    bases = [base for base in kind.__mro__ if base.__module__.startswith("kbo.")]
+    if any(re.search(rf"\b{member}\b", base.__doc__ or "") for base in bases):
+        return True
+    return any(f"{base.__name__}.{member}" in _pages() for base in bases)
+
+
+@functools.cache
+def _pages() -> str:
+    """Return the text of all pages."""
+    pages = [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs/theory").glob("*.md")),
+    ]
+    return "\n".join(page.read_text("utf-8") for page in pages)
 
 
 def _defined_in(name: str) -> list[str]:
