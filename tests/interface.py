@@ -1,8 +1,8 @@
 """The public interface: names, and the names, kinds and defaults of parameters, one line each in ``interface.txt``.
 
 ``python -m tests.interface`` writes the file anew. The interface is what the packages export and what ``docs/api.md``
-lists. Of a class it has the members that users are told of: all that ``docs/api.md`` shows, and those that its docstring
-or a page names. Annotations are left out: how they are shown depends on the version of Python.
+lists. Of a class it has the members that users are told of: all that ``docs/api.md`` shows, and those that its
+docstring or a page names. Annotations are left out: how they are shown depends on the version of Python.
 """
 
 import dataclasses

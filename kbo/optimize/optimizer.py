@@ -590,19 +590,21 @@ class Optimizer:
 
     @guarded
     def gap(self, evaluations: int = 0, goal: float = 0.0, progress: bool = False) -> Gap | None:
-        """Return the optimality gap, by which the optimum is at most better than the recommendation; None if unknown.
+        """Return the optimality gap: if the bounds hold, the optimum is better than the recommendation by at most this.
 
-        It is the largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units
-        of the objective. Over whole numbers and choices alone, up to 10 000 points, the largest bound is exact;
-        otherwise it is the best that a search from many starts finds, or with ``evaluations`` one that branch and bound
-        proves; ``reason`` is why nothing is proved, or which bound proves more than those of the method.
-        With constraints it is that of the points which possibly keep them, and in the safe setting that of the points
-        which are certain to: of the whole space, if it is proved that all are. None while there is no bound, and while
-        the recommendation is not known to keep all constraints.
+        When you maximise, it is the largest upper bound of the space less the lower bound of the recommendation, in
+        units of the objective. The largest upper bound is
 
-        With several objectives every point which possibly keeps the constraints is better by at most the gap than some
-        trial of the front which is known to, in every objective, as a share of the extent of the front
-        (``Front.extents``).
+        * exact over whole numbers and choices alone, up to 10 000 points;
+        * with ``evaluations`` one that branch and bound proves, where that is possible;
+        * otherwise the largest that a search from many starts finds. ``reason`` says why nothing is proved.
+
+        With constraints the points that may keep them are compared; in the safe setting the points that are certain to
+        keep them, or all points if it is proved that all are. With several objectives the gap is a share of the extents
+        of the front (``Front.extents``): for each point that may keep the constraints there is a trial of the front,
+        known to keep them, and in no objective is the point better than this trial by more than the gap.
+
+        None while there is no bound, and while the recommendation is not known to keep all constraints.
 
         Args:
             evaluations: Points at which bounds may be computed for a proof, at most, for each hypothesis. There is one
