@@ -358,8 +358,9 @@ class _Generic(DenseKernel):
         for part in _kernels_in(kernel):
             if type(part).covar_dist is Kernel.covar_dist:
                 vars(part)["covar_dist"] = _covar_dist
+        for module in kernel.modules():
             for name in ("lengthscale", "period_length"):
-                length = getattr(part, name, None)
+                length = getattr(module, name, None)
                 if isinstance(length, Tensor):
                     self.steepness += 2 * math.pi / float(length.min())  # a period is that steep
 

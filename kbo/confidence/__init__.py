@@ -1,9 +1,8 @@
 """Confidence bounds of an unknown function, from the numbers of a posterior.
 
 * ``base.py``: the interface of a bound, ``Confidence``, and bounds of one width, ``WidthConfidence``
-* ``sub_gaussian.py``: bounds of functions of bounded norm, ``SubGaussian``
 * ``self_normalized.py``: AY-GP-UCB and IGP-UCB, for a known norm
-* ``mixture/``: AMM, DMM, CMM; of unknown norm; the least norm; certificates
+* ``mixture/``: ``SubGaussian``, bounds of functions of bounded norm; AMM, DMM, CMM; the least norm
 * ``noise/``: the noise level, and bounds while it is unknown
 * ``chaining/``, ``gaussian.py``: under a Gaussian-process prior, over finite sets
 * ``bkb.py``: the widths of BKB and EK-UCB, for sketches

@@ -53,10 +53,8 @@ class OverPoints(Confidence):
             self.n_points = len(points)
         elif points is not None:
             self.n_points = checks.whole("points", points, 1)
-        # Replaced, not changed: copies go their own way.
-        self._versions_outside: frozenset[int] = (
-            frozenset()
-        )  # of posteriors that were asked elsewhere
+        # Versions of posteriors that were asked elsewhere. Replaced, not changed: copies go their own way.
+        self._versions_outside: frozenset[int] = frozenset()
         self._queried: frozenset[tuple[float, ...]] = frozenset()  # if only N is given
 
     def _note_queries(self, state: Posterior, X: Tensor) -> None:

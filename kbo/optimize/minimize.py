@@ -221,8 +221,8 @@ def _run(
     optimizer = Optimizer(space, constraints=measured, **options, **problem)
     stopped = "interrupted before its end"
     try:
-        loop = Loop(optimizer, stopping, points, callbacks, pruner, progress)
         with contextlib.suppress(KeyboardInterrupt), callbacks.opened():
+            loop = Loop(optimizer, stopping, points, callbacks, pruner, progress)
             stopped = loop.run(objective, engine, timeout)
         result = result_of(optimizer, stopped, optimizer.run.path)
         return replace(result, left_out=_left_out(optimizer, points, space))

@@ -128,6 +128,7 @@ class Optimizer:
         self.maximize: bool = quantities.maximize
         self.value_range: tuple[float, float] | None = value_range
         self.seed: int = checks.seed(seed)
+        self._n_trials: int | None = quantities.problem.n_trials
         needed = quantities.needed
         known = known_results(
             evaluated, space, self.maximize, needed, value_range, self.objectives, was
@@ -170,18 +171,20 @@ class Optimizer:
             "method": self.method,
             "maximize": self.maximize,
             "seed": self.seed,
-            "n_trials": self._quantities.problem.n_trials,
+            "n_trials": self._n_trials,
             "constraints": self.constraints,
             "value_range": self.value_range,
             "objectives": self.objectives,
             "reference": self.reference or None,
         }
-        state = (self.run.events, self.space)
+        state = (self.run.events, self.space, self.left_out)
         return partial(Optimizer, self.run.first_space, **options), (), state
 
     @isolated
-    def __setstate__(self, state: tuple[list[Event], Space]) -> None:
-        self.run.restore(*state)
+    def __setstate__(self, state: tuple[list[Event], Space, list[str]]) -> None:
+        events, space, left_out = state
+        self.left_out = list(left_out)
+        self.run.restore(events, space)
 
     def __repr__(self) -> str:
         trials = dict(Counter(trial.status for trial in self.trials))

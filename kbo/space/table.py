@@ -86,9 +86,8 @@ class Table:
             )
         self.columns: dict[str, list[Any]] = {}
         units = []
-        self._levels: dict[
-            str, list[float]
-        ] = {}  # the different values of real parameters, in order
+        # The different values of real parameters, in order.
+        self._levels: dict[str, list[float]] = {}
         for name, p in parameters.items():
             column = [p.plain(value) for value in columns[name]]
             self.columns[name] = column

@@ -2,6 +2,7 @@
 
 | file | holds |
 |---|---|
+| ``sub_gaussian.py`` | ``SubGaussian``, bounds of functions of bounded norm; also those of other folders |
 | ``bound.py`` | ``MartingaleMixture``: AMM, DMM and CMM |
 | ``radius.py`` | the squared radius R^2, eq. 8 |
 | ``confidence_set.py`` | the set F, Lemma 4.2, and h(a; x), eq. 13 |
