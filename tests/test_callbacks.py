@@ -1,5 +1,7 @@
 """Functions called after trials: several, and context managers that are entered for the run."""
 
+from importlib import import_module
+
 import pytest
 
 import kbo
@@ -54,3 +56,14 @@ def test_those_that_were_entered_are_left_when_another_cannot_be():
     assert one.seen == ["begin", InvalidInput]
     with pytest.raises(InvalidInput, match="on_trial must be a function, got"):
         kbo.minimize(lambda x: x[0], BOX, 2, on_trial=[print, None])
+
+
+def test_an_interrupt_while_the_loop_begins_ends_with_a_result(monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(import_module("kbo.optimize.minimize"), "Loop", interrupted)
+    recorded = Recorded()
+    result = kbo.minimize(lambda x: x[0], BOX, 3, on_trial=recorded)
+    assert result.stopped.startswith("interrupted")
+    assert recorded.seen == ["begin", KeyboardInterrupt]

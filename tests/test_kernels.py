@@ -219,6 +219,25 @@ def test_the_error_of_an_unknown_formula_is_about_that_of_its_distances():
     assert error / 10 < measured_error(Expanded(), X) < 100 * error
 
 
+class Warped(Kernel):
+    """A kernel whose lengthscale belongs to a module that is no kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.warp = torch.nn.Module()
+        self.warp.lengthscale = torch.tensor(0.01)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params) -> Tensor:
+        if diag:
+            return x1.new_ones(x1.shape[:-1])
+        return torch.exp(-torch.cdist(x1 / self.warp.lengthscale, x2 / self.warp.lengthscale))
+
+
+def test_rounding_counts_a_lengthscale_of_any_module_of_a_kernel():
+    X = 1000 + points(5, 2)
+    assert freeze(Warped(), X).error(X) > 1e-11
+
+
 @pytest.mark.parametrize("kind", [RBFKernel, MaternKernel, PeriodicKernel, LinearKernel])
 def test_a_kernel_that_reads_a_column_which_points_have_not_is_refused(kind):
     kernel = ScaleKernel(RBFKernel() + kind(active_dims=[0, 3]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import math
 import random
@@ -181,3 +182,12 @@ def test_objectives_of_threads_and_processes_see_the_settings_of_the_program(wor
     with set_for_good():
         result = kbo.minimize(objective, BOX, 2, workers=workers)
     assert [trial.value for trial in result.trials] == [6.0, 6.0]
+
+
+def test_a_copy_of_a_reopened_run_leaves_the_original_as_it_was(tmp_path):
+    path = tmp_path / "run.jsonl"
+    kbo.minimize(lambda x: x[0], [(0.0, 1.0)], 6, journal=path)
+    optimizer = kbo.Optimizer([(0.0, 1.0)], journal=path)
+    with torch.device("meta"):
+        copied = copy.copy(optimizer)
+    assert optimizer.suggest() == copied.suggest()
