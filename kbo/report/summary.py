@@ -468,7 +468,7 @@ def optimality_gap(result: Result) -> str:
 
 def importance(effects: Sequence[Effect]) -> str:
     """Return the shares of the parameters with a visible effect, the most important first, and limits of the others."""
-    visible = [f"{effect.name} ({effect.share.value:.0%})" for effect in effects if effect.visible]
+    visible = [f"{effect.name} ({_interval(effect.share)})" for effect in effects if effect.visible]
     hidden_effects = [effect for effect in effects if not effect.visible]
     hidden = [f"{effect.name} (at most {effect.share.upper:.0%})" for effect in hidden_effects]
     if not hidden:
@@ -602,6 +602,15 @@ def first_trial(gain: Estimate | None) -> str:
         loss = Estimate(-gain.value, -gain.upper, -gain.lower)
         return f"better than the recommended parameters, by {interval(loss)}"
     return "not visibly different from the recommended parameters"
+
+
+def _interval(share: Estimate) -> str:
+    """Return the interval of a share in percent, such as "31 to 92%"; one number if its ends are the same."""
+    lower = f"{100 * share.lower:.0f}"
+    upper = f"{100 * share.upper:.0f}"
+    if lower == upper:
+        return f"{upper}%"
+    return f"{lower} to {upper}%"
 
 
 def _shares(answers: Answers) -> str:
