@@ -50,9 +50,9 @@ def front_guarantee(surrogates: Mapping[str, Surrogate], selected: Sequence[str]
     delta = sum(guarantee.delta for guarantee in guarantees.values())
     unproved = {name: guarantee for name, guarantee in guarantees.items() if not guarantee}
     if unproved:
-        kinds = [guarantee.kind for guarantee in unproved.values()]
+        first = next(iter(unproved.values()))
         objections = _statements(unproved)
-        return Guarantee(kinds[0], "; ".join(objections), delta, tuple(objections))
+        return Guarantee(first.kind, "; ".join(objections), delta, tuple(objections))
     joint = f"with probability at least {1 - delta:g} for all objectives at once"
     statement = "; ".join([joint, *_statements(guarantees)])
     return Guarantee("certified", statement, delta)
