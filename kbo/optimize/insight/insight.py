@@ -171,7 +171,7 @@ class Insight:
             space,
             surrogate,
             quantities.limits(),
-            quantities.keeping_limits(best),
+            quantities.within_limits(best),
             [trial for trial in quantities.trials.finished if space.contains(trial.params)],
             best,
             self._generator(),
@@ -206,7 +206,7 @@ class Insight:
         surrogates = quantities.surrogates(described=True)
         if not quantities.objectives or best is None or not surrogates:
             return None
-        trials = distinct(quantities.keeping_limits(best), best)
+        trials = distinct(quantities.within_limits(best), best)
         return front_of(
             quantities.objectives,
             list(surrogates.values()),
@@ -307,7 +307,7 @@ class Insight:
         surrogate = quantities.description()
         if best is None:
             return []
-        others = quantities.keeping_limits()
+        others = quantities.within_limits()
         if surrogate is None:
             others = sorted(others, key=quantities.signed, reverse=True)
         trials = distinct(others, best)
