@@ -128,8 +128,8 @@ class Trials:
         misplaced: The trials without a place in the space, in the order of their starts.
         begun: The parameters with which all trials were begun, of whatever space.
         seconds: The time that sessions have taken, from their beginning to their last event.
-        n_asked_ended: The number of trials that ``ask`` began and that have ended. Results that were told without it are in
-            ``finished`` and do not count here.
+        n_asked_ended: The number of trials that ``ask`` began and that have ended. Results that were told without it
+            are in ``finished`` and do not count here.
         n_events: The number of events so far.
     """
 
