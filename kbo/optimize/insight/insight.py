@@ -10,7 +10,6 @@ from torch import Tensor
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.begin_search import generator_of
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers, answers
 from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
@@ -19,6 +18,7 @@ from kbo.optimize.insight.front import Front, front_of
 from kbo.optimize.insight.front_gap import front_guarantee
 from kbo.optimize.insight.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.outlier import Outlier, outlier
+from kbo.optimize.proposal.begin_search import generator_of
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
