@@ -8,5 +8,6 @@ It is beside the package ``kbo``, which never imports it, and is run from the ro
     python -m experiments.bench                       speed, as ratios
     python -m experiments.guarantees.fronts 100       how often statements of kbo are right
 
-``problems`` has the problems, ``sweep`` runs many independent pieces of work, of which the experiments consist.
+``problems`` has the problems, ``sweep`` runs many independent pieces of work, of which the experiments consist, and
+``output`` makes tables and pictures of their results.
 """

@@ -18,8 +18,9 @@ import torch
 import typer
 
 import kbo
-from experiments import commands, tables
+from experiments import commands
 from experiments.commands import Out, Quiet, Verbose, Workers
+from experiments.output import tables
 from experiments.problems import BBOB
 from experiments.sweep.cells import Cell, Rows
 from experiments.tuning.peers import OptunaTuner

@@ -11,8 +11,9 @@ import torch
 import typer
 
 import kbo
-from experiments import commands, tables
+from experiments import commands
 from experiments.commands import Out, Quiet, Verbose, Workers
+from experiments.output import tables
 from experiments.problems import BBOB
 from experiments.sweep.cells import Cell, Rows
 from experiments.sweep.runner import sweep

@@ -214,7 +214,7 @@ def test_a_removed_trial_counts_as_ended_and_the_late_result_of_its_worker_is_le
     optimizer = random_search(X)
     optimizer.ask()
     optimizer.remove(0, "a spill")
-    assert optimizer.run.trials.n_finished == 1
+    assert optimizer.run.trials.n_asked_ended == 1
 
     def remove_the_others(trial, result):
         for number in list(result.optimizer.run.trials.pending):

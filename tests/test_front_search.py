@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import kbo
-from kbo.optimize.begin_search import search_for_trial
 from kbo.optimize.insight.front import front_of
 from kbo.optimize.objectives.hypervolume import (
     directions,
@@ -17,6 +16,7 @@ from kbo.optimize.objectives.hypervolume import (
     non_dominated,
 )
 from kbo.optimize.objectives.objective import Minimize
+from kbo.optimize.proposal.begin_search import search_for_trial
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace

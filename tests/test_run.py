@@ -33,7 +33,7 @@ def test_a_run_records_what_happens_to_its_trials_and_can_be_read_again(tmp_path
     ]
     assert run.trials.all[0].reports == [(1, 2.0)]
     assert "there is no measurement of 'memory'" in run.trials.all[1].failure
-    assert (run.trials.n_finished, len(run.trials.finished)) == (4, 5)
+    assert (run.trials.n_asked_ended, len(run.trials.finished)) == (4, 5)
     run.save(tmp_path / "saved")
     run.close()
     for again in (begun(tmp_path / "j"), begun()):

@@ -53,6 +53,30 @@ def test_a_strategy_of_ones_own_decides_where_it_applies(tmp_path):
     assert record.optimizer.interval(best) == pytest.approx(interval)
 
 
+def test_a_result_says_in_words_how_the_last_trials_were_chosen():
+    branches = [kbo.When("kind", "a", LINE), {"kind": ["a", "b"]}]
+    bound = UpperBound().describe()
+    cases = [
+        (LINE, 0.1, "ucb", [bound, bound]),
+        (
+            LINE,
+            0.0,
+            "ucb; every second trial near the best one, ",
+            [bound, TrustRegion().describe()],
+        ),
+        (branches, 0.0, "expected improvement", ["expected improvement"] * 2),
+    ]
+    for space, noise_std, words, strategies in cases:
+        optimizer = kbo.Optimizer(space, setting=kbo.Practical(noise_std=noise_std))
+        for _ in range(12):
+            params = optimizer.ask()
+            optimizer.tell(params, 10 * (params.get("x", 0.9) - 0.3) ** 2)
+        surrogate = optimizer.insight.surrogate()
+        search = optimizer.setting.describe_search(optimizer.method, optimizer.space, surrogate)
+        assert search.startswith(words)
+        assert [optimizer.explain(number).strategy for number in (10, 11)] == strategies
+
+
 def test_a_strategy_that_is_overruled_says_so():
     optimizer = run(10, setting=kbo.Practical(noise_std=0.0, strategies=OWN))
     explanation = optimizer.explain(9)

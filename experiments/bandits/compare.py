@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments import lines
 from experiments.bandits import BanditMethod, BanditProblem
+from experiments.output import lines
 from experiments.sweep.cells import concatenate, read_rows
 from experiments.sweep.runner import Workers, sweep
 from kbo.bandit.method import Method

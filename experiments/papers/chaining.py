@@ -18,12 +18,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from experiments import bandits, lines, tables
+from experiments import bandits
 from experiments.bandits import BanditProblem
+from experiments.output import lines, tables
+from experiments.output.styles import styles_of
 from experiments.papers import experiment
 from experiments.papers.experiment import TOLERANCE, Frame, Paper, Plan, store
 from experiments.problems import GaussianProcessBandit
-from experiments.styles import styles_of
 from kbo._base.linalg import safe_sqrt
 from kbo._base.plotting import GREY, blank, dress, legend_below, logarithmic, plain_numbers
 from kbo.bandit.method import Method

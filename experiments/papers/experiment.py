@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments import lines, tables
+from experiments.output import lines, tables
 from experiments.sweep.cells import Cell, Rows, concatenate
 from experiments.sweep.runner import Workers, sweep
 from kbo.bandit import Bandit, Method

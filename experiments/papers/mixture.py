@@ -17,8 +17,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from experiments import bandits, lines, tables
+from experiments import bandits
 from experiments.bandits import BanditProblem
+from experiments.output import lines, tables
 from experiments.papers.experiment import (
     TOLERANCE,
     Frame,

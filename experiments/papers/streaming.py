@@ -21,8 +21,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from experiments import bandits, tables
+from experiments import bandits
 from experiments.bandits import BanditMethod, BanditProblem
+from experiments.output import tables
 from experiments.papers import streaming_uniform
 from experiments.papers.experiment import (
     TOLERANCE,

@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 import torch
 
-from experiments import lines
 from experiments.bandits import BanditMethod, BanditProblem
 from experiments.durand_noise import DurandNoiseBounds
+from experiments.output import lines
 from experiments.papers.experiment import Frame, Plan, cells_of, intervals
 from experiments.sweep.cells import Cell
 from kbo.bandit.method import Method

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import tables
+from experiments.output import tables
 from experiments.papers.experiment import Frame, Paper, Plan, store
 from experiments.problems import TuningProblem
 from experiments.sweep.cells import Cell, Rows

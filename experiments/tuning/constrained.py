@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import tables
+from experiments.output import tables
 from experiments.papers.experiment import Frame, Plan, store
 from experiments.problems import CONSTRAINED
 from experiments.sweep.cells import Cell, Rows

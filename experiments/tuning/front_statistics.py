@@ -17,8 +17,9 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from experiments import commands, tables
+from experiments import commands
 from experiments.commands import Out, Quiet, Verbose, Workers
+from experiments.output import tables
 from experiments.papers.experiment import Frame
 from experiments.problems.objectives import SeveralObjectives
 from experiments.sweep.cells import Cell, Rows

@@ -17,8 +17,9 @@ import torch
 import typer
 from torch import Tensor
 
-from experiments import commands, tables
+from experiments import commands
 from experiments.commands import Out, Quiet, Verbose, Workers
+from experiments.output import tables
 from experiments.papers.experiment import Frame
 from experiments.problems.objectives import DEVELOPMENT, HELD_OUT
 from experiments.sweep.cells import Cell, Rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import kbo
-from experiments import tables
+from experiments.output import tables
 from experiments.papers.experiment import Frame, Plan, cells_of, store
 from experiments.problems import RKHSBandit, stationary_kernel
 from experiments.sweep.cells import Rows

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments import tables
+from experiments.output import tables
 from experiments.papers.experiment import Frame
 
 DRAWS = 2000

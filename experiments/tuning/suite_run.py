@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments import lines
+from experiments.output import lines
 from experiments.papers.experiment import Frame, Plan, run, store
 from experiments.sweep.cells import Cell
 from experiments.sweep.runner import Workers

@@ -38,9 +38,8 @@ from kbo.regression import (
 )
 
 PRACTICAL_WIDTHS = (1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 4.0, 1.0)
-"""Standard deviations above the mean at which "ucb" searches in turn; chosen by measurement
-(experiments/records/tuning.md). Without noise the trials of odd numbers are searched for near the best one by another
-width, so that only 1, 1, 1 and 4 are used."""
+"""Standard deviations above the mean at which "ucb" searches in turn, as listed: the width of trial ``number`` is entry
+``number % 8``. Chosen by measurement (experiments/records/tuning.md)."""
 
 _UNKNOWN: Any = None
 

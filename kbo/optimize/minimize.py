@@ -138,7 +138,7 @@ def minimize(
 
     Every exception that ends a run has its ``trials``.
     """
-    return _run(**locals(), maximize=False)  # the arguments are all that is local
+    return _run(**locals(), maximize=False)  # _run refuses any other local variable
 
 
 def maximize(
@@ -171,7 +171,7 @@ def maximize(
     device: str | torch.device | None = None,
 ) -> Result:
     """Maximise a noisy, expensive function; arguments and result as ``minimize``."""
-    return _run(**locals(), maximize=True)  # the arguments are all that is local
+    return _run(**locals(), maximize=True)  # _run refuses any other local variable
 
 
 @preserved()
@@ -184,6 +184,13 @@ def _run(
     setting: Setting | None,
     method: str | None,
     constraints: Sequence[Any],
+    value_range: tuple[float, float] | None,
+    objectives: Sequence[Any],
+    reference: Any,
+    seed: int,
+    journal: str | os.PathLike[str] | None,
+    allow_change: bool,
+    was: Mapping[str, Any] | None,
     workers: Workers,
     timeout: float | None,
     time_budget: float | None,
@@ -192,14 +199,16 @@ def _run(
     stop_at_gap: float | None,
     stop_when: float | None,
     pruner: Any,
+    evaluated: Any,
     try_first: Sequence[Any],
     progress: bool,
     on_trial: OnTrial | Sequence[OnTrial] | None,
-    **problem: Any,
+    device: str | torch.device | None,
+    maximize: bool,
 ) -> Result:
     """Run all trials, and return the result. All arguments are checked before the journal is opened.
 
-    Arguments as for ``minimize``; ``problem`` are those that only the optimiser uses.
+    Arguments as for ``minimize``, all of them and no others; ``maximize`` says whether larger values are better.
     """
     checks.function("objective", objective)
     timeout = checks.maybe(checks.positive, "timeout", timeout, YEAR)
@@ -208,7 +217,7 @@ def _run(
     stopping = Stopping(n_trials, time_budget, end_running, max_failures, stop_at_gap, stop_when)
     setting, method = resolve(setting, method, stopping.n_trials)
     stopping.check_possible(setting, method)
-    if (pruner is not None or stopping.stop_when) and problem["objectives"]:
+    if (pruner is not None or stopping.stop_when) and objectives:
         raise InvalidInput(
             "pruner (--prune) and stop_when (--stop-when) are for one objective: leave them out, or objectives."
         )
@@ -217,8 +226,23 @@ def _run(
     measured, on_parameters = measured_only(constraints)
     space = Space(bounds, on_parameters)
     points = first_points(try_first, space)
-    options = {"setting": setting, "method": method, "n_trials": stopping.n_trials}
-    optimizer = Optimizer(space, constraints=measured, **options, **problem)
+    optimizer = Optimizer(
+        space,
+        setting=setting,
+        method=method,
+        maximize=maximize,
+        n_trials=stopping.n_trials,
+        constraints=measured,
+        value_range=value_range,
+        objectives=objectives,
+        reference=reference,
+        seed=seed,
+        journal=journal,
+        allow_change=allow_change,
+        was=was,
+        evaluated=evaluated,
+        device=device,
+    )
     stopped = "interrupted before its end"
     try:
         with contextlib.suppress(KeyboardInterrupt), callbacks.opened():

@@ -17,16 +17,16 @@ from kbo._base import checks, devices
 from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 from kbo.optimize.assumptions.same_kernel import check_bounds_go_on
-from kbo.optimize.begin_search import search_after_trials
 from kbo.optimize.constraints.constraint import Constraint, measured_only
 from kbo.optimize.evaluated.results import known_results, unrecorded
 from kbo.optimize.insight.gap import Gap
 from kbo.optimize.insight.insight import Insight
 from kbo.optimize.insight.pessimistic import best_params, safe_units
 from kbo.optimize.insight.run_gap import run_gap
-from kbo.optimize.next_params import next_params
 from kbo.optimize.objectives.objective import Objective, main_of
 from kbo.optimize.problem import header_of, new_quantities
+from kbo.optimize.proposal.begin_search import search_after_trials
+from kbo.optimize.proposal.next_params import next_params
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded

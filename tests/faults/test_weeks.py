@@ -78,7 +78,7 @@ def state(optimizer: kbo.Optimizer) -> dict[str, Any]:
         "space": optimizer.space.describe(),
         "labels": optimizer.space.labels,
         "pending": list(trials.pending),
-        "n_finished": trials.n_finished,
+        "n_asked_ended": trials.n_asked_ended,
         "recommended": None if recommended is None else recommended.number,
         "next": optimizer.suggest(),
     }
@@ -240,7 +240,7 @@ class Weeks:
         begun = [json.loads(line)["params"] for line in lines if b'"event":"ask"' in line]
         assert begun == trials.begun, "parameters are lost"
         ended = [trial for trial in trials.all if trial.number not in trials.pending]
-        assert trials.n_finished == sum(trial.asked for trial in ended)
+        assert trials.n_asked_ended == sum(trial.asked for trial in ended)
         self.compare_with_events()
 
     def compare_with_events(self) -> None:

@@ -260,7 +260,7 @@ def confirm(
     stopped = "interrupted before its end"
     try:
         engine = engine_of(workers, timeout)
-        n_before = run.trials.n_finished
+        n_before = run.trials.n_asked_ended
         options = {"desc": "confirm", "unit": "evaluation", "disable": not progress}
         with (
             contextlib.suppress(KeyboardInterrupt),
@@ -323,7 +323,7 @@ def _evaluate(
             return "it stops here, as values repeat"
         if within <= tolerance:
             return f"that is enough for the tolerance {tolerance:.2g}"
-        n_left = budget - run.trials.n_finished
+        n_left = budget - run.trials.n_asked_ended
         while len(session.running) < min(session.capacity, n_left):
             trial = evaluations.begin()
             session.start(trial.number, evaluations.params_of(trial))
@@ -346,7 +346,7 @@ def _advice(evaluations: _Evaluations, tolerance: float) -> str:
     n_more = race.more_needed(finalists, tolerance)
     if n_more is None or race.objection(finalists):
         return "give a larger budget (-n)"
-    n_needed = evaluations.run.trials.n_finished + n_more
+    n_needed = evaluations.run.trials.n_asked_ended + n_more
     reached = rounded_up(race.standing(finalists).within, 2)
     return f"give a budget of about {significant(n_needed, 2)} (-n), or a tolerance of {reached} (--tolerance)"
 

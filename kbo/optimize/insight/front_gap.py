@@ -49,16 +49,18 @@ def front_guarantee(surrogates: Mapping[str, Surrogate], selected: Sequence[str]
     guarantees = {name: surrogate.guarantee(selected) for name, surrogate in surrogates.items()}
     delta = sum(guarantee.delta for guarantee in guarantees.values())
     unproved = {name: guarantee for name, guarantee in guarantees.items() if not guarantee}
-    kind = ""
-    texts = []
-    for name, guarantee in (unproved or guarantees).items():
-        kind, _, text = guarantee.text.partition("certified: ")  # "", "not " or "practical, not "
-        texts.append(f"{name}: {text}")
-    text = "; ".join(texts)
     if unproved:
-        return Guarantee(f"{kind}certified: {text}", delta, tuple(texts))
+        first = next(iter(unproved.values()))
+        objections = _statements(unproved)
+        return Guarantee(first.kind, "; ".join(objections), delta, tuple(objections))
     joint = f"with probability at least {1 - delta:g} for all objectives at once"
-    return Guarantee(f"certified: {joint}; {text}", delta)
+    statement = "; ".join([joint, *_statements(guarantees)])
+    return Guarantee("certified", statement, delta)
+
+
+def _statements(guarantees: Mapping[str, Guarantee]) -> list[str]:
+    """Return the statement of each objective, after its name."""
+    return [f"{name}: {guarantee.statement}" for name, guarantee in guarantees.items()]
 
 
 @dataclass(frozen=True)

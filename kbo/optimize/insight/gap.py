@@ -147,7 +147,9 @@ def objection_to_bounds(
         guarantee = of_quantity.guarantee()
         if guarantee:
             continue
-        objection = name + guarantee.text.removeprefix("not certified: ")
+        objection = f"{name}{guarantee.text}"
+        if guarantee.kind == "not certified":
+            objection = f"{name}{guarantee.statement}"
         for trial in finished:
             if any(way in objection for way in trial.selected):
                 return f"{objection} (first trial {trial.number})"

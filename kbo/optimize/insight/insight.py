@@ -10,7 +10,6 @@ from torch import Tensor
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.begin_search import generator_of
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.insight.answers import Answers, answers
 from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
@@ -19,6 +18,7 @@ from kbo.optimize.insight.front import Front, front_of
 from kbo.optimize.insight.front_gap import front_guarantee
 from kbo.optimize.insight.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.outlier import Outlier, outlier
+from kbo.optimize.proposal.begin_search import generator_of
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
@@ -171,7 +171,7 @@ class Insight:
             space,
             surrogate,
             quantities.limits(),
-            quantities.keeping_limits(best),
+            quantities.within_limits(best),
             [trial for trial in quantities.trials.finished if space.contains(trial.params)],
             best,
             self._generator(),
@@ -206,7 +206,7 @@ class Insight:
         surrogates = quantities.surrogates(described=True)
         if not quantities.objectives or best is None or not surrogates:
             return None
-        trials = distinct(quantities.keeping_limits(best), best)
+        trials = distinct(quantities.within_limits(best), best)
         return front_of(
             quantities.objectives,
             list(surrogates.values()),
@@ -307,7 +307,7 @@ class Insight:
         surrogate = quantities.description()
         if best is None:
             return []
-        others = quantities.keeping_limits()
+        others = quantities.within_limits()
         if surrogate is None:
             others = sorted(others, key=quantities.signed, reverse=True)
         trials = distinct(others, best)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from kbo.optimize.begin_search import search_after_trials
 from kbo.optimize.constraints.feasibility import limits
+from kbo.optimize.proposal.begin_search import search_after_trials
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.search.bounds import argmax_lower
 from kbo.optimize.search.search import Search

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kbo.optimize.begin_search import search_after_trials
 from kbo.optimize.insight.front import Front
 from kbo.optimize.insight.front_gap import front_gap
 from kbo.optimize.insight.gap import Gap, optimality_gap
 from kbo.optimize.insight.insight import Insight
+from kbo.optimize.proposal.begin_search import search_after_trials
 from kbo.optimize.quantities.quantities import Quantities
 
 

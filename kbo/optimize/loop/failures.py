@@ -15,7 +15,7 @@ def check_not_all_failed(optimizer: Optimizer) -> None:
     """Raise TooManyFailures if no trial of a run that has ended has a value, because all of them failed."""
     trials = optimizer.run.trials
     failures = [trial.failure for trial in trials.failed if trial.failure]
-    if not failures or trials.complete or len(failures) < trials.n_finished:
+    if not failures or trials.complete or len(failures) < trials.n_asked_ended:
         return
     conditions = optimizer.space.conditions
     reasons = [with_condition(failure, conditions) for failure in failures[:_MOST_REASONS]]

@@ -60,7 +60,7 @@ class Loop:
             self._pruning = Pruning(pruner, self._run.first_space, optimizer.maximize)
         self._error_of_report: Exception | None = None
         self._n_failed_in_a_row = 0
-        self._n_before = self._run.trials.n_finished  # trials that the journal had
+        self._n_before = self._run.trials.n_asked_ended  # trials that the journal had
         self._n_points = math.inf  # of a finite space
         points = optimizer.space.points(MOST_POINTS)
         if points is not None:
@@ -142,11 +142,11 @@ class Loop:
 
     def _used_up(self, session: Session) -> str:
         """Return the reason why no further trial begins, or an empty text."""
-        n_finished = self._run.trials.n_finished
-        if n_finished >= self._n_points and self._optimizer.insight.exhausted():
+        n_asked_ended = self._run.trials.n_asked_ended
+        if n_asked_ended >= self._n_points and self._optimizer.insight.exhausted():
             return "every point has been evaluated, and the objective has no noise"
         return self._stopping.budget_used(
-            n_finished, len(session.running), self._n_before, self._seconds_left()
+            n_asked_ended, len(session.running), self._n_before, self._seconds_left()
         )
 
     def _after(self, trial: Trial) -> str:

@@ -63,17 +63,17 @@ class Stopping:
             )
 
     def budget_used(
-        self, n_finished: int, n_running: int, n_before: int, seconds_left: float
+        self, n_asked_ended: int, n_running: int, n_before: int, seconds_left: float
     ) -> str:
         """Return the reason why no further trial begins: the trials or the time of the budget are used.
 
         Args:
-            n_finished: Trials that have ended, those of the journal included.
+            n_asked_ended: Trials that ``ask`` began and that have ended, those of the journal included.
             n_running: Trials that are running.
             n_before: Trials that had ended in the journal.
             seconds_left: Seconds that are left of the time budget.
         """
-        if self.n_trials is not None and n_finished + n_running >= self.n_trials:
+        if self.n_trials is not None and n_asked_ended + n_running >= self.n_trials:
             if n_before >= self.n_trials:
                 return (
                     f"the budget is {self.n_trials} trials in all, and the journal had {n_before}: "
@@ -89,13 +89,13 @@ class Stopping:
 
     def by_results(self, optimizer: Optimizer) -> str:
         """Return the reason to stop that the values of the trials give."""
-        n_finished = optimizer.run.trials.n_finished
-        is_slow_allowed = n_finished % _ASK_EVERY == 0
+        n_asked_ended = optimizer.run.trials.n_asked_ended
+        is_slow_allowed = n_asked_ended % _ASK_EVERY == 0
         infeasible = optimizer.insight.infeasible(PROOF if is_slow_allowed else PROOF // 10)
         if infeasible is not None:
             return str(infeasible)
         reason = ""
-        if n_finished and is_slow_allowed:
+        if n_asked_ended and is_slow_allowed:
             reason = self._little_to_gain(optimizer)
         return reason or self._gap_reached(optimizer, is_slow_allowed)
 

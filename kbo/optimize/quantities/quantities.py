@@ -345,12 +345,12 @@ class Quantities:
             delta = self.setting.delta
         return feasibility(delta, self.constraints, undecided, self.limits(), best, features, ways)
 
-    def within_limits(self) -> list[Trial]:
-        """Return the trials with a value whose parameters and measurements keep all constraints."""
-        return self.keeping_limits()
+    def within_limits(self, best: Trial | None = None) -> list[Trial]:
+        """Return the trials with a value whose parameters and measurements keep all constraints.
 
-    def keeping_limits(self, best: Trial | None = None) -> list[Trial]:
-        """Return the trials ``within_limits``, and the recommended one in any case."""
+        Args:
+            best: A trial whose measurements need not keep them: the recommended one.
+        """
         allowed = self.allowed(self.trials.complete)
         return [t for t in allowed if t is best or not violations(t, self.constraints)]
 

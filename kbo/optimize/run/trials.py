@@ -128,7 +128,8 @@ class Trials:
         misplaced: The trials without a place in the space, in the order of their starts.
         begun: The parameters with which all trials were begun, of whatever space.
         seconds: The time that sessions have taken, from their beginning to their last event.
-        n_finished: The number of trials that ``ask`` began and that have ended.
+        n_asked_ended: The number of trials that ``ask`` began and that have ended. Results that were told without it
+            are in ``finished`` and do not count here.
         n_events: The number of events so far.
     """
 
@@ -147,7 +148,7 @@ class Trials:
         self._without_place: set[int] = set()
         self.seconds: float = 0.0
         self._last_event: float | None = None  # the time of the last event of a session
-        self.n_finished: int = 0
+        self.n_asked_ended: int = 0
         self.n_events: int = 0
 
     @classmethod
@@ -280,7 +281,7 @@ class Trials:
         self._withdraw(trial)
         trial.removed = printable(event.reason)
         if trial.number in self.pending:
-            self.n_finished += trial.asked
+            self.n_asked_ended += trial.asked
             del self.pending[trial.number]
             self._ended.append(trial)
         self._sort()
@@ -347,7 +348,7 @@ class Trials:
         trial.measured = event.measured
         trial.seconds = event.seconds
         trial.finished = event.time
-        self.n_finished += trial.asked
+        self.n_asked_ended += trial.asked
         del self.pending[trial.number]
         self._ended.append(trial)
         if trial.number in self._without_place:

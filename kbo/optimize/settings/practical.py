@@ -367,6 +367,7 @@ def default_strategies(method: str = Practical.default_method) -> list[Strategy]
         return [*first, ThompsonSampling(), UpperBound()]
     if method != Practical.default_method:
         return [*first, UpperBound()]
+    # UpperBound has the trials of even numbers: of PRACTICAL_WIDTHS only 1, 1, 1 and 4 are used.
     return [*first, ExpectedImprovement(), Alternate(UpperBound(), TrustRegion()), UpperBound()]
 
 

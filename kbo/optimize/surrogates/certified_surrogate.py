@@ -23,7 +23,7 @@ from kbo.optimize.surrogates.order import Order
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.optimize.surrogates.surrogate import (
     ANY,
-    NO_BOUND,
+    WITHOUT_BOUND,
     Bound,
     Evaluation,
     Guarantee,
@@ -232,23 +232,21 @@ class CertifiedSurrogate(Surrogate):
     def guarantee(self, selected: Sequence[str] = ()) -> Guarantee:
         delta = self.given.delta
         if self.reported is None:
-            return Guarantee(NO_BOUND, delta, (NO_BOUND.removeprefix("none: "),))
+            return Guarantee("none", WITHOUT_BOUND, delta, (WITHOUT_BOUND,))
         ways = self._ways(selected)
         objections = [*self.reported.objections(self.posterior), *self._objections(ways)]
         if not objections:
-            statement = self.reported.guarantee_on(self.posterior)
-            text = (
-                f"certified: the interval {statement}{self._conditions(ways)}{self.given.promise}"
-            )
-            return Guarantee(text, self.reported.delta_on(self.posterior))
+            bound = self.reported.guarantee_on(self.posterior)
+            statement = f"the interval {bound}{self._conditions(ways)}{self.given.promise}"
+            return Guarantee("certified", statement, self.reported.delta_on(self.posterior))
         if methods.get(self.method.name).norm == "estimated":
-            text = (
-                "not certified: kernel and noise level are given, but this method's norm bound follows the data, "
+            statement = (
+                "kernel and noise level are given, but this method's norm bound follows the data, "
                 "which can refute a norm bound and never prove one"
             )
         else:
-            text = f"not certified: {'; '.join(objections)}{self.given.promise}"
-        return Guarantee(text, delta, tuple(objections))
+            statement = f"{'; '.join(objections)}{self.given.promise}"
+        return Guarantee("not certified", statement, delta, tuple(objections))
 
     def _ways(self, selected: Sequence[str]) -> list[str]:
         """Return the ways in which the noise may have decided which values there are, in words."""

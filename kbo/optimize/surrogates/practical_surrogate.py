@@ -261,8 +261,7 @@ class PracticalSurrogate(Surrogate):
             )
         else:
             objection = "kernel and noise level are estimates from the same data, so the interval may be too narrow"
-        text = f"practical, not certified: {objection}"
-        return Guarantee(text, self.choices.delta, (objection,))
+        return Guarantee("practical, not certified", objection, self.choices.delta, (objection,))
 
     @isolated
     def assumptions(self) -> dict[str, Any]:

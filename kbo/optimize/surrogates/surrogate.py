@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -96,7 +96,10 @@ class Bound:
         return Bound(self.confidence, Hypothetical(self.posterior, X, targets), self.norm_bound)
 
 
-NO_BOUND = "none: the method has no bounds, or there are too few trials to compute them"
+WITHOUT_BOUND = "the method has no bounds, or there are too few trials to compute them"
+
+NO_BOUND = f"none: {WITHOUT_BOUND}"
+"""The text about the guarantee of a run without a bound."""
 
 
 @dataclass(frozen=True)
@@ -104,17 +107,24 @@ class Guarantee:
     """The statement that holds for the reported intervals; true if it is proved.
 
     Attributes:
-        text: The statement, or the objections, in one sentence.
+        kind: "certified", "not certified", "practical, not certified", or "none" where there is no bound.
+        statement: The statement, or the objections, in one sentence.
         delta: Probability that the statement fails, which is nominal where there are objections.
         objections: The reasons why nothing is proved.
     """
 
-    text: str
+    kind: Literal["certified", "not certified", "practical, not certified", "none"]
+    statement: str
     delta: float
     objections: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return not self.objections
+
+    @property
+    def text(self) -> str:
+        """The kind and the statement, as reports show them."""
+        return f"{self.kind}: {self.statement}"
 
     def __str__(self) -> str:
         return self.text

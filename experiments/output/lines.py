@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from experiments.styles import styles_of
+from experiments.output.styles import styles_of
 from kbo._base.plotting import (
     GREY,
     legend_below,

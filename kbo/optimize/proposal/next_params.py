@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbo.optimize.begin_search import search_for_trial
+from kbo.optimize.proposal.begin_search import search_for_trial
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.strategies.explanation import Explanation, explained
