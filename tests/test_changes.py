@@ -452,3 +452,13 @@ def test_equal_repetitions_of_noisy_values_are_no_sign_that_there_is_no_noise(no
     for x in (0.1, 0.3, 0.5, 0.7, 0.9, 0.5):
         optimizer.tell({"x": x}, abs(x - 0.5))
     assert optimizer.insight.surrogate().noiseless == (noisy is None)
+
+
+def test_equal_measurements_of_a_limit_are_no_sign_that_it_has_no_noise():
+    limit = kbo.Constraint("m", upper=1.0)
+    optimizer = kbo.Optimizer(X, setting=kbo.Practical(noisy=True), constraints=[limit])
+    for x in (0.1, 0.3, 0.5, 0.5, 0.5, 0.7, 0.9, 0.2):
+        optimizer.tell({"x": x}, ((x - 0.5) ** 2, {"m": round(0.5 + x, 1)}))
+    point = optimizer.space.unit({"x": 0.5}).unsqueeze(0)
+    lower, _, upper = optimizer.insight.quantities.intervals(point, "m")
+    assert lower < 1.0 < upper

@@ -13,7 +13,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 import kbo
-from kbo.confidence import WidthConfidence
+from kbo.confidence import Confidence, WidthConfidence
 from kbo.errors import InvalidInput
 from kbo.optimize.search.search import Search
 from kbo.optimize.strategies import Alternate, Strategy, UpperBound
@@ -43,6 +43,24 @@ class Wide(WidthConfidence):
 
     def width(self, state: Any) -> Any:
         return self._value
+
+
+class AtRidgeOne(Confidence):
+    """Two standard deviations around the mean at ridge 1, or infinite bounds."""
+
+    def __init__(self, finite: bool = True) -> None:
+        self._finite = finite
+
+    def ridge(self, state: Any) -> float:
+        return 1.0
+
+    def finite_on(self, state: Any) -> bool:
+        return self._finite
+
+    def interval(self, state: Any, X: Tensor) -> tuple[Tensor, Tensor]:
+        mean, variance = state.at(1.0).predict(X)
+        margin = 2 * variance.sqrt() if self._finite else torch.inf
+        return mean - margin, mean + margin
 
 
 class Chosen(RidgeSchedule):
@@ -103,6 +121,16 @@ def test_a_kernel_of_another_shape_is_refused_with_the_shape_that_fits():
     words = r"forward of the kernel Wrong must return a tensor of shape \[... \d+ \d+\]"
     with pytest.raises(InvalidInput, match=words):
         fed(state).predict(Z)
+
+
+def test_draws_and_ranks_of_a_bound_are_those_at_its_ridge():
+    state = fed(KernelRidge(rbf(), 0.01))
+    mean, variance = state.at(1.0).predict(Z)
+    close(AtRidgeOne().inflated(state, Z, variance.sqrt()), mean + 2 * variance.sqrt())
+    points = unit_square(40, 4)
+    most_uncertain = int(state.at(1.0).predict(points)[1].argmax())
+    assert most_uncertain != int(state.predict(points)[1].argmax())
+    assert AtRidgeOne(finite=False).argmax_upper(state, points)[0] == most_uncertain
 
 
 def optimizer_with(strategies: Any) -> kbo.Optimizer:

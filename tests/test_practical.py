@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -12,11 +12,12 @@ from torch.distributions import MultivariateNormal, Normal
 
 import kbo
 from kbo.bandit import PRACTICAL_WIDTHS
+from kbo.optimize.objectives.objective import Objective
 from kbo.optimize.result import result_of
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.settings import practical
-from kbo.optimize.strategies import upper_bound
+from kbo.optimize.strategies import RandomPoint, upper_bound
 from kbo.optimize.strategies.trust_region import GROWTH, SHRINKAGE, START, trust_radius
 from kbo.optimize.surrogates import practical_surrogate
 from kbo.optimize.surrogates.bowl import PLAIN, Bowl
@@ -481,3 +482,23 @@ def test_a_surrogate_of_evaluations_at_once_is_that_of_them_one_by_one_and_does_
     assert whole.values == known.values
     for surrogate, before in steps:
         close(predicted(surrogate), before, 1e-12)
+
+
+@pytest.mark.parametrize("quantity", [kbo.Constraint, Objective])
+def test_a_measured_quantity_has_every_argument_of_the_setting_but_the_noise_level(quantity):
+    arguments = {
+        "delta": 0.2,
+        "scale": 2.0,
+        "norm_factor": 3.0,
+        "n_initial": 9,
+        "noise_std": 0.3,
+        "noisy": True,
+        "strategies": (RandomPoint(),),
+    }
+    limits = {"upper": 1.0} if quantity is kbo.Constraint else {}
+    defaults = kbo.Practical()
+    assert arguments.keys() == {field.name for field in fields(kbo.Practical)}
+    assert all(getattr(defaults, name) != value for name, value in arguments.items())
+    setting = kbo.Practical(**arguments).of(quantity("m", noise_std=0.4, **limits), 2)
+    arguments["noise_std"] = 0.4
+    assert {name: getattr(setting, name) for name in arguments} == arguments

@@ -16,7 +16,11 @@ from kbo.regression import (
     KernelRidge,
     LeverageResampling,
     NystromRidge,
+    PosteriorAt,
+    PriorMean,
+    View,
 )
+from kbo.regression.views.view import ViewAt
 from tests.conftest import DEVICE
 from tests.dense import close
 from tests.laws.states import rbf, unit_square
@@ -78,3 +82,30 @@ def test_predictions_at_several_ridges_are_linear_in_the_hypothetical_points():
             close(moments.mean[i], each.mean)
             close(moments.covariance[i], each.covariance)
     assert work[1] < 3 * work[0]  # four times if it grew as the square
+
+
+class Doubled(View):
+    """A view that doubles the mean, and overrides nothing else."""
+
+    def at(self, ridge: float | None = None) -> PosteriorAt:
+        return DoubledAt(self, self.state.at(ridge))
+
+
+class DoubledAt(ViewAt):
+    def predict(self, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        mean, variance = self.inner.predict(X)
+        return 2 * mean, variance
+
+
+@pytest.mark.parametrize("view", [Doubled, lambda state: PriorMean(state, lambda X: 10.0)])
+def test_what_a_view_changes_is_changed_in_all_that_is_derived_from_it(view):
+    state = fed()
+    expected = view(state).predict(Z)[0]
+    close(view(Hypothetical(state, Z[:5])).observed.predict(Z)[0], expected)
+    close(view(state).fork_frozen().predict(Z)[0], expected)
+    close(view(state).across(Z.unsqueeze(-2)).grid([0.1]).mean.flatten(), expected)
+
+
+def test_the_observed_data_of_a_view_have_one_version():
+    view = Doubled(Hypothetical(fed(), Z[:5]))
+    assert view.observed.version == view.observed.version != view.version

@@ -14,11 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from kbo._base import checks
+from kbo._base.stateful import delegated_to
 from kbo.bandit import Facts, Method, NamedMethod, Rule
 from kbo.bandit.method import RNG
 from kbo.confidence import Confidence, FixedWidth
@@ -42,6 +44,8 @@ class Stages(View):
         self.learner: int | None = None
         self.awaited: bool = False
         self.rounds: int = 0
+
+    across: Any = delegated_to("state.across")
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations to the posterior of all, and to the stage that chose them."""

@@ -9,12 +9,14 @@ import math
 import sys
 from collections.abc import Sequence
 from statistics import mean
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from experiments.problems import RKHSBandit
 from kbo import KernelRidge, NystromRidge
+from kbo._base.stateful import delegated_to
 from kbo.confidence import MIXED_SCALES, Confidence, FiniteSet, MartingaleMixture
 from kbo.regression import Error, FixedDictionary, Posterior, View
 
@@ -34,6 +36,8 @@ Pairs = dict[str, tuple[float, float]]
 
 class Traced(View):
     """A sketch whose part of the log-determinant is bounded by the trace."""
+
+    across: Any = delegated_to("state.across")
 
     @property
     def error(self) -> Error:

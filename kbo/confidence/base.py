@@ -109,7 +109,7 @@ class Confidence(ReadOnly):
         upper = self.upper(state, checked_candidates(state, X))
         if self.finite_on(state):
             return first_argmax(upper, upper)
-        variance = state.at().predict(X)[1]
+        variance = state.at(self.ridge(state)).predict(X)[1]
         return first_argmax(variance, upper)
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
@@ -131,7 +131,7 @@ class Confidence(ReadOnly):
         lower, upper = self.interval(state, X)
         centre = (lower + upper) / 2
         half_width = (upper - lower) / 2
-        deviation = safe_sqrt(state.at().predict(X)[1])
+        deviation = safe_sqrt(state.at(self.ridge(state)).predict(X)[1])
         deviation = deviation.masked_fill(deviation == 0, 1.0)  # g is zero there
         return centre + half_width * (g / deviation)
 

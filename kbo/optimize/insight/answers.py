@@ -104,10 +104,10 @@ def answers(
     gain_draws = gains(
         surrogate, space.features(evaluated), space.features(peaks.units[:N_MORE]), generator
     )
-    more = expected_gain(gain_draws, surrogate.noiseless)
     first = space.unit(trials[0].params).unsqueeze(0)
     random = torch.rand(_N_RANDOM, space.dimension, generator=generator, dtype=torch.float64)
     values = functions(space.features(torch.cat([evaluated[:1], first, random]))).cpu()
+    more = expected_gain(gain_draws, surrogate.noiseless, float(values.abs().median()))
     at_recommended = values[:, 0]
     if tolerance is None:
         tolerance = _usual_loss(at_recommended, values[:, 2:])

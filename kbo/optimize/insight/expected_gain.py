@@ -27,6 +27,9 @@ UNDECIDED = "undecided"
 _PROBABILITY = 0.9
 """Least probability of a gain above the tolerance with which the decision is "go on"."""
 
+_ROUNDING = 1e-9
+"""Share of the usual size of values below which a gain is rounding of these."""
+
 
 def gains(
     surrogate: Surrogate, evaluated: Tensor, proposed: Tensor, generator: torch.Generator
@@ -56,18 +59,24 @@ def gains(
     return (values.gather(1, recommended).squeeze(1) - values[:, 0]).cpu()
 
 
-def expected_gain(gains: Tensor, noiseless: bool | None) -> Estimate:
+def expected_gain(gains: Tensor, noiseless: bool | None, size: float) -> Estimate:
     """Return the mean of draws of the gain [s], at least 0, and the 90% interval of the gain.
 
     Without noise the interval begins at 0: unlike the draws, the further trials of a run depend on each other, so all
-    of them may be worse.
+    of them may be worse. Numbers that are rounding of values are 0.
+
+    Args:
+        gains: The draws [s].
+        noiseless: Whether the objective has no noise.
+        size: The usual size of values of the objective.
     """
     value = max(float(gains.mean()), 0.0)  # below 0 by the random numbers alone
     lower = 0.0
     if not noiseless:
         lower = min(float(gains.quantile(0.05)), value)
     upper = max(float(gains.quantile(0.95)), value)
-    return Estimate(value, lower, upper)
+    numbers = (value, lower, upper)
+    return Estimate(*(0.0 if abs(number) <= _ROUNDING * size else number for number in numbers))
 
 
 def decision(gains: Tensor, tolerance: float) -> str:

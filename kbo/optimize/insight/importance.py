@@ -4,13 +4,14 @@ Parameters are independent and uniform in the unit cube of the space: uniform in
 whether or not they satisfy its constraints. The Shapley effect of a parameter is its share of the variance of the
 objective: that which it explains alone, and equal parts of that which it explains only together with others (Owen 2014,
 "Sobol' indices and Shapley value"). The shares add up to 1. Estimator: Goda (2021), "A simple algorithm for global
-sensitivity analysis with Shapley effects", Algorithm 1, on a scrambled Sobol sequence, the mean over each walk and its
-reverse:
+sensitivity analysis with Shapley effects", Algorithm 1, on a scrambled Sobol sequence:
 
     effect_i = E (f(x) - f(y)) (f(z) - f(z')) / 2
 
 x and y are independent points, and in a random order the parameters of x become those of y; z and z' are the points
-before and after parameter i has changed. The effects add up to E (f(x) - f(y))^2 / 2, the variance.
+before and after parameter i has changed. E is the mean over walks from x to y. Half of the orders are the reverses of
+the other half, but all walks have points x and y of their own. The effects add up to E (f(x) - f(y))^2 / 2, the
+variance.
 """
 
 from __future__ import annotations
@@ -123,13 +124,13 @@ def walks(P: int, varied: Sequence[int], n: int) -> tuple[Tensor, Tensor]:
     Args:
         P: The number of parameters.
         varied: The positions [V] of those that vary.
-        n: The number of walks; even, since each has its reverse.
+        n: The number of walks; even, since half of the orders are the reverses of the others.
     """
     x, y = sobol(n, 2 * P, seed=0).split(P, 1)
     generator = torch.Generator().manual_seed(0)
     random = torch.rand(n // 2, len(varied), generator=generator, dtype=torch.float64)
     order = random.argsort(1)
-    order = torch.cat([order, order.flip(1)])  # and each in reverse
+    order = torch.cat([order, order.flip(1)])
     point = x.clone()
     points = [point]
     columns = torch.tensor(varied)[order]

@@ -46,6 +46,9 @@ class Guard(Lock):
         """Call a method while the lock is held."""
         if self._active.locked():  # another method of this thread calls this one
             return method(*arguments, **options)
+        # On one line, because the tests interrupt before each line (tests/faults). After a second line Python returns
+        # to the first one to release the lock, and an interrupt there would leave it locked. Python itself looks for
+        # interrupts at calls and backward jumps only, and never there.
         with self._active: return self._call_first(method, *arguments, **options)  # noqa: E701  # fmt: skip
 
     @isolated
@@ -83,7 +86,7 @@ def guarded(method: Callable[Concatenate[Self, P], R]) -> Callable[Concatenate[S
 
     @functools.wraps(method)
     def call(self: Self, *args: P.args, **options: P.kwargs) -> R:
-        # On one line: between two, an interrupt could come after the method and before the lock is released.
+        # On one line, as in ``Guard.call``.
         with self.guard.lock: return self.guard.call(method, self, *args, **options)  # noqa: E701  # fmt: skip
 
     return call

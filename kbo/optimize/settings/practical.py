@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import torch
@@ -318,14 +318,9 @@ class Practical(Setting):
             )
         noise_std = self.noise_std if quantity.name == OBJECTIVE else quantity.noise_std
         if isinstance(quantity, Constraint):
-            return _OfLimit(
-                self.delta,
-                self.scale,
-                self.norm_factor,
-                self.n_initial,
-                noise_std,
-                limit=quantity.limit,
-            )
+            arguments = {field.name: getattr(self, field.name) for field in fields(Practical)}
+            arguments["noise_std"] = noise_std
+            return _OfLimit(**arguments, limit=quantity.limit)
         setting = copy.copy(self)
         object.__setattr__(setting, "noise_std", noise_std)
         return setting

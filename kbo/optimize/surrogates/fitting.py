@@ -98,7 +98,7 @@ def _blas() -> ThreadpoolController:
 
 def on_one_thread(compute: Callable[[], R]) -> R:
     """Return the value of a function that is computed with one thread of BLAS."""
-    # On one line: between two, an interrupt could come after the work and before the lock is released.
+    # On one line, as in ``Guard.call`` (kbo/optimize/run/guard.py).
     with _limit.lock, _blas().limit(limits=1, user_api="blas"): return compute()  # noqa: E701  # fmt: skip
 
 

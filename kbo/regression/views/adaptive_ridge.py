@@ -61,6 +61,8 @@ class AdaptiveRidge(View):
 
     version: int = delegated_to("state.version")  # which moves with the ridge
     columns: Any = delegated_to("state.columns")
+    fork_frozen: Any = delegated_to("state.fork_frozen")  # whose ridge stays
+    across: Any = delegated_to("state.across")
 
     @property
     def schedule(self) -> RidgeSchedule:

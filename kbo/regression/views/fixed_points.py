@@ -41,6 +41,7 @@ class FixedPoints(View):
 
     version: int = delegated_to("state.version")
     columns: Any = delegated_to("state.columns")
+    fork_frozen: Any = delegated_to("state.fork_frozen")
 
     @property
     def points(self) -> Tensor:
@@ -60,6 +61,11 @@ class FixedPoints(View):
         if X.requires_grad or not torch.equal(X, points):
             return None
         return self._columns
+
+    @property
+    def observed(self) -> Posterior:
+        """The posterior of the observed data alone; that of the state, unless it is the same."""
+        return self.state.observed if self.provenance.hypothetical else self
 
     def at(self, ridge: float | None = None) -> PosteriorAt:
         return _FixedPointsAt(self, self.state.at(ridge))

@@ -19,7 +19,6 @@ P for each entry of the batch.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -132,11 +131,10 @@ class Hypothetical(View):
     def provenance(self) -> Provenance:
         return replace(self.state.provenance, hypothetical=True)
 
-    def fork_frozen(self) -> Posterior:
-        fork = copy.copy(self)
-        fork.state = self.state.fork_frozen()
-        fork.changed()
-        return fork
+    @property
+    def observed(self) -> Posterior:
+        """The posterior of the observed data alone: that of the state."""
+        return self.state.observed
 
     def at(self, ridge: float | None = None) -> PosteriorAt:
         return _HypotheticalAt(self, self.state.at(ridge))

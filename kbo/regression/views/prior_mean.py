@@ -58,9 +58,6 @@ class PriorMean(View):
         self.check_data(X, y, weights)
         self.state.update(X, y - self.mean_at(X), weights)
 
-    def fork_frozen(self) -> Posterior:
-        return PriorMean(self.state.fork_frozen(), self.mean)
-
     def at(self, ridge: float | None = None) -> PosteriorAt:
         return _PriorMeanAt(self, self.state.at(ridge))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -18,6 +18,9 @@ from kbo.regression.sampling import Function
 
 class View(Posterior):
     """A posterior that changes a few numbers of another one; all others are those of that one.
+
+    A subclass overrides ``at``. By default ``across`` computes from it, and ``fork_frozen`` and
+    ``observed`` are the same view of another posterior.
 
     Args:
         state: The underlying posterior.
@@ -55,13 +58,21 @@ class View(Posterior):
     draw_prior: Any = delegated_to("state.draw_prior")
     update: Any = delegated_to("state.update")
     move_ridge: Any = delegated_to("state.move_ridge")
-    fork_frozen: Any = delegated_to("state.fork_frozen")
-    across: Any = delegated_to("state.across")
 
     @property
     def observed(self) -> Posterior:
-        """The posterior of the observed data alone."""
-        return self.state.observed if self.provenance.hypothetical else self
+        """The view of the posterior of the observed data alone."""
+        if not self.provenance.hypothetical:
+            return self
+        return self._of(self.state.observed)
+
+    def fork_frozen(self) -> Posterior:
+        """Return the view of a frozen fork of the underlying posterior."""
+        return self._of(self.state.fork_frozen())
+
+    def _of(self, state: Posterior) -> Self:
+        """Return a fork of the view whose underlying posterior is the given one itself."""
+        return self._fork_with({id(self.state): state})
 
     def at(self, ridge: float | None = None) -> PosteriorAt:
         return self.state.at(ridge)
