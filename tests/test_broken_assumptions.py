@@ -104,6 +104,17 @@ def moved():
     return after(lambda state: state.move_ridge(0.02), exact())
 
 
+class OfOnesOwn(confidence.Confidence):
+    """A bound with a guarantee that does not say what its theorem covers."""
+
+    guarantee = "holds for all points with probability at least 0.9"
+    delta = 0.1
+
+    def interval(self, state, X):
+        mean, variance = state.predict(X)
+        return mean - variance, mean + variance
+
+
 def on(bound, state):
     """What is said of a confidence on a state: the guarantee, or the reasons why there is none."""
     return bound.guarantee_on(state) or "; ".join(bound.objections(state))
@@ -225,6 +236,7 @@ ROWS = {
     "chosen after the first observation": {
         "`state.move_ridge` after data, saved and loaded": lambda: on(AY, restored(moved())),
         "a ridge that follows the data, fixed-ridge theorem": lambda: on(AY, adaptive()),
+        "the same, a bound of your own without `covers`": lambda: on(OfOnesOwn(), moved()),
     },
     "hypothetical": {
         "hypothetical observations": lambda: on(CMM, Hypothetical(exact(), X[:2])),

@@ -43,7 +43,6 @@ class OverPoints(Confidence):
         n_points: The size N; None if there is no fixed set.
     """
 
-    covers: frozenset[str] = frozenset()
     points: Tensor | None = None
     n_points: int | None = None
 
