@@ -324,6 +324,11 @@ def test_what_cannot_be_detected_is_named():
         assert words in AY.guarantee_on(exact())
 
 
+def test_bounds_over_a_finite_set_name_the_assumption_that_the_points_were_fixed():
+    for bound in (FiniteSet(X, 0.1), confidence.Chaining(0.1, True, X[:20])):
+        assert "points were chosen without these data" in bound.guarantee
+
+
 def test_what_breaks_no_assumption_keeps_the_guarantee():
     repeats = fed(exact(), X[:5], Y[:5] + 0.01)
     pairs = [
