@@ -104,6 +104,17 @@ def moved():
     return after(lambda state: state.move_ridge(0.02), exact())
 
 
+class OfOnesOwn(confidence.Confidence):
+    """A bound with a guarantee that does not say what its theorem covers."""
+
+    guarantee = "holds for all points with probability at least 0.9"
+    delta = 0.1
+
+    def interval(self, state, X):
+        mean, variance = state.predict(X)
+        return mean - variance, mean + variance
+
+
 def on(bound, state):
     """What is said of a confidence on a state: the guarantee, or the reasons why there is none."""
     return bound.guarantee_on(state) or "; ".join(bound.objections(state))
@@ -225,6 +236,7 @@ ROWS = {
     "chosen after the first observation": {
         "`state.move_ridge` after data, saved and loaded": lambda: on(AY, restored(moved())),
         "a ridge that follows the data, fixed-ridge theorem": lambda: on(AY, adaptive()),
+        "the same, a bound of your own without `covers`": lambda: on(OfOnesOwn(), moved()),
     },
     "hypothetical": {
         "hypothetical observations": lambda: on(CMM, Hypothetical(exact(), X[:2])),
@@ -310,6 +322,11 @@ def test_what_cannot_be_detected_is_named():
     for words in NAMED.values():
         assert words in CMM.guarantee_on(exact())
         assert words in AY.guarantee_on(exact())
+
+
+def test_bounds_over_a_finite_set_name_the_assumption_that_the_points_were_fixed():
+    for bound in (FiniteSet(X, 0.1), confidence.Chaining(0.1, True, X[:20])):
+        assert "points were chosen without these data" in bound.guarantee
 
 
 def test_what_breaks_no_assumption_keeps_the_guarantee():

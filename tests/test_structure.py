@@ -63,6 +63,20 @@ def test_every_member_of_a_class_that_a_docstring_names_is_in_it():
     assert stale == set()
 
 
+def test_every_file_that_the_docstring_of_a_package_lists_is_in_its_folder():
+    packages = [*(ROOT / "kbo").rglob("__init__.py"), *(ROOT / "experiments").rglob("__init__.py")]
+    listed = set()
+    missing = set()
+    for path in packages:
+        docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        for name in re.findall(r"``([\w/]+(?:\.py|/))``", docstring):
+            listed.add(name)
+            if not (path.parent / name).exists():
+                missing.add((str(path.relative_to(ROOT)), name))
+    assert len(listed) > 20
+    assert missing == set()
+
+
 def test_every_hand_made_fault_has_one_place_in_the_code():
     faults = mutations.load((ROOT / "tests" / "mutations.txt").read_text("utf-8"))
     assert len(faults) > 150

@@ -205,17 +205,19 @@ class ConstrainedKernelUCB(CheckedAcquisition):
 
 
 def _largest_mean(term: KernelUCB, state: Posterior) -> Tensor:
-    """Return a bound of the size of the posterior mean, one for each batch of data, [... 1].
+    """Return a bound of the size of the posterior mean at the data, one for each batch, [... 1].
 
-    It is the RKHS norm of the mean times sqrt(k), with the largest prior variance at the data.
+    It is ``sqrt(quad / ridge)`` times the largest prior standard deviation at the data. The first
+    factor is at least the RKHS norm of the mean: ``quad / ridge`` is its square plus ``rss /
+    ridge``.
     """
     X = term.model.train_inputs[0]
     if not state.n:
         return X.new_zeros(1)
     ridge = term.confidence.ridge(state)
-    squared_norm = state.at(ridge).quad().to(X) / ridge
+    squared_norm_bound = state.at(ridge).quad().to(X) / ridge
     largest_prior = state.prior_variance(X).amax(-1, keepdim=True)
-    return (squared_norm * largest_prior).sqrt().detach()
+    return (squared_norm_bound * largest_prior).sqrt().detach()
 
 
 def _checked_limits(constraints: Any, n_functions: int) -> dict[int, Interval]:

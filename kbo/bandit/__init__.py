@@ -1,8 +1,8 @@
 """Methods, that is posterior x confidence x rule, and the loop over the rounds of a bandit problem.
 
 ``methods.py`` is the table of named methods, ``method.py`` what they are made of, ``loop.py`` plays
-them. Two rules for finite sets stand beside: ``pareto.py`` for several objectives, ``safe.py`` for
-limits.
+them on a problem (``problem.py``). Two rules for finite sets stand beside: ``pareto.py`` for
+several objectives, ``safe.py`` for limits.
 """
 
 from kbo.bandit.loop import play

@@ -327,8 +327,8 @@ def make(
             * ``ridge``: the ridge, instead of ``noise_std^2 / c``; also the mu of "ek-ucb".
             * ``ridges``: the grid of "dmm-ucb", instead of the paper's.
             * ``dictionary``: that of a sketched posterior, instead of the method's own.
-            * ``strict_noise``: whether "dmm-ucb-adaptive" and "cmm-ucb-adaptive" assume only
-              strictly sub-Gaussian noise.
+            * ``strict_noise``: what "dmm-ucb-adaptive" and "cmm-ucb-adaptive" assume of the noise,
+              ``strict`` of ``kbo.confidence.MixtureNoiseBounds``.
             * ``multiplier``: replace the bound by ``mean + multiplier sqrt(leverage)``, as
               experiments do; this removes the guarantee.
 

@@ -50,18 +50,18 @@ class Confidence(ReadOnly):
             that name every assumption; None if nothing is proved.
         delta: Probability that the statement may fail; 1 unless a subclass sets it.
         covers: Deviations from one fixed ridge and exact, equally noisy data that the theorem
-            allows, some of ``"sketch"``: the bounds account for the error of an approximate
-            posterior, rounded up by an estimate (docs/theory/rounding.md); ``"weights"``:
-            observations of different noise levels, ``sqrt(w) k(x, .)`` and ``sqrt(w) y``, with w
-            chosen before the noise (docs/theory/observations.md); ``"moved ridge"``: a ridge that
-            was chosen from the data.
+            allows; none unless a subclass names some. ``"sketch"``: the bounds account for the
+            error of an approximate posterior, rounded up by an estimate (docs/theory/rounding.md);
+            ``"weights"``: observations of different noise levels, ``sqrt(w) k(x, .)`` and
+            ``sqrt(w) y``, with w chosen before the noise (docs/theory/observations.md); ``"moved
+            ridge"``: a ridge that was chosen from the data.
         noise_std: Noise level that is assumed of an observation of weight 1; None if it is that of
             the ridge, or unknown.
     """
 
     guarantee: str | None = None
     delta: float = 1.0
-    covers: frozenset[str] = frozenset({"moved ridge"})
+    covers: frozenset[str] = frozenset()
     noise_std: float | None = None
 
     # The bounds
@@ -244,8 +244,6 @@ class WidthConfidence(Confidence):
     A subclass defines ``width``. Bounds with a guarantee are widened by what rounding may do to
     them.
     """
-
-    covers: frozenset[str] = frozenset()
 
     @abstractmethod
     def width(self, state: Posterior) -> Tensor | float:

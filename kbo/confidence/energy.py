@@ -49,8 +49,8 @@ def averaged(t: int, delta: float, strict: bool) -> tuple[float, float]:
     Args:
         t: Number of noises.
         delta: Probability that either may fail, ever.
-        strict: Whether the noise is just strictly sub-Gaussian; otherwise it also has no more mass
-            near zero than Gaussian noise.
+        strict: What is assumed of the noise. True: it is strictly sub-Gaussian. False: in addition,
+            it has no more mass near zero than Gaussian noise, which is the stronger assumption.
     """
     level = math.log(1 / delta)
     least_logs: list[float] = []

@@ -24,7 +24,7 @@ from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
 _SPREAD = 4.0
-"""Factor by which the prior variance of the martingale exceeds that of the function; any is valid."""
+"""tau of Theorem 2 in docs/theory/gaussian.md, in units of the prior variance; any fixed one is valid."""
 
 
 class OverPoints(Confidence):
@@ -43,7 +43,6 @@ class OverPoints(Confidence):
         n_points: The size N; None if there is no fixed set.
     """
 
-    covers: frozenset[str] = frozenset()
     points: Tensor | None = None
     n_points: int | None = None
 
@@ -89,8 +88,8 @@ class OverPoints(Confidence):
 class FiniteSet(OverPoints):
     """Bounds over a finite set that hold for all rounds at once.
 
-    They hold if the state's ridge is the noise variance and the noise is Gaussian. The variants are
-    "mixture", ``prior_posterior_ratio``, narrowest from a few observations on
+    They hold if the state's ridge is the noise variance and the noise is independent and Gaussian.
+    The variants are "mixture", ``prior_posterior_ratio``, narrowest from a few observations on
     (experiments/records/bounds.md); "quantile", ``exact_tail``; and "paper", GP-UCB of Srinivas
     et al. (2010), Theorem 1.
 
@@ -151,10 +150,19 @@ def exact_tail(width: float) -> float:
 
 
 def prior_posterior_ratio(variance: Tensor, prior: Tensor, n_points: int, delta: float) -> Tensor:
-    """Return the width [...] from the martingale ``p_0(f(x)) / p_t(f(x))``.
+    """Return the width [...] from the martingale ``N(f; m, v + 4 k) / N(f; m, v)``.
 
-    ``sqrt((1 + r) (ln(1 + 1 / r) + 2 ln(N / delta)))`` with ``r = variance / (4 prior)``: a union
-    over the points alone.
+    f is the value of the function at a point, m and v are its posterior mean and variance, and k is
+    its prior variance. The width is ``sqrt((1 + r) (ln(1 + 1 / r) + 2 ln(N / delta)))``, where r is
+    ``v / (4 k)``: a union over the points alone (docs/theory/gaussian.md, Theorem 2 with tau = 4 k).
+    The ratio of prior and posterior density, after which the function is named, is the limit of
+    large tau.
+
+    Args:
+        variance: The posterior variances v [...].
+        prior: The prior variances k [...].
+        n_points: The number N of points.
+        delta: Probability that the bounds may fail.
     """
     tiny = torch.finfo(variance.dtype).tiny
     r = (variance / (_SPREAD * prior).clamp_min(tiny)).clamp_min(tiny)
@@ -165,8 +173,9 @@ def gaussian_statement(points: str, delta: float) -> str:
     """Return the guarantee of a bound over a finite set of draws from the prior, in words."""
     return (
         f"holds for all rounds and all {points} at once with probability at least 1 - {delta:g}, "
-        "if the function is drawn from the Gaussian-process prior, the noise is Gaussian with "
-        "the ridge as variance, and both were chosen without these data"
+        "if the function is drawn from the Gaussian-process prior, the noise is independent and "
+        "Gaussian with the ridge as variance, and prior, ridge and points were chosen "
+        "without these data"
     )
 
 

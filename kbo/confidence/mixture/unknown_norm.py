@@ -45,6 +45,8 @@ class UnknownNorm(Delegated):
         InvalidInput: A number out of its range, or an unknown kind.
     """
 
+    covers: frozenset[str] = MartingaleMixture.covers  # only the norm is unknown
+
     def __init__(
         self,
         noise_std: float,

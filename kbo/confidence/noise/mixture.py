@@ -40,9 +40,10 @@ class MixtureNoiseBounds(NoiseLevel):
 
     Args:
         norm_bound, delta, upper, lower, largest_ridge: As for ``NoiseLevel``.
-        strict: Whether the noise is only assumed to be strictly sub-Gaussian. By default it is also
-            assumed to have no more mass near zero than Gaussian noise, as Gaussian, Rademacher and
-            uniform noise have; that is tighter for the first few hundred observations.
+        strict: What is assumed of the noise. True: it is strictly sub-Gaussian. False, the default:
+            in addition, it has no more mass near zero than Gaussian noise, as is true of Gaussian,
+            Rademacher and uniform noise. The stronger assumption gives tighter bounds for the first
+            few hundred observations.
 
     Raises:
         InvalidInput: A number out of its range.

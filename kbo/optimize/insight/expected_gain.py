@@ -4,8 +4,11 @@
 
 f is a draw of the objective. The further trials are the optima of other draws (Thompson sampling, Kandasamy et al.
 2018, for a batch), their values are those of f with noise, and x' is the best point after them by the rule of the
-recommendation: the knowledge gradient of a batch (Wu & Frazier 2016). Since x is one of the points of which x' is the
-best one, more trials are not expected to lose anything: an estimate below 0 counts as 0.
+recommendation: the knowledge gradient of a batch (Wu & Frazier 2016).
+
+Without noise x' has the largest value of all points, x included, so no draw of the gain is negative. With noise x' has
+the largest posterior mean less standard deviation: its mean may be below that of x if it is known better, so the gain
+can be negative in expectation. The reported one is at least 0, because a user may keep x whatever the trials show.
 """
 
 from __future__ import annotations
@@ -60,7 +63,7 @@ def gains(
 
 
 def expected_gain(gains: Tensor, noiseless: bool | None, size: float) -> Estimate:
-    """Return the mean of draws of the gain [s], at least 0, and the 90% interval of the gain.
+    """Return the mean of draws of the gain [s], or 0 if it is negative, and the 90% interval of the gain.
 
     Without noise the interval begins at 0: unlike the draws, the further trials of a run depend on each other, so all
     of them may be worse. Numbers that are rounding of values are 0.
@@ -70,7 +73,7 @@ def expected_gain(gains: Tensor, noiseless: bool | None, size: float) -> Estimat
         noiseless: Whether the objective has no noise.
         size: The usual size of values of the objective.
     """
-    value = max(float(gains.mean()), 0.0)  # below 0 by the random numbers alone
+    value = max(float(gains.mean()), 0.0)  # a user may keep the recommended parameters
     lower = 0.0
     if not noiseless:
         lower = min(float(gains.quantile(0.05)), value)

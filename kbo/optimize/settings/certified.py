@@ -63,8 +63,9 @@ class Certified(Setting):
             trials in the order of their starts, up to the first that has not reported, and nothing is certified after
             a trial has failed, was stopped early, was lost and started again, or has a value at parameters that ``ask``
             did not return (docs/theory/observations.md).
-        strict_noise: Whether "dmm-ucb-adaptive" and "cmm-ucb-adaptive", which bound the noise level online, assume only
-            strictly sub-Gaussian noise, not also that it has no more mass near zero than Gaussian noise.
+        strict_noise: What "dmm-ucb-adaptive" and "cmm-ucb-adaptive", which bound the noise level online, assume of the
+            noise. True: it is strictly sub-Gaussian. False: in addition, it has no more mass near zero than Gaussian
+            noise.
     """
 
     kernel: Kernel | Sequence[Hypothesis]

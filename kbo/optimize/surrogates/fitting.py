@@ -1,4 +1,4 @@
-"""Kernel, noise and trend from data: the maximum of marginal likelihood and prior, with its gradient in closed form.
+"""Kernel, noise and trend from data: the maximum of likelihood times prior, with its gradient in closed form.
 
     y = c - h q(x) + f(x) + noise,   f ~ GP(0, Matern 5/2 with a lengthscale per column),   noise ~ N(0, r s^2)
 
@@ -19,9 +19,17 @@ also a negative one. Snoek et al. (2015) have a bowl in their prior mean, too.
 r is 1. Where values come with error bars it is their relative variance. So the ratios of error bars are used and their
 size is not, since a mean over seeds leaves out other noise.
 
-With A = K + s^2 diag(r), B = [1, -q], b = (c, h), alpha = A^-1 (y - B b) and M = alpha alpha' - A^-1, the derivative of
-the log density by a parameter is trace(M dA) / 2, at the most likely b = (B' A^-1 B + P)^-1 (B' A^-1 y + P b_0) with
-the prior mean b_0 = (0, 0.4) and the prior precision P = diag(0, 1) (Rasmussen & Williams 2006, Sec. 2.7).
+f is integrated out of the density that is maximised, and the trend is not: with theta the logarithms of lengthscales
+and s^2, and b = (c, h), it is the profile density
+
+    max over b of p(y | theta, b) p(theta) p(b)
+
+The posterior density of theta, with b integrated out as well, has in addition the factor |B' A^-1 B + P|^(-1/2)
+(Rasmussen & Williams 2006, Sec. 2.7), which depends on theta and is left out.
+
+With A = K + s^2 diag(r), B = [1, -q], alpha = A^-1 (y - B b) and M = alpha alpha' - A^-1, the derivative of the log
+density by a parameter is trace(M dA) / 2, at the most likely b = (B' A^-1 B + P)^-1 (B' A^-1 y + P b_0) with the prior
+mean b_0 = (0, 0.4) and the prior precision P = diag(0, 1).
 """
 
 from __future__ import annotations
@@ -117,7 +125,7 @@ def _lengthscale_mean(columns: int) -> float:
 
 
 class Loss:
-    """Minus the logarithm of the posterior density of the parameters, up to a constant, with its gradient.
+    """Minus the logarithm of the profile density of theta, up to a constant, with its gradient.
 
     By NumPy and LAPACK: with PyTorch and its gradients a trial of ``minimize`` takes 2.6 times as long in runs of 20
     trials and 2.1 times in runs of 500; with NumPy alone, in place of the symmetric products, 1.3 times in runs of 500.
@@ -270,7 +278,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Fit:
-    """The parameters with the largest posterior density.
+    """The parameters with the largest profile density, which is that of theta and trend together.
 
     Attributes:
         kernel: The kernel of f.

@@ -2,10 +2,12 @@
 
     p(f(x) | y) = sum_i w_i p(f(x) | y, theta_i),    sd(x) = max(1, e) sd(f(x) | y)
 
-theta_1 is the mode of the posterior density. The others are drawn from the normal distribution with the curvature there
-(Laplace; Rasmussen & Williams 2006, Sec. 3.4), and w_i are truncated importance weights (Ionides 2008). e is the root
-mean square of the leave-one-out errors, in standard deviations, of the best quarter of the observed values: these
-decide which trial is recommended, and their noise has probably been favourable.
+theta_1 is the mode of the profile density of kernel and noise level, in which the trend is the most likely one and not
+integrated out (``surrogates.fitting``). The others are drawn from the normal distribution with the curvature there
+(Laplace; Rasmussen & Williams 2006, Sec. 3.4), and w_i are truncated importance weights for the profile density
+(Ionides 2008). Given theta_i, the variance of f(x) includes that of the trend. e is the root mean square of the
+leave-one-out errors, in standard deviations, of the best quarter of the observed values: these decide which trial is
+recommended, and their noise has probably been favourable.
 """
 
 from __future__ import annotations
