@@ -192,6 +192,13 @@ def test_a_tolerance_that_is_not_reached_comes_with_the_budget_and_the_tolerance
     assert "may not have been seen in these" in str(found)
 
 
+def test_the_share_that_may_not_have_been_seen_is_the_least_whole_percentage_that_is_true():
+    found = kbo.confirm(noisy(), CANDIDATES, 60, tolerance=0.01)
+    share = int(re.search(r"in less than (\d+)% of its evaluations", str(found)).group(1))
+    n = len(found.best.values)
+    assert (1 - share / 100) ** n <= 0.05 / 3 < (1 - (share - 1) / 100) ** n
+
+
 def test_failures_end_it_and_arguments_are_checked():
     with pytest.raises(TooManyFailures, match="5 evaluations failed in a row"):
         kbo.confirm(lambda params: math.nan, CANDIDATES, 20, tolerance=0.1)

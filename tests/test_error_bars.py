@@ -10,6 +10,8 @@ from gpytorch.kernels import RBFKernel
 
 import kbo
 from kbo.errors import InvalidInput
+from kbo.optimize.surrogates.error_bars import noise_ratios
+from kbo.optimize.surrogates.surrogate import Evaluation
 
 KERNEL = RBFKernel().double().initialize(lengthscale=0.3)
 CERTIFIED = kbo.Certified(KERNEL, 0.2, 2.0)
@@ -44,6 +46,13 @@ def test_a_mean_with_its_standard_error_is_its_repetitions(setting):
         assert "weight" in mean.insight.surrogate().guarantee().text
     locations, counts = posterior.locations
     assert float(counts[locations[:, 0] == 0.4]) == pytest.approx(4.0)
+
+
+def test_where_the_noise_is_fitted_half_the_median_variance_is_added_to_each():
+    bars = [0.1, 0.2, 0.4, None]
+    values = [Evaluation(i, (0.1 * i,), 0.0, error=bar) for i, bar in enumerate(bars)]
+    expected = [(0.01 + 0.02) / 0.06, (0.04 + 0.02) / 0.06, (0.16 + 0.02) / 0.06, 1.0]
+    assert noise_ratios(values, values, None).tolist() == pytest.approx(expected)
 
 
 def test_certified_error_bars_of_nearly_none_are_small_ones_and_huge_ones_say_nothing():

@@ -4,17 +4,21 @@ import copy
 import itertools
 import math
 import random
+from types import SimpleNamespace
 
 import pytest
 import torch
+from gpytorch.kernels import MaternKernel
 
 import kbo
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import CredibleSet, credible_set, good_values
-from kbo.optimize.insight.expected_gain import decision, expected_gain
-from kbo.optimize.insight.importance import importance, shapley_shares, walks
+from kbo.optimize.insight.expected_gain import decision, expected_gain, gains
+from kbo.optimize.insight.importance import _explained, importance, shapley_shares, walks
 from kbo.optimize.insight.optima import optima
+from kbo.optimize.surrogates.functions import Data, Regression
 from kbo.report import summary
+from tests.dense import close, gram
 
 QUADRATIC = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
 UNIT = kbo.Float(0.0, 1.0)
@@ -100,6 +104,25 @@ def test_functions_have_dense_moments_and_after_more_values_are_a_martingale(sur
     assert bool((variance.sqrt().mean(0) < std[3:]).all())
 
 
+def test_the_variance_of_a_regression_has_that_of_its_trend():
+    """A trend B b with b ~ N(0, P^-1) adds B P^-1 B' to the kernel of a Gaussian process."""
+    points = torch.rand(9, 2, generator=generator(), dtype=torch.float64)
+    B = torch.randn(9, 3, generator=generator(1), dtype=torch.float64)
+    lengthscales = torch.tensor([[0.5, 0.9]], dtype=torch.float64)
+    kernel = MaternKernel(nu=2.5, ard_num_dims=2).double().initialize(lengthscale=lengthscales)
+    P = torch.tensor([[2.0, 0.3, 0.0], [0.3, 1.0, 0.2], [0.0, 0.2, 0.5]], dtype=torch.float64)
+    ratios = torch.tensor([1.0, 0.5, 2.0, 1.0, 3.0, 1.0], dtype=torch.float64)
+    extra = torch.tensor([0.0, 0.0, 0.1, 0.0, 0.0, 0.2], dtype=torch.float64)
+    data = Data(points[:6], B[:6], ratios, extra)
+    theta = torch.cat([lengthscales[0].log(), torch.tensor([0.04], dtype=torch.float64).log()])
+    columns = gram(kernel, points[6:], points[:6])
+    found = Regression(data, P, theta.numpy()).variance(columns, B[6:])
+    K = gram(kernel, points, points) + B @ torch.linalg.inv(P) @ B.mT
+    noisy_K = K[:6, :6] + torch.diag(0.04 * ratios + extra)
+    posterior = K[6:, 6:] - K[6:, :6] @ torch.linalg.inv(noisy_K) @ K[:6, 6:]
+    close(found, posterior.diagonal())
+
+
 # Ranges
 
 
@@ -167,6 +190,29 @@ def test_a_gain_that_is_rounding_of_the_values_is_none():
     assert of_small_values == Estimate(pytest.approx(1.4e-17), -1e-17, 2e-17)
 
 
+def test_after_further_trials_the_mean_less_its_standard_deviation_is_recommended():
+    values, mean, variance = torch.rand(3, 256, 6, generator=generator(), dtype=torch.float64)
+    expected = []
+    for f, m, v in zip(values.tolist(), mean.tolist(), variance.tolist(), strict=True):
+        best = max(range(6), key=lambda i: m[i] - math.sqrt(v[i]))
+        expected.append(f[best] - f[0])
+
+    class Functions:
+        def __call__(self, X):
+            return values
+
+        def updated(self, Z, X, generator):
+            return mean, variance
+
+    surrogate = SimpleNamespace(
+        values=[SimpleNamespace(value=0.0), SimpleNamespace(value=1.0)],
+        noiseless=False,
+        functions=lambda count, generator: Functions(),
+    )
+    X = torch.rand(6, 2, generator=generator(1), dtype=torch.float64)
+    close(gains(surrogate, X[:4], X[4:], generator()), torch.tensor(expected, dtype=torch.float64))
+
+
 # Importance
 
 
@@ -196,6 +242,16 @@ def test_shapley_effects_are_those_of_their_definition():
     found = shapley_shares(values, order, torch.arange(len(order)).unsqueeze(0))[0]
     torch.testing.assert_close(found, shapley_by_definition(function, 3), rtol=0, atol=0.015)
     assert float(found.sum()) == pytest.approx(1.0)
+
+
+def test_the_share_that_the_mean_of_draws_explains_is_their_correlation():
+    """Two draws have in common what the mean explains: their covariance, averaged over pairs."""
+    mean = torch.randn(1, 40, generator=generator(), dtype=torch.float64)
+    draws = mean + torch.randn(5, 40, generator=generator(1), dtype=torch.float64)
+    covariance = torch.cov(draws)
+    of_pairs = [float(covariance[i, j]) for i, j in itertools.combinations(range(5), 2)]
+    expected = sum(of_pairs) / len(of_pairs) / float(covariance.diagonal().mean())
+    assert _explained(draws.reshape(5, 8, 5)) == pytest.approx(expected)
 
 
 def test_a_constant_function_has_no_effect():
