@@ -183,6 +183,7 @@ def test_differences_gains_and_effects_are_told_in_words():
     beyond = Answers(None, gain, "go on", None, 0.1, [], (0, 0), beyond_zero=True)
     assert "part of this may be beyond 0: if no value can be there" in summary.more_trials(beyond)
     assert "begin a new run with value_range" in summary.more_trials(beyond)
+    assert "begin a new run" not in summary.more_trials(beyond, has_bounds=False)
     nothing = Answers(None, Estimate(0, 0, 0), "stop", None, 0.0, [], (0, 0))
     assert summary.more_trials(nothing).endswith("by 0 on average, too little to matter: stop")
     shown = {(0.01401, 0.031): "0.014", (123456, 2300): "123500", (1e300, 2e299): "1.00e+300"}
@@ -295,6 +296,43 @@ def test_rows_of_a_table_that_cannot_be_used_are_counted():
         kbo.audit(states, bounds={"z": (0.0, 1.0)})
     outside = kbo.audit(states, bounds={"0": (0.0, 0.75)})
     assert len(outside.result.trials) == 8
+
+
+SPEEDS = [100, 103, 107, 109, 112, 118, 121, 126]
+
+
+def table_of_speeds(path, speeds, separator=",", value=str):
+    lines = [f"{speed}{separator}{value(0.5 * i)}" for i, speed in enumerate(speeds)]
+    path.write_text("\n".join([f"speed{separator}value", "", *lines]))
+    return path
+
+
+@pytest.mark.parametrize("wrong", ["fast", "1O9"])
+def test_a_mistyped_number_in_a_table_is_refused_with_its_line(tmp_path, wrong):
+    speeds = [*SPEEDS[:3], wrong, *SPEEDS[4:]]
+    path = table_of_speeds(tmp_path / "speeds.csv", speeds)
+    for history, place in ((path, "line 6"), (pd.read_csv(path), "row 3")):
+        message = f"speed: 7 of 8 entries are numbers, and '{wrong}' in {place} is not: correct it"
+        with pytest.raises(kbo.InvalidInput, match=message):
+            kbo.audit(history)
+    found = kbo.audit(path, bounds={"speed": [*SPEEDS, wrong]})
+    assert [trial.params["speed"] for trial in found.result.trials] == speeds
+    found = kbo.audit(path, bounds={"speed": (100, 126)})
+    assert "1 rows left out (the first is line 6: parameter 'speed': " in found.remark
+    texts = kbo.audit(table_of_speeds(path, ["slow", "fast", 109, "fast"]))
+    assert len(texts.result.trials) == 4
+
+
+def test_a_table_with_decimal_commas_is_audited(tmp_path):
+    plain = kbo.audit(table_of_speeds(tmp_path / "plain.csv", SPEEDS))
+    values = [trial.value for trial in plain.result.trials]
+    for separator in ";\t":
+        path = table_of_speeds(
+            tmp_path / "commas.csv", SPEEDS, separator, lambda x: str(x).replace(".", ",")
+        )
+        found = kbo.audit(path)
+        assert [trial.value for trial in found.result.trials] == values
+        assert found.result.params == plain.result.params
 
 
 class Columns:

@@ -235,8 +235,7 @@ def _trials_of(
     if path.suffix == ".json":
         return clients.trials_of(path)
     if path.suffix in _TABLES:
-        rows = imported_table.read(path)
-        return imported_table.trials_of(rows, path.name, target, maximize, bounds)
+        return imported_table.trials_in_file(path, target, maximize, bounds)
     if path.suffix == ".jsonl":
         optimizer = Record.of(path).reopened()
         return ImportedTrials(path.name, "the journal", optimizer, range(len(optimizer.trials)))

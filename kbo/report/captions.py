@@ -291,13 +291,18 @@ def parameters_left_out(reasons: Mapping[str, str]) -> str:
     return text
 
 
-def rows_left_out(reasons: Mapping[int, str]) -> str:
-    """Return the number of rows of a table that are left out, with the reason of the first, by their positions."""
+def rows_left_out(reasons: Mapping[int, str], places: Sequence[str]) -> str:
+    """Return the number of rows of a table that are left out, with the place and the reason of the first.
+
+    Args:
+        reasons: The reason for each row that is left out, by its position.
+        places: The name of each row of the table.
+    """
     if not reasons:
         return ""
     first = min(reasons)
     text = reasons[first].removesuffix(".")
-    return f", {len(reasons)} rows left out (the first is row {first}: {text})"
+    return f", {len(reasons)} rows left out (the first is {places[first]}: {text})"
 
 
 def columns_left_out(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -14,15 +16,18 @@ from kbo._base.files import reading
 from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer
 from kbo.optimize.run.outcome import SEM
-from kbo.optimize.run.table import COLUMNS
+from kbo.optimize.run.table import COLUMNS, option, parsed, read_csv
 from kbo.report import captions
 from kbo.report.record import ImportedTrials
 from kbo.space import Float, Int, Space
+from kbo.space.parameters import Parameter
 from kbo.space.table import columns_of, parameter_of
 
 require("a history in a table", "cli", "pandas")
 
 import pandas as pd
+
+_TABLE = "Give a table with a column for each parameter and one of values."
 
 _VALUES = ("value", "objective", "target", "loss", "score")
 """Names of the column of values, if none is given."""
@@ -38,6 +43,9 @@ _COMPLETE = ("complete", "completed", "finished", "success", "succeeded")
 
 _COURSE = {*COLUMNS, "state", "datetime_start", "datetime_complete", "duration"}
 """Columns of tables of kbo and Optuna that are neither parameters nor measurements."""
+
+_MOSTLY = 0.75
+"""Share of the entries of a column from which on it is one of numbers, and any other entry a mistake."""
 
 _LEAST_COUNTED = 5
 """Number of rows from which on a column that counts them is no parameter."""
@@ -67,18 +75,25 @@ class _Columns(NamedTuple):
     unused: list[str]
 
 
-def read(path: Path) -> pd.DataFrame:
-    """Return the table in a CSV file, with the separator that is most frequent in its first line."""
-    advice = "Give a table with a column for each parameter and one of values."
-    with reading(path, "a table (CSV), text in UTF-8", advice):
-        with open(path, encoding="utf-8-sig") as file:
-            first_line = file.readline()
-        separator = max(",;\t", key=first_line.count)
-        return pd.read_csv(path, sep=separator, engine="python")
+def trials_in_file(path: Path, target: str | None, maximize: bool, bounds: Any) -> ImportedTrials:
+    """Return the trials in a CSV file; arguments and errors as for ``trials_of``."""
+    columns, lines = read_csv(path, _TABLE)
+    _check_distinct(columns, path.name)
+    rows = [[cells.get(column, "") for column in columns] for _, cells in lines]
+    with reading(path, "a table (CSV)", _TABLE):
+        text = pd.DataFrame(rows, columns=columns).to_csv(index=False)
+        table = pd.read_csv(io.StringIO(text), engine="python", skip_blank_lines=False)
+    places = [f"line {line}" for line, _ in lines]
+    return trials_of(table, path.name, target, maximize, bounds, places)
 
 
 def trials_of(
-    table: Any, source: str, target: str | None, maximize: bool, bounds: Any
+    table: Any,
+    source: str,
+    target: str | None,
+    maximize: bool,
+    bounds: Any,
+    places: Sequence[str] | None = None,
 ) -> ImportedTrials:
     """Return the trials in the rows of a DataFrame that have a value and all parameters.
 
@@ -88,13 +103,22 @@ def trials_of(
         target: The column of values; None for one of the usual names.
         maximize: Whether larger values are better.
         bounds: The search space; None for the ranges of the rows.
+        places: The name of each row in messages; None for "row" and its position from 0.
+
+    Raises:
+        InvalidInput: The columns are not those of trials, or most entries of a column of parameters are numbers and
+            others are not.
     """
     table = table.rename(columns=str).reset_index(drop=True)
+    if places is None:
+        places = [f"row {position}" for position in range(len(table))]
     space = None
     if bounds is not None:
         space = Space(bounds)
     columns = _columns_of(table, source, target, space)
     rows = table[list(columns.parameters)].rename(columns=columns.parameters)
+    if space is None:
+        _check_numbers(rows, places)
     left_out = _incomplete(table, rows, columns.values)
     rows = rows.drop(index=list(left_out))
     if space is None:
@@ -106,7 +130,7 @@ def trials_of(
     optimizer = Optimizer(space, maximize=maximize)
     names = _add_rows(optimizer, table, rows, columns, left_out)
     constant = [name for name in rows if name not in space.parameters]
-    remark = captions.rows_left_out(left_out)
+    remark = captions.rows_left_out(left_out, places)
     remark += captions.columns_left_out(columns.counters, constant, columns.unused)
     if columns.errors is not None:
         remark += f"; standard errors are in the column {columns.errors}"
@@ -125,11 +149,13 @@ def _add_rows(
         error = math.nan
         if columns.errors is not None:
             error = table[columns.errors][index]
-        params: Any = {name: row[name] for name in space.parameters}
+        params: Any = {name: _value(row[name], p) for name, p in space.parameters.items()}
         if not space.named:
             params = list(params.values())
         try:
-            optimizer.run.add(params, (table[columns.values][index], {SEM: error}))
+            optimizer.run.add(
+                params, (_number(table[columns.values][index]), {SEM: _number(error)})
+            )
         except InvalidInput as refusal:
             left_out[index] = str(refusal)
             continue
@@ -140,11 +166,58 @@ def _add_rows(
     return names
 
 
+def _value(entry: Any, parameter: Parameter) -> Any:
+    """Return the value of a parameter for an entry, which is a text if others in its column are no numbers."""
+    if isinstance(entry, str) and entry not in parameter.options:
+        return option(entry, parameter)
+    return entry
+
+
+def _number(entry: Any) -> Any:
+    """Return the number in an entry; the entry itself if there is none."""
+    if isinstance(entry, str):
+        return parsed(entry)
+    return entry
+
+
+def _check_numbers(rows: Any, places: Sequence[str]) -> None:
+    """Check that no column of parameters has a few entries that are no numbers, as mistyped ones.
+
+    Args:
+        rows: The columns of parameters.
+        places: The name of each row.
+
+    Raises:
+        InvalidInput: Most entries of a column are numbers, and another one is not.
+    """
+    for name, column in rows.items():
+        entries = column.dropna()
+        others = [index for index, entry in entries.items() if not _is_number(_number(entry))]
+        n_numbers = len(entries) - len(others)
+        if others and n_numbers >= _MOSTLY * len(entries):
+            first = others[0]
+            raise InvalidInput(
+                f"{name}: {n_numbers} of {len(entries)} entries are numbers, and {checks.shown(entries[first])} in "
+                f"{places[first]} is not: correct it, or leave the row out. For a choice of numbers and texts give "
+                "kbo.audit its bounds."
+            )
+
+
+def _is_number(entry: Any) -> bool:
+    """Return whether an entry is a number, and no boolean."""
+    return isinstance(entry, numbers.Real) and not isinstance(entry, bool)
+
+
+def _check_distinct(names: Sequence[str], source: str) -> None:
+    """Raise InvalidInput if several columns have one name."""
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"{source} has several columns of one name: {checks.shown(names)}.")
+
+
 def _columns_of(table: Any, source: str, target: str | None, space: Space | None) -> _Columns:
     """Return the columns of a table; without a search space all may be parameters, except those that count the rows."""
     names = list(table.columns)
-    if len(set(names)) < len(names):
-        raise InvalidInput(f"{source} has several columns of one name: {checks.shown(names)}.")
+    _check_distinct(names, source)
     values = target
     if values is None:
         values = _value_column(names, source)

@@ -131,7 +131,7 @@ def lines(
         if result.certified:
             rows.append(("More?", optimality_gap(result)))
         if result.answers is not None:
-            rows.append(("More?", more_trials(result.answers)))
+            rows.append(("More?", more_trials(result.answers, has_bounds)))
             rows.append(("Matters", importance(result.answers.effects)))
             rows.append(("Ranges", ranges(result.answers.effects, has_bounds)))
         rows.append(("Certain?", certainty(result, surer, names)))
@@ -385,8 +385,13 @@ def _value(result: Result) -> str:
     return f"{sentence}, so the best one{place}, {observed}, was partly luck"
 
 
-def more_trials(answers: Answers) -> str:
-    """Return whether more trials are worth it."""
+def more_trials(answers: Answers, has_bounds: bool = True) -> str:
+    """Return whether more trials are worth it.
+
+    Args:
+        answers: What the run says.
+        has_bounds: As for ``lines``; without bounds no new run is advised.
+    """
     trials = f"{N_MORE} more trials"
     if answers.seconds is not None and answers.seconds >= _LONG:
         trials += f" ({duration(answers.seconds)})"
@@ -397,7 +402,7 @@ def more_trials(answers: Answers) -> str:
     else:
         gain = significant(answers.more.value, 2)
         sentence = f"{trials} would improve it by about {gain}: go on"
-    if answers.beyond_zero:
+    if answers.beyond_zero and has_bounds:
         sentence += _BEYOND_ZERO
     return sentence
 

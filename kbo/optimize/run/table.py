@@ -206,7 +206,8 @@ def parsed(cell: str) -> Any:
 def read_csv(path: Path, advice: str) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Return the columns of a CSV file, and for each further line its number and its cells by column.
 
-    Empty cells are left out. If the columns are separated by semicolons, numbers may have a comma, as 0,5.
+    The separator is the most frequent one of comma, semicolon and tab in the first line. Empty cells are left out.
+    Numbers may have a decimal comma, as 0,5, if the separator is no comma.
 
     Args:
         path: The file.
@@ -221,10 +222,7 @@ def read_csv(path: Path, advice: str) -> tuple[list[str], list[tuple[int, dict[s
         open(path, encoding="utf-8-sig", newline="") as file,
     ):
         first_line = file.readline()
-        has_semicolons = first_line.count(";") > first_line.count(",")
-        separator = ","
-        if has_semicolons:
-            separator = ";"
+        separator = max(",;\t", key=first_line.count)
         file.seek(0)
         reader = csv.reader(file, strict=True, delimiter=separator)
         lines = [(reader.line_num, cells) for cells in reader if cells]
@@ -236,7 +234,7 @@ def read_csv(path: Path, advice: str) -> tuple[list[str], list[tuple[int, dict[s
                 f"line {line} of {path} has {len(cells)} fields and the first line has {len(columns)}: "
                 "correct it, and put fields with a comma in quotes."
             )
-        if has_semicolons:
+        if separator != ",":
             cells = [_with_point(cell) for cell in cells]
         by_column = {column: cell for column, cell in zip(columns, cells, strict=True) if cell}
         rows.append((line, by_column))
