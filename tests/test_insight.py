@@ -6,6 +6,7 @@ import math
 import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel
@@ -102,6 +103,36 @@ def test_functions_have_dense_moments_and_after_more_values_are_a_martingale(sur
     updated, variance = functions.updated(Z[:3], Z[3:], generator(3))
     torch.testing.assert_close(updated.mean(0), mean[3:], rtol=0, atol=0.03)
     assert bool((variance.sqrt().mean(0) < std[3:]).all())
+
+
+@pytest.fixture(scope="module")
+def spread(surrogate):
+    """A predictive distribution whose kernels differ much, with deviations that count twice."""
+    predictive = copy.copy(surrogate._predictive)
+    mode = predictive._thetas[0]
+    predictive._thetas = mode + np.array([[1.0, 1.0, 0.0], [4.0, 4.0, 3.0]])
+    predictive._weights = np.array([0.5, 0.5])
+    predictive._error = 2.0
+    return predictive
+
+
+def test_draws_have_the_moments_of_the_intervals(surrogate, spread):
+    Z = torch.rand(5, 2, generator=generator(1), dtype=torch.float64)
+    mean, std = spread(Z)
+    draws, _ = spread.draws(surrogate.transform, Z, 6000, generator())
+    torch.testing.assert_close(draws.mean(0), mean, rtol=0, atol=0.05)
+    torch.testing.assert_close(draws.std(0), std, rtol=0.06, atol=0)
+
+
+def test_what_more_values_leave_and_what_they_explain_is_the_variance_of_the_draws(
+    surrogate, spread
+):
+    """The law of total variance, for draws with the factor 2."""
+    functions = spread.functions(surrogate.transform, 6000, generator())
+    Z = torch.rand(5, 2, generator=generator(1), dtype=torch.float64)
+    updated, variance = functions.updated(Z[:3], Z[3:], generator(3))
+    expected = moments(spread, Z[3:])[1].square()
+    torch.testing.assert_close(updated.var(0) + variance.mean(0), expected, rtol=0.02, atol=0)
 
 
 def test_the_variance_of_a_regression_has_that_of_its_trend():

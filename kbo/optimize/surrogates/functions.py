@@ -11,7 +11,9 @@ bowl keeps a search away from the corners, and is no knowledge: where it explain
 have their optimum near the centre.
 
 Each draw has one of the kernels and noise levels over which an interval is averaged, as often as its weight says. All
-draws with one kernel share its random features.
+draws with one kernel share its random features. A factor of the standard deviations scales the deviations of a draw
+from the mean with its kernel, and the noise of further values; ``Predictive.draws`` scales the deviations from the
+mean over all kernels.
 """
 
 from __future__ import annotations
@@ -138,7 +140,7 @@ class FittedFunctions(Functions):
         loss: Data and prior of the model.
         thetas: Logarithms [k D + 1] of lengthscales and noise variance, of k hypotheses.
         probabilities: Their probabilities [k].
-        factor: Factor of the deviations from the mean.
+        factor: Factor of the deviations of a draw from the mean with its kernel and noise level.
         count: The number of draws.
         generator: Source of randomness.
         one_trend: Whether all draws have the trend of the model, as the intervals have. Else every second draw has a
@@ -162,6 +164,7 @@ class FittedFunctions(Functions):
     ) -> None:
         super().__init__(transform)
         self.count = count
+        self._factor = factor
         self._centre = loss.centre
         self._trend = loss.trend_columns
         self._data = Data.of(loss)
@@ -180,11 +183,11 @@ class FittedFunctions(Functions):
             for first, b0 in enumerate(trends):
                 rows = draws[first :: len(trends)]
                 if len(rows):
-                    hypothesis = self._hypothesis(rows, thetas[i], b0, factor, generator)
+                    hypothesis = self._hypothesis(rows, thetas[i], b0, generator)
                     self._hypotheses.append(hypothesis)
 
     def _hypothesis(
-        self, rows: Tensor, theta: Array, b0: Tensor, factor: float, generator: torch.Generator
+        self, rows: Tensor, theta: Array, b0: Tensor, generator: torch.Generator
     ) -> _Hypothesis:
         """Return draws with one kernel, noise level and trend, by Matheron's rule."""
         data = self._data.with_trend(len(b0))
@@ -208,9 +211,9 @@ class FittedFunctions(Functions):
             rows,
             theta,
             frequencies,
-            factor * series,
-            mean_trend + factor * (trend - mean_trend),
-            mean_weights + factor * (weights - mean_weights),
+            self._factor * series,
+            mean_trend + self._factor * (trend - mean_trend),
+            mean_weights + self._factor * (weights - mean_weights),
         )
 
     def targets(self, X: Tensor) -> Tensor:
@@ -263,13 +266,13 @@ class FittedFunctions(Functions):
             B = all_B[:, : len(b0)]
             regression = Regression(data, self._precision(b0), hypothesis.theta)
             n_draws = len(hypothesis.rows)
-            noise_std = regression.noise_std[-len(Z) :].unsqueeze(1)
+            noise_std = self._factor * regression.noise_std[-len(Z) :].unsqueeze(1)
             new = values[hypothesis.rows].mT + noise_std * _normal(len(Z), n_draws, generator)
             targets = torch.cat([self._y.unsqueeze(1).expand(-1, n_draws), new])
             trend, weights = regression(targets, b0.unsqueeze(1))
             columns = _kernel(points - self._centre, data.X, hypothesis.theta)
             mean[hypothesis.rows] = (B @ trend + columns @ weights).mT
-            variance[hypothesis.rows] = regression.variance(columns, B)
+            variance[hypothesis.rows] = self._factor**2 * regression.variance(columns, B)
         return mean.to(X.device), variance.to(X.device)
 
 

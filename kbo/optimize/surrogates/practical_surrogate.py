@@ -138,13 +138,12 @@ class PracticalSurrogate(Surrogate):
             deviations = self.posterior.at(self.fitted.noise_std**2).draw(X, count, generator)
             values = self.transform.inverse(mean + deviations)
         else:
-            functions = self._predictive.functions(self.transform, count, generator, one_trend=True)
-            targets = functions.targets(X)
+            targets, noise_std = self._predictive.draws(self.transform, X, count, generator)
             if self.noiseless:
                 unexplained = 1.0
             if unexplained:
                 noise = torch.randn(targets.shape, generator=generator, dtype=targets.dtype)
-                std = math.sqrt(unexplained) * functions.noise_std
+                std = math.sqrt(unexplained) * noise_std
                 targets = targets + (std.unsqueeze(1) * noise).to(X.device)
             values = self.transform.inverse(targets)
         is_known, observed = self._known(X)

@@ -91,20 +91,34 @@ class Predictive:
         transform: OutcomeTransform,
         count: int,
         generator: torch.Generator,
-        *,
-        one_trend: bool = False,
     ) -> FittedFunctions:
         """Return joint draws of the objective as functions; arguments as for ``FittedFunctions``."""
         return FittedFunctions(
+            transform, self._loss, self._thetas, self._weights, self._error, count, generator
+        )
+
+    def draws(
+        self, transform: OutcomeTransform, Z: Tensor, count: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return joint draws [s m] of the targets at points Z [m D], and the noise levels [s] of the draws.
+
+        The draws have the mean and the standard deviation of the intervals: the factor of the standard deviations
+        scales the differences between kernels, too. For targets without noise, whose intervals include the variance
+        that the kernel does not explain, this holds of the draws with noise.
+        """
+        functions = FittedFunctions(
             transform,
             self._loss,
             self._thetas,
             self._weights,
-            self._error,
+            1.0,
             count,
             generator,
-            one_trend=one_trend,
+            one_trend=True,
         )
+        mean, _ = self(Z)
+        deviations = functions.targets(Z) - mean
+        return mean + self._error * deviations, self._error * functions.noise_std
 
     @property
     def noise_std(self) -> float:
