@@ -62,7 +62,7 @@ def test_a_script_may_have_a_setting_with_hypotheses(folder):
     done = kbo("tune", "known.py", "-n", "4", "-q")
     assert "yes: the interval holds" in done.stdout
     confirmed = kbo("confirm", "known.py", "-n", "12", "--tolerance", "2", "-q")
-    assert "confirmation   " in confirmed.stdout
+    assert "confirmation  " in confirmed.stdout
     refused = kbo("tune", "known.py", "--noise-std", "0.1", code=1).stderr
     assert "noise-std is for scripts" in refused
 

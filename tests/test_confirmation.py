@@ -163,7 +163,7 @@ def test_an_interrupt_keeps_what_is_known_and_losses_are_told(tmp_path):
     assert found.evaluations == 10
     whole = kbo.confirm(objective, CANDIDATES, 60, **options)
     assert (whole.evaluations, whole.selected) == (60, 1)
-    assert "losing 1 of them did not depend on their values" in str(whole)
+    assert "that losing 1 of them did not depend on their values" in str(whole)
 
 
 def test_a_value_outside_its_range_is_an_error_also_later(tmp_path):
@@ -189,7 +189,49 @@ def test_a_tolerance_that_is_not_reached_comes_with_the_budget_and_the_tolerance
     enough = kbo.confirm(noisy(), CANDIDATES, 2 * int(advice.group(1)), tolerance=0.01)
     assert enough.confirmed
     assert enough.evaluations > 60
-    assert "may not have been seen in these" in str(found)
+    assert "may be of a kind not seen" in str(found)
+
+
+def test_the_answer_is_one_plain_line_and_each_fact_another():
+    few, several, enough = (
+        kbo.confirm(noisy(), CANDIDATES, budget, tolerance=tolerance)
+        for budget, tolerance in ((12, 1e-4), (60, 1e-4), (300, 0.05))
+    )
+    answers = [str(found).splitlines()[0] for found in (few, several, enough)]
+    assert answers == [
+        "Not decided: each candidate needs more evaluations.",
+        "Not decided between candidate 1 and candidate 0.",
+        f"Now the best: {enough.best.name}.",
+    ]
+    for found in (few, several, enough):
+        assert "inf" not in str(found)
+        assert all(";" not in line for line in str(found).splitlines())
+
+
+def measuring(*heat):
+    """A noisy objective that measures the given heat, or none."""
+    value = noisy()
+    return lambda params: (value(params), dict(zip(["heat"], heat, strict=False)))
+
+
+def test_an_answer_says_in_how_many_new_evaluations_a_trial_breaks_limits():
+    limit = kbo.Constraint("heat", upper=0.5)
+    result = kbo.minimize(measuring(0.2), {"x": (0.0, 1.0)}, 8, constraints=[limit])
+    options = {"budget": 200, "tolerance": 0.2}
+    hot = result.confirm(measuring(0.78), **options)
+    n = len(hot.best.values)
+    assert hot.statement.startswith(
+        f"Now the best: {hot.best.name}, but it breaks heat <= 0.5 in {n} of {n} new evaluations."
+    )
+    other = next(finalist for finalist in hot.finalists if finalist is not hot.best)
+    n = len(other.values)
+    assert f"\n{other.name} breaks heat <= 0.5 in {n} of {n} new evaluations." in hot.statement
+    kept = result.confirm(measuring(0.2), **options)
+    assert f"All {kept.evaluations} new evaluations keep heat <= 0.5." in kept.statement
+    silent = result.confirm(measuring(), **options)
+    n = len(silent.best.values)
+    assert f"{silent.best.name} has no measurement of heat in {n} of {n} new" in silent.statement
+    assert "keep" not in silent.statement
 
 
 def test_the_share_that_may_not_have_been_seen_is_the_least_whole_percentage_that_is_true():
@@ -238,7 +280,23 @@ def objective(params):
 """
     (tmp_path / "train.py").write_text(script)
     tuned = command("tune", "train.py", "-n", "12", "-q", "--confirm", "20").stdout
-    assert "confirmation   " in tuned
+    assert "confirmation  " in tuned
     done = command("confirm", "train.py", "-n", "80", "-q", "--tolerance", "0.2").stdout
     assert "of the best of these" in done
     assert "tune-train-confirm.jsonl" in done
+
+
+def test_the_command_line_says_which_limits_the_new_evaluations_break(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    script = """import random
+import kbo
+bounds = {"x": (0.0, 1.0)}
+constraints = [kbo.Constraint("heat", upper=0.5)]
+def objective(params):
+    return (params["x"] - 0.3) ** 2 + 0.1 * random.gauss(0, 1), {"heat": 0.2}
+"""
+    (tmp_path / "train.py").write_text(script)
+    command("tune", "train.py", "-n", "12", "-q")
+    (tmp_path / "train.py").write_text(script.replace("0.2}", "0.78}"))
+    done = command("confirm", "train.py", "-n", "80", "-q", "--tolerance", "0.3").stdout
+    assert re.search(r"breaks heat <= 0.5 in (\d+) of \1 new evaluations", done)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,9 +18,7 @@ from kbo.errors import AnotherProblem
 if TYPE_CHECKING:
     from kbo.optimize import Result
     from kbo.optimize import result as results
-    from kbo.optimize.run import table
 else:
-    table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
 
 
@@ -89,8 +86,6 @@ def run(result: Result, objective: Any, path: Path, budget: int, **settings: Any
         journal.replace(former)
         typer.echo(f"other trials are to be confirmed now: renamed {journal} to {former}", err=True)
         confirmed = result.confirm(objective, budget, journal=journal, **settings)
-    typer.echo(f"confirmation   {confirmed}")
-    best = confirmed.best
-    if best is not None and math.isfinite(confirmed.within) and best.params != result.params:
-        typer.echo(f"now the best   {best.name}: {table.format_params(best.params)}")
-    typer.echo(f"journal        {journal}")
+    answer, *facts = str(confirmed).splitlines()
+    lines = [("confirmation", answer), *[("", fact) for fact in facts], ("journal", str(journal))]
+    options.show_lines(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from importlib import import_module
@@ -189,6 +189,9 @@ class Result:
             options: ``delta``, ``value_range``, ``journal``, ``workers``, ``timeout`` and ``progress`` of
                 ``kbo.confirm``.
 
+        Returns:
+            The confirmation, which says in how many new evaluations the limits of the run were broken.
+
         Raises:
             InvalidInput: Arguments that cannot be used, no other trial, or no noise.
         """
@@ -212,7 +215,8 @@ class Result:
             "value_range": self.optimizer.value_range,
             **options,
         }
-        return confirm(objective, candidates, budget, tolerance=tolerance, **options)
+        confirmed = confirm(objective, candidates, budget, tolerance=tolerance, **options)
+        return replace(confirmed, constraints=self.optimizer.constraints)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the trials as a DataFrame, in the order of their starts.

@@ -19,11 +19,12 @@ from kbo._base import checks
 from kbo._base.isolation import isolated
 from kbo._base.terminal import Bar, rounded_up, significant
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
+from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.insight.race import Finalist, Race
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.table import by_name, format_params
-from kbo.optimize.run.trials import Trial
+from kbo.optimize.run.trials import Trial, measurements
 from kbo.space import Choice, Params, Space
 from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import YEAR, Session
@@ -40,7 +41,7 @@ class Confirmation:
         best: The candidate with the best median, or with ``value_range`` the best mean; None before each has a value.
         within: The largest lead over ``best`` that the median (with ``value_range`` the mean) of another candidate can
             have, with probability ``1 - delta``. Infinite while no bound is known, and if there is an objection.
-        confirmed: Whether ``within`` is at most the tolerance.
+        confirmed: Whether ``within`` is at most the tolerance. It is about the objective alone, and not about limits.
         objection: The reason why no statement can be made of these values; empty if one can.
         finalists: The candidates, as given.
         tolerance, delta, maximize: As given.
@@ -49,6 +50,8 @@ class Confirmation:
         selected: The number of evaluations whose noise may have decided that they have no value, or their value: failed
             ones, and lost ones that were started again.
         stopped: The reason why no more evaluations were made.
+        constraints: The limits of the run whose trials are the candidates; none for candidates that a caller lists.
+            ``statement`` says in how many new evaluations their measurements, which have noise, break them.
     """
 
     best: Finalist | None
@@ -63,14 +66,15 @@ class Confirmation:
     evaluations: int
     selected: int
     stopped: str
+    constraints: Sequence[Constraint] = ()
 
     def __str__(self) -> str:
         return _text(self)
 
     @property
     def statement(self) -> str:
-        """The statement about the best candidate, in words."""
-        return _statement(self)
+        """The answer, in one line, and what it rests on, a line for each fact."""
+        return "\n".join([_answer(self), *_about_values(self), *_about_limits(self)])
 
 
 class _Evaluations:
@@ -107,26 +111,27 @@ class _Evaluations:
         """Return the candidates with their values and bounds."""
         if self._n_events == self.run.trials.n_events:
             return list(self._finalists.values())
-        for name, values in self._values().items():
+        for name, measured in self._measured().items():
             finalist = self._finalists.get(name)
-            if finalist is None or len(finalist.values) != len(values):
+            if finalist is None or len(finalist.values) != len(measured):
+                values = [measurement[OBJECTIVE] for measurement in measured]
                 lower, upper = self.race.bounds(values)
-                finalist = Finalist(name, self._candidates[name], values, lower, upper)
-                self._finalists[name] = finalist
+                params = self._candidates[name]
+                self._finalists[name] = Finalist(name, params, values, lower, upper, measured)
         self._n_events = self.run.trials.n_events
         return list(self._finalists.values())
 
-    def _values(self) -> dict[str, list[float]]:
-        """Return the values of each candidate, in the order of their starts, up to the first that has not come."""
-        values: dict[str, list[float]] = {name: [] for name in self._candidates}
+    def _measured(self) -> dict[str, list[dict[str, float]]]:
+        """Return values with other measurements of each candidate, by their starts, up to the first that is missing."""
+        measured: dict[str, list[dict[str, float]]] = {name: [] for name in self._candidates}
         waiting = set()  # candidates whose later values may have come first because of their noise
         for trial in self.run.trials.all:
             name = _name(trial)
             if trial.status == "pending":
                 waiting.add(name)
             elif trial.value is not None and name not in waiting:
-                values[name].append(trial.value)
-        return values
+                measured[name].append(measurements(trial, OBJECTIVE))
+        return measured
 
     def check_range(self) -> None:
         """Raise InvalidInput if a value was outside the declared range, on which the statement would rest."""
@@ -222,7 +227,8 @@ def confirm(
     more for a smaller delta.
 
     Args:
-        objective: As for ``minimize``: called with the parameters of a candidate; only its value counts.
+        objective: As for ``minimize``: called with the parameters of a candidate. Only its value decides which is best;
+            other measurements are kept in ``Finalist.measured``.
         candidates: Two or more parameters, a list or a dict by name.
         budget: The largest number of evaluations, those in the journal included.
         tolerance: Stop when no candidate can be better by more than this, in units of the objective.
@@ -320,7 +326,7 @@ def _evaluate(
         finalists = evaluations.finalists()
         within = race.standing(finalists).within
         if math.isfinite(within) and race.objection(finalists):
-            return "it stops here, as values repeat"
+            return "values repeat"
         if within <= tolerance:
             return f"that is enough for the tolerance {tolerance:.2g}"
         n_left = budget - run.trials.n_asked_ended
@@ -382,8 +388,9 @@ def _named(candidates: Any) -> dict[str, Params]:
 
 def _text(confirmation: Confirmation) -> str:
     """Return the statement, the reason why it ended, and a line for each candidate."""
+    n = confirmation.evaluations
     width = max(len(finalist.name) for finalist in confirmation.finalists)
-    lines = [f"{confirmation.statement}; {confirmation.stopped}"]
+    lines = [confirmation.statement, f"It ended after {n} evaluations: {confirmation.stopped}."]
     lines.extend(
         f"{finalist.name:{width}}  {_described(finalist, confirmation)}"
         for finalist in confirmation.finalists
@@ -398,39 +405,80 @@ def _described(finalist: Finalist, confirmation: Confirmation) -> str:
         estimate = finalist.median
     text = "no value"
     if estimate is not None:
-        text = f"{estimate:.4g}"
-    if math.isfinite(finalist.lower) or math.isfinite(finalist.upper):
-        text += f"  [{finalist.lower:.4g}, {finalist.upper:.4g}]"
+        text = f"{estimate:.4g}{_bounds(finalist)}"
     n = len(finalist.values)
     plural = "" if n == 1 else "s"
     return f"{text}, {n} evaluation{plural}: {format_params(finalist.params)}"
 
 
-def _statement(confirmation: Confirmation) -> str:
-    """Return the statement about the best candidate, with its assumptions and limits."""
-    n = confirmation.evaluations
+def _bounds(finalist: Finalist) -> str:
+    """Return the finite bounds of a candidate, in words; empty without one."""
+    has_lower = math.isfinite(finalist.lower)
+    has_upper = math.isfinite(finalist.upper)
+    if has_lower and has_upper:
+        return f"  [{finalist.lower:.4g}, {finalist.upper:.4g}]"
+    if has_lower:
+        return f" (at least {finalist.lower:.4g})"
+    if has_upper:
+        return f" (at most {finalist.upper:.4g})"
+    return ""
+
+
+def _answer(confirmation: Confirmation) -> str:
+    """Return which candidate is the best, with the limits that it broke, or that it is not decided, in one line."""
     best = confirmation.best
-    within = confirmation.within
     if confirmation.objection:
-        return f"no statement can be made after {n} evaluations: {confirmation.objection}"
-    if best is None or not math.isfinite(within):
-        return f"not known yet after {n} evaluations: each candidate needs more"
+        return "Not decided: these values allow no statement."
+    if best is None or not math.isfinite(confirmation.within):
+        return "Not decided: each candidate needs more evaluations."
+    if not confirmation.confirmed:
+        *others, last = [best.name, *_rivals(confirmation, best)]
+        return f"Not decided between {', '.join(others)} and {last}."
+    broken = _broken(best, confirmation.constraints)
+    if broken:
+        return f"Now the best: {best.name}, but it breaks {broken} new evaluations."
+    return f"Now the best: {best.name}."
+
+
+def _rivals(confirmation: Confirmation, best: Finalist) -> list[str]:
+    """Return the names of the candidates that may be better than the best one by more than the tolerance."""
+    names = []
+    for finalist in confirmation.finalists:
+        lead = best.upper - finalist.lower
+        if confirmation.maximize:
+            lead = finalist.upper - best.lower
+        if finalist is not best and lead > confirmation.tolerance:
+            names.append(finalist.name)
+    return names
+
+
+def _about_values(confirmation: Confirmation) -> list[str]:
+    """Return what the values say about the best candidate, with its assumptions and limits, a line for each fact."""
+    best = confirmation.best
+    if confirmation.objection:
+        return [f"{confirmation.objection}."]
+    if best is None or not math.isfinite(confirmation.within):
+        return []
     n_candidates = len(confirmation.finalists)
-    text = (
-        f"{best.name} is within {rounded_up(within, 2)} of the best of these {n_candidates}, "
-        f"with {100 * (1 - confirmation.delta):.4g}%, if evaluations of a candidate are independent"
-    )
+    estimate = "mean" if confirmation.value_range is not None else "median"
+    within = rounded_up(confirmation.within, 2)
+    sure = f"{100 * (1 - confirmation.delta):.4g}%"
+    lines = [
+        f"The {estimate} of {best.name} is within {within} of the best of these {n_candidates}, with {sure} "
+        "probability."
+    ]
+    assumption = "This assumes that the evaluations of a candidate are independent"
     if confirmation.selected:
-        text += f", and losing {confirmation.selected} of them did not depend on their values"
+        assumption += (
+            f", and that losing {confirmation.selected} of them did not depend on their values"
+        )
+    lines.append(f"{assumption}.")
     if confirmation.value_range is not None:
-        return f"{text}; this is about their means; {n} evaluations"
+        return lines
     # The values decide which candidate is the best, so delta is divided among the candidates.
-    unseen = _on_unseen(best, confirmation.delta / n_candidates)
-    means = _on_means(confirmation, best)
-    return (
-        f"{text}; this is about their medians, which half of the evaluations exceed; {unseen}{means}; "
-        f"{n} evaluations"
-    )
+    lines.append(_on_unseen(best, confirmation.delta / n_candidates))
+    lines.extend(_on_means(confirmation, best))
+    return lines
 
 
 def _on_unseen(best: Finalist, delta: float) -> str:
@@ -442,16 +490,63 @@ def _on_unseen(best: Finalist, delta: float) -> str:
     n = len(best.values)
     share = math.ceil(100 * -math.expm1(math.log(delta) / n))
     return (
-        f"what happens in less than {share}% of its evaluations, such as a divergence, may not have been seen in these "
-        f"{n}"
+        f"The {n} evaluations of {best.name} may not have shown rare results, such as a divergence: up to {share}% of "
+        "its evaluations may be of a kind not seen."
     )
 
 
-def _on_means(confirmation: Confirmation, best: Finalist) -> str:
-    """Return a warning if the mean of another candidate is better by more than the medians allow; else empty."""
+def _on_means(confirmation: Confirmation, best: Finalist) -> list[str]:
+    """Return a warning if the mean of another candidate is better by more than the medians allow; else no line."""
     sign = 1 if confirmation.maximize else -1
     other = max(confirmation.finalists, key=lambda finalist: sign * (finalist.mean or 0.0))
     gain = sign * ((other.mean or 0.0) - (best.mean or 0.0))
     if gain <= max(confirmation.within, confirmation.tolerance):
-        return ""
-    return f"; but by the mean {other.name} is better by {gain:.2g} so far: where means count, give value_range"
+        return []
+    return [
+        f"But by the mean {other.name} is better by {gain:.2g} so far: where means count, give value_range."
+    ]
+
+
+def _about_limits(confirmation: Confirmation) -> list[str]:
+    """Return which candidates break limits in new evaluations, beyond what ``_answer`` says, and what is unmeasured."""
+    limits = " and ".join(map(str, confirmation.constraints))
+    n_values = sum(len(finalist.values) for finalist in confirmation.finalists)
+    if not limits or not n_values:
+        return []
+    lines = []
+    all_kept = True
+    for finalist in confirmation.finalists:
+        broken = _broken(finalist, confirmation.constraints)
+        is_answer = confirmation.confirmed and finalist is confirmation.best
+        if broken:
+            all_kept = False
+        if broken and not is_answer:
+            lines.append(f"{finalist.name} breaks {broken} new evaluations.")
+        n = len(finalist.values)
+        for constraint in confirmation.constraints:
+            n_missing = n - len(_measured(finalist, constraint))
+            if n_missing:
+                all_kept = False
+                lines.append(
+                    f"{finalist.name} has no measurement of {constraint.name} in {n_missing} of {n} new evaluations."
+                )
+    if all_kept:
+        lines.append(f"All {n_values} new evaluations keep {limits}.")
+    return lines
+
+
+def _broken(finalist: Finalist, constraints: Sequence[Constraint]) -> str:
+    """Return the limits that new evaluations of a candidate break, each with their number; empty if none is broken."""
+    n = len(finalist.values)
+    counts = []
+    for constraint in constraints:
+        n_broken = sum(not constraint.kept_by(value) for value in _measured(finalist, constraint))
+        if n_broken:
+            counts.append(f"{constraint} in {n_broken} of {n}")
+    return " and ".join(counts)
+
+
+def _measured(finalist: Finalist, constraint: Constraint) -> list[float]:
+    """Return the measurements of the quantity of a constraint in the evaluations of a candidate that have one."""
+    name = constraint.name
+    return [measured[name] for measured in finalist.measured if name in measured]

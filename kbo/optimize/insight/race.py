@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ class Finalist:
         params: Its parameters.
         values: Its new values, in the order of their starts, up to the first that has not come.
         lower, upper: Confidence bounds of their median, or with ``value_range`` of their mean; infinite for few values.
+        measured: For each of these values, all measurements of its evaluation by name, with it as "objective".
     """
 
     name: str
@@ -36,6 +37,7 @@ class Finalist:
     values: Sequence[float]
     lower: float
     upper: float
+    measured: Sequence[Mapping[str, float]] = ()
 
     @property
     def mean(self) -> float | None:
