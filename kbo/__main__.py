@@ -29,6 +29,7 @@ def run(command: Callable[[], object]) -> None:
     """Run a command and end the process; errors of kbo are shown without a traceback.
 
     The exit code is 1, and a message on standard error says so, if the output could not be written.
+    That its reader has ended, as `head`, changes neither.
     """
     with lasting_output() as output:
         code = _exit_code(command)

@@ -55,8 +55,8 @@ def correct(*arguments, code=0):
     return kbo("journal", "correct", "lab.jsonl", *arguments, code=code)
 
 
-def remove(*numbers):
-    return kbo("journal", "remove", "lab.jsonl", *numbers, "--reason", "wrong bottle").stdout
+def remove(*numbers, because=("--reason", "wrong bottle")):
+    return kbo("journal", "remove", "lab.jsonl", *numbers, *because).stdout
 
 
 def show(*arguments):
@@ -254,7 +254,7 @@ def test_results_are_recorded_after_every_kind_of_change(begun, tmp_path, change
     tell("b.csv")
     tell(2, 0.7)  # asked for before the change
     assert "Trials    " in correct("0=0.95").stdout
-    remove(1)
+    assert remove(1, because=()).startswith("trial 1 is removed: no reason given\n")
     ask()
     assert [trial.value for trial in trials()] == [0.95, None, 0.7, None, 0.6, None, None]
     assert ("stirring=300" in show()) == bool(was)
@@ -280,6 +280,8 @@ def test_several_objectives_and_limits_are_told_by_name_or_in_a_table():
     wrong = {
         ("b.csv",): "line 2 of b.csv: trial 0 is complete",
         (2, "cost=3"): "lacks the measurement of 'failed'",
+        (2, "cost=3", "faild=.8"): "unknown measurement 'faild': did you mean 'failed'",
+        (2, "cots=3", "failed=.8"): "unknown measurement 'cots': did you mean 'cost'",
         (2, 3, "cost=4", "failed=1"): "two values of 'cost'",
     }
     for arguments, says in wrong.items():

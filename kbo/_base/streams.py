@@ -57,19 +57,21 @@ class LastingStream(Wrapped):
 
     So a run goes on when the program that reads its output has ended, a disk is full or a terminal
     was closed. From then on the descriptor of the stream is that of the null device, also for
-    processes that are started later.
+    processes that are started later. That a program does not read to the end, as `head`, is no fault, and nothing
+    is said about it.
 
     Args:
         stream: The stream.
         name: Its name in the message, which is written to standard error at once.
 
     Attributes:
-        lost: Whether a text was refused.
+        lost: Whether a text was refused for another reason.
     """
 
     def __init__(self, stream: Any, name: str) -> None:
         super().__init__(stream)
         self._name = name
+        self._is_open = True
         self.lost: bool = False
 
     def write(self, text: str) -> int:
@@ -81,7 +83,7 @@ class LastingStream(Wrapped):
 
     def _try(self, action: Callable[[], object]) -> None:
         """Write, unless an earlier text was refused; drop the text if this one is."""
-        if self.lost:
+        if not self._is_open:
             return
         try:
             action()
@@ -89,13 +91,16 @@ class LastingStream(Wrapped):
             self._drop(error)
 
     def _drop(self, error: OSError | ValueError) -> None:
-        """Write to the null device from now on, and say why on standard error."""
-        self.lost = True
+        """Write to the null device from now on, and say why on standard error, unless the reader has ended."""
+        self._is_open = False
         # A stream may be without a descriptor.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             descriptor = self._stream.fileno()
             with open(os.devnull, "wb") as null:
                 os.dup2(null.fileno(), descriptor)
+        if isinstance(error, BrokenPipeError):
+            return
+        self.lost = True
         if sys.stderr is not None and sys.stderr is not self:
             reason = getattr(error, "strerror", None) or str(error)
             sys.stderr.write(

@@ -241,7 +241,9 @@ def remove(
     numbers: Annotated[
         list[int], typer.Argument(metavar="TRIAL...", help="The numbers of the trials.")
     ],
-    reason: Annotated[str, typer.Option("--reason", help="Why it does not count.")],
+    reason: Annotated[
+        str, typer.Option("--reason", help="Why it does not count.")
+    ] = "no reason given",
 ) -> None:
     """Leave out trials: nothing is learned from them any more. `kbo journal correct` brings one back."""
     with contextlib.closing(run_of(path)) as run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -141,7 +142,9 @@ def _typed_report(
         InvalidInput: The result cannot be recorded.
     """
     cells, measured = _stated(words, run)
-    if failure is not None:
+    if failure is None:
+        _check_names(cells, measured, run)
+    else:
         cells["failed"] = failure
     trial = run.trials.known(trial_in(trial_number))
     if again and failure is not None:
@@ -176,6 +179,23 @@ def _stated(words: Sequence[str], run: runs.Run) -> tuple[dict[str, str], dict[s
     if "value" not in cells and run.main != outcome.OBJECTIVE and run.main in measured:
         cells["value"] = measured.pop(run.main)
     return cells, measured
+
+
+def _check_names(cells: Mapping[str, str], measured: Mapping[str, str], run: runs.Run) -> None:
+    """Check that no measurement has nearly the name of one that is missing; arguments as by ``_stated``.
+
+    Raises:
+        InvalidInput: One has.
+    """
+    missing = [name for name in run.needed if name not in measured]
+    if "value" not in cells and run.main != outcome.OBJECTIVE:
+        missing.append(run.main)
+    for name in measured:
+        near = difflib.get_close_matches(name, missing, n=1)
+        if near and name not in run.needed:
+            raise InvalidInput(
+                f"unknown measurement {name!r}: did you mean {near[0]!r}, which is missing?"
+            )
 
 
 # Results in a table

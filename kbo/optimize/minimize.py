@@ -104,7 +104,8 @@ def minimize(
             Ctrl-C: compiled code runs until it returns, and code that catches ``BaseException`` goes on.
         time_budget: Seconds after which no trial begins, those of earlier calls with this journal included.
         end_running: Whether trials that run at the end of the time budget are ended; otherwise they are waited for.
-        max_failures: Failures in a row after which the run stops.
+        max_failures: Failures in a row after which the run stops. One is enough if its result lacks a name of the
+            constraints or objectives and no trial has a value yet.
         stop_at_gap: Stop when the optimality gap is at most this, in units of the objective (with several objectives as
             a share of the front's extents, ``Front.extents``). In the certified setting
             the recommended parameters are then within this of the optimum with probability ``1 - delta``, which is

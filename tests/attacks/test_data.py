@@ -215,6 +215,39 @@ def test_every_exception_that_ends_a_run_has_its_trials(tmp_path, place, error, 
     assert len(caught.value.trials) == n
 
 
+@pytest.mark.parametrize(
+    ("returned", "options", "reason"),
+    [
+        (
+            (1.0, {"caffeine": 0.5}),
+            {"constraints": [kbo.Constraint("cafeine", upper=1.0)]},
+            r"there is no measurement of 'cafeine'; it came with \['caffeine'\]",
+        ),
+        (
+            {"yield": 0.5, "cost": 3.0},
+            {"objectives": ["yeld", "cost"]},
+            ".* without an entry 'yeld'",
+        ),
+    ],
+)
+def test_a_name_that_no_result_has_ends_a_run_at_once(returned, options, reason):
+    message = f"1 trial failed, the last with: {reason}. Correct the name in constraints or"
+    with pytest.raises(kbo.TooManyFailures, match=message) as error:
+        kbo.minimize(lambda params: returned, UNIT, 9, **options)
+    assert len(error.value.trials) == 1
+
+
+def test_a_name_that_is_missing_once_fails_its_trial():
+    def objective(params, trial):
+        if trial.number == 1:
+            return 1.0
+        return 1.0, {"memory": 0.5}
+
+    constraints = [kbo.Constraint("memory", upper=1.0)]
+    result = kbo.minimize(objective, UNIT, 3, constraints=constraints)
+    assert [bool(trial.failure) for trial in result.trials] == [False, True, False]
+
+
 def test_a_run_of_nothing_but_failures_is_an_error(tmp_path):
     def objective(params):
         raise ValueError("no data set")

@@ -46,6 +46,7 @@ def _point(params: Any, space: Space) -> dict[str, Any]:
         if not isinstance(params, Mapping):
             raise
         _check_names(params, space)
+        _check_values(params, space)
         point = {"context": params}
     Subspace(space, **point)  # raises unless it fits
     return point
@@ -66,6 +67,17 @@ def _check_names(params: Mapping[Any, Any], space: Space) -> None:
         raise InvalidInput(
             f"there is no parameter {checks.shown(name)}:{question} The parameters are {names}."
         )
+
+
+def _check_values(params: Mapping[Any, Any], space: Space) -> None:
+    """Raise InvalidInput if parameters by name, or by index where the bounds are a list, have an unfit value."""
+    names: dict[Any, str] = dict(enumerate(space.parameters))
+    if space.named:
+        names = {name: name for name in space.parameters}
+    for key, value in params.items():
+        if key in names:
+            with checks.inside(f"parameter {key!r}"):
+                space.plain(names[key], value)
 
 
 def remaining(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbo.errors import TooManyFailures
 from kbo.optimize.optimizer import Optimizer
-from kbo.optimize.run.outcome import with_condition
+from kbo.optimize.run.outcome import lacks_name, with_condition
 from kbo.optimize.run.trials import Trial
 
 _MOST_REASONS = 3
@@ -21,7 +21,7 @@ def check_not_all_failed(optimizer: Optimizer) -> None:
     reasons = [with_condition(failure, conditions) for failure in failures[:_MOST_REASONS]]
     distinct = "; ".join(dict.fromkeys(reasons))
     raise TooManyFailures(
-        f"all {len(failures)} trials failed, the first with: {distinct}. {_advice(optimizer)}"
+        f"all {len(failures)} trials failed, the first with: {distinct}. {_advice(optimizer, failures[0])}"
     )
 
 
@@ -37,12 +37,31 @@ def failed_in_a_row(optimizer: Optimizer, n_trials: int, last: Trial) -> TooMany
     if n_trials > 1:
         failed = f"{n_trials} trials in a row failed, the last"
     reason = with_condition(last.failure or "", optimizer.space.conditions)
-    return TooManyFailures(f"{failed} with: {reason}. {_advice(optimizer)}")
+    return TooManyFailures(f"{failed} with: {reason}. {_advice(optimizer, last.failure or '')}")
 
 
-def _advice(optimizer: Optimizer) -> str:
-    """Return what a user can do after too many failures, in one or several sentences."""
+def is_hopeless(optimizer: Optimizer, last: Trial) -> bool:
+    """Return whether a trial has failed as all others will: a needed name has been in no result so far.
+
+    Args:
+        optimizer: The optimiser of the run.
+        last: The trial that has ended last.
+    """
+    if optimizer.run.trials.complete:
+        return False
+    return lacks_name(last.failure or "", optimizer.run.main)
+
+
+def _advice(optimizer: Optimizer, failure: str) -> str:
+    """Return what a user can do after too many failures, in one or several sentences.
+
+    Args:
+        optimizer: The optimiser of the run.
+        failure: The reason of one of them.
+    """
     advice = "Correct the objective or its bounds"
+    if lacks_name(failure, optimizer.run.main):
+        advice = "Correct the name in constraints or objectives, or what the objective returns"
     path = optimizer.run.path
     if path is None:
         return f"{advice}."

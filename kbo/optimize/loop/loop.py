@@ -16,7 +16,7 @@ from kbo._base.terminal import Bar
 from kbo.errors import JournalError
 from kbo.optimize.evaluated.first_points import remaining
 from kbo.optimize.loop.callbacks import Callbacks
-from kbo.optimize.loop.failures import check_not_all_failed, failed_in_a_row
+from kbo.optimize.loop.failures import check_not_all_failed, failed_in_a_row, is_hopeless
 from kbo.optimize.loop.progress import best_so_far
 from kbo.optimize.loop.stopping import Stopping
 from kbo.optimize.optimizer import Optimizer
@@ -153,7 +153,7 @@ class Loop:
         """Take note of the end of a trial, and return a reason to stop the run, or an empty text.
 
         Raises:
-            TooManyFailures: ``max_failures`` trials failed in a row.
+            TooManyFailures: ``max_failures`` trials failed in a row, or a name is missing in all results.
         """
         if trial.status == "failed":
             self._n_failed_in_a_row += 1
@@ -164,7 +164,8 @@ class Loop:
             result = result_of(self._optimizer, "", self._run.path, evaluations=0)
             reason = self._callbacks(trial, result)
         reason = reason or self._stopping.by_results(self._optimizer)
-        if self._n_failed_in_a_row >= self._stopping.max_failures and not reason:
+        too_many = self._n_failed_in_a_row >= self._stopping.max_failures
+        if (too_many or is_hopeless(self._optimizer, trial)) and not reason:
             raise failed_in_a_row(self._optimizer, self._n_failed_in_a_row, trial)
         return reason
 

@@ -21,6 +21,9 @@ SEM = "sem"
 _LARGEST_ERROR = 1e100
 """The largest standard error; squares of larger ones would overflow."""
 
+_NO_MEASUREMENT = "there is no measurement of"
+"""Beginning of the reason of a failure where a needed measurement is missing."""
+
 _NO_ENTRY = object()
 """The value of a dict of measurements that has none."""
 
@@ -81,7 +84,7 @@ def outcome_of(
         recordable = {name: measured[name] for name in needed if name in measured}
         return Outcome(number, recordable, f"the measurements cannot be recorded: {reason}")
     if value is _NO_ENTRY:
-        reason = f"{got} {checks.shown(returned)} without an entry {main!r}"
+        reason = f"{got} {checks.shown(returned)} {_without_entry(main)}"
         return Outcome(None, measured, reason)
     if number is None:
         return Outcome(None, measured, f"{got} {_not_a_number(value)}")
@@ -142,9 +145,24 @@ def _missing(
         if name in others:
             return f"the measurement of {name!r} is {_not_a_number(others[name])}"
         if others:
-            return f"there is no measurement of {name!r}; it came with {sorted(others)}"
-        return f"there is no measurement of {name!r}; return it in a dict beside the others"
+            return f"{_NO_MEASUREMENT} {name!r}; it came with {sorted(others)}"
+        return f"{_NO_MEASUREMENT} {name!r}; return it in a dict beside the others"
     return ""
+
+
+def lacks_name(failure: str, main: str) -> bool:
+    """Return whether a trial has failed since its objective returned nothing by a name that is needed.
+
+    Args:
+        failure: The reason of the failure.
+        main: The name of the value in a dict.
+    """
+    return failure.startswith(_NO_MEASUREMENT) or failure.endswith(_without_entry(main))
+
+
+def _without_entry(main: str) -> str:
+    """Return the end of the reason of a failure where a dict lacks the value."""
+    return f"without an entry {main!r}"
 
 
 def _numbers(others: Mapping[str, Any]) -> dict[str, float]:
