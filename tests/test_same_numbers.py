@@ -98,4 +98,5 @@ def test_every_number_that_is_printed_is_on_the_page(run, tmp_path):
     for effect in result.answers.effects:
         assert effect.share == shares[effect.name]
         if effect.visible:
-            assert f"{effect.name} ({effect.share.value:.0%})" in str(result)
+            ends = [f"{100 * end:.0f}" for end in (effect.share.lower, effect.share.upper)]
+            assert f"{effect.name} ({' to '.join(dict.fromkeys(ends))}%)" in str(result)
