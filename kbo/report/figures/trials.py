@@ -86,6 +86,7 @@ def trace(
     """Draw the PNG of a run; ``options`` are the other arguments of ``draw_trace``."""
     figure, (axes,) = panels([title], "trial", VALUE)
     draw_trace(axes, trials, **options)
+    whole_numbers(axes.xaxis)
     if axes.get_legend_handles_labels()[0]:
         legend_below(figure)
     figure.savefig(path, dpi=150)
