@@ -86,7 +86,9 @@ def documented() -> Iterator[tuple[str, bool]]:
 def _is_named(kind: type, member: str) -> bool:
     """Return whether the docstring of a class, or of one of its bases, or a page as Class.member names a member."""
     bases = [base for base in kind.__mro__ if base.__module__.startswith("kbo.")]
-    if any(re.search(rf"\b{member}\b", base.__doc__ or "") for base in bases):
+    in_list = rf"^ +(\w+, )*{member}(, \w+)*:"  # an entry of Args or Attributes
+    pattern = rf"{in_list}|``\.?{member}\b"
+    if any(re.search(pattern, base.__doc__ or "", re.MULTILINE) for base in bases):
         return True
     return any(f"{base.__name__}.{member}" in _pages() for base in bases)
 

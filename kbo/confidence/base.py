@@ -36,8 +36,9 @@ class Confidence(ReadOnly):
     """A sequence of confidence bounds, one for every moment of a growing posterior.
 
     A subclass defines ``interval`` and sets ``guarantee``, ``delta`` and ``covers``. It reads
-    posteriors through the interface of ``kbo.regression.Posterior`` only, and remembers nothing of
-    them except by ``state.version``. The bounds at a point do not depend on the other rows of X,
+    posteriors through the interface of ``kbo.regression.Posterior`` only. What it remembers of them
+    belongs to one ``state.version``, but for queries that a guarantee counts (``FiniteSet``) and
+    covers that stay valid (``Chaining``). The bounds at a point do not depend on the other rows of X,
     are differentiable in X, and have the dtype and device of X. Public attributes are read-only
     once the object is constructed, so that the guarantee stays true.
 

@@ -95,7 +95,7 @@ def minimize(
         journal: Path of a crash-safe journal.
         allow_change: Whether ``bounds`` and constraints on parameters may differ from those of the journal: the run
             goes on in the new space with all earlier trials that have a place in it, also outside of the new ranges.
-        was: The values that parameters had in the trials before, and in known results, that lack them, by name.
+        was: Values of parameters, by name, for earlier trials and known results that do not have these parameters.
         workers: Number of trials at a time, each in a worker process; or ``kbo.Processes(...)``, ``kbo.Threads(...)``,
             ``kbo.workers.ray.Ray(...)``. With 1 everything stays in this process. By default 1, or with ``timeout`` one
             worker process.

@@ -70,7 +70,7 @@ class Optimizer:
         journal: Path of the journal; None keeps the run in memory.
         allow_change: Whether the space may differ from that of the journal: then the run goes on in the new space, with
             all earlier trials that have a place in it, as by ``change``.
-        was: The values that parameters had in the trials before, and in known results, that lack them, by name.
+        was: Values of parameters, by name, for earlier trials and known results that do not have these parameters.
         evaluated: Results that are known: a DataFrame, or the path of a table (.csv) or of a journal; see
             ``kbo.minimize``.
         device: Where posteriors are, and points of a search are scored, such as "cuda"; the CPU by default. It decides
@@ -521,13 +521,14 @@ class Optimizer:
 
     @guarded
     def recommended(self) -> Trial | None:
-        """Return the recommended trial: in the practical setting that with the best mean less one standard deviation.
+        """Return the recommended trial; None if the parameters of no completed trial satisfy the constraints.
 
-        Where the objective has no noise, and while there is no bound, it is the one with the best value, and in the
-        certified setting the one with the best pessimistic bound (``criterion`` of the surrogate).
-        Its parameters satisfy the constraints of the space; None if those of no completed trial do. Trials that are
-        sure enough to keep the limits of measured quantities come first: certain to by the bounds, or in the practical
-        setting by two standard deviations.
+        In the practical setting it is the trial with the best mean less one standard deviation. If the objective has no
+        noise, and while there is no bound, it is the one with the best value. In the certified setting it is the one
+        with the best pessimistic bound (``criterion`` of the surrogate).
+
+        With limits of measured quantities, trials that keep them for sure come first: by the bounds in the certified
+        setting, and by two standard deviations in the practical one.
         """
         return self._quantities.recommended()
 
@@ -575,7 +576,9 @@ class Optimizer:
 
     @guarded
     def safe_points(self) -> list[Params]:
-        """Return the parameters that are certain to keep all limits: of up to 100 000 points all, else those found.
+        """Return the parameters that are certain to keep all limits.
+
+        Of a space of up to 100 000 points these are all of them; of a larger one those that a search has found.
 
         Raises:
             InvalidInput: The setting is not ``kbo.Safe``.

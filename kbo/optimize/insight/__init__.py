@@ -1,1 +1,10 @@
-"""Statistics about a run: functions of a surrogate and of trials, which return numbers."""
+"""What the trials of a run show, from the surrogates.
+
+* ``insight.py``: ``Insight``, one method a question; ``answers.py``: the answers of a summary
+* effects: ``importance.py``, ``credible_sets.py``, ``optima.py``, ``outlier.py``, ``comparison.py``
+* more trials: ``expected_gain.py``
+* several objectives: ``front.py``, ``front_gap.py``
+* optimality gap: ``gap.py``, ``run_gap.py``, ``branch_and_bound.py``, ``cells.py``, ``infeasibility.py``,
+  ``pessimistic.py``
+* new evaluations of the best trials: ``confirmation.py``, ``race.py``, ``finalists.py``
+"""

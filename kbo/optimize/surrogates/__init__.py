@@ -1,1 +1,9 @@
-"""Surrogates: what is believed about one quantity after some evaluations."""
+"""Surrogates: what is believed about one quantity after some evaluations.
+
+* ``surrogate.py``: the interface, with ``Evaluation``, ``Problem``, ``Bound`` and ``Guarantee``
+* certified: ``certified_surrogate.py``; a list of hypotheses: ``hypotheses_surrogate.py``, ``union.py``
+* practical: ``practical_surrogate.py``; ``model.py`` fits it by ``fitting.py``, with ``bowl.py`` as trend,
+  ``outcome_transform.py`` and ``error_bars.py``, when ``schedule.py`` says so
+* means, intervals and draws over kernels and noise levels: ``predictive.py``, ``functions.py``
+* ``order.py``: the order in which values enter a certified bound; ``inducing_points.py``: points of a sketch
+"""
