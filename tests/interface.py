@@ -12,7 +12,6 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from pydoc import locate
 from typing import Any
 
 import kbo
@@ -28,13 +27,13 @@ _PREFIX = {
 
 def lines() -> dict[str, str]:
     """Return the line of each public name, sorted. A name of an object that has a shorter one only names that."""
-    with_members = {id(locate(name)) for name, has_members in documented() if has_members}
+    with_members = {id(value_of(name)) for name, has_members in documented() if has_members}
     listed = [name for name, _ in documented()]
     names = sorted({*exported(), *listed}, key=lambda name: (name.count("."), name))
     shortest: dict[int, str] = {}
     found: dict[str, str] = {}
     for name in names:
-        value = locate(name)
+        value = value_of(name)
         if inspect.ismodule(value):
             continue
         is_definition = inspect.isclass(value) or inspect.isroutine(value)
@@ -47,6 +46,18 @@ def lines() -> dict[str, str]:
             if not member or id(value) in with_members or _is_named(value, member):
                 found[path] = line
     return dict(sorted(found.items()))
+
+
+def value_of(name: str) -> Any:
+    """Return what a dotted name stands for: attributes first, since ``kbo.optimize.minimize`` is a module too."""
+    value: Any = kbo
+    path = "kbo"
+    for part in name.split(".")[1:]:
+        path = f"{path}.{part}"
+        if not hasattr(value, part):
+            importlib.import_module(path)
+        value = getattr(value, part)
+    return value
 
 
 def stored() -> dict[str, str]:
