@@ -118,7 +118,7 @@ def trials_of(
     columns = _columns_of(table, source, target, space)
     rows = table[list(columns.parameters)].rename(columns=columns.parameters)
     if space is None:
-        _check_numbers(rows, places)
+        _check_numbers(rows, source, places)
     left_out = _incomplete(table, rows, columns.values)
     rows = rows.drop(index=list(left_out))
     if space is None:
@@ -180,11 +180,12 @@ def _number(entry: Any) -> Any:
     return entry
 
 
-def _check_numbers(rows: Any, places: Sequence[str]) -> None:
+def _check_numbers(rows: Any, source: str, places: Sequence[str]) -> None:
     """Check that no column of parameters has a few entries that are no numbers, as mistyped ones.
 
     Args:
         rows: The columns of parameters.
+        source: The name of the table.
         places: The name of each row.
 
     Raises:
@@ -197,9 +198,9 @@ def _check_numbers(rows: Any, places: Sequence[str]) -> None:
         if others and n_numbers >= _MOSTLY * len(entries):
             first = others[0]
             raise InvalidInput(
-                f"{name}: {n_numbers} of {len(entries)} entries are numbers, and {checks.shown(entries[first])} in "
-                f"{places[first]} is not: correct it, or leave the row out. For a choice of numbers and texts give "
-                "kbo.audit its bounds."
+                f"{source}, column {name}: {n_numbers} of {len(entries)} entries are numbers, and "
+                f"{checks.shown(entries[first])} in {places[first]} is not: correct it, or leave the row out. For a "
+                "choice of numbers and texts give kbo.audit its bounds."
             )
 
 
