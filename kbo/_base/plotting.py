@@ -1,4 +1,4 @@
-"""What all pictures share: empty figures, and the style of axes and legends."""
+"""Empty figures, and the style of axes and legends, for all pictures."""
 
 from __future__ import annotations
 

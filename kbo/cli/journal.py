@@ -55,7 +55,7 @@ _OCCURRENCES = {
     "Correct": "corrected to",
     "Remove": "removed",
 }
-"""What happened to a trial, in words, by the kind of the event."""
+"""Events of a trial in words, by their kind."""
 
 File = Annotated[Path, typer.Argument(help="A journal (.jsonl).")]
 

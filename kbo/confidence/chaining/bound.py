@@ -38,7 +38,7 @@ class Chaining(OverPoints):
 
     They are for functions that are drawn from the Gaussian-process prior of the state, and Gaussian
     noise with the ridge as variance. The points may be anything that has a kernel. Covers are
-    computed anew when the data have doubled, or when they are no longer valid: use one object for
+    computed again when the data have doubled, or when they are no longer valid: use one object for
     all rounds.
 
     Args:

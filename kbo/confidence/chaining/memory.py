@@ -26,9 +26,9 @@ _PROBES = 16
 
 
 class ChainMemory:
-    """The chain of a finite set under a posterior, which is computed anew when the data have doubled.
+    """The chain of a finite set under a posterior, which is computed again when the data have doubled.
 
-    It is also computed anew for another posterior, and after a change of ridge, kernel, points or
+    It is also computed again for another posterior, and after a change of ridge, kernel, points or
     inducing points.
     """
 

@@ -1,1 +1,1 @@
-"""What a user assumes about a measured quantity: kernel, noise level and norm bound."""
+"""Assumptions of a user about a measured quantity: kernel, noise level and norm bound."""

@@ -53,7 +53,7 @@ def results_of_journal(path: Path, maximize: bool, objectives: Sequence[Objectiv
 
 
 class _Ends:
-    """What became of the trials of a journal, by their numbers.
+    """The outcomes of the trials of a journal, by their numbers.
 
     ``Trials`` knows as much, in the last space of the journal, which has no place for some of them.
 

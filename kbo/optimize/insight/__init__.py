@@ -1,4 +1,4 @@
-"""What the trials of a run show, from the surrogates.
+"""Statistics of a run, from its trials and surrogates.
 
 * ``insight.py``: ``Insight``, one method a question; ``answers.py``: the answers of a summary
 * effects: ``importance.py``, ``credible_sets.py``, ``optima.py``, ``outlier.py``, ``comparison.py``

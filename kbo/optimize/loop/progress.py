@@ -1,4 +1,4 @@
-"""What the progress bar of a run says beside the number of trials."""
+"""Numbers that the progress bar of a run shows beside the number of trials."""
 
 from __future__ import annotations
 

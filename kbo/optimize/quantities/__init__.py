@@ -1,1 +1,1 @@
-"""What is known of the objective and of the limited quantities after the trials of a run."""
+"""Surrogates of the objective and of the limited quantities after the trials of a run."""
