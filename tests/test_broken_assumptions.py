@@ -451,3 +451,22 @@ if __name__ == "__main__":
             print(f"| {name} | {call().splitlines()[0][:260]} |")
     for name, words in NAMED.items():
         print(f"| {name} | the guarantee says: ... {words} ... |")
+
+
+class Refused(OfOnesOwn):
+    """A bound whose theorem covers nothing."""
+
+    def objections(self, state):
+        return ["its condition does not hold"]
+
+
+class Around(OfOnesOwn):
+    """A bound from another one, whose author does not mention that one's objections."""
+
+    def __init__(self, bound):
+        self.bound = bound
+
+
+def test_a_bound_from_another_one_has_the_objections_of_that_one():
+    assert Around(OfOnesOwn()).guarantee_on(exact()) is not None
+    assert Around(Refused()).objections(exact()) == ["its condition does not hold"]

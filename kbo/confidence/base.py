@@ -174,9 +174,11 @@ class Confidence(ReadOnly):
         """Return the reasons why the theorem does not cover this posterior, in words.
 
         Its ``provenance`` and ``error`` are compared with ``covers``. A bound that is computed from
-        another one overrides this method: it has the objections of that one too.
+        others has their objections too.
         """
         reasons = _objections_to_data(checked_state(state).provenance)
+        for bound in self._bounds_below():
+            reasons += bound.objections(state)
         if state.like.dtype != torch.float64:
             reasons.append(
                 "in float32 rounding may move the bounds by more than their width: use float64"
@@ -190,6 +192,14 @@ class Confidence(ReadOnly):
         reasons += rounding.objections(state, self._least_ridge(state))
         reasons += self._uncovered(state)
         return list(dict.fromkeys(reasons))
+
+    def _bounds_below(self) -> list[Confidence]:
+        """Return the bounds from which this one is computed: all among its attributes.
+
+        They are looked for, so that a bound whose author does not name them keeps no guarantee that
+        one of them has lost. A subclass whose statement does not rest on them overrides it.
+        """
+        return [value for value in vars(self).values() if isinstance(value, Confidence)]
 
     def _uncovered(self, state: Posterior) -> list[str]:
         """Return the objections to error, weights and ridge that ``covers`` does not list."""
