@@ -139,7 +139,7 @@ def minimize(
 
     Every exception that ends a run has its ``trials``.
     """
-    return _run(**locals(), maximize=False)  # _run refuses any other local variable
+    return _run(**locals(), maximize=False)
 
 
 def maximize(
@@ -172,26 +172,19 @@ def maximize(
     device: str | torch.device | None = None,
 ) -> Result:
     """Maximise a noisy, expensive function; arguments and result as ``minimize``."""
-    return _run(**locals(), maximize=True)  # _run refuses any other local variable
+    return _run(**locals(), maximize=True)
 
 
 @preserved()
 @isolated
 def _run(
+    *,
     objective: Callable[..., Any],
     bounds: Bounds | Space,
     n_trials: int | None,
-    *,
     setting: Setting | None,
     method: str | None,
     constraints: Sequence[Any],
-    value_range: tuple[float, float] | None,
-    objectives: Sequence[Any],
-    reference: Any,
-    seed: int,
-    journal: str | os.PathLike[str] | None,
-    allow_change: bool,
-    was: Mapping[str, Any] | None,
     workers: Workers,
     timeout: float | None,
     time_budget: float | None,
@@ -200,16 +193,14 @@ def _run(
     stop_at_gap: float | None,
     stop_when: float | None,
     pruner: Any,
-    evaluated: Any,
     try_first: Sequence[Any],
     progress: bool,
     on_trial: OnTrial | Sequence[OnTrial] | None,
-    device: str | torch.device | None,
-    maximize: bool,
+    **of_optimizer: Any,
 ) -> Result:
     """Run all trials, and return the result. All arguments are checked before the journal is opened.
 
-    Arguments as for ``minimize``, all of them and no others; ``maximize`` says whether larger values are better.
+    Arguments as for ``minimize``; ``of_optimizer`` are those that only ``Optimizer`` needs.
     """
     checks.function("objective", objective)
     timeout = checks.maybe(checks.positive, "timeout", timeout, YEAR)
@@ -218,7 +209,7 @@ def _run(
     stopping = Stopping(n_trials, time_budget, end_running, max_failures, stop_at_gap, stop_when)
     setting, method = resolve(setting, method, stopping.n_trials)
     stopping.check_possible(setting, method)
-    if (pruner is not None or stopping.stop_when) and objectives:
+    if (pruner is not None or stopping.stop_when) and of_optimizer["objectives"]:
         raise InvalidInput(
             "pruner (--prune) and stop_when (--stop-when) are for one objective: leave them out, or objectives."
         )
@@ -231,18 +222,9 @@ def _run(
         space,
         setting=setting,
         method=method,
-        maximize=maximize,
         n_trials=stopping.n_trials,
         constraints=measured,
-        value_range=value_range,
-        objectives=objectives,
-        reference=reference,
-        seed=seed,
-        journal=journal,
-        allow_change=allow_change,
-        was=was,
-        evaluated=evaluated,
-        device=device,
+        **of_optimizer,
     )
     stopped = "interrupted before its end"
     try:
