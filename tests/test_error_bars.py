@@ -11,7 +11,7 @@ from gpytorch.kernels import RBFKernel
 import kbo
 from kbo.errors import InvalidInput
 from kbo.optimize.surrogates.error_bars import noise_ratios
-from kbo.optimize.surrogates.surrogate import Evaluation
+from kbo.optimize.surrogates.evaluation import Evaluation
 
 KERNEL = RBFKernel().double().initialize(lengthscale=0.3)
 CERTIFIED = kbo.Certified(KERNEL, 0.2, 2.0)

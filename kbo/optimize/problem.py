@@ -23,7 +23,7 @@ from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trials
 from kbo.optimize.settings.choice import resolve
 from kbo.optimize.settings.setting import Setting, explores_safely
-from kbo.optimize.surrogates.surrogate import ANY, Problem
+from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
 from kbo.space import Space
 
 log: logging.Logger = logging.getLogger("kbo")
@@ -58,7 +58,7 @@ def new_quantities(
     if several:
         maximize = several[0].maximize
         _check_several(several, constraints, setting, method, value_range)
-    problem = Problem(method, n_trials, space, _span(value_range, maximize))
+    problem = SearchProblem(method, n_trials, space, _span(value_range, maximize))
     return Quantities(
         Trials(space), setting, problem, tuple(constraints), maximize, several, not_acceptable
     )

@@ -25,7 +25,8 @@ from kbo.optimize.run import table
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.strategies.explanation import Explanation
-from kbo.optimize.surrogates.surrogate import NO_BOUND, Surrogate
+from kbo.optimize.surrogates.guarantee import NO_BOUND
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params
 
 if TYPE_CHECKING:

@@ -33,7 +33,8 @@ from kbo.optimize.insight.gap import (
 )
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS, Search
-from kbo.optimize.surrogates.surrogate import Guarantee, Surrogate
+from kbo.optimize.surrogates.guarantee import Guarantee
+from kbo.optimize.surrogates.surrogate import Surrogate
 
 _AT_ONCE = 1000
 """Points that are compared with the front at once."""

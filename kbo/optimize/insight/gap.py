@@ -28,7 +28,8 @@ from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.bounds import LargestUpper, largest_upper
 from kbo.optimize.search.search import MOST_POINTS, Search
 from kbo.optimize.strategies.safe_exploration import Exploration
-from kbo.optimize.surrogates.surrogate import Bound, Surrogate
+from kbo.optimize.surrogates.bound import Bound
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
 NOT_REQUESTED = "no proof was asked for: pass evaluations="

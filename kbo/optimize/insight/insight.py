@@ -25,7 +25,8 @@ from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.optimize.surrogates.surrogate import Guarantee, Surrogate
+from kbo.optimize.surrogates.guarantee import Guarantee
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params
 
 _N_RANDOM = 64

@@ -31,7 +31,9 @@ from kbo.optimize.run.trials import Trial, Trials, error_of, quantity, violation
 from kbo.optimize.search.search import N_BEST
 from kbo.optimize.settings.setting import Setting, explores_safely
 from kbo.optimize.strategies.safe_exploration import Exploration
-from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
+from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params, Space
 
 M = TypeVar("M", Constraint, Objective)
@@ -71,7 +73,7 @@ class Quantities:
         self,
         trials: Trials,
         setting: Setting,
-        problem: Problem,
+        problem: SearchProblem,
         constraints: Sequence[Constraint],
         maximize: bool,
         objectives: Sequence[Objective] = (),
@@ -90,7 +92,7 @@ class Quantities:
         if explores_safely(setting):
             self.exploration = Exploration(problem.space, setting.start, len(self.limited))
         self.setting: Setting = setting
-        self.problem: Problem = problem
+        self.problem: SearchProblem = problem
         self.space: Space = problem.space
         self.constraints: Sequence[Constraint] = constraints
         self.maximize: bool = maximize
@@ -413,7 +415,7 @@ def balance(means: Tensor, front: Tensor) -> Tensor:
 
 def _quantities(
     setting: Setting,
-    problem: Problem,
+    problem: SearchProblem,
     constraints: Sequence[Constraint],
     objectives: Sequence[Objective],
 ) -> tuple[Quantity, list[tuple[Objective, Quantity]], list[tuple[Constraint, Quantity]]]:

@@ -6,7 +6,9 @@ from torch import Tensor
 
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.settings.setting import Setting
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate
+from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.search_problem import SearchProblem
+from kbo.optimize.surrogates.surrogate import Surrogate
 
 
 class Quantity:
@@ -26,7 +28,7 @@ class Quantity:
         InvalidInput: The setting cannot be used with the method or the space.
     """
 
-    def __init__(self, setting: Setting, problem: Problem, prefix: str = "") -> None:
+    def __init__(self, setting: Setting, problem: SearchProblem, prefix: str = "") -> None:
         self.evaluations: list[Evaluation] = []
         self._setting = setting
         self._problem = problem

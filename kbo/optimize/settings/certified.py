@@ -31,9 +31,10 @@ from kbo.optimize.strategies.strategy import Strategy
 from kbo.optimize.strategies.thompson import ThompsonSampling
 from kbo.optimize.strategies.upper_bound import UpperBound
 from kbo.optimize.surrogates.certified_surrogate import Assumptions, CertifiedSurrogate
+from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.hypotheses_surrogate import LARGER_HYPOTHESES, HypothesesSurrogate
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem
+from kbo.optimize.surrogates.search_problem import SearchProblem
 from kbo.regression import KernelRidge
 from kbo.space import Space
 
@@ -138,7 +139,7 @@ class Certified(Setting):
 
     def fit(
         self,
-        problem: Problem,
+        problem: SearchProblem,
         evaluations: Sequence[Evaluation],
         before: CertifiedSurrogate | None = None,
     ) -> CertifiedSurrogate:
@@ -157,7 +158,7 @@ class Certified(Setting):
             n=surrogate.posterior.n,
         )
 
-    def prior(self, problem: Problem) -> CertifiedSurrogate:
+    def prior(self, problem: SearchProblem) -> CertifiedSurrogate:
         """Return the surrogate before the first evaluation."""
         space = problem.space
         kernel = self.kernel

@@ -31,6 +31,7 @@ from kbo.optimize.strategies.trust_region import TrustRegion, trust_radius
 from kbo.optimize.strategies.upper_bound import UpperBound
 from kbo.optimize.surrogates.bowl import PLAIN, Bowl
 from kbo.optimize.surrogates.error_bars import noise_ratios, prediction_errors
+from kbo.optimize.surrogates.evaluation import Evaluation, data
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_objective, fit_values
 from kbo.optimize.surrogates.practical_surrogate import (
@@ -40,7 +41,8 @@ from kbo.optimize.surrogates.practical_surrogate import (
     empty_posterior,
 )
 from kbo.optimize.surrogates.schedule import Schedule, cut
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate, data
+from kbo.optimize.surrogates.search_problem import SearchProblem
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.regression import Posterior
 from kbo.space import Space
 
@@ -192,7 +194,7 @@ class Practical(Setting):
 
     def fit(
         self,
-        problem: Problem,
+        problem: SearchProblem,
         evaluations: Sequence[Evaluation],
         before: PracticalSurrogate | None = None,
     ) -> PracticalSurrogate | None:

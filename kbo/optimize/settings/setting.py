@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.strategies.strategy import Strategy
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate
+from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.search_problem import SearchProblem
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
 
@@ -36,7 +38,7 @@ class Setting(ABC):
 
     @abstractmethod
     def fit(
-        self, problem: Problem, evaluations: Sequence[Evaluation], before: Any = None
+        self, problem: SearchProblem, evaluations: Sequence[Evaluation], before: Any = None
     ) -> Surrogate | None:
         """Return the surrogate after all evaluations of a quantity.
 

@@ -1,6 +1,7 @@
 """Surrogates: what is believed about one quantity after some evaluations.
 
-* ``surrogate.py``: the interface, with ``Evaluation``, ``Problem``, ``Bound`` and ``Guarantee``
+* ``surrogate.py``: the interface; its parts are in ``evaluation.py``, ``search_problem.py``, ``bound.py`` and
+  ``guarantee.py``
 * certified: ``certified_surrogate.py``; a list of hypotheses: ``hypotheses_surrogate.py``, ``union.py``
 * practical: ``practical_surrogate.py``; ``model.py`` fits it by ``fitting.py``, with ``bowl.py`` as trend,
   ``outcome_transform.py`` and ``error_bars.py``, when ``schedule.py`` says so
