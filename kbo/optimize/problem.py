@@ -9,7 +9,7 @@ from typing import Any
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.assumptions.hypotheses import described
+from kbo.optimize.assumptions.hypotheses import kernel_description
 from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.objectives.objective import (
@@ -130,20 +130,20 @@ def header_of(
     if value_range is not None:
         header["value_range"] = list(value_range)
     if quantities.objectives:
-        header["objectives"] = [_described(o, space.columns) for o in quantities.objectives]
+        header["objectives"] = [_description(o, space.columns) for o in quantities.objectives]
     if quantities.reference:
         header["reference"] = quantities.reference
     if methods.get(problem.method).needs_horizon:
         header["n_trials"] = problem.n_trials
     header |= quantities.setting.describe(space)
     if quantities.constraints:
-        header["constraints"] = [_described(c, space.columns) for c in quantities.constraints]
+        header["constraints"] = [_description(c, space.columns) for c in quantities.constraints]
     return header
 
 
-def _described(measured: Measured, columns: int) -> dict[str, Any]:
+def _description(measured: Measured, columns: int) -> dict[str, Any]:
     """Return a constraint or an objective as plain JSON values; its kernel by a fingerprint on some columns."""
     numbers = measured.describe()
     if measured.kernel is None:
         return numbers
-    return {**numbers, **described(measured.kernel, columns)}
+    return {**numbers, **kernel_description(measured.kernel, columns)}

@@ -287,7 +287,7 @@ def result_of(
     insight = settled.insight
     best = settled.recommended()
     interval = settled.interval(best.params) if best else None
-    surrogate = insight.description() if interval else None
+    surrogate = insight.report_surrogate() if interval else None
     guarantee = insight.guarantee() if surrogate else None
     gap = settled.gap(evaluations if optimizer.setting.certified else 0)
     lower, value, upper = _estimate(best, interval, surrogate)

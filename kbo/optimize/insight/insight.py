@@ -68,13 +68,13 @@ class Insight:
         return self.quantities.surrogate()
 
     @guarded
-    def description(self) -> Surrogate | None:
-        """Compute a surrogate that describes bad values, too: in ``surrogate`` the practical setting cuts them.
+    def report_surrogate(self) -> Surrogate | None:
+        """Compute the surrogate for reports, in which bad values are not cut; None while there are too few values.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        return self.quantities.description()
+        return self.quantities.report_surrogate()
 
     @guarded
     def feasibility(self, ways: Sequence[str] = ()) -> Feasibility | None:
@@ -162,7 +162,7 @@ class Insight:
         tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
         quantities = self.quantities
         best = quantities.recommended()
-        surrogate = quantities.description()
+        surrogate = quantities.report_surrogate()
         if best is None or surrogate is None or quantities.bounded() is None:
             return None
         if quantities.objectives or not quantities.within_limits():
@@ -190,7 +190,7 @@ class Insight:
         quantities = self.quantities
         if quantities.setting.certified or quantities.objectives:
             return None
-        surrogate = quantities.description()
+        surrogate = quantities.report_surrogate()
         if surrogate is None or quantities.bounded() is None:
             return None
         return outlier(surrogate, quantities.objective.without, quantities.maximize)
@@ -204,7 +204,7 @@ class Insight:
         """
         quantities = self.quantities
         best = quantities.recommended()
-        surrogates = quantities.surrogates(described=True)
+        surrogates = quantities.surrogates(for_reports=True)
         if not quantities.objectives or best is None or not surrogates:
             return None
         trials = distinct(quantities.within_limits(best), best)
@@ -228,7 +228,7 @@ class Insight:
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
         """
-        surrogates = self.quantities.surrogates(described=True)
+        surrogates = self.quantities.surrogates(for_reports=True)
         if not surrogates:
             return None
         if len(surrogates) == 1:
@@ -262,7 +262,7 @@ class Insight:
         quantities = self.quantities
         second = quantities.space.unit(others)
         best = quantities.recommended()
-        surrogate = quantities.description()
+        surrogate = quantities.report_surrogate()
         if best is None or surrogate is None or quantities.bounded() is None:
             return None
         first = quantities.space.unit(best.params if params is None else params)
@@ -305,7 +305,7 @@ class Insight:
         most = checks.whole("most", most, 2)
         quantities = self.quantities
         best = quantities.recommended()
-        surrogate = quantities.description()
+        surrogate = quantities.report_surrogate()
         if best is None:
             return []
         others = quantities.within_limits()

@@ -18,7 +18,12 @@ from kbo.confidence.unexplained import ENERGY
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.assumptions.fingerprint import fingerprint
-from kbo.optimize.assumptions.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
+from kbo.optimize.assumptions.hypotheses import (
+    Hypothesis,
+    checked_kernel,
+    kernel_description,
+    owns_kernel,
+)
 from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.objectives.objective import Objective
@@ -291,7 +296,7 @@ class Certified(Setting):
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
-        values = {"setting": "certified", **described(self.kernel, space.columns)}
+        values = {"setting": "certified", **kernel_description(self.kernel, space.columns)}
         if isinstance(self.kernel, Kernel):
             values["noise_std"] = self.noise_std
             values["norm_bound"] = self.norm_bound

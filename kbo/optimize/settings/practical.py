@@ -292,11 +292,11 @@ class Practical(Setting):
             weights = fitted.weights(y, prediction_errors(values), ratios).to(device)
         posterior.update(X.to(device), fitted.transform(y).to(device), weights)
 
-    def described(self) -> Practical:
+    def for_reports(self) -> Practical:
         """Return a copy that compresses bad values and does not cut them."""
-        description = copy.copy(self)
-        object.__setattr__(description, "cuts", False)
-        return description
+        setting = copy.copy(self)
+        object.__setattr__(setting, "cuts", False)
+        return setting
 
     def with_noise(self) -> Practical:
         setting = copy.copy(self)

@@ -62,8 +62,8 @@ class Setting(ABC):
         """Return the strategies after the initial design, in words; empty where the method says everything."""
         return ""
 
-    def described(self) -> Setting:
-        """Return the setting with which reports describe the objective; by default the setting itself."""
+    def for_reports(self) -> Setting:
+        """Return the setting whose surrogates are for reports; by default the setting itself."""
         return self
 
     def with_noise(self) -> Setting:
