@@ -50,7 +50,7 @@ def test_draws_have_the_means_and_widths_of_the_intervals_and_are_joint(optimize
     units = torch.rand(6, 3, generator=generator(), dtype=torch.float64)
     units[1] = units[0] + 1e-4
     features = optimizer.space.features(units)
-    draws = -optimizer.insight.description().draws(features, 4000, generator(1))
+    draws = -optimizer.insight.report_surrogate().draws(features, 4000, generator(1))
     low, mean, high = optimizer.insight.intervals(units)
     torch.testing.assert_close(draws.median(0).values, mean, rtol=0.1, atol=0.02)
     width = draws.quantile(0.95, 0) - draws.quantile(0.05, 0)
@@ -150,7 +150,7 @@ def test_no_number_is_beyond_the_limits_of_the_intervals(value_range, sign, tmp_
     optimizer.close()
     optimizer = kbo.Optimizer(LINE, **options)
     units = torch.rand(200, 1, generator=generator(), dtype=torch.float64)
-    draws = sign * -optimizer.insight.description().draws(units, 100, generator())
+    draws = sign * -optimizer.insight.report_surrogate().draws(units, 100, generator())
     for numbers in (draws, *optimizer.insight.intervals(units)):
         assert value_range[0] <= float(numbers.min()) <= float(numbers.max()) <= value_range[1]
     # No gain is larger than the recommended value, which is at least 0.

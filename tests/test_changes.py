@@ -300,7 +300,7 @@ def test_an_interrupt_at_any_line_leaves_memory_and_disk_equal(name, growth, tmp
         except KeyboardInterrupt:
             ended = False
         trials = optimizer.run.trials
-        bounds = Space.described(optimizer.space.describe(), True)
+        bounds = Space.from_description(optimizer.space.describe(), True)
         optimizer.close()
         again = random_search(bounds, tmp_path / f"{line}")
         assert again.run.trials.all == trials.all

@@ -57,7 +57,7 @@ def optimizer():
 
 @pytest.fixture(scope="module")
 def surrogate(optimizer):
-    return optimizer.insight.description()
+    return optimizer.insight.report_surrogate()
 
 
 def by_name(answers):
@@ -343,7 +343,7 @@ def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, s
     for trial in optimizer.trials:
         if trial.number != 11:
             others.tell(trial.params, trial.value)
-    surrogate = others.insight.description()
+    surrogate = others.insight.report_surrogate()
     X = torch.tensor([[*suspect.params.values()]], dtype=torch.float64)
     mean, std = (float(number) for number in surrogate.prediction(X))
     ends = torch.tensor([mean - 1.6449 * std, mean + 1.6449 * std])

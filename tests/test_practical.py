@@ -21,12 +21,13 @@ from kbo.optimize.strategies import RandomPoint, upper_bound
 from kbo.optimize.strategies.trust_region import GROWTH, SHRINKAGE, START, trust_radius
 from kbo.optimize.surrogates import practical_surrogate
 from kbo.optimize.surrogates.bowl import PLAIN, Bowl
+from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.fitting import Loss, fit
 from kbo.optimize.surrogates.inducing_points import FocusedDictionary
 from kbo.optimize.surrogates.model import fit_objective, fit_values
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, least_skewed, linear
 from kbo.optimize.surrogates.practical_surrogate import PracticalSurrogate
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem
+from kbo.optimize.surrogates.search_problem import SearchProblem
 from kbo.regression import KernelRidge, NystromRidge
 from kbo.report.record import Record
 from kbo.space import Space
@@ -467,7 +468,7 @@ def test_a_surrogate_of_evaluations_at_once_is_that_of_them_one_by_one_and_does_
         return torch.stack(surrogate.bound(0).posterior.predict(X))
 
     ends = evaluations()
-    problem = Problem(method, None, Space([(0.0, 1.0)] * 2))
+    problem = SearchProblem(method, None, Space([(0.0, 1.0)] * 2))
     X = uniform(5, 2, seed=2)
     known = None
     steps = []

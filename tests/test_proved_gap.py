@@ -21,7 +21,7 @@ from kbo.confidence import MartingaleMixture, SelfNormalized
 from kbo.errors import Contradiction
 from kbo.optimize.gap.branch_and_bound import BoundedScore, CellBound, bound_maximum
 from kbo.optimize.gap.cells import Cells
-from kbo.optimize.surrogates.surrogate import Bound
+from kbo.optimize.surrogates.bound import Bound
 from kbo.regression import KernelRidge
 
 SPACES = {

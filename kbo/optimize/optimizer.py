@@ -312,7 +312,7 @@ class Optimizer:
     def explain(self, number: int) -> Explanation | None:
         """Return the explanation of a trial's parameters: the strategy that chose them, and the numbers it compared.
 
-        None for trials whose parameters were given, and for those of journals that were written before version 0.25.
+        None for trials whose parameters were given, and for those whose journal has no explanations.
 
         Args:
             number: The number of the trial.

@@ -9,7 +9,7 @@ from typing import Any
 from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.assumptions.hypotheses import described
+from kbo.optimize.assumptions.hypotheses import kernel_description
 from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.objectives.objective import (
@@ -23,7 +23,7 @@ from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trials
 from kbo.optimize.settings.choice import resolve
 from kbo.optimize.settings.setting import Setting, explores_safely
-from kbo.optimize.surrogates.surrogate import ANY, Problem
+from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
 from kbo.space import Space
 
 log: logging.Logger = logging.getLogger("kbo")
@@ -58,7 +58,7 @@ def new_quantities(
     if several:
         maximize = several[0].maximize
         _check_several(several, constraints, setting, method, value_range)
-    problem = Problem(method, n_trials, space, _span(value_range, maximize))
+    problem = SearchProblem(method, n_trials, space, _span(value_range, maximize))
     return Quantities(
         Trials(space), setting, problem, tuple(constraints), maximize, several, not_acceptable
     )
@@ -130,20 +130,20 @@ def header_of(
     if value_range is not None:
         header["value_range"] = list(value_range)
     if quantities.objectives:
-        header["objectives"] = [_described(o, space.columns) for o in quantities.objectives]
+        header["objectives"] = [_description(o, space.columns) for o in quantities.objectives]
     if quantities.reference:
         header["reference"] = quantities.reference
     if methods.get(problem.method).needs_horizon:
         header["n_trials"] = problem.n_trials
     header |= quantities.setting.describe(space)
     if quantities.constraints:
-        header["constraints"] = [_described(c, space.columns) for c in quantities.constraints]
+        header["constraints"] = [_description(c, space.columns) for c in quantities.constraints]
     return header
 
 
-def _described(measured: Measured, columns: int) -> dict[str, Any]:
+def _description(measured: Measured, columns: int) -> dict[str, Any]:
     """Return a constraint or an objective as plain JSON values; its kernel by a fingerprint on some columns."""
     numbers = measured.describe()
     if measured.kernel is None:
         return numbers
-    return {**numbers, **described(measured.kernel, columns)}
+    return {**numbers, **kernel_description(measured.kernel, columns)}

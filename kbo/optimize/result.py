@@ -25,7 +25,8 @@ from kbo.optimize.run import table
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.strategies.explanation import Explanation
-from kbo.optimize.surrogates.surrogate import NO_BOUND, Surrogate
+from kbo.optimize.surrogates.guarantee import NO_BOUND
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params
 
 if TYPE_CHECKING:
@@ -286,7 +287,7 @@ def result_of(
     insight = settled.insight
     best = settled.recommended()
     interval = settled.interval(best.params) if best else None
-    surrogate = insight.description() if interval else None
+    surrogate = insight.report_surrogate() if interval else None
     guarantee = insight.guarantee() if surrogate else None
     gap = settled.gap(evaluations if optimizer.setting.certified else 0)
     lower, value, upper = _estimate(best, interval, surrogate)

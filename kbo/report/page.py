@@ -279,7 +279,7 @@ def _numbers(result: Result | None) -> dict[str, Any]:
         delta = f"{delta:g}, nominal"
     numbers["probability that bounds may fail"] = delta
     numbers["where they come from"] = assumptions["from"]
-    surrogate = result.settled.insight.description()
+    surrogate = result.settled.insight.report_surrogate()
     if surrogate is not None:
         numbers["ridge (units of the kernel)"] = surrogate.posterior.ridge
         numbers["observations"] = surrogate.posterior.n

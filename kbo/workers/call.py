@@ -191,7 +191,7 @@ def call(
     try:
         value = function(*arguments)
     except failures as error:
-        failure = described(error) + place(error)
+        failure = error_text(error) + place(error)
         trace = _trace()
     finally:
         if os.getpid() != process:
@@ -239,7 +239,7 @@ def takes_trial(function: Callable[..., Any]) -> bool:
     return second.name == "trial" or second.default is second.empty
 
 
-def described(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return type and text of an exception. Where its text cannot be made, the type alone."""
     try:
         return _encodable(f"{type(error).__name__}: {error}")

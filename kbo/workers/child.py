@@ -21,7 +21,7 @@ from typing import Any
 
 from kbo._base.streams import AboveBar, lasting
 from kbo._base.terminal import on_terminal
-from kbo.workers.call import Outcome, RunningTrial, described
+from kbo.workers.call import Outcome, RunningTrial, error_text
 
 
 def serve(descriptor: int, parent_pipe: int) -> None:
@@ -37,7 +37,7 @@ def serve(descriptor: int, parent_pipe: int) -> None:
     try:
         function = work.load()
     except BaseException as error:
-        obstacle = f"the worker process could not load the objective: {described(error)}"
+        obstacle = f"the worker process could not load the objective: {error_text(error)}"
 
     def send(value: float, step: int) -> None:
         connection.send(("report", (value, step)))
@@ -78,7 +78,7 @@ def _pickled(outcome: Outcome) -> bytes:
     try:
         return pickle.dumps(("ended", outcome))
     except Exception as error:
-        failure = f"the value cannot be sent to the main process: {described(error)}"
+        failure = f"the value cannot be sent to the main process: {error_text(error)}"
         failed = Outcome(outcome.number, failure=failure, seconds=outcome.seconds)
         return pickle.dumps(("ended", failed))
 

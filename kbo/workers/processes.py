@@ -26,7 +26,7 @@ import torch
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.workers.call import Outcome, described
+from kbo.workers.call import Outcome, error_text
 from kbo.workers.engine import Engine, OnReport, Session
 from kbo.workers.remote import Message, RemoteSession, Worker, work_of
 
@@ -237,7 +237,7 @@ class _Process(Worker):
         try:
             return pickle.loads(message)
         except Exception as error:  # of a class of the caller's own
-            failure = f"the value cannot be read: {described(error)}"
+            failure = f"the value cannot be read: {error_text(error)}"
             return "ended", Outcome(self._number, failure=failure)
 
     def answer(self, stop: bool) -> None:

@@ -40,7 +40,7 @@ from kbo import acquisition, bandit, confidence, kernels, models, regression
 from kbo.confidence import chaining
 from kbo.optimize.result import result_of
 from kbo.space import Space
-from kbo.workers.call import described
+from kbo.workers.call import error_text
 from kbo.workers.in_process import call_with_limit
 from tests.processes import PATIENCE
 
@@ -668,9 +668,9 @@ def verdict(call: Call, argument: str, bad: str) -> str:
     except BaseException as error:
         if argument in PASSED_ON:
             return "works"
-        if isinstance(error, TypeError) and _SIGNATURE.search(described(error)):
+        if isinstance(error, TypeError) and _SIGNATURE.search(error_text(error)):
             return "refused"
-        return f"raw: {described(error)}"
+        return f"raw: {error_text(error)}"
 
 
 def cases(n_values: int, seed: int = 0, most: int | None = None) -> list[tuple[Call, str, str]]:

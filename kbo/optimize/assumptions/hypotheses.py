@@ -130,7 +130,7 @@ def checked_kernel(
     return tuple(given)
 
 
-def described(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, Any]:
+def kernel_description(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, Any]:
     """Return a kernel, or hypotheses, as plain JSON values; kernels by their fingerprints on some columns."""
     if isinstance(kernel, Kernel):
         return {"kernel": fingerprint(kernel, columns)}

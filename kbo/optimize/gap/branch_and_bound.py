@@ -26,7 +26,7 @@ from kbo.kernels import DenseKernel, freeze
 from kbo.optimize.constraints.feasibility import ConstraintSurrogate
 from kbo.optimize.constraints.slacks import slack_unit
 from kbo.optimize.gap.cells import Cells
-from kbo.optimize.surrogates.surrogate import Bound
+from kbo.optimize.surrogates.bound import Bound
 from kbo.space import Choice, Space
 
 _BATCH = 1000

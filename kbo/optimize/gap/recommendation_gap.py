@@ -30,7 +30,7 @@ from kbo.optimize.gap.gap_problem import GapProblem
 from kbo.optimize.search.bounds import LargestUpper, largest_upper
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.strategies.safe_exploration import Exploration
-from kbo.optimize.surrogates.surrogate import Bound
+from kbo.optimize.surrogates.bound import Bound
 
 
 def recommendation_gap(problem: GapProblem, recommended: Tensor) -> Gap:

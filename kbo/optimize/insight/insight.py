@@ -26,8 +26,9 @@ from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.run_search import generator_of
 from kbo.optimize.search.search import MOST_POINTS
+from kbo.optimize.surrogates.guarantee import Guarantee
 from kbo.optimize.surrogates.joint_guarantee import joint_guarantee
-from kbo.optimize.surrogates.surrogate import Guarantee, Surrogate
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params
 
 _N_RANDOM = 64
@@ -69,13 +70,13 @@ class Insight:
         return self.quantities.surrogate()
 
     @guarded
-    def description(self) -> Surrogate | None:
-        """Compute a surrogate that describes bad values, too: in ``surrogate`` the practical setting cuts them.
+    def report_surrogate(self) -> Surrogate | None:
+        """Compute the surrogate for reports, in which bad values are not cut; None while there are too few values.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        return self.quantities.description()
+        return self.quantities.report_surrogate()
 
     @guarded
     def feasibility(self, ways: Sequence[str] = ()) -> Feasibility | None:
@@ -163,7 +164,7 @@ class Insight:
         tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
         quantities = self.quantities
         best = quantities.recommended()
-        surrogate = quantities.description()
+        surrogate = quantities.report_surrogate()
         if best is None or surrogate is None or quantities.bounded() is None:
             return None
         if quantities.objectives or not quantities.within_limits():
@@ -191,7 +192,7 @@ class Insight:
         quantities = self.quantities
         if quantities.setting.certified or quantities.objectives:
             return None
-        surrogate = quantities.description()
+        surrogate = quantities.report_surrogate()
         if surrogate is None or quantities.bounded() is None:
             return None
         return outlier(surrogate, quantities.objective.without, quantities.maximize)
@@ -209,7 +210,7 @@ class Insight:
             return None
         return front_of(
             quantities.objectives,
-            list(quantities.surrogates(described=True).values()),
+            list(quantities.surrogates(for_reports=True).values()),
             compared,
             quantities.reference,
             self._generator(),
@@ -225,7 +226,7 @@ class Insight:
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
         """
-        surrogates = self.quantities.surrogates(described=True)
+        surrogates = self.quantities.surrogates(for_reports=True)
         if not surrogates:
             return None
         if len(surrogates) == 1:
@@ -259,7 +260,7 @@ class Insight:
         quantities = self.quantities
         second = quantities.space.unit(others)
         best = quantities.recommended()
-        surrogate = quantities.description()
+        surrogate = quantities.report_surrogate()
         if best is None or surrogate is None or quantities.bounded() is None:
             return None
         first = quantities.space.unit(best.params if params is None else params)
@@ -302,7 +303,7 @@ class Insight:
         most = checks.whole("most", most, 2)
         quantities = self.quantities
         best = quantities.recommended()
-        surrogate = quantities.description()
+        surrogate = quantities.report_surrogate()
         if best is None:
             return []
         others = quantities.within_limits()

@@ -12,7 +12,8 @@ from statistics import NormalDist
 
 import torch
 
-from kbo.optimize.surrogates.surrogate import Evaluation, Surrogate
+from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.surrogate import Surrogate
 
 _FAR = 4.0
 """Number of standard deviations beyond which a value is far from its prediction."""

@@ -75,7 +75,7 @@ def front_trials(quantities: Quantities) -> FrontTrials | None:
         RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
     """
     best = quantities.recommended()
-    surrogates = quantities.surrogates(described=True)
+    surrogates = quantities.surrogates(for_reports=True)
     if not quantities.objectives or best is None or not surrogates:
         return None
     trials = distinct(quantities.within_limits(best), best)

@@ -31,7 +31,9 @@ from kbo.optimize.run.trials import Trial, Trials, error_of, quantity, violation
 from kbo.optimize.search.search import N_BEST
 from kbo.optimize.settings.setting import Setting, explores_safely
 from kbo.optimize.strategies.safe_exploration import Exploration
-from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
+from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params, Space
 
 M = TypeVar("M", Constraint, Objective)
@@ -71,7 +73,7 @@ class Quantities:
         self,
         trials: Trials,
         setting: Setting,
-        problem: Problem,
+        problem: SearchProblem,
         constraints: Sequence[Constraint],
         maximize: bool,
         objectives: Sequence[Objective] = (),
@@ -90,7 +92,7 @@ class Quantities:
         if explores_safely(setting):
             self.exploration = Exploration(problem.space, setting.start, len(self.limited))
         self.setting: Setting = setting
-        self.problem: Problem = problem
+        self.problem: SearchProblem = problem
         self.space: Space = problem.space
         self.constraints: Sequence[Constraint] = constraints
         self.maximize: bool = maximize
@@ -133,16 +135,16 @@ class Quantities:
         self.learn()
         return self.objective.surrogate()
 
-    def description(self) -> Surrogate | None:
+    def report_surrogate(self) -> Surrogate | None:
         """Return the surrogate of the objective for reports, in which bad values are not cut; errors as above."""
         self.learn()
-        return self.objective.description()
+        return self.objective.report_surrogate()
 
-    def surrogates(self, *, described: bool = False) -> dict[str, Surrogate]:
+    def surrogates(self, *, for_reports: bool = False) -> dict[str, Surrogate]:
         """Return the surrogates of all objectives by name, in their order; none while there are too few values.
 
         Args:
-            described: Whether they are for reports, in which bad values are not cut.
+            for_reports: Whether they are for reports, in which bad values are not cut.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
@@ -153,8 +155,8 @@ class Quantities:
         surrogates = {}
         for name, of_objective in named.items():
             surrogate = of_objective.surrogate()
-            if described:
-                surrogate = of_objective.description()
+            if for_reports:
+                surrogate = of_objective.report_surrogate()
             if surrogate is None or surrogate.reported is None:
                 return {}
             surrogates[name] = surrogate
@@ -322,7 +324,7 @@ class Quantities:
 
     def _balance(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ``balance`` of trials with features [n D], and the number of them that dominate each, [n]."""
-        surrogates = self.surrogates(described=True)
+        surrogates = self.surrogates(for_reports=True)
         if not surrogates:
             return features.new_zeros(len(features)), features.new_zeros(len(features))
         means = torch.stack([s.interval(features)[1] for s in surrogates.values()], -1)
@@ -413,7 +415,7 @@ def balance(means: Tensor, front: Tensor) -> Tensor:
 
 def _quantities(
     setting: Setting,
-    problem: Problem,
+    problem: SearchProblem,
     constraints: Sequence[Constraint],
     objectives: Sequence[Objective],
 ) -> tuple[Quantity, list[tuple[Objective, Quantity]], list[tuple[Constraint, Quantity]]]:

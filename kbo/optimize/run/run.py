@@ -485,7 +485,9 @@ class Run:
     def _begin_in(self, header: Header, describe: Callable[[Space], Mapping[str, Any]]) -> None:
         """Begin in the space of the header of a journal."""
         space: Any = header["space"]
-        self.first_space = Space.described(space, bool(header.get("named"))).on(self.space.device)
+        self.first_space = Space.from_description(space, bool(header.get("named"))).on(
+            self.space.device
+        )
         try:
             self.header = header_of(describe(self.first_space))
         except InvalidInput as error:

@@ -249,7 +249,7 @@ class Trials:
 
     def _change(self, event: Change) -> None:
         """Put the trials into another space."""
-        space = Space.described(event.space, self.space.named)
+        space = Space.from_description(event.space, self.space.named)
         self.space = space.replacing(self.space, event.same_scale)
         for number, params in enumerate(self._extended):
             if isinstance(params, dict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,10 +14,9 @@ from kbo._base import checks
 from kbo.confidence import Confidence, Limit
 from kbo.errors import InvalidInput
 from kbo.optimize.search.subspace import Subspace
+from kbo.optimize.surrogates.bound import Bound
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params, Space
-
-if TYPE_CHECKING:
-    from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 
 Score = Callable[[Tensor], Tensor]
 """Returns values [n] at features [n D], larger ones better."""

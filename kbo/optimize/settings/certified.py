@@ -18,7 +18,12 @@ from kbo.confidence.unexplained import ENERGY
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.assumptions.fingerprint import fingerprint
-from kbo.optimize.assumptions.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
+from kbo.optimize.assumptions.hypotheses import (
+    Hypothesis,
+    checked_kernel,
+    kernel_description,
+    owns_kernel,
+)
 from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.objectives.objective import Objective
@@ -31,9 +36,10 @@ from kbo.optimize.strategies.strategy import Strategy
 from kbo.optimize.strategies.thompson import ThompsonSampling
 from kbo.optimize.strategies.upper_bound import UpperBound
 from kbo.optimize.surrogates.certified_surrogate import Assumptions, CertifiedSurrogate
+from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.hypotheses_surrogate import LARGER_HYPOTHESES, HypothesesSurrogate
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem
+from kbo.optimize.surrogates.search_problem import SearchProblem
 from kbo.regression import KernelRidge
 from kbo.space import Space
 
@@ -138,7 +144,7 @@ class Certified(Setting):
 
     def fit(
         self,
-        problem: Problem,
+        problem: SearchProblem,
         evaluations: Sequence[Evaluation],
         before: CertifiedSurrogate | None = None,
     ) -> CertifiedSurrogate:
@@ -157,7 +163,7 @@ class Certified(Setting):
             n=surrogate.posterior.n,
         )
 
-    def prior(self, problem: Problem) -> CertifiedSurrogate:
+    def prior(self, problem: SearchProblem) -> CertifiedSurrogate:
         """Return the surrogate before the first evaluation."""
         space = problem.space
         kernel = self.kernel
@@ -290,7 +296,7 @@ class Certified(Setting):
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
-        values = {"setting": "certified", **described(self.kernel, space.columns)}
+        values = {"setting": "certified", **kernel_description(self.kernel, space.columns)}
         if isinstance(self.kernel, Kernel):
             values["noise_std"] = self.noise_std
             values["norm_bound"] = self.norm_bound

@@ -31,6 +31,7 @@ from kbo.optimize.strategies.trust_region import TrustRegion, trust_radius
 from kbo.optimize.strategies.upper_bound import UpperBound
 from kbo.optimize.surrogates.bowl import PLAIN, Bowl
 from kbo.optimize.surrogates.error_bars import noise_ratios, prediction_errors
+from kbo.optimize.surrogates.evaluation import Evaluation, data
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_objective, fit_values
 from kbo.optimize.surrogates.practical_surrogate import (
@@ -40,7 +41,8 @@ from kbo.optimize.surrogates.practical_surrogate import (
     empty_posterior,
 )
 from kbo.optimize.surrogates.schedule import Schedule, cut
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate, data
+from kbo.optimize.surrogates.search_problem import SearchProblem
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.regression import Posterior
 from kbo.space import Space
 
@@ -192,7 +194,7 @@ class Practical(Setting):
 
     def fit(
         self,
-        problem: Problem,
+        problem: SearchProblem,
         evaluations: Sequence[Evaluation],
         before: PracticalSurrogate | None = None,
     ) -> PracticalSurrogate | None:
@@ -290,11 +292,11 @@ class Practical(Setting):
             weights = fitted.weights(y, prediction_errors(values), ratios).to(device)
         posterior.update(X.to(device), fitted.transform(y).to(device), weights)
 
-    def described(self) -> Practical:
+    def for_reports(self) -> Practical:
         """Return a copy that compresses bad values and does not cut them."""
-        description = copy.copy(self)
-        object.__setattr__(description, "cuts", False)
-        return description
+        setting = copy.copy(self)
+        object.__setattr__(setting, "cuts", False)
+        return setting
 
     def with_noise(self) -> Practical:
         setting = copy.copy(self)

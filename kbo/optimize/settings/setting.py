@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.strategies.strategy import Strategy
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate
+from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.search_problem import SearchProblem
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
 
@@ -36,7 +38,7 @@ class Setting(ABC):
 
     @abstractmethod
     def fit(
-        self, problem: Problem, evaluations: Sequence[Evaluation], before: Any = None
+        self, problem: SearchProblem, evaluations: Sequence[Evaluation], before: Any = None
     ) -> Surrogate | None:
         """Return the surrogate after all evaluations of a quantity.
 
@@ -60,8 +62,8 @@ class Setting(ABC):
         """Return the strategies after the initial design, in words; empty where the method says everything."""
         return ""
 
-    def described(self) -> Setting:
-        """Return the setting with which reports describe the objective; by default the setting itself."""
+    def for_reports(self) -> Setting:
+        """Return the setting whose surrogates are for reports; by default the setting itself."""
         return self
 
     def with_noise(self) -> Setting:

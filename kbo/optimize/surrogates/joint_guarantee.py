@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kbo.optimize.surrogates.surrogate import Guarantee, Surrogate
+from kbo.optimize.surrogates.guarantee import Guarantee
+from kbo.optimize.surrogates.surrogate import Surrogate
 
 
 def joint_guarantee(surrogates: Mapping[str, Surrogate], selected: Sequence[str] = ()) -> Guarantee:

@@ -18,8 +18,10 @@ from kbo.bandit.method import Method
 from kbo.confidence import Confidence, FixedWidth, UnknownNorm
 from kbo.optimize.surrogates.bowl import Bowl
 from kbo.optimize.surrogates.error_bars import median_bar, noise_ratios, prediction_errors
+from kbo.optimize.surrogates.evaluation import Evaluation, data
 from kbo.optimize.surrogates.fitting import MOST
 from kbo.optimize.surrogates.functions import DrawnFunctions, Functions
+from kbo.optimize.surrogates.guarantee import Guarantee
 from kbo.optimize.surrogates.inducing_points import (
     LEFT_OUT,
     MOST_EXACT,
@@ -31,7 +33,8 @@ from kbo.optimize.surrogates.model import Fitted, Trend
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.optimize.surrogates.predictive import Predictive
 from kbo.optimize.surrogates.schedule import Schedule
-from kbo.optimize.surrogates.surrogate import Evaluation, Guarantee, Problem, Surrogate, data
+from kbo.optimize.surrogates.search_problem import SearchProblem
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.regression import KernelRidge, NystromRidge, Posterior, PriorMean
 
 DEFAULT_METHOD = "ucb"
@@ -77,7 +80,7 @@ class PracticalSurrogate(Surrogate):
     """
 
     choices: Choices
-    problem: Problem
+    problem: SearchProblem
     fitted: Fitted
     schedule: Schedule
     posterior: Posterior
@@ -302,7 +305,9 @@ class PracticalSurrogate(Surrogate):
         return "the best mean with a margin of one standard deviation"
 
 
-def method_of(choices: Choices, problem: Problem, fitted: Fitted, norm_bound: float) -> Method:
+def method_of(
+    choices: Choices, problem: SearchProblem, fitted: Fitted, norm_bound: float
+) -> Method:
     """Return the method of a problem with fitted numbers."""
     recipe = methods.get(problem.method)
     noise_std = fitted.noise_std
@@ -321,7 +326,7 @@ def method_of(choices: Choices, problem: Problem, fitted: Fitted, norm_bound: fl
 
 
 def empty_posterior(
-    choices: Choices, problem: Problem, fitted: Fitted, bowl: Bowl, n_fitted: int
+    choices: Choices, problem: SearchProblem, fitted: Fitted, bowl: Bowl, n_fitted: int
 ) -> Posterior:
     """Return the posterior before any value: exact, or a sketch if the model is fitted to more than 500 values."""
     posterior = method_of(choices, problem, fitted, norm_bound=1.0).state()
