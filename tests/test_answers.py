@@ -96,6 +96,17 @@ def test_a_run_does_not_stop_while_several_options_may_be_the_best():
     )
 
 
+def test_a_run_stops_where_equally_good_options_leave_nothing_to_gain():
+    space = {"n": kbo.Int(0, 6), "c": list("abd")}
+    optimizer = kbo.Optimizer(space, setting=kbo.Practical(noise_std=0.0))
+    for n in range(7):
+        for c in "abd":
+            optimizer.tell({"n": n, "c": c}, 4.0 + n if c == "a" else 3.0)
+    found = optimizer.insight.answers()
+    assert open_choices(found.effects) == ["c"]  # b and d are equally good
+    assert (found.more.upper, found.decision) == (0.0, "stop")
+
+
 def test_a_run_does_not_stop_while_an_option_with_own_parameters_was_hardly_tried():
     space = [
         {"model": ["a", "b"]},

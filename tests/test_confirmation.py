@@ -264,6 +264,18 @@ def test_a_result_confirms_the_trials_that_may_be_best():
         exact.confirm(noisy(), 20, tolerance=0.1)
 
 
+def test_the_default_tolerance_is_a_quarter_of_the_noise_however_bad_the_worst_parameters_are():
+    rng = random.Random(0)
+
+    def steep(params):
+        return 10 ** (4 * abs(params["x"] - 0.3)) + 0.2 * rng.gauss(0, 1)
+
+    result = kbo.minimize(steep, {"x": (0.0, 1.0)}, 14, setting=kbo.Practical(noise_std=0.2))
+    confirmed = result.confirm(steep, 80)
+    assert confirmed.tolerance == pytest.approx(0.25 * 0.2)
+    assert "A difference of up to 0.05 counts as none." in str(confirmed)
+
+
 def test_lines_take_the_place_of_a_progress_bar():
     stream, drawn = io.StringIO(), []
     above = AboveBar(stream, lambda: drawn.append(stream.getvalue()))

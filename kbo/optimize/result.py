@@ -185,8 +185,8 @@ class Result:
         Args:
             objective: As for ``minimize``.
             budget: The largest number of evaluations.
-            tolerance: As for ``kbo.confirm``; by default the loss that counts as none in ``answers``, in the certified
-                setting ``Insight.usual_loss``.
+            tolerance: As for ``kbo.confirm``; by default a quarter of the standard deviation of the noise, in units of
+                the objective. The confirmation says which number that is.
             options: ``delta``, ``value_range``, ``journal``, ``workers``, ``timeout`` and ``progress`` of
                 ``kbo.confirm``.
 
@@ -203,14 +203,13 @@ class Result:
             raise InvalidInput(
                 "there is nothing to confirm: the objective has no noise, or there are no two parameters to compare."
             )
-        if tolerance is None:
-            tolerance = insight.usual_loss()
-            if self.answers is not None:
-                tolerance = self.answers.tolerance
-        if not tolerance:
+        if tolerance is None and not self.assumptions:
             raise InvalidInput(
-                "pass tolerance=..., a loss that counts as none: there is no model that says it."
+                "pass tolerance=..., a difference that counts as none: there is no model that says how large the noise "
+                "is."
             )
+        if tolerance is None:
+            tolerance = TOLERATED * self.assumptions["noise_std"]
         options = {
             "maximize": self.optimizer.maximize,
             "value_range": self.optimizer.value_range,
@@ -267,6 +266,13 @@ def _summary() -> Any:
     """Return the module with the sentences, by name: reports know results, and not the other way round."""
     return import_module("kbo.report.summary")
 
+
+TOLERATED = 0.25
+"""Difference between finalists that counts as none in a confirmation by default, in standard deviations of the noise.
+
+It is smaller than the differences that the noise of a few values can show, and it does not depend on how bad the worst
+parameters are.
+"""
 
 PROOF = 20_000
 """Points at which bounds are computed to prove an optimality gap, or that a problem has no solution, at most."""

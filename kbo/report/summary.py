@@ -424,7 +424,9 @@ def _undecided(answers: Answers, trials: str) -> str:
     gain = significant(answers.more.value, 2)
     most = significant(answers.more.upper, 2)
     sentence = f"undecided: {trials} may improve it by nothing or up to {most}, {gain} on average"
-    if answers.tolerance:
+    if answers.more.upper <= 0:
+        sentence = f"undecided: by the model {trials} would improve it by nothing"
+    elif answers.tolerance:
         sentence += f" (less than {significant(answers.tolerance, 1)} does not matter)"
     if answers.more.value > answers.tolerance:
         return f"{sentence}; stop if {gain} is not worth them, else go on"

@@ -465,7 +465,7 @@ def _about_values(confirmation: Confirmation) -> list[str]:
     sure = f"{100 * (1 - confirmation.delta):.4g}%"
     lines = [
         f"The {estimate} of {best.name} is within {within} of the best of these {n_candidates}, with {sure} "
-        "probability."
+        f"probability. A difference of up to {significant(confirmation.tolerance, 2)} counts as none."
     ]
     assumption = "This assumes that the evaluations of a candidate are independent"
     if confirmation.selected:

@@ -46,6 +46,7 @@ class Answers:
             will be recommended then are better than those recommended now.
         decision: Whether more trials are worth it. "stop" if the expected gain is at most the tolerance, every
             ``Choice`` with a visible effect has one option alone that may be the best, and ``hardly_tried`` is empty.
+            Several options may be the best if the interval of the gain ends at 0: then they are equally good.
             "go on" if the gain is above the tolerance with a probability of 90%. Else "undecided".
         seconds: The expected duration of these 20 trials, from the durations so far; None if none is known.
         tolerance: The loss that counts as none, in units of the objective: as given, or 5% of the difference between
@@ -121,11 +122,10 @@ def answers(
             space, functions, peaks, shares, constraints, best.params, tolerance
         )
     unknown_options = _unknown_options(space, ended)
-    is_open = bool(unknown_options or open_choices(parameter_effects))
     return Answers(
         start=start,
         more=more,
-        decision=_decision(gain_draws, tolerance, is_open),
+        decision=_decision(gain_draws, more, tolerance, parameter_effects, unknown_options),
         seconds=_seconds(trials),
         tolerance=tolerance,
         effects=parameter_effects,
@@ -162,12 +162,29 @@ def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
     return 0.05 * max(float(difference.median()), 0.0)
 
 
-def _decision(gain_draws: Tensor, tolerance: float, is_open: bool) -> str:
-    """Return whether further trials are worth it, by draws of their gain [s]; never to stop while a choice is open."""
+def _decision(
+    gain_draws: Tensor,
+    more: Estimate,
+    tolerance: float,
+    effects: Sequence[Effect],
+    hardly_tried: Sequence[str],
+) -> str:
+    """Return whether further trials are worth it: see ``Answers.decision``.
+
+    Args:
+        gain_draws: Draws [s] of the gain of further trials.
+        more: The same gain, as it is reported.
+        tolerance: The loss that counts as none.
+        effects: The effects of the parameters.
+        hardly_tried: The options about which the model knows too little to say what they would gain.
+    """
     by_gain = decision(gain_draws, tolerance)
-    if by_gain == STOP and is_open:
+    if by_gain != STOP:
+        return by_gain
+    is_open = bool(open_choices(effects)) and more.upper > 0  # else the options are equally good
+    if is_open or hardly_tried:
         return UNDECIDED
-    return by_gain
+    return STOP
 
 
 def _unknown_options(space: Space, ended: Sequence[Trial]) -> list[str]:

@@ -64,21 +64,3 @@ def comparison(
     gain = (draws[:, 0] - draws[:, 1]).cpu()
     probability = (gain > 0).double().mean() + (gain == 0).double().mean() / 2
     return Comparison(*estimate(gain), float(probability))
-
-
-def usual_loss(surrogate: Surrogate, recommended: Tensor, random: Tensor) -> float | None:
-    """Return 5% of the difference between the mean of the recommended parameters and the median of that of random ones.
-
-    None unless the recommended ones are better.
-
-    Args:
-        surrogate: The surrogate of the objective.
-        recommended: Features [1 D] of the recommended parameters.
-        random: Features [n D] of the random ones.
-    """
-    features = torch.cat([recommended, random])
-    means = surrogate.transform.inverse(surrogate.posterior.predict(features)[0])
-    loss = 0.05 * float(means[0] - means[1:].median())
-    if loss <= 0:
-        return None
-    return loss

@@ -13,7 +13,7 @@ from kbo.errors import InvalidInput
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.gap.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.answers import Answers, answers
-from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
+from kbo.optimize.insight.comparison import Comparison, comparison
 from kbo.optimize.insight.finalists import finalists
 from kbo.optimize.insight.front import Front, front_of
 from kbo.optimize.insight.outlier import Outlier, outlier
@@ -30,9 +30,6 @@ from kbo.optimize.surrogates.guarantee import Guarantee
 from kbo.optimize.surrogates.joint_guarantee import joint_guarantee
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params
-
-_N_RANDOM = 64
-"""Random points with which the recommended one is compared."""
 
 
 class Insight:
@@ -266,24 +263,6 @@ class Insight:
         first = quantities.space.unit(best.params if params is None else params)
         features = quantities.space.features(torch.stack([first, second]))
         return comparison(surrogate, features, self._generator())
-
-    @guarded
-    def usual_loss(self) -> float | None:
-        """Return 5% of the difference in the mean between the recommended and random parameters.
-
-        None while there is no bound, and unless the recommended ones are better.
-        """
-        quantities = self.quantities
-        best = quantities.recommended()
-        bounded = quantities.bounded()
-        if best is None or bounded is None:
-            return None
-        generator = self._generator()
-        shape = (_N_RANDOM, quantities.space.dimension)
-        units = torch.rand(shape, generator=generator, dtype=torch.float64)
-        surrogate, _ = bounded
-        features = quantities.features([best])
-        return usual_loss(surrogate, features, quantities.space.features(units))
 
     @guarded
     def finalists(self, most: int = 5) -> list[Trial]:
