@@ -14,6 +14,7 @@ from gpytorch.kernels import MaternKernel
 import kbo
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import CredibleSet, credible_set, good_values
+from kbo.optimize.insight.drawn_objective import DrawnObjective
 from kbo.optimize.insight.expected_gain import decision, expected_gain, gains
 from kbo.optimize.insight.importance import _explained, importance, shapley_shares, walks
 from kbo.optimize.insight.optima import optima
@@ -160,7 +161,7 @@ def test_the_variance_of_a_regression_has_that_of_its_trend():
 def test_the_optima_are_at_least_as_large_as_the_draws_on_a_grid(optimizer, surrogate):
     functions = surrogate.functions(64, generator())
     trials = optimizer.space.units([optimizer.recommended().params])
-    found = optima(optimizer.space, functions, [], trials, generator(1))
+    found = optima(DrawnObjective(optimizer.space, functions, []), trials, generator(1))
     line = torch.linspace(0, 1, 51, dtype=torch.float64)
     largest = functions(torch.cartesian_prod(line, line)).amax(1)
     missing = (largest - found.values) / float(largest.std())

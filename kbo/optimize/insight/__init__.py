@@ -4,7 +4,8 @@
 
 * ``insight.py``: ``Insight``; ``answers.py``: the answers of a summary
 * more trials: ``expected_gain.py``
-* effects of parameters: ``importance.py``, ``credible_sets.py``, ``optima.py``
+* draws of the objective, and where each is largest: ``drawn_objective.py``, ``optima.py``
+* effects of parameters: ``importance.py``, ``credible_sets.py``
 * trials: ``comparison.py``, ``outlier.py``, ``finalists.py``
 * several objectives: ``front.py``
 """

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from kbo.errors import InvalidInput
-from kbo.optimize.constraints.feasibility import ConstraintSurrogate
 from kbo.optimize.insight.comparison import N_DRAWS, Estimate, estimate
 from kbo.optimize.insight.credible_sets import Effect, effects, open_choices
+from kbo.optimize.insight.drawn_objective import DrawnObjective
 from kbo.optimize.insight.expected_gain import (
     N_MORE,
     STOP,
@@ -22,6 +22,7 @@ from kbo.optimize.insight.expected_gain import (
 )
 from kbo.optimize.insight.importance import importance
 from kbo.optimize.insight.optima import optima
+from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.options import hardly_tried, only_failed
 from kbo.optimize.surrogates.functions import Functions
@@ -74,11 +75,8 @@ class Answers:
 
 @torch.no_grad()
 def answers(
-    space: Space,
+    quantities: Quantities,
     surrogate: Surrogate,
-    constraints: Sequence[ConstraintSurrogate],
-    trials: Sequence[Trial],
-    ended: Sequence[Trial],
     best: Trial,
     generator: torch.Generator,
     tolerance: float | None,
@@ -87,12 +85,9 @@ def answers(
     """Return the answers of a run; None where there is no prior of the objective to draw from.
 
     Args:
-        space: The search space.
-        surrogate: The surrogate of the objective, larger values better.
-        constraints: The constraints with their surrogates.
-        trials: The completed trials that keep all constraints.
-        ended: All trials that have ended, without those outside of a space that has changed.
-        best: The recommended trial, one of ``trials``.
+        quantities: The quantities of the run, with a trial that keeps all limits as measured.
+        surrogate: The surrogate of the objective for reports, larger values better.
+        best: The recommended trial.
         generator: Source of randomness.
         tolerance: The loss that counts as none; None for 5% of the difference to random parameters.
         with_effects: Whether the effects of the parameters are computed, which takes most of the time.
@@ -100,14 +95,17 @@ def answers(
     functions = _draws(surrogate, generator)
     if functions is None:
         return None
+    space = quantities.space
+    objective = DrawnObjective(space, functions, quantities.limits())
+    trials = quantities.within_limits(best)
     evaluated = _best_units(space, surrogate, trials, best)
-    peaks = optima(space, functions, constraints, evaluated, generator)
+    peaks = optima(objective, evaluated, generator)
     gain_draws = gains(
         surrogate, space.features(evaluated), space.features(peaks.units[:N_MORE]), generator
     )
     first = space.unit(trials[0].params).unsqueeze(0)
     random = torch.rand(_N_RANDOM, space.dimension, generator=generator, dtype=torch.float64)
-    values = functions(space.features(torch.cat([evaluated[:1], first, random]))).cpu()
+    values = objective.values(torch.cat([evaluated[:1], first, random]))
     more = expected_gain(gain_draws, surrogate.noiseless, float(values.abs().median()))
     at_recommended = values[:, 0]
     if tolerance is None:
@@ -118,10 +116,8 @@ def answers(
     parameter_effects = []
     if with_effects:
         shares = importance(space, surrogate)
-        parameter_effects = effects(
-            space, functions, peaks, shares, constraints, best.params, tolerance
-        )
-    unknown_options = _unknown_options(space, ended)
+        parameter_effects = effects(objective, peaks, shares, best.params, tolerance)
+    unknown_options = _unknown_options(quantities)
     return Answers(
         start=start,
         more=more,
@@ -187,8 +183,10 @@ def _decision(
     return STOP
 
 
-def _unknown_options(space: Space, ended: Sequence[Trial]) -> list[str]:
+def _unknown_options(quantities: Quantities) -> list[str]:
     """Return the options that have hardly been tried and have not only failed, as "name = option"."""
+    space = quantities.space
+    ended = [trial for trial in quantities.trials.finished if space.contains(trial.params)]
     failed = [trial.params for trial in ended if trial.status == "failed"]
     succeeded = [trial.params for trial in ended if trial.status in ("complete", "pruned")]
     failing = only_failed(space, space.units(failed), space.units(succeeded))

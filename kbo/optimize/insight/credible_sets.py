@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from kbo._base.terminal import significant
-from kbo.optimize.constraints.feasibility import ConstraintSurrogate, probably_feasible
 from kbo.optimize.insight.comparison import Estimate
+from kbo.optimize.insight.drawn_objective import DrawnObjective
 from kbo.optimize.insight.importance import Importance
 from kbo.optimize.insight.optima import Optima
 from kbo.optimize.run.table import by_name
-from kbo.optimize.surrogates.functions import Functions
 from kbo.space import Choice, Ordinal, Params, Space
 from kbo.space.parameters import Parameter
 
@@ -107,44 +106,47 @@ def open_choices(effects: Sequence[Effect]) -> list[str]:
 
 
 def effects(
-    space: Space,
-    functions: Functions,
+    objective: DrawnObjective,
     optima: Optima,
     shares: Sequence[Importance],
-    constraints: Sequence[ConstraintSurrogate],
     best: Params,
     tolerance: float,
 ) -> list[Effect]:
     """Return the effects of the parameters, the one with the largest share first.
 
     Args:
-        space: The search space.
-        functions: Draws of the objective, larger values better.
+        objective: Draws of the objective.
         optima: Their optima.
         shares: The importance of the parameters, the one with the largest share first.
-        constraints: The constraints with their surrogates.
         best: The recommended parameters.
         tolerance: The loss that counts as none.
     """
     active = by_name(best)
-    names = list(space.parameters)
     parameter_effects = []
     for entry in shares:
         effect = Effect(entry.name, entry.share, entry.visible, entry.negligible, None, None, "")
         if entry.name in active:
-            parameter = space.parameters[entry.name]
-            is_active = space.is_active(entry.name, optima.units)
-            at_optima = optima.units[is_active, names.index(entry.name)]
-            units, points = _along(space, best, entry.name)
-            credible = credible_set(parameter, at_optima, units[0])
-            values = functions(space.features(points)).cpu()
-            feasible = probably_feasible(space, constraints, points)
-            good = good_values(parameter, units, values, feasible, tolerance)
-            effect = replace(effect, range=credible, good=good)
-            if entry.visible or (credible is not None and not credible.all):
-                effect = replace(effect, edge=_edge(parameter, units, values))
+            effect = _with_sets(effect, objective, optima, best, tolerance)
         parameter_effects.append(effect)
     return parameter_effects
+
+
+def _with_sets(
+    effect: Effect, objective: DrawnObjective, optima: Optima, best: Params, tolerance: float
+) -> Effect:
+    """Return the effect of an active parameter with its range, its good values and its edge; as for ``effects``."""
+    space = objective.space
+    parameter = space.parameters[effect.name]
+    column = list(space.parameters).index(effect.name)
+    is_active = space.is_active(effect.name, optima.units)
+    units, points = _along(space, best, effect.name)
+    credible = credible_set(parameter, optima.units[is_active, column], units[0])
+    values = objective.values(points)
+    good = good_values(parameter, units, values, objective.is_feasible(points), tolerance)
+    edge = ""
+    if effect.visible or (credible is not None and not credible.all):
+        edge = _edge(parameter, units, values)
+    return replace(effect, range=credible, good=good, edge=edge)
 
 
 def credible_set(parameter: Parameter, optima: Tensor, recommended: Tensor) -> CredibleSet | None:

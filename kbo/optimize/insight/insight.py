@@ -166,18 +166,7 @@ class Insight:
             return None
         if quantities.objectives or not quantities.within_limits():
             return None
-        space = quantities.space
-        return answers(
-            space,
-            surrogate,
-            quantities.limits(),
-            quantities.within_limits(best),
-            [trial for trial in quantities.trials.finished if space.contains(trial.params)],
-            best,
-            self._generator(),
-            tolerance,
-            effects,
-        )
+        return answers(quantities, surrogate, best, self._generator(), tolerance, effects)
 
     @guarded
     def outlier(self) -> Outlier | None:
