@@ -1,7 +1,8 @@
 """Loops: ``minimize`` and ``maximize``, the ask-tell ``Optimizer`` they use, its settings and its journal."""
 
 from kbo.optimize.assumptions.hypotheses import Hypothesis, hypotheses
-from kbo.optimize.confirmation.confirmation import Confirmation, confirm
+from kbo.optimize.confirmation.confirm import confirm
+from kbo.optimize.confirmation.confirmation import Confirmation
 from kbo.optimize.confirmation.race import Finalist
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.feasibility import Feasibility

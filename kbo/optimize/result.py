@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbo.errors import InvalidInput
-from kbo.optimize.confirmation.confirmation import Confirmation, confirm
+from kbo.optimize.confirmation.confirm import confirm
+from kbo.optimize.confirmation.confirmation import Confirmation
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.gap.gap import Gap
 from kbo.optimize.gap.infeasibility import Infeasible
@@ -203,13 +204,8 @@ class Result:
             raise InvalidInput(
                 "there is nothing to confirm: the objective has no noise, or there are no two parameters to compare."
             )
-        if tolerance is None and not self.assumptions:
-            raise InvalidInput(
-                "pass tolerance=..., a difference that counts as none: there is no model that says how large the noise "
-                "is."
-            )
         if tolerance is None:
-            tolerance = TOLERATED * self.assumptions["noise_std"]
+            tolerance = self._usual_tolerance()
         options = {
             "maximize": self.optimizer.maximize,
             "value_range": self.optimizer.value_range,
@@ -217,6 +213,19 @@ class Result:
         }
         confirmed = confirm(objective, candidates, budget, tolerance=tolerance, **options)
         return replace(confirmed, constraints=self.optimizer.constraints)
+
+    def _usual_tolerance(self) -> float:
+        """Return the difference between finalists that counts as none by default, in units of the objective.
+
+        Raises:
+            InvalidInput: The noise level is not known.
+        """
+        if not self.assumptions:
+            raise InvalidInput(
+                "pass tolerance=..., a difference that counts as none: there is no model that says how large the noise "
+                "is."
+            )
+        return TOLERATED * self.assumptions["noise_std"]
 
     def to_frame(self) -> pd.DataFrame:
         """Return the trials as a DataFrame, in the order of their starts.

@@ -110,16 +110,13 @@ def answers(
     at_recommended = values[:, 0]
     if tolerance is None:
         tolerance = _usual_loss(at_recommended, values[:, 2:])
-    start = None
-    if trials[0].number == 0 and trials[0].params != best.params:
-        start = estimate(at_recommended - values[:, 1])
     parameter_effects = []
     if with_effects:
         shares = importance(space, surrogate)
         parameter_effects = effects(objective, peaks, shares, best.params, tolerance)
     unknown_options = _unknown_options(quantities)
     return Answers(
-        start=start,
+        start=_gain_over_first(trials[0], best, at_recommended - values[:, 1]),
         more=more,
         decision=_decision(gain_draws, more, tolerance, parameter_effects, unknown_options),
         seconds=_seconds(trials),
@@ -145,6 +142,13 @@ def _best_units(space: Space, surrogate: Surrogate, trials: Sequence[Trial], bes
     means = surrogate.posterior.predict(space.features(units))[0].cpu()
     order = means.topk(min(_N_BEST, len(means))).indices
     return torch.cat([space.unit(best.params).unsqueeze(0), units[order]])
+
+
+def _gain_over_first(first: Trial, best: Trial, gain_draws: Tensor) -> Estimate | None:
+    """Return the gain over the first trial by draws of it [s]; None unless that is trial 0, at other parameters."""
+    if first.number != 0 or first.params == best.params:
+        return None
+    return estimate(gain_draws)
 
 
 def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
