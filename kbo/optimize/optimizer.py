@@ -24,9 +24,10 @@ from kbo.optimize.insight.insight import Insight
 from kbo.optimize.insight.pessimistic import best_params, safe_units
 from kbo.optimize.insight.run_gap import run_gap
 from kbo.optimize.objectives.objective import Objective, main_of
-from kbo.optimize.problem import header_of, new_quantities
 from kbo.optimize.proposal.begin_search import search_after_trials
 from kbo.optimize.proposal.next_params import next_params
+from kbo.optimize.quantities.journal_header import journal_header
+from kbo.optimize.quantities.new_quantities import new_quantities
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
@@ -134,7 +135,7 @@ class Optimizer:
             evaluated, space, self.maximize, needed, value_range, self.objectives, was
         )
         self.left_out: list[str] = known.left_out
-        describe = partial(header_of, quantities, self.seed, value_range)
+        describe = partial(journal_header, quantities, self.seed, value_range)
         self.run: Run = Run(
             space,
             describe(space),
@@ -584,14 +585,14 @@ class Optimizer:
             InvalidInput: The setting is not ``kbo.Safe``.
             RefutedAssumptions: No function satisfies the assumptions.
         """
-        exploration = self._quantities.exploration
-        if exploration is None:
+        safe_points = self._quantities.safe_points
+        if safe_points is None:
             raise InvalidInput(
                 f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}."
             )
         self._quantities.learn()
         search = search_after_trials(self._quantities, self.seed)
-        units = safe_units(self._quantities, exploration, search)
+        units = safe_units(self._quantities, safe_points, search)
         return [self.space.params(unit) for unit in units]
 
     @guarded

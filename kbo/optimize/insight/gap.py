@@ -17,6 +17,7 @@ from torch import Tensor
 
 from kbo._base.terminal import Bar
 from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
+from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.insight.branch_and_bound import (
     CellBound,
     bound_maximum,
@@ -27,7 +28,7 @@ from kbo.optimize.insight.branch_and_bound import (
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.bounds import LargestUpper, largest_upper
 from kbo.optimize.search.search import MOST_POINTS, Search
-from kbo.optimize.strategies.safe_exploration import Exploration
+from kbo.optimize.strategies.safe_exploration import certainly_safe
 from kbo.optimize.surrogates.bound import Bound
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
@@ -96,7 +97,7 @@ def optimality_gap(
     recommended: Tensor,
     search: Search,
     finished: Sequence[Trial],
-    safe: tuple[Exploration, Tensor] | None,
+    safe: tuple[SafePoints, Tensor] | None,
     evaluations: int,
     goal: float,
     progress: bool,
@@ -172,17 +173,17 @@ def exact_gap(value: float, space: Space, objection: str) -> Gap:
     return Gap(value, not objection, scope, exact=True, found=value, reason=objection)
 
 
-def _on_safe_set(task: _Task, exploration: Exploration, tried: Tensor) -> Gap:
+def _on_safe_set(task: _Task, safe_points: SafePoints, tried: Tensor) -> Gap:
     """Return the gap over the points that are certain to be safe; if all are proved to be, over the whole space."""
     surrogate = task.surrogate
     space = task.search.space
-    units, grows = exploration.safe(task.search, tried)
+    units, grows = certainly_safe(safe_points, task.search, tried)
     assert surrogate.reported is not None
     largest = surrogate.reported.argmax_upper(surrogate.posterior, space.features(units))[1]
     upper = float(surrogate.transform.inverse(torch.tensor(largest, dtype=torch.float64)))
     lower = float(surrogate.interval(task.recommended)[0])
     value = max(upper - lower, 0.0)
-    exact = exploration.is_exhaustive
+    exact = safe_points.is_exhaustive
     proved = exact and not grows and bool(surrogate.guarantee())
     scope = f"over {len(units)} points that are certain to be safe"
     if grows:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from torch import Tensor
 
 from kbo.optimize.constraints.feasibility import limits
+from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.proposal.begin_search import search_after_trials
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.search.bounds import argmax_lower
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.strategies.safe_exploration import Exploration
+from kbo.optimize.strategies.safe_exploration import certainly_safe
 from kbo.space import Params
 
 
@@ -33,21 +34,21 @@ def best_params(quantities: Quantities, seed: int, region: Subspace) -> Params |
     latest = surrogate.latest
     assert latest is not None
     search = search_after_trials(quantities, seed, region)
-    if quantities.exploration is not None:
-        units = safe_units(quantities, quantities.exploration, search)
+    if quantities.safe_points is not None:
+        units = safe_units(quantities, quantities.safe_points, search)
         search = replace(search, subspace=region.among(units))
     limited = limits(quantities.limits())
     return region.params(argmax_lower(latest.confidence, latest.posterior, search, limited))
 
 
-def safe_units(quantities: Quantities, exploration: Exploration, search: Search) -> Tensor:
+def safe_units(quantities: Quantities, safe_points: SafePoints, search: Search) -> Tensor:
     """Return points [n P] of the unit cube that are certain to keep all limits, of a part of the space.
 
     Args:
         quantities: The quantities of a run, which have learned from all its trials.
-        exploration: Their exploration.
+        safe_points: What is known of their safe points.
         search: A search of that part.
     """
     tried = quantities.units_of(quantities.trials.all)
-    units, _ = exploration.safe(search, tried)
+    units, _ = certainly_safe(safe_points, search, tried)
     return units

@@ -33,9 +33,9 @@ def run_gap(
     if quantities.constraints and not quantities.feasibility(best).kept:
         return None
     safe = None
-    if quantities.exploration is not None:
+    if quantities.safe_points is not None:
         tried = quantities.units_of(quantities.trials.all)
-        safe = (quantities.exploration, tried)
+        safe = (quantities.safe_points, tried)
     surrogate, _ = bounded
     return optimality_gap(
         surrogate,

@@ -43,6 +43,6 @@ def next_params(
 
 def _strategies(quantities: Quantities) -> Sequence[Strategy]:
     """Return the strategies that propose the next trial, tried in order."""
-    if quantities.exploration is None:
+    if quantities.safe_points is None:
         return quantities.setting.strategies_for(quantities.problem.method)
-    return [SafeExploration(quantities.exploration)]
+    return [SafeExploration(quantities.safe_points)]

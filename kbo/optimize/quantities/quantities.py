@@ -21,22 +21,24 @@ from kbo.optimize.constraints.feasibility import (
     feasibility,
     preferred,
 )
+from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.objectives.hypervolume import n_dominating
 from kbo.optimize.objectives.objective import Objective, main_of
-from kbo.optimize.pruning.learning_curves import prediction
+from kbo.optimize.quantities.learning_curves import prediction
 from kbo.optimize.quantities.places import Places
 from kbo.optimize.quantities.quantity import Quantity
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial, Trials, error_of, quantity, violations
-from kbo.optimize.search.search import N_BEST
 from kbo.optimize.settings.setting import Setting, explores_safely
-from kbo.optimize.strategies.safe_exploration import Exploration
 from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params, Space
 
 M = TypeVar("M", Constraint, Objective)
+
+_N_LEADING = 8
+"""Number of the best trials near which a search begins."""
 
 _ROUNDING = 1e-9
 """Relative difference of values at the same parameters that is no noise."""
@@ -63,7 +65,7 @@ class Quantities:
         others: The other objectives.
         limited: The constraints that the assumptions alone do not decide, with their quantities.
         sign: 1, or -1 if the objective is minimised.
-        exploration: The points that are certain to be safe; None unless the setting explores safely.
+        safe_points: The points that are certain to be safe; None unless the setting explores safely.
 
     Raises:
         InvalidInput: The setting cannot be used with the method, the space or the constraints.
@@ -88,9 +90,9 @@ class Quantities:
         self.objective, self.others, self.limited = _quantities(
             setting, problem, constraints, objectives
         )
-        self.exploration: Exploration | None = None
+        self.safe_points: SafePoints | None = None
         if explores_safely(setting):
-            self.exploration = Exploration(problem.space, setting.start, len(self.limited))
+            self.safe_points = SafePoints(problem.space, setting.start, len(self.limited))
         self.setting: Setting = setting
         self.problem: SearchProblem = problem
         self.space: Space = problem.space
@@ -250,8 +252,8 @@ class Quantities:
         for trial, row in zip(new, features, strict=True):
             self._add(trial, tuple(row))
             self._n_learned += 1
-            if self.exploration is not None:
-                self.exploration.learn(self._limits_so_far())
+            if self.safe_points is not None:
+                self.safe_points.learn(self._limits_so_far())
 
     def _add(self, trial: Trial, features: tuple[float, ...]) -> None:
         """Add an ended trial to the evaluations of all quantities."""
@@ -365,7 +367,7 @@ class Quantities:
         return [trial for trial in trials if self._allowed[trial.number]]
 
     def leading(self) -> list[Trial]:
-        """Return the ``N_BEST`` best completed trials whose parameters are allowed, the best one first."""
+        """Return the eight best completed trials whose parameters are allowed, the best one first."""
         ended = self.trials.finished
         complete = [trial for trial in ended[self._n_ranked :] if trial.status == "complete"]
         self._best = self.best_of(self._best + self.allowed(complete))
@@ -373,8 +375,8 @@ class Quantities:
         return self._best
 
     def best_of(self, trials: list[Trial]) -> list[Trial]:
-        """Return the ``N_BEST`` best of some completed trials; of equal ones the first that were begun."""
-        return heapq.nlargest(N_BEST, trials, lambda trial: (self.rank(trial), -trial.number))
+        """Return the eight best of some completed trials; of equal ones the first that were begun."""
+        return heapq.nlargest(_N_LEADING, trials, lambda trial: (self.rank(trial), -trial.number))
 
     def signed(self, trial: Trial) -> float:
         """Return the value of a completed trial, larger if better."""

@@ -33,8 +33,8 @@ from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.strategy import Strategy
-from kbo.optimize.strategies.thompson import ThompsonSampling
-from kbo.optimize.strategies.upper_bound import UpperBound
+from kbo.optimize.strategies.thompson_point import ThompsonPoint
+from kbo.optimize.strategies.upper_bound_point import UpperBoundPoint
 from kbo.optimize.surrogates.certified_surrogate import Assumptions, CertifiedSurrogate
 from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.fitting import unit_kernel
@@ -124,8 +124,8 @@ class Certified(Setting):
             return [RandomPoint()]
         first = [InitialDesign(centre_first=False), HypervolumeUpperBound()]
         if recipe.draws:
-            return [*first, ThompsonSampling(), UpperBound()]
-        return [*first, UpperBound()]
+            return [*first, ThompsonPoint(), UpperBoundPoint()]
+        return [*first, UpperBoundPoint()]
 
     def check(self, method: str, n_trials: int | None) -> None:
         recipe = methods.get(method)

@@ -26,9 +26,9 @@ from kbo.optimize.strategies.new_parameter import NewParameter
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.repeat_once import RepeatOnce
 from kbo.optimize.strategies.strategy import Alternate, Strategy, checked
-from kbo.optimize.strategies.thompson import ThompsonSampling
+from kbo.optimize.strategies.thompson_point import ThompsonPoint
 from kbo.optimize.strategies.trust_region import TrustRegion, trust_radius
-from kbo.optimize.strategies.upper_bound import UpperBound
+from kbo.optimize.strategies.upper_bound_point import UpperBoundPoint
 from kbo.optimize.surrogates.bowl import PLAIN, Bowl
 from kbo.optimize.surrogates.error_bars import noise_ratios, prediction_errors
 from kbo.optimize.surrogates.evaluation import Evaluation, data
@@ -361,11 +361,16 @@ def default_strategies(method: str = Practical.default_method) -> list[Strategy]
         FeasibleUpperBound(),
     ]
     if recipe.draws:
-        return [*first, ThompsonSampling(), UpperBound()]
+        return [*first, ThompsonPoint(), UpperBoundPoint()]
     if method != Practical.default_method:
-        return [*first, UpperBound()]
-    # UpperBound has the trials of even numbers: of PRACTICAL_WIDTHS only 1, 1, 1 and 4 are used.
-    return [*first, ExpectedImprovement(), Alternate(UpperBound(), TrustRegion()), UpperBound()]
+        return [*first, UpperBoundPoint()]
+    # UpperBoundPoint has the trials of even numbers: of PRACTICAL_WIDTHS only 1, 1, 1 and 4 are used.
+    return [
+        *first,
+        ExpectedImprovement(),
+        Alternate(UpperBoundPoint(), TrustRegion()),
+        UpperBoundPoint(),
+    ]
 
 
 @dataclass(frozen=True)

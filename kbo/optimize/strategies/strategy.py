@@ -45,7 +45,8 @@ class Strategy(ABC):
         """Return the confidence of the objective whose upper bound is maximised; None, the default, if none is.
 
         ``Optimizer.explain`` shows its bound and its width, and none of a strategy without this method. One that
-        maximises the bound of the method, itself or by ``UpperBound().propose(search)``, returns ``search.confidence``.
+        maximises the bound of the method, itself or by ``UpperBoundPoint().propose(search)``, returns
+        ``search.confidence``.
         """
         return None
 
@@ -123,7 +124,7 @@ def propose(strategies: Sequence[Strategy], search: Search) -> Proposal:
     names = ", ".join(strategy.describe() for strategy in strategies)
     raise InvalidInput(
         f"no strategy returned parameters for trial {search.number}, of [{names}]: end the list with one that always "
-        "does, as InitialDesign() and after it UpperBound()."
+        "does, as InitialDesign() and after it UpperBoundPoint()."
     )
 
 

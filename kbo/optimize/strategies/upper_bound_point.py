@@ -12,7 +12,7 @@ from kbo.space import Params
 
 
 @dataclass(frozen=True)
-class UpperBound(Strategy):
+class UpperBoundPoint(Strategy):
     """The largest upper confidence bound of the method, among the points that possibly keep all limits.
 
     Under limits: CONFIG (Xu et al. 2023, Alg. 1).
