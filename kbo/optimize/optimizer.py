@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, Never, overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -264,19 +264,15 @@ class Optimizer:
         return self.run.begin(params, explanation.record())
 
     @guarded
-    def suggest(
-        self,
-        number: int | None = None,
-        *,
-        context: Context | None = None,
-        pending: Iterable[Params] = (),
-        within: Mapping[str, tuple[float, float]] | None = None,
-        among: Tensor | None = None,
-    ) -> Params:
-        """Return the next parameters without recording them; arguments as for ``proposal``."""
-        params, _ = self.proposal(
-            number, context=context, pending=pending, within=within, among=among
-        )
+    def suggest(self, *, context: Context | None = None) -> Params:
+        """Return the parameters that ``ask`` would begin a new trial with, without recording them.
+
+        ``proposal`` returns the reason as well, and has more options.
+
+        Args:
+            context: As in ``ask``.
+        """
+        params, _ = self.proposal(context=context)
         return params
 
     @guarded
@@ -378,22 +374,18 @@ class Optimizer:
             raise InvalidInput("trials are stopped early with one objective only: use fail.")
         return self.run.prune(params, seconds, measured)
 
-    def report(
-        self, params: Trial | int | Params, value: float, *others: Never, step: int | None = None
-    ) -> Trial:
+    def report(self, params: Trial | int | Params, value: float, *, step: int) -> Trial:
         """Record what a running trial reports at a step, for example the validation error after an epoch.
 
         Args:
-            params: The trial or its parameters.
+            params: The trial, its number or its parameters.
             value: The value, a finite number.
-            others: None: the step is given by name only.
-            step: The step, a whole number of at least 0; needed.
+            step: The step, a whole number of at least 0, given by name.
 
         Raises:
-            InvalidInput: A trial that has ended, a step that is not given by name or no such number, or a value that is
-                not finite.
+            InvalidInput: A trial that has ended, a step that is no such number, or a value that is not finite.
         """
-        return self.run.report(params, value, *others, step=step)
+        return self.run.report(params, value, step=step)
 
     # Corrections, and changes of the space
 
@@ -499,19 +491,15 @@ class Optimizer:
         """Write the whole run as a journal, replacing ``path`` in one step."""
         self.run.save(path)
 
-    def load(self, path: str | os.PathLike[str] | None = None) -> None:
+    def load(self, path: str | os.PathLike[str]) -> None:
         """Replace the run by a saved one of the same problem.
 
+        The optimiser has the arguments of the saved run, since a journal has no kernels and no functions:
+        ``Optimizer(bounds, ...).load(path)``. ``Optimizer(bounds, ..., journal=path)`` continues a journal instead.
+
         Raises:
-            InvalidInput: It is called on the class.
             JournalError: Not a journal, damaged, or of another problem; the run is left as it was.
         """
-        if not isinstance(self, Optimizer):
-            raise InvalidInput(
-                "load is a method of an optimiser, not of the class, since a journal has no kernels and no functions: "
-                "Optimizer(bounds, ...).load(path) with the arguments of the run, or Optimizer(bounds, ..., "
-                "journal=path), which continues the journal."
-            )
         self.run.load(checks.path("path", path))
 
     def close(self) -> None:

@@ -133,7 +133,7 @@ class Change(
     time: Time | None = None
 
 
-class Session(
+class SessionStart(
     Struct,
     kw_only=True,
     omit_defaults=True,
@@ -152,7 +152,7 @@ class Session(
 
 
 TrialEvent = Ask | Again | Release | Report | Tell | Fail | Prune | Correct | Remove
-Event = TrialEvent | Session | Change
+Event = TrialEvent | SessionStart | Change
 Header = dict[str, Scalar | Entry | list[float | Entry | list[Scalar]]]
 
 
