@@ -26,7 +26,6 @@ from kbo.optimize.assumptions.hypotheses import (
 )
 from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.constraints.constraint import Constraint
-from kbo.optimize.objectives.objective import Objective
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
@@ -321,13 +320,10 @@ def _missing_assumptions(quantity: Measured, online: bool) -> str:
         needed = "noise_std and norm_bound"
         example = "noise_std=0.1, norm_bound=2.0"
         alternative = ", or a list of hypotheses as its kernel"
-    name = quantity.name
-    given = f"constraints=[kbo.Constraint({name!r}, ..., {example})]"
-    if isinstance(quantity, Objective):
-        given = f"objectives=[..., kbo.{type(quantity).__name__}({name!r}, {example})]"
     return (
-        f"{quantity.title}: the certified setting needs its own {needed}, as in {given}{alternative}, "
-        f"got noise_std={quantity.noise_std}, norm_bound={quantity.norm_bound}."
+        f"{quantity.title}: the certified setting needs its own {needed}, as in "
+        f"{quantity.in_code(example)}{alternative}, got noise_std={quantity.noise_std}, "
+        f"norm_bound={quantity.norm_bound}."
     )
 
 

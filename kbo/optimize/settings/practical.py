@@ -15,7 +15,6 @@ from kbo.bandit import methods
 from kbo.confidence import PRACTICAL_MULTIPLE
 from kbo.errors import InvalidInput
 from kbo.optimize.assumptions.measured import Measured
-from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
@@ -319,7 +318,7 @@ class Practical(Setting):
                 "them."
             )
         noise_std = self.noise_std if quantity.name == OBJECTIVE else quantity.noise_std
-        if isinstance(quantity, Constraint):
+        if quantity.limit is not None:
             arguments = {field.name: getattr(self, field.name) for field in fields(Practical)}
             arguments["noise_std"] = noise_std
             return _OfLimit(**arguments, limit=quantity.limit)
