@@ -500,6 +500,6 @@ def test_a_measured_quantity_has_every_argument_of_the_setting_but_the_noise_lev
     defaults = kbo.Practical()
     assert arguments.keys() == {field.name for field in fields(kbo.Practical)}
     assert all(getattr(defaults, name) != value for name, value in arguments.items())
-    setting = kbo.Practical(**arguments).of(quantity("m", noise_std=0.4, **limits), 2)
+    setting = kbo.Practical(**arguments).for_quantity(quantity("m", noise_std=0.4, **limits), 2)
     arguments["noise_std"] = 0.4
     assert {name: getattr(setting, name) for name in arguments} == arguments

@@ -28,7 +28,7 @@ from kbo.optimize.quantities.learning_curves import prediction
 from kbo.optimize.quantities.places import Places
 from kbo.optimize.quantities.quantity import Quantity
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.run.trials import Trial, Trials, error_of, quantity, violations
+from kbo.optimize.run.trials import Trial, Trials, error_of, measurement, violations
 from kbo.optimize.settings.setting import Setting, explores_safely
 from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
@@ -270,7 +270,7 @@ class Quantities:
                 value = objective.sign * trial.measured[objective.name]
             other.evaluations.append(Evaluation(trial.number, features, value, trial.selected))
         for constraint, limited in self.limited:
-            value = quantity(trial, constraint)
+            value = measurement(trial, constraint)
             if value is not None:
                 value = constraint.sign * value
             error = error_of(trial, constraint.name)
@@ -435,7 +435,7 @@ def _quantities(
     without_range = problem._replace(span=ANY)  # the declared range is that of the objective
 
     def with_quantity(measured: M) -> tuple[M, Quantity]:
-        setting_of_measured = setting.of(measured, n_quantities)
+        setting_of_measured = setting.for_quantity(measured, n_quantities)
         return measured, Quantity(setting_of_measured, without_range, f"{measured.title}: ")
 
     others = [with_quantity(objective) for objective in objectives[1:]]
@@ -443,4 +443,4 @@ def _quantities(
     prefix = ""
     if objectives:
         prefix = f"{objectives[0].title}: "
-    return Quantity(setting.shared(n_quantities), problem, prefix), others, constrained
+    return Quantity(setting.for_objective(n_quantities), problem, prefix), others, constrained

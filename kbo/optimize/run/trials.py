@@ -408,8 +408,8 @@ class MeasuredLimit(Protocol):
         ...
 
 
-def quantity(trial: Trial, limit: MeasuredLimit) -> float | None:
-    """Return the measurement of the quantity that a limit is about; None without one."""
+def measurement(trial: Trial, limit: MeasuredLimit) -> float | None:
+    """Return the value of the quantity that a limit is about, as a trial measured it; None without one."""
     if limit.name == OBJECTIVE:
         return trial.value
     return trial.measured.get(limit.name)
@@ -435,7 +435,7 @@ def violations(trial: Trial, limits: Sequence[MeasuredLimit]) -> int:
     """Return the number of limits that the measurements of a trial break."""
     count = 0
     for limit in limits:
-        value = quantity(trial, limit)
+        value = measurement(trial, limit)
         if value is None or not limit.kept_by(value):
             count += 1
     return count

@@ -220,9 +220,9 @@ class Certified(Setting):
             )
         return method_of_setting
 
-    def shared(self, outputs: int) -> Certified:
-        """Return the setting of one of several quantities, among which delta is shared equally."""
-        return replace(self, delta=self.delta / outputs)
+    def for_objective(self, n_quantities: int) -> Certified:
+        """Return the setting with an equal share of delta, which ``n_quantities`` quantities divide."""
+        return replace(self, delta=self.delta / n_quantities)
 
     def decides(self, constraint: Constraint, method: str, space: Space) -> bool:
         """Return whether every function of the norm that the constraint gives keeps its limit, whatever is measured.
@@ -263,14 +263,16 @@ class Certified(Setting):
             return []
         return [(hypothesis.kernel, hypothesis.norm_bound) for hypothesis in kernel]
 
-    def of(self, quantity: Measured, outputs: int) -> Certified:
-        """Return the setting of the quantity of a constraint, or of an objective but the first, one of several.
+    def for_quantity(self, quantity: Measured, n_quantities: int) -> Certified:
+        """Return the setting of the quantity of a constraint, or of an objective but the first.
+
+        Arguments as for ``Setting.for_quantity``.
 
         Raises:
             InvalidInput: The quantity lacks an assumption of the bounds.
         """
         if quantity.name == OBJECTIVE:
-            return self.shared(outputs)
+            return self.for_objective(n_quantities)
         online = self.hypotheses[0].noise_std is None
         kernel = self.kernel if quantity.kernel is None else quantity.kernel
         noise_std = quantity.noise_std
@@ -291,7 +293,7 @@ class Certified(Setting):
                 "the setting are about the objective."
             )
         setting = replace(self, kernel=kernel, noise_std=noise_std, norm_bound=norm_bound)
-        return setting.shared(outputs)
+        return setting.for_objective(n_quantities)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""

@@ -35,7 +35,7 @@ from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_objective, fit_values
 from kbo.optimize.surrogates.practical_surrogate import (
     DEFAULT_METHOD,
-    Choices,
+    PracticalArguments,
     PracticalSurrogate,
     empty_posterior,
 )
@@ -158,12 +158,12 @@ class Practical(Setting):
         return f"{type(self).__name__}({', '.join(arguments)})"
 
     @property
-    def choices(self) -> Choices:
-        """The arguments that a surrogate rests on."""
+    def surrogate_arguments(self) -> PracticalArguments:
+        """The arguments that a surrogate uses."""
         subclass = ""
         if type(self) is not Practical:
             subclass = type(self).__name__
-        return Choices(
+        return PracticalArguments(
             self.delta,
             self.scale,
             self.norm_factor,
@@ -219,12 +219,14 @@ class Practical(Setting):
             ratios = noise_ratios(fitted_values, fitted_values, self.noise_std)
             X, y = data(fitted_values)
             fitted, bowl = self._model(problem.space, X, y, noise_std, errors, ratios)
-            posterior = empty_posterior(self.choices, problem, fitted, bowl, schedule.n_fitted)
+            posterior = empty_posterior(
+                self.surrogate_arguments, problem, fitted, bowl, schedule.n_fitted
+            )
             self._observe(posterior, fitted_values, fitted, fitted_values, device)
         for evaluation in values[posterior.n :]:  # as they came, since a sketch depends on that
             self._observe(posterior, [evaluation], fitted, fitted_values, device)
         return self.surrogate(
-            self.choices, problem, fitted, schedule, posterior, values, len(evaluations)
+            self.surrogate_arguments, problem, fitted, schedule, posterior, values, len(evaluations)
         )
 
     def fitted(
@@ -302,12 +304,12 @@ class Practical(Setting):
         object.__setattr__(setting, "noisy", True)
         return setting
 
-    def shared(self, outputs: int) -> Practical:
+    def for_objective(self, n_quantities: int) -> Practical:
         """Return the setting itself: nominal probabilities are not shared."""
         return self
 
-    def of(self, quantity: Measured, outputs: int) -> Practical:
-        """Return the setting of a measured quantity; arguments as for ``Certified.of``.
+    def for_quantity(self, quantity: Measured, n_quantities: int) -> Practical:
+        """Return the setting of a measured quantity; arguments as for ``Setting.for_quantity``.
 
         Raises:
             InvalidInput: The quantity has a norm bound or a kernel, which are estimated.

@@ -71,12 +71,16 @@ class Setting(ABC):
         return self
 
     @abstractmethod
-    def shared(self, outputs: int) -> Setting:
-        """Return the setting of one of several quantities; ``outputs`` is their number."""
+    def for_objective(self, n_quantities: int) -> Setting:
+        """Return the setting of the objective, which is one of ``n_quantities`` quantities with bounds."""
 
     @abstractmethod
-    def of(self, quantity: Measured, outputs: int) -> Setting:
-        """Return the setting of the quantity of a constraint, or of an objective but the first, one of several.
+    def for_quantity(self, quantity: Measured, n_quantities: int) -> Setting:
+        """Return the setting of the quantity of a constraint, or of an objective but the first.
+
+        Args:
+            quantity: The constraint or the objective, with its assumptions.
+            n_quantities: The number of all quantities with bounds.
 
         Raises:
             InvalidInput: The quantity lacks an assumption of the setting, or has one that it estimates.
