@@ -248,7 +248,7 @@ class Optimizer:
     def begin(
         self, *, context: Context | None = None, choices: Sequence[Any] | None = None
     ) -> Trial:
-        """Begin the next trial and return it: ``ask`` for callers that report by trial; arguments as there."""
+        """Begin the next trial and return it, for callers that report by trial; arguments and errors as for ``ask``."""
         region = Subspace(self.space, context, choices)
         self.run.fail_lost()
         return self._begin(region)
@@ -409,7 +409,8 @@ class Optimizer:
     def remove(self, trial: Trial | int, reason: str) -> Trial:
         """Leave out a trial, pending or not, and return it: nothing is learned from it, and its parameters stay free.
 
-        The journal keeps what was reported. ``correct`` brings the trial back. The guarantee is withdrawn as there.
+        The journal keeps what was reported, and ``correct`` brings the trial back. In the certified setting this
+        withdraws the guarantee, as ``correct`` does.
 
         Args:
             trial: The trial or its number.

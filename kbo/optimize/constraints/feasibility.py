@@ -133,10 +133,10 @@ def feasibility(
     Args:
         delta: The probability with which certified bounds may fail; None in the practical setting.
         constraints: The constraints.
-        undecided: Those that the assumptions alone do not decide.
-        surrogates: Those that have a surrogate, with it.
+        undecided: The constraints that the assumptions alone do not decide.
+        surrogates: The constraints that have a surrogate, with it.
         best: The trial.
-        features: Its features [1 D].
+        features: The features [1 D] of the trial.
         ways: Ways in which the noise may have decided which values there are, in words.
     """
     bounds = {}

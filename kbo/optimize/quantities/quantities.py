@@ -100,7 +100,9 @@ class Quantities:
         self.maximize: bool = maximize
         self.sign: int = 1 if maximize else -1
         self._n_learned = 0
-        self._first: dict[tuple[float, ...], list[float]] | None = {}  # None once noise was seen
+        self._first_values: (
+            dict[tuple[float, ...], list[float]] | None
+        ) = {}  # None once noise was seen
         self._places = Places(trials, problem.space)
         self._allowed: list[bool] = []  # whether a trial satisfies the constraints of the space
         self._best: list[Trial] = []  # of the first ``_n_ranked`` trials that have ended
@@ -138,7 +140,11 @@ class Quantities:
         return self.objective.surrogate()
 
     def report_surrogate(self) -> Surrogate | None:
-        """Return the surrogate of the objective for reports, in which bad values are not cut; errors as above."""
+        """Return the surrogate of the objective for reports, in which bad values are not cut; None as ``surrogate``.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
         self.learn()
         return self.objective.report_surrogate()
 
@@ -156,16 +162,21 @@ class Quantities:
         named |= {objective.name: of_objective for objective, of_objective in self.others}
         surrogates = {}
         for name, of_objective in named.items():
-            surrogate = of_objective.surrogate()
             if for_reports:
                 surrogate = of_objective.report_surrogate()
+            else:
+                surrogate = of_objective.surrogate()
             if surrogate is None or surrogate.reported is None:
                 return {}
             surrogates[name] = surrogate
         return surrogates
 
     def noiseless(self) -> bool | None:
-        """Return whether the values of no objective have noise; None while that is not known. Errors as above."""
+        """Return whether the values of no objective have noise; None while that is not known.
+
+        Raises:
+            RefutedAssumptions: As ``surrogates``.
+        """
         noiseless = [surrogate.noiseless for surrogate in self.surrogates().values()]
         if False in noiseless:
             return False
@@ -203,7 +214,11 @@ class Quantities:
         return self._limits_so_far()
 
     def _limits_so_far(self) -> list[ConstraintSurrogate]:
-        """Return the constraints of which there is a surrogate after the trials that were learned; errors as above."""
+        """Return the constraints of which there is a surrogate after the trials that were learned.
+
+        Raises:
+            RefutedAssumptions: As ``limits``.
+        """
         limits = []
         for constraint, limited in self.limited:
             surrogate = limited.surrogate()
@@ -263,7 +278,7 @@ class Quantities:
         self.objective.evaluations.append(
             Evaluation(trial.number, features, value, trial.selected, error, trial.pruned)
         )
-        self._compare(trial, features)
+        self._notice_noise(trial, features)
         for objective, other in self.others:
             value = None
             if trial.value is not None:  # what a failed trial measured says nothing of the front
@@ -278,16 +293,16 @@ class Quantities:
                 Evaluation(trial.number, features, value, trial.selected, error)
             )
 
-    def _compare(self, trial: Trial, features: tuple[float, ...]) -> None:
+    def _notice_noise(self, trial: Trial, features: tuple[float, ...]) -> None:
         """Assume that all objectives have noise once one of them differs at the same parameters."""
-        if trial.value is None or not self.others or self._first is None:
+        if trial.value is None or not self.others or self._first_values is None:
             return
         values = [trial.value]
         values += [trial.measured[objective.name] for objective, _ in self.others]
-        first = self._first.setdefault(features, values)
+        first = self._first_values.setdefault(features, values)
         if all(map(partial(math.isclose, rel_tol=_ROUNDING), values, first)):
             return
-        self._first = None
+        self._first_values = None
         self.objective.assume_noise()
         for _, other in self.others:
             other.assume_noise()
@@ -407,7 +422,7 @@ def balance(means: Tensor, front: Tensor) -> Tensor:
 
     Args:
         means: The means [n m] of the objectives, larger ones better.
-        front: Those [f m] of the points of the front.
+        front: The means [f m] at the points of the front.
     """
     least = front.amin(0)
     extent = front.amax(0) - least

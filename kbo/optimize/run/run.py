@@ -401,7 +401,7 @@ class Run:
         """Record an event of another run of this problem.
 
         Raises:
-            InvalidInput: It cannot follow the events so far.
+            InvalidInput: The event cannot follow those so far.
         """
         self._log(event)
 

@@ -90,7 +90,7 @@ class Setting(ABC):
         """Return whether the assumptions alone say that a constraint is kept everywhere.
 
         Raises:
-            InvalidInput: They say that it is kept nowhere.
+            InvalidInput: The assumptions say that the constraint is kept nowhere.
         """
         return False
 

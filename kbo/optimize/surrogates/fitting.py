@@ -73,8 +73,8 @@ NOISE = -4.0, 1.0
 """Mean and variance of the logarithm of the noise variance."""
 
 NOISELESS = -8.0, 16.0
-"""The same where values have no noise. Then it is the variance that the kernel does not explain: almost none for a
-smooth objective, and as much as noise for a rugged one."""
+"""Mean and variance of the logarithm of the noise variance where values have no noise. Then it is the variance that the
+kernel does not explain: almost none for a smooth objective, and as much as noise for a rugged one."""
 
 LEAST_NOISE = 0.01
 """The least noise level that may be given, in standard deviations of the targets."""
