@@ -129,7 +129,7 @@ def lines(
     else:
         rows += _recommendation(result, names)
         if result.certified:
-            rows.append(("More?", optimality_gap(result)))
+            rows.append(("More?", guaranteed_gap(result)))
         if result.answers is not None:
             rows.append(("More?", more_trials(result.answers, has_bounds)))
             rows.append(("Matters", importance(result.answers.effects)))
@@ -456,7 +456,7 @@ def headlines(result: Result) -> dict[str, str]:
     return {"Value": value, "More?": more, "Matters": matters}
 
 
-def optimality_gap(result: Result) -> str:
+def guaranteed_gap(result: Result) -> str:
     """Return the guaranteed gap to the optimum, or to the best front, in units of the objectives."""
     if result.gap is not None and result.front is not None:
         losses = []

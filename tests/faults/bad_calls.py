@@ -433,7 +433,7 @@ def _confidence() -> Iterator[Call]:
     yield Call("certify", "state", **norm)
     yield Call("cone_program", "state", **norm)
     yield Call("norm_lower_bound", "state noise_std delta scale ridges")
-    yield Call("optimality_gap", "confidence state X")
+    yield Call("candidate_gap", "confidence state X")
     yield Call("refuse_if_refuted", "state noise_std norm_bound delta scale")
     yield Call("squared_radius", "state noise_std delta scale")
     yield Call("PosteriorMetric", "state points", lambda m: chaining.greedy_cover(m, 0.5))

@@ -11,21 +11,23 @@ from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.constraints.feasibility import Feasibility
+from kbo.optimize.gap.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.answers import Answers, answers
 from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
-from kbo.optimize.insight.finalists import distinct, finalists
+from kbo.optimize.insight.finalists import finalists
 from kbo.optimize.insight.front import Front, front_of
-from kbo.optimize.insight.front_gap import front_guarantee
-from kbo.optimize.insight.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.outlier import Outlier, outlier
-from kbo.optimize.proposal.begin_search import generator_of
+from kbo.optimize.quantities.distinct import distinct
+from kbo.optimize.quantities.front_trials import front_trials
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
+from kbo.optimize.run_search import generator_of
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.surrogates.guarantee import Guarantee
+from kbo.optimize.surrogates.joint_guarantee import joint_guarantee
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params
 
@@ -203,17 +205,13 @@ class Insight:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
         """
         quantities = self.quantities
-        best = quantities.recommended()
-        surrogates = quantities.surrogates(for_reports=True)
-        if not quantities.objectives or best is None or not surrogates:
+        compared = front_trials(quantities)
+        if compared is None:
             return None
-        trials = distinct(quantities.within_limits(best), best)
         return front_of(
             quantities.objectives,
-            list(surrogates.values()),
-            trials,
-            quantities.features(trials),
-            best,
+            list(quantities.surrogates(for_reports=True).values()),
+            compared,
             quantities.reference,
             self._generator(),
         )
@@ -233,7 +231,7 @@ class Insight:
             return None
         if len(surrogates) == 1:
             return surrogates[OBJECTIVE].guarantee(selected)
-        return front_guarantee(surrogates, selected)
+        return joint_guarantee(surrogates, selected)
 
     def check_one_objective(self, question: str) -> None:
         """Raise InvalidInput if the run has several objectives, where a question is about one."""

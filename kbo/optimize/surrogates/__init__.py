@@ -6,5 +6,6 @@
 * practical: ``practical_surrogate.py``; ``model.py`` fits it by ``fitting.py``, with ``bowl.py`` as trend,
   ``outcome_transform.py`` and ``error_bars.py``, when ``schedule.py`` says so
 * means, intervals and draws over kernels and noise levels: ``predictive.py``, ``functions.py``
+* the guarantee of several objectives at once: ``joint_guarantee.py``
 * ``order.py``: the order in which values enter a certified bound; ``inducing_points.py``: points of a sketch
 """

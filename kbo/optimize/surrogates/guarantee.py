@@ -20,12 +20,14 @@ class Guarantee:
         statement: The statement, or the objections, in one sentence.
         delta: Probability that the statement fails, which is nominal where there are objections.
         objections: The reasons why nothing is proved.
+        selected: Those of ``kbo.optimize.run.trials.WAYS`` that are among these reasons.
     """
 
     kind: Literal["certified", "not certified", "practical, not certified", "none"]
     statement: str
     delta: float
     objections: tuple[str, ...] = ()
+    selected: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         return not self.objections

@@ -19,8 +19,8 @@ from kbo._base import checks
 from kbo._base.isolation import isolated
 from kbo._base.terminal import Bar, rounded_up, significant
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
+from kbo.optimize.confirmation.race import Finalist, Race
 from kbo.optimize.constraints.constraint import Constraint
-from kbo.optimize.insight.race import Finalist, Race
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.table import by_name, format_params
