@@ -17,7 +17,7 @@ from kbo.optimize.result import result_of
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.settings import practical
-from kbo.optimize.strategies import RandomPoint, upper_bound
+from kbo.optimize.strategies import RandomPoint, upper_bound_point
 from kbo.optimize.strategies.trust_region import GROWTH, SHRINKAGE, START, trust_radius
 from kbo.optimize.surrogates import practical_surrogate
 from kbo.optimize.surrogates.bowl import PLAIN, Bowl
@@ -266,7 +266,7 @@ def test_a_search_starts_at_the_best_trials(monkeypatch):
         return search.subspace.sample(search.generator)
 
     starts = []
-    monkeypatch.setattr(upper_bound, "argmax_upper", recording)
+    monkeypatch.setattr(upper_bound_point, "argmax_upper", recording)
     optimizer = kbo.Optimizer([(0.0, 1.0)], setting=NOISY)
     for i, x in enumerate(uniform(14).tolist()):
         optimizer.tell([x], None if i == 3 else i % 4)
@@ -284,7 +284,7 @@ def test_trials_of_a_batch_have_different_widths(monkeypatch):
         return search.subspace.sample(search.generator)
 
     optimizer = run(7, setting=NOISY)
-    monkeypatch.setattr(upper_bound, "argmax_upper", anywhere)
+    monkeypatch.setattr(upper_bound_point, "argmax_upper", anywhere)
     optimizer.ask(8)
     assert sorted(widths) == sorted(PRACTICAL_WIDTHS)
 
