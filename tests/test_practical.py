@@ -261,7 +261,7 @@ def test_of_skewed_noise_alone_the_less_skewed_values_are_more_likely():
 
 
 def test_a_search_starts_at_the_best_trials(monkeypatch):
-    def recording(confidence, posterior, search, *limits):
+    def recording(bound, search, limits):
         starts.append(search.starts.flatten().tolist())
         return search.subspace.sample(search.generator)
 
@@ -279,8 +279,8 @@ def test_a_search_starts_at_the_best_trials(monkeypatch):
 def test_trials_of_a_batch_have_different_widths(monkeypatch):
     widths = []
 
-    def anywhere(bound, posterior, search, limits=()):
-        widths.append(bound.multiplier)
+    def anywhere(bound, search, limits):
+        widths.append(bound.confidence.multiplier)
         return search.subspace.sample(search.generator)
 
     optimizer = run(7, setting=NOISY)

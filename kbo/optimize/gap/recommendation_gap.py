@@ -131,9 +131,8 @@ def _found_gaps(problem: GapProblem, recommended: Tensor) -> list[_FoundGap]:
     to_value = surrogate.transform.inverse
     gaps = []
     for bound in surrogate.bounds:
-        confidence = bound.confidence
-        lower = confidence.lower(bound.posterior, recommended)[0]
-        largest = largest_upper(confidence, bound.posterior, problem.search, with_bounds)
+        lower = bound.confidence.lower(bound.posterior, recommended)[0]
+        largest = largest_upper(bound, problem.search, with_bounds)
         difference = float(to_value(largest.value) - to_value(lower))
         gaps.append(_FoundGap(bound, lower, largest, max(difference, 0.0)))
     return gaps

@@ -38,7 +38,7 @@ def best_params(quantities: Quantities, seed: int, region: Subspace) -> Params |
         units = safe_units(quantities, quantities.safe_points, search)
         search = replace(search, subspace=region.among(units))
     limited = limits(quantities.limits())
-    return region.params(argmax_lower(latest.confidence, latest.posterior, search, limited))
+    return region.params(argmax_lower(latest, search, limited))
 
 
 def safe_units(quantities: Quantities, safe_points: SafePoints, search: Search) -> Tensor:

@@ -21,8 +21,7 @@ class UpperBoundPoint(Strategy):
     def propose(self, search: Search) -> Params | None:
         if search.bound is None:
             return None
-        bound = search.bound
-        return search.params(argmax_upper(bound.confidence, bound.posterior, search, search.limits))
+        return search.params(argmax_upper(search.bound, search, search.limits))
 
     def confidence(self, search: Search) -> Confidence | None:
         return search.confidence
