@@ -275,13 +275,12 @@ class Insight:
         """
         quantities = self.quantities
         best = quantities.recommended()
-        bounded = quantities.bounded()
-        if best is None or bounded is None:
+        surrogate = quantities.bounded()
+        if best is None or surrogate is None:
             return None
         generator = self._generator()
         shape = (_N_RANDOM, quantities.space.dimension)
         units = torch.rand(shape, generator=generator, dtype=torch.float64)
-        surrogate, _ = bounded
         features = quantities.features([best])
         return usual_loss(surrogate, features, quantities.space.features(units))
 

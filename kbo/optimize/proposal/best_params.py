@@ -27,10 +27,9 @@ def best_params(quantities: Quantities, seed: int, region: Subspace) -> Params |
         seed: The seed of the run.
         region: The part of the space.
     """
-    bounded = quantities.bounded()
-    if bounded is None:
+    surrogate = quantities.bounded()
+    if surrogate is None:
         return None
-    surrogate, _ = bounded
     latest = surrogate.latest
     assert latest is not None
     search = search_after_trials(quantities, seed, region)

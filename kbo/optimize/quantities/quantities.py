@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo.confidence import Confidence
 from kbo.confidence.base import not_nan
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.feasibility import (
@@ -197,12 +196,12 @@ class Quantities:
         means = [s.posterior.predict(features)[0].cpu() for s in surrogates.values()]
         return torch.stack(means, -1)
 
-    def bounded(self) -> tuple[Surrogate, Confidence] | None:
-        """Return the surrogate of the objective and its reported bound; None while there is no bound."""
+    def bounded(self) -> Surrogate | None:
+        """Return the surrogate of the objective if it has a bound; None while it has none."""
         surrogate = self.surrogate()
         if surrogate is None or surrogate.reported is None:
             return None
-        return surrogate, surrogate.reported
+        return surrogate
 
     def limits(self) -> list[ConstraintSurrogate]:
         """Return the constraints of which there is a surrogate.

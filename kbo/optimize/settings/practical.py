@@ -295,13 +295,15 @@ class Practical(Setting):
 
     def for_reports(self) -> Practical:
         """Return a copy that compresses bad values and does not cut them."""
-        setting = copy.copy(self)
-        object.__setattr__(setting, "cuts", False)
-        return setting
+        return self._with("cuts", False)
 
     def with_noise(self) -> Practical:
+        return self._with("noisy", True)
+
+    def _with(self, name: str, value: Any) -> Practical:
+        """Return a copy, with all attributes of a subclass, in which one attribute has another value."""
         setting = copy.copy(self)
-        object.__setattr__(setting, "noisy", True)
+        object.__setattr__(setting, name, value)
         return setting
 
     def for_objective(self, n_quantities: int) -> Practical:
@@ -324,9 +326,7 @@ class Practical(Setting):
             arguments = {field.name: getattr(self, field.name) for field in fields(Practical)}
             arguments["noise_std"] = noise_std
             return _OfLimit(**arguments, limit=quantity.limit)
-        setting = copy.copy(self)
-        object.__setattr__(setting, "noise_std", noise_std)
-        return setting
+        return self._with("noise_std", noise_std)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values; a subclass by its name."""
