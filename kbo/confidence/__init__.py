@@ -7,7 +7,7 @@
 * ``chaining/``, ``gaussian.py``: under a Gaussian-process prior, over finite sets
 * ``bkb.py``: the widths of BKB and EK-UCB, for sketches
 * ``fixed_width.py``: multiples of the standard deviation, without a guarantee
-* ``gap.py``, ``limit.py``: optimality gaps and limits, from any bound
+* ``candidates.py``, ``limit.py``: optimality gaps and limits, from any bound
 * ``unexplained.py``: values that no function of the norm explains
 * ``energy.py``: bounds of the sum of squares of the noise
 * ``repeated/``: means and medians of repeated evaluations
