@@ -19,7 +19,7 @@ from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trials
 from kbo.optimize.settings.choice import resolve
-from kbo.optimize.settings.setting import Setting, explores_safely
+from kbo.optimize.settings.setting import Setting
 from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
 from kbo.space import Space
 
@@ -77,7 +77,7 @@ def _check_several(
             f"constraint {first!r}: the first objective is called {OBJECTIVE!r} in constraints: "
             f"kbo.Constraint({OBJECTIVE!r}, ...)."
         )
-    if explores_safely(setting):
+    if setting.explores_safely:
         raise InvalidInput(
             "kbo.Safe is for one objective: the others can be constraints, kbo.Constraint(name, upper=...)."
         )

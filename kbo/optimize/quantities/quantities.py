@@ -28,7 +28,7 @@ from kbo.optimize.quantities.places import Places
 from kbo.optimize.quantities.quantity import Quantity
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial, Trials, error_of, measurement, violations
-from kbo.optimize.settings.setting import Setting, explores_safely
+from kbo.optimize.settings.setting import Setting
 from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
 from kbo.optimize.surrogates.surrogate import Surrogate
@@ -51,17 +51,17 @@ class Quantities:
     Args:
         trials: The trials of a run, which grow.
         setting: The setting.
-        problem: Method and space.
+        problem: The method, the space and the range of the objective.
         constraints: The limits on measured quantities.
         maximize: Whether larger values of the objective are better.
         objectives: Several objectives, the first of which has the values of the trials; none if there is one.
-        reference: Values of some of them that are just not acceptable, by name.
+        reference: Values of some objectives that are just not acceptable, by name.
 
     Attributes:
         trials, setting, problem, constraints, maximize, objectives, reference: As given.
         space: The space of the problem.
         objective: The objective, or the first one of several.
-        others: The other objectives.
+        others: The other objectives, with their quantities.
         limited: The constraints that the assumptions alone do not decide, with their quantities.
         sign: 1, or -1 if the objective is minimised.
         safe_points: The points that are certain to be safe; None unless the setting explores safely.
@@ -90,7 +90,7 @@ class Quantities:
             setting, problem, constraints, objectives
         )
         self.safe_points: SafePoints | None = None
-        if explores_safely(setting):
+        if setting.explores_safely:
             self.safe_points = SafePoints(problem.space, setting.start, len(self.limited))
         self.setting: Setting = setting
         self.problem: SearchProblem = problem

@@ -21,7 +21,7 @@ class Setting(ABC):
     Attributes:
         default_method: The method if none is given.
         certified: Whether the bounds can be proved.
-        about_limits: The part of limits in the search and in the recommendation, in words.
+        about_limits: How the search and the recommendation treat limits, in words.
         delta: Probability that the bounds may fail.
         start: Parameters of the first trials; empty unless the setting explores safely.
     """
@@ -31,6 +31,11 @@ class Setting(ABC):
     about_limits: ClassVar[str]
     delta: float
     start: Sequence[Any] = ()
+
+    @property
+    def explores_safely(self) -> bool:
+        """Whether a trial may begin only where all limits are certain to be kept, as with ``kbo.Safe``."""
+        return bool(self.start)
 
     @abstractmethod
     def check(self, method: str, n_trials: int | None) -> None:
@@ -97,8 +102,3 @@ class Setting(ABC):
     @abstractmethod
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
-
-
-def explores_safely(setting: Setting) -> bool:
-    """Return whether a trial may begin only where all limits are certain to be kept, as with ``kbo.Safe``."""
-    return bool(setting.start)
