@@ -227,7 +227,7 @@ class Optimizer:
             InvalidInput: A context or choices that do not fit the space, or leave nothing to choose.
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        region = Subspace(self.space, context, choices)
+        subspace = Subspace(self.space, context, choices)
         count = 1
         if n is not None:
             count = checks.whole("n", n, 0)
@@ -235,7 +235,7 @@ class Optimizer:
         trials: list[Trial] = []
         try:
             while len(trials) < count:
-                trials.append(self._begin(region))
+                trials.append(self._begin(subspace))
             params = [copy.copy(trial.params) for trial in trials]  # the caller may change them
         except BaseException:
             self.run.abandon(trials)  # the next call returns them
@@ -249,17 +249,17 @@ class Optimizer:
         self, *, context: Context | None = None, choices: Sequence[Any] | None = None
     ) -> Trial:
         """Begin the next trial and return it, for callers that report by trial; arguments and errors as for ``ask``."""
-        region = Subspace(self.space, context, choices)
+        subspace = Subspace(self.space, context, choices)
         self.run.fail_lost()
-        return self._begin(region)
+        return self._begin(subspace)
 
-    def _begin(self, region: Subspace) -> Trial:
+    def _begin(self, subspace: Subspace) -> Trial:
         """Begin a trial, first the ones that nobody evaluates."""
         for trial in self.run.abandoned():
-            if region.accepts(trial.params):
+            if subspace.accepts(trial.params):
                 return self.run.resume(trial)
         number = len(self.run.trials.all)
-        params, explanation = next_params(self._quantities, self.seed, region, number)
+        params, explanation = next_params(self._quantities, self.seed, subspace, number)
         return self.run.begin(params, explanation.record())
 
     @guarded
@@ -295,14 +295,14 @@ class Optimizer:
             among: Points [A P] of the unit cube to choose from, moved to where they agree with the context and the
                 ranges; by default all.
         """
-        region = Subspace(self.space, context, within=within)
+        subspace = Subspace(self.space, context, within=within)
         if among is not None:
             checks.rows("among", among, dim=self.space.dimension)
-            region = region.among(region.place(among), partial=True)
+            subspace = subspace.among(subspace.place(among), partial=True)
         if number is None:
             number = len(self.run.trials.all)
         number = checks.whole("number", number, 0)
-        return next_params(self._quantities, self.seed, region, number, list(pending))
+        return next_params(self._quantities, self.seed, subspace, number, list(pending))
 
     @guarded
     def explain(self, number: int) -> Explanation | None:
@@ -560,8 +560,8 @@ class Optimizer:
             raise InvalidInput(
                 "best is for one objective: the best settings of several are insight.front()."
             )
-        region = Subspace(self.space, context, choices)
-        return best_params(self._quantities, self.seed, region)
+        subspace = Subspace(self.space, context, choices)
+        return best_params(self._quantities, self.seed, subspace)
 
     @guarded
     def safe_points(self) -> list[Params]:

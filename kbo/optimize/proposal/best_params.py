@@ -17,27 +17,27 @@ from kbo.optimize.strategies.safe_exploration import certainly_safe
 from kbo.space import Params
 
 
-def best_params(quantities: Quantities, seed: int, region: Subspace) -> Params | None:
-    """Return the parameters whose lower bound is nearly the largest of a region; None while there is no bound.
+def best_params(quantities: Quantities, seed: int, subspace: Subspace) -> Params | None:
+    """Return the parameters whose lower bound is nearly the largest of a subspace; None while there is no bound.
 
     Where the setting explores safely, they are among the points that are certain to keep all limits.
 
     Args:
         quantities: The quantities of a run with one objective.
         seed: The seed of the run.
-        region: The part of the space.
+        subspace: The part of the space.
     """
     surrogate = quantities.bounded()
     if surrogate is None:
         return None
     latest = surrogate.latest
     assert latest is not None
-    search = search_after_trials(quantities, seed, region)
+    search = search_after_trials(quantities, seed, subspace)
     if quantities.safe_points is not None:
         units = safe_units(quantities, quantities.safe_points, search)
-        search = replace(search, subspace=region.among(units))
+        search = replace(search, subspace=subspace.among(units))
     limited = limits(quantities.limits())
-    return region.params(argmax_lower(latest, search, limited))
+    return subspace.params(argmax_lower(latest, search, limited))
 
 
 def safe_units(quantities: Quantities, safe_points: SafePoints, search: Search) -> Tensor:
