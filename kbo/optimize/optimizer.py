@@ -298,7 +298,7 @@ class Optimizer:
         subspace = Subspace(self.space, context, within=within)
         if among is not None:
             checks.rows("among", among, dim=self.space.dimension)
-            subspace = subspace.among(subspace.place(among), partial=True)
+            subspace = subspace.among(subspace.moved_inside(among), partial=True)
         if number is None:
             number = len(self.run.trials.all)
         number = checks.whole("number", number, 0)

@@ -120,7 +120,7 @@ def _particles(safe_points: SafePoints, search: Search, tried: Tensor) -> Tensor
     def uniform(*shape: int) -> Tensor:
         return torch.rand(*shape, generator=generator, dtype=dtype)
 
-    units = subspace.place(torch.cat([safe_points.start, tried]))
+    units = subspace.moved_inside(torch.cat([safe_points.start, tried]))
     units = units[subspace.satisfies(units)]
     if not len(units):
         return units
@@ -136,7 +136,7 @@ def _particles(safe_points: SafePoints, search: Search, tried: Tensor) -> Tensor
         along = first + (3 * uniform(n, 1) - 1) * (second - first)
         moved = torch.where(uniform(n, 1) < 0.5, near, along).clamp(0, 1)
         jumps = uniform(n, P) < _JUMP_PROBABILITY
-        moved = subspace.place(torch.where(jumps, uniform(n, P), moved))
+        moved = subspace.moved_inside(torch.where(jumps, uniform(n, P), moved))
         moved = moved[subspace.satisfies(moved)]
         units = torch.cat([units, moved])
         safe = torch.cat([safe, moved[safe_points.is_quickly_safe(moved)]])
