@@ -24,7 +24,7 @@ from kbo.optimize.strategies.initial_design import InitialDesign
 from kbo.optimize.strategies.new_parameter import NewParameter
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.repeat_once import RepeatOnce
-from kbo.optimize.strategies.strategy import Alternate, Strategy, checked
+from kbo.optimize.strategies.strategy import Alternate, Strategy, checked_strategies
 from kbo.optimize.strategies.thompson_point import ThompsonPoint
 from kbo.optimize.strategies.trust_region import TrustRegion, trust_radius
 from kbo.optimize.strategies.upper_bound_point import UpperBoundPoint
@@ -124,7 +124,7 @@ class Practical(Setting):
             )
         strategies = self.strategies
         if strategies is not None:
-            strategies = checked(strategies)
+            strategies = checked_strategies(strategies)
         checks.keep(
             self,
             delta=checks.probability("delta", self.delta),

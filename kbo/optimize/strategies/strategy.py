@@ -68,7 +68,7 @@ class Alternate(Strategy):
     def __init__(self, *strategies: Strategy) -> None:
         if not strategies:
             raise InvalidInput("Alternate needs at least one strategy, got none.")
-        object.__setattr__(self, "strategies", checked(strategies))
+        object.__setattr__(self, "strategies", checked_strategies(strategies))
 
     def active(self, search: Search) -> Strategy:
         """Return the strategy whose turn it is."""
@@ -136,7 +136,7 @@ def _is_known(params: Params, search: Search) -> bool:
     return bool((search.tried == point).all(-1).any())
 
 
-def checked(strategies: object) -> tuple[Strategy, ...]:
+def checked_strategies(strategies: object) -> tuple[Strategy, ...]:
     """Return strategies as a tuple.
 
     Raises:
