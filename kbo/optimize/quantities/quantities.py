@@ -99,9 +99,8 @@ class Quantities:
         self.maximize: bool = maximize
         self.sign: int = 1 if maximize else -1
         self._n_learned = 0
-        self._first_values: (
-            dict[tuple[float, ...], list[float]] | None
-        ) = {}  # None once noise was seen
+        # By features, the values of all objectives in the first trial there; None once noise was seen.
+        self._first_values: dict[tuple[float, ...], list[float]] | None = {}
         self._places = Places(trials, problem.space)
         self._allowed: list[bool] = []  # whether a trial satisfies the constraints of the space
         self._best: list[Trial] = []  # of the first ``_n_ranked`` trials that have ended
