@@ -14,7 +14,7 @@ from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import CredibleSet, open_choices
 from kbo.report import summary
-from kbo.workers.call import Outcome
+from kbo.workers.call import CallOutcome
 from tests.commands import kbo as command
 
 LINE = {"x": (0.0, 1.0)}
@@ -156,7 +156,7 @@ def test_no_number_is_beyond_the_limits_of_the_intervals(value_range, sign, tmp_
     optimizer = kbo.Optimizer(LINE, **options)
     for number in range(20):
         trial = optimizer.run.begin({"x": 0.95 - number / 21})
-        optimizer.run.end(Outcome(trial.number, value=sign * error(trial.params)))
+        optimizer.run.end(CallOutcome(trial.number, value=sign * error(trial.params)))
     assert "2, which is outside the value_range" in optimizer.trials[0].failure
     optimizer.close()
     optimizer = kbo.Optimizer(LINE, **options)

@@ -197,7 +197,7 @@ def test_after_a_removal_the_model_is_that_without_the_trial_and_nothing_is_avoi
     for optimizer in (removed, without):
         optimizer.tell({"x": 0.3, "y": 0.7}, 0.1)
     assert removed.interval({"x": 0.2, "y": 0.7}) == without.interval({"x": 0.2, "y": 0.7})
-    assert removed.suggest(30) == without.suggest(30)
+    assert removed.proposal(30) == without.proposal(30)
 
 
 def test_the_parameters_of_a_removed_trial_are_free_in_a_finite_space_without_noise():

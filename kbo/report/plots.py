@@ -21,7 +21,7 @@ from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.insight.front import Front
 from kbo.optimize.objectives.hypervolume import EXACT
 from kbo.optimize.run.table import by_name
-from kbo.optimize.run.trials import quantity
+from kbo.optimize.run.trials import measurement
 from kbo.report import figures
 from kbo.report.record import Record, Run
 from kbo.report.replay import Moment, history, miscoverage
@@ -166,7 +166,7 @@ class Plots:
         """Return a figure for each limit: the measurements in the order of trials."""
         group = {}
         for constraint in self.record.constraints:
-            if any(quantity(trial, constraint) is not None for trial in self.record.trials):
+            if any(measurement(trial, constraint) is not None for trial in self.record.trials):
                 draw = partial(figures.draw_limit, run=self.record, constraint=constraint)
                 group[str(constraint)] = Drawing(draw)
         return group

@@ -19,7 +19,7 @@ from kbo.optimize.insight.expected_gain import N_MORE, STOP, UNDECIDED
 from kbo.optimize.result import result_of
 from kbo.optimize.run.outcome import with_condition
 from kbo.optimize.run.table import format_params
-from kbo.optimize.run.trials import quantity, violations
+from kbo.optimize.run.trials import measurement, violations
 
 if TYPE_CHECKING:
     from kbo.optimize.insight.answers import Answers
@@ -164,7 +164,7 @@ def broken_limits(result: Result, names: Sequence[Any] | None = None) -> str:
     never_kept = [c for c in constraints if all(violations(trial, [c]) for trial in completed)]
     measured = []
     for constraint in never_kept or constraints:
-        value = quantity(closest, constraint)
+        value = measurement(closest, constraint)
         if value is not None:
             measured.append(f"{constraint.name} = {value:.4g}")
     limits = " and ".join(str(constraint) for constraint in never_kept or constraints)

@@ -568,7 +568,7 @@ def _optimize() -> Iterator[Call]:
     )
     yield Call("Optimizer.ask", "context choices", n=1)
     yield Call("Optimizer.best", "context choices")
-    yield Call("Optimizer.suggest", "context", number=1)
+    yield Call("Optimizer.suggest", "context")
     yield Call("Optimizer.tell", "params seconds", value=1.0)
     yield Call("Optimizer.fail", "params seconds", reason="broken")
     yield Call("Optimizer.interval", "params")

@@ -579,7 +579,7 @@ def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
             f"kbo.Constraint('memory', upper=0.0), got {checks.shown(wrong[0])}."
         )
     for constraint in measured:
-        setting.of(constraint, 1)
+        setting.for_quantity(constraint, 1)
     return measured
 
 

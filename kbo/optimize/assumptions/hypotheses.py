@@ -118,7 +118,7 @@ def checked_kernel(
         numbers: The other arguments of the class that a hypothesis has instead.
 
     Raises:
-        InvalidInput: It is neither, or a number is given besides the list.
+        InvalidInput: Neither a kernel nor a list of hypotheses, or a number is given besides the list.
     """
     if not isinstance(given, (list, tuple)):
         return checks.kernel(given, owner)

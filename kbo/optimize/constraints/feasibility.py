@@ -25,7 +25,7 @@ from kbo.confidence import Limit
 from kbo.confidence.base import not_nan
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.slacks import feasible_first, slack_unit
-from kbo.optimize.run.trials import Trial, quantity, violations
+from kbo.optimize.run.trials import Trial, measurement, violations
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
@@ -109,7 +109,7 @@ def preferred(
     for constraint, surrogate in surrogates:
         values = []
         for trial in trials:
-            value = quantity(trial, constraint)
+            value = measurement(trial, constraint)
             if value is not None:
                 values.append(constraint.sign * value)
         lower = surrogate.lower(features, score.new_tensor(values))
@@ -133,15 +133,15 @@ def feasibility(
     Args:
         delta: The probability with which certified bounds may fail; None in the practical setting.
         constraints: The constraints.
-        undecided: Those that the assumptions alone do not decide.
-        surrogates: Those that have a surrogate, with it.
+        undecided: The constraints that the assumptions alone do not decide.
+        surrogates: The constraints that have a surrogate, with it.
         best: The trial.
-        features: Its features [1 D].
+        features: The features [1 D] of the trial.
         ways: Ways in which the noise may have decided which values there are, in words.
     """
     bounds = {}
     for constraint in constraints:
-        value = quantity(best, constraint)
+        value = measurement(best, constraint)
         if value is not None:
             bounds[constraint.name] = (value, value, value)
     noisy = [entry for entry in surrogates if not entry.surrogate.noiseless]

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from kbo.optimize.constraints.feasibility import limits
+from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.gap.branch_and_bound import (
     BoundedScore,
     CellBound,
@@ -29,7 +30,7 @@ from kbo.optimize.gap.gap import NOT_REQUESTED, WHOLE, Gap, exact_gap, proved_ga
 from kbo.optimize.gap.gap_problem import GapProblem
 from kbo.optimize.search.bounds import LargestUpper, largest_upper
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.optimize.strategies.safe_exploration import Exploration
+from kbo.optimize.strategies.safe_exploration import certainly_safe
 from kbo.optimize.surrogates.bound import Bound
 
 
@@ -47,25 +48,25 @@ def recommendation_gap(problem: GapProblem, recommended: Tensor) -> Gap:
 
 
 def gap_on_safe_set(
-    problem: GapProblem, recommended: Tensor, exploration: Exploration, tried: Tensor
+    problem: GapProblem, recommended: Tensor, safe_points: SafePoints, tried: Tensor
 ) -> Gap:
     """Return the gap over the points that are certain to be safe; if all are proved to be, over the whole space.
 
     Args:
         problem: What is known of the run, which has one objective.
         recommended: Features [1 D] of the recommended parameters, which keep all limits.
-        exploration: The points that are certain to be safe.
+        safe_points: What is known of the points that are certain to be safe.
         tried: Points [n P] of all trials in the unit cube.
     """
     surrogate = problem.surrogate
     space = problem.space
-    units, grows = exploration.safe(problem.search, tried)
+    units, grows = certainly_safe(safe_points, problem.search, tried)
     assert surrogate.reported is not None
     largest = surrogate.reported.argmax_upper(surrogate.posterior, space.features(units))[1]
     upper = float(surrogate.transform.inverse(torch.tensor(largest, dtype=torch.float64)))
     lower = float(surrogate.interval(recommended)[0])
     value = max(upper - lower, 0.0)
-    exact = exploration.is_exhaustive
+    exact = safe_points.is_exhaustive
     proved = exact and not grows and bool(surrogate.guarantee())
     scope = f"over {len(units)} points that are certain to be safe"
     if grows:
@@ -130,9 +131,8 @@ def _found_gaps(problem: GapProblem, recommended: Tensor) -> list[_FoundGap]:
     to_value = surrogate.transform.inverse
     gaps = []
     for bound in surrogate.bounds:
-        confidence = bound.confidence
-        lower = confidence.lower(bound.posterior, recommended)[0]
-        largest = largest_upper(confidence, bound.posterior, problem.search, with_bounds)
+        lower = bound.confidence.lower(bound.posterior, recommended)[0]
+        largest = largest_upper(bound, problem.search, with_bounds)
         difference = float(to_value(largest.value) - to_value(lower))
         gaps.append(_FoundGap(bound, lower, largest, max(difference, 0.0)))
     return gaps

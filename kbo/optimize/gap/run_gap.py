@@ -51,7 +51,7 @@ def _n_proofs(quantities: Quantities) -> int:
     if quantities.objectives:
         return 1
     n = sum(len(surrogate.bounds) for surrogate in quantities.surrogates().values())
-    if quantities.exploration is not None:
+    if quantities.safe_points is not None:
         n += len(quantities.limits())
     return n
 
@@ -61,10 +61,10 @@ def _gap_of_recommendation(quantities: Quantities, problem: GapProblem, best: Tr
     if quantities.constraints and not quantities.feasibility(best).kept:
         return None
     recommended = quantities.features([best])
-    if quantities.exploration is None:
+    if quantities.safe_points is None:
         return recommendation_gap(problem, recommended)
     tried = quantities.units_of(quantities.trials.all)
-    return gap_on_safe_set(problem, recommended, quantities.exploration, tried)
+    return gap_on_safe_set(problem, recommended, quantities.safe_points, tried)
 
 
 def _gap_of_front(quantities: Quantities, problem: GapProblem) -> Gap | None:

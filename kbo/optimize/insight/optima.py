@@ -100,12 +100,12 @@ def _candidates(space: Space, trials: Tensor, seeds: Sequence[int]) -> tuple[Ten
     if whole.constrained:
         covering = whole.draw(_N_COVERING, generator)
     else:
-        covering = whole.place(sobol(_N_COVERING, space.dimension, seed=seeds[0]))
+        covering = whole.moved_inside(sobol(_N_COVERING, space.dimension, seed=seeds[0]))
     centres = trials[:_N_BEST]
     centres = centres.repeat(_N_NEAR // len(centres), 1)
     scales = torch.logspace(-2.5, -0.5, len(centres), dtype=torch.float64).unsqueeze(1)
     normal = _normal(centres.shape, torch.Generator().manual_seed(seeds[1]))
-    near = whole.place((centres + scales * normal).clamp(0, 1))
+    near = whole.moved_inside((centres + scales * normal).clamp(0, 1))
     return torch.cat([trials, near]), covering
 
 
@@ -129,7 +129,7 @@ def _climbed(
     changed = torch.randint(P, (s, m, k // 2, 1), generator=generator)
     is_changed[:, :, : k // 2] = torch.arange(P) == changed
     moved = best.units.unsqueeze(2) + torch.where(is_changed, steps, 0.0)
-    moved = Subspace(objective.space).place(moved.reshape(-1, P).clamp(0, 1))
+    moved = Subspace(objective.space).moved_inside(moved.reshape(-1, P).clamp(0, 1))
     values = objective.targets_of_each(moved.reshape(s, m * k, P))
     best_values, best_step = values.reshape(s, m, k).max(2)
     rows = torch.arange(s * m).reshape(s, m) * k + best_step

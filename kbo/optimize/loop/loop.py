@@ -24,7 +24,7 @@ from kbo.optimize.pruning.pruning import Pruner, Pruning
 from kbo.optimize.result import result_of
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.workers.call import Outcome
+from kbo.workers.call import CallOutcome
 from kbo.workers.engine import Engine, Session
 
 
@@ -112,7 +112,7 @@ class Loop:
             while not reason:
                 self._begin_trials(session)
                 self._show(bar, session)
-                outcomes: list[Outcome] = []
+                outcomes: list[CallOutcome] = []
                 if session.running:
                     outcomes = session.wait(self._longest_wait())
                 if self._error_of_report is not None:

@@ -62,7 +62,7 @@ def search_for_trial(
         search = replace(search, failing=_failing(quantities))
     else:
         search = _with_surrogates(search, quantities, surrogate, running)
-    if surrogate is not None or quantities.exploration is not None:
+    if surrogate is not None or quantities.safe_points is not None:
         search = replace(search, limits=_limits(quantities, number, running))
     repeats_nothing = search.is_noiseless
     if has_bounds and surrogate is None:  # it is not known yet whether there is noise

@@ -185,7 +185,7 @@ class Search:
         if self.subspace.choices is not None:
             return self._argmax_choice(self.subspace.choices, score, best_row)
         random = self.subspace.draw(int(self.effort * N_RANDOM), self.generator)
-        starts = self.subspace.place(self.starts)
+        starts = self.subspace.moved_inside(self.starts)
         starts = starts[self.subspace.satisfies(starts)]
         points = torch.cat([random, starts])
         scores = self._scores(score, points)
@@ -263,13 +263,13 @@ class Search:
         """
         subspace = self.subspace
         generator = self.generator
-        centre = subspace.place(self.starts[0])
+        centre = subspace.moved_inside(self.starts[0])
         P = len(centre)
         low = (centre - radius).clamp_min(subspace.low)
         high = (centre + radius).clamp_max(subspace.high)
 
         def scores(points: Tensor) -> Tensor:
-            return self._scores(score, subspace.place(points))
+            return self._scores(score, subspace.moved_inside(points))
 
         random, shape = self._in_box(centre, low, high, radius)
         points = torch.cat([centre.unsqueeze(0), random])
@@ -289,7 +289,7 @@ class Search:
             if values.max() > largest:
                 best = elite[0]
                 largest = values.max()
-        return subspace.place(best)
+        return subspace.moved_inside(best)
 
     def _in_box(
         self, centre: Tensor, low: Tensor, high: Tensor, radius: float

@@ -21,7 +21,7 @@ class Setting(ABC):
     Attributes:
         default_method: The method if none is given.
         certified: Whether the bounds can be proved.
-        about_limits: The part of limits in the search and in the recommendation, in words.
+        about_limits: How the search and the recommendation treat limits, in words.
         delta: Probability that the bounds may fail.
         start: Parameters of the first trials; empty unless the setting explores safely.
     """
@@ -31,6 +31,11 @@ class Setting(ABC):
     about_limits: ClassVar[str]
     delta: float
     start: Sequence[Any] = ()
+
+    @property
+    def explores_safely(self) -> bool:
+        """Whether a trial may begin only where all limits are certain to be kept, as with ``kbo.Safe``."""
+        return bool(self.start)
 
     @abstractmethod
     def check(self, method: str, n_trials: int | None) -> None:
@@ -71,12 +76,16 @@ class Setting(ABC):
         return self
 
     @abstractmethod
-    def shared(self, outputs: int) -> Setting:
-        """Return the setting of one of several quantities; ``outputs`` is their number."""
+    def for_objective(self, n_quantities: int) -> Setting:
+        """Return the setting of the objective, which is one of ``n_quantities`` quantities with bounds."""
 
     @abstractmethod
-    def of(self, quantity: Measured, outputs: int) -> Setting:
-        """Return the setting of the quantity of a constraint, or of an objective but the first, one of several.
+    def for_quantity(self, quantity: Measured, n_quantities: int) -> Setting:
+        """Return the setting of the quantity of a constraint, or of an objective but the first.
+
+        Args:
+            quantity: The constraint or the objective, with its assumptions.
+            n_quantities: The number of all quantities with bounds.
 
         Raises:
             InvalidInput: The quantity lacks an assumption of the setting, or has one that it estimates.
@@ -86,15 +95,10 @@ class Setting(ABC):
         """Return whether the assumptions alone say that a constraint is kept everywhere.
 
         Raises:
-            InvalidInput: They say that it is kept nowhere.
+            InvalidInput: The assumptions say that the constraint is kept nowhere.
         """
         return False
 
     @abstractmethod
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
-
-
-def explores_safely(setting: Setting) -> bool:
-    """Return whether a trial may begin only where all limits are certain to be kept, as with ``kbo.Safe``."""
-    return bool(setting.start)

@@ -71,7 +71,7 @@ class HypothesesSurrogate(CertifiedSurrogate):
         """Return the surrogate after one evaluation, which may refute some hypotheses.
 
         Raises:
-            RefutedAssumptions: It refutes all that are left.
+            RefutedAssumptions: The evaluation refutes all hypotheses that are left.
         """
         surrogates = {}
         refuted = dict(self.refuted)
