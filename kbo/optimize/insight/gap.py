@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kbo._base.terminal import Bar
+from kbo._base.terminal import Bar, rounded_up
 from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.insight.branch_and_bound import (
     CellBound,
@@ -62,6 +62,11 @@ class Gap(NamedTuple):
     final: bool = True
     found: float = 0.0
     reason: str = ""
+
+    def __str__(self) -> str:
+        if self.proved:
+            return f"at most {rounded_up(self.value, 4)} ({self.scope})"
+        return f"{self.value:.4g}, not guaranteed ({self.scope})"
 
 
 class _Task(NamedTuple):
