@@ -351,14 +351,16 @@ def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, s
     expected = sorted(sign * surrogate.transform.inverse(ends))
     assert [found.lower, found.upper] == pytest.approx([float(end) for end in expected], rel=1e-3)
     assert found.doubtful
-    question = summary.in_question(found)
-    assert question.startswith(f"trial 11 ({found.value:.4g}) is far from what the others predict")
+    question = summary.in_question(found, range(20))
+    assert question.startswith(
+        f"trial 11 ({found.shown_value}) is far from what the others predict"
+    )
 
 
 def test_a_value_better_than_predicted_is_to_be_repeated_and_counts():
     found = measured(lambda v: v + 30).insight.outlier()
     assert (found.number, found.doubtful) == (11, False)
-    assert summary.in_question(found).endswith("repeat it to be sure")
+    assert summary.in_question(found, range(20)).endswith("repeat it to be sure")
 
 
 def test_values_that_fit_are_no_outliers():

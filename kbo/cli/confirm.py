@@ -23,7 +23,7 @@ else:
 
 
 def confirm(
-    target: Annotated[str, typer.Argument(help=options.TARGETS)],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help=options.TARGETS)],
     budget: Annotated[
         int, Option("--budget", "-n", help="New evaluations at most, earlier ones included.")
     ] = 80,

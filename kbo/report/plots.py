@@ -117,8 +117,10 @@ class Plots:
         return {effect.name: effect for effect in self.answers.effects}
 
     @cached_property
-    def shares(self) -> list[Importance]:
-        """The importance of the parameters; empty while there is no bound."""
+    def shares(self) -> list[Importance | Effect]:
+        """The importance of the parameters, the largest share first; empty while there is no bound."""
+        if self._answers is not None:
+            return list(self._answers.effects)
         optimizer = self.record.optimizer
         recommended = self.record.recommended()
         if optimizer is None or recommended is None or self.record.objectives:
@@ -126,7 +128,7 @@ class Plots:
         try:
             if optimizer.interval(recommended.params) is None:
                 return []
-            return importance(self.record)
+            return list(importance(self.record))
         except KboError:  # refuted assumptions
             return []
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from kbo._base.terminal import beside
 from kbo.confidence import Limit
 from kbo.confidence.base import not_nan
 from kbo.optimize.constraints.constraint import Constraint
@@ -172,12 +173,13 @@ def _text(feasibility: Feasibility) -> str:
     entries = []
     for constraint in feasibility.constraints:
         lower, mean, upper = feasibility.bounds[constraint.name]
-        if lower == upper or is_fitted:
-            entries.append(f"{constraint.name} {mean:.4g} ({constraint})")
-        elif constraint.sign < 0:
-            entries.append(f"{constraint.name} {mean:.4g}, upper bound {upper:.4g} ({constraint})")
-        else:
-            entries.append(f"{constraint.name} {mean:.4g}, lower bound {lower:.4g} ({constraint})")
+        limit = constraint.sign * constraint.limit
+        entry = f"{constraint.name} {beside(mean, limit)}"
+        if constraint.sign < 0 and lower < upper and not is_fitted:
+            entry += f", upper bound {beside(upper, limit)}"
+        elif lower < upper and not is_fitted:
+            entry += f", lower bound {beside(lower, limit)}"
+        entries.append(f"{entry} ({constraint})")
     quantities = ", ".join(entries)
     if probability is None:
         return f"not certified: {quantities}"

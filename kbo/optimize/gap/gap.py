@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kbo._base.terminal import rounded_up
 from kbo.space import Space
 
 NOT_REQUESTED = "no proof was asked for: pass evaluations="
@@ -37,6 +38,11 @@ class Gap(NamedTuple):
     final: bool = True
     found: float = 0.0
     reason: str = ""
+
+    def __str__(self) -> str:
+        if self.proved:
+            return f"at most {rounded_up(self.value, 4)} ({self.scope})"
+        return f"{self.value:.4g}, not guaranteed ({self.scope})"
 
 
 def exact_gap(value: float, space: Space, objection: str) -> Gap:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kbo._base.terminal import significant
 from kbo.errors import InvalidInput
 from kbo.optimize.insight.comparison import N_DRAWS, Estimate, estimate
 from kbo.optimize.insight.credible_sets import Effect, effects, open_choices
@@ -71,6 +72,13 @@ class Answers:
     inside: tuple[int, int]
     beyond_zero: bool = False
     hardly_tried: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        enough = significant(self.tolerance, 2)
+        gain = f"{N_MORE} more trials are expected to gain {self.more} (90%)"
+        lines = [f"{self.decision}: {gain}; {enough} or less does not matter"]
+        lines += [str(effect) for effect in self.effects]
+        return "\n".join(lines)
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from kbo._base.terminal import bounded, percent
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 N_DRAWS = 256
@@ -23,6 +24,9 @@ class Estimate(NamedTuple):
     lower: float
     upper: float
 
+    def __str__(self) -> str:
+        return bounded(self.lower, self.value, self.upper)
+
 
 class Comparison(NamedTuple):
     """The difference by which parameters are better than others, by the model.
@@ -37,6 +41,10 @@ class Comparison(NamedTuple):
     lower: float
     upper: float
     probability: float
+
+    def __str__(self) -> str:
+        difference = bounded(self.lower, self.value, self.upper)
+        return f"better by {difference} (90%); better at all with {percent(self.probability)}"
 
 
 def estimate(draws: Tensor) -> Estimate:

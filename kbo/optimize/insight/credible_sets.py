@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import Any
 
 import torch
@@ -56,13 +57,16 @@ class CredibleSet:
         if not self.ranged:
             return " or ".join(map(str, self.values))
         low, high = self.values
+        if not isinstance(low, float) or not isinstance(high, float):
+            return str(low) if low == high else f"{low} to {high}"
         if low == high:
-            return _shown(low, 4)
-        if not isinstance(low, int | float) or not isinstance(high, int | float):
-            return f"{low} to {high}"
-        largest = max(abs(low), abs(high))
-        n_equal_digits = max(0, math.floor(math.log10(largest / (high - low))))
-        return f"{_shown(low, 2 + n_equal_digits)} to {_shown(high, 2 + n_equal_digits)}"
+            return f"{low:.4g}"
+        n_equal_digits = math.floor(math.log10(max(abs(low), abs(high)) / (high - low)))
+        # At most four, with which parameters are shown: then the recommended value is inside as it is shown, too.
+        digits = min(2 + max(0, n_equal_digits), 4)
+        return (
+            f"{significant(low, digits, ROUND_FLOOR)} to {significant(high, digits, ROUND_CEILING)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,12 @@ class Effect:
     range: CredibleSet | None
     good: CredibleSet | None
     edge: str
+
+    def __str__(self) -> str:
+        share = f"{self.share.value:.0%} of the variation [{self.share.lower:.0%}, {self.share.upper:.0%}]"
+        if self.range is None:
+            return f"{self.name}: {share}"
+        return f"{self.name}: {share}, best at {self.range} with {CREDIBILITY:.0%}"
 
 
 def open_choices(effects: Sequence[Effect]) -> list[str]:
@@ -294,10 +304,3 @@ def _edge(parameter: Parameter, units: Tensor, values: Tensor) -> str:
     if probability_better < _PROBABILITY:
         return ""
     return edge
-
-
-def _shown(value: Any, digits: int) -> str:
-    """Return a value as text, a real number with ``digits`` significant digits."""
-    if isinstance(value, float):
-        return significant(value, digits)
-    return str(value)

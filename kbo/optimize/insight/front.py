@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
+from kbo._base.terminal import bounded, percent
 from kbo.errors import InvalidInput
 from kbo.optimize.insight.comparison import N_DRAWS
 from kbo.optimize.objectives.hypervolume import hypervolume, n_dominating, non_dominated
 from kbo.optimize.objectives.objective import Objective
 from kbo.optimize.quantities.front_trials import FrontTrials
+from kbo.optimize.run.table import format_params
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
 
@@ -46,6 +48,9 @@ class Interval(NamedTuple):
     mean: float
     upper: float
 
+    def __str__(self) -> str:
+        return bounded(self.lower, self.mean, self.upper)
+
 
 @dataclass(frozen=True)
 class FrontPoint:
@@ -60,6 +65,18 @@ class FrontPoint:
     trial: Trial
     values: Mapping[str, Interval]
     probability: float | None
+
+    def __str__(self) -> str:
+        return f"trial {self.trial.number}: {self.description}"
+
+    @property
+    def description(self) -> str:
+        """The values with their intervals, the probability and the parameters, as text."""
+        texts = [", ".join(f"{name} {interval}" for name, interval in self.values.items())]
+        if self.probability is not None:
+            texts.append(f"on the front with {percent(self.probability)}")
+        texts.append(format_params(self.trial.params))
+        return "; ".join(texts)
 
 
 @dataclass(frozen=True)
@@ -85,6 +102,11 @@ class Front:
     balanced: FrontPoint
     reference: Mapping[str, float]
     hypervolume: Interval | None
+
+    def __str__(self) -> str:
+        lines = [str(point) for point in self.points]
+        lines.append(f"balanced: trial {self.balanced.trial.number}")
+        return "\n".join(lines)
 
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:

@@ -233,6 +233,11 @@ def examine(path: str | os.PathLike[str]) -> Contents:
                 f"the journal {path} is a pipe or a device, not a file: choose another path."
             )
         text = place.read_bytes()
+    except FileNotFoundError as error:
+        raise JournalError(
+            f"there is no journal {path}: check the path. `kbo tune` and `kbo ask` begin one, and so does journal=... "
+            "in Python."
+        ) from error
     except OSError as error:
         raise JournalError(f"cannot read the journal {path}: {error.strerror}.") from error
     contents = parse(text)
