@@ -2,19 +2,25 @@
 
 import math
 import random
+import re
 import warnings
 from decimal import ROUND_CEILING, ROUND_FLOOR
 
 import pandas as pd
 import pytest
 import torch
+from kbo.optimize.insight.race import Finalist
 
 import kbo
+from kbo._base.terminal import beside, bounded, rounded
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import CredibleSet, open_choices
+from kbo.optimize.insight.outlier import Outlier
+from kbo.optimize.result import result_of
+from kbo.optimize.run.table import format_params
 from kbo.report import summary
-from kbo.workers.call import Outcome
+from kbo.workers.call import CallOutcome
 from tests.commands import kbo as command
 
 LINE = {"x": (0.0, 1.0)}
@@ -50,7 +56,7 @@ def test_draws_have_the_means_and_widths_of_the_intervals_and_are_joint(optimize
     units = torch.rand(6, 3, generator=generator(), dtype=torch.float64)
     units[1] = units[0] + 1e-4
     features = optimizer.space.features(units)
-    draws = -optimizer.insight.description().draws(features, 4000, generator(1))
+    draws = -optimizer.insight.report_surrogate().draws(features, 4000, generator(1))
     low, mean, high = optimizer.insight.intervals(units)
     torch.testing.assert_close(draws.median(0).values, mean, rtol=0.1, atol=0.02)
     width = draws.quantile(0.95, 0) - draws.quantile(0.05, 0)
@@ -74,7 +80,7 @@ def test_what_matters_is_told_and_which_values_are_as_good(optimizer):
     low, high = effects["unused"].range.values
     assert high - low > 0.5
     assert found.inside[1] == 30
-    hidden = summary.importance(found.effects).split("; ")[1]
+    hidden = summary.what_matters(found.effects).split("; ")[1]
     assert hidden.startswith("not certain yet: unused (at most ")
     assert "20 more trials (10 minutes) " in summary.more_trials(found)
     assert open_choices(found.effects) == []
@@ -94,6 +100,17 @@ def test_a_run_does_not_stop_while_several_options_may_be_the_best():
     assert summary.more_trials(found).endswith(
         "; it is not certain yet which c is best: stop if any of them will do"
     )
+
+
+def test_a_run_stops_where_equally_good_options_leave_nothing_to_gain():
+    space = {"n": kbo.Int(0, 6), "c": list("abd")}
+    optimizer = kbo.Optimizer(space, setting=kbo.Practical(noise_std=0.0))
+    for n in range(7):
+        for c in "abd":
+            optimizer.tell({"n": n, "c": c}, 4.0 + n if c == "a" else 3.0)
+    found = optimizer.insight.answers()
+    assert open_choices(found.effects) == ["c"]  # b and d are equally good
+    assert (found.more.upper, found.decision) == (0.0, "stop")
 
 
 def test_a_run_does_not_stop_while_an_option_with_own_parameters_was_hardly_tried():
@@ -145,12 +162,12 @@ def test_no_number_is_beyond_the_limits_of_the_intervals(value_range, sign, tmp_
     optimizer = kbo.Optimizer(LINE, **options)
     for number in range(20):
         trial = optimizer.run.begin({"x": 0.95 - number / 21})
-        optimizer.run.end(Outcome(trial.number, value=sign * error(trial.params)))
+        optimizer.run.end(CallOutcome(trial.number, value=sign * error(trial.params)))
     assert "2, which is outside the value_range" in optimizer.trials[0].failure
     optimizer.close()
     optimizer = kbo.Optimizer(LINE, **options)
     units = torch.rand(200, 1, generator=generator(), dtype=torch.float64)
-    draws = sign * -optimizer.insight.description().draws(units, 100, generator())
+    draws = sign * -optimizer.insight.report_surrogate().draws(units, 100, generator())
     for numbers in (draws, *optimizer.insight.intervals(units)):
         assert value_range[0] <= float(numbers.min()) <= float(numbers.max()) <= value_range[1]
     # No gain is larger than the recommended value, which is at least 0.
@@ -161,7 +178,7 @@ def test_no_number_is_beyond_the_limits_of_the_intervals(value_range, sign, tmp_
 
 
 def test_differences_gains_and_effects_are_told_in_words():
-    worse = "worse than the recommended parameters, by 0.5 [0.4, 0.6]"
+    worse = "worse than the recommended parameters, by 0.50 [0.40, 0.60]"
     assert summary.first_trial(Estimate(0.5, 0.4, 0.6)) == worse
     unclear = "not visibly different from the recommended parameters"
     assert summary.first_trial(Estimate(0.1, -0.4, 0.6)) == unclear
@@ -169,12 +186,12 @@ def test_differences_gains_and_effects_are_told_in_words():
         (
             "stop",
             Estimate(0.001, 0, 0.005),
-            "0.001 on average, too little to matter (less than 0.1): stop",
+            "0.001 on average, too little to matter (0.1 or less): stop",
         ),
         (
             "undecided",
             Estimate(0.2, 0, 0.9),
-            "by nothing or up to 0.9, 0.2 on average (less than 0.1 does not matter); stop if 0.2 is not worth them, "
+            "by nothing or up to 0.9, 0.2 on average (0.1 or less does not matter); stop if 0.2 is not worth them, "
             "else go on",
         ),
     ):
@@ -188,9 +205,64 @@ def test_differences_gains_and_effects_are_told_in_words():
     assert summary.more_trials(nothing).endswith("by 0 on average, too little to matter: stop")
     shown = {(0.01401, 0.031): "0.014", (123456, 2300): "123500", (1e300, 2e299): "1.00e+300"}
     for (number, width), text in shown.items():
-        assert summary.rounded(number, width) == text
-        assert float(summary.rounded(number, width, ROUND_FLOOR)) <= number
-        assert float(summary.rounded(number, width, ROUND_CEILING)) >= number
+        assert rounded(number, width) == text
+        assert float(rounded(number, width, ROUND_FLOOR)) <= number
+        assert float(rounded(number, width, ROUND_CEILING)) >= number
+
+
+NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]\d+)?")
+
+
+def numbers_in(text):
+    return [float(number) for number in NUMBER.findall(text)]
+
+
+def test_a_rounded_number_stays_inside_its_rounded_interval_and_on_its_side_of_a_limit():
+    chance = random.Random(0)
+    for _ in range(3000):
+        number = chance.gauss(0, 1) * 10 ** chance.randint(-3, 5)
+        width = abs(number) * 10 ** chance.uniform(-5, 1)
+        lower = number - width * chance.random()
+        upper = number + width * chance.random()
+        value, low, high = numbers_in(bounded(lower, number, upper).replace("[", " "))
+        assert low <= value <= high, (lower, number, upper)
+        value = float(format_params({"x": number}).removeprefix("x="))
+        low, high = numbers_in(str(CredibleSet((lower, upper), True, False)))
+        assert low <= value <= high, (lower, number, upper)
+        limit = lower if chance.random() < 0.5 else upper
+        assert (float(beside(number, limit)) < limit) == (number < limit)
+        question = summary.in_question(Outlier(3, upper + 2 * width, lower, upper, True), range(4))
+        _, value, low, high = numbers_in(question)
+        assert value > high > low, question
+        gain = Answers(None, Estimate(width, 0, 0), "stop", None, 1.001 * width, [], (0, 0))
+        _, value, tolerance = numbers_in(summary.more_trials(gain))
+        assert value <= tolerance
+
+
+def test_every_answer_prints_as_a_sentence_with_rounded_numbers():
+    chance = random.Random(0)
+    goals = ["cost", kbo.Maximize("yield")]
+    optimizer = kbo.Optimizer(LINE, objectives=goals, seed=0)
+    for number in range(8):
+        x = number / 7
+        measured = {"cost": x + chance.gauss(0, 0.01), "yield": x - x * x}
+        optimizer.tell({"x": x}, measured)
+    front = result_of(optimizer, "", None).front
+    assert len(str(front).splitlines()) == len(front.points) + 1
+    single = told(lambda params: params["x"] + chance.gauss(0, 0.1), LINE, 8)
+    answers = single.insight.answers()
+    texts = [str(front), str(front.balanced), str(front.hypervolume)]
+    texts += [str(answers), str(answers.more), str(answers.effects[0]), str(single.gap())]
+    texts.append(str(single.insight.compare({"x": 0.9})))
+    texts.append(str(Finalist("a", {"x": 0.123456789}, [1.123456789], -math.inf, math.inf)))
+    texts.append(str(Outlier(3, 9.5123456, 1.123456, 2.123456, True)))
+    for text in texts:
+        assert "=Interval" not in text
+        assert not re.search(r"\w\(\w+=", text), text
+        assert not re.search(r"\d\.\d{8}", text), text
+    assert texts[-1] == (
+        "trial 3 has 9.512, the other trials predict 1.1 to 2.2 (90%): probably a mistake"
+    )
 
 
 def test_a_gain_whose_upper_end_is_beyond_zero_is_told_unless_a_range_excludes_it():

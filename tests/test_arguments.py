@@ -117,3 +117,27 @@ def test_a_method_that_does_not_exist_is_answered_with_those_that_search_boxes()
 def test_an_array_of_options_is_answered_with_how_to_make_a_list():
     with pytest.raises(kbo.InvalidInput, match=r"For a list of its values write \.tolist\(\)"):
         kbo.Optimizer({"lr": np.logspace(-4, 0, 5)})
+
+
+@pytest.mark.parametrize(
+    ("argument", "name"),
+    [
+        ("trials", "n_trials"),
+        ("n_calls", "n_trials"),
+        ("max_evals", "n_trials"),
+        ("joural", "journal"),
+    ],
+)
+def test_an_argument_of_another_library_or_a_mistyped_one_is_answered_with_its_name(argument, name):
+    for function in (kbo.minimize, kbo.maximize):
+        with pytest.raises(TypeError, match=f"has no argument '{argument}': did you mean {name}"):
+            function(sum, [(0, 1)], **{argument: 1})
+    with pytest.raises(TypeError, match="the arguments are objective, bounds, n_trials, "):
+        kbo.minimize(sum, [(0, 1)], zzz=1)
+
+
+def test_a_name_of_another_library_is_answered_with_that_of_kbo():
+    for name, here in (("Categorical", "Choice"), ("Integer", "Int"), ("Real", "Float")):
+        with pytest.raises(AttributeError, match=rf"it is called kbo\.{here},"):
+            getattr(kbo, name)
+        assert hasattr(kbo, here)

@@ -197,7 +197,7 @@ def test_after_a_removal_the_model_is_that_without_the_trial_and_nothing_is_avoi
     for optimizer in (removed, without):
         optimizer.tell({"x": 0.3, "y": 0.7}, 0.1)
     assert removed.interval({"x": 0.2, "y": 0.7}) == without.interval({"x": 0.2, "y": 0.7})
-    assert removed.suggest(30) == without.suggest(30)
+    assert removed.proposal(30) == without.proposal(30)
 
 
 def test_the_parameters_of_a_removed_trial_are_free_in_a_finite_space_without_noise():
@@ -300,7 +300,7 @@ def test_an_interrupt_at_any_line_leaves_memory_and_disk_equal(name, growth, tmp
         except KeyboardInterrupt:
             ended = False
         trials = optimizer.run.trials
-        bounds = Space.described(optimizer.space.describe(), True)
+        bounds = Space.from_description(optimizer.space.describe(), True)
         optimizer.close()
         again = random_search(bounds, tmp_path / f"{line}")
         assert again.run.trials.all == trials.all

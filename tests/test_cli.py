@@ -34,8 +34,11 @@ def test_tune_a_script_then_continue(folder):
     assert "kind=good" in done.stdout
     assert "the objective has no noise" in done.stdout
     assert (folder / "kbo-runs/tune-train.png").read_bytes().startswith(b"\x89PNG")
+    assert "a new run in kbo-runs/tune-train.jsonl" in done.stderr
+    refused = kbo("tune", "train.py", "-n", "10", "--noise-std", "0", "-m", "none", code=1)
+    assert "continuing" not in refused.stderr
     more = kbo("tune", "train.py", "-n", "10", "--noise-std", "0", "-v")
-    assert "continuing" in more.stderr
+    assert "continuing kbo-runs/tune-train.jsonl, which has trials (8)" in more.stderr
     assert more.stdout.count("kind=") == 3  # two trials and the recommendation
 
 
@@ -155,10 +158,12 @@ def test_errors_are_one_line_and_exit_code_one(folder):
     (folder / "empty.py").write_text("bounds = {}")
     for arguments, says in [
         ("tune nothing", "neither an example"),
+        ("tune empty", "Did you mean empty.py?"),
+        ("confirm kbo-runs/tune-empty.jsonl", "Give the script of the run, not its journal"),
         ("tune empty.py", "must define objective"),
         ("tune branin -m dmm", "did you mean 'dmm-ucb'"),
         ("tune branin --try-first empty.py", "not a list of parameters in JSON"),
-        ("report missing.jsonl", "cannot read the journal"),
+        ("report missing.jsonl", "there is no journal missing.jsonl: check the path"),
     ]:
         said = kbo(*arguments.split(), code=1).stderr
         assert said.startswith("error: ")
@@ -171,6 +176,7 @@ def test_help_lists_the_names_and_wrong_usage_is_exit_code_two(monkeypatch):
     pages = [kbo(name, "--help").stdout for name in names]
     for page in pages:
         assert "Usage" in page
+    assert 'constraints = [kbo.Constraint("memory", upper=8)] beside bounds' in pages[0]
     assert all(name in pages[0] for name in (*EXAMPLES, "dmm-ucb", "random"))
     assert "No such command" in kbo("run", code=2).stderr
 

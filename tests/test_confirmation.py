@@ -16,7 +16,7 @@ from kbo._base.terminal import rounded_up
 from kbo.confidence.repeated.mean import bounded_mean
 from kbo.confidence.repeated.median import median, median_bounds
 from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailures
-from kbo.optimize.insight.confirmation import _Evaluations
+from kbo.optimize.confirmation.evaluations import Evaluations
 from tests.commands import kbo as command
 
 CANDIDATES = [{"x": 0.3}, {"x": 0.35}, {"x": 0.9}]
@@ -100,7 +100,7 @@ def test_a_confirmation_continues_from_its_journal(tmp_path):
 
 
 def test_values_wait_for_earlier_evaluations_of_the_same_candidate():
-    evaluations = _Evaluations({"a": {"x": 0.1}, "b": {"x": 0.2}}, False, 0.1, None, None)
+    evaluations = Evaluations({"a": {"x": 0.1}, "b": {"x": 0.2}}, False, 0.1, None, None)
     trials = [evaluations.begin() for _ in range(4)]
     evaluations.run.complete(trials[2], 5.0)
     evaluations.run.complete(trials[1], 2.0)
@@ -114,7 +114,7 @@ def test_delta_is_shared_among_the_ways_in_which_a_statement_can_be_wrong():
     candidates = {"a": {"x": 0.1}, "b": {"x": 0.2}, "c": {"x": 0.3}}
     values = [1.0, 2.0, 1.5, 0.7, 1.2, 1.9, 1.1, 1.3, 1.4, 1.6, 0.9]  # so many that levels matter
     for maximize, levels in ((False, (0.05, 0.025)), (True, (0.025, 0.05))):
-        evaluations = _Evaluations(candidates, maximize, 0.1, None, None)
+        evaluations = Evaluations(candidates, maximize, 0.1, None, None)
         for value in values:
             evaluations.run.complete(evaluations.run.begin({"candidate": "b"}), value)
         finalist = evaluations.finalists()[1]
@@ -262,6 +262,18 @@ def test_a_result_confirms_the_trials_that_may_be_best():
     exact = kbo.minimize(lambda params: (params["x"] - 0.3) ** 2, {"x": (0.0, 1.0)}, 12)
     with pytest.raises(InvalidInput, match="nothing to confirm"):
         exact.confirm(noisy(), 20, tolerance=0.1)
+
+
+def test_the_default_tolerance_is_a_quarter_of_the_noise_however_bad_the_worst_parameters_are():
+    rng = random.Random(0)
+
+    def steep(params):
+        return 10 ** (4 * abs(params["x"] - 0.3)) + 0.2 * rng.gauss(0, 1)
+
+    result = kbo.minimize(steep, {"x": (0.0, 1.0)}, 14, setting=kbo.Practical(noise_std=0.2))
+    confirmed = result.confirm(steep, 80)
+    assert confirmed.tolerance == pytest.approx(0.25 * 0.2)
+    assert "A difference of up to 0.05 counts as none." in str(confirmed)
 
 
 def test_lines_take_the_place_of_a_progress_bar():

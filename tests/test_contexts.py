@@ -70,8 +70,10 @@ def test_the_optimum_of_every_context_is_learnt():
 def test_contexts_of_every_kind_stay_exactly_as_given(context):
     optimizer = kbo.Optimizer(MIXED, setting=kbo.Practical(n_initial=3))
     for i in range(4):
+        suggested = optimizer.suggest(context=context)
         params = optimizer.ask(context=context)
         assert params == optimizer.space.canonical(params) | context
+        assert suggested == params
         optimizer.tell(params, params["x"] + 0.1 * i)
     assert len({tuple(trial.params.values()) for trial in optimizer.trials}) > 2
     best = optimizer.best(context)

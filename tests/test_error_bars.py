@@ -11,7 +11,7 @@ from gpytorch.kernels import RBFKernel
 import kbo
 from kbo.errors import InvalidInput
 from kbo.optimize.surrogates.error_bars import noise_ratios
-from kbo.optimize.surrogates.surrogate import Evaluation
+from kbo.optimize.surrogates.evaluation import Evaluation
 
 KERNEL = RBFKernel().double().initialize(lengthscale=0.3)
 CERTIFIED = kbo.Certified(KERNEL, 0.2, 2.0)
@@ -69,7 +69,7 @@ def test_a_lucky_value_with_a_large_error_bar_is_not_recommended():
     values = [(x, ((x - 0.4) ** 2, {"sem": 0.01})) for x in np.linspace(0, 1, 12).tolist()]
     optimizer = told(None, [*values, (0.95, (-0.5, {"sem": 2.0}))])
     assert abs(optimizer.recommended().params["x"] - 0.4) < 0.1
-    assert "error bar" in optimizer.insight.description().account()["noise"]
+    assert "error bar" in optimizer.insight.report_surrogate().account()["noise"]
     believed = told(None, [*values, (0.95, -0.5)]).interval({"x": 0.95})
     assert believed[1] < optimizer.interval({"x": 0.95})[1]
 

@@ -17,6 +17,7 @@ from kbo.optimize.objectives.hypervolume import (
 )
 from kbo.optimize.objectives.objective import Minimize
 from kbo.optimize.proposal.begin_search import search_for_trial
+from kbo.optimize.quantities.front_trials import FrontTrials
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
@@ -70,7 +71,8 @@ def test_the_probability_of_a_front_counts_the_nearest_of_many_trials():
     features = torch.arange(n, dtype=torch.float64).unsqueeze(-1)
     objectives = [Minimize("a"), Minimize("b")]
     generator = torch.Generator().manual_seed(0)
-    front = front_of(objectives, surrogates, trials, features, trials[0], {}, generator)
+    compared = FrontTrials.of(surrogates, trials, features)
+    front = front_of(objectives, surrogates, compared, {}, generator)
     (point,) = front.points
     # Dominated by the second one with probability 1/4; both are on the front with 1/2.
     assert point.probability == pytest.approx(0.75, abs=0.1)

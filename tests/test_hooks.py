@@ -16,7 +16,7 @@ import kbo
 from kbo.confidence import Confidence, WidthConfidence
 from kbo.errors import InvalidInput
 from kbo.optimize.search.search import Search
-from kbo.optimize.strategies import Alternate, Strategy, UpperBound
+from kbo.optimize.strategies import Alternate, Strategy, UpperBoundPoint
 from kbo.regression import AdaptiveRidge, KernelRidge, PriorMean, RidgeSchedule
 from kbo.space import Params
 from tests.dense import close
@@ -139,8 +139,8 @@ def optimizer_with(strategies: Any) -> kbo.Optimizer:
 
 def test_strategies_are_a_list_of_which_one_applies():
     with pytest.raises(InvalidInput, match="no strategy returned parameters for trial 0, of"):
-        optimizer_with([UpperBound()]).ask()
-    for strategies in ((), UpperBound(), [UpperBound]):
+        optimizer_with([UpperBoundPoint()]).ask()
+    for strategies in ((), UpperBoundPoint(), [UpperBoundPoint]):
         with pytest.raises(InvalidInput, match="strategies must be a list"):
             optimizer_with(strategies)
 

@@ -19,7 +19,7 @@ from kbo.confidence.energy import averaged as averaged_energy
 from kbo.confidence.unexplained import norm_by_energy, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import KernelRidgeGP
-from kbo.optimize.surrogates.surrogate import Bound
+from kbo.optimize.surrogates.bound import Bound
 from kbo.optimize.surrogates.union import union
 from kbo.regression import AdaptiveRidge, KernelRidge
 

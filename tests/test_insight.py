@@ -14,6 +14,7 @@ from gpytorch.kernels import MaternKernel
 import kbo
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import CredibleSet, credible_set, good_values
+from kbo.optimize.insight.drawn_objective import DrawnObjective
 from kbo.optimize.insight.expected_gain import decision, expected_gain, gains
 from kbo.optimize.insight.importance import _explained, importance, shapley_shares, walks
 from kbo.optimize.insight.optima import optima
@@ -57,7 +58,7 @@ def optimizer():
 
 @pytest.fixture(scope="module")
 def surrogate(optimizer):
-    return optimizer.insight.description()
+    return optimizer.insight.report_surrogate()
 
 
 def by_name(answers):
@@ -160,7 +161,7 @@ def test_the_variance_of_a_regression_has_that_of_its_trend():
 def test_the_optima_are_at_least_as_large_as_the_draws_on_a_grid(optimizer, surrogate):
     functions = surrogate.functions(64, generator())
     trials = optimizer.space.units([optimizer.recommended().params])
-    found = optima(optimizer.space, functions, [], trials, generator(1))
+    found = optima(DrawnObjective(optimizer.space, functions, []), trials, generator(1))
     line = torch.linspace(0, 1, 51, dtype=torch.float64)
     largest = functions(torch.cartesian_prod(line, line)).amax(1)
     missing = (largest - found.values) / float(largest.std())
@@ -343,21 +344,23 @@ def test_a_wrong_value_is_named_with_the_prediction_of_a_run_without_it(wrong, s
     for trial in optimizer.trials:
         if trial.number != 11:
             others.tell(trial.params, trial.value)
-    surrogate = others.insight.description()
+    surrogate = others.insight.report_surrogate()
     X = torch.tensor([[*suspect.params.values()]], dtype=torch.float64)
     mean, std = (float(number) for number in surrogate.prediction(X))
     ends = torch.tensor([mean - 1.6449 * std, mean + 1.6449 * std])
     expected = sorted(sign * surrogate.transform.inverse(ends))
     assert [found.lower, found.upper] == pytest.approx([float(end) for end in expected], rel=1e-3)
     assert found.doubtful
-    question = summary.in_question(found)
-    assert question.startswith(f"trial 11 ({found.value:.4g}) is far from what the others predict")
+    question = summary.in_question(found, range(20))
+    assert question.startswith(
+        f"trial 11 ({found.shown_value}) is far from what the others predict"
+    )
 
 
 def test_a_value_better_than_predicted_is_to_be_repeated_and_counts():
     found = measured(lambda v: v + 30).insight.outlier()
     assert (found.number, found.doubtful) == (11, False)
-    assert summary.in_question(found).endswith("repeat it to be sure")
+    assert summary.in_question(found, range(20)).endswith("repeat it to be sure")
 
 
 def test_values_that_fit_are_no_outliers():

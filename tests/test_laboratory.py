@@ -159,7 +159,7 @@ REFUSED_RESULTS = {
 REFUSED_CORRECTIONS = {
     ("2=1", "1=2"): "trial 1 is pending",
     ("2=1", "2=2"): "'2' is given twice",
-    ("2",): "a trial and its value, as 11=95, got '2'",
+    ("2",): "TRIAL=VALUE, where 11=95 gives trial 11 the value 95, got '2'",
 }
 
 
@@ -179,7 +179,7 @@ def test_wrong_results_and_corrections_are_refused_and_change_nothing(begun, tmp
 
 def test_a_trial_that_has_ended_gets_another_measurement_or_a_correction(begun):
     told = tell(0, "-8.3e-2", "memory=7.2", "sem=0.02").stdout
-    assert "trial 0: -0.083  memory=7.2  sem=0.02" in told
+    assert "trial 0: -0.083, measured memory=7.2  sem=0.02" in told
     correct("0=-2")
     assert results(0) == [(-2, {"memory": 7.2, "sem": 0.02})]
     correct("0=2", "--measured", "memory=8")
@@ -271,10 +271,10 @@ def test_several_objectives_and_limits_are_told_by_name_or_in_a_table():
     )
     done = ask_in_space("-n", 4, *several, "--to", "b.csv")
     assert "cost (smaller is better), failed (larger is better" in done.stderr
-    assert "trial 0: 3  failed=0.5" in tell(0, "cost=3", "failed=0.5").stdout
+    assert "trial 0: 3, measured failed=0.5" in tell(0, "cost=3", "failed=0.5").stdout
     fill_in("b.csv", cost={0: "3", 1: "4"}, **{"measured.failed": {0: "0.5", 1: "0.7", 2: "0.6"}})
     told = tell("b.csv").stdout
-    assert told.startswith("trial 1: 4  failed=0.7\n\n")
+    assert told.startswith("trial 1: 4, measured failed=0.7\n\n")
     assert told.rstrip().endswith(": 2, 3")  # trial 2 lacks the first objective
     fill_in("b.csv", **{"measured.failed": {0: "0.55"}})  # a changed result is not left out
     wrong = {
@@ -296,7 +296,7 @@ def test_a_new_run_needs_a_space_and_a_table_is_not_overwritten(tmp_path):
     assert "b.csv exists" in ask_in_space("--to", "b.csv", code=1).stderr
     assert not (tmp_path / "lab.jsonl").exists()
     for command in (tell, correct):
-        assert "cannot read the journal" in command("0=1", code=1).stderr
+        assert "there is no journal" in command("0=1", code=1).stderr
     (tmp_path / "lab.jsonl").write_text("")  # killed before its first line
     ask_in_space()
 

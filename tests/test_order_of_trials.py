@@ -15,8 +15,8 @@ from gpytorch.kernels import RBFKernel
 
 import kbo
 from kbo.optimize.result import result_of
+from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.order import usable_prefix
-from kbo.optimize.surrogates.surrogate import Evaluation
 
 SETTING = kbo.Certified(RBFKernel().double(), noise_std=0.1, norm_bound=1.0, delta=0.1)
 DECLARED = dataclasses.replace(SETTING, completion_independent_of_noise=True)

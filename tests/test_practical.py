@@ -17,16 +17,17 @@ from kbo.optimize.result import result_of
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.settings import practical
-from kbo.optimize.strategies import RandomPoint, upper_bound
+from kbo.optimize.strategies import RandomPoint, upper_bound_point
 from kbo.optimize.strategies.trust_region import GROWTH, SHRINKAGE, START, trust_radius
 from kbo.optimize.surrogates import practical_surrogate
 from kbo.optimize.surrogates.bowl import PLAIN, Bowl
+from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.fitting import Loss, fit
 from kbo.optimize.surrogates.inducing_points import FocusedDictionary
 from kbo.optimize.surrogates.model import fit_objective, fit_values
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, least_skewed, linear
 from kbo.optimize.surrogates.practical_surrogate import PracticalSurrogate
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem
+from kbo.optimize.surrogates.search_problem import SearchProblem
 from kbo.regression import KernelRidge, NystromRidge
 from kbo.report.record import Record
 from kbo.space import Space
@@ -260,12 +261,12 @@ def test_of_skewed_noise_alone_the_less_skewed_values_are_more_likely():
 
 
 def test_a_search_starts_at_the_best_trials(monkeypatch):
-    def recording(confidence, posterior, search, *limits):
+    def recording(bound, search, limits):
         starts.append(search.starts.flatten().tolist())
         return search.subspace.sample(search.generator)
 
     starts = []
-    monkeypatch.setattr(upper_bound, "argmax_upper", recording)
+    monkeypatch.setattr(upper_bound_point, "argmax_upper", recording)
     optimizer = kbo.Optimizer([(0.0, 1.0)], setting=NOISY)
     for i, x in enumerate(uniform(14).tolist()):
         optimizer.tell([x], None if i == 3 else i % 4)
@@ -278,12 +279,12 @@ def test_a_search_starts_at_the_best_trials(monkeypatch):
 def test_trials_of_a_batch_have_different_widths(monkeypatch):
     widths = []
 
-    def anywhere(bound, posterior, search, limits=()):
-        widths.append(bound.multiplier)
+    def anywhere(bound, search, limits):
+        widths.append(bound.confidence.multiplier)
         return search.subspace.sample(search.generator)
 
     optimizer = run(7, setting=NOISY)
-    monkeypatch.setattr(upper_bound, "argmax_upper", anywhere)
+    monkeypatch.setattr(upper_bound_point, "argmax_upper", anywhere)
     optimizer.ask(8)
     assert sorted(widths) == sorted(PRACTICAL_WIDTHS)
 
@@ -467,7 +468,7 @@ def test_a_surrogate_of_evaluations_at_once_is_that_of_them_one_by_one_and_does_
         return torch.stack(surrogate.bound(0).posterior.predict(X))
 
     ends = evaluations()
-    problem = Problem(method, None, Space([(0.0, 1.0)] * 2))
+    problem = SearchProblem(method, None, Space([(0.0, 1.0)] * 2))
     X = uniform(5, 2, seed=2)
     known = None
     steps = []
@@ -499,6 +500,6 @@ def test_a_measured_quantity_has_every_argument_of_the_setting_but_the_noise_lev
     defaults = kbo.Practical()
     assert arguments.keys() == {field.name for field in fields(kbo.Practical)}
     assert all(getattr(defaults, name) != value for name, value in arguments.items())
-    setting = kbo.Practical(**arguments).of(quantity("m", noise_std=0.4, **limits), 2)
+    setting = kbo.Practical(**arguments).for_quantity(quantity("m", noise_std=0.4, **limits), 2)
     arguments["noise_std"] = 0.4
     assert {name: getattr(setting, name) for name in arguments} == arguments

@@ -19,9 +19,9 @@ import kbo
 from experiments.guarantees.proofs import faults, main
 from kbo.confidence import MartingaleMixture, SelfNormalized
 from kbo.errors import Contradiction
-from kbo.optimize.insight.branch_and_bound import CellBound, bound_maximum
-from kbo.optimize.insight.cells import Cells
-from kbo.optimize.surrogates.surrogate import Bound
+from kbo.optimize.gap.branch_and_bound import BoundedScore, CellBound, bound_maximum
+from kbo.optimize.gap.cells import Cells
+from kbo.optimize.surrogates.bound import Bound
 from kbo.regression import KernelRidge
 
 SPACES = {
@@ -69,10 +69,6 @@ def case(space, seed, n=12, norm=2.0):
     return state, points, function(points)
 
 
-def proof(bound, space, evaluations, **options):
-    return bound_maximum([CellBound([bound])], space, evaluations, **options).largest
-
-
 @pytest.mark.parametrize("name", SPACES)
 def test_limits_and_several_hypotheses_keep_every_point_that_may_count(name):
     space = kbo.Space(SPACES[name])
@@ -86,8 +82,9 @@ def test_limits_and_several_hypotheses_keep_every_point_that_may_count(name):
         refuted = Bound(SelfNormalized(0.1, 0.01, 0.01), state, 0.01)
         limit = CellBound([Bound(SelfNormalized(0.1, 2.0, 0.01), other, 2.0)], level, unit=3.0)
 
-        def largest(functions, space=space, **options):
-            return bound_maximum(functions, space, 1000, **options).largest
+        def largest(functions, space=space, slacks=(), **options):
+            problem = BoundedScore(functions, space, slacks)
+            return bound_maximum(problem, 1000, **options).largest
 
         objective = CellBound([bound])
         found = largest([CellBound([refuted, bound])], slacks=[limit])
@@ -95,7 +92,7 @@ def test_limits_and_several_hypotheses_keep_every_point_that_may_count(name):
         both = largest([objective, limit], lower=-9.0)
         assert both >= float(torch.minimum(values, (slack - level) / 3.0).max())
         assert largest([CellBound([bound], -1.0, -1)]) >= float((1.0 - values).max())
-        ended = bound_maximum([objective], space, 1000, until=-9.0)
+        ended = bound_maximum(BoundedScore([objective], space), 1000, until=-9.0)
         assert ended.largest >= ended.found >= -9.0
         assert 0 <= float(ended.point.min()) <= float(ended.point.max()) <= 1
 

@@ -10,6 +10,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 import kbo
 from kbo import report
 from kbo.errors import InvalidInput, JournalError
+from kbo.optimize.insight import importance
 from kbo.optimize.result import result_of
 from kbo.optimize.run import journal
 from kbo.optimize.run.events import Tell
@@ -182,6 +183,19 @@ def test_the_replay_has_the_bounds_of_every_moment(proved):
         assert moment.best == max(e.value for e in observed[:k])
     assert [m.gap is not None for m in moments].count(True) == 2
     assert moments[-1].gap == Record.of(path, kernel).optimizer.gap().value
+
+
+def test_a_page_computes_the_shares_of_the_parameters_once(practical, monkeypatch, folder):
+    computed = []
+    shapley_shares = importance.shapley_shares
+
+    def counted(*arguments):
+        computed.append(arguments)
+        return shapley_shares(*arguments)
+
+    monkeypatch.setattr(importance, "shapley_shares", counted)
+    report.write(practical, folder / "page.html")
+    assert len(computed) == 1
 
 
 def test_slices_are_intervals_of_the_optimiser(practical):

@@ -10,7 +10,7 @@ from kbo.errors import InvalidInput
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.run import Run
 from kbo.space import Space
-from kbo.workers.call import Outcome
+from kbo.workers.call import CallOutcome
 
 POINT = {"x": 0.5}
 
@@ -62,10 +62,10 @@ def test_a_run_knows_who_evaluates_a_trial(tmp_path):
 
 def test_the_end_of_a_call_is_the_end_of_its_trial_unless_the_worker_died():
     for status, outcome in {
-        "complete": Outcome(0, value=1.0),
-        "failed": Outcome(0, value="text"),
-        "pruned": Outcome(0, stopped=True),
-        "pending": Outcome(0, failure="its worker died", died=True),
+        "complete": CallOutcome(0, value=1.0),
+        "failed": CallOutcome(0, value="text"),
+        "pruned": CallOutcome(0, stopped=True),
+        "pending": CallOutcome(0, failure="its worker died", died=True),
     }.items():
         run = begun()
         run.begin(POINT)

@@ -12,7 +12,7 @@ from kbo.optimize.strategies import (
     RepeatOnce,
     Strategy,
     TrustRegion,
-    UpperBound,
+    UpperBoundPoint,
 )
 from kbo.optimize.strategies.expected_improvement import log_improvement
 from kbo.report.record import Record
@@ -26,7 +26,7 @@ class RepeatTheBest(Strategy):
         return search.best if search.number % 5 == 4 else None
 
 
-OWN = [RepeatTheBest(), InitialDesign(), UpperBound()]
+OWN = [RepeatTheBest(), InitialDesign(), UpperBoundPoint()]
 
 
 def run(n, **options):
@@ -45,7 +45,7 @@ def test_a_strategy_of_ones_own_decides_where_it_applies(tmp_path):
     names = [optimizer.explain(number).strategy for number in range(10)]
     assert names[4] == names[9] == "RepeatTheBest"
     assert names[0] == str(optimizer.explain(0)).removeprefix("chosen by: ") == "initial design"
-    assert names[8] == UpperBound().describe()
+    assert names[8] == UpperBoundPoint().describe()
     interval = optimizer.interval(best)
     optimizer.close()
     record = Record.of(path)  # a page needs no strategies
@@ -55,7 +55,7 @@ def test_a_strategy_of_ones_own_decides_where_it_applies(tmp_path):
 
 def test_a_result_says_in_words_how_the_last_trials_were_chosen():
     branches = [kbo.When("kind", "a", LINE), {"kind": ["a", "b"]}]
-    bound = UpperBound().describe()
+    bound = UpperBoundPoint().describe()
     cases = [
         (LINE, 0.1, "ucb", [bound, bound]),
         (
@@ -123,21 +123,21 @@ def test_an_explanation_has_the_width_that_its_strategy_took_and_a_repetition_ha
     assert rounded == {
         RepeatOnce().describe(): {None},
         TrustRegion().describe(): {0.25},
-        UpperBound().describe(): {1.0, 4.0},
+        UpperBoundPoint().describe(): {1.0, 4.0},
     }
 
 
 def test_the_bound_that_another_strategy_maximised_is_shown_if_it_is_named():
     class Silent(Strategy):
         def propose(self, search):
-            return UpperBound().propose(search)
+            return UpperBoundPoint().propose(search)
 
     class Named(Silent):
         def confidence(self, search):
             return search.confidence
 
     bounds = []
-    for strategy in (UpperBound(), Named(), Silent()):
+    for strategy in (UpperBoundPoint(), Named(), Silent()):
         setting = kbo.Practical(noise_std=0.1, strategies=[InitialDesign(), strategy])
         bounds.append(run(9, setting=setting).explain(8).bound)
     assert bounds[0] == bounds[1] is not None

@@ -156,9 +156,9 @@ def test_a_parameter_that_is_called_value_has_a_prefix_or_is_refused():
 def test_the_step_of_a_report_is_given_by_name():
     optimizer = kbo.Optimizer(BOX, method="random")
     trial = optimizer.begin()
-    with pytest.raises(InvalidInput, match=r"write optimizer\.report\(trial, value, step=step\)"):
+    with pytest.raises(TypeError, match="positional"):
         optimizer.report(trial, 3, 2)
-    with pytest.raises(TooManyFailures, match=r"write trial\.report\(value, step=step\)"):
+    with pytest.raises(TooManyFailures, match="positional"):
         kbo.minimize(lambda p, trial: trial.report(3, 2), BOX, 2, method="random")
 
 

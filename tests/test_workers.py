@@ -23,7 +23,7 @@ import kbo
 from kbo.cli.app import app
 from kbo.cli.script import load
 from kbo.workers import processes, remote
-from kbo.workers.call import Outcome
+from kbo.workers.call import CallOutcome
 from kbo.workers.choice import engine_of
 from kbo.workers.engine import Engine, Session
 from kbo.workers.in_process import InProcess
@@ -161,7 +161,7 @@ class Together(Engine, Session):
 
     def wait(self, seconds=None):
         numbers = list(self.running)
-        return [Outcome(number, self.function(self.running.pop(number))) for number in numbers]
+        return [CallOutcome(number, self.function(self.running.pop(number))) for number in numbers]
 
 
 def test_values_that_arrive_together_are_kept_if_the_run_is_interrupted_after_the_first():

@@ -23,7 +23,7 @@ from gpytorch.kernels import MaternKernel
 import kbo
 from experiments.problems import RKHSBandit
 from kbo.acquisition import CMMUCB
-from kbo.confidence import UnknownNorm, norm_lower_bound, optimality_gap
+from kbo.confidence import UnknownNorm, candidate_gap, norm_lower_bound
 from kbo.models import KernelRidgeGP
 
 QUICK = bool(os.environ.get("KBO_TUTORIAL_QUICK"))  # shorter loops, for automatic tests
@@ -383,13 +383,13 @@ for step in range(6 if QUICK else 26):
     x, value = optimize_acqf(acquisition, square, q=1, num_restarts=2, raw_samples=32)
     model = model.condition_on_observations(x, problem.observe(x).unsqueeze(-1))
     if step % 5 == 0:
-        gap = optimality_gap(acquisition.confidence, model.state, grid)
+        gap = candidate_gap(acquisition.confidence, model.state, grid)
         x1, x2 = grid[gap.recommended].tolist()
         print(f"step {step:2d}  recommended ({x1:.2f}, {x2:.2f})  gap {gap.value:.2f}")
 
 # %% [markdown]
 # `condition_on_observations` does not rebuild anything; a new row costs $O(n^2)$.
-# `optimality_gap` is exact over the points that it gets, here a grid. Bounds are
+# `candidate_gap` is exact over the points that it gets, here a grid. Bounds are
 # computed from `model.state`, in the units of the model.
 
 # %%

@@ -32,7 +32,7 @@ from kbo.confidence import (
     ImprovedGPUCB,
     MartingaleMixture,
     SelfNormalized,
-    optimality_gap,
+    candidate_gap,
 )
 from kbo.models import NystromGP
 from kbo.regression import (
@@ -463,7 +463,7 @@ for step in range(3 if QUICK else 8):
     x, _ = optimize_acqf(acquisition, square, q=1, num_restarts=2, raw_samples=32)
     stay = x.expand(25, -1)
     model = model.condition_on_observations(stay, sound(stay).unsqueeze(-1))
-    gap = optimality_gap(cmm, model.state, grid)
+    gap = candidate_gap(cmm, model.state, grid)
     left = best - float(bed[gap.recommended])
     print(f"step {step}  at ({x[0, 0]:.2f}, {x[0, 1]:.2f})", end="  ")
     print(f"gap {gap.value:.2f} m, true regret {left:.2f} m")
@@ -500,7 +500,7 @@ for _ in range(3):
     rows = method.choose_batch(state, grid, 40)
     state.update(grid[rows], sound(grid[rows]))
     waves.append(grid[rows])
-    gap = optimality_gap(amm, state, grid)
+    gap = candidate_gap(amm, state, grid)
     recommended = gap.recommended
     left = best - float(bed[recommended])
     print(f"{len(set(rows))} different places", end="; ")

@@ -15,7 +15,7 @@ import math
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +34,8 @@ import kbo
 from kbo.confidence import MartingaleMixture, SelfNormalized
 from kbo.confidence.base import Confidence
 from kbo.kernels import DenseKernel, freeze
-from kbo.optimize.insight.branch_and_bound import CellBound, Proof, bound_maximum
-from kbo.optimize.surrogates.surrogate import Bound
+from kbo.optimize.gap.branch_and_bound import BoundedScore, CellBound, Proof, bound_maximum
+from kbo.optimize.surrogates.bound import Bound
 from kbo.regression import KernelRidge
 
 NORM = 2.0
@@ -308,11 +308,12 @@ def largest_of(values: Tensor) -> float:
     return float(values.max()) if len(values) else -torch.inf
 
 
-def proof_of(case: Case, bounds: list[CellBound], evaluations: int, **options: Any) -> Proof:
-    """Return a proof of the largest upper bound on the space of a case."""
-    proof = bound_maximum(
-        bounds, case.space, evaluations, witnesses=case.units[:WITNESSES], **options
-    )
+def proof_of(
+    case: Case, bound: CellBound, evaluations: int, slacks: Sequence[CellBound] = (), **options: Any
+) -> Proof:
+    """Return a proof of the largest upper bound on the space of a case; other arguments as for ``bound_maximum``."""
+    problem = BoundedScore([bound], case.space, slacks)
+    proof = bound_maximum(problem, evaluations, witnesses=case.units[:WITNESSES], **options)
     assert proof is not None
     return proof
 
@@ -330,8 +331,8 @@ def checked_proof(case: Case, seed: int) -> str:
         may_keep_limit = case.slack_upper >= level + 1e-6
     lower = float(case.values.quantile(0.9))
     evaluations = rng.choice([1, 30, 300, 3000])
-    objective = [CellBound([case.bound])]
-    proved = proof_of(case, objective, evaluations, lower=lower, slacks=limits).largest
+    objective = CellBound([case.bound])
+    proved = proof_of(case, objective, evaluations, limits, lower=lower).largest
     bounds_hold = bool((case.upper >= case.values).all() & (case.slack_upper >= case.slack).all())
     largest = largest_of(case.values[keeps_limit])
     if bounds_hold and largest > proved + 1e-9:
@@ -352,7 +353,7 @@ def checked_certificate(case: Case, seed: int) -> str | None:
     else:
         prior_variance = case.slack_bound.posterior.prior_variance(case.features)
         level = min(largest_bound, NORM * float(prior_variance[0]) ** 0.5) + rng.uniform(-0.5, 0.1)
-    proof = proof_of(case, [CellBound([case.slack_bound], level)], 2000, until=0.0)
+    proof = proof_of(case, CellBound([case.slack_bound], level), 2000, until=0.0)
     if proof.largest >= 0:
         return None
     bounds_hold = bool((case.slack_upper >= case.slack).all())

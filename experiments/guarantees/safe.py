@@ -23,7 +23,7 @@ from kbo.confidence import (
     Limit,
     MartingaleMixture,
     SelfNormalized,
-    optimality_gap,
+    candidate_gap,
 )
 
 ROUNDS = 40
@@ -74,7 +74,7 @@ def play(seed: int, name: str, rounds: int = ROUNDS) -> dict[str, float]:
         safe_set.update([Limit(state, confidence, lower=limit)])
         arm = safe_set.widest(state, confidence)
     in_set = safe_set.safe.nonzero()[:, 0]
-    recommended = in_set[optimality_gap(confidence, state, X[in_set]).recommended]
+    recommended = in_set[candidate_gap(confidence, state, X[in_set]).recommended]
     is_safe = f >= limit
     return {
         "norm": norm,

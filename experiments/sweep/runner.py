@@ -20,7 +20,7 @@ from experiments.sweep.cells import Cell, Folder, concatenate, read_rows
 from experiments.sweep.threads import threads
 from kbo._base.terminal import Bar, printable
 from kbo.errors import InvalidInput, KboError
-from kbo.workers.call import Outcome
+from kbo.workers.call import CallOutcome
 from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import Engine
 from kbo.workers.processes import cpus
@@ -175,7 +175,7 @@ def run_all(
     items: Iterable[Item],
     function: Callable[[Item], Any],
     time_limit: float | None = None,
-) -> Generator[tuple[Item, Outcome], None, None]:
+) -> Generator[tuple[Item, CallOutcome], None, None]:
     """Apply ``function`` to all items; if a worker dies, its item is tried again when the others are done, alone.
 
     Args:
@@ -211,7 +211,7 @@ def run_all(
                     reason = (
                         f"its worker died {ATTEMPTS} times, the last time because {outcome.failure}"
                     )
-                    yield work[outcome.number], Outcome(outcome.number, failure=reason)
+                    yield work[outcome.number], CallOutcome(outcome.number, failure=reason)
 
 
 def _rows(cell: Cell) -> bytes:

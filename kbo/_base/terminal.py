@@ -5,12 +5,19 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, Self
 
 from tqdm.auto import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from kbo._base.streams import AboveBar
+
+_MOST_WIDTHS = 1e15
+"""Size of a number, in widths of its interval, beyond which all of its digits are shown."""
+
+_LEAST_WIDTH = 1e-9
+"""Width of an interval, as a share of the number, below which the number is exact."""
 
 
 def printable(text: str) -> str:
@@ -28,9 +35,57 @@ def printable(text: str) -> str:
     return "".join(shown)
 
 
-def significant(number: float, digits: int) -> str:
-    """Return a number with so many significant digits, up to a million without an exponent."""
-    return f"{float(f'{number:.{digits}g}'):.6g}"
+def significant(number: float, digits: int, rounding: str = ROUND_HALF_EVEN) -> str:
+    """Return a number with so many significant digits, up to a million without an exponent.
+
+    Args:
+        number: The number.
+        digits: The number of digits, at most 6.
+        rounding: A rounding mode of ``decimal``: ends of intervals are rounded outwards.
+    """
+    decimal = Context(prec=digits, rounding=rounding).create_decimal(repr(float(number)))
+    return f"{float(decimal):.6g}"
+
+
+def rounded(number: float, width: float, rounding: str = ROUND_HALF_EVEN) -> str:
+    """Return a number with two digits of the width of its interval; ``rounding`` as for ``significant``."""
+    if not 0 < width < math.inf or abs(number) > _MOST_WIDTHS * width:
+        return f"{number}"
+    last_digit = math.floor(math.log10(width)) - 1
+    shown = Decimal(repr(float(number))).quantize(Decimal(1).scaleb(last_digit), rounding)
+    if abs(last_digit) > 6:
+        return f"{shown:g}"
+    return f"{shown:f}"
+
+
+def bounded(lower: float, number: float, upper: float) -> str:
+    """Return a number with its interval, in two digits of its width; of an interval without width the number alone."""
+    width = upper - lower
+    if width <= _LEAST_WIDTH * abs(number):
+        return f"{number:.4g}"
+    low = rounded(lower, width, ROUND_FLOOR)
+    high = rounded(upper, width, ROUND_CEILING)
+    return f"{rounded(number, width)} [{low}, {high}]"
+
+
+def beside(number: float, limit: float) -> str:
+    """Return a number with four digits, or with as many as show on which side of a limit it is."""
+    text = f"{number:.4g}"
+    for digits in range(5, 18):
+        shown = float(text)
+        if (shown < limit) == (number < limit) and (shown > limit) == (number > limit):
+            break
+        text = f"{number:.{digits}g}"
+    return text
+
+
+def percent(probability: float) -> str:
+    """Return an estimated probability in percent, which is never said to be 0 or 100."""
+    if probability > 0.99:
+        return "more than 99%"
+    if probability < 0.01:
+        return "less than 1%"
+    return f"{probability:.0%}"
 
 
 def rounded_up(value: float, digits: int) -> str:

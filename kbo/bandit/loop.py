@@ -14,7 +14,7 @@ from kbo._base import checks
 from kbo._base.isolation import isolated
 from kbo.bandit.method import Method
 from kbo.bandit.problem import Bandit
-from kbo.confidence import optimality_gap
+from kbo.confidence import candidate_gap
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
@@ -113,7 +113,7 @@ def _rows(
         if state.anchors is not None:
             row["m"] = len(state.anchors)
         if gap_every and t % gap_every == 0:
-            gap = optimality_gap(method.bound, state, arms)
+            gap = candidate_gap(method.bound, state, arms)
             row["gap"] = gap.value
             row["simple_regret"] = float(values.max() - values[gap.recommended])
         yield row

@@ -23,6 +23,7 @@ app: typer.Typer = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="""Bayesian optimisation with guarantees.
 
@@ -48,9 +49,10 @@ def _top(
         typer.echo(context.get_help())
 
 
-for _listing_names in (tune, confirm):
-    app.command(cls=CommandWithNames)(_listing_names)
-for _command in (ask, audit, report):
-    app.command()(_command)
+app.command(cls=CommandWithNames)(tune)
+app.command(cls=CommandWithNames)(confirm)
+app.command()(ask)
+app.command()(audit)
+app.command()(report)
 app.command(context_settings={"ignore_unknown_options": True})(tell)  # a value may be negative
 app.add_typer(journal, name="journal")

@@ -45,11 +45,6 @@ _WAS = "The value that a parameter had so far, where trials or known results lac
 _TO = "Write the new trials, with -n 0 the pending ones, to a table (.csv), for `kbo tell`."
 _OBJECTIVE = "One of several objectives, such as cost or yield=maximize; repeatable."
 
-_LEFT_OUT = (
-    "{name} is left out from here on: trials that differ in it alone count as repetitions. To keep them apart, give it "
-    "one value: `{name}: VALUE`."
-)
-
 
 def ask(
     journal: Journal,
@@ -223,7 +218,11 @@ def _continued(
     optimizer = reopen(allow_change=True)
     for name in contents.space.parameters:
         if name not in space.parameters:
-            typer.echo(_LEFT_OUT.format(name=name), err=True)
+            typer.echo(
+                f"{name} is left out from here on: trials that differ in it alone count as repetitions. To keep them "
+                f"apart, give it one value: `{name}: VALUE`.",
+                err=True,
+            )
     return optimizer
 
 
@@ -263,7 +262,8 @@ def _chosen(optimizer: Optimizer, count: int) -> list[Trial]:
         return []
     outlier, settled = results.without_doubt(optimizer)
     if outlier is not None and settled is not optimizer:
-        typer.echo(f"{summary.in_question(outlier)} It is left out until then.", err=True)
+        question = summary.in_question(outlier, range(len(optimizer.trials)))
+        typer.echo(f"{question} It is left out until then.", err=True)
     trials = []
     for _ in range(count):
         params, explanation = settled.proposal()

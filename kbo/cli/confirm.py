@@ -23,13 +23,16 @@ else:
 
 
 def confirm(
-    target: Annotated[str, typer.Argument(help=options.TARGETS)],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help=options.TARGETS)],
     budget: Annotated[
         int, Option("--budget", "-n", help="New evaluations at most, earlier ones included.")
     ] = 80,
     tolerance: Annotated[
         float | None,
-        Option(help="Loss that counts as none.", show_default="5% of what was gained"),
+        Option(
+            help="Difference that counts as none, in units of the objective.",
+            show_default="a quarter of the noise",
+        ),
     ] = None,
     workers: Annotated[
         int | None, Option("--workers", "-j", min=1, help="Evaluations at a time.")

@@ -14,8 +14,7 @@ import typer
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.cli import options
-from kbo.cli.laboratory import run_of, show_known
-from kbo.cli.tell import number_in, result_text, trial_in
+from kbo.cli.laboratory import Journal, number_in, result_text, run_of, show_known, trial_in
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -43,6 +42,8 @@ journal: typer.Typer = typer.Typer(
 _COLUMNS = ("trial", "status", "value", "reported", "seconds", "remark")
 """Columns that are no parameters."""
 
+_CORRECTION = "TRIAL=VALUE, where 11=95 gives trial 11 the value 95"
+
 _LONGEST = 60
 """Characters of a text in a table on the screen."""
 
@@ -57,11 +58,9 @@ _OCCURRENCES = {
 }
 """Events of a trial in words, by their kind."""
 
-File = Annotated[Path, typer.Argument(help="A journal (.jsonl).")]
-
 
 @journal.command()
-def check(path: File) -> None:
+def check(path: Journal) -> None:
     """Say whether a journal is whole; the exit code is 1 if it is not."""
     contents = record.read_journal(path).whole()
     counts = Counter(trial.status for trial in contents.trials)
@@ -75,7 +74,7 @@ def check(path: File) -> None:
 
 @journal.command()
 def show(
-    path: File,
+    path: Journal,
     trial: Annotated[
         int | None,
         typer.Option("--trial", help="One trial alone: why it was chosen, and what was reported."),
@@ -205,10 +204,14 @@ def _number(value: float | None) -> str:
 
 @journal.command()
 def correct(
-    path: File,
+    path: Journal,
     values: Annotated[
         list[str],
-        typer.Argument(metavar="TRIAL=VALUE...", help="Trials and their values, such as 11=95."),
+        typer.Argument(
+            metavar="TRIAL=VALUE...",
+            help="Trials and their new values: 11=95 gives trial 11 the value 95, with several objectives that of the "
+            "first one.",
+        ),
     ],
     measured: Annotated[
         list[str] | None,
@@ -221,7 +224,7 @@ def correct(
         for name, text in options.assignments(measured or (), "--measured memory=7.2").items():
             measurements[name] = number_in(name, text)
         corrections = []
-        for number, text in options.assignments(values, "a trial and its value, as 11=95").items():
+        for number, text in options.assignments(values, _CORRECTION).items():
             trial = run.trials.ended(trial_in(number))
             returned = (number_in("value", text), {**trial.measured, **measurements})
             run.outcome(returned)
@@ -237,7 +240,7 @@ def correct(
 
 @journal.command()
 def remove(
-    path: File,
+    path: Journal,
     numbers: Annotated[
         list[int], typer.Argument(metavar="TRIAL...", help="The numbers of the trials.")
     ],
@@ -258,7 +261,10 @@ def remove(
 
 @journal.command()
 def repair(
-    path: File, new: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")]
+    path: Journal,
+    new: Annotated[
+        Path, typer.Argument(metavar="NEW", help="The file to write; it must not exist.")
+    ],
 ) -> None:
     """Write the lines before the first damaged one to a new journal."""
     contents = record.read_journal(path)
@@ -274,7 +280,7 @@ def repair(
 
 @journal.command()
 def export(
-    path: File,
+    path: Journal,
     to: Annotated[
         Path | None,
         typer.Option("--to", help="A .csv, .json or .parquet file, by default CSV on the screen."),

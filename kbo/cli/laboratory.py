@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +14,14 @@ from kbo.cli import options
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from kbo._base import checks
     from kbo.optimize import Optimizer, Trial
     from kbo.optimize import result as results
     from kbo.optimize.run import run as runs
     from kbo.optimize.run import table
     from kbo.report import record, summary
 else:
+    checks = Lazy("kbo._base.checks")
     table = Lazy("kbo.optimize.run.table")
     results = Lazy("kbo.optimize.result")
     runs = Lazy("kbo.optimize.run.run")
@@ -29,9 +31,7 @@ else:
 _RESERVED = ("trial", "value", "failed")
 """Columns of a table of results that are no parameters."""
 
-Journal = Annotated[
-    Path, typer.Argument(metavar="JOURNAL", help="The journal of the run (.jsonl).")
-]
+Journal = Annotated[Path, typer.Argument(metavar="JOURNAL", help="The journal of a run (.jsonl).")]
 
 
 # Runs
@@ -138,3 +138,33 @@ def value_column(run: runs.Run) -> str:
     if is_taken or run.main.startswith(table.FORMULA):
         return f"measured.{run.main}"
     return table.heading(run.main)
+
+
+# Results as text
+
+
+def result_text(value: float, measured: Mapping[str, float]) -> str:
+    """Return a value and other measurements as text."""
+    if not measured:
+        return f"{value:.6g}"
+    return f"{value:.6g}, measured {table.format_params(dict(measured))}"
+
+
+def trial_in(text: str) -> int:
+    """Return the number of a trial in a text.
+
+    Raises:
+        InvalidInput: There is none.
+    """
+    if not text.isdecimal():
+        raise InvalidInput(f"expected the number of a trial, such as 17, got {text!r}.")
+    return int(text)
+
+
+def number_in(name: str, text: str) -> float:
+    """Return the number in a text.
+
+    Raises:
+        InvalidInput: It is no finite number.
+    """
+    return checks.number(name, table.parsed(text), "a finite number, with a point as 0.5")

@@ -76,8 +76,13 @@ def load(target: str) -> Script:
     path = Path(target)
     if path.suffix != ".py" or not os.path.isfile(path):  # Path.is_file raises in a closed folder
         names = ", ".join(examples.EXAMPLES)
+        advice = ""
+        if path.suffix == ".jsonl":
+            advice = " Give the script of the run, not its journal."
+        elif os.path.isfile(f"{target}.py"):
+            advice = f" Did you mean {target}.py?"
         raise InvalidInput(
-            f"{target!r} is neither an example ({names}) nor a Python file that exists."
+            f"{target!r} is neither an example ({names}) nor a Python file that exists.{advice}"
         )
     module = _executed(path)
     if hasattr(module, "defaults") and not hasattr(module, "was"):

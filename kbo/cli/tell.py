@@ -15,7 +15,16 @@ from typer import Option
 from kbo._base.lazy import Lazy
 from kbo._base.terminal import printable
 from kbo.cli import options
-from kbo.cli.laboratory import Journal, column_of, run_of, show_known, value_column
+from kbo.cli.laboratory import (
+    Journal,
+    column_of,
+    number_in,
+    result_text,
+    run_of,
+    show_known,
+    trial_in,
+    value_column,
+)
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -421,31 +430,3 @@ def _recorded(report: _Report, run: runs.Run, again: bool) -> str:
     if changed and not again:
         run.remove(trial, f"carried out with {table.format_params(changed)}, as trial {number}")
     return f"trial {number}, {origin}: {result_text(*returned)}"
-
-
-# Texts, for ``kbo journal correct``, too
-
-
-def result_text(value: float, measured: Mapping[str, float]) -> str:
-    """Return a value and other measurements as text."""
-    return f"{value:.6g}  {table.format_params(dict(measured))}".rstrip()
-
-
-def trial_in(text: str) -> int:
-    """Return the number of a trial in a text.
-
-    Raises:
-        InvalidInput: There is none.
-    """
-    if not text.isdecimal():
-        raise InvalidInput(f"expected the number of a trial, got {text!r}.")
-    return int(text)
-
-
-def number_in(name: str, text: str) -> float:
-    """Return the number in a text.
-
-    Raises:
-        InvalidInput: It is no finite number.
-    """
-    return checks.number(name, table.parsed(text), "a finite number, with a point as 0.5")

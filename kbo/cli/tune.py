@@ -50,7 +50,7 @@ _DEFAULT_TRIALS = 40
 
 
 def tune(
-    target: Annotated[str, typer.Argument(help=options.TARGETS)] = "digits",
+    target: Annotated[str, typer.Argument(metavar="TARGET", help=options.TARGETS)] = "digits",
     trials: Annotated[
         int | None, Option("--trials", "-n", help=_TRIALS, show_default=str(_DEFAULT_TRIALS))
     ] = None,
@@ -156,7 +156,10 @@ def tune(
         on_trial=_callbacks(verbose, live, script.name),
         device=device,
     )
-    _make_way(path, fresh, quiet)
+    if fresh and path.exists():
+        former = options.unused_path(path)
+        path.replace(former)
+        typer.echo(f"renamed {path} to {former}", err=True)
     result = _run(run, script, constraints, path, allow_change)
     _show(result, path, script.name, target)
     if confirm:
@@ -233,16 +236,6 @@ def _print_trial(trial: Trial, result: Result) -> None:
 # The run
 
 
-def _make_way(path: Path, fresh: bool, quiet: bool) -> None:
-    """Rename a journal that exists if --fresh asks for it, or say that it is continued."""
-    if not path.exists():
-        return
-    if fresh:
-        path.replace(options.unused_path(path))
-    elif not quiet:
-        typer.echo(f"continuing {path}; --fresh starts a new one", err=True)
-
-
 def _run(
     run: Callable[..., Result],
     script: Script,
@@ -267,7 +260,6 @@ def _run(
     _, on_parameters = constraint_module.measured_only(constraints)
     space = kbo.Space(script.bounds, on_parameters)
     options.check_new_parameters(path, space, script.was, 'was = {"NAME": VALUE} beside bounds')
-    typer.echo(f"the space has changed; --trials counts the trials in {path} too", err=True)
     return run(allow_change=True, was=script.was)
 
 

@@ -24,9 +24,7 @@ _VALUES = "Column of the values of a table."
 
 
 def report(
-    run: Annotated[
-        Path, typer.Argument(help="A journal (.jsonl) of `kbo tune` or `kbo.minimize`.")
-    ],
+    run: Annotated[Path, typer.Argument(metavar="JOURNAL", help="The journal of a run (.jsonl).")],
     page: Annotated[
         Path | None, Option("--to", help="The .html file; by default beside the input.")
     ] = None,
@@ -53,7 +51,7 @@ def report(
 
 
 def audit(
-    history: Annotated[str, typer.Argument(help=_HISTORY)],
+    history: Annotated[str, typer.Argument(metavar="HISTORY", help=_HISTORY)],
     study: Annotated[str | None, Option(help="Study in a storage, if there are several.")] = None,
     target: Annotated[
         str | None, Option(help=_VALUES, show_default="value, objective, loss ...")

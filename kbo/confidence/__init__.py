@@ -7,7 +7,7 @@
 * ``chaining/``, ``gaussian.py``: under a Gaussian-process prior, over finite sets
 * ``bkb.py``: the widths of BKB and EK-UCB, for sketches
 * ``fixed_width.py``: multiples of the standard deviation, without a guarantee
-* ``gap.py``, ``limit.py``: optimality gaps and limits, from any bound
+* ``candidates.py``, ``limit.py``: optimality gaps and limits, from any bound
 * ``unexplained.py``: values that no function of the norm explains
 * ``energy.py``: bounds of the sum of squares of the noise
 * ``repeated/``: means and medians of repeated evaluations
@@ -17,9 +17,9 @@
 
 from kbo.confidence.base import Confidence, WidthConfidence
 from kbo.confidence.bkb import BKB, EKUCB
+from kbo.confidence.candidates import CandidateGap, candidate_gap
 from kbo.confidence.chaining.bound import Chaining
 from kbo.confidence.fixed_width import AlternatingWidth, FixedWidth
-from kbo.confidence.gap import Gap, optimality_gap
 from kbo.confidence.gaussian import FiniteSet
 from kbo.confidence.limit import Limit
 from kbo.confidence.mixture.bound import MartingaleMixture
@@ -42,12 +42,12 @@ __all__ = [
     "AdaptiveMixture",
     "AdaptiveSelfNormalized",
     "AlternatingWidth",
+    "CandidateGap",
     "Certificate",
     "Chaining",
     "Confidence",
     "FiniteSet",
     "FixedWidth",
-    "Gap",
     "ImprovedGPUCB",
     "Limit",
     "MartingaleMixture",
@@ -58,10 +58,10 @@ __all__ = [
     "SubGaussian",
     "UnknownNorm",
     "WidthConfidence",
+    "candidate_gap",
     "certify",
     "cone_program",
     "norm_lower_bound",
-    "optimality_gap",
     "refuse_if_refuted",
     "squared_radius",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbo.errors import InvalidInput
 from kbo.optimize.settings.choice import resolve
-from kbo.optimize.settings.setting import Setting, explores_safely
+from kbo.optimize.settings.setting import Setting
 
 
 def resolved(
@@ -16,7 +16,7 @@ def resolved(
         InvalidInput: As there, or a safe setting: the other library chooses the first trials.
     """
     setting, method = resolve(setting, method, n_trials)
-    if explores_safely(setting):
+    if setting.explores_safely:
         raise InvalidInput(
             "setting: kbo.Safe is for kbo.minimize and kbo.Optimizer. Here the first trials fill the space, whether "
             "that is safe or not."

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, Never, overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -19,20 +19,21 @@ from kbo.errors import InvalidInput
 from kbo.optimize.assumptions.same_kernel import check_bounds_go_on
 from kbo.optimize.constraints.constraint import Constraint, measured_only
 from kbo.optimize.evaluated.results import known_results, unrecorded
-from kbo.optimize.insight.gap import Gap
+from kbo.optimize.gap.gap import Gap
+from kbo.optimize.gap.run_gap import run_gap
 from kbo.optimize.insight.insight import Insight
-from kbo.optimize.insight.pessimistic import best_params, safe_units
-from kbo.optimize.insight.run_gap import run_gap
 from kbo.optimize.objectives.objective import Objective, main_of
-from kbo.optimize.problem import header_of, new_quantities
-from kbo.optimize.proposal.begin_search import search_after_trials
+from kbo.optimize.proposal.best_params import best_params, safe_units
 from kbo.optimize.proposal.next_params import next_params
+from kbo.optimize.quantities.journal_header import journal_header
+from kbo.optimize.quantities.new_quantities import new_quantities
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial, Trials
+from kbo.optimize.run_search import search_after_trials
 from kbo.optimize.search.subspace import Context, Subspace
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.explanation import Explanation, explanation_of
@@ -128,13 +129,12 @@ class Optimizer:
         self.maximize: bool = quantities.maximize
         self.value_range: tuple[float, float] | None = value_range
         self.seed: int = checks.seed(seed)
-        self._n_trials: int | None = quantities.problem.n_trials
         needed = quantities.needed
         known = known_results(
             evaluated, space, self.maximize, needed, value_range, self.objectives, was
         )
         self.left_out: list[str] = known.left_out
-        describe = partial(header_of, quantities, self.seed, value_range)
+        describe = partial(journal_header, quantities, self.seed, value_range)
         self.run: Run = Run(
             space,
             describe(space),
@@ -171,7 +171,7 @@ class Optimizer:
             "method": self.method,
             "maximize": self.maximize,
             "seed": self.seed,
-            "n_trials": self._n_trials,
+            "n_trials": self._quantities.problem.n_trials,
             "constraints": self.constraints,
             "value_range": self.value_range,
             "objectives": self.objectives,
@@ -227,7 +227,7 @@ class Optimizer:
             InvalidInput: A context or choices that do not fit the space, or leave nothing to choose.
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        region = Subspace(self.space, context, choices)
+        subspace = Subspace(self.space, context, choices)
         count = 1
         if n is not None:
             count = checks.whole("n", n, 0)
@@ -235,7 +235,7 @@ class Optimizer:
         trials: list[Trial] = []
         try:
             while len(trials) < count:
-                trials.append(self._begin(region))
+                trials.append(self._begin(subspace))
             params = [copy.copy(trial.params) for trial in trials]  # the caller may change them
         except BaseException:
             self.run.abandon(trials)  # the next call returns them
@@ -248,34 +248,30 @@ class Optimizer:
     def begin(
         self, *, context: Context | None = None, choices: Sequence[Any] | None = None
     ) -> Trial:
-        """Begin the next trial and return it: ``ask`` for callers that report by trial; arguments as there."""
-        region = Subspace(self.space, context, choices)
+        """Begin the next trial and return it, for callers that report by trial; arguments and errors as for ``ask``."""
+        subspace = Subspace(self.space, context, choices)
         self.run.fail_lost()
-        return self._begin(region)
+        return self._begin(subspace)
 
-    def _begin(self, region: Subspace) -> Trial:
+    def _begin(self, subspace: Subspace) -> Trial:
         """Begin a trial, first the ones that nobody evaluates."""
         for trial in self.run.abandoned():
-            if region.accepts(trial.params):
+            if subspace.accepts(trial.params):
                 return self.run.resume(trial)
         number = len(self.run.trials.all)
-        params, explanation = next_params(self._quantities, self.seed, region, number)
+        params, explanation = next_params(self._quantities, self.seed, subspace, number)
         return self.run.begin(params, explanation.record())
 
     @guarded
-    def suggest(
-        self,
-        number: int | None = None,
-        *,
-        context: Context | None = None,
-        pending: Iterable[Params] = (),
-        within: Mapping[str, tuple[float, float]] | None = None,
-        among: Tensor | None = None,
-    ) -> Params:
-        """Return the next parameters without recording them; arguments as for ``proposal``."""
-        params, _ = self.proposal(
-            number, context=context, pending=pending, within=within, among=among
-        )
+    def suggest(self, *, context: Context | None = None) -> Params:
+        """Return the parameters that ``ask`` would begin a new trial with, without recording them.
+
+        ``proposal`` returns the reason as well, and has more options.
+
+        Args:
+            context: As in ``ask``.
+        """
+        params, _ = self.proposal(context=context)
         return params
 
     @guarded
@@ -299,20 +295,20 @@ class Optimizer:
             among: Points [A P] of the unit cube to choose from, moved to where they agree with the context and the
                 ranges; by default all.
         """
-        region = Subspace(self.space, context, within=within)
+        subspace = Subspace(self.space, context, within=within)
         if among is not None:
             checks.rows("among", among, dim=self.space.dimension)
-            region = region.among(region.place(among), partial=True)
+            subspace = subspace.among(subspace.moved_inside(among), partial=True)
         if number is None:
             number = len(self.run.trials.all)
         number = checks.whole("number", number, 0)
-        return next_params(self._quantities, self.seed, region, number, list(pending))
+        return next_params(self._quantities, self.seed, subspace, number, list(pending))
 
     @guarded
     def explain(self, number: int) -> Explanation | None:
         """Return the explanation of a trial's parameters: the strategy that chose them, and the numbers it compared.
 
-        None for trials whose parameters were given, and for those of journals that were written before version 0.25.
+        None for trials whose parameters were given, and for those whose journal has no explanations.
 
         Args:
             number: The number of the trial.
@@ -377,22 +373,18 @@ class Optimizer:
             raise InvalidInput("trials are stopped early with one objective only: use fail.")
         return self.run.prune(params, seconds, measured)
 
-    def report(
-        self, params: Trial | int | Params, value: float, *others: Never, step: int | None = None
-    ) -> Trial:
+    def report(self, params: Trial | int | Params, value: float, *, step: int) -> Trial:
         """Record what a running trial reports at a step, for example the validation error after an epoch.
 
         Args:
-            params: The trial or its parameters.
+            params: The trial, its number or its parameters.
             value: The value, a finite number.
-            others: None: the step is given by name only.
-            step: The step, a whole number of at least 0; needed.
+            step: The step, a whole number of at least 0, given by name.
 
         Raises:
-            InvalidInput: A trial that has ended, a step that is not given by name or no such number, or a value that is
-                not finite.
+            InvalidInput: A trial that has ended, a step that is no such number, or a value that is not finite.
         """
-        return self.run.report(params, value, *others, step=step)
+        return self.run.report(params, value, step=step)
 
     # Corrections, and changes of the space
 
@@ -417,7 +409,8 @@ class Optimizer:
     def remove(self, trial: Trial | int, reason: str) -> Trial:
         """Leave out a trial, pending or not, and return it: nothing is learned from it, and its parameters stay free.
 
-        The journal keeps what was reported. ``correct`` brings the trial back. The guarantee is withdrawn as there.
+        The journal keeps what was reported, and ``correct`` brings the trial back. In the certified setting this
+        withdraws the guarantee, as ``correct`` does.
 
         Args:
             trial: The trial or its number.
@@ -498,19 +491,15 @@ class Optimizer:
         """Write the whole run as a journal, replacing ``path`` in one step."""
         self.run.save(path)
 
-    def load(self, path: str | os.PathLike[str] | None = None) -> None:
+    def load(self, path: str | os.PathLike[str]) -> None:
         """Replace the run by a saved one of the same problem.
 
+        The optimiser has the arguments of the saved run, since a journal has no kernels and no functions:
+        ``Optimizer(bounds, ...).load(path)``. ``Optimizer(bounds, ..., journal=path)`` continues a journal instead.
+
         Raises:
-            InvalidInput: It is called on the class.
             JournalError: Not a journal, damaged, or of another problem; the run is left as it was.
         """
-        if not isinstance(self, Optimizer):
-            raise InvalidInput(
-                "load is a method of an optimiser, not of the class, since a journal has no kernels and no functions: "
-                "Optimizer(bounds, ...).load(path) with the arguments of the run, or Optimizer(bounds, ..., "
-                "journal=path), which continues the journal."
-            )
         self.run.load(checks.path("path", path))
 
     def close(self) -> None:
@@ -571,8 +560,8 @@ class Optimizer:
             raise InvalidInput(
                 "best is for one objective: the best settings of several are insight.front()."
             )
-        region = Subspace(self.space, context, choices)
-        return best_params(self._quantities, self.seed, region)
+        subspace = Subspace(self.space, context, choices)
+        return best_params(self._quantities, self.seed, subspace)
 
     @guarded
     def safe_points(self) -> list[Params]:
@@ -584,14 +573,14 @@ class Optimizer:
             InvalidInput: The setting is not ``kbo.Safe``.
             RefutedAssumptions: No function satisfies the assumptions.
         """
-        exploration = self._quantities.exploration
-        if exploration is None:
+        safe_points = self._quantities.safe_points
+        if safe_points is None:
             raise InvalidInput(
                 f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}."
             )
         self._quantities.learn()
         search = search_after_trials(self._quantities, self.seed)
-        units = safe_units(self._quantities, exploration, search)
+        units = safe_units(self._quantities, safe_points, search)
         return [self.space.params(unit) for unit in units]
 
     @guarded
@@ -623,4 +612,4 @@ class Optimizer:
                 fault of kbo.
         """
         evaluations = checks.whole("evaluations", evaluations, 0)
-        return run_gap(self.insight, self.seed, evaluations, goal, progress)
+        return run_gap(self._quantities, self.seed, evaluations, goal, progress)

@@ -12,20 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbo.errors import InvalidInput
+from kbo.optimize.confirmation.confirm import confirm
+from kbo.optimize.confirmation.confirmation import Confirmation
 from kbo.optimize.constraints.feasibility import Feasibility
+from kbo.optimize.gap.gap import Gap
+from kbo.optimize.gap.infeasibility import Infeasible
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Comparison
-from kbo.optimize.insight.confirmation import Confirmation, confirm
 from kbo.optimize.insight.front import Front, FrontPoint, Interval
-from kbo.optimize.insight.gap import Gap
-from kbo.optimize.insight.infeasibility import Infeasible
 from kbo.optimize.insight.outlier import Outlier
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.run import table
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.strategies.explanation import Explanation
-from kbo.optimize.surrogates.surrogate import NO_BOUND, Surrogate
+from kbo.optimize.surrogates.guarantee import NO_BOUND
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params
 
 if TYPE_CHECKING:
@@ -184,8 +186,8 @@ class Result:
         Args:
             objective: As for ``minimize``.
             budget: The largest number of evaluations.
-            tolerance: As for ``kbo.confirm``; by default the loss that counts as none in ``answers``, in the certified
-                setting ``Insight.usual_loss``.
+            tolerance: As for ``kbo.confirm``; by default a quarter of the standard deviation of the noise, in units of
+                the objective. The confirmation says which number that is.
             options: ``delta``, ``value_range``, ``journal``, ``workers``, ``timeout`` and ``progress`` of
                 ``kbo.confirm``.
 
@@ -203,13 +205,7 @@ class Result:
                 "there is nothing to confirm: the objective has no noise, or there are no two parameters to compare."
             )
         if tolerance is None:
-            tolerance = insight.usual_loss()
-            if self.answers is not None:
-                tolerance = self.answers.tolerance
-        if not tolerance:
-            raise InvalidInput(
-                "pass tolerance=..., a loss that counts as none: there is no model that says it."
-            )
+            tolerance = self._usual_tolerance()
         options = {
             "maximize": self.optimizer.maximize,
             "value_range": self.optimizer.value_range,
@@ -217,6 +213,19 @@ class Result:
         }
         confirmed = confirm(objective, candidates, budget, tolerance=tolerance, **options)
         return replace(confirmed, constraints=self.optimizer.constraints)
+
+    def _usual_tolerance(self) -> float:
+        """Return the difference between finalists that counts as none by default, in units of the objective.
+
+        Raises:
+            InvalidInput: The noise level is not known.
+        """
+        if not self.assumptions:
+            raise InvalidInput(
+                "pass tolerance=..., a difference that counts as none: there is no model that says how large the noise "
+                "is."
+            )
+        return TOLERATED * self.assumptions["noise_std"]
 
     def to_frame(self) -> pd.DataFrame:
         """Return the trials as a DataFrame, in the order of their starts.
@@ -267,6 +276,13 @@ def _summary() -> Any:
     return import_module("kbo.report.summary")
 
 
+TOLERATED = 0.25
+"""Difference between finalists that counts as none in a confirmation by default, in standard deviations of the noise.
+
+It is smaller than the differences that the noise of a few values can show, and it does not depend on how bad the worst
+parameters are.
+"""
+
 PROOF = 20_000
 """Points at which bounds are computed to prove an optimality gap, or that a problem has no solution, at most."""
 
@@ -286,7 +302,7 @@ def result_of(
     insight = settled.insight
     best = settled.recommended()
     interval = settled.interval(best.params) if best else None
-    surrogate = insight.description() if interval else None
+    surrogate = insight.report_surrogate() if interval else None
     guarantee = insight.guarantee() if surrogate else None
     gap = settled.gap(evaluations if optimizer.setting.certified else 0)
     lower, value, upper = _estimate(best, interval, surrogate)

@@ -95,7 +95,7 @@ class Audit:
 
     def _trials(self) -> str:
         """Return the source of the trials, their number, and those that are not used or in question."""
-        sentence = captions.audited(self.source, self.result.trials, self.remark)
+        sentence = f"{self.source}: {captions.trial_counts(self.result.trials)}{self.remark}"
         return sentence + summary.questioned(self.result, self.names)
 
     def _answers(self) -> summary.Lines:
@@ -147,7 +147,15 @@ def audit(
         >>> print(kbo.audit("sqlite:///studies.db", study="resnet"))
     """
     maximize = checks.flag("maximize", maximize)
-    trials = _trials_of(history, study, target, maximize, bounds)
+    return _audited(_trials_of(history, study, target, maximize, bounds))
+
+
+def _audited(trials: ImportedTrials) -> Audit:
+    """Return the estimates from the trials of a history.
+
+    Raises:
+        InvalidInput: No trial may be the best.
+    """
     optimizer = trials.optimizer
     complete = [trial for trial in optimizer.insight.within_limits() if trial.value is not None]
     if not complete:
@@ -218,11 +226,11 @@ def _trials_of(
     """Return the trials of a history; arguments and errors as for ``audit``."""
     library = type(history).__module__.partition(".")[0]
     if library == "optuna":
-        return studies.trials_of(history, study)
+        return studies.trials_of_study(history, study)
     if library == "ax":
-        return clients.trials_of(history)
+        return clients.trials_of_client(history)
     if isinstance(history, Frame):
-        return imported_table.trials_of(history, "table", target, maximize, bounds)
+        return imported_table.trials_of_table(history, "table", target, maximize, bounds)
     if not isinstance(history, (str, os.PathLike)):
         raise InvalidInput(
             "history must be a study of Optuna, a client of Ax, a DataFrame, or the path or storage URL of one, "
@@ -230,10 +238,10 @@ def _trials_of(
         )
     path = checks.path("history", history)
     if "://" in str(history) or path.suffix in _STORAGES:
-        return studies.trials_of(str(history), study)
+        return studies.trials_of_study(str(history), study)
     check_file(path, _ADVICE)
     if path.suffix == ".json":
-        return clients.trials_of(path)
+        return clients.trials_of_client(path)
     if path.suffix in _TABLES:
         return imported_table.trials_in_file(path, target, maximize, bounds)
     if path.suffix == ".jsonl":

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from kbo._base.terminal import bounded, percent
 from kbo.optimize import Trial
 from kbo.optimize.insight.comparison import Comparison
 from kbo.optimize.insight.credible_sets import Effect
@@ -54,18 +55,16 @@ def opening(record: Record) -> str:
     return f"{direction} by {method} in the {setting}, seed {record.header.get('seed')}."
 
 
-def trial_counts(record: Record) -> str:
-    """Return the number of trials, in all and for each status."""
-    text = f"{len(record.trials)} trials"
-    if len(record.trials) == 1:
-        text = "1 trial"
-    counts = Counter(trial.status for trial in record.trials)
-    separator = ": "
-    for status in ("complete", "failed", "pruned", "removed", "pending"):
+def trial_counts(trials: Sequence[Trial]) -> str:
+    """Return the number of trials, in all and for each status other than complete."""
+    text = "1 trial"
+    if len(trials) != 1:
+        text = f"{len(trials)} trials"
+    counts = Counter(trial.status for trial in trials)
+    for status in ("failed", "pruned", "removed", "pending"):
         if counts[status]:
-            text += f"{separator}{counts[status]} {status}"
-            separator = ", "
-    return f"{text}."
+            text += f", {counts[status]} {status}"
+    return text
 
 
 def period(record: Record) -> str:
@@ -169,7 +168,7 @@ def model_check(outside: int, expected: int) -> str:
     """
     fact = (
         f"For each of {expected} values there was an interval of the objective before the value was observed. "
-        f"{outside} of the values ({outside / expected:.0%}) missed it by more than {NOISE_MARGIN:g} noise levels."
+        f"{outside} of the values ({outside / expected:.1%}) missed it by more than {NOISE_MARGIN:g} noise levels."
     )
     most = _MOST_OUTSIDE * expected
     if outside > max(1, most):
@@ -214,22 +213,12 @@ def resume(record: Record) -> tuple[str, str]:
 # Audits
 
 
-def audited(source: str, trials: Sequence[Trial], remark: str) -> str:
-    """Return the source of the trials, their number, and the remark on rows and columns that were left out."""
-    counts = Counter(trial.status for trial in trials)
-    text = f"{source}: {len(trials)} trials"
-    for status in ("failed", "pruned", "removed", "pending"):
-        if counts[status]:
-            text += f", {counts[status]} {status}"
-    return text + remark
-
-
 def reported_best(
     tool: str,
     trial: Any,
     value: float,
     estimated: tuple[float, float, float] | None,
-    of_changed: bool = False,
+    of_changed: bool,
 ) -> str:
     """Return the trial with the best observed value, of a changed space the best inside, and the interval there."""
     text = f"{tool} has {value:.4g} as the best value, of trial {trial}"
@@ -237,8 +226,7 @@ def reported_best(
         text = f"{tool} has {value:.4g} as the best value inside the present search space, of trial {trial}"
     if estimated is None:
         return text
-    lower, mean, upper = estimated
-    return f"{text}; without noise {mean:.4g}  [{lower:.4g}, {upper:.4g}]"
+    return f"{text}; without noise {bounded(*estimated)}"
 
 
 def likely_best(trial: Any, params: Params, reported: Any, margin: Comparison | None) -> str:
@@ -248,7 +236,7 @@ def likely_best(trial: Any, params: Params, reported: Any, margin: Comparison | 
     text = f"trial {trial}: {format_params(params)}"
     if margin is None:
         return text
-    return f"{text}; better than trial {reported} with {margin.probability:.0%}"
+    return f"{text}; better than trial {reported} with {percent(margin.probability)}"
 
 
 def reported_front(tool: str, observed: Sequence[Any], lucky: Sequence[Any]) -> str:

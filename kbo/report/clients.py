@@ -29,7 +29,7 @@ _CODE = re.compile(r"[\w)\]]\s*\(|\*\*|<<|!")
 """Signs that no linear formula has: calls, which could run any code, and operators that make numbers of any length."""
 
 
-def trials_of(history: Any) -> ImportedTrials:
+def trials_of_client(history: Any) -> ImportedTrials:
     """Return the trials of a client, or of the JSON file that it was saved to, whatever strategy proposed them."""
     client = history
     source = "experiment of Ax"

@@ -29,10 +29,10 @@ import pandas as pd
 
 _TABLE = "Give a table with a column for each parameter and one of values."
 
-_VALUES = ("value", "objective", "target", "loss", "score")
+_VALUE_COLUMNS = ("value", "objective", "target", "loss", "score")
 """Names of the column of values, if none is given."""
 
-_ERRORS = ("measured.sem", "user_attrs_sem", SEM)
+_ERROR_COLUMNS = ("measured.sem", "user_attrs_sem", SEM)
 """Names of the column of standard errors."""
 
 _PREFIXES = ("params.", "params_")
@@ -41,10 +41,10 @@ _PREFIXES = ("params.", "params_")
 _COMPLETE = ("complete", "completed", "finished", "success", "succeeded")
 """States of rows with a value, in a column "status" or "state"."""
 
-_COURSE = {*COLUMNS, "state", "datetime_start", "datetime_complete", "duration"}
+_BOOKKEEPING = {*COLUMNS, "state", "datetime_start", "datetime_complete", "duration"}
 """Columns of tables of kbo and Optuna that are neither parameters nor measurements."""
 
-_MOSTLY = 0.75
+_MOST_ARE_NUMBERS = 0.75
 """Share of the entries of a column from which on it is one of numbers, and any other entry a mistake."""
 
 _LEAST_COUNTED = 5
@@ -76,7 +76,7 @@ class _Columns(NamedTuple):
 
 
 def trials_in_file(path: Path, target: str | None, maximize: bool, bounds: Any) -> ImportedTrials:
-    """Return the trials in a CSV file; arguments and errors as for ``trials_of``."""
+    """Return the trials in a CSV file; arguments and errors as for ``trials_of_table``."""
     columns, lines = read_csv(path, _TABLE)
     _check_distinct(columns, path.name)
     rows = [[cells.get(column, "") for column in columns] for _, cells in lines]
@@ -84,10 +84,10 @@ def trials_in_file(path: Path, target: str | None, maximize: bool, bounds: Any) 
         text = pd.DataFrame(rows, columns=columns).to_csv(index=False)
         table = pd.read_csv(io.StringIO(text), engine="python", skip_blank_lines=False)
     places = [f"line {line}" for line, _ in lines]
-    return trials_of(table, path.name, target, maximize, bounds, places)
+    return trials_of_table(table, path.name, target, maximize, bounds, places)
 
 
-def trials_of(
+def trials_of_table(
     table: Any,
     source: str,
     target: str | None,
@@ -149,12 +149,12 @@ def _add_rows(
         error = math.nan
         if columns.errors is not None:
             error = table[columns.errors][index]
-        params: Any = {name: _value(row[name], p) for name, p in space.parameters.items()}
+        params: Any = {name: _value_in(row[name], p) for name, p in space.parameters.items()}
         if not space.named:
             params = list(params.values())
         try:
             optimizer.run.add(
-                params, (_number(table[columns.values][index]), {SEM: _number(error)})
+                params, (_number_in(table[columns.values][index]), {SEM: _number_in(error)})
             )
         except InvalidInput as refusal:
             left_out[index] = str(refusal)
@@ -166,14 +166,14 @@ def _add_rows(
     return names
 
 
-def _value(entry: Any, parameter: Parameter) -> Any:
+def _value_in(entry: Any, parameter: Parameter) -> Any:
     """Return the value of a parameter for an entry, which is a text if others in its column are no numbers."""
     if isinstance(entry, str) and entry not in parameter.options:
         return option(entry, parameter)
     return entry
 
 
-def _number(entry: Any) -> Any:
+def _number_in(entry: Any) -> Any:
     """Return the number in an entry; the entry itself if there is none."""
     if isinstance(entry, str):
         return parsed(entry)
@@ -193,9 +193,9 @@ def _check_numbers(rows: Any, source: str, places: Sequence[str]) -> None:
     """
     for name, column in rows.items():
         entries = column.dropna()
-        others = [index for index, entry in entries.items() if not _is_number(_number(entry))]
+        others = [index for index, entry in entries.items() if not _is_number(_number_in(entry))]
         n_numbers = len(entries) - len(others)
-        if others and n_numbers >= _MOSTLY * len(entries):
+        if others and n_numbers >= _MOST_ARE_NUMBERS * len(entries):
             first = others[0]
             raise InvalidInput(
                 f"{source}, column {name}: {n_numbers} of {len(entries)} entries are numbers, and "
@@ -231,7 +231,7 @@ def _columns_of(table: Any, source: str, target: str | None, space: Space | None
     counters = []
     if not parameters:
         if space is None:
-            counters = [name for name in others if _counts(table[name].tolist())]
+            counters = [name for name in others if _counts_rows(table[name].tolist())]
         parameters = {name: name for name in others if name not in counters}
     if space is not None:
         parameters = {
@@ -248,7 +248,7 @@ def _value_column(names: Sequence[str], source: str) -> str:
     Raises:
         InvalidInput: No column has one of these.
     """
-    for name in _VALUES:
+    for name in _VALUE_COLUMNS:
         if name in names:
             return name
     raise InvalidInput(
@@ -258,7 +258,7 @@ def _value_column(names: Sequence[str], source: str) -> str:
 
 def _error_column(names: Sequence[str], space: Space | None) -> str | None:
     """Return the column of standard errors, by the usual names; None without one that is no parameter."""
-    for name in _ERRORS:
+    for name in _ERROR_COLUMNS:
         if name in names and (space is None or name not in space.parameters):
             return name
     return None
@@ -298,10 +298,10 @@ def _incomplete(table: Any, parameters: Any, values: str) -> dict[int, str]:
 
 def _is_bookkeeping(column: str) -> bool:
     """Return whether a column of a table of kbo or Optuna describes the course of its trials."""
-    return column in _COURSE or column.startswith("system_attrs_")
+    return column in _BOOKKEEPING or column.startswith("system_attrs_")
 
 
-def _counts(values: Sequence[Any]) -> bool:
+def _counts_rows(values: Sequence[Any]) -> bool:
     """Return whether the values of a column count the rows of a table."""
     if len(values) < _LEAST_COUNTED or any(type(value) is not int for value in values):
         return False

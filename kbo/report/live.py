@@ -24,7 +24,7 @@ from kbo.optimize import Result, Trial
 from kbo.report import page as pages
 from kbo.report.record import Record
 from kbo.report.rendering import POLL, render
-from kbo.workers.call import described
+from kbo.workers.call import error_text
 from kbo.workers.engine import Session
 from kbo.workers.processes import Processes
 from kbo.workers.threads import Threads
@@ -159,7 +159,7 @@ class Live:
             session.start(0, (cloudpickle.dumps(result), self._title, state))
             (outcome,) = session.wait()
         except Exception as error:  # of the caller's own functions, when they are copied
-            return self._waiting(f"{state} The page cannot be made: {described(error)}")
+            return self._waiting(f"{state} The page cannot be made: {error_text(error)}")
         if outcome.value:
             return outcome.value
         return self._waiting(f"{state} The page cannot be made: {outcome.failure}")

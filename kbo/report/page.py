@@ -17,7 +17,7 @@ from gpytorch.kernels import Kernel
 from kbo._base import checks
 from kbo._base.files import replacing
 from kbo._base.isolation import isolated
-from kbo._base.terminal import rounded_up
+from kbo._base.terminal import beside, bounded, rounded_up
 from kbo.errors import InvalidInput, KboError, RefutedAssumptions
 from kbo.optimize import Constraint, Hypothesis, Result, Trial
 from kbo.optimize.insight.expected_gain import N_MORE
@@ -118,7 +118,7 @@ def _target(journal: Path | None, page: str | os.PathLike[str] | None) -> Path:
     if page is not None:
         target = checks.path("page", page)
         if target.suffix not in (".html", ".htm"):
-            raise InvalidInput(f"page must be a .html file, got {checks.shown(page)}.")
+            raise InvalidInput(f"page must be a .html file, got {target}.")
         return target
     if journal is None:
         raise InvalidInput(
@@ -182,7 +182,7 @@ def _outcome(record: Record, is_live: bool) -> _Outcome:
     if is_live:
         n_proof = 0
     try:
-        return _Outcome(result_of(record.optimizer, "", None, n_proof))
+        return _Outcome(result_of(record.optimizer, record.stopped, None, n_proof))
     except KboError as error:
         return _Outcome(None, str(error), isinstance(error, RefutedAssumptions))
 
@@ -194,14 +194,21 @@ def _text_values(record: Record, outcome: _Outcome) -> dict[str, Any]:
     """Return sentences and numbers about the result, by their names in the template."""
     result = outcome.result
     sentences = _sentences(record, result)
+    headlines = {}
+    details = {}
+    if result is not None:
+        names = [record.name(trial) for trial in record.trials]
+        details = dict(summary.details(result, names))
+    if result is not None and result.value is not None:
+        headlines = summary.headlines(result)
     return {
         "result": result,
         "refuted": outcome.refuted,
         "trouble": outcome.obstacle,
         "sentences": sentences,
         "below": _below(sentences),
-        "headlines": _headlines(result),
-        "details": _details(record, result),
+        "headlines": headlines,
+        "details": details,
         "limits": _limits(result),
         "numbers": _numbers(result),
     }
@@ -238,7 +245,7 @@ def _sentences(record: Record, result: Result | None) -> dict[str, str]:
         return dict(record.history.lines)
     if result is None:
         return {}
-    return dict(summary.lines(replace(result, stopped=record.stopped or ""), _SURER))
+    return dict(summary.lines(result, _SURER))
 
 
 def _below(sentences: Mapping[str, str]) -> dict[str, str]:
@@ -247,20 +254,6 @@ def _below(sentences: Mapping[str, str]) -> dict[str, str]:
     if "Front" in sentences:
         above = ("Trials", "Details")
     return {label: sentence for label, sentence in sentences.items() if label not in above}
-
-
-def _headlines(result: Result | None) -> dict[str, str]:
-    """Return the headlines of the cards."""
-    if result is None or result.value is None:
-        return {}
-    return summary.headlines(result)
-
-
-def _details(record: Record, result: Result | None) -> dict[str, str]:
-    """Return the details by label."""
-    if result is None:
-        return {}
-    return dict(summary.details(result, [record.name(trial) for trial in record.trials]))
 
 
 def _numbers(result: Result | None) -> dict[str, Any]:
@@ -279,7 +272,7 @@ def _numbers(result: Result | None) -> dict[str, Any]:
         delta = f"{delta:g}, nominal"
     numbers["probability that bounds may fail"] = delta
     numbers["where they come from"] = assumptions["from"]
-    surrogate = result.settled.insight.description()
+    surrogate = result.settled.insight.report_surrogate()
     if surrogate is not None:
         numbers["ridge (units of the kernel)"] = surrogate.posterior.ridge
         numbers["observations"] = surrogate.posterior.n
@@ -390,8 +383,8 @@ def _strategy(trial: Trial) -> Hint | str:
     return Hint(name, str(explanation))
 
 
-def _limits(result: Result | None) -> list[tuple[str, float, str]]:
-    """Return each limit, and at the recommended setting the mean of its quantity and its bounds."""
+def _limits(result: Result | None) -> list[tuple[str, str]]:
+    """Return each limit, and at the recommended setting the mean of its quantity with its bounds."""
     if result is None or result.feasibility is None:
         return []
     rows = []
@@ -399,8 +392,8 @@ def _limits(result: Result | None) -> list[tuple[str, float, str]]:
         if constraint.name not in result.feasibility.bounds:
             continue
         lower, mean, upper = result.feasibility.bounds[constraint.name]
-        bounds = f"{lower:.4g} to {upper:.4g}"
-        if lower == upper:
-            bounds = "as measured"
-        rows.append((str(constraint), mean, bounds))
+        value = beside(mean, constraint.sign * constraint.limit)
+        if lower < upper:
+            value = bounded(lower, mean, upper)
+        rows.append((str(constraint), value))
     return rows

@@ -21,7 +21,7 @@ from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.insight.front import Front
 from kbo.optimize.objectives.hypervolume import EXACT
 from kbo.optimize.run.table import by_name
-from kbo.optimize.run.trials import quantity
+from kbo.optimize.run.trials import measurement
 from kbo.report import figures
 from kbo.report.record import Record, Run
 from kbo.report.replay import Moment, history, miscoverage
@@ -117,8 +117,10 @@ class Plots:
         return {effect.name: effect for effect in self.answers.effects}
 
     @cached_property
-    def shares(self) -> list[Importance]:
-        """The importance of the parameters; empty while there is no bound."""
+    def shares(self) -> list[Importance | Effect]:
+        """The importance of the parameters, the largest share first; empty while there is no bound."""
+        if self._answers is not None:
+            return list(self._answers.effects)
         optimizer = self.record.optimizer
         recommended = self.record.recommended()
         if optimizer is None or recommended is None or self.record.objectives:
@@ -126,7 +128,7 @@ class Plots:
         try:
             if optimizer.interval(recommended.params) is None:
                 return []
-            return importance(self.record)
+            return list(importance(self.record))
         except KboError:  # refuted assumptions
             return []
 
@@ -166,7 +168,7 @@ class Plots:
         """Return a figure for each limit: the measurements in the order of trials."""
         group = {}
         for constraint in self.record.constraints:
-            if any(quantity(trial, constraint) is not None for trial in self.record.trials):
+            if any(measurement(trial, constraint) is not None for trial in self.record.trials):
                 draw = partial(figures.draw_limit, run=self.record, constraint=constraint)
                 group[str(constraint)] = Drawing(draw)
         return group

@@ -427,7 +427,7 @@ def _setting_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis]
 def space_of(header: Mapping[str, Any]) -> Space:
     """Return the space that a header describes; constraints that are functions permit everything."""
     with _reading_header("the header of the journal describes no space"):
-        return Space.described(header["space"], header["named"])
+        return Space.from_description(header["space"], header["named"])
 
 
 def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:

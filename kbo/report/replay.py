@@ -232,7 +232,7 @@ def _expected(optimizer: Optimizer, params: Params) -> tuple[tuple[float, float]
         interval = optimizer.interval(params)
     except KboError as error:
         return None, str(error)
-    surrogate = optimizer.insight.description()
+    surrogate = optimizer.insight.report_surrogate()
     if interval is None or surrogate is None:
         return None, ""
     lower, _, upper = interval

@@ -24,7 +24,7 @@ def importance(run: Run, kernel: Kernel | None = None) -> list[Importance]:
         RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
     """
     optimizer = Record.of(run, kernel).reopened()
-    surrogate = optimizer.insight.description()
+    surrogate = optimizer.insight.report_surrogate()
     if surrogate is None:
         raise InvalidInput("there is no importance: too few evaluations for a model.")
     return importance_of(optimizer.space, surrogate)

@@ -28,7 +28,7 @@ from kbo.integrations.optuna.study import begun
 _ADVICE = "Give the SQLite file of an Optuna storage, or its URL, such as sqlite:///studies.db."
 
 
-def trials_of(history: Any, name: str | None) -> ImportedTrials:
+def trials_of_study(history: Any, name: str | None) -> ImportedTrials:
     """Return the trials of a study that ended with parameters.
 
     Args:

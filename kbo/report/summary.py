@@ -5,26 +5,25 @@ Terminal, notebook, page and audit take the same sentences from here. The number
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING, Any
 
-from kbo._base.terminal import printable, rounded_up, significant
+from kbo._base.terminal import beside, printable, rounded, rounded_up, significant
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import open_choices
 from kbo.optimize.insight.expected_gain import N_MORE, STOP, UNDECIDED
 from kbo.optimize.result import result_of
 from kbo.optimize.run.outcome import with_condition
 from kbo.optimize.run.table import format_params
-from kbo.optimize.run.trials import quantity, violations
+from kbo.optimize.run.trials import measurement, violations
 
 if TYPE_CHECKING:
     from kbo.optimize.insight.answers import Answers
     from kbo.optimize.insight.credible_sets import Effect
-    from kbo.optimize.insight.front import Front, Interval
+    from kbo.optimize.insight.front import Front
     from kbo.optimize.insight.outlier import Outlier
     from kbo.optimize.optimizer import Optimizer
     from kbo.optimize.result import Result
@@ -47,15 +46,6 @@ _MOST_IN_HEADLINE = 5
 
 _SPREAD_OF_90_PERCENT = 1.645
 """Half the width of the 90% interval of a normal distribution, in standard deviations."""
-
-_MOST_WIDTHS = 1e15
-"""Size of a number, in widths of its interval, beyond which all of its digits are shown."""
-
-_FRONT_STEPS = 50
-"""Steps of the extent of a front to which its ends are rounded."""
-
-_LEAST_WIDTH = 1e-9
-"""Width of an interval, as a share of the number, below which the number is exact."""
 
 _OF_VOLUMES = "nominally 90%, held in 70 to 100% of tests"
 """Coverage of the interval of the hypervolume, between tests of different noise and trials (docs/comparisons.md)."""
@@ -117,9 +107,14 @@ def lines(
         result: The run.
         surer: The call or the option that evaluates the best trials again.
         has_bounds: Whether the bounds of the parameters are known, and not those of the trials.
-        names: The names of the trials, if they are not their numbers.
+        names: The names of the trials; None for their numbers.
     """
-    rows = [("Limits", broken_limits(result, names)), ("Trials", trials(result))]
+    if names is None:
+        names = range(len(result.trials))
+    rows = [
+        ("Limits", broken_limits(result, names)),
+        ("Trials", trials(result) + questioned(result, names)),
+    ]
     if result.infeasible is not None:
         rows.append(("Solution", f"none: {result.infeasible}"))
     elif result.params is None:
@@ -129,20 +124,20 @@ def lines(
     else:
         rows += _recommendation(result, names)
         if result.certified:
-            rows.append(("More?", optimality_gap(result)))
+            rows.append(("More?", guaranteed_gap(result)))
         if result.answers is not None:
             rows.append(("More?", more_trials(result.answers, has_bounds)))
-            rows.append(("Matters", importance(result.answers.effects)))
+            rows.append(("Matters", what_matters(result.answers.effects)))
             rows.append(("Ranges", ranges(result.answers.effects, has_bounds)))
         rows.append(("Certain?", certainty(result, surer, names)))
     rows.append(("Details", place_of_details(result)))
     return [(label, sentence) for label, sentence in rows if sentence]
 
 
-def _recommendation(result: Result, names: Sequence[Any] | None) -> Lines:
+def _recommendation(result: Result, names: Sequence[Any]) -> Lines:
     """Return the lines about the recommended setting, or about the front of several objectives."""
     if result.front is None:
-        return [("Best", best(result)), ("Value", value(result))]
+        return [("Best", best(result, names)), ("Value", value(result))]
     return [
         ("Front", front_extent(result.front, names)),
         ("Balanced", balanced(result, result.front, names)),
@@ -150,7 +145,7 @@ def _recommendation(result: Result, names: Sequence[Any] | None) -> Lines:
     ]
 
 
-def broken_limits(result: Result, names: Sequence[Any] | None = None) -> str:
+def broken_limits(result: Result, names: Sequence[Any]) -> str:
     """Return the limits that no trial kept, and the closest trial; empty if one kept all. Names as for ``lines``.
 
     Empty where it is proved that no point keeps them, too: the line "Solution" says it.
@@ -164,71 +159,52 @@ def broken_limits(result: Result, names: Sequence[Any] | None = None) -> str:
     never_kept = [c for c in constraints if all(violations(trial, [c]) for trial in completed)]
     measured = []
     for constraint in never_kept or constraints:
-        value = quantity(closest, constraint)
+        value = measurement(closest, constraint)
         if value is not None:
-            measured.append(f"{constraint.name} = {value:.4g}")
+            shown = beside(value, constraint.sign * constraint.limit)
+            measured.append(f"{constraint.name} = {shown}")
     limits = " and ".join(str(constraint) for constraint in never_kept or constraints)
     if not never_kept:
         limits = f"{limits} together"
     return (
-        f"no trial kept {limits}; the closest is trial {_name(closest, names)} with {', '.join(measured)}: if further "
+        f"no trial kept {limits}; the closest is trial {names[closest.number]} with {', '.join(measured)}: if further "
         "trials come no closer, loosen the limit or widen the ranges of the parameters"
     )
 
 
-def front_extent(front: Front, names: Sequence[Any] | None = None) -> str:
+def front_extent(front: Front, names: Sequence[Any]) -> str:
     """Return the settings on a front, and the values of each objective there; names as for ``lines``."""
     texts = []
     for name, (least, largest) in front.ranges.items():
+        intervals = [point.values[name] for point in front.points]
+        width = max(interval.upper - interval.lower for interval in intervals)
         if least == largest:
-            texts.append(f"{name} {least:.4g}")
-            continue
-        width = (largest - least) / _FRONT_STEPS
-        texts.append(f"{name} {rounded(least, width)} to {rounded(largest, width)}")
-    trials = _listed([_name(point.trial, names) for point in front.points])
+            texts.append(f"{name} {intervals[0]}")
+        elif width == 0:
+            texts.append(f"{name} {least:.4g} to {largest:.4g}")
+        else:
+            low = rounded(least, width, ROUND_FLOOR)
+            texts.append(f"{name} {low} to {rounded(largest, width, ROUND_CEILING)}")
+    trials = _listed([str(names[point.trial.number]) for point in front.points])
     if len(front.points) == 1:
         return f"trial {trials} is best in every objective: {', '.join(texts)}"
     sentence = f"{len(front.points)} settings, each best for some taste: {', '.join(texts)}"
     return f"{sentence} (trials {trials}). result.choose(limits=...) picks one"
 
 
-def settings(front: Front, names: Sequence[Any] | None = None) -> Lines:
+def settings(front: Front, names: Sequence[Any]) -> Lines:
     """Return a line for each setting of a front: its values, its probability and its parameters."""
-    rows = []
-    for point in front.points:
-        sentence = _values(point.values)
-        if point.probability is not None:
-            sentence += f"; on the front with {point.probability:.0%}"
-        sentence += f"; {format_params(point.trial.params)}"
-        rows.append((f"trial {_name(point.trial, names)}", sentence))
-    return rows
+    return [(f"trial {names[point.trial.number]}", point.description) for point in front.points]
 
 
-def balanced(result: Result, front: Front, names: Sequence[Any] | None = None) -> str:
+def balanced(result: Result, front: Front, names: Sequence[Any]) -> str:
     """Return the balanced setting of a front, its trial and the values there; names as for ``lines``."""
-    texts = [best(result, names), _values(front.balanced.values, result.sure)]
+    values = front.balanced.values.items()
+    texts = [best(result, names)]
+    texts.append(", ".join(f"{name} {interval} ({result.sure})" for name, interval in values))
     if result.feasibility is not None:
         texts.append(f"limits: {result.feasibility}")
     return "; ".join(texts)
-
-
-def _values(values: Mapping[str, Interval], sure: str = "") -> str:
-    """Return the values of objectives with their intervals, and the probability of these."""
-    return ", ".join(f"{name} {_bounded(interval, sure)}" for name, interval in values.items())
-
-
-def _bounded(interval: Interval, sure: str = "") -> str:
-    """Return a number with its interval, in two digits of its width, and the probability of the interval."""
-    lower, mean, upper = interval
-    width = upper - lower
-    if width <= _LEAST_WIDTH * abs(mean):
-        return f"{mean:.4g}"
-    low = rounded(lower, width, ROUND_FLOOR)
-    high = rounded(upper, width, ROUND_CEILING)
-    text = f"{rounded(mean, width)} [{low}, {high}]"
-    if sure:
-        text += f" ({sure})"
-    return text
 
 
 def hypervolume(front: Front) -> str:
@@ -238,8 +214,10 @@ def hypervolume(front: Front) -> str:
     worst = ", ".join(f"{name} {value:.4g}" for name, value in front.reference.items())
     if front.hypervolume.upper <= 0:
         return f"0: no trial is better than the reference, {worst}, in all objectives"
-    volume = _bounded(front.hypervolume, _OF_VOLUMES)
-    return f"{volume}: the hypervolume by which the front is better than {worst}"
+    return (
+        f"{front.hypervolume} ({_OF_VOLUMES}): one number for the whole front (its hypervolume), larger is better; it "
+        f"is 0 for settings that are not better than {worst}"
+    )
 
 
 def trials(result: Result) -> str:
@@ -258,7 +236,7 @@ def trials(result: Result) -> str:
         )
     if result.left_out:
         sentence += f"; not used: {printable('; '.join(result.left_out))}"
-    return sentence + questioned(result)
+    return sentence
 
 
 def _kinds(result: Result) -> list[str]:
@@ -300,7 +278,7 @@ def _n_repeated(trials: Sequence[Trial]) -> int:
     return n_repeated
 
 
-def questioned(result: Result, names: Sequence[Any] | None = None) -> str:
+def questioned(result: Result, names: Sequence[Any]) -> str:
     """Return the outlier, with the advice to settle it, as an addition; empty without one. Names as for ``lines``."""
     if result.outlier is None:
         return ""
@@ -310,45 +288,30 @@ def questioned(result: Result, names: Sequence[Any] | None = None) -> str:
     return sentence
 
 
-def in_question(outlier: Outlier, names: Sequence[Any] | None = None) -> str:
+def in_question(outlier: Outlier, names: Sequence[Any]) -> str:
     """Return the statement that a value is far from its prediction, and what to do; names as for ``lines``."""
-    number: Any = outlier.number
-    repeated: Any = outlier.repeated
-    if names is not None:
-        number = names[number]
-    if names is not None and repeated is not None:
-        repeated = names[repeated]
-    width = outlier.upper - outlier.lower
-    lower = rounded(outlier.lower, width, ROUND_FLOOR)
-    upper = rounded(outlier.upper, width, ROUND_CEILING)
-    trial = f"trial {number} ({outlier.value:.4g})"
+    trial = f"trial {names[outlier.number]} ({outlier.shown_value})"
     if not outlier.doubtful:
         return (
-            f"{trial} is better than the others predict, {lower} to {upper}: repeat it to be sure"
+            f"{trial} is better than the others predict, {outlier.prediction}: repeat it to be sure"
         )
-    sentence = f"{trial} is far from what the others predict, {lower} to {upper}"
-    if repeated is not None:
+    sentence = f"{trial} is far from what the others predict, {outlier.prediction}"
+    if outlier.repeated is not None:
+        repeated = names[outlier.repeated]
         return (
             f"{sentence}, and from trial {repeated} at the same parameters: correct or remove it?"
         )
     return f"{sentence}: a mistake, or does the objective jump there? Correct, remove or repeat it."
 
 
-def best(result: Result, names: Sequence[Any] | None = None) -> str:
+def best(result: Result, names: Sequence[Any]) -> str:
     """Return the recommended parameters and their trial; names as for ``lines``."""
     assert result.params is not None
     sentence = format_params(result.params)
     trial = result.settled.recommended()
     if trial is not None:
-        sentence += f"  (trial {_name(trial, names)})"
+        sentence += f"  (trial {names[trial.number]})"
     return sentence
-
-
-def _name(trial: Trial, names: Sequence[Any] | None) -> str:
-    """Return the name of a trial; names as for ``lines``."""
-    if names is None:
-        return str(trial.number)
-    return str(names[trial.number])
 
 
 def value(result: Result) -> str:
@@ -409,9 +372,9 @@ def more_trials(answers: Answers, has_bounds: bool = True) -> str:
 
 def _stop(answers: Answers, trials: str) -> str:
     """Return the advice to stop, or to widen the bounds at which the recommended setting is."""
-    gain = f"{significant(answers.more.value, 1)} on average, too little to matter"
+    gain = f"{significant(answers.more.value, 2)} on average, too little to matter"
     if answers.tolerance:
-        gain += f" (less than {significant(answers.tolerance, 1)})"
+        gain += f" ({significant(answers.tolerance, 2)} or less)"
     at_an_edge = [effect.name for effect in answers.effects if effect.edge]
     if at_an_edge:
         names = _listed(at_an_edge)
@@ -424,8 +387,10 @@ def _undecided(answers: Answers, trials: str) -> str:
     gain = significant(answers.more.value, 2)
     most = significant(answers.more.upper, 2)
     sentence = f"undecided: {trials} may improve it by nothing or up to {most}, {gain} on average"
-    if answers.tolerance:
-        sentence += f" (less than {significant(answers.tolerance, 1)} does not matter)"
+    if answers.more.upper <= 0:
+        sentence = f"undecided: by the model {trials} would improve it by nothing"
+    elif answers.tolerance:
+        sentence += f" ({significant(answers.tolerance, 2)} or less does not matter)"
     if answers.more.value > answers.tolerance:
         return f"{sentence}; stop if {gain} is not worth them, else go on"
     names = open_choices(answers.effects)
@@ -456,7 +421,7 @@ def headlines(result: Result) -> dict[str, str]:
     return {"Value": value, "More?": more, "Matters": matters}
 
 
-def optimality_gap(result: Result) -> str:
+def guaranteed_gap(result: Result) -> str:
     """Return the guaranteed gap to the optimum, or to the best front, in units of the objectives."""
     if result.gap is not None and result.front is not None:
         losses = []
@@ -471,9 +436,9 @@ def optimality_gap(result: Result) -> str:
     return ""
 
 
-def importance(effects: Sequence[Effect]) -> str:
+def what_matters(effects: Sequence[Effect]) -> str:
     """Return the shares of the parameters with a visible effect, the most important first, and limits of the others."""
-    visible = [f"{effect.name} ({_interval(effect.share)})" for effect in effects if effect.visible]
+    visible = [f"{effect.name} ({_percent(effect.share)})" for effect in effects if effect.visible]
     hidden_effects = [effect for effect in effects if not effect.visible]
     hidden = [f"{effect.name} (at most {effect.share.upper:.0%})" for effect in hidden_effects]
     if not hidden:
@@ -512,7 +477,7 @@ def ranges(effects: Sequence[Effect], has_bounds: bool = True) -> str:
     return sentence
 
 
-def certainty(result: Result, surer: str, names: Sequence[Any] | None = None) -> str:
+def certainty(result: Result, surer: str, names: Sequence[Any]) -> str:
     """Return whether the lines above are guaranteed, how well the model predicts, and how to know more.
 
     Args:
@@ -540,7 +505,7 @@ def certainty(result: Result, surer: str, names: Sequence[Any] | None = None) ->
     sentence += f". To check which trial is best, {surer} repeats the best ones"
     finalists = result.settled.insight.finalists()
     if len(finalists) > 1:
-        sentence += f": trials {_listed([_name(trial, names) for trial in finalists])}"
+        sentence += f": trials {_listed([str(names[trial.number]) for trial in finalists])}"
     return sentence
 
 
@@ -568,19 +533,21 @@ def place_of_details(result: Result) -> str:
 def details(result: Result, names: Sequence[Any] | None = None) -> Lines:
     """Return the sentences behind the summary; names as for ``lines``."""
     rows: Lines = []
+    if names is None:
+        names = range(len(result.trials))
     if result.front is not None:
         rows += settings(result.front, names)
     if result.answers is not None:
         answers = result.answers
         rows += [
             ("first trial", first_trial(answers.start)),
-            ("more trials", f"expected gain of {N_MORE}: {interval(answers.more)}"),
+            ("more trials", f"expected gain of {N_MORE}: {answers.more}"),
             ("enough", f"a difference of {significant(answers.tolerance, 2)} counts as none"),
             ("importance", _shares(answers)),
             ("as good", good_values(answers.effects)),
         ]
     if result.params is not None:
-        rows.append(("evaluated", evaluations(result)))
+        rows.append(("evaluated", _count(result.evaluations, "time")))
     if not result.certified and result.gap is not None and result.front is None:
         rows.append(("gap", f"{result.gap:.4g}, not guaranteed ({result.gap_scope})"))
     rows += [(name, sentence) for name, sentence in result.account.items() if name != "effects"]
@@ -590,26 +557,19 @@ def details(result: Result, names: Sequence[Any] | None = None) -> Lines:
     return [(label, sentence) for label, sentence in rows if sentence]
 
 
-def evaluations(result: Result) -> str:
-    """Return the number of evaluations of the recommended parameters."""
-    if result.evaluations == 1:
-        return "once"
-    return f"{result.evaluations} times"
-
-
 def first_trial(gain: Estimate | None) -> str:
     """Return the comparison of the recommended parameters with the first trial."""
     if gain is None:
         return ""
     if gain.lower > 0:
-        return f"worse than the recommended parameters, by {interval(gain)}"
+        return f"worse than the recommended parameters, by {gain}"
     if gain.upper < 0:
         loss = Estimate(-gain.value, -gain.upper, -gain.lower)
-        return f"better than the recommended parameters, by {interval(loss)}"
+        return f"better than the recommended parameters, by {loss}"
     return "not visibly different from the recommended parameters"
 
 
-def _interval(share: Estimate) -> str:
+def _percent(share: Estimate) -> str:
     """Return the interval of a share in percent, such as "31 to 92%"; one number if its ends are the same."""
     lower = f"{100 * share.lower:.0f}"
     upper = f"{100 * share.upper:.0f}"
@@ -636,33 +596,6 @@ def good_values(effects: Sequence[Effect]) -> str:
 
 
 # Words
-
-
-def rounded(number: float, width: float, rounding: str = ROUND_HALF_EVEN) -> str:
-    """Return a number with two digits of the width of its interval.
-
-    Args:
-        number: The number.
-        width: The width of its interval.
-        rounding: A rounding mode of ``decimal``: ends of intervals are rounded outwards.
-    """
-    if not 0 < width < math.inf or abs(number) > _MOST_WIDTHS * width:
-        return f"{number}"
-    last_digit = math.floor(math.log10(width)) - 1
-    shown = Decimal(number).quantize(Decimal(1).scaleb(last_digit), rounding)
-    if abs(last_digit) > 6:
-        return f"{shown:g}"
-    return f"{shown:f}"
-
-
-def interval(estimate: Estimate) -> str:
-    """Return an estimate with its 90% interval, with two digits."""
-    number = f"{significant(estimate.value, 2)}"
-    lower = f"{significant(estimate.lower, 2)}"
-    upper = f"{significant(estimate.upper, 2)}"
-    if lower == upper:
-        return number
-    return f"{number} [{lower}, {upper}]"
 
 
 def duration(seconds: float) -> str:

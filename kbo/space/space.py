@@ -238,7 +238,7 @@ class Space:
         return [{"name": name, **entry} for name, entry in self.to_dict().items()]
 
     @classmethod
-    def described(cls, entries: Sequence[Mapping[str, Any]], named: bool) -> Space:
+    def from_description(cls, entries: Sequence[Mapping[str, Any]], named: bool) -> Space:
         """Return the space of a description, as ``describe`` returns; constraints that are functions permit everything.
 
         Args:

@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Never
+from typing import Any
 
 from kbo._base.settings import Settings, preserved
 from kbo.errors import InvalidInput
@@ -33,15 +33,6 @@ _LIBRARIES = (
     "<frozen ",
 )
 """Prefixes of file names that do not belong to the caller: the libraries and this package."""
-
-
-def check_step_by_name(caller: str, positional: tuple[Any, ...], step: int | None) -> None:
-    """Check that a report names its step, so that step and value are not exchanged by mistake."""
-    if positional or step is None:
-        raise InvalidInput(
-            f"write {caller}, with the step by name: the value is the first argument, as in Optuna; in earlier "
-            "versions of kbo it was the step."
-        )
 
 
 class RunningTrial:
@@ -78,21 +69,18 @@ class RunningTrial:
         self._ended = False
         self._lock = threading.RLock()
 
-    def report(self, value: float, *others: Never, step: int | None = None) -> None:
+    def report(self, value: float, *, step: int) -> None:
         """Report the value of the objective as it is after a step, for example the validation error after an epoch.
 
         Args:
             value: The value, a finite number.
-            others: None: the step is given by name only.
-            step: The step, a whole number from 0 to 2**53; needed.
+            step: The step, a whole number from 0 to 2**53, given by name.
 
         Raises:
-            InvalidInput: The step is not given by name or no such number, the value is no finite number, or the
-                objective has returned.
+            InvalidInput: The step is no such number, the value is no finite number, or the objective has returned.
         """
-        check_step_by_name("trial.report(value, step=step)", others, step)
         try:
-            whole = operator.index(step)  # pyright: ignore[reportArgumentType]  (of any kind)
+            whole = operator.index(step)
             number = float(value)
         except (TypeError, ValueError, OverflowError):
             whole = -1
@@ -146,7 +134,7 @@ def trial_of_this_process(
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """The end of a call: the value of the function, or the reason why there is none.
 
     Attributes:
@@ -172,7 +160,7 @@ def call(
     function: Callable[..., Any],
     trial: RunningTrial,
     failures: tuple[type[BaseException], ...] = (Exception, SystemExit),
-) -> Outcome:
+) -> CallOutcome:
     """Call ``function(params)``, or ``function(params, trial)`` if it takes two arguments.
 
     Args:
@@ -191,14 +179,14 @@ def call(
     try:
         value = function(*arguments)
     except failures as error:
-        failure = described(error) + place(error)
+        failure = error_text(error) + place(error)
         trace = _trace()
     finally:
         if os.getpid() != process:
             os._exit(0)  # the function has forked, and the first process has the outcome
         trial.end()
     seconds = round(time.perf_counter() - start, 4)
-    return Outcome(trial.number, value, failure, trial.stopped, seconds=seconds, trace=trace)
+    return CallOutcome(trial.number, value, failure, trial.stopped, seconds=seconds, trace=trace)
 
 
 @dataclass(frozen=True)
@@ -217,11 +205,11 @@ class Work:
         """Return the function, with the modules that it needs imported."""
         return pickle.loads(self.function)
 
-    def call(self, function: Callable[..., Any], trial: RunningTrial) -> Outcome:
+    def call(self, function: Callable[..., Any], trial: RunningTrial) -> CallOutcome:
         """Call the loaded function with the settings; every exception is an outcome."""
         obstacle = self.settings.obstacle()
         if obstacle:
-            return Outcome(trial.number, failure=obstacle)
+            return CallOutcome(trial.number, failure=obstacle)
         with preserved(), self.settings.applied():
             return call(function, trial, failures=(BaseException,))
 
@@ -239,7 +227,7 @@ def takes_trial(function: Callable[..., Any]) -> bool:
     return second.name == "trial" or second.default is second.empty
 
 
-def described(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return type and text of an exception. Where its text cannot be made, the type alone."""
     try:
         return _encodable(f"{type(error).__name__}: {error}")

@@ -21,7 +21,7 @@ from typing import Any
 
 from kbo._base.streams import AboveBar, lasting
 from kbo._base.terminal import on_terminal
-from kbo.workers.call import Outcome, RunningTrial, described
+from kbo.workers.call import CallOutcome, RunningTrial, error_text
 
 
 def serve(descriptor: int, parent_pipe: int) -> None:
@@ -37,7 +37,7 @@ def serve(descriptor: int, parent_pipe: int) -> None:
     try:
         function = work.load()
     except BaseException as error:
-        obstacle = f"the worker process could not load the objective: {described(error)}"
+        obstacle = f"the worker process could not load the objective: {error_text(error)}"
 
     def send(value: float, step: int) -> None:
         connection.send(("report", (value, step)))
@@ -46,7 +46,7 @@ def serve(descriptor: int, parent_pipe: int) -> None:
         number, params = task
         connection.send(("begun", None))
         trial = RunningTrial(number, params, send, received.get)
-        outcome = Outcome(number, failure=obstacle)
+        outcome = CallOutcome(number, failure=obstacle)
         if function is not None:
             outcome = work.call(function, trial)
         _flush_output()
@@ -73,13 +73,13 @@ def _flush_output() -> None:
             stream.flush()
 
 
-def _pickled(outcome: Outcome) -> bytes:
+def _pickled(outcome: CallOutcome) -> bytes:
     """Return the message of an outcome."""
     try:
         return pickle.dumps(("ended", outcome))
     except Exception as error:
-        failure = f"the value cannot be sent to the main process: {described(error)}"
-        failed = Outcome(outcome.number, failure=failure, seconds=outcome.seconds)
+        failure = f"the value cannot be sent to the main process: {error_text(error)}"
+        failed = CallOutcome(outcome.number, failure=failure, seconds=outcome.seconds)
         return pickle.dumps(("ended", failed))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import Any
 
-from kbo.workers.call import Outcome
+from kbo.workers.call import CallOutcome
 
 YEAR = 365 * 86_400.0
 """The longest limit of time, in seconds."""
@@ -32,7 +32,7 @@ class Session(ABC):
         """Begin a call; fewer than ``capacity`` are running."""
 
     @abstractmethod
-    def wait(self, seconds: float | None = None) -> list[Outcome]:
+    def wait(self, seconds: float | None = None) -> list[CallOutcome]:
         """Wait until a call ends, at most for so many seconds, and return the outcomes of the calls that have ended."""
 
 

@@ -14,7 +14,7 @@ from kbo._base import checks
 from kbo._base.isolation import as_caller
 from kbo._base.settings import preserved
 from kbo.errors import InvalidInput
-from kbo.workers.call import Outcome, call, trial_of_this_process
+from kbo.workers.call import CallOutcome, call, trial_of_this_process
 from kbo.workers.engine import YEAR, Engine, OnReport, Session
 
 R = TypeVar("R")
@@ -50,7 +50,7 @@ class _InProcess(Session):
     def start(self, number: int, params: Any) -> None:
         self.running[number] = params
 
-    def wait(self, seconds: float | None = None) -> list[Outcome]:
+    def wait(self, seconds: float | None = None) -> list[CallOutcome]:
         ((number, params),) = self.running.items()
         limits = [limit for limit in (self._timeout, seconds) if limit is not None]
         limit = min(limits, default=None)
@@ -64,7 +64,7 @@ class _InProcess(Session):
             if limit != self._timeout:
                 return []
             duration = round(time.perf_counter() - start, 4)
-            outcome = Outcome(number, failure=f"TimeoutError: {error}", seconds=duration)
+            outcome = CallOutcome(number, failure=f"TimeoutError: {error}", seconds=duration)
         del self.running[number]
         return [outcome]
 

@@ -26,7 +26,7 @@ import torch
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.workers.call import Outcome, described
+from kbo.workers.call import CallOutcome, error_text
 from kbo.workers.engine import Engine, OnReport, Session
 from kbo.workers.remote import Message, RemoteSession, Worker, work_of
 
@@ -125,7 +125,7 @@ class _Processes(RemoteSession["_Process"]):
         worker.begin(number, params)
         self._limit_loading(worker)
 
-    def _outcome(self, number: int, worker: _Process) -> Outcome | None:
+    def _outcome(self, number: int, worker: _Process) -> CallOutcome | None:
         """Take one message; where the worker has died before it began the call, another one makes the call."""
         outcome = super()._outcome(number, worker)
         if outcome is None or not outcome.died or not worker.was_idle:
@@ -237,8 +237,8 @@ class _Process(Worker):
         try:
             return pickle.loads(message)
         except Exception as error:  # of a class of the caller's own
-            failure = f"the value cannot be read: {described(error)}"
-            return "ended", Outcome(self._number, failure=failure)
+            failure = f"the value cannot be read: {error_text(error)}"
+            return "ended", CallOutcome(self._number, failure=failure)
 
     def answer(self, stop: bool) -> None:
         self.send(stop)

@@ -22,7 +22,7 @@ import kbo
 from kbo._base import checks
 from kbo._base.extras import require
 from kbo.errors import InvalidInput, KboError
-from kbo.workers.call import Outcome, RunningTrial, Work
+from kbo.workers.call import CallOutcome, RunningTrial, Work
 from kbo.workers.engine import Engine, OnReport, Session
 from kbo.workers.remote import Message, RemoteSession, Worker, work_of
 
@@ -225,7 +225,7 @@ class _Mailbox:
         return await self._answers[identity].get()
 
 
-def _call(work: Work, number: int, params: Any, mailbox: Any, version: str) -> Outcome:
+def _call(work: Work, number: int, params: Any, mailbox: Any, version: str) -> CallOutcome:
     """Do the work of a task."""
     if kbo.__version__ != version:
         raise RuntimeError(

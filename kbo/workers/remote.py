@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import cloudpickle
 
 from kbo._base.isolation import settings_of_caller
-from kbo.workers.call import Outcome, Work
+from kbo.workers.call import CallOutcome, Work
 from kbo.workers.engine import OnReport, Session
 
 LOADING = 60.0
@@ -67,12 +67,12 @@ class Worker(ABC):
         self.is_overdue = True
         self.end()
 
-    def failure(self, number: int, reason: str) -> Outcome:
+    def failure(self, number: int, reason: str) -> CallOutcome:
         """Return the outcome of the call of a worker that died for a reason, or was ended."""
         seconds = round(time.monotonic() - self._began, 4)
         if self.is_overdue:
             reason = f"TimeoutError: {self._limit}; its {self.kind} was ended"
-        return Outcome(number, failure=reason, died=not self.is_overdue, seconds=seconds)
+        return CallOutcome(number, failure=reason, died=not self.is_overdue, seconds=seconds)
 
 
 W = TypeVar("W", bound=Worker)
@@ -93,7 +93,7 @@ class RemoteSession(Session, Generic[W]):
     def _release(self, worker: W) -> None:
         """Take back a worker whose call has ended."""
 
-    def wait(self, seconds: float | None = None) -> list[Outcome]:
+    def wait(self, seconds: float | None = None) -> list[CallOutcome]:
         end = math.inf
         if seconds is not None:
             end = time.monotonic() + seconds
@@ -104,9 +104,9 @@ class RemoteSession(Session, Generic[W]):
             if outcomes or time.monotonic() >= end:
                 return outcomes
 
-    def _outcomes(self) -> list[Outcome]:
+    def _outcomes(self) -> list[CallOutcome]:
         """Take one message of each worker, end calls that have taken too long, and return the outcomes."""
-        outcomes: list[Outcome] = []
+        outcomes: list[CallOutcome] = []
         for number, worker in list(self.running.items()):
             # Messages first: this process may have been too busy to read that the call has begun, or its value.
             outcome = self._outcome(number, worker)
@@ -119,7 +119,7 @@ class RemoteSession(Session, Generic[W]):
                 outcomes.append(outcome)
         return outcomes
 
-    def _outcome(self, number: int, worker: W) -> Outcome | None:
+    def _outcome(self, number: int, worker: W) -> CallOutcome | None:
         """Take one message of a worker, and return the outcome if its call has ended."""
         match worker.receive():
             case "loading", _:

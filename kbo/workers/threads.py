@@ -13,7 +13,7 @@ from kbo._base import checks
 from kbo._base.isolation import settings_of_caller
 from kbo._base.settings import preserved
 from kbo.errors import InvalidInput
-from kbo.workers.call import Outcome, call, trial_of_this_process
+from kbo.workers.call import CallOutcome, call, trial_of_this_process
 from kbo.workers.engine import Engine, OnReport, Session
 
 
@@ -56,7 +56,7 @@ class _Threads(Session):
         self._on_report = on_report
         self._settings = settings_of_caller().of_thread()
         self._reporting = threading.Lock()
-        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[CallOutcome] = queue.SimpleQueue()
 
     def start(self, number: int, params: Any) -> None:
         self.running.add(number)
@@ -64,7 +64,7 @@ class _Threads(Session):
         threading.Thread(target=self._call, args=(number, params), name=name, daemon=True).start()
 
     def _call(self, number: int, params: Any) -> None:
-        outcome = Outcome(number, failure="its thread ended without a value")
+        outcome = CallOutcome(number, failure="its thread ended without a value")
         trial = trial_of_this_process(number, params, self._report)
         try:
             with self._settings.applied():
@@ -76,7 +76,7 @@ class _Threads(Session):
         with self._reporting:  # one trial at a time
             return self._on_report(number, value, step)
 
-    def wait(self, seconds: float | None = None) -> list[Outcome]:
+    def wait(self, seconds: float | None = None) -> list[CallOutcome]:
         try:
             outcome = self._outcomes.get(timeout=seconds)
         except queue.Empty:

@@ -18,7 +18,7 @@ from kbo.bandit.method import Method
 from kbo.bandit.pareto import pareto_set
 from kbo.bandit.safe import SafeSet
 from kbo.confidence import FixedWidth, Limit
-from kbo.confidence.gap import optimality_gap
+from kbo.confidence.candidates import candidate_gap
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
 from kbo.optimize.constraints import slacks
@@ -101,7 +101,7 @@ def eliminated():
 
 
 DECISIONS = {
-    "gap": lambda: optimality_gap(Broken(2), state(), POINTS),
+    "gap": lambda: candidate_gap(Broken(2), state(), POINTS),
     "safe set": lambda: explored(Broken(2), Broken(0)),
     "widest safe point": lambda: explored(FixedWidth(0.1), Broken(2)),
     "Pareto set": lambda: pareto_set([state(), state()], [FixedWidth(1.0), Broken(2)], POINTS, 0.1),

@@ -40,7 +40,7 @@ from kbo import acquisition, bandit, confidence, kernels, models, regression
 from kbo.confidence import chaining
 from kbo.optimize.result import result_of
 from kbo.space import Space
-from kbo.workers.call import described
+from kbo.workers.call import error_text
 from kbo.workers.in_process import call_with_limit
 from tests.processes import PATIENCE
 
@@ -433,7 +433,7 @@ def _confidence() -> Iterator[Call]:
     yield Call("certify", "state", **norm)
     yield Call("cone_program", "state", **norm)
     yield Call("norm_lower_bound", "state noise_std delta scale ridges")
-    yield Call("optimality_gap", "confidence state X")
+    yield Call("candidate_gap", "confidence state X")
     yield Call("refuse_if_refuted", "state noise_std norm_bound delta scale")
     yield Call("squared_radius", "state noise_std delta scale")
     yield Call("PosteriorMetric", "state points", lambda m: chaining.greedy_cover(m, 0.5))
@@ -568,7 +568,7 @@ def _optimize() -> Iterator[Call]:
     )
     yield Call("Optimizer.ask", "context choices", n=1)
     yield Call("Optimizer.best", "context choices")
-    yield Call("Optimizer.suggest", "context", number=1)
+    yield Call("Optimizer.suggest", "context")
     yield Call("Optimizer.tell", "params seconds", value=1.0)
     yield Call("Optimizer.fail", "params seconds", reason="broken")
     yield Call("Optimizer.interval", "params")
@@ -668,9 +668,9 @@ def verdict(call: Call, argument: str, bad: str) -> str:
     except BaseException as error:
         if argument in PASSED_ON:
             return "works"
-        if isinstance(error, TypeError) and _SIGNATURE.search(described(error)):
+        if isinstance(error, TypeError) and _SIGNATURE.search(error_text(error)):
             return "refused"
-        return f"raw: {described(error)}"
+        return f"raw: {error_text(error)}"
 
 
 def cases(n_values: int, seed: int = 0, most: int | None = None) -> list[tuple[Call, str, str]]:

@@ -27,7 +27,7 @@ from kbo.integrations.ax import generation_strategy
 from kbo.optimize.evaluated.results import known_results
 from kbo.optimize.run import journal
 from kbo.space import Space
-from kbo.workers.call import described
+from kbo.workers.call import error_text
 from kbo.workers.in_process import call_with_limit
 from tests.faults import REPEATS
 from tests.processes import PATIENCE
@@ -160,7 +160,7 @@ def verdict(reader: Reader, path: Path) -> str:
     except KboError as error:
         return "" if path.name in str(error) else f"without the name: {error}"
     except (Exception, SystemExit) as error:
-        return described(error)[:300]
+        return error_text(error)[:300]
     return ""
 
 

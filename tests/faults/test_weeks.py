@@ -250,7 +250,7 @@ class Weeks:
         self.optimizer.save(self.saved)
         header, events = read(self.saved)
         first: Any = header["space"]
-        alone = Trials.of(Space.described(first, bool(header["named"])), events, self.saved)
+        alone = Trials.of(Space.from_description(first, bool(header["named"])), events, self.saved)
         assert alone.all == self.optimizer.trials
         fresh = kbo.Optimizer(self.first, **self.options)
         fresh.load(self.saved)

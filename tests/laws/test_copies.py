@@ -181,7 +181,7 @@ def bounds() -> list[Any]:
         confidence.AdaptiveMixture("dmm"),
         confidence.AdaptiveSelfNormalized(),
         confidence.Limit(fed(), FixedWidth(2.0), upper=0.4),
-        confidence.optimality_gap(FixedWidth(2.0), fed(), Z),
+        confidence.candidate_gap(FixedWidth(2.0), fed(), Z),
         confidence.certify(MartingaleMixture(**NUMBERS), fed(), Z[0]),
         covers.Chain(covers.PosteriorMetric(fed(), unit_square(20, 4)), 1.0, 3),
         covers.PosteriorMetric(fed(), Z),

@@ -20,7 +20,7 @@ import torch
 from kbo._base import checks
 from kbo.confidence import rounding
 from kbo.confidence.mixture.confidence_set import EXACT
-from kbo.confidence.mixture.radius import Fit, Scale, fits_at, mixture_ridges, radius_of
+from kbo.confidence.mixture.radius import RidgeFit, Scale, fits_at, mixture_ridges, radius_of
 from kbo.confidence.mixture.ridge_search import (
     bracket_by_walk,
     dmm_ridges,
@@ -80,7 +80,7 @@ def norm_lower_bound(
     fits = []
     for a0, ridge, fit in zip(a0s, read_at, fits_at(state, read_at, spectral=True), strict=True):
         increase = state.n * math.log(ridge / a0)
-        fits.append(Fit(fit.quad, fit.log_det + increase))
+        fits.append(RidgeFit(fit.quad, fit.log_det + increase))
     square = radius_of(fits, noise_std, delta)
     e = rounding.accounted(rounded, read_at[0])
     factor = rounding.radius_factor(e, state.error.terms, delta)

@@ -29,7 +29,7 @@ Scale = float | Sequence[float]
 """The covariance scale c of a mixture, or several that are averaged."""
 
 
-class Fit(NamedTuple):
+class RidgeFit(NamedTuple):
     """The fit of a posterior at one ridge.
 
     Attributes:
@@ -57,7 +57,7 @@ def squared_radius(state: Posterior, noise_std: float, delta: float, scale: Scal
     return radius_of(fits_at(state, ridges, len(ridges) > 1), noise_std, delta)
 
 
-def radius_of(fits: Sequence[Fit], noise_std: float, delta: float) -> float:
+def radius_of(fits: Sequence[RidgeFit], noise_std: float, delta: float) -> float:
     """Return ``R^2`` of the mixture over one ridge, or of the average over several.
 
     The mean over the ridges of the martingales of Flynn & Reeb is a martingale too: ``R^2`` is at
@@ -75,7 +75,7 @@ def radius_of(fits: Sequence[Fit], noise_std: float, delta: float) -> float:
     return smallest - 2 * s * math.log(mean)
 
 
-def fits_at(state: Posterior, ridges: Sequence[float], spectral: bool) -> list[Fit]:
+def fits_at(state: Posterior, ridges: Sequence[float], spectral: bool) -> list[RidgeFit]:
     """Return the fits of a posterior at these ridges, [r].
 
     ``det(I + A + E)`` is at most ``det(I + A) det(I + E)``, which accounts for the error E of an
@@ -91,7 +91,7 @@ def fits_at(state: Posterior, ridges: Sequence[float], spectral: bool) -> list[F
     fits = []
     error = state.error
     for ridge, (quad, log_det) in zip(ridges, table.tolist(), strict=True):
-        fits.append(Fit(quad, log_det + error.log_det(ridge)))
+        fits.append(RidgeFit(quad, log_det + error.log_det(ridge)))
     return fits
 
 

@@ -302,7 +302,7 @@ def generation_strategy(
         setting = _as_stored(setting)
         measured = [_as_stored(constraint) for constraint in measured]
         for constraint in measured:
-            setting.of(constraint, 1)
+            setting.for_quantity(constraint, 1)
     device_name = str(devices.device("device", device))
     node = KBONode(method, setting, n_trials, measured, checks.seed(seed), device_name)
     return GenerationStrategy(name=node.name, nodes=[node])

@@ -19,7 +19,7 @@ from kbo.integrations.replay import Replay
 from kbo.optimize import Front, Practical
 from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.surrogates.surrogate import NO_BOUND
+from kbo.optimize.surrogates.guarantee import NO_BOUND
 
 
 @isolated

@@ -45,7 +45,7 @@ from kbo.optimize.constraints.feasibility import Feasibility
 from kbo.optimize.objectives.objective import Objective, check_has_bounds, reference_of
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting
-from kbo.optimize.surrogates.surrogate import NO_BOUND
+from kbo.optimize.surrogates.guarantee import NO_BOUND
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -579,7 +579,7 @@ def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
             f"kbo.Constraint('memory', upper=0.0), got {checks.shown(wrong[0])}."
         )
     for constraint in measured:
-        setting.of(constraint, 1)
+        setting.for_quantity(constraint, 1)
     return measured
 
 

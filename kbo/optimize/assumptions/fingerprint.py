@@ -20,8 +20,8 @@ _NO_NUMBERS = ("training", "ard_num_dims")
 def fingerprint(kernel: Kernel, columns: int) -> str:
     """Return a text that is equal for kernels of the same classes, parameters and values, to eight digits.
 
-    The values, at some points [16 columns], do not tell kernels apart whose lengthscales are much shorter than the
-    distances; kbo 0.14 and before wrote them alone.
+    Kernels whose lengthscales are much shorter than the distances of points have the same values at random points
+    [16 columns], so parameters count as well. Journals of kbo 0.14 and before have the values alone.
     """
     X = torch.rand(16, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     try:
@@ -30,10 +30,10 @@ def fingerprint(kernel: Kernel, columns: int) -> str:
         raise InvalidInput(
             f"the kernel cannot be evaluated on the {columns} features of this space: {error}"
         ) from error
-    return f"{type(kernel).__name__} {_hash(_digits(values))} {_hash(_described(kernel))}"
+    return f"{type(kernel).__name__} {_hash(_digits(values))} {_hash(_text_of(kernel))}"
 
 
-def _described(kernel: Kernel) -> str:
+def _text_of(kernel: Kernel) -> str:
     """Return the classes of a kernel and its parts, their numbers, parameters and buffers, as text."""
     texts = []
     for name, module in copy.deepcopy(kernel).double().named_modules():

@@ -118,7 +118,7 @@ def checked_kernel(
         numbers: The other arguments of the class that a hypothesis has instead.
 
     Raises:
-        InvalidInput: It is neither, or a number is given besides the list.
+        InvalidInput: Neither a kernel nor a list of hypotheses, or a number is given besides the list.
     """
     if not isinstance(given, (list, tuple)):
         return checks.kernel(given, owner)
@@ -130,7 +130,7 @@ def checked_kernel(
     return tuple(given)
 
 
-def described(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, Any]:
+def kernel_description(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, Any]:
     """Return a kernel, or hypotheses, as plain JSON values; kernels by their fingerprints on some columns."""
     if isinstance(kernel, Kernel):
         return {"kernel": fingerprint(kernel, columns)}

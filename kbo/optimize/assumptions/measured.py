@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from kbo.optimize.assumptions.hypotheses import Hypothesis, checked_kernel, owns
 
 @owns_kernel
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measured(ABC):
     """A measured quantity: arguments as for ``Constraint``, which limits it, and ``Objective``, which optimises it.
 
     Attributes:
@@ -53,6 +54,19 @@ class Measured:
     def title(self) -> str:
         """The quantity in messages."""
         return f"{self.kind} {self.name!r}"
+
+    @property
+    def limit(self) -> float | None:
+        """The limit that the quantity, larger values better, must reach; None without one."""
+        return None
+
+    @abstractmethod
+    def in_code(self, assumptions: str) -> str:
+        """Return the argument of ``kbo.minimize`` that gives the quantity some assumptions, as an example in messages.
+
+        Args:
+            assumptions: The assumptions as arguments, such as "norm_bound=2.0".
+        """
 
     def describe(self) -> dict[str, Any]:
         """Return the numbers as plain JSON values, without the kernel."""

@@ -102,6 +102,9 @@ class Constraint(Measured):
         assert self.lower is not None
         return self.lower
 
+    def in_code(self, assumptions: str) -> str:
+        return f"constraints=[kbo.Constraint({self.name!r}, ..., {assumptions})]"
+
     def kept_by(self, value: float) -> bool:
         """Return whether a value of the quantity is within the limit."""
         return self.sign * value >= self.limit

@@ -21,11 +21,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from kbo._base.terminal import beside
 from kbo.confidence import Limit
 from kbo.confidence.base import not_nan
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.slacks import feasible_first, slack_unit
-from kbo.optimize.run.trials import Trial, quantity, violations
+from kbo.optimize.run.trials import Trial, measurement, violations
 from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
@@ -109,7 +110,7 @@ def preferred(
     for constraint, surrogate in surrogates:
         values = []
         for trial in trials:
-            value = quantity(trial, constraint)
+            value = measurement(trial, constraint)
             if value is not None:
                 values.append(constraint.sign * value)
         lower = surrogate.lower(features, score.new_tensor(values))
@@ -133,15 +134,15 @@ def feasibility(
     Args:
         delta: The probability with which certified bounds may fail; None in the practical setting.
         constraints: The constraints.
-        undecided: Those that the assumptions alone do not decide.
-        surrogates: Those that have a surrogate, with it.
+        undecided: The constraints that the assumptions alone do not decide.
+        surrogates: The constraints that have a surrogate, with it.
         best: The trial.
-        features: Its features [1 D].
+        features: The features [1 D] of the trial.
         ways: Ways in which the noise may have decided which values there are, in words.
     """
     bounds = {}
     for constraint in constraints:
-        value = quantity(best, constraint)
+        value = measurement(best, constraint)
         if value is not None:
             bounds[constraint.name] = (value, value, value)
     noisy = [entry for entry in surrogates if not entry.surrogate.noiseless]
@@ -172,12 +173,13 @@ def _text(feasibility: Feasibility) -> str:
     entries = []
     for constraint in feasibility.constraints:
         lower, mean, upper = feasibility.bounds[constraint.name]
-        if lower == upper or is_fitted:
-            entries.append(f"{constraint.name} {mean:.4g} ({constraint})")
-        elif constraint.sign < 0:
-            entries.append(f"{constraint.name} {mean:.4g}, upper bound {upper:.4g} ({constraint})")
-        else:
-            entries.append(f"{constraint.name} {mean:.4g}, lower bound {lower:.4g} ({constraint})")
+        limit = constraint.sign * constraint.limit
+        entry = f"{constraint.name} {beside(mean, limit)}"
+        if constraint.sign < 0 and lower < upper and not is_fitted:
+            entry += f", upper bound {beside(upper, limit)}"
+        elif lower < upper and not is_fitted:
+            entry += f", lower bound {beside(lower, limit)}"
+        entries.append(f"{entry} ({constraint})")
     quantities = ", ".join(entries)
     if probability is None:
         return f"not certified: {quantities}"

@@ -21,7 +21,7 @@ def first_points(try_first: Any, space: Space) -> list[dict[str, Any]]:
         space: The search space.
 
     Raises:
-        InvalidInput: It is none, or an entry does not fit the space.
+        InvalidInput: Not such a list, or an entry does not fit the space.
     """
     if isinstance(try_first, (str, Mapping)) or not isinstance(try_first, Sequence):
         raise InvalidInput(
@@ -38,7 +38,7 @@ def _point(params: Any, space: Space) -> dict[str, Any]:
     """Return the context, or the one choice if they are complete, with which a trial has these parameters.
 
     Raises:
-        InvalidInput: They do not fit the space.
+        InvalidInput: The parameters do not fit the space.
     """
     try:
         point: dict[str, Any] = {"choices": [space.canonical(params)]}

@@ -223,7 +223,7 @@ def _has_prefixes(columns: Sequence[Any], space: Space, value: str) -> bool:
     """Return True if the columns of parameters are "params.<name>", as by ``Result.to_frame``.
 
     Raises:
-        InvalidInput: They are not, and a parameter has the name of the column of the values.
+        InvalidInput: The columns are not so, and a parameter has the name of the column of the values.
     """
     for column in columns:
         if str(column).startswith(_PARAMS) and column not in space.parameters:

@@ -1,10 +1,11 @@
-"""Statistics of a run, from its trials and surrogates.
+"""What the model says about a run: numbers with intervals, and no guarantee unless the setting has one.
 
-* ``insight.py``: ``Insight``, one method a question; ``answers.py``: the answers of a summary
-* effects: ``importance.py``, ``credible_sets.py``, ``optima.py``, ``outlier.py``, ``comparison.py``
+``Insight`` has one method for each question, and the other modules compute the answers.
+
+* ``insight.py``: ``Insight``; ``answers.py``: the answers of a summary
 * more trials: ``expected_gain.py``
-* several objectives: ``front.py``, ``front_gap.py``
-* optimality gap: ``gap.py``, ``run_gap.py``, ``branch_and_bound.py``, ``cells.py``, ``infeasibility.py``,
-  ``pessimistic.py``
-* new evaluations of the best trials: ``confirmation.py``, ``race.py``, ``finalists.py``
+* draws of the objective, and where each is largest: ``drawn_objective.py``, ``optima.py``
+* effects of parameters: ``importance.py``, ``credible_sets.py``
+* trials: ``comparison.py``, ``outlier.py``, ``finalists.py``
+* several objectives: ``front.py``
 """

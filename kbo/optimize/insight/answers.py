@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kbo._base.terminal import significant
 from kbo.errors import InvalidInput
-from kbo.optimize.constraints.feasibility import ConstraintSurrogate
 from kbo.optimize.insight.comparison import N_DRAWS, Estimate, estimate
 from kbo.optimize.insight.credible_sets import Effect, effects, open_choices
+from kbo.optimize.insight.drawn_objective import DrawnObjective
 from kbo.optimize.insight.expected_gain import (
     N_MORE,
     STOP,
@@ -22,6 +23,7 @@ from kbo.optimize.insight.expected_gain import (
 )
 from kbo.optimize.insight.importance import importance
 from kbo.optimize.insight.optima import optima
+from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.options import hardly_tried, only_failed
 from kbo.optimize.surrogates.functions import Functions
@@ -46,6 +48,7 @@ class Answers:
             will be recommended then are better than those recommended now.
         decision: Whether more trials are worth it. "stop" if the expected gain is at most the tolerance, every
             ``Choice`` with a visible effect has one option alone that may be the best, and ``hardly_tried`` is empty.
+            Several options may be the best if the interval of the gain ends at 0: then they are equally good.
             "go on" if the gain is above the tolerance with a probability of 90%. Else "undecided".
         seconds: The expected duration of these 20 trials, from the durations so far; None if none is known.
         tolerance: The loss that counts as none, in units of the objective: as given, or 5% of the difference between
@@ -70,14 +73,18 @@ class Answers:
     beyond_zero: bool = False
     hardly_tried: Sequence[str] = ()
 
+    def __str__(self) -> str:
+        enough = significant(self.tolerance, 2)
+        gain = f"{N_MORE} more trials are expected to gain {self.more} (90%)"
+        lines = [f"{self.decision}: {gain}; {enough} or less does not matter"]
+        lines += [str(effect) for effect in self.effects]
+        return "\n".join(lines)
+
 
 @torch.no_grad()
 def answers(
-    space: Space,
+    quantities: Quantities,
     surrogate: Surrogate,
-    constraints: Sequence[ConstraintSurrogate],
-    trials: Sequence[Trial],
-    ended: Sequence[Trial],
     best: Trial,
     generator: torch.Generator,
     tolerance: float | None,
@@ -86,12 +93,9 @@ def answers(
     """Return the answers of a run; None where there is no prior of the objective to draw from.
 
     Args:
-        space: The search space.
-        surrogate: The surrogate of the objective, larger values better.
-        constraints: The constraints with their surrogates.
-        trials: The completed trials that keep all constraints.
-        ended: All trials that have ended, without those outside of a space that has changed.
-        best: The recommended trial, one of ``trials``.
+        quantities: The quantities of the run, with a trial that keeps all limits as measured.
+        surrogate: The surrogate of the objective for reports, larger values better.
+        best: The recommended trial.
         generator: Source of randomness.
         tolerance: The loss that counts as none; None for 5% of the difference to random parameters.
         with_effects: Whether the effects of the parameters are computed, which takes most of the time.
@@ -99,33 +103,30 @@ def answers(
     functions = _draws(surrogate, generator)
     if functions is None:
         return None
+    space = quantities.space
+    objective = DrawnObjective(space, functions, quantities.limits())
+    trials = quantities.within_limits(best)
     evaluated = _best_units(space, surrogate, trials, best)
-    peaks = optima(space, functions, constraints, evaluated, generator)
+    peaks = optima(objective, evaluated, generator)
     gain_draws = gains(
         surrogate, space.features(evaluated), space.features(peaks.units[:N_MORE]), generator
     )
     first = space.unit(trials[0].params).unsqueeze(0)
     random = torch.rand(_N_RANDOM, space.dimension, generator=generator, dtype=torch.float64)
-    values = functions(space.features(torch.cat([evaluated[:1], first, random]))).cpu()
+    values = objective.values(torch.cat([evaluated[:1], first, random]))
     more = expected_gain(gain_draws, surrogate.noiseless, float(values.abs().median()))
     at_recommended = values[:, 0]
     if tolerance is None:
         tolerance = _usual_loss(at_recommended, values[:, 2:])
-    start = None
-    if trials[0].number == 0 and trials[0].params != best.params:
-        start = estimate(at_recommended - values[:, 1])
     parameter_effects = []
     if with_effects:
         shares = importance(space, surrogate)
-        parameter_effects = effects(
-            space, functions, peaks, shares, constraints, best.params, tolerance
-        )
-    unknown_options = _unknown_options(space, ended)
-    is_open = bool(unknown_options or open_choices(parameter_effects))
+        parameter_effects = effects(objective, peaks, shares, best.params, tolerance)
+    unknown_options = _unknown_options(quantities)
     return Answers(
-        start=start,
+        start=_gain_over_first(trials[0], best, at_recommended - values[:, 1]),
         more=more,
-        decision=_decision(gain_draws, tolerance, is_open),
+        decision=_decision(gain_draws, more, tolerance, parameter_effects, unknown_options),
         seconds=_seconds(trials),
         tolerance=tolerance,
         effects=parameter_effects,
@@ -151,6 +152,13 @@ def _best_units(space: Space, surrogate: Surrogate, trials: Sequence[Trial], bes
     return torch.cat([space.unit(best.params).unsqueeze(0), units[order]])
 
 
+def _gain_over_first(first: Trial, best: Trial, gain_draws: Tensor) -> Estimate | None:
+    """Return the gain over the first trial by draws of it [s]; None unless that is trial 0, at other parameters."""
+    if first.number != 0 or first.params == best.params:
+        return None
+    return estimate(gain_draws)
+
+
 def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
     """Return 5% of the median difference between the recommended and random points, at least 0.
 
@@ -162,16 +170,35 @@ def _usual_loss(at_recommended: Tensor, at_random: Tensor) -> float:
     return 0.05 * max(float(difference.median()), 0.0)
 
 
-def _decision(gain_draws: Tensor, tolerance: float, is_open: bool) -> str:
-    """Return whether further trials are worth it, by draws of their gain [s]; never to stop while a choice is open."""
+def _decision(
+    gain_draws: Tensor,
+    more: Estimate,
+    tolerance: float,
+    effects: Sequence[Effect],
+    hardly_tried: Sequence[str],
+) -> str:
+    """Return whether further trials are worth it: see ``Answers.decision``.
+
+    Args:
+        gain_draws: Draws [s] of the gain of further trials.
+        more: The same gain, as it is reported.
+        tolerance: The loss that counts as none.
+        effects: The effects of the parameters.
+        hardly_tried: The options about which the model knows too little to say what they would gain.
+    """
     by_gain = decision(gain_draws, tolerance)
-    if by_gain == STOP and is_open:
+    if by_gain != STOP:
+        return by_gain
+    is_open = bool(open_choices(effects)) and more.upper > 0  # else the options are equally good
+    if is_open or hardly_tried:
         return UNDECIDED
-    return by_gain
+    return STOP
 
 
-def _unknown_options(space: Space, ended: Sequence[Trial]) -> list[str]:
+def _unknown_options(quantities: Quantities) -> list[str]:
     """Return the options that have hardly been tried and have not only failed, as "name = option"."""
+    space = quantities.space
+    ended = [trial for trial in quantities.trials.finished if space.contains(trial.params)]
     failed = [trial.params for trial in ended if trial.status == "failed"]
     succeeded = [trial.params for trial in ended if trial.status in ("complete", "pruned")]
     failing = only_failed(space, space.units(failed), space.units(succeeded))

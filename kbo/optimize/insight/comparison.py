@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from kbo._base.terminal import bounded, percent
 from kbo.optimize.surrogates.surrogate import Surrogate
 
 N_DRAWS = 256
@@ -23,6 +24,9 @@ class Estimate(NamedTuple):
     lower: float
     upper: float
 
+    def __str__(self) -> str:
+        return bounded(self.lower, self.value, self.upper)
+
 
 class Comparison(NamedTuple):
     """The difference by which parameters are better than others, by the model.
@@ -37,6 +41,10 @@ class Comparison(NamedTuple):
     lower: float
     upper: float
     probability: float
+
+    def __str__(self) -> str:
+        difference = bounded(self.lower, self.value, self.upper)
+        return f"better by {difference} (90%); better at all with {percent(self.probability)}"
 
 
 def estimate(draws: Tensor) -> Estimate:
@@ -64,21 +72,3 @@ def comparison(
     gain = (draws[:, 0] - draws[:, 1]).cpu()
     probability = (gain > 0).double().mean() + (gain == 0).double().mean() / 2
     return Comparison(*estimate(gain), float(probability))
-
-
-def usual_loss(surrogate: Surrogate, recommended: Tensor, random: Tensor) -> float | None:
-    """Return 5% of the difference between the mean of the recommended parameters and the median of that of random ones.
-
-    None unless the recommended ones are better.
-
-    Args:
-        surrogate: The surrogate of the objective.
-        recommended: Features [1 D] of the recommended parameters.
-        random: Features [n D] of the random ones.
-    """
-    features = torch.cat([recommended, random])
-    means = surrogate.transform.inverse(surrogate.posterior.predict(features)[0])
-    loss = 0.05 * float(means[0] - means[1:].median())
-    if loss <= 0:
-        return None
-    return loss

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from kbo._base.terminal import significant
-from kbo.optimize.constraints.feasibility import ConstraintSurrogate, probably_feasible
 from kbo.optimize.insight.comparison import Estimate
+from kbo.optimize.insight.drawn_objective import DrawnObjective
 from kbo.optimize.insight.importance import Importance
 from kbo.optimize.insight.optima import Optima
 from kbo.optimize.run.table import by_name
-from kbo.optimize.surrogates.functions import Functions
 from kbo.space import Choice, Ordinal, Params, Space
 from kbo.space.parameters import Parameter
 
@@ -57,13 +57,16 @@ class CredibleSet:
         if not self.ranged:
             return " or ".join(map(str, self.values))
         low, high = self.values
+        if not isinstance(low, float) or not isinstance(high, float):
+            return str(low) if low == high else f"{low} to {high}"
         if low == high:
-            return _shown(low, 4)
-        if not isinstance(low, int | float) or not isinstance(high, int | float):
-            return f"{low} to {high}"
-        largest = max(abs(low), abs(high))
-        n_equal_digits = max(0, math.floor(math.log10(largest / (high - low))))
-        return f"{_shown(low, 2 + n_equal_digits)} to {_shown(high, 2 + n_equal_digits)}"
+            return f"{low:.4g}"
+        n_equal_digits = math.floor(math.log10(max(abs(low), abs(high)) / (high - low)))
+        # At most four, with which parameters are shown: then the recommended value is inside as it is shown, too.
+        digits = min(2 + max(0, n_equal_digits), 4)
+        return (
+            f"{significant(low, digits, ROUND_FLOOR)} to {significant(high, digits, ROUND_CEILING)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,12 @@ class Effect:
     good: CredibleSet | None
     edge: str
 
+    def __str__(self) -> str:
+        share = f"{self.share.value:.0%} of the variation [{self.share.lower:.0%}, {self.share.upper:.0%}]"
+        if self.range is None:
+            return f"{self.name}: {share}"
+        return f"{self.name}: {share}, best at {self.range} with {CREDIBILITY:.0%}"
+
 
 def open_choices(effects: Sequence[Effect]) -> list[str]:
     """Return the names of the choices with a visible effect of which several options may be the best."""
@@ -107,44 +116,47 @@ def open_choices(effects: Sequence[Effect]) -> list[str]:
 
 
 def effects(
-    space: Space,
-    functions: Functions,
+    objective: DrawnObjective,
     optima: Optima,
     shares: Sequence[Importance],
-    constraints: Sequence[ConstraintSurrogate],
     best: Params,
     tolerance: float,
 ) -> list[Effect]:
     """Return the effects of the parameters, the one with the largest share first.
 
     Args:
-        space: The search space.
-        functions: Draws of the objective, larger values better.
+        objective: Draws of the objective.
         optima: Their optima.
         shares: The importance of the parameters, the one with the largest share first.
-        constraints: The constraints with their surrogates.
         best: The recommended parameters.
         tolerance: The loss that counts as none.
     """
     active = by_name(best)
-    names = list(space.parameters)
     parameter_effects = []
     for entry in shares:
         effect = Effect(entry.name, entry.share, entry.visible, entry.negligible, None, None, "")
         if entry.name in active:
-            parameter = space.parameters[entry.name]
-            is_active = space.is_active(entry.name, optima.units)
-            at_optima = optima.units[is_active, names.index(entry.name)]
-            units, points = _along(space, best, entry.name)
-            credible = credible_set(parameter, at_optima, units[0])
-            values = functions(space.features(points)).cpu()
-            feasible = probably_feasible(space, constraints, points)
-            good = good_values(parameter, units, values, feasible, tolerance)
-            effect = replace(effect, range=credible, good=good)
-            if entry.visible or (credible is not None and not credible.all):
-                effect = replace(effect, edge=_edge(parameter, units, values))
+            effect = _with_sets(effect, objective, optima, best, tolerance)
         parameter_effects.append(effect)
     return parameter_effects
+
+
+def _with_sets(
+    effect: Effect, objective: DrawnObjective, optima: Optima, best: Params, tolerance: float
+) -> Effect:
+    """Return the effect of an active parameter with its range, its good values and its edge; as for ``effects``."""
+    space = objective.space
+    parameter = space.parameters[effect.name]
+    column = list(space.parameters).index(effect.name)
+    is_active = space.is_active(effect.name, optima.units)
+    units, points = _along(space, best, effect.name)
+    credible = credible_set(parameter, optima.units[is_active, column], units[0])
+    values = objective.values(points)
+    good = good_values(parameter, units, values, objective.is_feasible(points), tolerance)
+    edge = ""
+    if effect.visible or (credible is not None and not credible.all):
+        edge = _edge(parameter, units, values)
+    return replace(effect, range=credible, good=good, edge=edge)
 
 
 def credible_set(parameter: Parameter, optima: Tensor, recommended: Tensor) -> CredibleSet | None:
@@ -292,10 +304,3 @@ def _edge(parameter: Parameter, units: Tensor, values: Tensor) -> str:
     if probability_better < _PROBABILITY:
         return ""
     return edge
-
-
-def _shown(value: Any, digits: int) -> str:
-    """Return a value as text, a real number with ``digits`` significant digits."""
-    if isinstance(value, float):
-        return significant(value, digits)
-    return str(value)

@@ -19,19 +19,6 @@ _LEAST_PROBABILITY = 1 - 0.95
 """Least probability of being better than the recommended trial with which another one is a finalist."""
 
 
-def distinct(trials: Sequence[Trial], best: Trial) -> list[Trial]:
-    """Return one trial for each of the parameters of some trials, and of the recommended one.
-
-    The recommended trial is the first. The others follow in the reverse of their order; of several trials with the same
-    parameters it is the first one.
-    """
-    others = {}
-    for trial in reversed(trials):
-        if trial.params != best.params:
-            others[repr(trial.params)] = trial
-    return [best, *others.values()]
-
-
 def finalists(
     space: Space, surrogate: Surrogate, trials: Sequence[Trial], generator: torch.Generator
 ) -> list[Trial]:

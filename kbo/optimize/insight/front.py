@@ -11,10 +11,13 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
+from kbo._base.terminal import bounded, percent
 from kbo.errors import InvalidInput
 from kbo.optimize.insight.comparison import N_DRAWS
 from kbo.optimize.objectives.hypervolume import hypervolume, n_dominating, non_dominated
 from kbo.optimize.objectives.objective import Objective
+from kbo.optimize.quantities.front_trials import FrontTrials
+from kbo.optimize.run.table import format_params
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
 
@@ -45,6 +48,9 @@ class Interval(NamedTuple):
     mean: float
     upper: float
 
+    def __str__(self) -> str:
+        return bounded(self.lower, self.mean, self.upper)
+
 
 @dataclass(frozen=True)
 class FrontPoint:
@@ -59,6 +65,18 @@ class FrontPoint:
     trial: Trial
     values: Mapping[str, Interval]
     probability: float | None
+
+    def __str__(self) -> str:
+        return f"trial {self.trial.number}: {self.description}"
+
+    @property
+    def description(self) -> str:
+        """The values with their intervals, the probability and the parameters, as text."""
+        texts = [", ".join(f"{name} {interval}" for name, interval in self.values.items())]
+        if self.probability is not None:
+            texts.append(f"on the front with {percent(self.probability)}")
+        texts.append(format_params(self.trial.params))
+        return "; ".join(texts)
 
 
 @dataclass(frozen=True)
@@ -84,6 +102,11 @@ class Front:
     balanced: FrontPoint
     reference: Mapping[str, float]
     hypervolume: Interval | None
+
+    def __str__(self) -> str:
+        lines = [str(point) for point in self.points]
+        lines.append(f"balanced: trial {self.balanced.trial.number}")
+        return "\n".join(lines)
 
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
@@ -166,43 +189,38 @@ class Front:
 def front_of(
     objectives: Sequence[Objective],
     surrogates: Sequence[Surrogate],
-    trials: Sequence[Trial],
-    features: Tensor,
-    balanced: Trial,
+    compared: FrontTrials,
     reference: Mapping[str, float],
     generator: torch.Generator,
 ) -> Front:
-    """Return the front of some trials, with its probabilities and its hypervolume.
+    """Return the front of a run, with its probabilities and its hypervolume.
 
     Args:
         objectives: The objectives.
         surrogates: Their surrogates, in the same order.
-        trials: Completed trials with different parameters, which keep all limits.
-        features: Their features [n D].
-        balanced: The recommended one of these trials.
+        compared: The trials that are compared, and which of them are on the front.
         reference: Values of some objectives that are just not acceptable, by name.
         generator: Source of randomness.
     """
-    intervals = [surrogate.interval(features) for surrogate in surrogates]
-    means = torch.stack([mean for _, mean, _ in intervals], -1).cpu()
-    rows = non_dominated(means).nonzero().flatten()
-    rows = rows[means[rows, 0].argsort(descending=True)].tolist()
-    reference_point = _reference_point(objectives, means[rows], reference)
-    probabilities = _probabilities(surrogates, features, means, generator)
-    volume = _volume(surrogates, features[rows], means[rows], reference_point, generator)
+    means = compared.means
+    on_front = means[compared.rows]
+    reference_point = _reference_point(objectives, on_front, reference)
+    probabilities = _probabilities(surrogates, compared.features, means, generator)
+    features = compared.features[compared.rows]
+    volume = _volume(surrogates, features, on_front, reference_point, generator)
 
     def point(row: int) -> FrontPoint:
         values = {}
-        for objective, (lower, mean, upper) in zip(objectives, intervals, strict=True):
+        for objective, (lower, mean, upper) in zip(objectives, compared.intervals, strict=True):
             ends = sorted(objective.sign * float(end[row]) for end in (lower, upper))
             values[objective.name] = Interval(ends[0], objective.sign * float(mean[row]), ends[1])
-        return FrontPoint(trials[row], values, probabilities.get(row))
+        return FrontPoint(compared.trials[row], values, probabilities.get(row))
 
-    points = [point(row) for row in rows]
+    points = [point(row) for row in compared.rows]
     values = {}
     for objective, target in zip(objectives, reference_point.tolist(), strict=True):
         values[objective.name] = objective.sign * target
-    return Front(objectives, points, point(trials.index(balanced)), values, volume)
+    return Front(objectives, points, point(0), values, volume)
 
 
 def _reference_point(

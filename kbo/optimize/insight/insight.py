@@ -11,25 +11,25 @@ from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.constraints.feasibility import Feasibility
+from kbo.optimize.gap.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.answers import Answers, answers
-from kbo.optimize.insight.comparison import Comparison, comparison, usual_loss
-from kbo.optimize.insight.finalists import distinct, finalists
+from kbo.optimize.insight.comparison import Comparison, comparison
+from kbo.optimize.insight.finalists import finalists
 from kbo.optimize.insight.front import Front, front_of
-from kbo.optimize.insight.front_gap import front_guarantee
-from kbo.optimize.insight.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.outlier import Outlier, outlier
-from kbo.optimize.proposal.begin_search import generator_of
+from kbo.optimize.quantities.distinct import distinct
+from kbo.optimize.quantities.front_trials import front_trials
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
+from kbo.optimize.run_search import generator_of
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.optimize.surrogates.surrogate import Guarantee, Surrogate
+from kbo.optimize.surrogates.guarantee import Guarantee
+from kbo.optimize.surrogates.joint_guarantee import joint_guarantee
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params
-
-_N_RANDOM = 64
-"""Random points with which the recommended one is compared."""
 
 
 class Insight:
@@ -67,13 +67,13 @@ class Insight:
         return self.quantities.surrogate()
 
     @guarded
-    def description(self) -> Surrogate | None:
-        """Compute a surrogate that describes bad values, too: in ``surrogate`` the practical setting cuts them.
+    def report_surrogate(self) -> Surrogate | None:
+        """Compute the surrogate for reports, in which bad values are not cut; None while there are too few values.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        return self.quantities.description()
+        return self.quantities.report_surrogate()
 
     @guarded
     def feasibility(self, ways: Sequence[str] = ()) -> Feasibility | None:
@@ -161,23 +161,12 @@ class Insight:
         tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
         quantities = self.quantities
         best = quantities.recommended()
-        surrogate = quantities.description()
+        surrogate = quantities.report_surrogate()
         if best is None or surrogate is None or quantities.bounded() is None:
             return None
         if quantities.objectives or not quantities.within_limits():
             return None
-        space = quantities.space
-        return answers(
-            space,
-            surrogate,
-            quantities.limits(),
-            quantities.within_limits(best),
-            [trial for trial in quantities.trials.finished if space.contains(trial.params)],
-            best,
-            self._generator(),
-            tolerance,
-            effects,
-        )
+        return answers(quantities, surrogate, best, self._generator(), tolerance, effects)
 
     @guarded
     def outlier(self) -> Outlier | None:
@@ -189,7 +178,7 @@ class Insight:
         quantities = self.quantities
         if quantities.setting.certified or quantities.objectives:
             return None
-        surrogate = quantities.description()
+        surrogate = quantities.report_surrogate()
         if surrogate is None or quantities.bounded() is None:
             return None
         return outlier(surrogate, quantities.objective.without, quantities.maximize)
@@ -202,17 +191,13 @@ class Insight:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
         """
         quantities = self.quantities
-        best = quantities.recommended()
-        surrogates = quantities.surrogates(described=True)
-        if not quantities.objectives or best is None or not surrogates:
+        compared = front_trials(quantities)
+        if compared is None:
             return None
-        trials = distinct(quantities.within_limits(best), best)
         return front_of(
             quantities.objectives,
-            list(surrogates.values()),
-            trials,
-            quantities.features(trials),
-            best,
+            list(quantities.surrogates(for_reports=True).values()),
+            compared,
             quantities.reference,
             self._generator(),
         )
@@ -227,12 +212,12 @@ class Insight:
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
         """
-        surrogates = self.quantities.surrogates(described=True)
+        surrogates = self.quantities.surrogates(for_reports=True)
         if not surrogates:
             return None
         if len(surrogates) == 1:
             return surrogates[OBJECTIVE].guarantee(selected)
-        return front_guarantee(surrogates, selected)
+        return joint_guarantee(surrogates, selected)
 
     def check_one_objective(self, question: str) -> None:
         """Raise InvalidInput if the run has several objectives, where a question is about one."""
@@ -261,30 +246,12 @@ class Insight:
         quantities = self.quantities
         second = quantities.space.unit(others)
         best = quantities.recommended()
-        surrogate = quantities.description()
+        surrogate = quantities.report_surrogate()
         if best is None or surrogate is None or quantities.bounded() is None:
             return None
         first = quantities.space.unit(best.params if params is None else params)
         features = quantities.space.features(torch.stack([first, second]))
         return comparison(surrogate, features, self._generator())
-
-    @guarded
-    def usual_loss(self) -> float | None:
-        """Return 5% of the difference in the mean between the recommended and random parameters.
-
-        None while there is no bound, and unless the recommended ones are better.
-        """
-        quantities = self.quantities
-        best = quantities.recommended()
-        bounded = quantities.bounded()
-        if best is None or bounded is None:
-            return None
-        generator = self._generator()
-        shape = (_N_RANDOM, quantities.space.dimension)
-        units = torch.rand(shape, generator=generator, dtype=torch.float64)
-        surrogate, _ = bounded
-        features = quantities.features([best])
-        return usual_loss(surrogate, features, quantities.space.features(units))
 
     @guarded
     def finalists(self, most: int = 5) -> list[Trial]:
@@ -304,7 +271,7 @@ class Insight:
         most = checks.whole("most", most, 2)
         quantities = self.quantities
         best = quantities.recommended()
-        surrogate = quantities.description()
+        surrogate = quantities.report_surrogate()
         if best is None:
             return []
         others = quantities.within_limits()

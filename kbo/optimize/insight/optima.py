@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from kbo._base.quasirandom import sobol
-from kbo.optimize.constraints.feasibility import ConstraintSurrogate, probably_feasible
+from kbo.optimize.insight.drawn_objective import DrawnObjective
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.surrogates.functions import Functions
 from kbo.space import Space
 
-N_COVERING = 768
+_N_COVERING = 768
 """Number of points that cover the space."""
 
 _N_NEAR = 128
@@ -49,32 +48,23 @@ class Optima(NamedTuple):
     values: Tensor
 
 
-def optima(
-    space: Space,
-    functions: Functions,
-    constraints: Sequence[ConstraintSurrogate],
-    trials: Tensor,
-    generator: torch.Generator,
-    n_covering: int = N_COVERING,
-) -> Optima:
+def optima(objective: DrawnObjective, trials: Tensor, generator: torch.Generator) -> Optima:
     """Return the optima [s P] of s draws of the objective, and their values [s].
 
     Args:
-        space: The search space.
-        functions: The draws.
-        constraints: The constraints with their surrogates, each kept with a probability of a half.
+        objective: The draws, and the constraints that the optima keep with a probability of a half each.
         trials: Points [n P] of trials that keep the constraints, the best one first.
         generator: Source of randomness.
-        n_covering: Points that cover the space.
     """
+    space = objective.space
     seeds = torch.randint(2**31, (3,), generator=generator).tolist()
-    near, covering = _candidates(space, trials, n_covering, seeds)
-    is_feasible = probably_feasible(space, constraints, near)
+    near, covering = _candidates(space, trials, seeds)
+    is_feasible = objective.is_feasible(near)
     is_feasible[: len(trials)] = True
-    starts = [_best(space, functions, near[is_feasible])]
-    covering = covering[probably_feasible(space, constraints, covering)]
+    starts = [_best(objective, near[is_feasible])]
+    covering = covering[objective.is_feasible(covering)]
     if len(covering):
-        starts.append(_best(space, functions, covering))
+        starts.append(_best(objective, covering))
     best = Optima(
         torch.stack([start.units for start in starts], 1),
         torch.stack([start.values for start in starts], 1),
@@ -82,21 +72,19 @@ def optima(
     if space.points(_MOST_LISTED) is None and space.table is None:
         steps = torch.Generator().manual_seed(seeds[2])
         for scale in _SCALES:
-            best = _climbed(space, functions, constraints, best, scale, steps)
+            best = _climbed(objective, best, scale, steps)
     targets, start = best.values.max(1)
-    units = best.units[torch.arange(functions.count), start]
-    return Optima(units, functions.transform.inverse(targets))
+    units = best.units[torch.arange(len(targets)), start]
+    return Optima(units, objective.functions.transform.inverse(targets))
 
 
-def _best(space: Space, functions: Functions, points: Tensor) -> Optima:
+def _best(objective: DrawnObjective, points: Tensor) -> Optima:
     """Return the best of points [n P] for each draw, with its target as the value."""
-    values, best = functions.targets(space.features(points)).cpu().max(1)
+    values, best = objective.targets(points).max(1)
     return Optima(points[best], values)
 
 
-def _candidates(
-    space: Space, trials: Tensor, n_covering: int, seeds: Sequence[int]
-) -> tuple[Tensor, Tensor]:
+def _candidates(space: Space, trials: Tensor, seeds: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return points [n P] of the trials and near the best of them, and points [m P] that cover the space.
 
     Of a small finite space, and of a table, there are none near the trials: the covering points are its own.
@@ -107,36 +95,29 @@ def _candidates(
     if listed is not None:
         return trials, listed
     if whole.choices is not None:
-        rows = torch.randperm(len(whole.choices), generator=generator)[:n_covering]
+        rows = torch.randperm(len(whole.choices), generator=generator)[:_N_COVERING]
         return trials, whole.choices[rows]
     if whole.constrained:
-        covering = whole.draw(n_covering, generator)
+        covering = whole.draw(_N_COVERING, generator)
     else:
-        covering = whole.place(sobol(n_covering, space.dimension, seed=seeds[0]))
+        covering = whole.moved_inside(sobol(_N_COVERING, space.dimension, seed=seeds[0]))
     centres = trials[:_N_BEST]
     centres = centres.repeat(_N_NEAR // len(centres), 1)
     scales = torch.logspace(-2.5, -0.5, len(centres), dtype=torch.float64).unsqueeze(1)
     normal = _normal(centres.shape, torch.Generator().manual_seed(seeds[1]))
-    near = whole.place((centres + scales * normal).clamp(0, 1))
+    near = whole.moved_inside((centres + scales * normal).clamp(0, 1))
     return torch.cat([trials, near]), covering
 
 
 def _climbed(
-    space: Space,
-    functions: Functions,
-    constraints: Sequence[ConstraintSurrogate],
-    best: Optima,
-    scale: float,
-    generator: torch.Generator,
+    objective: DrawnObjective, best: Optima, scale: float, generator: torch.Generator
 ) -> Optima:
     """Return the best points after one round of random steps from each.
 
     A point moves to the best of its steps, if that is better and keeps the constraints.
 
     Args:
-        space: The search space.
-        functions: The draws.
-        constraints: The constraints with their surrogates.
+        objective: The draws.
         best: The best points [s m P] so far, with their targets [s m].
         scale: Standard deviation of the steps.
         generator: Source of randomness.
@@ -148,13 +129,13 @@ def _climbed(
     changed = torch.randint(P, (s, m, k // 2, 1), generator=generator)
     is_changed[:, :, : k // 2] = torch.arange(P) == changed
     moved = best.units.unsqueeze(2) + torch.where(is_changed, steps, 0.0)
-    moved = Subspace(space).place(moved.reshape(-1, P).clamp(0, 1))
-    values = functions.targets_of_each(space.features(moved).reshape(s, m * k, -1)).cpu()
+    moved = Subspace(objective.space).moved_inside(moved.reshape(-1, P).clamp(0, 1))
+    values = objective.targets_of_each(moved.reshape(s, m * k, P))
     best_values, best_step = values.reshape(s, m, k).max(2)
     rows = torch.arange(s * m).reshape(s, m) * k + best_step
     best_units = moved[rows]
     is_better = best_values > best.values
-    is_better[is_better.clone()] = probably_feasible(space, constraints, best_units[is_better])
+    is_better[is_better.clone()] = objective.is_feasible(best_units[is_better])
     units = torch.where(is_better.unsqueeze(2), best_units, best.units)
     return Optima(units, torch.where(is_better, best_values, best.values))
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from statistics import NormalDist
 
 import torch
 
-from kbo.optimize.surrogates.surrogate import Evaluation, Surrogate
+from kbo._base.terminal import beside, rounded
+from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.surrogate import Surrogate
 
 _FAR = 4.0
 """Number of standard deviations beyond which a value is far from its prediction."""
@@ -49,6 +52,33 @@ class Outlier:
     upper: float
     doubtful: bool
     repeated: int | None = None
+
+    def __str__(self) -> str:
+        text = f"trial {self.number} has {self.shown_value}, the other trials predict {self.prediction} (90%)"
+        if self.doubtful:
+            return f"{text}: probably a mistake"
+        return f"{text}: perhaps a discovery"
+
+    @property
+    def shown_value(self) -> str:
+        """The value as text, with four digits, or more where it would look as if it were in ``prediction``."""
+        lower, upper = self._shown_ends()
+        if self.value > self.upper:
+            return beside(self.value, float(upper))
+        return beside(self.value, float(lower))
+
+    @property
+    def prediction(self) -> str:
+        """The interval that the other trials predict, as text."""
+        lower, upper = self._shown_ends()
+        return f"{lower} to {upper}"
+
+    def _shown_ends(self) -> tuple[str, str]:
+        """Return the ends of the interval as text, rounded outwards."""
+        width = self.upper - self.lower
+        lower = rounded(self.lower, width, ROUND_FLOOR)
+        upper = rounded(self.upper, width, ROUND_CEILING)
+        return lower, upper
 
 
 def outlier(

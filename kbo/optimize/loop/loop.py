@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,14 +18,14 @@ from kbo.errors import JournalError
 from kbo.optimize.evaluated.first_points import remaining
 from kbo.optimize.loop.callbacks import Callbacks
 from kbo.optimize.loop.failures import check_not_all_failed, failed_in_a_row, is_hopeless
-from kbo.optimize.loop.progress import best_so_far
+from kbo.optimize.loop.progress import best_so_far, place_of
 from kbo.optimize.loop.stopping import Stopping
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning.pruning import Pruner, Pruning
 from kbo.optimize.result import result_of
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS
-from kbo.workers.call import Outcome
+from kbo.workers.call import CallOutcome
 from kbo.workers.engine import Engine, Session
 
 
@@ -108,11 +109,14 @@ class Loop:
         self._run.fail_lost()
         options = {"disable": not self._progress, "desc": "kbo", "unit": "trial"}
         with Bar(total=self._stopping.n_trials, initial=self._n_before, **options) as bar:
+            place = place_of(self._run)
+            if place and not bar.disable:
+                bar.write(place, file=sys.stderr)
             reason = self._stopping.by_results(self._optimizer)
             while not reason:
                 self._begin_trials(session)
                 self._show(bar, session)
-                outcomes: list[Outcome] = []
+                outcomes: list[CallOutcome] = []
                 if session.running:
                     outcomes = session.wait(self._longest_wait())
                 if self._error_of_report is not None:

@@ -1,4 +1,4 @@
-"""Numbers that the progress bar of a run shows beside the number of trials."""
+"""Texts of the progress bar of a run: the journal above it, and numbers beside the number of trials."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from kbo.optimize.objectives.hypervolume import EXACT, hypervolume, non_dominated
 from kbo.optimize.objectives.objective import targets_of
 from kbo.optimize.optimizer import Optimizer
+from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
+
+
+def place_of(run: Run) -> str:
+    """Return the path of the journal of a run, and whether it is new; empty without a journal."""
+    if run.path is None:
+        return ""
+    n_trials = sum(trial.asked for trial in run.trials.all)  # without known results
+    if n_trials == 0:
+        return f"a new run in {run.path}"
+    return f"continuing {run.path}, which has trials ({n_trials}); another path (or --fresh) starts a new run"
 
 
 def best_so_far(optimizer: Optimizer) -> dict[str, str]:

@@ -54,6 +54,9 @@ class Objective(Measured):
         """1 if larger values are better, else -1."""
         return 1 if self.maximize else -1
 
+    def in_code(self, assumptions: str) -> str:
+        return f"objectives=[..., kbo.{type(self).__name__}({self.name!r}, {assumptions})]"
+
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "maximize": self.maximize}
 

@@ -1,4 +1,4 @@
-"""Searches of the space after the trials of a run: from the best ones, considering failed and pending ones."""
+"""The search for the parameters of one trial: from the best trials, considering failed and pending ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from kbo.confidence import Limit
 from kbo.optimize.objectives.hypervolume import non_dominated
 from kbo.optimize.objectives.objective import targets_of
 from kbo.optimize.quantities.quantities import Quantities
+from kbo.optimize.run_search import search_from_best
 from kbo.optimize.search.options import only_failed
 from kbo.optimize.search.search import Search, SearchedFront
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.surrogates.surrogate import Bound, Surrogate
+from kbo.optimize.surrogates.bound import Bound
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params
 
 _MANY_TRIALS = 500
@@ -27,49 +29,6 @@ is expensive, and the starts are good."""
 _SPACING = 0.099
 """Distance in ranges up to which trials with noise are next to each other; next to one that is being evaluated another
 one says little. Of a range with 10 steps all may be evaluated at once."""
-
-
-def generator_of(seed: int, number: int) -> torch.Generator:
-    """Return a source of randomness that depends on the seed of a run and a number alone."""
-    return torch.Generator().manual_seed((1_000_003 * seed + number) % 2**63)
-
-
-def search_from_best(
-    quantities: Quantities, seed: int, subspace: Subspace, number: int, effort: float = 1.0
-) -> Search:
-    """Return a search from the best trials so far.
-
-    Args:
-        quantities: The quantities of the run.
-        seed: The seed of the run.
-        subspace: The part of the space.
-        number: The number of the trial whose random numbers it has.
-        effort: The share of the usual number of points that are scored.
-    """
-    space = quantities.space
-    starts = _starts(quantities, subspace)
-    generator = generator_of(seed, number)
-    if space.constraints:
-        subspace = subspace.knowing(quantities.units_of(quantities.trials.all))
-        starts = starts[space.satisfies(starts)]  # known results may exceed a limit by rounding
-    if not len(starts) and (space.constraints or space.changed):
-        starts = subspace.sample(generator).unsqueeze(0)
-    return Search(space, subspace, starts, number, generator, effort)
-
-
-def search_after_trials(
-    quantities: Quantities, seed: int, subspace: Subspace | None = None
-) -> Search:
-    """Return a search from the best trials so far, with random numbers that depend on how many trials have ended.
-
-    Args:
-        quantities: The quantities of the run.
-        seed: The seed of the run.
-        subspace: The part of the space; by default the whole.
-    """
-    if subspace is None:
-        subspace = Subspace(quantities.space)
-    return search_from_best(quantities, seed, subspace, len(quantities.trials.finished))
 
 
 def search_for_trial(
@@ -103,7 +62,7 @@ def search_for_trial(
         search = replace(search, failing=_failing(quantities))
     else:
         search = _with_surrogates(search, quantities, surrogate, running)
-    if surrogate is not None or quantities.exploration is not None:
+    if surrogate is not None or quantities.safe_points is not None:
         search = replace(search, limits=_limits(quantities, number, running))
     repeats_nothing = search.is_noiseless
     if has_bounds and surrogate is None:  # it is not known yet whether there is noise
@@ -229,17 +188,6 @@ _BELOW = 0.1
 
 _LEAST_EXTENT = 2.0
 """Extent above the reference, at least, in standard deviations of the targets."""
-
-
-def _starts(quantities: Quantities, subspace: Subspace) -> Tensor:
-    """Return the points [s P] of the best trials; if the subspace has a box, in the box, if there are any."""
-    if subspace.boxed:
-        complete = quantities.allowed(quantities.trials.complete)
-        is_inside = subspace.in_box(quantities.units_of(complete)).tolist()
-        inside = [trial for trial, kept in zip(complete, is_inside, strict=True) if kept]
-        if inside:
-            return quantities.units_of(quantities.best_of(inside))
-    return quantities.units_of(quantities.leading())
 
 
 def _with_failed(

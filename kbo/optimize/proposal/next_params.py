@@ -16,7 +16,7 @@ from kbo.space import Params
 def next_params(
     quantities: Quantities,
     seed: int,
-    region: Subspace,
+    subspace: Subspace,
     number: int,
     pending: Sequence[Params] = (),
 ) -> tuple[Params, Explanation]:
@@ -25,24 +25,24 @@ def next_params(
     Args:
         quantities: The quantities of the run.
         seed: The seed of the run.
-        region: The part of the space to choose from.
+        subspace: The part of the space to choose from.
         number: The number of the trial.
         pending: Parameters that are being evaluated, besides the pending trials.
 
     Raises:
         RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
     """
-    search = search_for_trial(quantities, seed, region, number, pending)
+    search = search_for_trial(quantities, seed, subspace, number, pending)
     proposal = propose(_strategies(quantities), search)
     leading = quantities.leading()
     best = None
-    if leading and not region.partial:
+    if leading and not subspace.partial:
         best = leading[0].value
     return proposal.params, explained(proposal, search, quantities.sign, best)
 
 
 def _strategies(quantities: Quantities) -> Sequence[Strategy]:
     """Return the strategies that propose the next trial, tried in order."""
-    if quantities.exploration is None:
+    if quantities.safe_points is None:
         return quantities.setting.strategies_for(quantities.problem.method)
-    return [SafeExploration(quantities.exploration)]
+    return [SafeExploration(quantities.safe_points)]

@@ -15,8 +15,13 @@ from scipy.special import stdtr
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.pruning.learning_curves import FEWEST, curves_at, degrees_of_freedom, regression
 from kbo.optimize.pruning.optuna_pruner import OptunaPruner, optuna_pruner
+from kbo.optimize.quantities.learning_curves import (
+    FEWEST,
+    curves_at,
+    degrees_of_freedom,
+    regression,
+)
 from kbo.optimize.run.events import Event, Report, Tell
 from kbo.optimize.run.trials import Trial, Trials
 from kbo.space import Space

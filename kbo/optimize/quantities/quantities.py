@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks
-from kbo.confidence import Confidence
 from kbo.confidence.base import not_nan
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.feasibility import (
@@ -21,20 +20,24 @@ from kbo.optimize.constraints.feasibility import (
     feasibility,
     preferred,
 )
+from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.objectives.hypervolume import n_dominating
 from kbo.optimize.objectives.objective import Objective, main_of
-from kbo.optimize.pruning.learning_curves import prediction
+from kbo.optimize.quantities.learning_curves import prediction
 from kbo.optimize.quantities.places import Places
 from kbo.optimize.quantities.quantity import Quantity
 from kbo.optimize.run.outcome import OBJECTIVE
-from kbo.optimize.run.trials import Trial, Trials, error_of, quantity, violations
-from kbo.optimize.search.search import N_BEST
-from kbo.optimize.settings.setting import Setting, explores_safely
-from kbo.optimize.strategies.safe_exploration import Exploration
-from kbo.optimize.surrogates.surrogate import ANY, Evaluation, Problem, Surrogate
+from kbo.optimize.run.trials import Trial, Trials, error_of, measurement, violations
+from kbo.optimize.settings.setting import Setting
+from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params, Space
 
 M = TypeVar("M", Constraint, Objective)
+
+_N_LEADING = 8
+"""Number of the best trials near which a search begins."""
 
 _ROUNDING = 1e-9
 """Relative difference of values at the same parameters that is no noise."""
@@ -48,20 +51,20 @@ class Quantities:
     Args:
         trials: The trials of a run, which grow.
         setting: The setting.
-        problem: Method and space.
+        problem: The method, the space and the range of the objective.
         constraints: The limits on measured quantities.
         maximize: Whether larger values of the objective are better.
         objectives: Several objectives, the first of which has the values of the trials; none if there is one.
-        reference: Values of some of them that are just not acceptable, by name.
+        reference: Values of some objectives that are just not acceptable, by name.
 
     Attributes:
         trials, setting, problem, constraints, maximize, objectives, reference: As given.
         space: The space of the problem.
         objective: The objective, or the first one of several.
-        others: The other objectives.
+        others: The other objectives, with their quantities.
         limited: The constraints that the assumptions alone do not decide, with their quantities.
         sign: 1, or -1 if the objective is minimised.
-        exploration: The points that are certain to be safe; None unless the setting explores safely.
+        safe_points: The points that are certain to be safe; None unless the setting explores safely.
 
     Raises:
         InvalidInput: The setting cannot be used with the method, the space or the constraints.
@@ -71,7 +74,7 @@ class Quantities:
         self,
         trials: Trials,
         setting: Setting,
-        problem: Problem,
+        problem: SearchProblem,
         constraints: Sequence[Constraint],
         maximize: bool,
         objectives: Sequence[Objective] = (),
@@ -86,17 +89,18 @@ class Quantities:
         self.objective, self.others, self.limited = _quantities(
             setting, problem, constraints, objectives
         )
-        self.exploration: Exploration | None = None
-        if explores_safely(setting):
-            self.exploration = Exploration(problem.space, setting.start, len(self.limited))
+        self.safe_points: SafePoints | None = None
+        if setting.explores_safely:
+            self.safe_points = SafePoints(problem.space, setting.start, len(self.limited))
         self.setting: Setting = setting
-        self.problem: Problem = problem
+        self.problem: SearchProblem = problem
         self.space: Space = problem.space
         self.constraints: Sequence[Constraint] = constraints
         self.maximize: bool = maximize
         self.sign: int = 1 if maximize else -1
         self._n_learned = 0
-        self._first: dict[tuple[float, ...], list[float]] | None = {}  # None once noise was seen
+        # By features, the values of all objectives in the first trial there; None once noise was seen.
+        self._first_values: dict[tuple[float, ...], list[float]] | None = {}
         self._places = Places(trials, problem.space)
         self._allowed: list[bool] = []  # whether a trial satisfies the constraints of the space
         self._best: list[Trial] = []  # of the first ``_n_ranked`` trials that have ended
@@ -133,16 +137,20 @@ class Quantities:
         self.learn()
         return self.objective.surrogate()
 
-    def description(self) -> Surrogate | None:
-        """Return the surrogate of the objective for reports, in which bad values are not cut; errors as above."""
-        self.learn()
-        return self.objective.description()
+    def report_surrogate(self) -> Surrogate | None:
+        """Return the surrogate of the objective for reports, in which bad values are not cut; None as ``surrogate``.
 
-    def surrogates(self, *, described: bool = False) -> dict[str, Surrogate]:
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        self.learn()
+        return self.objective.report_surrogate()
+
+    def surrogates(self, *, for_reports: bool = False) -> dict[str, Surrogate]:
         """Return the surrogates of all objectives by name, in their order; none while there are too few values.
 
         Args:
-            described: Whether they are for reports, in which bad values are not cut.
+            for_reports: Whether they are for reports, in which bad values are not cut.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions of an objective.
@@ -152,16 +160,21 @@ class Quantities:
         named |= {objective.name: of_objective for objective, of_objective in self.others}
         surrogates = {}
         for name, of_objective in named.items():
-            surrogate = of_objective.surrogate()
-            if described:
-                surrogate = of_objective.description()
+            if for_reports:
+                surrogate = of_objective.report_surrogate()
+            else:
+                surrogate = of_objective.surrogate()
             if surrogate is None or surrogate.reported is None:
                 return {}
             surrogates[name] = surrogate
         return surrogates
 
     def noiseless(self) -> bool | None:
-        """Return whether the values of no objective have noise; None while that is not known. Errors as above."""
+        """Return whether the values of no objective have noise; None while that is not known.
+
+        Raises:
+            RefutedAssumptions: As ``surrogates``.
+        """
         noiseless = [surrogate.noiseless for surrogate in self.surrogates().values()]
         if False in noiseless:
             return False
@@ -182,12 +195,12 @@ class Quantities:
         means = [s.posterior.predict(features)[0].cpu() for s in surrogates.values()]
         return torch.stack(means, -1)
 
-    def bounded(self) -> tuple[Surrogate, Confidence] | None:
-        """Return the surrogate of the objective and its reported bound; None while there is no bound."""
+    def bounded(self) -> Surrogate | None:
+        """Return the surrogate of the objective if it has a bound; None while it has none."""
         surrogate = self.surrogate()
         if surrogate is None or surrogate.reported is None:
             return None
-        return surrogate, surrogate.reported
+        return surrogate
 
     def limits(self) -> list[ConstraintSurrogate]:
         """Return the constraints of which there is a surrogate.
@@ -199,7 +212,11 @@ class Quantities:
         return self._limits_so_far()
 
     def _limits_so_far(self) -> list[ConstraintSurrogate]:
-        """Return the constraints of which there is a surrogate after the trials that were learned; errors as above."""
+        """Return the constraints of which there is a surrogate after the trials that were learned.
+
+        Raises:
+            RefutedAssumptions: As ``limits``.
+        """
         limits = []
         for constraint, limited in self.limited:
             surrogate = limited.surrogate()
@@ -248,8 +265,8 @@ class Quantities:
         for trial, row in zip(new, features, strict=True):
             self._add(trial, tuple(row))
             self._n_learned += 1
-            if self.exploration is not None:
-                self.exploration.learn(self._limits_so_far())
+            if self.safe_points is not None:
+                self.safe_points.learn(self._limits_so_far())
 
     def _add(self, trial: Trial, features: tuple[float, ...]) -> None:
         """Add an ended trial to the evaluations of all quantities."""
@@ -259,14 +276,14 @@ class Quantities:
         self.objective.evaluations.append(
             Evaluation(trial.number, features, value, trial.selected, error, trial.pruned)
         )
-        self._compare(trial, features)
+        self._notice_noise(trial, features)
         for objective, other in self.others:
             value = None
             if trial.value is not None:  # what a failed trial measured says nothing of the front
                 value = objective.sign * trial.measured[objective.name]
             other.evaluations.append(Evaluation(trial.number, features, value, trial.selected))
         for constraint, limited in self.limited:
-            value = quantity(trial, constraint)
+            value = measurement(trial, constraint)
             if value is not None:
                 value = constraint.sign * value
             error = error_of(trial, constraint.name)
@@ -274,16 +291,16 @@ class Quantities:
                 Evaluation(trial.number, features, value, trial.selected, error)
             )
 
-    def _compare(self, trial: Trial, features: tuple[float, ...]) -> None:
+    def _notice_noise(self, trial: Trial, features: tuple[float, ...]) -> None:
         """Assume that all objectives have noise once one of them differs at the same parameters."""
-        if trial.value is None or not self.others or self._first is None:
+        if trial.value is None or not self.others or self._first_values is None:
             return
         values = [trial.value]
         values += [trial.measured[objective.name] for objective, _ in self.others]
-        first = self._first.setdefault(features, values)
+        first = self._first_values.setdefault(features, values)
         if all(map(partial(math.isclose, rel_tol=_ROUNDING), values, first)):
             return
-        self._first = None
+        self._first_values = None
         self.objective.assume_noise()
         for _, other in self.others:
             other.assume_noise()
@@ -322,7 +339,7 @@ class Quantities:
 
     def _balance(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ``balance`` of trials with features [n D], and the number of them that dominate each, [n]."""
-        surrogates = self.surrogates(described=True)
+        surrogates = self.surrogates(for_reports=True)
         if not surrogates:
             return features.new_zeros(len(features)), features.new_zeros(len(features))
         means = torch.stack([s.interval(features)[1] for s in surrogates.values()], -1)
@@ -363,7 +380,7 @@ class Quantities:
         return [trial for trial in trials if self._allowed[trial.number]]
 
     def leading(self) -> list[Trial]:
-        """Return the ``N_BEST`` best completed trials whose parameters are allowed, the best one first."""
+        """Return the eight best completed trials whose parameters are allowed, the best one first."""
         ended = self.trials.finished
         complete = [trial for trial in ended[self._n_ranked :] if trial.status == "complete"]
         self._best = self.best_of(self._best + self.allowed(complete))
@@ -371,8 +388,8 @@ class Quantities:
         return self._best
 
     def best_of(self, trials: list[Trial]) -> list[Trial]:
-        """Return the ``N_BEST`` best of some completed trials; of equal ones the first that were begun."""
-        return heapq.nlargest(N_BEST, trials, lambda trial: (self.rank(trial), -trial.number))
+        """Return the eight best of some completed trials; of equal ones the first that were begun."""
+        return heapq.nlargest(_N_LEADING, trials, lambda trial: (self.rank(trial), -trial.number))
 
     def signed(self, trial: Trial) -> float:
         """Return the value of a completed trial, larger if better."""
@@ -403,7 +420,7 @@ def balance(means: Tensor, front: Tensor) -> Tensor:
 
     Args:
         means: The means [n m] of the objectives, larger ones better.
-        front: Those [f m] of the points of the front.
+        front: The means [f m] at the points of the front.
     """
     least = front.amin(0)
     extent = front.amax(0) - least
@@ -413,7 +430,7 @@ def balance(means: Tensor, front: Tensor) -> Tensor:
 
 def _quantities(
     setting: Setting,
-    problem: Problem,
+    problem: SearchProblem,
     constraints: Sequence[Constraint],
     objectives: Sequence[Objective],
 ) -> tuple[Quantity, list[tuple[Objective, Quantity]], list[tuple[Constraint, Quantity]]]:
@@ -431,7 +448,7 @@ def _quantities(
     without_range = problem._replace(span=ANY)  # the declared range is that of the objective
 
     def with_quantity(measured: M) -> tuple[M, Quantity]:
-        setting_of_measured = setting.of(measured, n_quantities)
+        setting_of_measured = setting.for_quantity(measured, n_quantities)
         return measured, Quantity(setting_of_measured, without_range, f"{measured.title}: ")
 
     others = [with_quantity(objective) for objective in objectives[1:]]
@@ -439,4 +456,4 @@ def _quantities(
     prefix = ""
     if objectives:
         prefix = f"{objectives[0].title}: "
-    return Quantity(setting.shared(n_quantities), problem, prefix), others, constrained
+    return Quantity(setting.for_objective(n_quantities), problem, prefix), others, constrained

@@ -6,7 +6,9 @@ from torch import Tensor
 
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.settings.setting import Setting
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate
+from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.search_problem import SearchProblem
+from kbo.optimize.surrogates.surrogate import Surrogate
 
 
 class Quantity:
@@ -26,15 +28,15 @@ class Quantity:
         InvalidInput: The setting cannot be used with the method or the space.
     """
 
-    def __init__(self, setting: Setting, problem: Problem, prefix: str = "") -> None:
+    def __init__(self, setting: Setting, problem: SearchProblem, prefix: str = "") -> None:
         self.evaluations: list[Evaluation] = []
         self._setting = setting
         self._problem = problem
         self._prefix = prefix
         self._surrogate = setting.fit(problem, [])
         self._n_fitted = 0
-        self._description: Surrogate | None = None
-        self._n_described = 0
+        self._report_surrogate: Surrogate | None = None
+        self._n_of_report = 0
 
     def surrogate(self) -> Surrogate | None:
         """Return the surrogate after all evaluations; None while there are too few.
@@ -60,7 +62,7 @@ class Quantity:
         self._setting = self._setting.with_noise()
         self._surrogate = self._setting.fit(self._problem, [])
         self._n_fitted = 0
-        self._n_described = 0
+        self._n_of_report = 0
 
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """Return lower bound, mean and upper bound [n] at features [n D]; None while there is no bound.
@@ -68,31 +70,31 @@ class Quantity:
         Raises:
             RefutedAssumptions: As ``surrogate``.
         """
-        surrogate = self.description()
+        surrogate = self.report_surrogate()
         if surrogate is None or surrogate.reported is None:
             return None
         return surrogate.interval(features)
 
-    def description(self) -> Surrogate | None:
+    def report_surrogate(self) -> Surrogate | None:
         """Return the surrogate for reports, in which bad values are not cut; None while there are too few.
 
         Raises:
             RefutedAssumptions: As ``surrogate``.
         """
         surrogate = self.surrogate()
-        setting = self._setting.described()
+        setting = self._setting.for_reports()
         if surrogate is None or setting is self._setting or not _cuts(surrogate):
             return surrogate
         n = len(self.evaluations)
-        if self._n_described != n:
-            self._description = setting.fit(self._problem, self.evaluations)
-            self._n_described = n
-        return self._description
+        if self._n_of_report != n:
+            self._report_surrogate = setting.fit(self._problem, self.evaluations)
+            self._n_of_report = n
+        return self._report_surrogate
 
     def without(self, number: int) -> Surrogate | None:
         """Return the surrogate for reports that is fitted to all trials but one; None while there are too few."""
         others = [evaluation for evaluation in self.evaluations if evaluation.number != number]
-        return self._setting.described().fit(self._problem, others)
+        return self._setting.for_reports().fit(self._problem, others)
 
 
 def _cuts(surrogate: Surrogate) -> bool:

@@ -133,7 +133,7 @@ class Change(
     time: Time | None = None
 
 
-class Session(
+class SessionStart(
     Struct,
     kw_only=True,
     omit_defaults=True,
@@ -152,7 +152,7 @@ class Session(
 
 
 TrialEvent = Ask | Again | Release | Report | Tell | Fail | Prune | Correct | Remove
-Event = TrialEvent | Session | Change
+Event = TrialEvent | SessionStart | Change
 Header = dict[str, Scalar | Entry | list[float | Entry | list[Scalar]]]
 
 
@@ -287,7 +287,7 @@ def _other_format(text: bytes) -> str:
     Nothing else of the line is read: a later format may have entries of another kind.
 
     Raises:
-        ValueError: It is no JSON object with a text as format.
+        ValueError: The line is no JSON object with a text as format.
     """
     name = _decode_format(text).format
     if name == FORMAT or re.fullmatch(r"kbo-journal-[0-9]{1,9}", name) is None:
@@ -299,7 +299,7 @@ def _append(contents: Contents, text: bytes) -> None:
     """Add a line with its end.
 
     Raises:
-        ValueError: It is not valid.
+        ValueError: The line is not valid.
     """
     is_first = not contents.header
     header: Header = {}

@@ -132,7 +132,7 @@ class Journal:
 
         Raises:
             InvalidInput: An event that is too long; nothing was written.
-            JournalError: It cannot be written, or the file is not the one that was opened, or was changed.
+            JournalError: The event cannot be written, or the file is not the one that was opened, or was changed.
         """
         self._check_open()
         self._check_place()
@@ -150,7 +150,7 @@ class Journal:
         """Lock the file against other writers.
 
         Raises:
-            JournalError: It is no file, in use, or cannot be locked.
+            JournalError: The journal is no file, in use, or cannot be locked.
         """
         if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
             raise JournalError(f"the journal {self.path} is not a file: choose another path.")
@@ -196,7 +196,7 @@ class Journal:
         """Write a text to the disk, all of it or nothing.
 
         Raises:
-            JournalError: It cannot be written.
+            JournalError: The text cannot be written.
         """
         rest = text
         try:
@@ -233,6 +233,11 @@ def examine(path: str | os.PathLike[str]) -> Contents:
                 f"the journal {path} is a pipe or a device, not a file: choose another path."
             )
         text = place.read_bytes()
+    except FileNotFoundError as error:
+        raise JournalError(
+            f"there is no journal {path}: check the path. `kbo tune` and `kbo ask` begin one, and so does journal=... "
+            "in Python."
+        ) from error
     except OSError as error:
         raise JournalError(f"cannot read the journal {path}: {error.strerror}.") from error
     contents = parse(text)

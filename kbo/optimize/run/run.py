@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Never
+from typing import Any
 
 from kbo._base import checks
 from kbo.errors import AnotherProblem, AnotherSpace, InvalidInput, JournalError
@@ -25,7 +25,7 @@ from kbo.optimize.run.events import (
     Release,
     Remove,
     Report,
-    Session,
+    SessionStart,
     Tell,
     TrialEvent,
     header_of,
@@ -37,8 +37,7 @@ from kbo.optimize.run.journal import Journal, differences, read, write
 from kbo.optimize.run.outcome import OBJECTIVE, outcome_of
 from kbo.optimize.run.trials import Trial, Trials
 from kbo.space import Params, Space
-from kbo.workers import call
-from kbo.workers.call import check_step_by_name
+from kbo.workers.call import CallOutcome
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -308,7 +307,7 @@ class Run:
         )
 
     @guarded
-    def end(self, outcome: call.Outcome) -> Trial:
+    def end(self, outcome: CallOutcome) -> Trial:
         """Record the end of a worker's call, and return its trial, which is pending if it is to be started again."""
         trial = self._trials.all[outcome.number]
         if trial.status == "removed":
@@ -380,11 +379,8 @@ class Run:
     # Reports, sessions
 
     @guarded
-    def report(
-        self, params: Trial | int | Params, value: float, *others: Never, step: int | None = None
-    ) -> Trial:
+    def report(self, params: Trial | int | Params, value: float, *, step: int) -> Trial:
         """Record a report of a running trial; arguments and errors as for ``Optimizer.report``."""
-        check_step_by_name("optimizer.report(trial, value, step=step)", others, step)
         step = checks.whole("step", step, 0)
         value = checks.number("value", value)
         number = self._number_of(params)
@@ -395,7 +391,7 @@ class Run:
         """Record that a loop begins, with its limits, and return the seconds that earlier sessions have taken."""
         seconds = self._trials.seconds
         self._epoch = time.time() - time.monotonic()
-        self._log(Session(time=self._now(), **limits))
+        self._log(SessionStart(time=self._now(), **limits))
         return seconds
 
     # The record
@@ -405,7 +401,7 @@ class Run:
         """Record an event of another run of this problem.
 
         Raises:
-            InvalidInput: It cannot follow the events so far.
+            InvalidInput: The event cannot follow those so far.
         """
         self._log(event)
 
@@ -485,7 +481,9 @@ class Run:
     def _begin_in(self, header: Header, describe: Callable[[Space], Mapping[str, Any]]) -> None:
         """Begin in the space of the header of a journal."""
         space: Any = header["space"]
-        self.first_space = Space.described(space, bool(header.get("named"))).on(self.space.device)
+        self.first_space = Space.from_description(space, bool(header.get("named"))).on(
+            self.space.device
+        )
         try:
             self.header = header_of(describe(self.first_space))
         except InvalidInput as error:

@@ -281,7 +281,7 @@ def save(content: bytes, target: Path) -> None:
     """Write a file, replacing it in one step.
 
     Raises:
-        InvalidInput: It cannot be written.
+        InvalidInput: The file cannot be written.
     """
     try:
         with replacing(target) as file:

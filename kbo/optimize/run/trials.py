@@ -21,7 +21,7 @@ from kbo.optimize.run.events import (
     Release,
     Remove,
     Report,
-    Session,
+    SessionStart,
     Tell,
     shortened,
 )
@@ -182,7 +182,7 @@ class Trials:
             InvalidInput: An event that cannot follow those before it; nothing was changed.
         """
         match event:
-            case Session():
+            case SessionStart():
                 self._last_event = event.time
             case Change():
                 self._change(event)
@@ -249,7 +249,7 @@ class Trials:
 
     def _change(self, event: Change) -> None:
         """Put the trials into another space."""
-        space = Space.described(event.space, self.space.named)
+        space = Space.from_description(event.space, self.space.named)
         self.space = space.replacing(self.space, event.same_scale)
         for number, params in enumerate(self._extended):
             if isinstance(params, dict):
@@ -395,7 +395,7 @@ def in_words(ways: Mapping[str, int]) -> list[str]:
     return [f"trials {way}: {count}" for way, count in ways.items() if count]
 
 
-class Limit(Protocol):
+class MeasuredLimit(Protocol):
     """A limit on a measured quantity, as ``kbo.Constraint``."""
 
     @property
@@ -408,8 +408,8 @@ class Limit(Protocol):
         ...
 
 
-def quantity(trial: Trial, limit: Limit) -> float | None:
-    """Return the measurement of the quantity that a limit is about; None without one."""
+def measurement(trial: Trial, limit: MeasuredLimit) -> float | None:
+    """Return the value of the quantity that a limit is about, as a trial measured it; None without one."""
     if limit.name == OBJECTIVE:
         return trial.value
     return trial.measured.get(limit.name)
@@ -431,11 +431,11 @@ def error_of(trial: Trial, name: str = OBJECTIVE) -> float | None:
     return None
 
 
-def violations(trial: Trial, limits: Sequence[Limit]) -> int:
+def violations(trial: Trial, limits: Sequence[MeasuredLimit]) -> int:
     """Return the number of limits that the measurements of a trial break."""
     count = 0
     for limit in limits:
-        value = quantity(trial, limit)
+        value = measurement(trial, limit)
         if value is None or not limit.kept_by(value):
             count += 1
     return count

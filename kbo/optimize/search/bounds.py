@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from kbo._base.linalg import safe_sqrt
-from kbo.confidence import Confidence, Limit
+from kbo.confidence import Limit
 from kbo.optimize.constraints.slacks import feasible_first, lower_slack, upper_slack
 from kbo.optimize.search.search import MOST_POINTS, Search
-from kbo.regression import Posterior
+from kbo.optimize.surrogates.bound import Bound
 
 
 class LargestUpper(NamedTuple):
@@ -28,22 +28,21 @@ class LargestUpper(NamedTuple):
     point: Tensor | None
 
 
-def argmax_upper(
-    confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()
-) -> Tensor:
+def argmax_upper(bound: Bound, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
     """Return a point [P] of the unit cube whose upper bound is nearly the largest; among choices, exactly.
 
     With ``limits``, of the points that possibly keep all of them; if there is none, the one that is nearest to it.
     """
+    confidence = bound.confidence
+    posterior = bound.posterior
     if not limits:
         return search.argmax_point(
-            lambda features: quick_upper(confidence, posterior, features),
+            lambda features: quick_upper(bound, features),
             lambda features: confidence.argmax_upper(posterior, features)[0],
         )
 
     def score(features: Tensor) -> Tensor:
-        upper = quick_upper(confidence, posterior, features)
-        return feasible_first(upper, upper_slack(limits, features))
+        return feasible_first(quick_upper(bound, features), upper_slack(limits, features))
 
     def best_row(features: Tensor) -> int:
         upper = confidence.upper(posterior, features)
@@ -52,20 +51,20 @@ def argmax_upper(
     return search.argmax_point(score, best_row)
 
 
-def quick_upper(confidence: Confidence, posterior: Posterior, features: Tensor) -> Tensor:
+def quick_upper(bound: Bound, features: Tensor) -> Tensor:
     """Return a score [n] of features [n D] to search with: an upper bound, or, while none is finite, the deviation."""
-    if confidence.finite_on(posterior):
-        return confidence.quick_interval(posterior, features)[1]
-    return safe_sqrt(posterior.predict(features)[1])
+    if bound.confidence.finite_on(bound.posterior):
+        return bound.confidence.quick_interval(bound.posterior, features)[1]
+    return safe_sqrt(bound.posterior.predict(features)[1])
 
 
-def argmax_lower(
-    confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()
-) -> Tensor:
+def argmax_lower(bound: Bound, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
     """Return a point [P] of the unit cube whose lower bound is nearly the largest; among choices, exactly.
 
     With ``limits``, of the points that are certain to keep all of them; if there is none, the one nearest to that.
     """
+    confidence = bound.confidence
+    posterior = bound.posterior
 
     def lower(features: Tensor) -> Tensor:
         return confidence.lower(posterior, features)
@@ -81,19 +80,17 @@ def argmax_lower(
     )
 
 
-def largest_upper(
-    confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()
-) -> LargestUpper:
+def largest_upper(bound: Bound, search: Search, limits: Sequence[Limit] = ()) -> LargestUpper:
     """Return the largest upper bound of the space; with ``limits`` that of the points which possibly keep them."""
     points = search.space.points(MOST_POINTS)
     if points is None:
-        point = argmax_upper(confidence, posterior, search, limits)
-        upper = confidence.upper(posterior, search.space.features(point.unsqueeze(0)))[0]
-        return LargestUpper(upper, point)
+        point = argmax_upper(bound, search, limits)
+        features = search.space.features(point.unsqueeze(0))
+        return LargestUpper(bound.confidence.upper(bound.posterior, features)[0], point)
     features = search.space.features(points)
     if limits:
         features = features[upper_slack(limits, features) >= 0]
     largest = -math.inf
     if len(features):
-        largest = confidence.argmax_upper(posterior, features)[1]
+        largest = bound.confidence.argmax_upper(bound.posterior, features)[1]
     return LargestUpper(torch.tensor(largest, dtype=torch.float64), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,10 +14,9 @@ from kbo._base import checks
 from kbo.confidence import Confidence, Limit
 from kbo.errors import InvalidInput
 from kbo.optimize.search.subspace import Subspace
+from kbo.optimize.surrogates.bound import Bound
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Params, Space
-
-if TYPE_CHECKING:
-    from kbo.optimize.surrogates.surrogate import Bound, Surrogate
 
 Score = Callable[[Tensor], Tensor]
 """Returns values [n] at features [n D], larger ones better."""
@@ -186,7 +185,7 @@ class Search:
         if self.subspace.choices is not None:
             return self._argmax_choice(self.subspace.choices, score, best_row)
         random = self.subspace.draw(int(self.effort * N_RANDOM), self.generator)
-        starts = self.subspace.place(self.starts)
+        starts = self.subspace.moved_inside(self.starts)
         starts = starts[self.subspace.satisfies(starts)]
         points = torch.cat([random, starts])
         scores = self._scores(score, points)
@@ -264,13 +263,13 @@ class Search:
         """
         subspace = self.subspace
         generator = self.generator
-        centre = subspace.place(self.starts[0])
+        centre = subspace.moved_inside(self.starts[0])
         P = len(centre)
         low = (centre - radius).clamp_min(subspace.low)
         high = (centre + radius).clamp_max(subspace.high)
 
         def scores(points: Tensor) -> Tensor:
-            return self._scores(score, subspace.place(points))
+            return self._scores(score, subspace.moved_inside(points))
 
         random, shape = self._in_box(centre, low, high, radius)
         points = torch.cat([centre.unsqueeze(0), random])
@@ -290,7 +289,7 @@ class Search:
             if values.max() > largest:
                 best = elite[0]
                 largest = values.max()
-        return subspace.place(best)
+        return subspace.moved_inside(best)
 
     def _in_box(
         self, centre: Tensor, low: Tensor, high: Tensor, radius: float

@@ -165,13 +165,13 @@ class Subspace:
         inside = (self.low <= units) & (units <= self.high)
         return (inside | ~self.fixed.isnan()).all(-1)
 
-    def place(self, unit: Tensor) -> Tensor:
+    def moved_inside(self, unit: Tensor) -> Tensor:
         """Return points [n P] moved into the box, with the coordinates of the context replaced."""
         return torch.where(self.fixed.isnan(), unit.clamp(self.low, self.high), self.fixed)
 
     def spread(self, unit: Tensor) -> Tensor:
         """Return points [n P] of the unit cube mapped to the box, with the coordinates of the context replaced."""
-        return self.place(self.low + (self.high - self.low) * unit)
+        return self.moved_inside(self.low + (self.high - self.low) * unit)
 
     def params(self, unit: Tensor) -> Params:
         """Return the parameters at a point [P] of this part of the cube; the values of the context exactly as given."""

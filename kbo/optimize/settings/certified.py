@@ -18,22 +18,27 @@ from kbo.confidence.unexplained import ENERGY
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.assumptions.fingerprint import fingerprint
-from kbo.optimize.assumptions.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
+from kbo.optimize.assumptions.hypotheses import (
+    Hypothesis,
+    checked_kernel,
+    kernel_description,
+    owns_kernel,
+)
 from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.constraints.constraint import Constraint
-from kbo.optimize.objectives.objective import Objective
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.strategies.initial_design import InitialDesign
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.strategy import Strategy
-from kbo.optimize.strategies.thompson import ThompsonSampling
-from kbo.optimize.strategies.upper_bound import UpperBound
+from kbo.optimize.strategies.thompson_point import ThompsonPoint
+from kbo.optimize.strategies.upper_bound_point import UpperBoundPoint
 from kbo.optimize.surrogates.certified_surrogate import Assumptions, CertifiedSurrogate
+from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.hypotheses_surrogate import LARGER_HYPOTHESES, HypothesesSurrogate
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem
+from kbo.optimize.surrogates.search_problem import SearchProblem
 from kbo.regression import KernelRidge
 from kbo.space import Space
 
@@ -118,8 +123,8 @@ class Certified(Setting):
             return [RandomPoint()]
         first = [InitialDesign(centre_first=False), HypervolumeUpperBound()]
         if recipe.draws:
-            return [*first, ThompsonSampling(), UpperBound()]
-        return [*first, UpperBound()]
+            return [*first, ThompsonPoint(), UpperBoundPoint()]
+        return [*first, UpperBoundPoint()]
 
     def check(self, method: str, n_trials: int | None) -> None:
         recipe = methods.get(method)
@@ -138,7 +143,7 @@ class Certified(Setting):
 
     def fit(
         self,
-        problem: Problem,
+        problem: SearchProblem,
         evaluations: Sequence[Evaluation],
         before: CertifiedSurrogate | None = None,
     ) -> CertifiedSurrogate:
@@ -157,7 +162,7 @@ class Certified(Setting):
             n=surrogate.posterior.n,
         )
 
-    def prior(self, problem: Problem) -> CertifiedSurrogate:
+    def prior(self, problem: SearchProblem) -> CertifiedSurrogate:
         """Return the surrogate before the first evaluation."""
         space = problem.space
         kernel = self.kernel
@@ -215,9 +220,9 @@ class Certified(Setting):
             )
         return method_of_setting
 
-    def shared(self, outputs: int) -> Certified:
-        """Return the setting of one of several quantities, among which delta is shared equally."""
-        return replace(self, delta=self.delta / outputs)
+    def for_objective(self, n_quantities: int) -> Certified:
+        """Return the setting with an equal share of delta, which ``n_quantities`` quantities divide."""
+        return replace(self, delta=self.delta / n_quantities)
 
     def decides(self, constraint: Constraint, method: str, space: Space) -> bool:
         """Return whether every function of the norm that the constraint gives keeps its limit, whatever is measured.
@@ -258,14 +263,16 @@ class Certified(Setting):
             return []
         return [(hypothesis.kernel, hypothesis.norm_bound) for hypothesis in kernel]
 
-    def of(self, quantity: Measured, outputs: int) -> Certified:
-        """Return the setting of the quantity of a constraint, or of an objective but the first, one of several.
+    def for_quantity(self, quantity: Measured, n_quantities: int) -> Certified:
+        """Return the setting of the quantity of a constraint, or of an objective but the first.
+
+        Arguments as for ``Setting.for_quantity``.
 
         Raises:
             InvalidInput: The quantity lacks an assumption of the bounds.
         """
         if quantity.name == OBJECTIVE:
-            return self.shared(outputs)
+            return self.for_objective(n_quantities)
         online = self.hypotheses[0].noise_std is None
         kernel = self.kernel if quantity.kernel is None else quantity.kernel
         noise_std = quantity.noise_std
@@ -286,11 +293,11 @@ class Certified(Setting):
                 "the setting are about the objective."
             )
         setting = replace(self, kernel=kernel, noise_std=noise_std, norm_bound=norm_bound)
-        return setting.shared(outputs)
+        return setting.for_objective(n_quantities)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
-        values = {"setting": "certified", **described(self.kernel, space.columns)}
+        values = {"setting": "certified", **kernel_description(self.kernel, space.columns)}
         if isinstance(self.kernel, Kernel):
             values["noise_std"] = self.noise_std
             values["norm_bound"] = self.norm_bound
@@ -315,13 +322,10 @@ def _missing_assumptions(quantity: Measured, online: bool) -> str:
         needed = "noise_std and norm_bound"
         example = "noise_std=0.1, norm_bound=2.0"
         alternative = ", or a list of hypotheses as its kernel"
-    name = quantity.name
-    given = f"constraints=[kbo.Constraint({name!r}, ..., {example})]"
-    if isinstance(quantity, Objective):
-        given = f"objectives=[..., kbo.{type(quantity).__name__}({name!r}, {example})]"
     return (
-        f"{quantity.title}: the certified setting needs its own {needed}, as in {given}{alternative}, "
-        f"got noise_std={quantity.noise_std}, norm_bound={quantity.norm_bound}."
+        f"{quantity.title}: the certified setting needs its own {needed}, as in "
+        f"{quantity.in_code(example)}{alternative}, got noise_std={quantity.noise_std}, "
+        f"norm_bound={quantity.norm_bound}."
     )
 
 

@@ -15,7 +15,6 @@ from kbo.bandit import methods
 from kbo.confidence import PRACTICAL_MULTIPLE
 from kbo.errors import InvalidInput
 from kbo.optimize.assumptions.measured import Measured
-from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.expected_improvement import ExpectedImprovement
@@ -25,22 +24,24 @@ from kbo.optimize.strategies.initial_design import InitialDesign
 from kbo.optimize.strategies.new_parameter import NewParameter
 from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.repeat_once import RepeatOnce
-from kbo.optimize.strategies.strategy import Alternate, Strategy, checked
-from kbo.optimize.strategies.thompson import ThompsonSampling
+from kbo.optimize.strategies.strategy import Alternate, Strategy, checked_strategies
+from kbo.optimize.strategies.thompson_point import ThompsonPoint
 from kbo.optimize.strategies.trust_region import TrustRegion, trust_radius
-from kbo.optimize.strategies.upper_bound import UpperBound
+from kbo.optimize.strategies.upper_bound_point import UpperBoundPoint
 from kbo.optimize.surrogates.bowl import PLAIN, Bowl
 from kbo.optimize.surrogates.error_bars import noise_ratios, prediction_errors
+from kbo.optimize.surrogates.evaluation import Evaluation, data
 from kbo.optimize.surrogates.fitting import unit_kernel
 from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_objective, fit_values
 from kbo.optimize.surrogates.practical_surrogate import (
     DEFAULT_METHOD,
-    Choices,
+    PracticalArguments,
     PracticalSurrogate,
     empty_posterior,
 )
 from kbo.optimize.surrogates.schedule import Schedule, cut
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate, data
+from kbo.optimize.surrogates.search_problem import SearchProblem
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.regression import Posterior
 from kbo.space import Space
 
@@ -123,7 +124,7 @@ class Practical(Setting):
             )
         strategies = self.strategies
         if strategies is not None:
-            strategies = checked(strategies)
+            strategies = checked_strategies(strategies)
         checks.keep(
             self,
             delta=checks.probability("delta", self.delta),
@@ -157,12 +158,12 @@ class Practical(Setting):
         return f"{type(self).__name__}({', '.join(arguments)})"
 
     @property
-    def choices(self) -> Choices:
-        """The arguments that a surrogate rests on."""
+    def surrogate_arguments(self) -> PracticalArguments:
+        """The arguments that a surrogate uses."""
         subclass = ""
         if type(self) is not Practical:
             subclass = type(self).__name__
-        return Choices(
+        return PracticalArguments(
             self.delta,
             self.scale,
             self.norm_factor,
@@ -192,7 +193,7 @@ class Practical(Setting):
 
     def fit(
         self,
-        problem: Problem,
+        problem: SearchProblem,
         evaluations: Sequence[Evaluation],
         before: PracticalSurrogate | None = None,
     ) -> PracticalSurrogate | None:
@@ -218,12 +219,14 @@ class Practical(Setting):
             ratios = noise_ratios(fitted_values, fitted_values, self.noise_std)
             X, y = data(fitted_values)
             fitted, bowl = self._model(problem.space, X, y, noise_std, errors, ratios)
-            posterior = empty_posterior(self.choices, problem, fitted, bowl, schedule.n_fitted)
+            posterior = empty_posterior(
+                self.surrogate_arguments, problem, fitted, bowl, schedule.n_fitted
+            )
             self._observe(posterior, fitted_values, fitted, fitted_values, device)
         for evaluation in values[posterior.n :]:  # as they came, since a sketch depends on that
             self._observe(posterior, [evaluation], fitted, fitted_values, device)
         return self.surrogate(
-            self.choices, problem, fitted, schedule, posterior, values, len(evaluations)
+            self.surrogate_arguments, problem, fitted, schedule, posterior, values, len(evaluations)
         )
 
     def fitted(
@@ -290,23 +293,25 @@ class Practical(Setting):
             weights = fitted.weights(y, prediction_errors(values), ratios).to(device)
         posterior.update(X.to(device), fitted.transform(y).to(device), weights)
 
-    def described(self) -> Practical:
+    def for_reports(self) -> Practical:
         """Return a copy that compresses bad values and does not cut them."""
-        description = copy.copy(self)
-        object.__setattr__(description, "cuts", False)
-        return description
+        return self._with("cuts", False)
 
     def with_noise(self) -> Practical:
+        return self._with("noisy", True)
+
+    def _with(self, name: str, value: Any) -> Practical:
+        """Return a copy, with all attributes of a subclass, in which one attribute has another value."""
         setting = copy.copy(self)
-        object.__setattr__(setting, "noisy", True)
+        object.__setattr__(setting, name, value)
         return setting
 
-    def shared(self, outputs: int) -> Practical:
+    def for_objective(self, n_quantities: int) -> Practical:
         """Return the setting itself: nominal probabilities are not shared."""
         return self
 
-    def of(self, quantity: Measured, outputs: int) -> Practical:
-        """Return the setting of a measured quantity; arguments as for ``Certified.of``.
+    def for_quantity(self, quantity: Measured, n_quantities: int) -> Practical:
+        """Return the setting of a measured quantity; arguments as for ``Setting.for_quantity``.
 
         Raises:
             InvalidInput: The quantity has a norm bound or a kernel, which are estimated.
@@ -317,13 +322,11 @@ class Practical(Setting):
                 "them."
             )
         noise_std = self.noise_std if quantity.name == OBJECTIVE else quantity.noise_std
-        if isinstance(quantity, Constraint):
+        if quantity.limit is not None:
             arguments = {field.name: getattr(self, field.name) for field in fields(Practical)}
             arguments["noise_std"] = noise_std
             return _OfLimit(**arguments, limit=quantity.limit)
-        setting = copy.copy(self)
-        object.__setattr__(setting, "noise_std", noise_std)
-        return setting
+        return self._with("noise_std", noise_std)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values; a subclass by its name."""
@@ -359,11 +362,16 @@ def default_strategies(method: str = Practical.default_method) -> list[Strategy]
         FeasibleUpperBound(),
     ]
     if recipe.draws:
-        return [*first, ThompsonSampling(), UpperBound()]
+        return [*first, ThompsonPoint(), UpperBoundPoint()]
     if method != Practical.default_method:
-        return [*first, UpperBound()]
-    # UpperBound has the trials of even numbers: of PRACTICAL_WIDTHS only 1, 1, 1 and 4 are used.
-    return [*first, ExpectedImprovement(), Alternate(UpperBound(), TrustRegion()), UpperBound()]
+        return [*first, UpperBoundPoint()]
+    # UpperBoundPoint has the trials of even numbers: of PRACTICAL_WIDTHS only 1, 1, 1 and 4 are used.
+    return [
+        *first,
+        ExpectedImprovement(),
+        Alternate(UpperBoundPoint(), TrustRegion()),
+        UpperBoundPoint(),
+    ]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.strategies.strategy import Strategy
-from kbo.optimize.surrogates.surrogate import Evaluation, Problem, Surrogate
+from kbo.optimize.surrogates.evaluation import Evaluation
+from kbo.optimize.surrogates.search_problem import SearchProblem
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.space import Space
 
 
@@ -19,7 +21,7 @@ class Setting(ABC):
     Attributes:
         default_method: The method if none is given.
         certified: Whether the bounds can be proved.
-        about_limits: The part of limits in the search and in the recommendation, in words.
+        about_limits: How the search and the recommendation treat limits, in words.
         delta: Probability that the bounds may fail.
         start: Parameters of the first trials; empty unless the setting explores safely.
     """
@@ -30,13 +32,18 @@ class Setting(ABC):
     delta: float
     start: Sequence[Any] = ()
 
+    @property
+    def explores_safely(self) -> bool:
+        """Whether a trial may begin only where all limits are certain to be kept, as with ``kbo.Safe``."""
+        return bool(self.start)
+
     @abstractmethod
     def check(self, method: str, n_trials: int | None) -> None:
         """Raise InvalidInput unless the setting can be used with a method, on some space."""
 
     @abstractmethod
     def fit(
-        self, problem: Problem, evaluations: Sequence[Evaluation], before: Any = None
+        self, problem: SearchProblem, evaluations: Sequence[Evaluation], before: Any = None
     ) -> Surrogate | None:
         """Return the surrogate after all evaluations of a quantity.
 
@@ -60,8 +67,8 @@ class Setting(ABC):
         """Return the strategies after the initial design, in words; empty where the method says everything."""
         return ""
 
-    def described(self) -> Setting:
-        """Return the setting with which reports describe the objective; by default the setting itself."""
+    def for_reports(self) -> Setting:
+        """Return the setting whose surrogates are for reports; by default the setting itself."""
         return self
 
     def with_noise(self) -> Setting:
@@ -69,12 +76,16 @@ class Setting(ABC):
         return self
 
     @abstractmethod
-    def shared(self, outputs: int) -> Setting:
-        """Return the setting of one of several quantities; ``outputs`` is their number."""
+    def for_objective(self, n_quantities: int) -> Setting:
+        """Return the setting of the objective, which is one of ``n_quantities`` quantities with bounds."""
 
     @abstractmethod
-    def of(self, quantity: Measured, outputs: int) -> Setting:
-        """Return the setting of the quantity of a constraint, or of an objective but the first, one of several.
+    def for_quantity(self, quantity: Measured, n_quantities: int) -> Setting:
+        """Return the setting of the quantity of a constraint, or of an objective but the first.
+
+        Args:
+            quantity: The constraint or the objective, with its assumptions.
+            n_quantities: The number of all quantities with bounds.
 
         Raises:
             InvalidInput: The quantity lacks an assumption of the setting, or has one that it estimates.
@@ -84,15 +95,10 @@ class Setting(ABC):
         """Return whether the assumptions alone say that a constraint is kept everywhere.
 
         Raises:
-            InvalidInput: They say that it is kept nowhere.
+            InvalidInput: The assumptions say that the constraint is kept nowhere.
         """
         return False
 
     @abstractmethod
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
-
-
-def explores_safely(setting: Setting) -> bool:
-    """Return whether a trial may begin only where all limits are certain to be kept, as with ``kbo.Safe``."""
-    return bool(setting.start)

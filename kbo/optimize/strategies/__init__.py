@@ -14,9 +14,9 @@ from kbo.optimize.strategies.random_point import RandomPoint
 from kbo.optimize.strategies.repeat_once import RepeatOnce
 from kbo.optimize.strategies.safe_exploration import SafeExploration
 from kbo.optimize.strategies.strategy import Alternate, Strategy
-from kbo.optimize.strategies.thompson import ThompsonSampling
+from kbo.optimize.strategies.thompson_point import ThompsonPoint
 from kbo.optimize.strategies.trust_region import TrustRegion
-from kbo.optimize.strategies.upper_bound import UpperBound
+from kbo.optimize.strategies.upper_bound_point import UpperBoundPoint
 
 __all__ = [
     "Alternate",
@@ -30,7 +30,7 @@ __all__ = [
     "RepeatOnce",
     "SafeExploration",
     "Strategy",
-    "ThompsonSampling",
+    "ThompsonPoint",
     "TrustRegion",
-    "UpperBound",
+    "UpperBoundPoint",
 ]

@@ -38,8 +38,7 @@ class FeasibleUpperBound(Strategy):
             return log_probability(search.limits, features)
 
         def score(features: Tensor) -> Tensor:
-            upper = quick_upper(bound.confidence, bound.posterior, features)
-            return upper + probability(features)
+            return quick_upper(bound, features) + probability(features)
 
         best_trials = search.space.features(search.starts)
         if bool((probability(best_trials) < math.log(0.5)).all()):

@@ -45,7 +45,7 @@ class HypervolumeUpperBound(Strategy):
         weights = directions(n_directions, m, generator) * front.scale
 
         def score(features: Tensor) -> Tensor:
-            bounds = [quick_upper(b.confidence, b.posterior, features) for b in search.bounds]
+            bounds = [quick_upper(bound, features) for bound in search.bounds]
             targets = torch.stack(bounds, -1).cpu()
             if n_directions == 1:
                 worth = scalarized(targets, front.reference, weights).squeeze(-1)

@@ -82,7 +82,7 @@ def _sobol_point(search: Search, number: int) -> Tensor:
     P = len(subspace.fixed)
     if not subspace.constrained:
         return subspace.spread(sobol(1, P, search.seed, number)[0])
-    points = subspace.place(sobol(N_RANDOM, P, search.seed))
+    points = subspace.moved_inside(sobol(N_RANDOM, P, search.seed))
     points = points[subspace.satisfies(points)]
     if number < len(points):
         return points[number]

@@ -14,7 +14,7 @@ from kbo.optimize.search.subspace import Subspace
 from kbo.optimize.strategies.feasible_upper_bound import FeasibleUpperBound
 from kbo.optimize.strategies.hypervolume_bound import HypervolumeUpperBound
 from kbo.optimize.strategies.strategy import Strategy
-from kbo.optimize.strategies.upper_bound import UpperBound
+from kbo.optimize.strategies.upper_bound_point import UpperBoundPoint
 from kbo.space import Params
 from kbo.space.parameters import Parameter
 
@@ -27,7 +27,7 @@ _FEW = 3
 _OPTIMISTIC: tuple[Strategy, ...] = (
     HypervolumeUpperBound(),
     FeasibleUpperBound(),
-    UpperBound(),
+    UpperBoundPoint(),
 )
 """The strategies of which the first that applies chooses the other parameters."""
 

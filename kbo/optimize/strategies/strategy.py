@@ -45,7 +45,8 @@ class Strategy(ABC):
         """Return the confidence of the objective whose upper bound is maximised; None, the default, if none is.
 
         ``Optimizer.explain`` shows its bound and its width, and none of a strategy without this method. One that
-        maximises the bound of the method, itself or by ``UpperBound().propose(search)``, returns ``search.confidence``.
+        maximises the bound of the method, itself or by ``UpperBoundPoint().propose(search)``, returns
+        ``search.confidence``.
         """
         return None
 
@@ -67,7 +68,7 @@ class Alternate(Strategy):
     def __init__(self, *strategies: Strategy) -> None:
         if not strategies:
             raise InvalidInput("Alternate needs at least one strategy, got none.")
-        object.__setattr__(self, "strategies", checked(strategies))
+        object.__setattr__(self, "strategies", checked_strategies(strategies))
 
     def active(self, search: Search) -> Strategy:
         """Return the strategy whose turn it is."""
@@ -123,7 +124,7 @@ def propose(strategies: Sequence[Strategy], search: Search) -> Proposal:
     names = ", ".join(strategy.describe() for strategy in strategies)
     raise InvalidInput(
         f"no strategy returned parameters for trial {search.number}, of [{names}]: end the list with one that always "
-        "does, as InitialDesign() and after it UpperBound()."
+        "does, as InitialDesign() and after it UpperBoundPoint()."
     )
 
 
@@ -135,7 +136,7 @@ def _is_known(params: Params, search: Search) -> bool:
     return bool((search.tried == point).all(-1).any())
 
 
-def checked(strategies: object) -> tuple[Strategy, ...]:
+def checked_strategies(strategies: object) -> tuple[Strategy, ...]:
     """Return strategies as a tuple.
 
     Raises:

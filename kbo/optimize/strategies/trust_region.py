@@ -11,7 +11,7 @@ from torch import Tensor
 from kbo.confidence import FixedWidth
 from kbo.optimize.search.search import Search
 from kbo.optimize.strategies.strategy import Strategy
-from kbo.optimize.surrogates.surrogate import Evaluation
+from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.space import Params
 
 START = 0.2

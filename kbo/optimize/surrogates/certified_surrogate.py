@@ -19,17 +19,13 @@ from kbo.confidence.mixture.radius import Scale
 from kbo.confidence.unexplained import unexplained
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.run.trials import WAYS, in_words
+from kbo.optimize.surrogates.bound import Bound
+from kbo.optimize.surrogates.evaluation import Evaluation, data
+from kbo.optimize.surrogates.guarantee import WITHOUT_BOUND, Guarantee
 from kbo.optimize.surrogates.order import Order
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
-from kbo.optimize.surrogates.surrogate import (
-    ANY,
-    WITHOUT_BOUND,
-    Bound,
-    Evaluation,
-    Guarantee,
-    Surrogate,
-    data,
-)
+from kbo.optimize.surrogates.search_problem import ANY
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.regression import Hypothetical, Posterior
 
 _LEAST_ERROR = 1e-3
@@ -244,14 +240,20 @@ class CertifiedSurrogate(Surrogate):
                 "kernel and noise level are given, but this method's norm bound follows the data, "
                 "which can refute a norm bound and never prove one"
             )
-        else:
-            statement = f"{'; '.join(objections)}{self.given.promise}"
-        return Guarantee("not certified", statement, delta, tuple(objections))
+            return Guarantee("not certified", statement, delta, tuple(objections))
+        statement = f"{'; '.join(objections)}{self.given.promise}"
+        return Guarantee("not certified", statement, delta, tuple(objections), self._undeclared())
 
     def _ways(self, selected: Sequence[str]) -> list[str]:
         """Return the ways in which the noise may have decided which values there are, in words."""
         counts = {way: self.selected.get(way, 0) for way in WAYS}
         return [*in_words(counts), *selected]
+
+    def _undeclared(self) -> frozenset[str]:
+        """Return the ``WAYS`` in which noise may have decided which values there are; none if declared impossible."""
+        if self.given.completion_independent_of_noise:
+            return frozenset()
+        return frozenset(way for way, count in self.selected.items() if count)
 
     def _objections(self, ways: Sequence[str]) -> list[str]:
         """Return the reasons why noise may have decided which values there are; none if that is declared impossible."""

@@ -8,7 +8,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from kbo.optimize.surrogates.surrogate import Evaluation
+from kbo.optimize.surrogates.evaluation import Evaluation
 
 _ADDED = 0.5
 """Share of the variance of the median error bar that is added to that of each value, where the noise is fitted."""

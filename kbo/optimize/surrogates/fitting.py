@@ -56,6 +56,7 @@ from kbo._base.locks import Lock
 from kbo.optimize.surrogates.bowl import PLAIN, Bowl
 
 Array = NDArray[np.float64]
+Numbers = TypeVar("Numbers", NDArray[np.floating], Tensor)
 R = TypeVar("R")
 
 _symm, _syr = get_blas_funcs(("symm", "syr"))
@@ -72,8 +73,8 @@ NOISE = -4.0, 1.0
 """Mean and variance of the logarithm of the noise variance."""
 
 NOISELESS = -8.0, 16.0
-"""The same where values have no noise. Then it is the variance that the kernel does not explain: almost none for a
-smooth objective, and as much as noise for a rugged one."""
+"""Mean and variance of the logarithm of the noise variance where values have no noise. Then it is the variance that the
+kernel does not explain: almost none for a smooth objective, and as much as noise for a rugged one."""
 
 LEAST_NOISE = 0.01
 """The least noise level that may be given, in standard deviations of the targets."""
@@ -117,6 +118,16 @@ def unit_kernel(columns: int) -> MaternKernel:
     median = torch.tensor(math.exp(_lengthscale_mean(columns)), dtype=torch.float32)
     kernel.initialize(lengthscale=median)
     return kernel
+
+
+def matern(distance: Numbers, decay: Numbers) -> Numbers:
+    """Return the Matern 5/2 kernel ``(1 + u + u^2 / 3) exp(-u)`` [...] of points at scaled distances.
+
+    Args:
+        distance: The distances u [...]: sqrt(5) times those in lengthscales.
+        decay: ``exp(-u)`` [...].
+    """
+    return (1 + distance + distance * distance / 3) * decay
 
 
 def _lengthscale_mean(columns: int) -> float:
@@ -224,7 +235,7 @@ class Loss:
         scale = math.sqrt(5) * np.exp(-theta[:-1])
         points = (Z - self.centre).numpy() * scale
         distance = cdist(points, self.X * scale)
-        k = (1 + distance + distance * distance / 3) * np.exp(-distance)
+        k = matern(distance, np.exp(-distance))
         B = self.trend_columns(Z).numpy()
         solved = solve_triangular(L, np.column_stack([k.T, self.B]), lower=True)
         L_k = solved[:, : len(k)]
@@ -266,7 +277,10 @@ class Loss:
         distance = pdist(self.X * (math.sqrt(5) * np.exp(-theta[:-1])))
         decay = np.exp(-distance)
         slope = (1 + distance) * decay
-        A = squareform(slope + distance * distance * decay / 3, checks=False)
+        k = (
+            slope + distance * distance * decay / 3
+        )  # ``matern(distance, decay)``, of which the slope is a part
+        A = squareform(k, checks=False)
         np.fill_diagonal(A, 1 + math.exp(theta[-1]) * self.ratios + self.extra)
         L = cholesky(A.T, lower=True, overwrite_a=True, check_finite=False)
         solved = cho_solve((L, True), self.y_and_B, check_finite=False)

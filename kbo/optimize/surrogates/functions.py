@@ -25,7 +25,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kbo.optimize.surrogates.fitting import Array, Loss
+from kbo.optimize.surrogates.fitting import Array, Loss, matern
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.regression import Hypothetical, Posterior
 
@@ -402,4 +402,4 @@ def _kernel(points: Tensor, data: Tensor, theta: Array) -> Tensor:
     scale = math.sqrt(5) * torch.from_numpy(-theta[:-1]).exp()
     exact = "donot_use_mm_for_euclid_dist"
     distance = torch.cdist(points * scale, data * scale, compute_mode=exact)
-    return (1 + distance + distance.square() / 3) * (-distance).exp()
+    return matern(distance, (-distance).exp())

@@ -11,8 +11,9 @@ from kbo._base.isolation import isolated
 from kbo.confidence import Confidence
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.assumptions.hypotheses import Hypothesis
+from kbo.optimize.surrogates.bound import Bound
 from kbo.optimize.surrogates.certified_surrogate import Assumptions, CertifiedSurrogate
-from kbo.optimize.surrogates.surrogate import Bound, Evaluation
+from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.union import union
 
 LARGER_HYPOTHESES = "in kbo.hypotheses a larger size, more turns or more noise"
@@ -70,7 +71,7 @@ class HypothesesSurrogate(CertifiedSurrogate):
         """Return the surrogate after one evaluation, which may refute some hypotheses.
 
         Raises:
-            RefutedAssumptions: It refutes all that are left.
+            RefutedAssumptions: The evaluation refutes all hypotheses that are left.
         """
         surrogates = {}
         refuted = dict(self.refuted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kbo.optimize.surrogates.surrogate import Evaluation
+from kbo.optimize.surrogates.evaluation import Evaluation
 
 
 class Order(NamedTuple):

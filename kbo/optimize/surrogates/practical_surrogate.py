@@ -18,8 +18,10 @@ from kbo.bandit.method import Method
 from kbo.confidence import Confidence, FixedWidth, UnknownNorm
 from kbo.optimize.surrogates.bowl import Bowl
 from kbo.optimize.surrogates.error_bars import median_bar, noise_ratios, prediction_errors
+from kbo.optimize.surrogates.evaluation import Evaluation, data
 from kbo.optimize.surrogates.fitting import MOST
 from kbo.optimize.surrogates.functions import DrawnFunctions, Functions
+from kbo.optimize.surrogates.guarantee import Guarantee
 from kbo.optimize.surrogates.inducing_points import (
     LEFT_OUT,
     MOST_EXACT,
@@ -31,7 +33,8 @@ from kbo.optimize.surrogates.model import Fitted, Trend
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
 from kbo.optimize.surrogates.predictive import Predictive
 from kbo.optimize.surrogates.schedule import Schedule
-from kbo.optimize.surrogates.surrogate import Evaluation, Guarantee, Problem, Surrogate, data
+from kbo.optimize.surrogates.search_problem import SearchProblem
+from kbo.optimize.surrogates.surrogate import Surrogate
 from kbo.regression import KernelRidge, NystromRidge, Posterior, PriorMean
 
 DEFAULT_METHOD = "ucb"
@@ -47,7 +50,7 @@ _WITHIN_LIMIT = 2.0
 
 
 @dataclass(frozen=True)
-class Choices:
+class PracticalArguments:
     """The arguments of ``kbo.Practical`` that a surrogate uses.
 
     Attributes:
@@ -67,7 +70,7 @@ class PracticalSurrogate(Surrogate):
     """A posterior with the fitted kernel and noise level, and bounds with an estimated norm.
 
     Args:
-        choices: The arguments of the setting.
+        arguments: The arguments of the setting.
         problem: Method, space and range.
         fitted: Kernel, noise level, trend and outcome transform.
         schedule: The numbers that follow from the values without a model.
@@ -76,8 +79,8 @@ class PracticalSurrogate(Surrogate):
         n_evaluations: The number of all evaluations, also of those without a value.
     """
 
-    choices: Choices
-    problem: Problem
+    arguments: PracticalArguments
+    problem: SearchProblem
     fitted: Fitted
     schedule: Schedule
     posterior: Posterior
@@ -211,7 +214,7 @@ class PracticalSurrogate(Surrogate):
         X, y = data(self.values)
         errors = self.transform.errors(y, prediction_errors(self.values))
         fitted_values = self.values[: self.schedule.n_fitted]
-        ratios = noise_ratios(self.values, fitted_values, self.choices.noise_std)
+        ratios = noise_ratios(self.values, fitted_values, self.arguments.noise_std)
         predicted = torch.tensor([e.predicted for e in self.values])
         return self.fitted.predictive(X, self.transform(y), errors, ratios, predicted)
 
@@ -226,13 +229,13 @@ class PracticalSurrogate(Surrogate):
     @cached_property
     def norm_bound(self) -> float:
         """The estimate of the norm of the objective less its trend, in units of the posterior."""
-        choices = self.choices
+        arguments = self.arguments
         unknown = UnknownNorm(
             self.fitted.noise_std,
-            choices.delta,
-            scale=choices.scale,
+            arguments.delta,
+            scale=arguments.scale,
             guess=1.0,
-            multiple=choices.norm_factor,
+            multiple=arguments.norm_factor,
         )
         return unknown.norm_bound(self.posterior)
 
@@ -244,28 +247,28 @@ class PracticalSurrogate(Surrogate):
     def confidence(self) -> Confidence | None:
         """The bound of the method, with the estimates in place of its assumptions."""
         norm_bound = self.norm_bound if self._uses_norm else 1.0
-        return method_of(self.choices, self.problem, self.fitted, norm_bound).confidence
+        return method_of(self.arguments, self.problem, self.fitted, norm_bound).confidence
 
     @property
     def reported(self) -> FixedWidth:
         """The confidence of a normal distribution, for the fitted kernel and noise level; ``interval`` averages."""
-        return FixedWidth(NormalDist().inv_cdf(1 - self.choices.delta / 2))
+        return FixedWidth(NormalDist().inv_cdf(1 - self.arguments.delta / 2))
 
     def guarantee(self, selected: Sequence[str] = ()) -> Guarantee:
         if self.noiseless:
             objection = "values are exact, intervals elsewhere rest on a kernel that is estimated"
-        elif self.choices.noise_std is not None:
+        elif self.arguments.noise_std is not None:
             objection = (
                 "the kernel is an estimate from the same data, so the interval may be too narrow"
             )
         else:
             objection = "kernel and noise level are estimates from the same data, so the interval may be too narrow"
-        return Guarantee("practical, not certified", objection, self.choices.delta, (objection,))
+        return Guarantee("practical, not certified", objection, self.arguments.delta, (objection,))
 
     @isolated
     def assumptions(self) -> dict[str, Any]:
         """Return the estimates, in units of the objective, and their origin."""
-        if self.choices.noise_std is not None:
+        if self.arguments.noise_std is not None:
             origin = "kernel by marginal likelihood, noise given"
         elif self.noiseless:
             origin = "kernel and what it leaves unexplained by marginal likelihood"
@@ -274,8 +277,8 @@ class PracticalSurrogate(Surrogate):
         estimates: dict[str, Any] = {"kernel": "fitted", "noise_std": self.noise_std}
         if self._uses_norm:
             estimates["norm_bound"] = self.norm_bound * self.transform.scale
-            origin += f", norm bound {self.choices.norm_factor:g} x its lower bound"
-        return {**estimates, "delta": self.choices.delta, "from": origin}
+            origin += f", norm bound {self.arguments.norm_factor:g} x its lower bound"
+        return {**estimates, "delta": self.arguments.delta, "from": origin}
 
     @isolated
     def account(self) -> dict[str, str]:
@@ -302,29 +305,31 @@ class PracticalSurrogate(Surrogate):
         return "the best mean with a margin of one standard deviation"
 
 
-def method_of(choices: Choices, problem: Problem, fitted: Fitted, norm_bound: float) -> Method:
+def method_of(
+    arguments: PracticalArguments, problem: SearchProblem, fitted: Fitted, norm_bound: float
+) -> Method:
     """Return the method of a problem with fitted numbers."""
     recipe = methods.get(problem.method)
     noise_std = fitted.noise_std
     ridges = None
     if "ridges" in recipe.options:
-        ridges = [multiple * noise_std**2 / choices.scale for multiple in RIDGES]
+        ridges = [multiple * noise_std**2 / arguments.scale for multiple in RIDGES]
     return recipe.make(
         fitted.kernel,
         noise_std,
         norm_bound,
-        choices.delta,
-        scale=choices.scale,
+        arguments.delta,
+        scale=arguments.scale,
         horizon=problem.n_trials,
         ridges=ridges,
     )
 
 
 def empty_posterior(
-    choices: Choices, problem: Problem, fitted: Fitted, bowl: Bowl, n_fitted: int
+    arguments: PracticalArguments, problem: SearchProblem, fitted: Fitted, bowl: Bowl, n_fitted: int
 ) -> Posterior:
     """Return the posterior before any value: exact, or a sketch if the model is fitted to more than 500 values."""
-    posterior = method_of(choices, problem, fitted, norm_bound=1.0).state()
+    posterior = method_of(arguments, problem, fitted, norm_bound=1.0).state()
     if n_fitted > MOST_EXACT and type(posterior) is KernelRidge:
         dictionary = FocusedDictionary(LEFT_OUT * fitted.noise_std**2, MOST_POINTS, N_DRAWN)
         posterior = NystromRidge(posterior.kernel, posterior.ridge, dictionary)
@@ -338,8 +343,8 @@ def _model(surrogate: PracticalSurrogate) -> str:
     n = surrogate.posterior.n
     n_fitted = surrogate.schedule.n_fitted
     text = f"{type(surrogate.fitted.kernel).__name__} fitted"
-    if surrogate.choices.subclass:
-        text += f" by {surrogate.choices.subclass}"
+    if surrogate.arguments.subclass:
+        text += f" by {surrogate.arguments.subclass}"
     if n_fitted < n:
         text += f" to the first {n_fitted} of {n} values, and used with all"
     else:
@@ -352,7 +357,7 @@ def _model(surrogate: PracticalSurrogate) -> str:
 
 def _noise(surrogate: PracticalSurrogate) -> str:
     """Return the noise level and its origin, in words."""
-    given = surrogate.choices.noise_std
+    given = surrogate.arguments.noise_std
     schedule = surrogate.schedule
     noise_std = surrogate.noise_std
     if given == 0:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform, linear
-from kbo.optimize.surrogates.surrogate import Evaluation
 
 REFIT_GROWTH = 1.3
 """The data grow by this factor between fits, so fits stay rare; waiting for a doubling found clearly worse optima."""

@@ -5,11 +5,9 @@ Larger values are better: whoever minimises changes the sign of the values befor
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,116 +16,12 @@ from kbo._base.isolation import isolated
 from kbo.confidence import Confidence
 from kbo.confidence.base import not_nan
 from kbo.errors import InvalidInput
+from kbo.optimize.surrogates.bound import Bound
+from kbo.optimize.surrogates.evaluation import Evaluation
 from kbo.optimize.surrogates.functions import Functions
+from kbo.optimize.surrogates.guarantee import Guarantee
 from kbo.optimize.surrogates.outcome_transform import OutcomeTransform
-from kbo.regression import Hypothetical, Posterior
-from kbo.space import Space
-
-
-class Evaluation(NamedTuple):
-    """The end of a trial, for one of its quantities.
-
-    Attributes:
-        number: The number of the trial, from 0 in the order of the starts.
-        features: Its features [D].
-        value: The value of the quantity; None if it has none.
-        selected: Those of ``kbo.optimize.run.trials.WAYS`` in which its noise may have decided which values there are.
-        error: The standard error of the value: as reported, or that of a prediction; None without one.
-        predicted: Whether the value is predicted, because the trial was stopped early.
-    """
-
-    number: int
-    features: tuple[float, ...]
-    value: float | None
-    selected: Sequence[str] = ()
-    error: float | None = None
-    predicted: bool = False
-
-
-def data(
-    evaluations: Sequence[Evaluation], device: torch.device | None = None
-) -> tuple[Tensor, Tensor]:
-    """Return features [n D] and values [n] of evaluations that have one, on a device; by default on the CPU."""
-    X = torch.tensor([e.features for e in evaluations], dtype=torch.float64, device=device)
-    return X, X.new_tensor([e.value for e in evaluations])
-
-
-ANY = (-math.inf, math.inf)
-"""The span of a quantity without a declared range."""
-
-
-class Problem(NamedTuple):
-    """Method, space and range of a quantity of a run.
-
-    Attributes:
-        method: A name of ``kbo.bandit.names()``.
-        n_trials: The planned number of trials, for methods that need it.
-        space: The search space.
-        span: The least and the largest possible value of the quantity, larger ones better.
-    """
-
-    method: str
-    n_trials: int | None
-    space: Space
-    span: tuple[float, float] = ANY
-
-
-@dataclass(frozen=True, eq=False)
-class Bound:
-    """A confidence and the posterior that it is about: together they bound a function at any features.
-
-    Attributes:
-        confidence: The confidence.
-        posterior: The posterior.
-        norm_bound: The norm bound that the confidence assumes; None if it assumes none.
-    """
-
-    confidence: Confidence
-    posterior: Posterior
-    norm_bound: float | None = None
-
-    def given(self, X: Tensor, targets: Tensor | None = None) -> Bound:
-        """Return the bound with hypothetical observations. It serves to search, and is never reported.
-
-        Args:
-            X: Features [p D] of the observations.
-            targets: Their targets [p], in units of the posterior; by default the means there.
-        """
-        return Bound(self.confidence, Hypothetical(self.posterior, X, targets), self.norm_bound)
-
-
-WITHOUT_BOUND = "the method has no bounds, or there are too few trials to compute them"
-
-NO_BOUND = f"none: {WITHOUT_BOUND}"
-"""The text about the guarantee of a run without a bound."""
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """The statement that holds for the reported intervals; true if it is proved.
-
-    Attributes:
-        kind: "certified", "not certified", "practical, not certified", or "none" where there is no bound.
-        statement: The statement, or the objections, in one sentence.
-        delta: Probability that the statement fails, which is nominal where there are objections.
-        objections: The reasons why nothing is proved.
-    """
-
-    kind: Literal["certified", "not certified", "practical, not certified", "none"]
-    statement: str
-    delta: float
-    objections: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return not self.objections
-
-    @property
-    def text(self) -> str:
-        """The kind and the statement, as reports show them."""
-        return f"{self.kind}: {self.statement}"
-
-    def __str__(self) -> str:
-        return self.text
+from kbo.regression import Posterior
 
 
 class Surrogate(ABC):

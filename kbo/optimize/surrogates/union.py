@@ -17,7 +17,7 @@ from torch import Tensor
 
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.optimize.surrogates.surrogate import Bound
+from kbo.optimize.surrogates.bound import Bound
 from kbo.regression import Posterior
 
 Interval = tuple[Tensor, Tensor]

@@ -7,17 +7,18 @@ from typing import Any
 
 from kbo._base.isolation import isolated
 from kbo._base.plotting import BLUE, GREY
+from kbo.optimize.insight.credible_sets import Effect
 from kbo.optimize.insight.importance import LEVEL, Importance
 from kbo.report.figures.axes import shortened
 
 
 @isolated
-def draw_importance(axes: Any, entries: Sequence[Importance]) -> None:
+def draw_importance(axes: Any, entries: Sequence[Importance | Effect]) -> None:
     """Draw the shares of parameters with their intervals, the first entry at the top.
 
     Args:
         axes: Where to draw.
-        entries: From ``importance``.
+        entries: From ``importance``, or the effects of ``Result.answers``.
     """
     for row, entry in enumerate(entries):
         share = entry.share

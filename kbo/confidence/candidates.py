@@ -1,4 +1,4 @@
-"""The optimality gap: how much better than the recommended point any other can still be."""
+"""The gap over a set of candidates: how much better than the recommended one any other can still be."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kbo.confidence.base import Confidence
 from kbo.regression import Posterior
 
 
-class Gap(NamedTuple):
-    """A recommendation and its distance from the maximum.
+class CandidateGap(NamedTuple):
+    """A recommendation among candidates, and its distance from the maximum over these.
 
     Attributes:
-        recommended: Row with the largest lower bound, or nearly; see ``optimality_gap``.
+        recommended: Row with the largest lower bound, or nearly; see ``candidate_gap``.
         lower: That lower bound.
         upper: The largest upper bound of all rows, hence an upper bound of the maximum.
     """
@@ -30,7 +30,7 @@ class Gap(NamedTuple):
         return self.upper - self.lower
 
 
-def optimality_gap(confidence: Confidence, state: Posterior, X: Tensor) -> Gap:
+def candidate_gap(confidence: Confidence, state: Posterior, X: Tensor) -> CandidateGap:
     """Return the recommendation among the rows of X [A d] and its gap over these rows.
 
     The row has the largest lower bound; for ``MartingaleMixture`` of kind "cmm" nearly the largest,
@@ -46,4 +46,4 @@ def optimality_gap(confidence: Confidence, state: Posterior, X: Tensor) -> Gap:
     checks.instance("confidence", confidence, Confidence)
     recommended, lower = confidence.argmax_lower(state, X)
     _, upper = confidence.argmax_upper(state, X)
-    return Gap(recommended, lower, upper)
+    return CandidateGap(recommended, lower, upper)

@@ -12,7 +12,7 @@ from kbo.space import Params
 
 
 @dataclass(frozen=True)
-class UpperBound(Strategy):
+class UpperBoundPoint(Strategy):
     """The largest upper confidence bound of the method, among the points that possibly keep all limits.
 
     Under limits: CONFIG (Xu et al. 2023, Alg. 1).
@@ -21,8 +21,7 @@ class UpperBound(Strategy):
     def propose(self, search: Search) -> Params | None:
         if search.bound is None:
             return None
-        bound = search.bound
-        return search.params(argmax_upper(bound.confidence, bound.posterior, search, search.limits))
+        return search.params(argmax_upper(search.bound, search, search.limits))
 
     def confidence(self, search: Search) -> Confidence | None:
         return search.confidence

@@ -7,47 +7,47 @@ from dataclasses import replace
 from torch import Tensor
 
 from kbo.optimize.constraints.feasibility import limits
-from kbo.optimize.proposal.begin_search import search_after_trials
+from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.quantities.quantities import Quantities
+from kbo.optimize.run_search import search_after_trials
 from kbo.optimize.search.bounds import argmax_lower
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace
-from kbo.optimize.strategies.safe_exploration import Exploration
+from kbo.optimize.strategies.safe_exploration import certainly_safe
 from kbo.space import Params
 
 
-def best_params(quantities: Quantities, seed: int, region: Subspace) -> Params | None:
-    """Return the parameters whose lower bound is nearly the largest of a region; None while there is no bound.
+def best_params(quantities: Quantities, seed: int, subspace: Subspace) -> Params | None:
+    """Return the parameters whose lower bound is nearly the largest of a subspace; None while there is no bound.
 
     Where the setting explores safely, they are among the points that are certain to keep all limits.
 
     Args:
         quantities: The quantities of a run with one objective.
         seed: The seed of the run.
-        region: The part of the space.
+        subspace: The part of the space.
     """
-    bounded = quantities.bounded()
-    if bounded is None:
+    surrogate = quantities.bounded()
+    if surrogate is None:
         return None
-    surrogate, _ = bounded
     latest = surrogate.latest
     assert latest is not None
-    search = search_after_trials(quantities, seed, region)
-    if quantities.exploration is not None:
-        units = safe_units(quantities, quantities.exploration, search)
-        search = replace(search, subspace=region.among(units))
+    search = search_after_trials(quantities, seed, subspace)
+    if quantities.safe_points is not None:
+        units = safe_units(quantities, quantities.safe_points, search)
+        search = replace(search, subspace=subspace.among(units))
     limited = limits(quantities.limits())
-    return region.params(argmax_lower(latest.confidence, latest.posterior, search, limited))
+    return subspace.params(argmax_lower(latest, search, limited))
 
 
-def safe_units(quantities: Quantities, exploration: Exploration, search: Search) -> Tensor:
+def safe_units(quantities: Quantities, safe_points: SafePoints, search: Search) -> Tensor:
     """Return points [n P] of the unit cube that are certain to keep all limits, of a part of the space.
 
     Args:
         quantities: The quantities of a run, which have learned from all its trials.
-        exploration: Their exploration.
+        safe_points: What is known of their safe points.
         search: A search of that part.
     """
     tried = quantities.units_of(quantities.trials.all)
-    units, _ = exploration.safe(search, tried)
+    units, _ = certainly_safe(safe_points, search, tried)
     return units

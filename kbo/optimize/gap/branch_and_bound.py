@@ -25,8 +25,8 @@ from kbo.errors import Contradiction
 from kbo.kernels import DenseKernel, freeze
 from kbo.optimize.constraints.feasibility import ConstraintSurrogate
 from kbo.optimize.constraints.slacks import slack_unit
-from kbo.optimize.insight.cells import Cells
-from kbo.optimize.surrogates.surrogate import Bound
+from kbo.optimize.gap.cells import Cells
+from kbo.optimize.surrogates.bound import Bound
 from kbo.space import Choice, Space
 
 _BATCH = 1000
@@ -183,87 +183,27 @@ def kept_everywhere(
     """Return True if it is proved that all points of the space keep all limits; arguments as for ``bound_maximum``."""
     for entry in surrogates:
         violation = CellBound(entry.surrogate.bounds, -entry.level, -1)
-        proof = bound_maximum([violation], space, evaluations, until=0.0, counted=counted)
+        score = BoundedScore([violation], space)
+        proof = bound_maximum(score, evaluations, until=0.0, counted=counted)
         if proof is None or proof.largest > 0:
             return False
     return True
 
 
-class Proof(NamedTuple):
-    """A proved upper bound of the largest value of a function over a space.
+class BoundedScore(NamedTuple):
+    """The function whose largest value is bounded: a score of some functions, by upper bounds of these.
 
     Attributes:
-        largest: The upper bound.
-        found: The largest upper bound of the function at a point that was examined.
-        point: That point [P] of the unit cube.
-        reason: The reason why the function cannot be larger than ``largest`` at a point where the bounds of the method
-            allow more; empty before it has been asked for.
-    """
-
-    largest: float
-    found: float
-    point: Tensor
-    reason: str = ""
-
-
-@torch.no_grad()
-def bound_maximum(
-    functions: Sequence[CellBound],
-    space: Space,
-    evaluations: int,
-    *,
-    score: Score = least,
-    lower: float = 0.0,
-    goal: float = 0.0,
-    until: float = math.inf,
-    slacks: Sequence[CellBound] = (),
-    witnesses: Tensor | None = None,
-    counted: Callable[[int], object] = lambda n: None,
-) -> Proof | None:
-    """Return an upper bound of the largest value over a space of a score of some functions.
-
-    Args:
         functions: Upper bounds of the functions.
         space: The space. Functions among its constraints are not called, which can only make the bound larger.
-        evaluations: The largest number of points at which bounds are computed. Not counted are the first points, one
-            for each combination of options of choices, and those of the comparison with the bounds of the method.
-        score: The score of the values of the functions; by default the least value.
-        lower: The value that the result is compared with.
-        goal: The search ends when the result is at most this above ``lower``.
-        until: The search ends when the upper bound at a point reaches this: then the statement to prove is wrong, or
-            cannot be proved.
         slacks: Upper bounds of slacks. Points at which one of them is negative do not count.
-        witnesses: Points [m P] of the space, in the unit cube, at which the result is compared with the bounds of the
-            method, besides some random ones.
-        counted: Called with the number of points that have just been examined, again and again.
-
-    Returns:
-        The bound; None where there is no proof: see ``obstacle``.
-
-    Raises:
-        Contradiction: The bounds at a point allow more than the result, and no norm bound accounts for it.
+        score: The score of the values of the functions; by default the least value.
     """
-    if obstacle(functions, space):
-        return None
-    problem = _Problem(functions, slacks, space, score)
-    proof = _branch_and_bound(problem, evaluations, lower, goal, until, counted)
-    if proof.found >= until:  # nothing is proved
-        return proof
-    points = _random_points(space)
-    if witnesses is not None:
-        points = torch.cat([witnesses, points])
-    if not len(points):
-        return proof
-    return proof._replace(reason=_reason(problem, points, proof.largest))
-
-
-class _Problem(NamedTuple):
-    """A score of some functions on the points of a space where no slack is negative, by upper bounds of them."""
 
     functions: Sequence[CellBound]
-    slacks: Sequence[CellBound]
     space: Space
-    score: Score
+    slacks: Sequence[CellBound] = ()
+    score: Score = least
 
     def scores(self, X: Tensor, differences: Tensor) -> tuple[Tensor, Tensor]:
         """Return the scores [n] of the bounds at the centres of cells, and over cells; arguments of ``CellBound``."""
@@ -299,6 +239,67 @@ class _Problem(NamedTuple):
         return is_bounded, is_excluded
 
 
+class Proof(NamedTuple):
+    """A proved upper bound of the largest value of a function over a space.
+
+    Attributes:
+        largest: The upper bound.
+        found: The largest upper bound of the function at a point that was examined.
+        point: That point [P] of the unit cube.
+        reason: The reason why the function cannot be larger than ``largest`` at a point where the bounds of the method
+            allow more; empty before it has been asked for.
+    """
+
+    largest: float
+    found: float
+    point: Tensor
+    reason: str = ""
+
+
+@torch.no_grad()
+def bound_maximum(
+    problem: BoundedScore,
+    evaluations: int,
+    *,
+    lower: float = 0.0,
+    goal: float = 0.0,
+    until: float = math.inf,
+    witnesses: Tensor | None = None,
+    counted: Callable[[int], object] = lambda n: None,
+) -> Proof | None:
+    """Return an upper bound of the largest score over a space, where no slack is negative.
+
+    Args:
+        problem: The score, its space and the slacks.
+        evaluations: The largest number of points at which bounds are computed. Not counted are the first points, one
+            for each combination of options of choices, and those of the comparison with the bounds of the method.
+        lower: The value that the result is compared with.
+        goal: The search ends when the result is at most this above ``lower``.
+        until: The search ends when the upper bound at a point reaches this: then the statement to prove is wrong, or
+            cannot be proved.
+        witnesses: Points [m P] of the space, in the unit cube, at which the result is compared with the bounds of the
+            method, besides some random ones.
+        counted: Called with the number of points that have just been examined, again and again.
+
+    Returns:
+        The bound; None where there is no proof: see ``obstacle``.
+
+    Raises:
+        Contradiction: The bounds at a point allow more than the result, and no norm bound accounts for it.
+    """
+    if obstacle(problem.functions, problem.space):
+        return None
+    proof = _branch_and_bound(problem, evaluations, lower, goal, until, counted)
+    if proof.found >= until:  # nothing is proved
+        return proof
+    points = _random_points(problem.space)
+    if witnesses is not None:
+        points = torch.cat([witnesses, points])
+    if not len(points):
+        return proof
+    return proof._replace(reason=_reason(problem, points, proof.largest))
+
+
 def obstacle(functions: Sequence[CellBound], space: Space) -> str:
     """Return the reason why nothing can be proved over a space; an empty text if something can."""
     if not functions:
@@ -320,7 +321,7 @@ def _n_combinations(space: Space) -> int:
 
 
 def _branch_and_bound(
-    problem: _Problem,
+    problem: BoundedScore,
     evaluations: int,
     lower: float,
     goal: float,
@@ -356,7 +357,7 @@ def _branch_and_bound(
         cells = cells[is_left]
 
 
-def _evaluated(problem: _Problem, cells: Cells) -> tuple[Tensor, Tensor, Tensor]:
+def _evaluated(problem: BoundedScore, cells: Cells) -> tuple[Tensor, Tensor, Tensor]:
     """Return the centres [n P] of cells, the bounds [n] of the score there, and those over the cells.
 
     The bounds are -inf where a slack is negative, or a constraint of the space is broken.
@@ -388,7 +389,7 @@ def _random_points(space: Space) -> Tensor:
     return units[space.satisfies(units)]
 
 
-def _reason(problem: _Problem, points: Tensor, largest: float) -> str:
+def _reason(problem: BoundedScore, points: Tensor, largest: float) -> str:
     """Return the reason why the score is at most ``largest`` at the first of some points.
 
     The space is divided again around each point x, into the cells of the proof that contain it. By the norm bound a

@@ -12,7 +12,7 @@ from torch import Tensor
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.feasibility import ConstraintSurrogate, limits
 from kbo.optimize.constraints.slacks import upper_slack
-from kbo.optimize.insight.branch_and_bound import bound_maximum, slack_bounds
+from kbo.optimize.gap.branch_and_bound import BoundedScore, bound_maximum, slack_bounds
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.space import Params, Space
 
@@ -70,7 +70,9 @@ def certificate(
     points = space.points(MOST_POINTS)
     n_points = None
     if points is None:
-        proof = bound_maximum(slack_bounds(surrogates, space), space, evaluations, until=0.0)
+        proof = bound_maximum(
+            BoundedScore(slack_bounds(surrogates, space), space), evaluations, until=0.0
+        )
         if proof is None or proof.largest >= 0:
             return None
         examined = torch.cat([tried, space.units([space.params(proof.point)])])

@@ -18,7 +18,7 @@ from kbo.space import Params
 
 
 @dataclass(frozen=True)
-class ThompsonSampling(Strategy):
+class ThompsonPoint(Strategy):
     """The maximum of a function drawn from the posterior, whose deviations are as wide as the confidence of the method.
 
     The strategy does not apply with limits on measured quantities.

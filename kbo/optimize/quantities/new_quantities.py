@@ -1,4 +1,4 @@
-"""The problem of a run: which arguments go together, and how the header of a journal describes it."""
+"""The quantities of a run before its first trial: which arguments go together, and their defaults."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbo._base import checks
-from kbo.bandit import methods
 from kbo.errors import InvalidInput
-from kbo.optimize.assumptions.hypotheses import described
-from kbo.optimize.assumptions.measured import Measured
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.objectives.objective import (
     Objective,
@@ -22,8 +19,8 @@ from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.trials import Trials
 from kbo.optimize.settings.choice import resolve
-from kbo.optimize.settings.setting import Setting, explores_safely
-from kbo.optimize.surrogates.surrogate import ANY, Problem
+from kbo.optimize.settings.setting import Setting
+from kbo.optimize.surrogates.search_problem import ANY, SearchProblem
 from kbo.space import Space
 
 log: logging.Logger = logging.getLogger("kbo")
@@ -58,7 +55,7 @@ def new_quantities(
     if several:
         maximize = several[0].maximize
         _check_several(several, constraints, setting, method, value_range)
-    problem = Problem(method, n_trials, space, _span(value_range, maximize))
+    problem = SearchProblem(method, n_trials, space, _span(value_range, maximize))
     return Quantities(
         Trials(space), setting, problem, tuple(constraints), maximize, several, not_acceptable
     )
@@ -80,7 +77,7 @@ def _check_several(
             f"constraint {first!r}: the first objective is called {OBJECTIVE!r} in constraints: "
             f"kbo.Constraint({OBJECTIVE!r}, ...)."
         )
-    if explores_safely(setting):
+    if setting.explores_safely:
         raise InvalidInput(
             "kbo.Safe is for one objective: the others can be constraints, kbo.Constraint(name, upper=...)."
         )
@@ -106,44 +103,3 @@ def _span(value_range: tuple[float, float] | None, maximize: bool) -> tuple[floa
     if maximize:
         return low, high
     return -high, -low
-
-
-def header_of(
-    quantities: Quantities, seed: int, value_range: tuple[float, float] | None, space: Space
-) -> dict[str, Any]:
-    """Return the description of the problem of a run as plain JSON values: the header of its journal.
-
-    Args:
-        quantities: The quantities of the run, in any space.
-        seed: The seed of the run.
-        value_range: The declared range of the objective; None without one.
-        space: The space that is described, and on which kernels have their fingerprints.
-    """
-    problem = quantities.problem
-    header = {
-        "space": space.describe(),
-        "named": space.named,
-        "maximize": quantities.maximize,
-        "method": problem.method,
-        "seed": seed,
-    }
-    if value_range is not None:
-        header["value_range"] = list(value_range)
-    if quantities.objectives:
-        header["objectives"] = [_described(o, space.columns) for o in quantities.objectives]
-    if quantities.reference:
-        header["reference"] = quantities.reference
-    if methods.get(problem.method).needs_horizon:
-        header["n_trials"] = problem.n_trials
-    header |= quantities.setting.describe(space)
-    if quantities.constraints:
-        header["constraints"] = [_described(c, space.columns) for c in quantities.constraints]
-    return header
-
-
-def _described(measured: Measured, columns: int) -> dict[str, Any]:
-    """Return a constraint or an objective as plain JSON values; its kernel by a fingerprint on some columns."""
-    numbers = measured.describe()
-    if measured.kernel is None:
-        return numbers
-    return {**numbers, **described(measured.kernel, columns)}

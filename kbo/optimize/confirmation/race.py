@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from kbo.confidence.repeated.mean import bounded_mean
 from kbo.confidence.repeated.median import median, median_bounds
+from kbo.optimize.run.table import format_params
 from kbo.space import Params
 
 _REPEATED = 0.5
@@ -38,6 +39,14 @@ class Finalist:
     lower: float
     upper: float
     measured: Sequence[Mapping[str, float]] = ()
+
+    def __str__(self) -> str:
+        params = format_params(self.params)
+        if not self.values:
+            return f"{self.name}: no value; {params}"
+        estimates = f"median {self.median:.4g}, mean {self.mean:.4g}"
+        bounds = f"bounds {self.lower:.4g} to {self.upper:.4g}"
+        return f"{self.name}: {estimates} of {len(self.values)} new values; {bounds}; {params}"
 
     @property
     def mean(self) -> float | None:

@@ -1,0 +1,80 @@
+"""The optimality gap of a run: of its recommendation, or of the front of several objectives."""
+
+from __future__ import annotations
+
+from kbo._base.terminal import Bar
+from kbo.optimize.gap.front_gap import front_gap
+from kbo.optimize.gap.gap import Gap
+from kbo.optimize.gap.gap_problem import GapProblem, objection_to_bounds
+from kbo.optimize.gap.recommendation_gap import gap_on_safe_set, recommendation_gap
+from kbo.optimize.quantities.front_trials import front_trials
+from kbo.optimize.quantities.quantities import Quantities
+from kbo.optimize.run.trials import Trial
+from kbo.optimize.run_search import search_after_trials
+
+
+def run_gap(
+    quantities: Quantities, seed: int, evaluations: int, goal: float, progress: bool
+) -> Gap | None:
+    """Return the optimality gap of a run; None without a bound, or without a recommendation that keeps all constraints.
+
+    Args:
+        quantities: The quantities of the run.
+        seed: The seed of the run.
+        evaluations: Points at which bounds may be computed, at most, for each hypothesis; 0 for no proof.
+        goal: The proof ends when the gap is at most this.
+        progress: Whether a bar shows how much of the proof is done.
+    """
+    best = quantities.recommended()
+    surrogates = quantities.surrogates()
+    if best is None or not surrogates:
+        return None
+    constraints = quantities.limits()
+    total = evaluations * _n_proofs(quantities)
+    with Bar(total=total, desc="proof of the gap", disable=not progress) as bar:
+        problem = GapProblem(
+            surrogates=surrogates,
+            constraints=constraints,
+            search=search_after_trials(quantities, seed),
+            objection=objection_to_bounds(surrogates, constraints, quantities.trials.finished),
+            evaluations=evaluations,
+            goal=goal,
+            counted=bar.update,
+        )
+        if quantities.objectives:
+            return _gap_of_front(quantities, problem)
+        return _gap_of_recommendation(quantities, problem, best)
+
+
+def _n_proofs(quantities: Quantities) -> int:
+    """Return the number of proofs, at most: for a front one, otherwise one for each hypothesis and each safe limit."""
+    if quantities.objectives:
+        return 1
+    n = sum(len(surrogate.bounds) for surrogate in quantities.surrogates().values())
+    if quantities.safe_points is not None:
+        n += len(quantities.limits())
+    return n
+
+
+def _gap_of_recommendation(quantities: Quantities, problem: GapProblem, best: Trial) -> Gap | None:
+    """Return the gap of the recommended trial; None if it is not known to keep all constraints."""
+    if quantities.constraints and not quantities.feasibility(best).kept:
+        return None
+    recommended = quantities.features([best])
+    if quantities.safe_points is None:
+        return recommendation_gap(problem, recommended)
+    tried = quantities.units_of(quantities.trials.all)
+    return gap_on_safe_set(problem, recommended, quantities.safe_points, tried)
+
+
+def _gap_of_front(quantities: Quantities, problem: GapProblem) -> Gap | None:
+    """Return the gap of a front; None without one, and while no trial of it is known to keep all constraints."""
+    compared = front_trials(quantities)
+    if compared is None or len(problem.constraints) < len(quantities.limited):
+        return None
+    trials = compared.front
+    if quantities.constraints:
+        trials = [trial for trial in trials if quantities.feasibility(trial).kept]
+    if not trials:
+        return None
+    return front_gap(problem, quantities.features(trials), compared.extents)

@@ -1,0 +1,45 @@
+"""Draws of the objective over a space, with what is known of the constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from kbo.optimize.constraints.feasibility import ConstraintSurrogate, probably_feasible
+from kbo.optimize.surrogates.functions import Functions
+from kbo.space import Space
+
+
+@dataclass(frozen=True)
+class DrawnObjective:
+    """Draws of the objective from the model, larger values better, and where the constraints are probably kept.
+
+    Attributes:
+        space: The search space.
+        functions: The s draws.
+        constraints: The constraints with their surrogates.
+    """
+
+    space: Space
+    functions: Functions
+    constraints: Sequence[ConstraintSurrogate]
+
+    def values(self, units: Tensor) -> Tensor:
+        """Return the values [s n] of the draws at points [n P] of the unit cube, on the CPU."""
+        return self.functions(self.space.features(units)).cpu()
+
+    def targets(self, units: Tensor) -> Tensor:
+        """Return the targets [s n] of the draws at points [n P]: their order, without the outcome transform."""
+        return self.functions.targets(self.space.features(units)).cpu()
+
+    def targets_of_each(self, units: Tensor) -> Tensor:
+        """Return the targets [s n] of each draw at points [s n P] of its own."""
+        s, n, P = units.shape
+        features = self.space.features(units.reshape(s * n, P)).reshape(s, n, -1)
+        return self.functions.targets_of_each(features).cpu()
+
+    def is_feasible(self, units: Tensor) -> Tensor:
+        """Return whether points [n P] keep each constraint with a probability of a half, [n]."""
+        return probably_feasible(self.space, self.constraints, units)
