@@ -211,7 +211,7 @@ def test_adaptive_mixtures_are_mixtures_at_the_upper_bound(name, kind, T):
     expected = dense.mixture(case.formulas(T), Z[::3], grid, *numbers)
     found = confidence.interval(state, Z[::3])
     # Bounds are widened by their rounding.
-    tol = 1e-6 + 10 * state.error.rounding.at(confidence._least_ridge(state))
+    tol = 1e-6 + 10 * state.error.rounding.at(confidence.least_ridge_on(state))
     torch.testing.assert_close(found, expected, rtol=tol, atol=tol)
 
 

@@ -66,7 +66,7 @@ class _LeverageBound(SubGaussian, WidthConfidence):
             )
         return reasons
 
-    def _statement_on(self, state: Posterior) -> str | None:
+    def statement_on(self, state: Posterior) -> str | None:
         if self.guarantee is None or state.error.trace == 0:
             return self.guarantee
         return self.statement(

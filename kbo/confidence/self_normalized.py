@@ -56,7 +56,7 @@ class SelfNormalized(SubGaussian, WidthConfidence):
 
     def width(self, state: Posterior) -> Tensor:
         ridge = state.ridge
-        least_ridge = self._least_ridge(state)
+        least_ridge = self.least_ridge_on(state)
         if ridge < least_ridge:
             raise InvalidInput(
                 f"the state's ridge {ridge:g} is below least_ridge = {least_ridge:g}: no "
@@ -69,11 +69,11 @@ class SelfNormalized(SubGaussian, WidthConfidence):
     def objections(self, state: Posterior) -> list[str]:
         """Return the objections of any confidence, and one if the ridge is too small."""
         reasons = super().objections(state)
-        if state.ridge < self._least_ridge(state):
+        if state.ridge < self.least_ridge_on(state):
             reasons.append(f"the ridge {state.ridge:g} is below least_ridge: use a larger one")
         return reasons
 
-    def _least_ridge(self, state: Posterior) -> float:
+    def least_ridge_on(self, state: Posterior) -> float:
         """Return the ridge of the log-determinant."""
         if self.least_ridge is None:
             return state.ridge

@@ -46,6 +46,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
+from kbo._base.hooks import refuse_old_hooks
 from kbo._base.stateful import Stateful, fresh_version
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges
@@ -65,13 +66,18 @@ MOST_JOINT = 2048
 class PosteriorAt(ABC):
     """The numbers of a posterior at one ridge, valid until the posterior changes.
 
-    Methods that take points begin with ``self.state.check(X)``. ``predict`` and ``covariance`` have
-    gradients in X.
+    A subclass defines the abstract methods, which begin with ``self.state.check(X)`` if they take
+    points; ``predict`` and ``covariance`` have gradients in X. It may define ``factored``,
+    ``compute_draws`` and ``compute_drawn_function``.
 
     Args:
         state: The posterior.
         ridge: The ridge.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_old_hooks(cls, _draw="compute_draws", _draw_function="compute_drawn_function")
 
     def __init__(self, state: Posterior, ridge: float) -> None:
         self.state = state
@@ -136,10 +142,10 @@ class PosteriorAt(ABC):
                 f"X must be a tensor of shape [N d] with at least one row, got {tuple(X.shape)}."
             )
         with torch.no_grad():
-            return self._draw(X, count, checks.generator(generator))
+            return self.compute_draws(X, count, checks.generator(generator))
 
-    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
-        """Return the draws of ``draw``, which has checked the arguments."""
+    def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+        """Return joint draws [count N] at X [N d], less the mean; ``draw`` has checked the arguments."""
         if len(X) > MOST_JOINT:
             return torch.stack([self.draw_function(X, generator)(X) for _ in range(count)])
         return joint_draws(self.covariance(X, X), count, generator)
@@ -155,13 +161,13 @@ class PosteriorAt(ABC):
             InvalidInput: The kernel has no random features, or this posterior draws no functions.
         """
         self.state.check(like, "like")
-        return self._draw_function(like, checks.generator(generator))
+        return self.compute_drawn_function(like, checks.generator(generator))
 
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
-        """Return the draw of ``draw_function``, which has checked the arguments."""
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
+        """Return a drawn function less its mean; ``draw_function`` has checked the arguments."""
         raise InvalidInput(
             f"a {type(self.state).__name__} draws no functions: draw over a finite set of at most "
-            f"{MOST_JOINT} points, or define _draw_function in {type(self).__name__}."
+            f"{MOST_JOINT} points, or define compute_drawn_function in {type(self).__name__}."
         )
 
 
@@ -206,7 +212,7 @@ class PriorAt(LowRankPosteriorAt):
     rss = log_det
     effective_dimension = log_det
 
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
         return PriorPath(self.state.draw_prior(like, generator))
 
 
@@ -259,8 +265,9 @@ class Posterior(Stateful, ABC):
     ``across`` and ``predict``; bounds also read ``like``, ``batch_shape``, ``observed`` and
     ``schedule``. Points are the rows of X, of any batch shape.
 
-    A subclass defines the abstract members, sets ``like`` with the first data, and calls
-    ``changed`` at the end of every change. It copies what it keeps of kernel and data, and writes
+    A subclass defines the abstract members (of ``at``, which is the same for all, it defines
+    ``compute_at``), sets ``like`` with the first data, and calls ``changed`` at the end of every
+    change. It copies what it keeps of kernel and data, and writes
     no tensor in place, because forks share them. The attributes below and the members under "What a
     subclass may define" have defaults.
 
@@ -292,6 +299,10 @@ class Posterior(Stateful, ABC):
     needs_refresh: bool = False
     schedule: RidgeSchedule | None = None
     _definiteness: Definiteness | None = None  # of error.negative_eigenvalue, which continues it
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_old_hooks(cls, _at="compute_at")
 
     def __init__(self, ridge: float) -> None:
         self._ridge: float = checks.positive("ridge", ridge)
@@ -334,8 +345,12 @@ class Posterior(Stateful, ABC):
         """
 
     @abstractmethod
-    def _at(self, ridge: float) -> PosteriorAt:
-        """Return the posterior at a ridge, given that there are data; ``at`` keeps it."""
+    def compute_at(self, ridge: float) -> PosteriorAt:
+        """Return the numbers at one ridge, computed anew.
+
+        ``at`` calls it, after a check of the ridge and only if there are data, and keeps what it
+        returns until the posterior changes.
+        """
 
     # What a subclass may define
 
@@ -415,7 +430,7 @@ class Posterior(Stateful, ABC):
 
     def _new_at(self, ridge: float) -> PosteriorAt:
         """Return the posterior at a ridge, also without data."""
-        return self._at(ridge) if self.n else PriorAt(self, ridge)
+        return self.compute_at(ridge) if self.n else PriorAt(self, ridge)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance [...] of the function, without noise, at points X [... d].

@@ -229,7 +229,7 @@ class MartingaleMixture(SubGaussian):
     def _least_norm(self, state: Posterior) -> float:
         return norm_lower_bound(state, self.noise_std, self.delta, self.scale)
 
-    def _least_ridge(self, state: Posterior) -> float:
+    def least_ridge_on(self, state: Posterior) -> float:
         """Return the least of the ridges and a0; below, "cmm" searches as rounding allows."""
         return min(self.mixture_ridge, *self.ridges)
 
@@ -237,7 +237,7 @@ class MartingaleMixture(SubGaussian):
         """Raise RefutedAssumptions if lower bounds above upper bounds refute the assumptions."""
         self._refuse_if_refuted(state)
         # Hypothetical points shrink variances without evidence, and rounding may be large.
-        if state.provenance.hypothetical or rounding.objections(state, self._least_ridge(state)):
+        if state.provenance.hypothetical or rounding.objections(state, self.least_ridge_on(state)):
             return
         self._refuted("lower and upper bound cross", n=state.n, crossing=crossing)
 

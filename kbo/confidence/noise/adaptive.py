@@ -25,7 +25,7 @@ class _Adaptive(Confidence):
     rests_on: type[NoiseLevel]
     """The class of noise bounds whose event is that of the confidence."""
 
-    def _statement_on(self, state: Posterior) -> str:
+    def statement_on(self, state: Posterior) -> str:
         """Return the statement of the noise bounds."""
         return self.noise_bounds(state).guarantee
 
@@ -43,7 +43,7 @@ class _Adaptive(Confidence):
             reasons.append(f"the noise bounds have seen {bounds.n} of {state.n} observations")
         return reasons
 
-    def _least_ridge(self, state: Posterior) -> float:
+    def least_ridge_on(self, state: Posterior) -> float:
         return min(state.ridge, self.noise_bounds(state).least_ridge_used)
 
     def finite_on(self, state: Posterior) -> bool:

@@ -203,7 +203,7 @@ class KernelRidge(Posterior):
         self._basis = self._basis.grown()
         return self._basis
 
-    def _at(self, ridge: float) -> PosteriorAt:
+    def compute_at(self, ridge: float) -> PosteriorAt:
         return ExactAt(self, ridge, self.factor(ridge))
 
     def across(self, X: Tensor | None = None) -> AllRidges:
@@ -295,7 +295,7 @@ class ExactAt(LowRankPosteriorAt):
         return (1 - self.ridge / self.data.counts * inverse_diagonal).sum()
 
     @torch.no_grad()
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
         """Matheron's rule: ``h(x) - k(x, X) A^-1 (h(X) + eps)`` with h from the prior."""
         prior = self.state.draw_prior(like, generator)
         X = self.data.X

@@ -175,9 +175,9 @@ class NystromRidge(Posterior):
 
     def _new_at(self, ridge: float) -> PosteriorAt:
         """Return the posterior at a ridge, also without data: O(m^2) at the own one."""
-        return self._at(ridge)
+        return self.compute_at(ridge)
 
-    def _at(self, ridge: float) -> PosteriorAt:
+    def compute_at(self, ridge: float) -> PosteriorAt:
         if self.n:
             warn_below_precision(ridge, self.error.least_ridge)
         return NystromAt(self, ridge)
@@ -323,7 +323,7 @@ class NystromAt(LowRankPosteriorAt):
         )
         return math.sqrt(self.ridge) * self.root.S @ normal.to(self.root.S.device)
 
-    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         """Return draws [count N]: of the features jointly, of the residual point by point."""
         weights = self.weight_draws(count, generator)
         normal = residual_noise(X, count, generator)
@@ -338,7 +338,7 @@ class NystromAt(LowRankPosteriorAt):
         return draws
 
     @torch.no_grad()
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
         """Return ``z(x)'w + h(x) - z(x)'L^-1 h(Z)``, h from the prior."""
         prior = self.state.draw_prior(like.double(), generator)
         features = self.sketch.features.fork()  # the draw stays when the dictionary changes

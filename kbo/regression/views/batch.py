@@ -93,10 +93,10 @@ class _BatchAt(ViewAt):
         _, U, V = self.after.factored(X)
         return mean, U, V
 
-    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         return self.after.draw(X, count, generator)
 
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
         return self.after.draw_function(like, generator)
 
 

@@ -89,7 +89,7 @@ class _FixedPointsAt(ViewAt):
             return self.inner.predict(X)
         return columns.predict(self.ridge)
 
-    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         columns = self.state.columns_at(X)
         if columns is None:
             return self.inner.draw(X, count, generator)

@@ -273,12 +273,12 @@ class _HypotheticalAt(ViewAt):
             cross = self.inner.covariance(P, X.expand(*batch, *X.shape[-2:]))
         return self.elimination.whitened(cross)
 
-    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         self._refuse_batches()
-        return PosteriorAt._draw(self, X, count, generator)
+        return PosteriorAt.compute_draws(self, X, count, generator)
 
     @torch.no_grad()
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
         """Matheron's rule once more, for hypothetical observations at points [p d]."""
         self._refuse_batches()
         inner = self.state.state.fork().at(self.ridge)  # the draw stays when the state learns
