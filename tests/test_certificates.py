@@ -206,6 +206,7 @@ def test_what_cannot_be_certified_is_refused():
     bound = certify(problem.confidence, state, x).bound
     assert bound == pytest.approx(cone_program(problem.confidence, state, x), rel=1e-6)
     sketch = NystromRidge(problem.kernel, 0.1, FixedDictionary(X))
+    sketch.update(X, problem.y.to(DEVICE))
     for question in (certify, cone_program):
         for arguments in ((sketch, x), (state, x[None]), (state, x, "both")):
             with pytest.raises(InvalidInput):

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -241,6 +241,24 @@ class Columns(Stateful, ABC):
         return self.state.at(ridge).draw(self.points, count, generator)
 
 
+class LeastSquares(NamedTuple):
+    """The misfit of a function f to all observations, as a sum over rows of equal location.
+
+    ``|y - f(X)|^2 = within + sum_r counts_r (y_r - f(X_r))^2``.
+
+    Attributes:
+        X: Locations [m d].
+        y: Mean target of each row, [m].
+        counts: Sum of the weights of each row, [m].
+        within: The part that no function explains, [], in squared units of y.
+    """
+
+    X: Tensor
+    y: Tensor
+    counts: Tensor
+    within: Tensor
+
+
 class RidgeSchedule(Stateful, ABC):
     """Rule that moves the ridge of a posterior as data come in.
 
@@ -298,7 +316,7 @@ class Posterior(Stateful, ABC):
     anchors: Tensor | None = None
     needs_refresh: bool = False
     schedule: RidgeSchedule | None = None
-    _definiteness: Definiteness | None = None  # of error.negative_eigenvalue, which continues it
+    _definiteness: Definiteness | None = None  # continued by negative_eigenvalue
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -381,6 +399,11 @@ class Posterior(Stateful, ABC):
         return None
 
     @property
+    def least_squares(self) -> LeastSquares | None:
+        """The misfit that the regression minimises; None if it is approximate, or without data."""
+        return None
+
+    @property
     def observed(self) -> Posterior:
         """The posterior of the observed data alone, without hypothetical ones."""
         return self
@@ -438,6 +461,24 @@ class Posterior(Stateful, ABC):
         In units of y and of the kernel, at the posterior's own ridge.
         """
         return self.at().predict(X)
+
+    # For ``error``
+
+    def negative_eigenvalue(self, X: Tensor, tolerance: float) -> float:
+        """Return the least eigenvalue of ``prior(X, X)`` if it is below ``-tolerance``, else 0.
+
+        O(n^2) for each location that follows those of the last call, O(n^3) for others.
+
+        Args:
+            X: Locations [n d], in float64.
+            tolerance: The rounding error of the matrix, in units of the kernel.
+        """
+        test = self._definiteness
+        if test is None or not test.covers(X, tolerance):
+            test = Definiteness(X, tolerance)
+            self._definiteness = test
+        test.extend(self.prior, X, tolerance)
+        return test.eigenvalue
 
     # For subclasses
 

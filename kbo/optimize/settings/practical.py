@@ -301,6 +301,12 @@ class Practical(Setting):
         object.__setattr__(setting, "noisy", True)
         return setting
 
+    def without_noise(self) -> Practical:
+        setting = copy.copy(self)
+        if self.noise_std is None:
+            object.__setattr__(setting, "noise_std", 0.0)
+        return setting
+
     def shared(self, outputs: int) -> Practical:
         """Return the setting itself: nominal probabilities are not shared."""
         return self

@@ -41,7 +41,7 @@ from kbo.regression.numerics import (
     kernel_columns,
     warn_below_precision,
 )
-from kbo.regression.posterior import LowRankPosteriorAt, Posterior, PosteriorAt
+from kbo.regression.posterior import LeastSquares, LowRankPosteriorAt, Posterior, PosteriorAt
 from kbo.regression.sampling import SamplePath
 from kbo.regression.spectral_ridges import spectral_ridges
 
@@ -117,6 +117,11 @@ class KernelRidge(Posterior):
     @property
     def locations(self) -> tuple[Tensor, Tensor] | None:
         return (self.data.X, self.data.counts) if self.data else None
+
+    @property
+    def least_squares(self) -> LeastSquares | None:
+        data = self.data
+        return LeastSquares(data.X, data.y, data.counts, data.within) if data else None
 
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         return self._kernel_for(X)(X, Z)
