@@ -26,7 +26,7 @@ Interval = tuple[float | None, float | None]
 
 @register_constrained
 class ConstrainedKernelUCB(CheckedAcquisition):
-    """The upper confidence bound of one function over the points that possibly keep limits on others.
+    """The upper confidence bound of one function, under limits on others that are unknown too.
 
     The rule of CONFIG (Xu et al. 2023): at points that the bounds of the constraints do not
     exclude, the value is the upper bound of the objective, ``KernelUCB``, clamped from below by the

@@ -34,7 +34,10 @@ from kbo.regression.provenance import Provenance
 
 
 class Confidence(ReadOnly):
-    """A sequence of confidence bounds, one for every moment of a growing posterior.
+    """Lower and upper bounds of an unknown function, computed from its posterior.
+
+    A bound may be read after every observation: it is a sequence of bounds, one for every moment of
+    a growing posterior, and a guarantee is about all of them at once.
 
     A subclass defines ``interval`` and sets ``guarantee``, ``delta`` and ``covers``. It reads
     posteriors through the interface of ``kbo.regression.Posterior`` only. What it remembers of them
@@ -64,12 +67,15 @@ class Confidence(ReadOnly):
             ridge"``: a ridge that was chosen from the data.
         noise_std: Noise level that is assumed of an observation of weight 1; None if it is that of
             the ridge, or unknown.
+        norm_bound: Bound of the RKHS norm that is assumed of the function; None if there is none,
+            or it follows the data.
     """
 
     guarantee: str | None = None
     delta: float = 1.0
     covers: frozenset[str] = frozenset()
     noise_std: float | None = None
+    norm_bound: float | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -227,10 +233,11 @@ class Confidence(ReadOnly):
                 "SelfNormalized"
             )
         variance = provenance.unit_variance
-        if variance is not None and self._assumes_less_noise(variance):
+        level = self.noise_std
+        if variance is not None and level is not None and level**2 < variance * (1 - 1e-9):
             reasons.append(
                 f"the noise variances that were given mean noise_std = {variance**0.5:.3g}, the "
-                f"root of the ridge, and the bound assumes {self.noise_std:.3g}: let the ridge be "
+                f"root of the ridge, and the bound assumes {level:.3g}: let the ridge be "
                 "noise_std ** 2"
             )
         if "weights" not in self.covers and provenance.weighted:
@@ -244,10 +251,6 @@ class Confidence(ReadOnly):
                 "chosen before"
             )
         return reasons
-
-    def _assumes_less_noise(self, variance: float) -> bool:
-        """Return True if ``noise_std ** 2`` is below this variance by more than rounding."""
-        return self.noise_std is not None and self.noise_std**2 < variance * (1 - 1e-9)
 
     def statement_on(self, state: Posterior) -> str | None:
         """Return what is proved on this posterior if there are no objections, by default ``guarantee``.

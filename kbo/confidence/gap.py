@@ -12,7 +12,7 @@ from kbo.regression import Posterior
 
 
 class Gap(NamedTuple):
-    """A recommendation and its distance from the maximum.
+    """The recommended row of a finite set, and how much better any other row can be.
 
     Attributes:
         recommended: Row with the largest lower bound, or nearly; see ``optimality_gap``.

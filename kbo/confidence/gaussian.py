@@ -86,12 +86,12 @@ class OverPoints(Confidence):
 
 
 class FiniteSet(OverPoints):
-    """Bounds over a finite set that hold for all rounds at once.
+    """Bounds over a finite set of points for draws of a Gaussian process, such as those of GP-UCB.
 
-    They hold if the state's ridge is the noise variance and the noise is independent and Gaussian.
-    The variants are "mixture", ``prior_posterior_ratio``, narrowest from a few observations on
-    (experiments/records/bounds.md); "quantile", ``exact_tail``; and "paper", GP-UCB of Srinivas
-    et al. (2010), Theorem 1.
+    They hold for all rounds at once, if the state's ridge is the noise variance and the noise is
+    independent and Gaussian. The variants are "mixture", ``prior_posterior_ratio``, narrowest from
+    a few observations on (experiments/records/bounds.md); "quantile", ``exact_tail``; and "paper",
+    GP-UCB of Srinivas et al. (2010), Theorem 1.
 
     Args:
         points: The finite set [N d], in units of the state, or its size N if it is fixed before

@@ -26,10 +26,12 @@ from kbo.regression import Posterior
 
 
 class SelfNormalized(SubGaussian, WidthConfidence):
-    """AY-GP-UCB: Abbasi-Yadkori (2012), Theorem 3.11 = Durand et al. (2018), Theorem 1.
+    """The standard bounds for functions of known norm and noise of known level: AY-GP-UCB.
 
-    With ``least_ridge`` it is Durand et al., Theorem 2: valid at every ridge from there on, chosen
-    from the data or not, at the price of the log-determinant of the least one.
+    ``MartingaleMixture`` is tighter on exact posteriors. Abbasi-Yadkori (2012), Theorem 3.11, which
+    is Durand et al. (2018), Theorem 1. With ``least_ridge`` it is Durand et al., Theorem 2: valid
+    at every ridge from there on, chosen from the data or not, at the price of the log-determinant
+    of the least one.
 
     Args:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
@@ -81,10 +83,10 @@ class SelfNormalized(SubGaussian, WidthConfidence):
 
 
 class ImprovedGPUCB(SubGaussian, WidthConfidence):
-    """IGP-UCB: Chowdhury & Gopalan (2017), Theorem 2, always at ridge ``1 + eta``.
+    """Bounds of IGP-UCB for functions of known norm, always at ridge ``1 + eta``.
 
-    With ``n ln(1 + eta)``, from ``ln det((1 + eta) I + K)`` in their Theorem 1, instead of the
-    constant 2, which is larger at ``eta = 2 / T`` for n <= T.
+    Chowdhury & Gopalan (2017), Theorem 2. With ``n ln(1 + eta)``, from ``ln det((1 + eta) I + K)``
+    in their Theorem 1, instead of the constant 2, which is larger at ``eta = 2 / T`` for n <= T.
 
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.

@@ -36,7 +36,7 @@ _MOST_DENSE = 64
 
 
 class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
-    """A BoTorch model of one output, given by a ``Posterior``.
+    """The base of the BoTorch models of kbo: one output, given by a ``Posterior``.
 
     Bounds read ``state`` directly: BoTorch's posterior clamps the variance at 1e-10 from below.
     """
@@ -279,7 +279,9 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
 
 
 class FantasyGP(PosteriorModel):
-    """``model`` after hypothetical observations; batched and differentiable in them.
+    """A model after hypothetical observations, as ``condition_on_observations`` returns it.
+
+    It is batched and differentiable in them.
 
     The batch shapes of the model, P, targets and weights broadcast.
 

@@ -55,7 +55,9 @@ class DefaultDictionary(GreedyDictionary):
 
 
 class NystromGP(StreamingGP):
-    """A Gaussian process in the features of a dictionary; the cost of a step does not grow with n.
+    """A Gaussian process for many observations: a step costs the same however many there are.
+
+    It is approximated by the features of inducing points, which a dictionary chooses.
 
     Martingale-mixture bounds on it are valid with every dictionary
     (``kbo.confidence.MartingaleMixture``), but only as tight as the dictionary is good:

@@ -48,8 +48,9 @@ class Rounding(NamedTuple):
 
 
 class Error:
-    """Errors by an approximation K~ of the kernel matrix, ``E = K - K~ >= 0``, and by rounding.
+    """How far a posterior may be off, by an approximate kernel matrix and by rounding.
 
+    Bounds are widened by it. K~ is the approximation of the kernel matrix K, ``E = K - K~ >= 0``.
     This class is that of an exact posterior, E = 0; approximate ones override the members that
     differ.
 

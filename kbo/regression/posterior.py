@@ -64,11 +64,12 @@ MOST_JOINT = 2048
 
 
 class PosteriorAt(ABC):
-    """The numbers of a posterior at one ridge, valid until the posterior changes.
+    """The numbers of a posterior at one ridge: mean, variance, log-determinant and others.
 
-    A subclass defines the abstract methods, which begin with ``self.state.check(X)`` if they take
-    points; ``predict`` and ``covariance`` have gradients in X. It may define ``factored``,
-    ``compute_draws`` and ``compute_drawn_function``.
+    What ``state.at(ridge)`` returns; it is valid until the posterior changes. A subclass defines
+    the abstract methods, which begin with ``self.state.check(X)`` if they take points; ``predict``
+    and ``covariance`` have gradients in X. It may define ``factored``, ``compute_draws`` and
+    ``compute_drawn_function``.
 
     Args:
         state: The posterior.
@@ -217,7 +218,9 @@ class PriorAt(LowRankPosteriorAt):
 
 
 class Columns(Stateful, ABC):
-    """Moments of a posterior with data at fixed points, updated row by row.
+    """Mean and variance of a posterior at fixed points, updated with every observation.
+
+    What ``Posterior.columns`` returns, for ``FixedPoints``.
 
     Args:
         state: The posterior.
@@ -260,7 +263,7 @@ class LeastSquares(NamedTuple):
 
 
 class RidgeSchedule(Stateful, ABC):
-    """Rule that moves the ridge of a posterior as data come in.
+    """Rule by which the ridge of an ``AdaptiveRidge`` follows the data.
 
     Attributes:
         ridge: The ridge after the data so far.
@@ -276,7 +279,11 @@ class RidgeSchedule(Stateful, ABC):
 
 
 class Posterior(Stateful, ABC):
-    """A kernel ridge regression of everything observed so far.
+    """The posterior of a function given everything observed so far, by kernel ridge regression.
+
+    In the GP reading it is the posterior of a Gaussian process whose noise variance is the ridge;
+    it is updated in place and has no hyper-parameters to fit. A confidence turns it into bounds,
+    and ``kbo.models.PosteriorGP`` into a BoTorch model.
 
     Its members for readers are ``n``, ``ridge``, ``kernel``, ``trace``, ``version``, ``error``,
     ``provenance``, ``update``, ``fork``, ``prior``, ``prior_variance``, ``draw_prior``, ``at``,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -330,14 +329,14 @@ class Float(_Range):
             u = (self.numbers(u) - self.low) / (self.high - self.low)
         return u.unsqueeze(-1)
 
-    @cached_property
+    @property
     def _width(self) -> float:
         """Length of the range, of a logarithmic scale that of the logarithms."""
         if self.log:
             return math.log(self.high / self.low)
         return self.high - self.low
 
-    @cached_property
+    @property
     def _is_coarse(self) -> bool:
         """Whether float64 has few numbers in the range.
 

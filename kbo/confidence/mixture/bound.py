@@ -63,7 +63,9 @@ class _Numbers(NamedTuple):
 
 
 class MartingaleMixture(SubGaussian):
-    """Bounds of a martingale mixture: AMM, DMM or CMM of Flynn & Reeb (2024).
+    """Tight bounds for functions of known norm and noise of known level: AMM, DMM or CMM.
+
+    Flynn & Reeb (2024); the proof averages martingales, a mixture.
 
     "cmm" is the exact maximum over F (Theorem 4.4), the tightest bound that this set of functions
     allows, at about the cost of "dmm". On an exact posterior "amm" is tighter than
@@ -281,7 +283,7 @@ def _checked_ridges(
         raise InvalidInput(
             'kind="cmm" takes the best of all ridges: do not pass ridges, or use kind="dmm".'
         )
-    checked = as_ridges(ridges, "ridges")
+    checked = as_ridges(ridges)
     if kind == "amm" and len(checked) != 1:
         raise InvalidInput(f'ridges must be a single one for kind="amm", got {len(checked)}.')
     return tuple(checked)

@@ -79,7 +79,7 @@ class Certificate:
 def certify(
     confidence: MartingaleMixture, state: Posterior, x: Tensor, side: str = "upper"
 ) -> Certificate:
-    """Return the exact bound at x [d] with a function that attains it up to ``gap``; O(n^3).
+    """Return the exact bound at x [d], with a function that attains it as its proof; O(n^3).
 
     Args:
         confidence: The mixture; of any kind, what is certified is the exact maximum over its set F.

@@ -43,7 +43,9 @@ class Fit(NamedTuple):
 
 
 def squared_radius(state: Posterior, noise_std: float, delta: float, scale: Scale = 1.0) -> float:
-    """Return the squared radius ``R^2``, in squared units of the targets.
+    """Return the squared radius ``R^2`` of a martingale mixture, in squared units of the targets.
+
+    With probability 1 - delta, ``|f(X) - y|^2`` is at most this, for all n at once.
 
     Args:
         state: The posterior.

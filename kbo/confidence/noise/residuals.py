@@ -90,7 +90,9 @@ def at_most(fit: RegressionFit, D: float, least: float) -> float:
 
 
 class NoiseBounds(NoiseLevel):
-    """``NoiseLevel`` from the residuals of one fit: Durand et al. (2018), Theorem 3, without slack.
+    """Bounds of an unknown noise level, from the residuals of one fit.
+
+    Durand et al. (2018), Theorem 3, without slack.
 
     The ridge is the least ``largest_ridge / 2^j`` above ``upper^2 / C^2``; by default
     ``largest_ridge`` is that of the given upper bound, or 1. It needs no bounds to begin with. Its

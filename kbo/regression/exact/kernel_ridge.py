@@ -53,7 +53,7 @@ _MOST_FACTORS = 8
 
 
 class KernelRidge(Posterior):
-    """The exact posterior of the function, given all observations.
+    """The exact posterior of the function, updated in place: up to a few thousand distinct points.
 
     ``at(ridge)`` has a growing factor: a new row costs O(n^2), a prediction O(n^2) per point, and a
     ridge that was not used before one factorisation, O(n^3).
@@ -148,7 +148,7 @@ class KernelRidge(Posterior):
             return
         k = self._kernel_for(X)
         kernel_error = k.error(X)
-        variances = self._variances(k, X)
+        variances = k.diagonal(X).tolist()
         trace = sum(variances)
         if host.weights is not None:
             trace = sum(map(operator.mul, host.weights, variances))
@@ -169,12 +169,6 @@ class KernelRidge(Posterior):
             if weighted or self.data.repeats[0]:
                 self.note(weighted=weighted, repeats=self.data.repeats)
             self.changed()
-
-    def _variances(self, k: DenseKernel, X: Tensor) -> list[float]:
-        """Return ``k(x, x)`` of new points X [r d]."""
-        if k.constant is not None and self.data is not None:
-            return [k.constant] * len(X)
-        return k.diagonal(X).tolist()  # which checks the number of columns of the first points
 
     def factor(self, ridge: float) -> GrowingCholesky:
         """Return L and z of ``A = K + ridge C^-1`` over all rows of the data.

@@ -63,10 +63,12 @@ _NULL = 1e-15
 
 
 class NystromRidge(Posterior):
-    """The posterior of the function, approximated by the features of a dictionary.
+    """An approximate posterior for many observations, spanned by few inducing points.
 
-    While the dictionary stays, the time of a step does not grow with n: at the state's own ridge it
-    is O(m^2). Other ridges are computed from one eigendecomposition of ``B B'`` after a change.
+    The inducing points are those of a dictionary, and the approximation is the deterministic
+    training conditional (Nystrom features). While the dictionary stays, the time of a step does not
+    grow with n: at the state's own ridge it is O(m^2). Other ridges are computed from one
+    eigendecomposition of ``B B'`` after a change.
 
     Distinct locations are kept (d + 5 numbers each), with their features (m numbers) if the
     dictionary may change. Features of nearly dependent points need all digits of float64, in which
@@ -103,12 +105,9 @@ class NystromRidge(Posterior):
         self.description = dictionary
         points = dictionary.points
         if points is None:
-            points = torch.empty(0, dtype=torch.float64, device="cpu")
-            no_points = points.reshape(0, 0)
-        else:
-            no_points = points[:0]
+            points = torch.empty(0, 0, dtype=torch.float64, device="cpu")
         freeze(kernel, points)  # a kernel that cannot be used is an error now
-        self._begin(no_points)
+        self._begin(points[:0])
 
     def __repr__(self) -> str:
         kernel = type(self.kernel).__name__

@@ -26,9 +26,10 @@ from kbo.regression.views.view import View, ViewAt
 
 
 class BatchView(View):
-    """The means and widths of ``state``, with the variances that it has once the batch is observed.
+    """A posterior while a batch of points is chosen from a finite set, before any is observed.
 
-    Variances do not depend on targets, so they are taken from a frozen fork of the state that
+    Means and ``log_det`` are those of ``state``. Variances are those that it has once the points
+    chosen so far are observed: variances do not depend on targets, so a frozen fork of the state
     observes the choices.
 
     Args:

@@ -16,7 +16,7 @@ from kbo.regression.views.view import View, ViewAt
 
 
 class FixedPoints(View):
-    """The posterior ``state``, cheap at fixed points, such as the arms of a finite set.
+    """A posterior that is cheap at fixed points, such as the arms of a bandit problem.
 
     Moments and draws at X equal to the points are updated row by row, in O(n A) for an exact
     posterior and O(m A) for a sketch (its ``columns``); all else is computed by the posterior. The
