@@ -43,10 +43,12 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         model: The models of kbo; the objective and each constraint is one of them.
         confidences: The bound of each model, about its (transformed) targets.
         objective_index: The number of the objective in ``model``.
-        constraints: For numbers of functions their lower and upper limit, either may be None, as in
-            ``LogConstrainedExpectedImprovement``. Limits are in the units of the data: an outcome
-            transform of a constraint must be monotone, as ``Standardize`` and ``Log`` are.
-        posterior_transform: Of the objective, as in ``KernelUCB``; with weight -1 it is minimised.
+        constraints: The lower and the upper limit of each limited function, by its number in
+            ``model``; either may be None, as in ``LogConstrainedExpectedImprovement``. Limits are
+            in the units of the data: an outcome transform of a constraint must be monotone, as
+            ``Standardize`` and ``Log`` are.
+        posterior_transform: The transform of the objective, as in ``KernelUCB``; with weight -1 the
+            objective is minimised.
         X_pending: Points [p d] that are being evaluated.
 
     Raises:

@@ -31,8 +31,8 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
         model: A model of kbo, with an RBF or Matern kernel, a multiple of one or a sum of them.
         confidence: The bound whose width the draws have; ``FixedWidth(1.0)`` is plain Thompson
             sampling if the model's ridge is the variance of the noise.
-        seed: Of the draws; None, the default, takes one from torch's global generator, so that every
-            round of a loop has other draws.
+        seed: Seed of the draws; None, the default, takes one from torch's global generator, so that
+            every round of a loop has other draws.
         posterior_transform, X_pending: As in ``KernelUCB``.
 
     Raises:

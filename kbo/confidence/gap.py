@@ -16,7 +16,7 @@ class Gap(NamedTuple):
 
     Attributes:
         recommended: Row with the largest lower bound, or nearly; see ``optimality_gap``.
-        lower: That lower bound.
+        lower: The lower bound of the recommended row.
         upper: The largest upper bound of all rows, hence an upper bound of the maximum.
     """
 

@@ -99,7 +99,7 @@ class FiniteSet(OverPoints):
             set until the next observation, with a size N alone from the (N + 1)-th distinct point
             of all calls on (use one object for one function).
         delta: Probability that the bounds may fail.
-        variant: One of these; chosen before there are data.
+        variant: "mixture", "quantile" or "paper", chosen before there are data.
 
     Raises:
         InvalidInput: A number out of its range, or an unknown variant.

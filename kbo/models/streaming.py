@@ -115,18 +115,6 @@ class StreamingGP(PosteriorModel):
         yield from super().named_priors()
         yield from self._ridge_likelihood().named_priors()
 
-    @property
-    def train_Yvar(self) -> Tensor | None:
-        """Known noise variances [n], in units of the transformed targets; or None."""
-        return self._variances
-
-    @train_Yvar.setter
-    def train_Yvar(self, value: Any) -> None:
-        raise InvalidInput(
-            "the noise variances of a model stay as they are: make a new model with another "
-            "train_Yvar."
-        )
-
     def hyperparameters(self) -> Tensor:
         """Return the numbers of kernel, ridge and transforms, [h]."""
         values = [*self.covar_module.parameters(), self.ridge]
@@ -419,8 +407,10 @@ def _learns(transform: torch.nn.Module, data: Tensor) -> bool:
     of_data(data)
     of_halves(data / 2)
     constants = _constants(of_data)
-    others = _constants(of_halves)
-    return len(constants) != len(others) or not all(map(torch.equal, constants, others))
+    constants_of_halves = _constants(of_halves)
+    if len(constants) != len(constants_of_halves):
+        return True
+    return not all(map(torch.equal, constants, constants_of_halves))
 
 
 def _constants(transform: torch.nn.Module) -> list[Tensor]:

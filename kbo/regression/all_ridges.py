@@ -111,8 +111,9 @@ class AllRidges:
 
     def _moments(self, X: Tensor, ridge: float) -> Moments:
         """Return the moments at groups X [... g d] and one ridge."""
-        at = self.state.at(ridge)
-        return Moments(at.predict(X)[0], at.covariance(X, X), at.quad().to(X))
+        posterior = self.state.at(ridge)
+        mean, _ = posterior.predict(X)
+        return Moments(mean, posterior.covariance(X, X), posterior.quad().to(X))
 
 
 class InChunks(AllRidges):

@@ -49,8 +49,8 @@ class Ray(Engine):
         address: HOST:PORT of the head of a cluster that this machine is a node of, "auto" to find it, or "local". By
             default RAY_ADDRESS of the environment, or else "local".
         workers: The largest number of tasks at a time; by default as many as the resources allow.
-        resources: Those of each task, for example ``{"cpu": 2, "gpu": 0.5}``; other names are resources of the cluster
-            of your own. By default one CPU.
+        resources: The resources of each task, for example ``{"cpu": 2, "gpu": 0.5}``; other names are resources of the
+            cluster of your own. By default one CPU.
 
     Raises:
         InvalidInput: An impossible address or number; when work begins: there is no such cluster, or it refuses.

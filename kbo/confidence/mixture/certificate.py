@@ -267,7 +267,7 @@ def _share_of_centre(program: _Program, c: Tensor, centre: Tensor) -> float:
     Args:
         program: The program.
         c: Coordinates [m + 1] of a function.
-        centre: Those of a function in F.
+        centre: Coordinates [m + 1] of a function in F.
     """
     if program.excess(c) <= 0:
         return 0.0

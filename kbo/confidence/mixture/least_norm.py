@@ -155,9 +155,9 @@ def refuse_if_refuted(
 ) -> None:
     """Raise RefutedAssumptions if no function of norm at most ``norm_bound`` fits the data."""
     norm_bound = checks.positive("norm_bound", norm_bound)
-    least = norm_lower_bound(state, noise_std, delta, scale)
-    if least > norm_bound:
-        raise refuted(TOO_LARGE, noise_std, norm_bound, delta, n=state.n, norm_at_least=least)
+    B_low = norm_lower_bound(state, noise_std, delta, scale)
+    if B_low > norm_bound:
+        raise refuted(TOO_LARGE, noise_std, norm_bound, delta, n=state.n, norm_at_least=B_low)
 
 
 def refuted(

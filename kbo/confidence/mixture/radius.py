@@ -86,7 +86,8 @@ def fits_at(state: Posterior, ridges: Sequence[float], spectral: bool) -> list[F
     Args:
         state: The posterior.
         ridges: The ridges a, [r].
-        spectral: From one eigenbasis, ``across()``, instead of a factorisation for each ridge.
+        spectral: Whether they are computed from one eigenbasis, ``across()``, instead of one
+            factorisation for each ridge.
     """
     posterior = state.across() if spectral else AllRidges(state)
     table = torch.stack([posterior.quad(ridges), posterior.log_det(ridges)], -1)

@@ -36,7 +36,7 @@ class UnknownNorm(Delegated):
     Args:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         delta: Probability that ``B_low`` may fail, ever.
-        kind: Of the mixture: "amm", "dmm" or "cmm".
+        kind: The kind of the mixture: "amm", "dmm" or "cmm".
         scale: Covariance scale of the mixture, or several.
         guess: The least norm bound, in units of the targets over sqrt(kernel); by default
             ``noise_std``.

@@ -37,7 +37,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         delta: Probability that anything may fail, ever.
         upper: An upper bound of the noise level that is known beforehand; None if there is none.
         lower: A lower bound that is known beforehand.
-        largest_ridge: Where the grid of ridges begins, any number chosen beforehand; by default as
+        largest_ridge: The largest ridge of the grid, any number chosen beforehand; by default as
             the class says.
 
     Raises:

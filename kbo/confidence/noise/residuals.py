@@ -29,9 +29,9 @@ class RegressionFit(NamedTuple):
     """The numbers of a regression at one ridge.
 
     Attributes:
-        t: Observations.
-        rss: Residual sum of squares.
-        ridge: Of the fit.
+        t: Number of observations.
+        rss: Residual sum of squares, in squared units of the targets.
+        ridge: The ridge, in units of the kernel.
         norm_bound: Bound of the norm of the function.
         error: Operator norm of the error of a sketch; 0 if the posterior is exact.
         most: Upper bound of ``|xi|^2 / sigma^2`` from ``energy.py``.

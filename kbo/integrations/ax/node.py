@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ax.adapter.registry import Generators
 from ax.core.data import Data
@@ -40,6 +40,8 @@ from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.settings.setting import Setting
 
 log: logging.Logger = logging.getLogger("kbo")
+
+T = TypeVar("T")
 
 
 class KBONode(ExternalGenerationNode):
@@ -336,11 +338,12 @@ def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
     return measured
 
 
-def _as_stored(owner: Any) -> Any:
+def _as_stored(owner: T) -> T:
     """Return a setting, hypothesis or constraint with its kernels as storage gives them back, to the last digit."""
-    kernel: Any = owner.kernel
+    with_kernel: Any = owner
+    kernel = with_kernel.kernel
     if kernel is None:
         return owner
     if isinstance(kernel, tuple):
-        return replace(owner, kernel=list(map(_as_stored, kernel)))
-    return replace(owner, kernel=build_kernel(describe_kernel(kernel)))
+        return replace(with_kernel, kernel=list(map(_as_stored, kernel)))
+    return replace(with_kernel, kernel=build_kernel(describe_kernel(kernel)))

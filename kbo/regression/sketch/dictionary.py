@@ -90,7 +90,7 @@ class Candidate:
         """Whether its residual is rounding error; then it never becomes an inducing point."""
         return self.residual <= DEPENDENT * self.prior
 
-    @cached_property
+    @property
     def well_conditioned(self) -> bool:
         """Whether it can join the inducing points as these are; if not, all are chosen again."""
         limit = self.residual / (CONDITION * self.prior)
@@ -186,9 +186,9 @@ class Dictionary(Stateful):
         By default the present one, but a fraction ``FINE`` of the prior for the latest row.
         """
         rows = sketch.rows
-        fine = FINE * rows.prior
-        allowed = rows.residual.maximum(fine)
-        allowed[rows.latest_row] = fine[rows.latest_row]
+        negligible = FINE * rows.prior
+        allowed = rows.residual.maximum(negligible)
+        allowed[rows.latest_row] = negligible[rows.latest_row]
         return allowed
 
     def chosen(self, sketch: Observed) -> list[int]:
@@ -209,8 +209,9 @@ class Dictionary(Stateful):
         """Return at most ``most`` pivots, until residuals are at most ``allowed`` [rows]."""
         X = sketch.rows.X
         m = len(X) if most is None else most
-        chosen, left = pivots(lambda i: sketch.k(X[i : i + 1], X)[0], sketch.rows.prior, m, allowed)
-        if m == self.most and bool((left > allowed).any()):
+        prior = sketch.rows.prior
+        chosen, residual = pivots(lambda i: sketch.k(X[i : i + 1], X)[0], prior, m, allowed)
+        if m == self.most and bool((residual > allowed).any()):
             self.capped = True
         return chosen
 
