@@ -98,7 +98,7 @@ class PrecomputedKernel(Kernel):
         return numbers.unsqueeze(-1)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Gram entries at the indices x1 [... n 1] and x2 [... m 1]."""
+        """Return the entries [... n m] of the Gram matrix at the row numbers x1 [... n 1], x2 [... m 1]."""
         rows = _row_numbers(x1, self.gram)
         columns = _row_numbers(x2, self.gram)
         if diag:

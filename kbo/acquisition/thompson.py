@@ -19,7 +19,9 @@ from kbo.regression import Function, Posterior
 
 @register
 class InflatedThompsonSampling(ConfidenceAcquisition):
-    """A function drawn as wide as a confidence, to be maximised; one for every point of a batch.
+    """Thompson sampling as an acquisition function: a drawn function, as wide as a confidence.
+
+    For every point of a batch another one is drawn.
 
     The value of a batch of q > 1 points is the mean of their values, each under a function of its
     own. Functions are drawn when they are first needed, from the posterior as it is then: the same
@@ -77,7 +79,7 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
 
 
 class InflatedPosteriorSampling(SamplingStrategy):
-    """Points of a finite set at which inflated draws of the function are largest, with any kernel.
+    """Thompson sampling over a finite set, with any kernel; draws are as wide as a confidence.
 
     Like BoTorch's ``MaxPosteriorSampling``; a point may be returned more than once, and every call
     has new draws. For many candidates take a confidence that is cheap to evaluate: "cmm" searches

@@ -19,7 +19,7 @@ from kbo.regression import Hypothetical, Posterior
 
 @register
 class KernelUCB(ConfidenceAcquisition):
-    """The upper confidence bound of a model, to be maximised.
+    """The upper confidence bound as an acquisition function: any confidence on any model of kbo.
 
     Bounds are in the units of the model's (transformed) targets. Pending points are hallucinated:
     the variance is conditioned on them while mean and width stay those of the data (GP-BUCB,

@@ -31,7 +31,7 @@ class Gap(NamedTuple):
 
 
 def optimality_gap(confidence: Confidence, state: Posterior, X: Tensor) -> Gap:
-    """Return the recommendation among the rows of X [A d] and its gap over these rows.
+    """Return the row of X [A d] to recommend, and how much better any other row can be.
 
     The row has the largest lower bound; for ``MartingaleMixture`` of kind "cmm" nearly the largest,
     since only a few rows are searched for their exact bound. Its own bounds are valid either way.

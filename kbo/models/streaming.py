@@ -1,7 +1,7 @@
 """Models whose data grow: the posterior is a function of data, kernel and ridge.
 
     train_X, train_Y, train_Yvar --transforms--> train_inputs, train_targets, variances
-                    covar_module, ridge --------> _new_state() --update(data)--> state
+                    covar_module, ridge --------> empty_state() --update(data)--> state
 
 BoTorch, Ax and users change kernels, ridges, data and devices without calling the model. So
 ``state`` compares the hyperparameters with those of the last posterior, and builds it again after a
@@ -38,9 +38,9 @@ _CHANGED = (
 
 
 class StreamingGP(PosteriorModel):
-    """A Gaussian process with fixed kernel and noise variance, whose data grow.
+    """The base of the models that hold data: a Gaussian process with fixed kernel and noise variance.
 
-    Subclasses define the posterior without data, ``_new_state``. Arguments and errors are those of
+    Subclasses define the posterior without data, ``empty_state``. Arguments and errors are those of
     ``KernelRidgeGP``.
     """
 
@@ -142,7 +142,7 @@ class StreamingGP(PosteriorModel):
 
     def _build(self, hyperparameters: list[float]) -> Posterior:
         """Return the posterior of data, kernel and ridge, with the reasons why no theorem covers it."""
-        state = self._new_state()
+        state = self.empty_state()
         _learn(state, self.train_inputs[0], self.train_targets, self.train_Yvar)
         for caveat in self._caveats:
             state.note(caveat)
@@ -151,7 +151,7 @@ class StreamingGP(PosteriorModel):
         return state
 
     @abstractmethod
-    def _new_state(self) -> Posterior:
+    def empty_state(self) -> Posterior:
         """Return the posterior without data, for the current kernel and ridge."""
 
     def transformed(self, dictionary: Dictionary) -> Dictionary:

@@ -173,7 +173,7 @@ class PosteriorAt(ABC):
 
 
 class LowRankPosteriorAt(PosteriorAt):
-    """A posterior at one ridge with ``covariance = prior - U'V``.
+    """The base of posteriors at one ridge with ``covariance = prior - U'V``, [r q] factors U, V.
 
     A subclass defines ``factored``, which checks its points, and the other methods but
     ``covariance``.
@@ -287,13 +287,13 @@ class Posterior(Stateful, ABC):
 
     Its members for readers are ``n``, ``ridge``, ``kernel``, ``trace``, ``version``, ``error``,
     ``provenance``, ``update``, ``fork``, ``prior``, ``prior_variance``, ``draw_prior``, ``at``,
-    ``across`` and ``predict``; bounds also read ``like``, ``batch_shape``, ``observed`` and
-    ``schedule``. Points are the rows of X, of any batch shape.
+    ``across`` and ``predict``; bounds also read ``like``, ``batch_shape``, ``observed``,
+    ``schedule``, ``locations`` and ``least_squares``. Points are the rows of X, of any batch shape.
 
-    A subclass defines the abstract members (of ``at``, which is the same for all, it defines
-    ``compute_at``), sets ``like`` with the first data, and calls ``changed`` at the end of every
-    change. It copies what it keeps of kernel and data, and writes
-    no tensor in place, because forks share them. The attributes below and the members under "What a
+    A subclass defines the abstract members, sets ``like`` with the first data, and calls
+    ``changed`` at the end of every change. It copies what it keeps of kernel and data, and writes
+    no tensor in place, because forks share them. ``at`` is the same for all: it calls
+    ``compute_at``, which a subclass defines. The attributes below and the members under "What a
     subclass may define" have defaults.
 
     Args:

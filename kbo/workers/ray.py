@@ -253,7 +253,7 @@ def _call(work: Work, number: int, params: Any, mailbox: Any, version: str) -> O
 
 @contextmanager
 def connected(address: str, workers: int | None = None) -> Iterator[bool]:
-    """A connection to Ray inside the block: the one there is, or else one that ends with the block.
+    """Connect to Ray for a block: by the connection there is, or else by one that ends with the block.
 
     Yields:
         Whether the connection stays.

@@ -21,7 +21,7 @@ The energy of the noise is not too small, it is not too large, and the noise is 
 
 
 class NoiseLevel(ReadOnly, RidgeSchedule):
-    """Bounds of the noise level after every observation, and the ridge that follows them.
+    """The base of bounds of an unknown noise level, and of the ridge that follows them.
 
     With probability ``1 - delta``, at all times at once, the noise level lies between ``lower`` and
     ``upper``, if the function has norm at most ``norm_bound`` and the noise, given the past, is

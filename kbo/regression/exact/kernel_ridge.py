@@ -282,20 +282,26 @@ class ExactAt(LowRankPosteriorAt):
 
     @torch.no_grad()
     def rss(self) -> Tensor:
-        """In O(n^2): the residuals of the rows are ``ridge C^-1 A^-1 y``."""
+        """Return ``|y - mean(X)|^2``, [], in O(n^2).
+
+        The residuals of the rows are ``ridge C^-1 A^-1 y``.
+        """
         solved = self.factor.solve_transposed(self.factor.z)
         return self.data.within + self.ridge**2 * (solved.square() / self.data.counts).sum()
 
     @torch.no_grad()
     def effective_dimension(self) -> Tensor:
-        """In O(n^3): ``sum_r 1 - (ridge / c_r) [A^-1]_rr``."""
+        """Return ``Tr K (K + ridge I)^-1``, [], in O(n^3).
+
+        It is ``sum_r 1 - (ridge / c_r) [A^-1]_rr``.
+        """
         identity = torch.eye(self.data.rows, dtype=self.data.X.dtype, device=self.data.X.device)
         inverse_diagonal = self.factor.solve(identity).square().sum(0)
         return (1 - self.ridge / self.data.counts * inverse_diagonal).sum()
 
     @torch.no_grad()
     def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
-        """Matheron's rule: ``h(x) - k(x, X) A^-1 (h(X) + eps)`` with h from the prior."""
+        """Return ``h(x) - k(x, X) A^-1 (h(X) + eps)``, h from the prior, by Matheron's rule."""
         prior = self.state.draw_prior(like, generator)
         X = self.data.X
         normal = torch.randn(len(X), generator=generator, dtype=X.dtype, device="cpu").to(X.device)

@@ -226,7 +226,7 @@ class NystromRidge(Posterior):
         super().check(X, name)
 
     def _adopt(self, X: Tensor, name: str = "X") -> None:
-        """Before the first observation, move to the dtype, device and columns of X."""
+        """Take over the dtype, device and columns of points X, before the first observation."""
         floats = (torch.float64, torch.float32)
         if self.n or checks.tensor(name, X).dtype not in floats or X.ndim == 0:
             return

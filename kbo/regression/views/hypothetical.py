@@ -277,7 +277,7 @@ class _HypotheticalAt(ViewAt):
 
     @torch.no_grad()
     def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
-        """Matheron's rule once more, for hypothetical observations at points [p d]."""
+        """Return a drawn function less its mean, by Matheron's rule for the hypothetical observations."""
         self._refuse_batches()
         inner = self.state.state.fork().at(self.ridge)  # the draw stays when the state learns
         P = self.state.P

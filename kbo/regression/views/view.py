@@ -17,10 +17,10 @@ from kbo.regression.sampling import Function
 
 
 class View(Posterior):
-    """A posterior that changes a few numbers of another one; all others are those of that one.
+    """The base of posteriors that change a few numbers of another one, such as ``PriorMean``.
 
-    A subclass overrides ``at``. By default ``across`` computes from it, and ``fork_frozen`` and
-    ``observed`` are the same view of another posterior.
+    All other numbers are those of the other one. A subclass overrides ``at``. By default ``across``
+    computes from it, and ``fork_frozen`` and ``observed`` are the same view of another posterior.
 
     Args:
         state: The underlying posterior.
