@@ -50,7 +50,9 @@ class AdaptiveRidgeGP(StreamingGP):
         input_transform: InputTransform | None = None,
         outcome_transform: OutcomeTransform | None = None,
     ) -> None:
-        checks.instance("noise_bounds", noise_bounds, NoiseLevel, ", for example NoiseBounds(...)")
+        checks.instance(
+            "noise_bounds", noise_bounds, NoiseLevel, ": take for example NoiseBounds(...)"
+        )
         if noise_bounds.n:
             raise InvalidInput(
                 f"noise_bounds have seen {noise_bounds.n} observations: pass new ones."

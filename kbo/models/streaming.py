@@ -156,7 +156,7 @@ class StreamingGP(PosteriorModel):
 
     def transformed(self, dictionary: Dictionary) -> Dictionary:
         """Return the dictionary, with its given points, if any, in the inputs of the posterior."""
-        points = dictionary.points if isinstance(dictionary, Dictionary) else None
+        points = checks.instance("dictionary", dictionary, Dictionary).points
         if points is None:
             return dictionary
         columns = self.train_inputs[0].shape[-1]

@@ -31,7 +31,6 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.stateful import delegated_to
-from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.error import Error
@@ -95,11 +94,8 @@ class NystromRidge(Posterior):
     """
 
     def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary) -> None:
-        if not isinstance(dictionary, Dictionary):
-            raise InvalidInput(
-                "dictionary must be one of kbo.regression, for example FixedDictionary(points) or "
-                f"OnlineRowSampling(mu), got {type(dictionary).__name__}."
-            )
+        hint = ": take for example FixedDictionary(points) or OnlineRowSampling(mu)"
+        checks.instance("dictionary", dictionary, Dictionary, hint)
         super().__init__(ridge)
         self._kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
         self.description = dictionary

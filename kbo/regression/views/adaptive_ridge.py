@@ -43,7 +43,7 @@ class AdaptiveRidge(View):
 
     def __init__(self, state: Posterior, schedule: RidgeSchedule) -> None:
         super().__init__(state)
-        checks.instance("schedule", schedule, RidgeSchedule, ", for example NoiseBounds(...)")
+        checks.instance("schedule", schedule, RidgeSchedule, ": take for example NoiseBounds(...)")
         if schedule.n:
             raise InvalidInput(
                 f"schedule has seen {schedule.n} observations already: pass a new one."
