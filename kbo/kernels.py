@@ -62,8 +62,8 @@ class PrecomputedKernel(Kernel):
         gram: Symmetric positive semi-definite matrix [N N].
 
     Raises:
-        InvalidInput: Anything else. Every pair of objects is checked, and up to 2000 objects
-            together.
+        InvalidInput: The matrix is no such one. Every pair of objects is checked, and up to 2000
+            objects together.
     """
 
     def __init__(self, gram: Tensor) -> None:
@@ -98,7 +98,7 @@ class PrecomputedKernel(Kernel):
         return numbers.unsqueeze(-1)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Gram entries at the indices x1 [... n 1] and x2 [... m 1]."""
+        """Return the entries [... n m] of the Gram matrix at the row numbers x1 [... n 1], x2 [... m 1]."""
         rows = _row_numbers(x1, self.gram)
         columns = _row_numbers(x2, self.gram)
         if diag:
@@ -483,5 +483,5 @@ def is_positive_definite(kernel: Any) -> bool:
 
 def _is_known(part: torch.nn.Module) -> bool:
     """Return whether a module of a kernel has a formula whose rounding kbo knows."""
-    known = ("gpytorch.", "kbo.", "torch.")
-    return type(part).__module__.startswith(known) and not hasattr(part, "mixture_means")
+    packages = ("gpytorch.", "kbo.", "torch.")
+    return type(part).__module__.startswith(packages) and not hasattr(part, "mixture_means")

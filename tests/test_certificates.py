@@ -196,6 +196,16 @@ def test_where_clarabel_fails_another_solver_finds_the_bound(monkeypatch):
     assert cone_program(*arguments) == pytest.approx(certify(*arguments).bound, rel=1e-6)
 
 
+def test_without_data_the_certificate_is_that_of_the_prior_on_a_sketch_too():
+    problem = Problem(7)
+    x = problem.points[0]
+    sketch = NystromRidge(problem.kernel, 0.1, FixedDictionary(problem.X))
+    proof = certify(problem.confidence, sketch, x)
+    size = float(sketch.prior_variance(x[None]).sqrt())
+    assert proof.certified
+    assert proof.bound == pytest.approx(problem.norm_bound * size)
+
+
 @pytest.mark.usefixtures("device")
 def test_what_cannot_be_certified_is_refused():
     problem = Problem(7)
@@ -206,6 +216,7 @@ def test_what_cannot_be_certified_is_refused():
     bound = certify(problem.confidence, state, x).bound
     assert bound == pytest.approx(cone_program(problem.confidence, state, x), rel=1e-6)
     sketch = NystromRidge(problem.kernel, 0.1, FixedDictionary(X))
+    sketch.update(X, problem.y.to(DEVICE))
     for question in (certify, cone_program):
         for arguments in ((sketch, x), (state, x[None]), (state, x, "both")):
             with pytest.raises(InvalidInput):

@@ -296,10 +296,13 @@ def minimized(bounds, **options):
         (lambda: Chaining(DELTA).upper(fed(3), uniform(5, 1, 2)), "points"),
         (lambda: KernelUCB(gp(), Chaining(DELTA))(uniform(4, 1, 2)), "points="),
         (lambda: Chaining(DELTA, points=uniform(5, 3)).upper(fed(4), uniform(3, 2)), "columns"),
-        (lambda: Chaining(DELTA).share_covers(FiniteSet(10, 0.1)), "shared with another Chaining"),
+        (
+            lambda: Chaining(DELTA).share_covers(FiniteSet(10, 0.1)),
+            "other must be a kbo.confidence.Chaining",
+        ),
         (
             lambda: ChainingUCB(gp(), uniform(3, 2), 0.1, previous=Chaining(0.1)),
-            "previous must be the ChainingUCB",
+            "previous must be a kbo.acquisition.ChainingUCB",
         ),
     ],
 )

@@ -211,7 +211,7 @@ def test_adaptive_mixtures_are_mixtures_at_the_upper_bound(name, kind, T):
     expected = dense.mixture(case.formulas(T), Z[::3], grid, *numbers)
     found = confidence.interval(state, Z[::3])
     # Bounds are widened by their rounding.
-    tol = 1e-6 + 10 * state.error.rounding.at(confidence._least_ridge(state))
+    tol = 1e-6 + 10 * state.error.rounding.at(confidence.least_ridge_on(state))
     torch.testing.assert_close(found, expected, rtol=tol, atol=tol)
 
 
@@ -425,8 +425,12 @@ def used() -> NoiseLevel:
 MISTAKES = {
     "lower = 2 must not be above upper = 1": lambda: NoiseBounds(1.0, 0.1, 1.0, 2.0),
     "kind": lambda: AdaptiveMixture("none"),
-    "Mixture needs": lambda: AdaptiveMixture().interval(Case().fed("tight+grid", 3), Z),
-    "Normalized needs": lambda: AdaptiveSelfNormalized().interval(Case().fed("mixture", 3), Z),
+    "AdaptiveMixture reads the noise level from the MixtureNoiseBounds that": lambda: (
+        AdaptiveMixture().interval(Case().fed("tight+grid", 3), Z)
+    ),
+    "AdaptiveSelfNormalized reads the noise level from the NoiseBounds that": lambda: (
+        AdaptiveSelfNormalized().interval(Case().fed("mixture", 3), Z)
+    ),
     "AdaptiveRidge": lambda: AdaptiveSelfNormalized().interval(KernelRidge(KERNEL, 1.0), Z),
     "below least_ridge": lambda: SelfNormalized(1, 3, 0.1, least_ridge=0.05).width(
         KernelRidge(KERNEL, 0.04)

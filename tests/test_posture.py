@@ -50,9 +50,8 @@ class Narrowest(Confidence):
         lower, upper = zip(*intervals, strict=True)
         return torch.stack(lower).amax(0), torch.stack(upper).amin(0)
 
-    def objections(self, state):
-        inner = [bound.objections(state) for bound in self.bounds.values()]
-        return sum(inner, super().objections(state))
+    def underlying_bounds(self):
+        return list(self.bounds.values())
 
 
 class Doubtful(SelfNormalized):
@@ -108,7 +107,7 @@ class Shared(KernelRidge):
 
 
 class Centred(KernelRidge):
-    def _at(self, ridge):
+    def compute_at(self, ridge):
         return CentredAt(self, ridge, self.factor(ridge))
 
 

@@ -77,6 +77,13 @@ def test_every_file_that_the_docstring_of_a_package_lists_is_in_its_folder():
     assert missing == set()
 
 
+def test_bounds_and_acquisition_functions_know_posteriors_by_their_interface_alone():
+    concrete = r"^from kbo\.regression\.(exact|sketch|views)|^from kbo\.regression import .*\b(Kernel|Nystrom)Ridge\b"
+    for package in ("confidence", "acquisition"):
+        for path in (ROOT / "kbo" / package).rglob("*.py"):
+            assert not re.search(concrete, path.read_text("utf-8"), re.MULTILINE), path
+
+
 def test_every_hand_made_fault_has_one_place_in_the_code():
     faults = mutations.load((ROOT / "tests" / "mutations.txt").read_text("utf-8"))
     assert len(faults) > 150

@@ -170,7 +170,7 @@ def outside(confidence: Confidence) -> Failed:
     """Whether the function is outside the interval at some point; also if a true assumption is refuted."""
 
     def failed(state: Posterior, f: Tensor, noise: Tensor) -> bool:
-        if isinstance(confidence, c.UnknownNorm) and confidence.norm_bound(state) < NORM:
+        if isinstance(confidence, c.UnknownNorm) and confidence.norm_bound_on(state) < NORM:
             return False  # nothing is said of these rounds
         try:
             lower, upper = confidence.interval(state, Z)

@@ -50,7 +50,7 @@ class LinearRegression(Posterior):
             self.note(weighted=True)
         self.changed()
 
-    def _at(self, ridge: float) -> PosteriorAt:
+    def compute_at(self, ridge: float) -> PosteriorAt:
         return LinearAt(self, ridge)
 
     def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
@@ -103,7 +103,7 @@ class LinearAt(PosteriorAt):
     def effective_dimension(self) -> Tensor:
         return (self.weights * self.s.square()).sum()
 
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
         p = self.V.shape[-1]
         normal = torch.randn(p, generator=generator, dtype=self.V.dtype).to(self.V.device)
         w = self.shrunk(normal)

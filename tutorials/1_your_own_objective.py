@@ -316,7 +316,7 @@ for n, trial in enumerate(trials, start=1):
     state.update(unit(trial.params["speed"]), value)
     if n in (1, 3, 5, 10, 20, 40, len(trials)):
         least = float(norm_lower_bound(state, noise_std=0.2, delta=0.05))
-        print(f"{n:3d}  {least:13.2f}  {confidence.norm_bound(state):8.2f}")
+        print(f"{n:3d}  {least:13.2f}  {confidence.norm_bound_on(state):8.2f}")
 
 # %% [markdown]
 # The lower bound stays below the true norm of 3.1, and far below it when there are few

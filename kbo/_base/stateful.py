@@ -17,7 +17,7 @@ def delegated_to(path: str) -> Any:
     """Return a property that reads an attribute or a method of a component.
 
     Args:
-        path: Where it is, such as ``state.n``.
+        path: The attributes that lead to it, such as ``state.n``.
     """
     return property(attrgetter(path))
 

@@ -26,7 +26,7 @@ Interval = tuple[float | None, float | None]
 
 @register_constrained
 class ConstrainedKernelUCB(CheckedAcquisition):
-    """The upper confidence bound of one function over the points that possibly keep limits on others.
+    """The upper confidence bound of one function, under limits on others that are unknown too.
 
     The rule of CONFIG (Xu et al. 2023): at points that the bounds of the constraints do not
     exclude, the value is the upper bound of the objective, ``KernelUCB``, clamped from below by the
@@ -43,10 +43,12 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         model: The models of kbo; the objective and each constraint is one of them.
         confidences: The bound of each model, about its (transformed) targets.
         objective_index: The number of the objective in ``model``.
-        constraints: For numbers of functions their lower and upper limit, either may be None, as in
-            ``LogConstrainedExpectedImprovement``. Limits are in the units of the data: an outcome
-            transform of a constraint must be monotone, as ``Standardize`` and ``Log`` are.
-        posterior_transform: Of the objective, as in ``KernelUCB``; with weight -1 it is minimised.
+        constraints: The lower and the upper limit of each limited function, by its number in
+            ``model``; either may be None, as in ``LogConstrainedExpectedImprovement``. Limits are
+            in the units of the data: an outcome transform of a constraint must be monotone, as
+            ``Standardize`` and ``Log`` are.
+        posterior_transform: The transform of the objective, as in ``KernelUCB``; with weight -1 the
+            objective is minimised.
         X_pending: Points [p d] that are being evaluated.
 
     Raises:

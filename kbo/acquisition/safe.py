@@ -24,11 +24,11 @@ _MARGIN = 1e-6
 
 @register_constrained
 class SafeUCB(ConstrainedKernelUCB):
-    """The upper confidence bound of one function over the points that certainly keep limits on others.
+    """The upper confidence bound of one function where limits on others are certainly kept.
 
-    Where the pessimistic bounds are within the limits, the value is ``KernelUCB``; elsewhere it is
-    lower, by how far they are outside at most. Before the first data nothing is certain: begin with
-    points that are known to be safe.
+    For experiments in which a broken limit does harm. Where the pessimistic bounds are within the
+    limits, the value is ``KernelUCB``; elsewhere it is lower, by how far they are outside at most.
+    Before the first data nothing is certain: begin with points that are known to be safe.
 
     In ``optimize_acqf_discrete`` the best choice is certain to be safe if any choice is. For
     ``optimize_acqf`` there is ``optimize_safely``, which never leaves the safe points. Arguments as
@@ -44,7 +44,7 @@ class SafeUCB(ConstrainedKernelUCB):
 
 @register_constrained
 class SafeExpander(SafeUCB):
-    """The width of the bounds over the points that certainly keep limits: the most informative ones.
+    """The width of the bounds where limits are certainly kept: at its maximum a trial teaches most.
 
     The value is the standard deviation relative to that of the prior, the largest of all functions,
     given the points that are pending; elsewhere it is negative, by how far the pessimistic bounds

@@ -19,7 +19,9 @@ from kbo.regression import Function, Posterior
 
 @register
 class InflatedThompsonSampling(ConfidenceAcquisition):
-    """A function drawn as wide as a confidence, to be maximised; one for every point of a batch.
+    """Thompson sampling as an acquisition function: a drawn function, as wide as a confidence.
+
+    For every point of a batch another one is drawn.
 
     The value of a batch of q > 1 points is the mean of their values, each under a function of its
     own. Functions are drawn when they are first needed, from the posterior as it is then: the same
@@ -31,8 +33,8 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
         model: A model of kbo, with an RBF or Matern kernel, a multiple of one or a sum of them.
         confidence: The bound whose width the draws have; ``FixedWidth(1.0)`` is plain Thompson
             sampling if the model's ridge is the variance of the noise.
-        seed: Of the draws; None, the default, takes one from torch's global generator, so that every
-            round of a loop has other draws.
+        seed: Seed of the draws; None, the default, takes one from torch's global generator, so that
+            every round of a loop has other draws.
         posterior_transform, X_pending: As in ``KernelUCB``.
 
     Raises:
@@ -77,7 +79,7 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
 
 
 class InflatedPosteriorSampling(SamplingStrategy):
-    """Points of a finite set at which inflated draws of the function are largest, with any kernel.
+    """Thompson sampling over a finite set, with any kernel; draws are as wide as a confidence.
 
     Like BoTorch's ``MaxPosteriorSampling``; a point may be returned more than once, and every call
     has new draws. For many candidates take a confidence that is cheap to evaluate: "cmm" searches

@@ -13,14 +13,13 @@ from kbo.acquisition.base import ConfidenceAcquisition, check_model
 from kbo.acquisition.input_constructors import register
 from kbo.confidence import Chaining, MartingaleMixture
 from kbo.confidence.mixture.radius import Scale
-from kbo.errors import InvalidInput
 from kbo.models.base import PosteriorModel
 from kbo.regression import Hypothetical, Posterior
 
 
 @register
 class KernelUCB(ConfidenceAcquisition):
-    """The upper confidence bound of a model, to be maximised.
+    """The upper confidence bound as an acquisition function: any confidence on any model of kbo.
 
     Bounds are in the units of the model's (transformed) targets. Pending points are hallucinated:
     the variance is conditioned on them while mean and width stay those of the data (GP-BUCB,
@@ -90,7 +89,9 @@ class KernelUCB(ConfidenceAcquisition):
 
 @register
 class AMMUCB(KernelUCB):
-    """AMM-UCB of Flynn & Reeb (2024): ``MartingaleMixture(kind="amm")``, at one ridge.
+    """``KernelUCB`` with the mixture bound at one ridge, the quickest one: AMM-UCB.
+
+    Flynn & Reeb (2024), ``MartingaleMixture(kind="amm")``.
 
     Args:
         model: A model of kbo.
@@ -125,9 +126,10 @@ class AMMUCB(KernelUCB):
 
 @register
 class DMMUCB(AMMUCB):
-    """DMM-UCB of Flynn & Reeb (2024): ``MartingaleMixture(kind="dmm")``, the best of some ridges.
+    """``KernelUCB`` with the mixture bound at the best of some ridges: DMM-UCB.
 
-    The gradient is that of the minimising ridge (envelope theorem).
+    Flynn & Reeb (2024), ``MartingaleMixture(kind="dmm")``. The gradient is that of the minimising
+    ridge (envelope theorem).
 
     Args:
         model, noise_std, norm_bound, delta, scale, posterior_transform, X_pending: As ``AMMUCB``.
@@ -141,12 +143,13 @@ class DMMUCB(AMMUCB):
 
 @register
 class CMMUCB(AMMUCB):
-    """CMM-UCB of Flynn & Reeb (2024): ``MartingaleMixture(kind="cmm")``, the best of all ridges.
+    """``KernelUCB`` with the mixture bound at the best of all ridges, the tightest one: CMM-UCB.
 
-    That is the exact maximum over the confidence set. The gradient is that of the minimising ridge
-    (envelope theorem). On an exact model the first value after new data takes an eigendecomposition,
-    O(n^3) operations (seconds with 2000 observations), and later values O(n^2) each: with thousands
-    of observations take a ``NystromGP``, or ``AMMUCB`` at one ridge.
+    Flynn & Reeb (2024), ``MartingaleMixture(kind="cmm")``. That is the exact maximum over the
+    confidence set. The gradient is that of the minimising ridge (envelope theorem). On an exact
+    model the first value after new data takes an eigendecomposition, O(n^3) operations (seconds
+    with 2000 observations), and later values O(n^2) each: with thousands of observations take a
+    ``NystromGP``, or ``AMMUCB`` at one ridge.
 
     Args:
         model, noise_std, norm_bound, delta, scale, posterior_transform, X_pending: As ``AMMUCB``.
@@ -160,11 +163,11 @@ class CMMUCB(AMMUCB):
 
 @register
 class ChainingUCB(KernelUCB):
-    """Chaining-UCB of Contal, Malherbe & Vayatis (2015): a bonus by the similarity of a set's points.
+    """``KernelUCB`` over a finite set, with narrower bounds the more similar its points are.
 
-    The covers of the set are computed with the first values, and kept for later rounds that are
-    given the acquisition function before as ``previous``. The guarantee is about the points of the
-    set, not about those in between.
+    Chaining-UCB of Contal, Malherbe & Vayatis (2015). The covers of the set are computed with the
+    first values, and kept for later rounds that are given the acquisition function before as
+    ``previous``. The guarantee is about the points of the set, not about those in between.
 
     Args:
         model: A model of kbo; its ridge is the noise variance, its kernel the prior of the
@@ -201,11 +204,7 @@ class ChainingUCB(KernelUCB):
         model.eval()  # in training mode its inputs would be transformed already
         confidence = Chaining(delta, rigorous, model.transform_inputs(points), smooth)
         if previous is not None:
-            if not isinstance(previous, ChainingUCB):
-                raise InvalidInput(
-                    "previous must be the ChainingUCB of an earlier round, got "
-                    f"{type(previous).__name__}; pass a Chaining of your own to "
-                    "KernelUCB(model, chaining) instead."
-                )
+            hint = "; pass a Chaining of your own to KernelUCB(model, chaining) instead"
+            checks.instance("previous", previous, ChainingUCB, hint)
             confidence.share_covers(previous.confidence)
         super().__init__(model, confidence, posterior_transform, X_pending)

@@ -39,8 +39,8 @@ def play(
     every method. The posterior is on the device of the arms.
 
     Args:
-        method: From ``kbo.bandit.make``.
-        problem: Gives the arms of each round and their noisy rewards.
+        method: The method, such as one of ``kbo.bandit.make``.
+        problem: The problem, which gives the arms of each round and their noisy rewards.
         rounds: Number of rounds T.
         seed: Seed of the method's own random choices.
         gap_every: Rounds between reports of the optimality gap of the recommended arm; 0 for none.

@@ -369,17 +369,19 @@ def exact_of_horizon(facts: Facts) -> Posterior:
 
 def exact_or_sketched(facts: Facts) -> Posterior:
     """Return an exact posterior, or a sketched one if there is a dictionary."""
+    return _exact_or_sketched_at(facts.ridge, facts)
+
+
+def _exact_or_sketched_at(ridge: float, facts: Facts) -> Posterior:
+    """Return an exact posterior at a ridge, or a sketched one if there is a dictionary."""
     if facts.dictionary is None:
-        return exact(facts)
-    return NystromRidge(facts.kernel, facts.ridge, facts.dictionary)
+        return KernelRidge(facts.kernel, ridge)
+    return NystromRidge(facts.kernel, ridge, facts.dictionary)
 
 
 def nystrom(facts: Facts, default: Dictionary) -> Posterior:
     """Return a sketched posterior with the dictionary of the facts, or a default."""
-    dictionary = facts.dictionary
-    if dictionary is None:
-        dictionary = default
-    return NystromRidge(facts.kernel, facts.ridge, dictionary)
+    return NystromRidge(facts.kernel, facts.ridge, facts.dictionary or default)
 
 
 def resampled(facts: Facts) -> Posterior:
@@ -434,11 +436,7 @@ def at_bounded_noise_of_mixture(facts: Facts) -> Posterior:
 
 def _following(noise: bounds.NoiseLevel, facts: Facts) -> Posterior:
     """Return an exact or sketched posterior whose ridge follows bounds of the noise level."""
-    if facts.dictionary is None:
-        posterior = KernelRidge(facts.kernel, noise.ridge)
-    else:
-        posterior = NystromRidge(facts.kernel, noise.ridge, facts.dictionary)
-    return AdaptiveRidge(posterior, noise)
+    return AdaptiveRidge(_exact_or_sketched_at(noise.ridge, facts), noise)
 
 
 # Confidences
@@ -495,7 +493,7 @@ def bkb(facts: Facts) -> Confidence:
 def ek_ucb(facts: Facts) -> Confidence:
     """Return the bound of EK-UCB; the dictionary may miss its mu, or else the ridge."""
     mu = facts.ridge
-    if isinstance(facts.dictionary, OnlineRowSampling):
+    if facts.dictionary is not None and facts.dictionary.mu is not None:
         mu = facts.dictionary.mu
     return bounds.EKUCB(facts.noise_std, facts.norm_bound, facts.delta, mu)
 

@@ -37,7 +37,7 @@ class Bandit(ABC):
     noise_rng: torch.Generator
 
     def arms(self) -> Tensor:
-        """The arms of the next round, [A d]."""
+        """Return the arms of the next round, [A d]."""
         if self.fixed_arms is None:
             raise NotImplementedError(
                 f"{type(self).__name__} must set fixed_arms or define arms()."
@@ -46,20 +46,21 @@ class Bandit(ABC):
 
     @abstractmethod
     def mean(self, X: Tensor) -> Tensor:
-        """Mean reward [n] of X [n d]."""
+        """Return the mean rewards [n] of arms X [n d]."""
 
     def observe(self, X: Tensor) -> Tensor:
-        """Noisy rewards [n] of X [n d]."""
+        """Return noisy rewards [n] of arms X [n d]."""
         return self.mean(X) + self.noise_std * self.standard_noise(X)
 
     def standard_noise(self, X: Tensor) -> Tensor:
-        """Independent noise [n] of mean 0 and variance 1 for X [n d], one draw of ``noise_rng`` each.
+        """Return independent noise [n] of mean 0 and variance 1, for arms X [n d].
 
-        So the noise of round t does not depend on how many observations came together.
+        Each number is one draw of ``noise_rng``, so the noise of round t does not depend on how
+        many observations came together.
         """
         u = torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64, device="cpu")
         return self.noise_quantile(u.clamp_min(torch.finfo(u.dtype).tiny)).to(X)
 
     def noise_quantile(self, u: Tensor) -> Tensor:
-        """Quantiles of the standardised noise at u [n] in (0, 1)."""
+        """Return the quantiles [n] of the standardised noise at probabilities u [n]."""
         return torch.special.ndtri(u)

@@ -114,7 +114,7 @@ class SafeSet:
 
         Args:
             objective: The posterior of the objective, which is to be maximised.
-            confidence: Its bound.
+            confidence: The bound of the objective.
             states: The posteriors whose widths are compared, for example with hypothetical
                 observations of pending points; by default those of the objective and of the limits.
             among: Whether each point may be chosen, [N]; at least one of S; by default all.

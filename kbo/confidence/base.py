@@ -23,6 +23,7 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.devices import read
+from kbo._base.hooks import refuse_old_hooks
 from kbo._base.linalg import safe_sqrt
 from kbo._base.read_only import ReadOnly
 from kbo.confidence import rounding
@@ -33,7 +34,10 @@ from kbo.regression.provenance import Provenance
 
 
 class Confidence(ReadOnly):
-    """A sequence of confidence bounds, one for every moment of a growing posterior.
+    """Lower and upper bounds of an unknown function, computed from its posterior.
+
+    A bound may be read after every observation: it is a sequence of bounds, one for every moment of
+    a growing posterior, and a guarantee is about all of them at once.
 
     A subclass defines ``interval`` and sets ``guarantee``, ``delta`` and ``covers``. It reads
     posteriors through the interface of ``kbo.regression.Posterior`` only. What it remembers of them
@@ -42,9 +46,14 @@ class Confidence(ReadOnly):
     are differentiable in X, and have the dtype and device of X. Public attributes are read-only
     once the object is constructed, so that the guarantee stays true.
 
-    All other methods have defaults. Override ``objections`` if the theorem has further conditions,
-    ``ridge`` and ``finite_on`` if they differ, and ``upper``, ``lower``, ``quick_interval``,
-    ``argmax_upper``, ``argmax_lower`` and ``inflated`` where something faster is known.
+    All other methods have defaults. Override
+
+    * ``objections`` if the theorem has further conditions;
+    * ``statement_on`` and ``delta_on`` if what is proved depends on the posterior;
+    * ``ridge``, ``least_ridge_on`` and ``finite_on`` if they differ;
+    * ``underlying_bounds`` if the bound is computed from others that are not its attributes;
+    * ``upper``, ``lower``, ``quick_interval``, ``argmax_upper``, ``argmax_lower`` and ``inflated``
+      where something faster is known.
 
     Attributes:
         guarantee: Statement that holds with probability ``1 - delta`` on exact posteriors, in words
@@ -58,12 +67,24 @@ class Confidence(ReadOnly):
             ridge"``: a ridge that was chosen from the data.
         noise_std: Noise level that is assumed of an observation of weight 1; None if it is that of
             the ridge, or unknown.
+        norm_bound: Bound of the RKHS norm that is assumed of the function; None if there is none,
+            or it follows the data.
     """
 
     guarantee: str | None = None
     delta: float = 1.0
     covers: frozenset[str] = frozenset()
     noise_std: float | None = None
+    norm_bound: float | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_old_hooks(
+            cls,
+            _statement_on="statement_on",
+            _least_ridge="least_ridge_on",
+            _bounds_below="underlying_bounds",
+        )
 
     # The bounds
 
@@ -158,7 +179,7 @@ class Confidence(ReadOnly):
         """Return the statement that holds on this posterior; None if there are ``objections``."""
         if self.objections(state):
             return None
-        statement = self._statement_on(state)
+        statement = self.statement_on(state)
         if state.provenance.weighted:
             statement = (
                 f"{statement}; for an observation of weight w that is said of sqrt(w) times its "
@@ -177,27 +198,28 @@ class Confidence(ReadOnly):
         others has their objections too.
         """
         reasons = _objections_to_data(checked_state(state).provenance)
-        for bound in self._bounds_below():
+        for bound in self.underlying_bounds():
             reasons += bound.objections(state)
         if state.like.dtype != torch.float64:
             reasons.append(
                 "in float32 rounding may move the bounds by more than their width: use float64"
             )
-        if self._statement_on(state) is None:
+        if self.statement_on(state) is None:
             reasons.append(f"no theorem covers {type(self).__name__}")
         else:
             eigenvalue = state.error.negative_eigenvalue()
             if eigenvalue < 0:
                 reasons.append(no_kernel(eigenvalue))
-        reasons += rounding.objections(state, self._least_ridge(state))
+        reasons += rounding.objections(state, self.least_ridge_on(state))
         reasons += self._uncovered(state)
         return list(dict.fromkeys(reasons))
 
-    def _bounds_below(self) -> list[Confidence]:
-        """Return the bounds from which this one is computed: all among its attributes.
+    def underlying_bounds(self) -> list[Confidence]:
+        """Return the bounds from which this one is computed: by default all among its attributes.
 
-        They are looked for, so that a bound whose author does not name them keeps no guarantee that
-        one of them has lost. A subclass whose statement does not rest on them overrides it.
+        ``objections`` asks them, so this bound has no guarantee where one of them has none. A
+        subclass that keeps them in a list returns that list; one whose statement does not rest on
+        them returns none.
         """
         return [value for value in vars(self).values() if isinstance(value, Confidence)]
 
@@ -211,10 +233,11 @@ class Confidence(ReadOnly):
                 "SelfNormalized"
             )
         variance = provenance.unit_variance
-        if variance is not None and self._assumes_less_noise(variance):
+        level = self.noise_std
+        if variance is not None and level is not None and level**2 < variance * (1 - 1e-9):
             reasons.append(
                 f"the noise variances that were given mean noise_std = {variance**0.5:.3g}, the "
-                f"root of the ridge, and the bound assumes {self.noise_std:.3g}: let the ridge be "
+                f"root of the ridge, and the bound assumes {level:.3g}: let the ridge be "
                 "noise_std ** 2"
             )
         if "weights" not in self.covers and provenance.weighted:
@@ -229,16 +252,18 @@ class Confidence(ReadOnly):
             )
         return reasons
 
-    def _assumes_less_noise(self, variance: float) -> bool:
-        """Return True if ``noise_std ** 2`` is below this variance by more than rounding."""
-        return self.noise_std is not None and self.noise_std**2 < variance * (1 - 1e-9)
+    def statement_on(self, state: Posterior) -> str | None:
+        """Return what is proved on this posterior if there are no objections, by default ``guarantee``.
 
-    def _statement_on(self, state: Posterior) -> str | None:
-        """Return ``guarantee`` in the words that fit this posterior, objections aside."""
+        None if nothing is proved.
+        """
         return self.guarantee
 
-    def _least_ridge(self, state: Posterior) -> float:
-        """Return the least ridge at which the bounds read the posterior."""
+    def least_ridge_on(self, state: Posterior) -> float:
+        """Return the least ridge at which the bounds read the posterior, by default ``ridge``.
+
+        ``objections`` asks whether rounding is small there.
+        """
         return self.ridge(state)
 
     def __repr__(self) -> str:
@@ -265,7 +290,7 @@ class WidthConfidence(Confidence):
         posterior = state.at(ridge)
         width = self._checked_width(state)
         mean, variance = posterior.predict(X)
-        if self._statement_on(state) is not None:
+        if self.statement_on(state) is not None:
             width = rounding.widened(state, width, posterior.quad(), ridge)
         margin = width.to(mean) * safe_sqrt(variance)
         return mean - margin, mean + margin

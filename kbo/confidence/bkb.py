@@ -66,7 +66,7 @@ class _LeverageBound(SubGaussian, WidthConfidence):
             )
         return reasons
 
-    def _statement_on(self, state: Posterior) -> str | None:
+    def statement_on(self, state: Posterior) -> str | None:
         if self.guarantee is None or state.error.trace == 0:
             return self.guarantee
         return self.statement(
@@ -76,7 +76,9 @@ class _LeverageBound(SubGaussian, WidthConfidence):
 
 
 class BKB(_LeverageBound):
-    """The width of BKB and BBKB: Calandriello et al. (2019), Theorem 2.
+    """Bounds of BKB and BBKB on a sketched posterior, for functions of known norm.
+
+    Calandriello et al. (2019), Theorem 2.
 
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.
@@ -97,7 +99,9 @@ class BKB(_LeverageBound):
 
 
 class EKUCB(_LeverageBound):
-    """The width of EK-UCB, with a projection: Zenati et al. (2022), Lemma 4.1.
+    """Bounds of EK-UCB on a sketched posterior, for functions of known norm.
+
+    Zenati et al. (2022), Lemma 4.1.
 
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.

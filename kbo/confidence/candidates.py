@@ -12,11 +12,11 @@ from kbo.regression import Posterior
 
 
 class CandidateGap(NamedTuple):
-    """A recommendation among candidates, and its distance from the maximum over these.
+    """The recommended row of a finite set, and how much better any other row can be.
 
     Attributes:
         recommended: Row with the largest lower bound, or nearly; see ``candidate_gap``.
-        lower: That lower bound.
+        lower: The lower bound of the recommended row.
         upper: The largest upper bound of all rows, hence an upper bound of the maximum.
     """
 
@@ -31,7 +31,7 @@ class CandidateGap(NamedTuple):
 
 
 def candidate_gap(confidence: Confidence, state: Posterior, X: Tensor) -> CandidateGap:
-    """Return the recommendation among the rows of X [A d] and its gap over these rows.
+    """Return the row of X [A d] to recommend, and how much better any other row can be.
 
     The row has the largest lower bound; for ``MartingaleMixture`` of kind "cmm" nearly the largest,
     since only a few rows are searched for their exact bound. Its own bounds are valid either way.

@@ -48,6 +48,6 @@ class Delegated(Confidence):
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         return self.current(state).argmax_lower(state, X)
 
-    def _bounds_below(self) -> list[Confidence]:
+    def underlying_bounds(self) -> list[Confidence]:
         """Return none: the chosen confidence has no statement of its own."""
         return []

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
 from kbo._base import checks
 from kbo.confidence.base import WidthConfidence
 from kbo.regression import Posterior
 
 
 class FixedWidth(WidthConfidence):
-    """Bounds ``mean +- multiplier * sqrt(variance)``, without a guarantee.
+    """Bounds ``mean +- multiplier * sqrt(variance)``, as usual in practice, without a guarantee.
 
     Args:
         multiplier: The width, at least 0.
@@ -19,17 +16,18 @@ class FixedWidth(WidthConfidence):
 
     def __init__(self, multiplier: float) -> None:
         self.multiplier: float = checks.non_negative("multiplier", multiplier)
-        self._width = torch.tensor(self.multiplier, dtype=torch.float64, device="cpu")
 
-    def width(self, state: Posterior) -> Tensor:
-        return self._width
+    def width(self, state: Posterior) -> float:
+        return self.multiplier
 
     def reported(self) -> None:
         """Return None: the multiplier ranks points and bounds nothing."""
 
 
 class AlternatingWidth(FixedWidth):
-    """Bounds ``mean +- multiplier * sqrt(variance)`` with the next of several multipliers after every observation.
+    """Bounds ``mean +- multiplier * sqrt(variance)`` whose multiplier changes from trial to trial.
+
+    Several multipliers take turns.
 
     A search with a small width refines the best region so far, one with a large width finds others.
 
@@ -43,8 +41,8 @@ class AlternatingWidth(FixedWidth):
             checks.non_negative("multipliers", multiplier) for multiplier in multipliers
         )
 
-    def width(self, state: Posterior) -> Tensor:
-        return self.for_trial(state.n).width(state)
+    def width(self, state: Posterior) -> float:
+        return self.for_trial(state.n).multiplier
 
     def for_trial(self, number: int) -> FixedWidth:
         """Return the bound of trial ``number``, also while trials before it are pending."""

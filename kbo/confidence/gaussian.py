@@ -86,12 +86,12 @@ class OverPoints(Confidence):
 
 
 class FiniteSet(OverPoints):
-    """Bounds over a finite set that hold for all rounds at once.
+    """Bounds over a finite set of points for draws of a Gaussian process, such as those of GP-UCB.
 
-    They hold if the state's ridge is the noise variance and the noise is independent and Gaussian.
-    The variants are "mixture", ``prior_posterior_ratio``, narrowest from a few observations on
-    (experiments/records/bounds.md); "quantile", ``exact_tail``; and "paper", GP-UCB of Srinivas
-    et al. (2010), Theorem 1.
+    They hold for all rounds at once, if the state's ridge is the noise variance and the noise is
+    independent and Gaussian. The variants are "mixture", ``prior_posterior_ratio``, narrowest from
+    a few observations on (experiments/records/bounds.md); "quantile", ``exact_tail``; and "paper",
+    GP-UCB of Srinivas et al. (2010), Theorem 1.
 
     Args:
         points: The finite set [N d], in units of the state, or its size N if it is fixed before
@@ -99,7 +99,7 @@ class FiniteSet(OverPoints):
             set until the next observation, with a size N alone from the (N + 1)-th distinct point
             of all calls on (use one object for one function).
         delta: Probability that the bounds may fail.
-        variant: One of these; chosen before there are data.
+        variant: "mixture", "quantile" or "paper", chosen before there are data.
 
     Raises:
         InvalidInput: A number out of its range, or an unknown variant.

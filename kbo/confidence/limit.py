@@ -23,9 +23,9 @@ class Limit:
 
     Args:
         state: The posterior of the function.
-        confidence: Its bound.
-        upper: The function is to be at most this.
-        lower: The function is to be at least this.
+        confidence: The bound of the function.
+        upper: The largest value that keeps the limit; None for a lower limit.
+        lower: The smallest value that keeps the limit; None for an upper limit.
 
     Raises:
         InvalidInput: Not exactly one of ``upper`` and ``lower`` is given, or it is not finite.

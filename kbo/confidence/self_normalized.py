@@ -26,10 +26,12 @@ from kbo.regression import Posterior
 
 
 class SelfNormalized(SubGaussian, WidthConfidence):
-    """AY-GP-UCB: Abbasi-Yadkori (2012), Theorem 3.11 = Durand et al. (2018), Theorem 1.
+    """The standard bounds for functions of known norm and noise of known level: AY-GP-UCB.
 
-    With ``least_ridge`` it is Durand et al., Theorem 2: valid at every ridge from there on, chosen
-    from the data or not, at the price of the log-determinant of the least one.
+    ``MartingaleMixture`` is tighter on exact posteriors. Abbasi-Yadkori (2012), Theorem 3.11, which
+    is Durand et al. (2018), Theorem 1. With ``least_ridge`` it is Durand et al., Theorem 2: valid
+    at every ridge from there on, chosen from the data or not, at the price of the log-determinant
+    of the least one.
 
     Args:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
@@ -56,7 +58,7 @@ class SelfNormalized(SubGaussian, WidthConfidence):
 
     def width(self, state: Posterior) -> Tensor:
         ridge = state.ridge
-        least_ridge = self._least_ridge(state)
+        least_ridge = self.least_ridge_on(state)
         if ridge < least_ridge:
             raise InvalidInput(
                 f"the state's ridge {ridge:g} is below least_ridge = {least_ridge:g}: no "
@@ -69,11 +71,11 @@ class SelfNormalized(SubGaussian, WidthConfidence):
     def objections(self, state: Posterior) -> list[str]:
         """Return the objections of any confidence, and one if the ridge is too small."""
         reasons = super().objections(state)
-        if state.ridge < self._least_ridge(state):
+        if state.ridge < self.least_ridge_on(state):
             reasons.append(f"the ridge {state.ridge:g} is below least_ridge: use a larger one")
         return reasons
 
-    def _least_ridge(self, state: Posterior) -> float:
+    def least_ridge_on(self, state: Posterior) -> float:
         """Return the ridge of the log-determinant."""
         if self.least_ridge is None:
             return state.ridge
@@ -81,10 +83,10 @@ class SelfNormalized(SubGaussian, WidthConfidence):
 
 
 class ImprovedGPUCB(SubGaussian, WidthConfidence):
-    """IGP-UCB: Chowdhury & Gopalan (2017), Theorem 2, always at ridge ``1 + eta``.
+    """Bounds of IGP-UCB for functions of known norm, always at ridge ``1 + eta``.
 
-    With ``n ln(1 + eta)``, from ``ln det((1 + eta) I + K)`` in their Theorem 1, instead of the
-    constant 2, which is larger at ``eta = 2 / T`` for n <= T.
+    Chowdhury & Gopalan (2017), Theorem 2. With ``n ln(1 + eta)``, from ``ln det((1 + eta) I + K)``
+    in their Theorem 1, instead of the constant 2, which is larger at ``eta = 2 / T`` for n <= T.
 
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.

@@ -10,10 +10,9 @@ energy of the noise notices a kernel that is too smooth for the data.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
+from kbo.confidence.base import Confidence
 from kbo.confidence.energy import averaged
 from kbo.confidence.mixture.least_norm import least_norm
 from kbo.regression import Posterior
@@ -22,7 +21,7 @@ ENERGY = 0.1
 """Probability that ``unexplained`` refuses true assumptions, in units of delta."""
 
 
-def unexplained(confidence: Any, state: Posterior) -> bool:
+def unexplained(confidence: Confidence, state: Posterior) -> bool:
     """Return True if the data are further from every function of the norm than the noise is.
 
     docs/theory/noise.md has the proof. True assumptions are refused with probability at most
@@ -30,11 +29,11 @@ def unexplained(confidence: Any, state: Posterior) -> bool:
     not assume both a noise level and a norm.
 
     Args:
-        confidence: The bounds, with ``norm_bound`` if they assume one.
+        confidence: The bounds.
         state: The posterior.
     """
-    norm_bound = getattr(confidence, "norm_bound", None)
-    if not isinstance(norm_bound, float) or confidence.noise_std is None:
+    norm_bound = confidence.norm_bound
+    if norm_bound is None or confidence.noise_std is None:
         return False
     return norm_by_energy(state, confidence.noise_std, ENERGY * confidence.delta) > norm_bound
 

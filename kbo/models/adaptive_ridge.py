@@ -16,11 +16,12 @@ from kbo.regression import AdaptiveRidge, Dictionary, KernelRidge, NystromRidge
 
 
 class AdaptiveRidgeGP(StreamingGP):
-    """A Gaussian process with fixed kernel and a noise level that is bounded online.
+    """A Gaussian process for noise of unknown level, which is bounded from the data.
 
-    ``model.state.schedule`` has the bounds. The data enter in the order of train_X, and ridge and
-    bounds are a function of data and order alone: a model that is conditioned on new data equals
-    one that is built from all of them. Building costs what n updates cost, conditioning one.
+    The kernel is fixed. ``model.state.schedule`` has the bounds. The data enter in the order of
+    train_X, and ridge and bounds are a function of data and order alone: a model that is
+    conditioned on new data equals one that is built from all of them. Building costs what n updates
+    cost, conditioning one.
 
     Args:
         train_X, train_Y, kernel, input_transform, outcome_transform: As for ``KernelRidgeGP``.
@@ -49,7 +50,9 @@ class AdaptiveRidgeGP(StreamingGP):
         input_transform: InputTransform | None = None,
         outcome_transform: OutcomeTransform | None = None,
     ) -> None:
-        checks.instance("noise_bounds", noise_bounds, NoiseLevel, ", for example NoiseBounds(...)")
+        checks.instance(
+            "noise_bounds", noise_bounds, NoiseLevel, ": take for example NoiseBounds(...)"
+        )
         if noise_bounds.n:
             raise InvalidInput(
                 f"noise_bounds have seen {noise_bounds.n} observations: pass new ones."
@@ -59,11 +62,11 @@ class AdaptiveRidgeGP(StreamingGP):
         )
         self.noise_bounds: NoiseLevel = noise_bounds.fork()
         self.dictionary = dictionary
-        self._new_state()  # a dictionary that cannot be used is an error now, not later
+        self.empty_state()  # a dictionary that cannot be used is an error now, not later
 
     likelihood = PosteriorModel.likelihood  # of the ridge of the posterior, which follows the data
 
-    def _new_state(self) -> AdaptiveRidge:
+    def empty_state(self) -> AdaptiveRidge:
         ridge = self.noise_bounds.ridge
         if self.dictionary is None:
             state = KernelRidge(self.covar_module, ridge)

@@ -76,7 +76,7 @@ class PosteriorGP(StreamingGP):
             train_Yvar,
         )
 
-    def _new_state(self) -> Posterior:
+    def empty_state(self) -> Posterior:
         state = self._empty.fork()
         if self.ridge.item() != state.ridge:  # the parameter was changed
             state.move_ridge(self.ridge.item())

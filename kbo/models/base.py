@@ -36,7 +36,7 @@ _MOST_DENSE = 64
 
 
 class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
-    """A BoTorch model of one output, given by a ``Posterior``.
+    """The base of the BoTorch models of kbo: one output, given by a ``Posterior``.
 
     Bounds read ``state`` directly: BoTorch's posterior clamps the variance at 1e-10 from below.
     """
@@ -55,15 +55,22 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         """The posterior in the units of the (transformed) inputs and targets."""
 
     @property
-    def variances(self) -> Tensor | None:
-        """Known noise variances [... n], in units of the (transformed) targets; or None."""
+    def train_Yvar(self) -> Tensor | None:
+        """Known noise variances [... n], in squared units of the (transformed) targets; or None."""
         return self._variances
+
+    @train_Yvar.setter
+    def train_Yvar(self, value: Any) -> None:
+        raise InvalidInput(
+            "the noise variances of a model stay as they are: make a new model with another "
+            "train_Yvar."
+        )
 
     @property
     def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
         """Gaussian noise, of the known variances or of the ridge of the state."""
-        if self.variances is not None:
-            return KnownLikelihood(self.variances)
+        if self.train_Yvar is not None:
+            return KnownLikelihood(self.train_Yvar)
         reason = f"the ridge of a {type(self).__name__} follows from its data"
         value = self.train_targets.new_tensor(self.state.ridge)
         ridge = torch.nn.Parameter(value, requires_grad=False)
@@ -279,7 +286,9 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
 
 
 class FantasyGP(PosteriorModel):
-    """``model`` after hypothetical observations; batched and differentiable in them.
+    """A model after hypothetical observations, as ``condition_on_observations`` returns it.
+
+    It is batched and differentiable in them.
 
     The batch shapes of the model, P, targets and weights broadcast.
 
@@ -298,12 +307,12 @@ class FantasyGP(PosteriorModel):
         observed = checks.instance("model", model, PosteriorModel).state
         self._hypothetical: Posterior = Hypothetical(observed, P, targets, weights)
         checks.tensor("targets", targets)
-        if model.variances is not None:
+        variances = model.train_Yvar
+        if variances is not None:
             ones = P.new_ones(P.shape[:-1])
             new = observed.ridge / (ones if weights is None else weights)
-            batch = torch.broadcast_shapes(model.variances.shape[:-1], new.shape[:-1])
-            observed_and_new = (model.variances.expand(*batch, -1), new.expand(*batch, -1))
-            self._variances = torch.cat(observed_and_new, -1)
+            batch = torch.broadcast_shapes(variances.shape[:-1], new.shape[:-1])
+            self._variances = torch.cat([variances.expand(*batch, -1), new.expand(*batch, -1)], -1)
         self.train_inputs: tuple[Tensor, ...] = (P.clone(),)
         self.train_targets: Tensor = targets.clone()
         self.covar_module: Kernel = model.covar_module

@@ -117,7 +117,7 @@ class KernelRidgeGP(StreamingGP):
             X = self.transform_inputs(X)
         return MultivariateNormal(X.new_zeros(X.shape[:-1]), self.covar_module(X))
 
-    def _new_state(self) -> KernelRidge:
+    def empty_state(self) -> KernelRidge:
         return KernelRidge(self.covar_module, self.ridge.item())
 
 

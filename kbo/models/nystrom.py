@@ -55,7 +55,9 @@ class DefaultDictionary(GreedyDictionary):
 
 
 class NystromGP(StreamingGP):
-    """A Gaussian process in the features of a dictionary; the cost of a step does not grow with n.
+    """A Gaussian process for many observations: a step costs the same however many there are.
+
+    It is approximated by the features of inducing points, which a dictionary chooses.
 
     Martingale-mixture bounds on it are valid with every dictionary
     (``kbo.confidence.MartingaleMixture``), but only as tight as the dictionary is good:
@@ -110,7 +112,7 @@ class NystromGP(StreamingGP):
             train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar
         )
         self._given_dictionary = dictionary
-        self._new_state()  # a dictionary that cannot be used is an error now, not later
+        self.empty_state()  # a dictionary that cannot be used is an error now, not later
 
     @property
     def dictionary(self) -> Dictionary:
@@ -123,7 +125,7 @@ class NystromGP(StreamingGP):
             largest = 0.1 * float(freeze(self.covar_module, X).diagonal(X).max())
         return DefaultDictionary(_COARSE * min(self.ridge.item(), largest), most=MOST_ANCHORS)
 
-    def _new_state(self) -> NystromRidge:
+    def empty_state(self) -> NystromRidge:
         return NystromRidge(self.covar_module, self.ridge.item(), self.transformed(self.dictionary))
 
     # Fits

@@ -1,7 +1,7 @@
 """Models whose data grow: the posterior is a function of data, kernel and ridge.
 
     train_X, train_Y, train_Yvar --transforms--> train_inputs, train_targets, variances
-                    covar_module, ridge --------> _new_state() --update(data)--> state
+                    covar_module, ridge --------> empty_state() --update(data)--> state
 
 BoTorch, Ax and users change kernels, ridges, data and devices without calling the model. So
 ``state`` compares the hyperparameters with those of the last posterior, and builds it again after a
@@ -38,9 +38,9 @@ _CHANGED = (
 
 
 class StreamingGP(PosteriorModel):
-    """A Gaussian process with fixed kernel and noise variance, whose data grow.
+    """The base of the models that hold data: a Gaussian process with fixed kernel and noise variance.
 
-    Subclasses define the posterior without data, ``_new_state``. Arguments and errors are those of
+    Subclasses define the posterior without data, ``empty_state``. Arguments and errors are those of
     ``KernelRidgeGP``.
     """
 
@@ -115,18 +115,6 @@ class StreamingGP(PosteriorModel):
         yield from super().named_priors()
         yield from self._ridge_likelihood().named_priors()
 
-    @property
-    def train_Yvar(self) -> Tensor | None:
-        """Known noise variances [n], in units of the transformed targets; or None."""
-        return self._variances
-
-    @train_Yvar.setter
-    def train_Yvar(self, value: Any) -> None:
-        raise InvalidInput(
-            "the noise variances of a model stay as they are: make a new model with another "
-            "train_Yvar."
-        )
-
     def hyperparameters(self) -> Tensor:
         """Return the numbers of kernel, ridge and transforms, [h]."""
         values = [*self.covar_module.parameters(), self.ridge]
@@ -154,7 +142,7 @@ class StreamingGP(PosteriorModel):
 
     def _build(self, hyperparameters: list[float]) -> Posterior:
         """Return the posterior of data, kernel and ridge, with the reasons why no theorem covers it."""
-        state = self._new_state()
+        state = self.empty_state()
         _learn(state, self.train_inputs[0], self.train_targets, self.train_Yvar)
         for caveat in self._caveats:
             state.note(caveat)
@@ -163,12 +151,12 @@ class StreamingGP(PosteriorModel):
         return state
 
     @abstractmethod
-    def _new_state(self) -> Posterior:
+    def empty_state(self) -> Posterior:
         """Return the posterior without data, for the current kernel and ridge."""
 
     def transformed(self, dictionary: Dictionary) -> Dictionary:
         """Return the dictionary, with its given points, if any, in the inputs of the posterior."""
-        points = dictionary.points if isinstance(dictionary, Dictionary) else None
+        points = checks.instance("dictionary", dictionary, Dictionary).points
         if points is None:
             return dictionary
         columns = self.train_inputs[0].shape[-1]
@@ -419,8 +407,10 @@ def _learns(transform: torch.nn.Module, data: Tensor) -> bool:
     of_data(data)
     of_halves(data / 2)
     constants = _constants(of_data)
-    others = _constants(of_halves)
-    return len(constants) != len(others) or not all(map(torch.equal, constants, others))
+    constants_of_halves = _constants(of_halves)
+    if len(constants) != len(constants_of_halves):
+        return True
+    return not all(map(torch.equal, constants, constants_of_halves))
 
 
 def _constants(transform: torch.nn.Module) -> list[Tensor]:

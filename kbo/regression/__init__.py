@@ -16,6 +16,7 @@ from kbo.regression.numerics import clamped, warn_below_precision
 from kbo.regression.posterior import (
     MOST_JOINT,
     Columns,
+    LeastSquares,
     LowRankPosteriorAt,
     Posterior,
     PosteriorAt,
@@ -61,6 +62,7 @@ __all__ = [
     "GreedyDictionary",
     "Hypothetical",
     "KernelRidge",
+    "LeastSquares",
     "LeverageResampling",
     "LowRankPosteriorAt",
     "Moments",

@@ -23,7 +23,7 @@ MomentsOnHost = Callable[[float], tuple[np.ndarray, np.ndarray, float]]
 
 
 class Moments(NamedTuple):
-    """The posterior of groups of points, and the fit of the data, at some ridge.
+    """Mean and covariance of groups of points, and the fit of the data, at some ridge.
 
     Attributes:
         mean: [... g].
@@ -37,9 +37,12 @@ class Moments(NamedTuple):
 
 
 class AllRidges:
-    """A posterior at any ridges, valid until it changes; moments are differentiable in the points.
+    """The numbers of a posterior at many ridges, and its mean and covariance at fixed points.
 
-    By default one ridge after the other, which is right for every posterior, but slow.
+    What ``state.across(X)`` returns; bounds that are the best of many ridges read it. It is valid
+    until the posterior changes, and differentiable in the points. This class computes one ridge
+    after the other, which is right for every posterior, but slow; a subclass computes them
+    together.
 
     Args:
         state: The posterior.
@@ -108,8 +111,9 @@ class AllRidges:
 
     def _moments(self, X: Tensor, ridge: float) -> Moments:
         """Return the moments at groups X [... g d] and one ridge."""
-        at = self.state.at(ridge)
-        return Moments(at.predict(X)[0], at.covariance(X, X), at.quad().to(X))
+        posterior = self.state.at(ridge)
+        mean, _ = posterior.predict(X)
+        return Moments(mean, posterior.covariance(X, X), posterior.quad().to(X))
 
 
 class InChunks(AllRidges):

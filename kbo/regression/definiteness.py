@@ -72,9 +72,9 @@ class Definiteness(Stateful):
         except NotPositiveDefinite:
             K = prior(X, X)
             if bool(K.isfinite().all()):  # else the posterior raises an error of its own
-                least = float(torch.linalg.eigvalsh(K)[0])
-                if least < -tolerance:
-                    self.eigenvalue = least
+                least_eigenvalue = float(torch.linalg.eigvalsh(K)[0])
+                if least_eigenvalue < -tolerance:
+                    self.eigenvalue = least_eigenvalue
         self.X = X[: self.factor.n].clone()
 
 

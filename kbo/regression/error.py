@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kbo.errors import NotPositiveDefinite
 from kbo.kernels import is_positive_definite, least_error, measured_error
-from kbo.regression.definiteness import Definiteness, no_kernel
+from kbo.regression.definiteness import no_kernel
 
 Number = TypeVar("Number", float, Tensor)
 
@@ -48,8 +48,9 @@ class Rounding(NamedTuple):
 
 
 class Error:
-    """Errors by an approximation K~ of the kernel matrix, ``E = K - K~ >= 0``, and by rounding.
+    """How far a posterior may be off, by an approximate kernel matrix and by rounding.
 
+    Bounds are widened by it. K~ is the approximation of the kernel matrix K, ``E = K - K~ >= 0``.
     This class is that of an exact posterior, E = 0; approximate ones override the members that
     differ.
 
@@ -126,12 +127,7 @@ class Error:
         kernel_error = max(least, self.of_coordinates + self.of_kernel())
         trace = float(state.prior_variance(X).sum())
         tolerance = Rounding.of_algebra(len(X), trace, kernel_error).steep
-        test = state._definiteness
-        if test is None or not test.covers(X, tolerance):
-            test = Definiteness(X, tolerance)
-            state._definiteness = test
-        test.extend(state.prior, X, tolerance)
-        return test.eigenvalue
+        return state.negative_eigenvalue(X, tolerance)
 
     def refuse_no_kernel(self) -> None:
         """Raise NotPositiveDefinite if the kernel matrix has a negative eigenvalue."""

@@ -16,20 +16,19 @@ from kbo.kernels import DenseKernel
 T = TypeVar("T")
 
 
-def as_ridges(ridge: Any, name: str = "ridge") -> list[float]:
-    """Return one or several ridges as floats.
+def as_ridges(ridges: Any) -> list[float]:
+    """Return one or several ridges as floats, [r].
 
     Raises:
         InvalidInput: There is none, or one is not a finite number above zero.
     """
     try:
-        numbers = ridge.tolist() if isinstance(ridge, Tensor) else ridge
-        ridges = list(numbers) if hasattr(numbers, "__iter__") else [numbers]
-    except Exception:  # a tensor without data
-        ridges = [ridge]
-    if not ridges:
-        raise InvalidInput(f"{name} must be a number or at least one number, got none.")
-    return [checks.positive(name, value) for value in ridges]
+        values = list(ridges)
+    except TypeError:  # one number
+        values = [ridges]
+    if not values:
+        raise InvalidInput("ridges must be a number or at least one number, got none.")
+    return [checks.positive("ridges", value) for value in values]
 
 
 def keep_latest(values: dict[float, T], ridge: float, value: T, most: int) -> None:

@@ -39,13 +39,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo._base import checks
+from kbo._base.hooks import refuse_old_hooks
 from kbo._base.stateful import Stateful, fresh_version
 from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges
@@ -63,15 +64,21 @@ MOST_JOINT = 2048
 
 
 class PosteriorAt(ABC):
-    """The numbers of a posterior at one ridge, valid until the posterior changes.
+    """The numbers of a posterior at one ridge: mean, variance, log-determinant and others.
 
-    Methods that take points begin with ``self.state.check(X)``. ``predict`` and ``covariance`` have
-    gradients in X.
+    What ``state.at(ridge)`` returns; it is valid until the posterior changes. A subclass defines
+    the abstract methods, which begin with ``self.state.check(X)`` if they take points; ``predict``
+    and ``covariance`` have gradients in X. It may define ``factored``, ``compute_draws`` and
+    ``compute_drawn_function``.
 
     Args:
         state: The posterior.
         ridge: The ridge.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_old_hooks(cls, _draw="compute_draws", _draw_function="compute_drawn_function")
 
     def __init__(self, state: Posterior, ridge: float) -> None:
         self.state = state
@@ -136,10 +143,10 @@ class PosteriorAt(ABC):
                 f"X must be a tensor of shape [N d] with at least one row, got {tuple(X.shape)}."
             )
         with torch.no_grad():
-            return self._draw(X, count, checks.generator(generator))
+            return self.compute_draws(X, count, checks.generator(generator))
 
-    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
-        """Return the draws of ``draw``, which has checked the arguments."""
+    def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+        """Return joint draws [count N] at X [N d], less the mean; ``draw`` has checked the arguments."""
         if len(X) > MOST_JOINT:
             return torch.stack([self.draw_function(X, generator)(X) for _ in range(count)])
         return joint_draws(self.covariance(X, X), count, generator)
@@ -155,18 +162,18 @@ class PosteriorAt(ABC):
             InvalidInput: The kernel has no random features, or this posterior draws no functions.
         """
         self.state.check(like, "like")
-        return self._draw_function(like, checks.generator(generator))
+        return self.compute_drawn_function(like, checks.generator(generator))
 
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
-        """Return the draw of ``draw_function``, which has checked the arguments."""
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
+        """Return a drawn function less its mean; ``draw_function`` has checked the arguments."""
         raise InvalidInput(
             f"a {type(self.state).__name__} draws no functions: draw over a finite set of at most "
-            f"{MOST_JOINT} points, or define _draw_function in {type(self).__name__}."
+            f"{MOST_JOINT} points, or define compute_drawn_function in {type(self).__name__}."
         )
 
 
 class LowRankPosteriorAt(PosteriorAt):
-    """A posterior at one ridge with ``covariance = prior - U'V``.
+    """The base of posteriors at one ridge with ``covariance = prior - U'V``, [r q] factors U, V.
 
     A subclass defines ``factored``, which checks its points, and the other methods but
     ``covariance``.
@@ -206,12 +213,14 @@ class PriorAt(LowRankPosteriorAt):
     rss = log_det
     effective_dimension = log_det
 
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
         return PriorPath(self.state.draw_prior(like, generator))
 
 
 class Columns(Stateful, ABC):
-    """Moments of a posterior with data at fixed points, updated row by row.
+    """Mean and variance of a posterior at fixed points, updated with every observation.
+
+    What ``Posterior.columns`` returns, for ``FixedPoints``.
 
     Args:
         state: The posterior.
@@ -235,8 +244,26 @@ class Columns(Stateful, ABC):
         return self.state.at(ridge).draw(self.points, count, generator)
 
 
+class LeastSquares(NamedTuple):
+    """The misfit of a function f to all observations, as a sum over rows of equal location.
+
+    ``|y - f(X)|^2 = within + sum_r counts_r (y_r - f(X_r))^2``.
+
+    Attributes:
+        X: Locations [m d].
+        y: Mean target of each row, [m].
+        counts: Sum of the weights of each row, [m].
+        within: The part that no function explains, [], in squared units of y.
+    """
+
+    X: Tensor
+    y: Tensor
+    counts: Tensor
+    within: Tensor
+
+
 class RidgeSchedule(Stateful, ABC):
-    """Rule that moves the ridge of a posterior as data come in.
+    """Rule by which the ridge of an ``AdaptiveRidge`` follows the data.
 
     Attributes:
         ridge: The ridge after the data so far.
@@ -252,16 +279,21 @@ class RidgeSchedule(Stateful, ABC):
 
 
 class Posterior(Stateful, ABC):
-    """A kernel ridge regression of everything observed so far.
+    """The posterior of a function given everything observed so far, by kernel ridge regression.
+
+    In the GP reading it is the posterior of a Gaussian process whose noise variance is the ridge;
+    it is updated in place and has no hyper-parameters to fit. A confidence turns it into bounds,
+    and ``kbo.models.PosteriorGP`` into a BoTorch model.
 
     Its members for readers are ``n``, ``ridge``, ``kernel``, ``trace``, ``version``, ``error``,
     ``provenance``, ``update``, ``fork``, ``prior``, ``prior_variance``, ``draw_prior``, ``at``,
-    ``across`` and ``predict``; bounds also read ``like``, ``batch_shape``, ``observed`` and
-    ``schedule``. Points are the rows of X, of any batch shape.
+    ``across`` and ``predict``; bounds also read ``like``, ``batch_shape``, ``observed``,
+    ``schedule``, ``locations`` and ``least_squares``. Points are the rows of X, of any batch shape.
 
     A subclass defines the abstract members, sets ``like`` with the first data, and calls
     ``changed`` at the end of every change. It copies what it keeps of kernel and data, and writes
-    no tensor in place, because forks share them. The attributes below and the members under "What a
+    no tensor in place, because forks share them. ``at`` is the same for all: it calls
+    ``compute_at``, which a subclass defines. The attributes below and the members under "What a
     subclass may define" have defaults.
 
     Args:
@@ -291,7 +323,11 @@ class Posterior(Stateful, ABC):
     anchors: Tensor | None = None
     needs_refresh: bool = False
     schedule: RidgeSchedule | None = None
-    _definiteness: Definiteness | None = None  # of error.negative_eigenvalue, which continues it
+    _definiteness: Definiteness | None = None  # continued by negative_eigenvalue
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_old_hooks(cls, _at="compute_at")
 
     def __init__(self, ridge: float) -> None:
         self._ridge: float = checks.positive("ridge", ridge)
@@ -334,8 +370,12 @@ class Posterior(Stateful, ABC):
         """
 
     @abstractmethod
-    def _at(self, ridge: float) -> PosteriorAt:
-        """Return the posterior at a ridge, given that there are data; ``at`` keeps it."""
+    def compute_at(self, ridge: float) -> PosteriorAt:
+        """Return the numbers at one ridge, computed anew.
+
+        ``at`` calls it, after a check of the ridge and only if there are data, and keeps what it
+        returns until the posterior changes.
+        """
 
     # What a subclass may define
 
@@ -363,6 +403,11 @@ class Posterior(Stateful, ABC):
     @property
     def locations(self) -> tuple[Tensor, Tensor] | None:
         """Observed locations [m d] and the sum of the weights at each [m]; None if not kept."""
+        return None
+
+    @property
+    def least_squares(self) -> LeastSquares | None:
+        """The misfit that the regression minimises; None if it is approximate, or without data."""
         return None
 
     @property
@@ -415,7 +460,7 @@ class Posterior(Stateful, ABC):
 
     def _new_at(self, ridge: float) -> PosteriorAt:
         """Return the posterior at a ridge, also without data."""
-        return self._at(ridge) if self.n else PriorAt(self, ridge)
+        return self.compute_at(ridge) if self.n else PriorAt(self, ridge)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance [...] of the function, without noise, at points X [... d].
@@ -423,6 +468,24 @@ class Posterior(Stateful, ABC):
         In units of y and of the kernel, at the posterior's own ridge.
         """
         return self.at().predict(X)
+
+    # For ``error``
+
+    def negative_eigenvalue(self, X: Tensor, tolerance: float) -> float:
+        """Return the least eigenvalue of ``prior(X, X)`` if it is below ``-tolerance``, else 0.
+
+        O(n^2) for each location that follows those of the last call, O(n^3) for others.
+
+        Args:
+            X: Locations [n d], in float64.
+            tolerance: The rounding error of the matrix, in units of the kernel.
+        """
+        test = self._definiteness
+        if test is None or not test.covers(X, tolerance):
+            test = Definiteness(X, tolerance)
+            self._definiteness = test
+        test.extend(self.prior, X, tolerance)
+        return test.eigenvalue
 
     # For subclasses
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Provenance:
-    """Assumptions of theorems that were given up, for a confidence to compare with its own.
+    """What the data of a posterior do not satisfy of the assumptions of theorems.
+
+    A confidence compares it with what its own theorem covers (``Confidence.objections``).
 
     Attributes:
         hypothetical: Whether some observations are hypothetical: then no bound is a theorem.

@@ -134,8 +134,8 @@ class SpectralRidges(AllRidges):
 
         def at(ridge: float) -> tuple[np.ndarray, np.ndarray, float]:
             form = forms(ridge)
-            least = ridge / (ridge + self.trace) * variance  # as in numerics.clamped
-            variances = np.maximum(prior - form.diagonal()[1:], least)
+            least_variance = ridge / (ridge + self.trace) * variance  # as in numerics.clamped
+            variances = np.maximum(prior - form.diagonal()[1:], least_variance)
             return form[0, 1:], variances, float(constant + ridge * form[0, 0])
 
         return at

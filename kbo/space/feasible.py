@@ -234,7 +234,7 @@ class _Section:
         Args:
             points: Points [n P] that satisfy the constraints.
             pool: Points [k P] whose differences are directions.
-            generator: Of the random numbers.
+            generator: Source of the random numbers.
             width: Length of the segment, which has the point at a random place, in lengths of the direction; by default
                 the segment is the whole line in the cube.
         """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -44,12 +43,14 @@ class Parameter:
 
     Attributes:
         columns: Number of feature columns.
+        is_range: Whether the values are the numbers between two ends, as those of a ``Float`` and an ``Int``.
         log: Whether the scale of a ``Float`` or an ``Int`` is logarithmic.
         options: All values, in order; empty for a real number.
         ends: The values, or only the least and the largest one where these are numbers between the two.
     """
 
     columns: int = 1
+    is_range: bool = False
     log: bool = False
     options: Sequence[Any]
 
@@ -122,6 +123,19 @@ class Parameter:
         """
         return self.features(self.units([self.plain(value)]))[0].tolist()
 
+    def comparable(self, former: Parameter, same_scale: bool = False) -> Parameter:
+        """Return the parameter by whose columns values of this parameter and of a former one are compared.
+
+        Numbers outside of a range have a place on its scale. Options of former ones have columns of their own.
+
+        Args:
+            former: The parameter that compared the values before.
+            same_scale: Whether numbers keep the former scale; otherwise they have that of the new range.
+        """
+        if former.is_range:  # on whose scale options have no place
+            return self
+        return _with_former_options(self, former)
+
     def labels(self, name: str) -> list[str]:
         """Return the names of the feature columns of a parameter with a name."""
         return [name] * self.columns
@@ -161,6 +175,8 @@ class Parameter:
 class _Range(Parameter):
     """Numbers from ``low`` to ``high``; what ``Float`` and ``Int`` share."""
 
+    is_range = True
+
     low: float
     high: float
     step: float | None
@@ -176,6 +192,11 @@ class _Range(Parameter):
         if self.log or not math.isfinite(number):
             raise InvalidInput(f"{checks.shown(value)} has no place on the scale of {self}.")
         return [(number - self.low) / (self.high - self.low)]
+
+    def comparable(self, former: Parameter, same_scale: bool = False) -> Parameter:
+        if former.is_range and same_scale and self.log == former.log:
+            return former
+        return self
 
     def _set_range(self, low: float, high: float) -> None:
         """Check that bounds are in order and suit the scale, and keep them as Python values."""
@@ -330,14 +351,14 @@ class Float(_Range):
             u = (self.numbers(u) - self.low) / (self.high - self.low)
         return u.unsqueeze(-1)
 
-    @cached_property
+    @property
     def _width(self) -> float:
         """Length of the range, of a logarithmic scale that of the logarithms."""
         if self.log:
             return math.log(self.high / self.low)
         return self.high - self.low
 
-    @cached_property
+    @property
     def _is_coarse(self) -> bool:
         """Whether float64 has few numbers in the range.
 
@@ -481,6 +502,11 @@ class Fixed(Parameter):
     def options(self) -> Sequence[Any]:
         return (self.constant,)
 
+    def comparable(self, former: Parameter, same_scale: bool = False) -> Parameter:
+        if former.is_range and math.isfinite(_real(self.constant)):  # a place on its scale
+            return former
+        return super().comparable(former, same_scale)
+
     def features(self, u: Tensor) -> Tensor:
         """Return no columns, [n 0]."""
         return u.new_empty(len(u), 0)
@@ -508,27 +534,6 @@ class _Steps(Sequence[float]):
             return self.high
         # 15 digits: 0.3 and not 0.30000000000000004
         return float(f"{self.low + position * self.step:.15g}")
-
-
-def comparable(new: Parameter, former: Parameter, same_scale: bool = False) -> Parameter:
-    """Return the parameter by whose columns the values of a changed parameter and of the former one are compared.
-
-    Numbers outside of a range have a place on its scale. Options of former ones have columns of their own.
-
-    Args:
-        new: The parameter.
-        former: The parameter that compared the values before.
-        same_scale: Whether numbers keep the former scale; otherwise they have that of the new range.
-    """
-    if not isinstance(new, _Range) and not isinstance(former, _Range):
-        return _with_former_options(new, former)
-    if not isinstance(new, _Range):
-        # One number has a place on the scale of the former range; options have none.
-        is_number = isinstance(new, Fixed) and math.isfinite(_real(new.constant))
-        return former if is_number else new
-    if isinstance(former, _Range) and same_scale and new.log == former.log:
-        return former
-    return new
 
 
 def _with_former_options(new: Parameter, former: Parameter) -> Parameter:

@@ -13,7 +13,7 @@ from torch import Tensor
 from kbo.errors import InvalidInput
 from kbo.space.conditions import Condition
 from kbo.space.constraints import Linear, in_words
-from kbo.space.parameters import Float, Int, Parameter
+from kbo.space.parameters import Parameter
 
 _LEAST_MARGIN = 1e-7
 """Least margin from the limits, as a share of the ranges of the real parameters in a sum.
@@ -87,7 +87,7 @@ class Program:
         for name, parameter in self._parameters.items():
             if name not in names:
                 continue
-            self._has_indicators[name] = name in parents or not isinstance(parameter, (Float, Int))
+            self._has_indicators[name] = name in parents or not parameter.is_range
             n_own = len(parameter.options) if self._has_indicators[name] else 1
             self._variables[name] = list(range(n_variables, n_variables + n_own))
             n_variables += n_own

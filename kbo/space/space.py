@@ -35,7 +35,7 @@ from kbo.space.bounds import Bounds, parsed_bounds
 from kbo.space.conditions import Condition, parents_first
 from kbo.space.constraints import Limits, Linear, Rule, checked, in_words, permits
 from kbo.space.files import definition_of, read
-from kbo.space.parameters import Parameter, comparable
+from kbo.space.parameters import Parameter
 from kbo.space.table import Frame, Table, columns_of, parameter_of
 
 Params = dict[str, Any] | list[float]
@@ -279,7 +279,7 @@ class Space:
         space.compared = dict(self.parameters)
         for name, parameter in self.parameters.items():
             if name in former.compared:
-                space.compared[name] = comparable(parameter, former.compared[name], same_scale)
+                space.compared[name] = parameter.comparable(former.compared[name], same_scale)
         return space
 
     def compares_as(self, other: Space) -> Space:

@@ -97,10 +97,10 @@ class Table:
         self.units: Tensor = torch.stack(units, -1)
         self.rows: dict[tuple[Any, ...], int] = {}
         for position, row in enumerate(zip(*self.columns.values(), strict=True)):
-            first = self.rows.setdefault(row, position)
-            if first != position:
+            first_position = self.rows.setdefault(row, position)
+            if first_position != position:
                 raise InvalidInput(
-                    f"the table has row {first} again as row {position}, counted from 0: drop duplicates."
+                    f"the table has row {first_position} again as row {position}, counted from 0: drop duplicates."
                 )
 
     def nearest(self, units: Tensor) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from kbo._base import checks
+from kbo._base.locks import after_fork_in_child
 from kbo.errors import InvalidInput
 from kbo.workers.call import CallOutcome, error_text
 from kbo.workers.engine import Engine, OnReport, Session
@@ -278,8 +279,7 @@ def _forget_all() -> None:
         process.forget()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+after_fork_in_child(_forget_all)
 
 
 def _cause(code: int) -> str:

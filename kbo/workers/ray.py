@@ -49,8 +49,8 @@ class Ray(Engine):
         address: HOST:PORT of the head of a cluster that this machine is a node of, "auto" to find it, or "local". By
             default RAY_ADDRESS of the environment, or else "local".
         workers: The largest number of tasks at a time; by default as many as the resources allow.
-        resources: Those of each task, for example ``{"cpu": 2, "gpu": 0.5}``; other names are resources of the cluster
-            of your own. By default one CPU.
+        resources: The resources of each task, for example ``{"cpu": 2, "gpu": 0.5}``; other names are resources of the
+            cluster of your own. By default one CPU.
 
     Raises:
         InvalidInput: An impossible address or number; when work begins: there is no such cluster, or it refuses.
@@ -253,7 +253,7 @@ def _call(work: Work, number: int, params: Any, mailbox: Any, version: str) -> C
 
 @contextmanager
 def connected(address: str, workers: int | None = None) -> Iterator[bool]:
-    """A connection to Ray inside the block: the one there is, or else one that ends with the block.
+    """Connect to Ray for a block: by the connection there is, or else by one that ends with the block.
 
     Yields:
         Whether the connection stays.

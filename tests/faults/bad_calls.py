@@ -387,7 +387,7 @@ def _regression() -> Iterator[Call]:
     yield Call("FixedDictionary.pivoted", "kernel X", in_sketch, m=4, tolerance=1e-9)
     yield Call("GreedyDictionary", "most", in_sketch, threshold=0.01)
     yield Call("LeverageResampling", "oversampling most seed", in_sketch)
-    yield Call("LeverageResampling.for_horizon", "horizon delta eps most seed", in_sketch)
+    yield Call("LeverageResampling.for_horizon", "horizon delta eps", in_sketch)
     yield Call("BatchedResampling", "oversampling most seed", in_sketch, growth=3.0)
     yield Call("OnlineRowSampling", "mu most seed", in_sketch, gamma=10.0)
     yield Call("Hypothetical", "state P targets", predicted, weights=lambda: y(3).exp())

@@ -170,6 +170,7 @@ def parts_of_states() -> list[Any]:
         fed().across(GROUPS),
         pending().across(GROUPS),
         fed().across(GROUPS).grid([0.1]),
+        fed().least_squares,
     ]
 
 

@@ -257,10 +257,10 @@ class GrowingCholesky(Stateful):
         """Return ``L[start:stop, :start]`` and ``L[start:stop, start:stop]``."""
         rows = self._like.new_zeros(stop - start, stop)
         for panel in self._panels[start // self._size : -(-stop // self._size)]:
-            first = max(start, panel.start)
-            last = min(stop, panel.start + self._size)
-            of_panel = panel.rows[first - panel.start : last - panel.start, :last]
-            rows[first - start : last - start, :last] = of_panel
+            panel_start = max(start, panel.start)
+            panel_stop = min(stop, panel.start + self._size)
+            of_panel = panel.rows[panel_start - panel.start : panel_stop - panel.start, :panel_stop]
+            rows[panel_start - start : panel_stop - start, :panel_stop] = of_panel
         return rows[:, :start], rows[:, start:]
 
     def _fork_with(self, forks: dict[int, Any]) -> Self:

@@ -34,12 +34,12 @@ from kbo.regression import Posterior
 
 
 class Chaining(OverPoints):
-    """Bounds ``mean +- bonus(std)``, whose bonus is smaller the closer the points of a set are.
+    """Bounds over a finite set of points, narrower the more similar the points are.
 
-    They are for functions that are drawn from the Gaussian-process prior of the state, and Gaussian
-    noise with the ridge as variance. The points may be anything that has a kernel. Covers are
-    computed again when the data have doubled, or when they are no longer valid: use one object for
-    all rounds.
+    The bounds are ``mean +- bonus(std)``, for functions that are drawn from the Gaussian-process
+    prior of the state, and Gaussian noise with the ridge as variance. The points may be anything
+    that has a kernel. Covers are computed again when the data have doubled, or when they are no
+    longer valid: use one object for all rounds.
 
     Args:
         delta: Probability that the bounds may fail.
@@ -92,11 +92,7 @@ class Chaining(OverPoints):
         Raises:
             InvalidInput: The other one is no ``Chaining``.
         """
-        if not isinstance(other, Chaining):
-            raise InvalidInput(
-                f"covers are shared with another Chaining, got {type(other).__name__}."
-            )
-        self._memory = other._memory
+        self._memory = checks.instance("other", other, Chaining)._memory
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         return self._interval(state, X, self.smooth)

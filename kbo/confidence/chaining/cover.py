@@ -33,7 +33,7 @@ def greedy_cover(metric: PosteriorMetric, radius: float) -> Tensor:
 
     Args:
         metric: The set, of at most ``AT_ONCE`` points.
-        radius: At least 0, in units of the distance.
+        radius: The radius, at least 0, in units of the distance.
 
     Raises:
         InvalidInput: A radius below zero, or more points.
@@ -58,7 +58,7 @@ def dominating_set(ranks: Tensor, level: int, among: Tensor) -> Tensor:
     Args:
         ranks: Bytes [N N]; points of a rank above ``level`` are neighbours, every point one of its
             own.
-        level: At least 0.
+        level: The largest rank, at least 0, at which two points are no neighbours.
         among: The numbers of the points that are to be covered; the centres are some of them.
     """
     table = ranks.numpy()
@@ -97,7 +97,7 @@ def first_fit_net(metric: PosteriorMetric, radius: float) -> Tensor:
 
     Args:
         metric: The set; at most N times the size of the net of its distances are formed.
-        radius: At least 0, in units of the distance.
+        radius: The radius, at least 0, in units of the distance.
 
     Raises:
         InvalidInput: A radius below zero.
@@ -112,7 +112,7 @@ def net_of(metric: PosteriorMetric, radius: float, left: Tensor) -> Tensor:
 
     Args:
         metric: The set.
-        radius: At least 0, in units of the distance.
+        radius: The radius, at least 0, in units of the distance.
         left: The numbers of the points, in the order in which they are visited.
     """
     centres = left[:0]

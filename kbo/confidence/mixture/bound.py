@@ -63,7 +63,9 @@ class _Numbers(NamedTuple):
 
 
 class MartingaleMixture(SubGaussian):
-    """Bounds of a martingale mixture: AMM, DMM or CMM of Flynn & Reeb (2024).
+    """Tight bounds for functions of known norm and noise of known level: AMM, DMM or CMM.
+
+    Flynn & Reeb (2024); the proof averages martingales, a mixture.
 
     "cmm" is the exact maximum over F (Theorem 4.4), the tightest bound that this set of functions
     allows, at about the cost of "dmm". On an exact posterior "amm" is tighter than
@@ -229,7 +231,7 @@ class MartingaleMixture(SubGaussian):
     def _least_norm(self, state: Posterior) -> float:
         return norm_lower_bound(state, self.noise_std, self.delta, self.scale)
 
-    def _least_ridge(self, state: Posterior) -> float:
+    def least_ridge_on(self, state: Posterior) -> float:
         """Return the least of the ridges and a0; below, "cmm" searches as rounding allows."""
         return min(self.mixture_ridge, *self.ridges)
 
@@ -237,7 +239,7 @@ class MartingaleMixture(SubGaussian):
         """Raise RefutedAssumptions if lower bounds above upper bounds refute the assumptions."""
         self._refuse_if_refuted(state)
         # Hypothetical points shrink variances without evidence, and rounding may be large.
-        if state.provenance.hypothetical or rounding.objections(state, self._least_ridge(state)):
+        if state.provenance.hypothetical or rounding.objections(state, self.least_ridge_on(state)):
             return
         self._refuted("lower and upper bound cross", n=state.n, crossing=crossing)
 
@@ -281,7 +283,7 @@ def _checked_ridges(
         raise InvalidInput(
             'kind="cmm" takes the best of all ridges: do not pass ridges, or use kind="dmm".'
         )
-    checked = as_ridges(ridges, "ridges")
+    checked = as_ridges(ridges)
     if kind == "amm" and len(checked) != 1:
         raise InvalidInput(f'ridges must be a single one for kind="amm", got {len(checked)}.')
     return tuple(checked)

@@ -27,12 +27,12 @@ from torch import Tensor
 from kbo._base import checks
 from kbo._base.extras import require
 from kbo._base.lazy import Lazy
+from kbo.confidence.base import checked_state
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.confidence_set import ConfidenceSet
 from kbo.confidence.mixture.ridge_search import ridge_range
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.regression import KernelRidge
-from kbo.regression.exact.observations import Observations
+from kbo.regression import LeastSquares, Posterior
 
 cp: Any = Lazy("cvxpy")  # an extra
 
@@ -77,9 +77,9 @@ class Certificate:
 
 
 def certify(
-    confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: str = "upper"
+    confidence: MartingaleMixture, state: Posterior, x: Tensor, side: str = "upper"
 ) -> Certificate:
-    """Return the exact bound at x [d] with a function that attains it up to ``gap``; O(n^3).
+    """Return the exact bound at x [d], with a function that attains it as its proof; O(n^3).
 
     Args:
         confidence: The mixture; of any kind, what is certified is the exact maximum over its set F.
@@ -124,7 +124,7 @@ def certify(
 
 
 def cone_program(
-    confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: str = "upper"
+    confidence: MartingaleMixture, state: Posterior, x: Tensor, side: str = "upper"
 ) -> float:
     """Return the exact bound at x [d] by the paper's second-order cone program, through CVXPY.
 
@@ -183,10 +183,10 @@ class _Program:
     """
 
     def __init__(
-        self, confidence: MartingaleMixture, state: KernelRidge, x: Tensor, sign: int
+        self, confidence: MartingaleMixture, state: Posterior, x: Tensor, sign: int
     ) -> None:
         _check_program(confidence, state, x)
-        data = state.data or Observations(x[None][:0], x[:0])
+        data = _data_of(state, x)
         self.centres = torch.cat([data.X, x.unsqueeze(0)])
         # The arithmetic is that of the host: hundreds of steps of root finding on single numbers.
         y = data.y.cpu()
@@ -267,7 +267,7 @@ def _share_of_centre(program: _Program, c: Tensor, centre: Tensor) -> float:
     Args:
         program: The program.
         c: Coordinates [m + 1] of a function.
-        centre: Those of a function in F.
+        centre: Coordinates [m + 1] of a function in F.
     """
     if program.excess(c) <= 0:
         return 0.0
@@ -275,12 +275,9 @@ def _share_of_centre(program: _Program, c: Tensor, centre: Tensor) -> float:
     return min(1.0, share + 1e-12)
 
 
-def _check_program(confidence: MartingaleMixture, state: KernelRidge, x: Tensor) -> None:
-    """Raise InvalidInput unless there is a mixture, an exact posterior and a point [d]."""
-    if not isinstance(state, KernelRidge):
-        raise InvalidInput(
-            f"state must be exact for a certificate, a kbo.KernelRidge, got {type(state).__name__}."
-        )
+def _check_program(confidence: MartingaleMixture, state: Posterior, x: Tensor) -> None:
+    """Raise InvalidInput unless there is a mixture, a posterior and a point [d]."""
+    checked_state(state)
     if not isinstance(confidence, MartingaleMixture):
         raise InvalidInput(
             "confidence must be a MartingaleMixture for a certificate, got "
@@ -292,6 +289,27 @@ def _check_program(confidence: MartingaleMixture, state: KernelRidge, x: Tensor)
     if x.ndim != 1:
         raise InvalidInput(f"x must be one point, a tensor [d], got shape {tuple(x.shape)}.")
     state.error.refuse_no_kernel()
+
+
+def _data_of(state: Posterior, x: Tensor) -> LeastSquares:
+    """Return the misfit to the data of a posterior, without rows if there are none.
+
+    Args:
+        state: The posterior.
+        x: A point [d] of the dtype and device of the data.
+
+    Raises:
+        InvalidInput: The posterior has data and is not exact.
+    """
+    if not state.n:
+        none = x[:0]
+        return LeastSquares(none.reshape(0, len(x)), none, none, x.new_zeros(()))
+    if state.least_squares is None:
+        raise InvalidInput(
+            "state must be exact for a certificate, such as a kbo.KernelRidge, got "
+            f"{type(state).__name__}."
+        )
+    return state.least_squares
 
 
 def _sign(side: str) -> int:

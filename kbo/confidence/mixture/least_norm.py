@@ -45,11 +45,12 @@ def norm_lower_bound(
     *,
     rounded_down: bool = True,
 ) -> float:
-    """Return ``B_low``, the least norm that fits, in units of the targets over sqrt(kernel).
+    """Return a lower confidence bound of the norm, in units of the targets over sqrt(kernel).
 
-    With probability 1 - delta, for all n at once and on the same event as the mixture bounds, the
-    function has at least this norm. It is the largest B at which
-    ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0.
+    It is ``B_low``, the least norm of a function that fits the data. With probability 1 - delta,
+    for all n at once and on the same event as the mixture bounds, the function has at least this
+    norm. It is the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or
+    0.
 
     Args:
         state: The posterior, in float64: rounding in float32 is not accounted for.
@@ -124,7 +125,7 @@ def least_norm(
         return (root - math.sqrt(square * error)) / (ridge + error)
 
     if ridges is not None:
-        norms = [norm_at(max(ridge, floor)) for ridge in as_ridges(ridges, "ridges")]
+        norms = [norm_at(max(ridge, floor)) for ridge in as_ridges(ridges)]
         return max(0.0, *norms)
     low, high = ridge_range(state, start[0])
     grid = search_grid(dmm_ridges(start), max(low, floor), max(high, floor))
@@ -154,9 +155,9 @@ def refuse_if_refuted(
 ) -> None:
     """Raise RefutedAssumptions if no function of norm at most ``norm_bound`` fits the data."""
     norm_bound = checks.positive("norm_bound", norm_bound)
-    least = norm_lower_bound(state, noise_std, delta, scale)
-    if least > norm_bound:
-        raise refuted(TOO_LARGE, noise_std, norm_bound, delta, n=state.n, norm_at_least=least)
+    B_low = norm_lower_bound(state, noise_std, delta, scale)
+    if B_low > norm_bound:
+        raise refuted(TOO_LARGE, noise_std, norm_bound, delta, n=state.n, norm_at_least=B_low)
 
 
 def refuted(

@@ -43,7 +43,9 @@ class RidgeFit(NamedTuple):
 
 
 def squared_radius(state: Posterior, noise_std: float, delta: float, scale: Scale = 1.0) -> float:
-    """Return the squared radius ``R^2``, in squared units of the targets.
+    """Return the squared radius ``R^2`` of a martingale mixture, in squared units of the targets.
+
+    With probability 1 - delta, ``|f(X) - y|^2`` is at most this, for all n at once.
 
     Args:
         state: The posterior.
@@ -84,7 +86,8 @@ def fits_at(state: Posterior, ridges: Sequence[float], spectral: bool) -> list[R
     Args:
         state: The posterior.
         ridges: The ridges a, [r].
-        spectral: From one eigenbasis, ``across()``, instead of a factorisation for each ridge.
+        spectral: Whether they are computed from one eigenbasis, ``across()``, instead of one
+            factorisation for each ridge.
     """
     posterior = state.across() if spectral else AllRidges(state)
     table = torch.stack([posterior.quad(ridges), posterior.log_det(ridges)], -1)

@@ -19,6 +19,9 @@ Number = TypeVar("Number", float, Tensor)
 
 _GOLDEN = (3 - math.sqrt(5)) / 2
 _MOST_STEPS = 60
+_TOLERANCE = 1e-4
+"""Step in ln ridge at which a search stops; the value is off by about its square."""
+
 _SHORT = 0.05
 """Length of both sides of a bracket up to which the vertex of a parabola is accepted."""
 
@@ -80,7 +83,7 @@ class Bracket(NamedTuple, Generic[Number]):
 
 
 def minimise_one(
-    f: Callable[[float], float], bracket: Bracket[float], tolerance: float = 1e-4
+    f: Callable[[float], float], bracket: Bracket[float], tolerance: float = _TOLERANCE
 ) -> tuple[float, float]:
     """Minimise one function within its bracket.
 
@@ -121,9 +124,7 @@ def minimise_one(
 
 
 def minimise(
-    select: Callable[[Tensor], Callable[[Tensor], Tensor]],
-    bracket: Bracket[Tensor],
-    tolerance: float = 1e-4,
+    select: Callable[[Tensor], Callable[[Tensor], Tensor]], bracket: Bracket[Tensor]
 ) -> tuple[Tensor, Tensor]:
     """Minimise B functions, each within its bracket, as ``minimise_one`` does.
 
@@ -133,7 +134,6 @@ def minimise(
         select: Maps numbers of functions [b] to these functions, which map arguments [b] to values
             [b].
         bracket: Arguments and values between which the minima lie, [B] each.
-        tolerance: Step at which a search stops.
 
     Returns:
         Arguments [B] and values [B].
@@ -145,7 +145,7 @@ def minimise(
     is_active = torch.ones_like(rows, dtype=torch.bool)
     f = select(rows)
     for count in range(_MOST_STEPS):
-        move, is_finished = _brent(bracket, step_before, tolerance, torch.where)
+        move, is_finished = _brent(bracket, step_before, _TOLERANCE, torch.where)
         is_active = is_active & ~is_finished
         if count % _TEST_EVERY == 0:
             minima[:, rows] = torch.stack([bracket.b, bracket.fb])

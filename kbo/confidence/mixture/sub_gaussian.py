@@ -17,7 +17,7 @@ Then the data leave nearly one function: they chose the norm bound, or they near
 
 
 class SubGaussian(Confidence):
-    """Bounds of a function of bounded RKHS norm, observed with sub-Gaussian noise.
+    """The base of bounds for functions of known norm and sub-Gaussian noise of known level.
 
     A norm bound that was chosen from the data is an objection, as far as it can be noticed: it is
     then near the least norm that fits them.

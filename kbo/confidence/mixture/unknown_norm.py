@@ -19,12 +19,13 @@ _ABOVE = 1 + 1e-6
 
 
 class UnknownNorm(Delegated):
-    """A mixture whose norm bound follows ``B_low``, the anytime lower confidence bound of the norm.
+    """Mixture bounds for functions of unknown norm, which is estimated; without a guarantee.
 
-    Data can refute a norm bound but never prove one, so there is no guarantee; but data never
-    refute the norm bound in force at that moment, and with probability 1 - delta the interval holds
-    at all times at which ``norm_bound(state)`` is at least the norm. That bound is a function of
-    the data alone, and may fall again: ``B_low`` is not monotone.
+    The norm bound follows ``B_low``, the lower confidence bound of the norm at all times. Data can
+    refute a norm bound but never prove one, so there is no guarantee; but data never refute the
+    norm bound in force at that moment, and with probability 1 - delta the interval holds at all
+    times at which ``norm_bound_on(state)`` is at least the norm. That bound is a function of the data
+    alone, and may fall again: ``B_low`` is not monotone.
 
     * ``multiple=None`` doubles ``guess`` until the data do not refute it. Every value that is ever
       in force is ``guess`` times a power of two, all on one event: no union over the guesses is
@@ -35,7 +36,7 @@ class UnknownNorm(Delegated):
     Args:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         delta: Probability that ``B_low`` may fail, ever.
-        kind: Of the mixture: "amm", "dmm" or "cmm".
+        kind: The kind of the mixture: "amm", "dmm" or "cmm".
         scale: Covariance scale of the mixture, or several.
         guess: The least norm bound, in units of the targets over sqrt(kernel); by default
             ``noise_std``.
@@ -66,7 +67,7 @@ class UnknownNorm(Delegated):
         self.scale: Scale = mixture.scale
         self.multiple: float | None = checks.maybe(checks.at_least, "multiple", multiple, 1.0)
 
-    def norm_bound(self, state: Posterior) -> float:
+    def norm_bound_on(self, state: Posterior) -> float:
         """Return the norm bound in force after the data of ``state``."""
         B_low = norm_lower_bound(state, self.noise_std, self.delta, self.scale, rounded_down=False)
         if self.multiple is not None:
@@ -76,5 +77,5 @@ class UnknownNorm(Delegated):
 
     def choose(self, state: Posterior) -> MartingaleMixture:
         """Return the mixture with that norm bound."""
-        norm_bound = self.norm_bound(state)
+        norm_bound = self.norm_bound_on(state)
         return MartingaleMixture(self.noise_std, norm_bound, self.delta, self.kind, self.scale)

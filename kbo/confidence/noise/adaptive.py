@@ -25,7 +25,7 @@ class _Adaptive(Confidence):
     rests_on: type[NoiseLevel]
     """The class of noise bounds whose event is that of the confidence."""
 
-    def _statement_on(self, state: Posterior) -> str:
+    def statement_on(self, state: Posterior) -> str:
         """Return the statement of the noise bounds."""
         return self.noise_bounds(state).guarantee
 
@@ -43,7 +43,7 @@ class _Adaptive(Confidence):
             reasons.append(f"the noise bounds have seen {bounds.n} of {state.n} observations")
         return reasons
 
-    def _least_ridge(self, state: Posterior) -> float:
+    def least_ridge_on(self, state: Posterior) -> float:
         return min(state.ridge, self.noise_bounds(state).least_ridge_used)
 
     def finite_on(self, state: Posterior) -> bool:
@@ -56,17 +56,13 @@ class _Adaptive(Confidence):
             InvalidInput: It follows none, or some of another class, which rest on another event.
         """
         bounds = state.schedule
-        required = self.rests_on.__name__
-        if not isinstance(bounds, NoiseLevel):
-            raise InvalidInput(
-                f"{type(self).__name__} reads the noise level from the state, and a "
-                f"{type(state).__name__} without {required} knows none: use "
-                "kbo.AdaptiveRidge(state, bounds) or kbo.models.AdaptiveRidgeGP."
-            )
         if not isinstance(bounds, self.rests_on):
+            required = self.rests_on.__name__
+            followed = "nothing" if bounds is None else type(bounds).__name__
             raise InvalidInput(
-                f"{type(self).__name__} needs {required}, the state has {type(bounds).__name__}, "
-                "which rest on another event."
+                f"{type(self).__name__} reads the noise level from the {required} that the ridge "
+                f"follows, and that of this {type(state).__name__} follows {followed}: use "
+                f"kbo.AdaptiveRidge(state, {required}(...)) or kbo.models.AdaptiveRidgeGP."
             )
         return bounds
 
@@ -84,7 +80,9 @@ class _Adaptive(Confidence):
 
 
 class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
-    """Kernel UCB with unknown noise: Durand et al. (2018), Corollary 1.
+    """Self-normalised bounds for noise of unknown level: Durand et al. (2018), Corollary 1.
+
+    For an ``AdaptiveRidge`` whose schedule is ``NoiseBounds``.
 
     ``width = C + C sqrt(|E| / lam) + upper sqrt(D / lam)``, with ``D`` from
     ``NoiseBounds.deviation``; the printed radius divided by ``sqrt(lam)``, widened on a sketch as
@@ -112,12 +110,13 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
 
 
 class AdaptiveMixture(_Adaptive, Delegated):
-    """AMM, DMM and CMM with unknown noise: the mixture at the upper bound of the noise level.
+    """Mixture bounds, AMM, DMM or CMM, for noise of unknown level: at its upper bound.
 
-    The event of the mixture over fixed ridges, ``|xi|^2 <= R^2``, has a right side that grows with
-    sigma: it holds for every noise level above the true one. So the mixture with
-    ``noise_std = upper`` over these ridges is valid whatever was estimated, on the very event that
-    bounds the noise level (docs/theory/mixtures.md).
+    For an ``AdaptiveRidge`` whose schedule is ``MixtureNoiseBounds``. The event of the mixture over
+    fixed ridges, ``|xi|^2 <= R^2``, has a right side that grows with sigma: it holds for every
+    noise level above the true one. So the mixture with ``noise_std = upper`` over these ridges is
+    valid whatever was estimated, on the very event that bounds the noise level
+    (docs/theory/mixtures.md).
 
     Args:
         kind: "amm", "dmm" or "cmm", as for ``MartingaleMixture``.

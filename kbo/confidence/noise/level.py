@@ -21,7 +21,7 @@ The energy of the noise is not too small, it is not too large, and the noise is 
 
 
 class NoiseLevel(ReadOnly, RidgeSchedule):
-    """Bounds of the noise level after every observation, and the ridge that follows them.
+    """The base of bounds of an unknown noise level, and of the ridge that follows them.
 
     With probability ``1 - delta``, at all times at once, the noise level lies between ``lower`` and
     ``upper``, if the function has norm at most ``norm_bound`` and the noise, given the past, is
@@ -37,7 +37,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         delta: Probability that anything may fail, ever.
         upper: An upper bound of the noise level that is known beforehand; None if there is none.
         lower: A lower bound that is known beforehand.
-        largest_ridge: Where the grid of ridges begins, any number chosen beforehand; by default as
+        largest_ridge: The largest ridge of the grid, any number chosen beforehand; by default as
             the class says.
 
     Raises:

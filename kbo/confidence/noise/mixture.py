@@ -29,14 +29,15 @@ _RATIO = 4.0
 
 
 class MixtureNoiseBounds(NoiseLevel):
-    """``NoiseLevel`` from a martingale mixture, averaged over the ridges ``largest_ridge / 4^j``.
+    """The tightest bounds of an unknown noise level, from a martingale mixture.
 
-    The best of these is the ridge; ``largest_ridge`` is 1 by default. The tightest bounds, by far
-    where there are many effective dimensions: a finite upper bound, which needs no norm bound,
-    comes after some 50 observations of a smooth function on a line and some 100 in two dimensions.
-    They are also the first to be wrong where the noise is not as assumed, and evaluate twelve
-    ridges after every observation, which on a sketch of m points takes O(m^3): choose a dictionary
-    that stays small, ``GreedyDictionary`` for example.
+    The mixture is averaged over the ridges ``largest_ridge / 4^j``. The best of these is the ridge;
+    ``largest_ridge`` is 1 by default. The tightest bounds, by far where there are many effective
+    dimensions: a finite upper bound, which needs no norm bound, comes after some 50 observations of
+    a smooth function on a line and some 100 in two dimensions. They are also the first to be wrong
+    where the noise is not as assumed, and evaluate twelve ridges after every observation, which on
+    a sketch of m points takes O(m^3): choose a dictionary that stays small, ``GreedyDictionary``
+    for example.
 
     Args:
         norm_bound, delta, upper, lower, largest_ridge: As for ``NoiseLevel``.

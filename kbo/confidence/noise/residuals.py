@@ -29,9 +29,9 @@ class RegressionFit(NamedTuple):
     """The numbers of a regression at one ridge.
 
     Attributes:
-        t: Observations.
-        rss: Residual sum of squares.
-        ridge: Of the fit.
+        t: Number of observations.
+        rss: Residual sum of squares, in squared units of the targets.
+        ridge: The ridge, in units of the kernel.
         norm_bound: Bound of the norm of the function.
         error: Operator norm of the error of a sketch; 0 if the posterior is exact.
         most: Upper bound of ``|xi|^2 / sigma^2`` from ``energy.py``.
@@ -90,7 +90,9 @@ def at_most(fit: RegressionFit, D: float, least: float) -> float:
 
 
 class NoiseBounds(NoiseLevel):
-    """``NoiseLevel`` from the residuals of one fit: Durand et al. (2018), Theorem 3, without slack.
+    """Bounds of an unknown noise level, from the residuals of one fit.
+
+    Durand et al. (2018), Theorem 3, without slack.
 
     The ridge is the least ``largest_ridge / 2^j`` above ``upper^2 / C^2``; by default
     ``largest_ridge`` is that of the given upper bound, or 1. It needs no bounds to begin with. Its

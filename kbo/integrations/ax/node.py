@@ -41,7 +41,7 @@ from kbo.optimize.settings.setting import Setting
 
 log: logging.Logger = logging.getLogger("kbo")
 
-T = TypeVar("T", Certified, Constraint)
+T = TypeVar("T")
 
 
 class KBONode(ExternalGenerationNode):
@@ -223,12 +223,10 @@ def _with_errors(setting: Setting, errors: Sequence[float | None]) -> Setting:
         InvalidInput: An error contradicts the noise level that is given.
     """
     is_noiseless = bool(errors) and all(error == 0 for error in errors)
-    if is_noiseless and isinstance(setting, Practical) and setting.noise_std is None:
-        return replace(setting, noise_std=0.0)
+    if is_noiseless:
+        return setting.without_noise()
     largest = max((error for error in errors if error is not None), default=0.0)
-    limit = None
-    if isinstance(setting, Certified):
-        limit = setting.noise_upper
+    limit = setting.noise_upper
     if limit is not None and largest > limit * (1 + 1e-9):
         raise InvalidInput(
             f"an observation has a standard error of {largest:g}, but the noise level is given as at most {limit:g}: "
@@ -244,9 +242,7 @@ def _with_noise(setting: Setting, trials: Sequence[Ended]) -> Setting:
     where two trials have the same parameters.
     """
     has_curves = any(trial.reports for trial in trials)
-    if has_curves and isinstance(setting, Practical) and setting.noise_std is None:
-        return replace(setting, noisy=True)
-    return setting
+    return setting.with_noise() if has_curves else setting
 
 
 @isolated
@@ -298,7 +294,7 @@ def generation_strategy(
     setting, method = resolved(setting, method, n_trials)
     _check_storable(setting)
     measured = _checked(constraints, setting)
-    if isinstance(setting, Certified):
+    if setting.certified:
         setting = _as_stored(setting)
         measured = [_as_stored(constraint) for constraint in measured]
         for constraint in measured:
@@ -344,9 +340,10 @@ def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
 
 def _as_stored(owner: T) -> T:
     """Return a setting, hypothesis or constraint with its kernels as storage gives them back, to the last digit."""
-    kernel: Any = owner.kernel
+    with_kernel: Any = owner
+    kernel = with_kernel.kernel
     if kernel is None:
         return owner
     if isinstance(kernel, tuple):
-        return replace(owner, kernel=list(map(_as_stored, kernel)))
-    return replace(owner, kernel=build_kernel(describe_kernel(kernel)))
+        return replace(with_kernel, kernel=list(map(_as_stored, kernel)))
+    return replace(with_kernel, kernel=build_kernel(describe_kernel(kernel)))

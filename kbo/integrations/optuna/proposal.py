@@ -132,9 +132,9 @@ def _likely_points(
     centres = units[torch.randint(len(units), (_POINTS // 2,), generator=generator)]
     steps = _WIDTH * (_uniform(generator, *centres.shape) - 0.5)
     points[::2] = (centres + steps).clamp(0, 1)
-    others = [i for i, name in enumerate(space.parameters) if name not in unknown]
-    if others:
-        nearest_trial = torch.cdist(points[:, others], units[:, others], 1).argmin(-1)
+    known = [i for i, name in enumerate(space.parameters) if name not in unknown]
+    if known:
+        nearest_trial = torch.cdist(points[:, known], units[:, known], 1).argmin(-1)
     else:
         nearest_trial = torch.randint(len(units), (_POINTS,), generator=generator)
     for i, name in enumerate(space.parameters):

@@ -123,7 +123,7 @@ class SearchSpace:
     have, such as objects, are texts in the space of kbo.
 
     Args:
-        distributions: At least one, none of a single value.
+        distributions: The distributions by name: at least one, and none of a single value.
         conditions: Conditions on some of the parameters; see ``conditions_of``.
         was: Values in trials that lack a parameter, by name.
         needed: The parameters without which a trial has no place in the space.
@@ -304,8 +304,8 @@ def _condition(
         if not all(parent in params for params in having):
             continue
         active = {int(d.to_internal_repr(params[parent])) for params in having}
-        others = [params[parent] for params in lacking if parent in params]
-        if not any(int(d.to_internal_repr(value)) in active for value in others):
+        values_where_lacking = [params[parent] for params in lacking if parent in params]
+        if not any(int(d.to_internal_repr(value)) in active for value in values_where_lacking):
             options = choice_of(d).options
             return Condition(parent, tuple(options[index] for index in sorted(active)))
     return None

@@ -98,8 +98,8 @@ def ended(
     trial_values = _values_of(trial)
     if trial_values is not None:
         value = trial_values[0]
-        for objective, other in zip(objectives[1:], trial_values[1:], strict=True):
-            measured[objective.name] = other
+        for objective, further_value in zip(objectives[1:], trial_values[1:], strict=True):
+            measured[objective.name] = further_value
     error = trial.user_attrs.get(SEM)
     if isinstance(error, float | int) and 0 <= error < math.inf:  # NaN if it is not known
         measured[SEM] = float(error)

@@ -306,6 +306,11 @@ class Practical(Setting):
         object.__setattr__(setting, name, value)
         return setting
 
+    def without_noise(self) -> Practical:
+        if self.noise_std is None:
+            return self._with("noise_std", 0.0)
+        return self
+
     def for_objective(self, n_quantities: int) -> Practical:
         """Return the setting itself: nominal probabilities are not shared."""
         return self

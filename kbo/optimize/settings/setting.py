@@ -24,6 +24,7 @@ class Setting(ABC):
         about_limits: How the search and the recommendation treat limits, in words.
         delta: Probability that the bounds may fail.
         start: Parameters of the first trials; empty unless the setting explores safely.
+        noise_upper: An upper bound of the noise level, in units of the objective; None without one.
     """
 
     default_method: ClassVar[str]
@@ -31,6 +32,7 @@ class Setting(ABC):
     about_limits: ClassVar[str]
     delta: float
     start: Sequence[Any] = ()
+    noise_upper: float | None = None
 
     @property
     def explores_safely(self) -> bool:
@@ -73,6 +75,10 @@ class Setting(ABC):
 
     def with_noise(self) -> Setting:
         """Return the setting for values that are known to have noise; by default the setting itself."""
+        return self
+
+    def without_noise(self) -> Setting:
+        """Return the setting for values without noise, unless it states a level; by default the setting itself."""
         return self
 
     @abstractmethod

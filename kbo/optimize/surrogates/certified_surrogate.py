@@ -292,7 +292,7 @@ class CertifiedSurrogate(Surrogate):
         norm_bound = self.norm_bound
         if isinstance(self.confidence, UnknownNorm):
             origin = "norm bound from the data, the others given"
-            norm_bound = self.confidence.norm_bound(self.posterior)
+            norm_bound = self.confidence.norm_bound_on(self.posterior)
         if schedule is not None:
             origin = f"noise level bounded online (at least {schedule.lower:.3g}), the others given"
             noise_std = schedule.upper

@@ -237,7 +237,7 @@ class PracticalSurrogate(Surrogate):
             guess=1.0,
             multiple=arguments.norm_factor,
         )
-        return unknown.norm_bound(self.posterior)
+        return unknown.norm_bound_on(self.posterior)
 
     @property
     def _uses_norm(self) -> bool:

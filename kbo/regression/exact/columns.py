@@ -54,9 +54,9 @@ class ExactColumns(Columns):
         if moments is None or moments.layout != data.layout:
             moments = _Moments(data.layout, self.prior)
         for start, stop in data.blocks_after(moments.W.n):
-            left, corner = factor.rows(start, stop)
-            rest = k(data.X[start:stop], self.points) - left @ moments.W.value
-            w = torch.linalg.solve_triangular(corner, rest, upper=False)
+            rectangle, corner = factor.rows(start, stop)
+            columns = k(data.X[start:stop], self.points) - rectangle @ moments.W.value
+            w = torch.linalg.solve_triangular(corner, columns, upper=False)
             moments.W.append(w)
             moments.mean = moments.mean + factor.z[start:stop] @ w
             moments.variance = moments.variance - w.square().sum(0)
@@ -81,8 +81,8 @@ class _KernelColumns(Stateful):
 
     Attributes:
         vectors: The eigenvectors; those of another basis have other columns.
-        p: In the basis, [n0 A].
-        border: At the border, [b A].
+        p: The kernel columns in the basis, [n0 A].
+        border: The kernel columns at the border, [b A].
     """
 
     def __init__(self, basis: Eigenbasis, points: Tensor) -> None:
@@ -103,9 +103,9 @@ class _Moments(Stateful):
 
     Attributes:
         layout: The version of the rows of the data to which those of W belong.
-        W: [n A].
-        mean: [A].
-        variance: [A].
+        W: ``L^-1 k(X, P)``, [n A].
+        mean: The mean at the points, [A].
+        variance: The variance at the points, [A].
     """
 
     def __init__(self, layout: int, prior: Tensor) -> None:

@@ -41,7 +41,7 @@ from kbo.regression.numerics import (
     kernel_columns,
     warn_below_precision,
 )
-from kbo.regression.posterior import LowRankPosteriorAt, Posterior, PosteriorAt
+from kbo.regression.posterior import LeastSquares, LowRankPosteriorAt, Posterior, PosteriorAt
 from kbo.regression.sampling import SamplePath
 from kbo.regression.spectral_ridges import spectral_ridges
 
@@ -53,7 +53,7 @@ _MOST_FACTORS = 8
 
 
 class KernelRidge(Posterior):
-    """The exact posterior of the function, given all observations.
+    """The exact posterior of the function, updated in place: up to a few thousand distinct points.
 
     ``at(ridge)`` has a growing factor: a new row costs O(n^2), a prediction O(n^2) per point, and a
     ridge that was not used before one factorisation, O(n^3).
@@ -118,6 +118,11 @@ class KernelRidge(Posterior):
     def locations(self) -> tuple[Tensor, Tensor] | None:
         return (self.data.X, self.data.counts) if self.data else None
 
+    @property
+    def least_squares(self) -> LeastSquares | None:
+        data = self.data
+        return LeastSquares(data.X, data.y, data.counts, data.within) if data else None
+
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         return self._kernel_for(X)(X, Z)
 
@@ -143,7 +148,7 @@ class KernelRidge(Posterior):
             return
         k = self._kernel_for(X)
         kernel_error = k.error(X)
-        variances = self._variances(k, X)
+        variances = k.diagonal(X).tolist()
         trace = sum(variances)
         if host.weights is not None:
             trace = sum(map(operator.mul, host.weights, variances))
@@ -164,12 +169,6 @@ class KernelRidge(Posterior):
             if weighted or self.data.repeats[0]:
                 self.note(weighted=weighted, repeats=self.data.repeats)
             self.changed()
-
-    def _variances(self, k: DenseKernel, X: Tensor) -> list[float]:
-        """Return ``k(x, x)`` of new points X [r d]."""
-        if k.constant is not None and self.data is not None:
-            return [k.constant] * len(X)
-        return k.diagonal(X).tolist()  # which checks the number of columns of the first points
 
     def factor(self, ridge: float) -> GrowingCholesky:
         """Return L and z of ``A = K + ridge C^-1`` over all rows of the data.
@@ -203,7 +202,7 @@ class KernelRidge(Posterior):
         self._basis = self._basis.grown()
         return self._basis
 
-    def _at(self, ridge: float) -> PosteriorAt:
+    def compute_at(self, ridge: float) -> PosteriorAt:
         return ExactAt(self, ridge, self.factor(ridge))
 
     def across(self, X: Tensor | None = None) -> AllRidges:
@@ -283,20 +282,26 @@ class ExactAt(LowRankPosteriorAt):
 
     @torch.no_grad()
     def rss(self) -> Tensor:
-        """In O(n^2): the residuals of the rows are ``ridge C^-1 A^-1 y``."""
+        """Return ``|y - mean(X)|^2``, [], in O(n^2).
+
+        The residuals of the rows are ``ridge C^-1 A^-1 y``.
+        """
         solved = self.factor.solve_transposed(self.factor.z)
         return self.data.within + self.ridge**2 * (solved.square() / self.data.counts).sum()
 
     @torch.no_grad()
     def effective_dimension(self) -> Tensor:
-        """In O(n^3): ``sum_r 1 - (ridge / c_r) [A^-1]_rr``."""
+        """Return ``Tr K (K + ridge I)^-1``, [], in O(n^3).
+
+        It is ``sum_r 1 - (ridge / c_r) [A^-1]_rr``.
+        """
         identity = torch.eye(self.data.rows, dtype=self.data.X.dtype, device=self.data.X.device)
         inverse_diagonal = self.factor.solve(identity).square().sum(0)
         return (1 - self.ridge / self.data.counts * inverse_diagonal).sum()
 
     @torch.no_grad()
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
-        """Matheron's rule: ``h(x) - k(x, X) A^-1 (h(X) + eps)`` with h from the prior."""
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
+        """Return ``h(x) - k(x, X) A^-1 (h(X) + eps)``, h from the prior, by Matheron's rule."""
         prior = self.state.draw_prior(like, generator)
         X = self.data.X
         normal = torch.randn(len(X), generator=generator, dtype=X.dtype, device="cpu").to(X.device)

@@ -62,7 +62,6 @@ class Observations(Stateful):
         self.n: int = 0
         self.weight_range: tuple[float, float] = (1.0, 1.0)
         self.repeats: tuple[int, int] = (0, 0)
-        self._one: Tensor = y.new_ones(())
         self._last_targets: dict[Location, float] = {}
         self._repeated_rows = 0
         self._replace_rows(X[:0], y[:0], y[:0])
@@ -105,7 +104,7 @@ class Observations(Stateful):
         """
         self.n += len(X)
         if weights is None:
-            weights = self._one.expand(y.shape)
+            weights = torch.ones_like(y)
         if host.weights is not None:
             smallest, largest = self.weight_range
             self.weight_range = min(smallest, *host.weights), max(largest, *host.weights)

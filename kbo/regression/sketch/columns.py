@@ -65,7 +65,7 @@ class SketchColumns(Columns):
 
     @torch.no_grad()
     def _catch_up(self) -> None:
-        """Follow the dictionary, then the observations."""
+        """Update the features after changes of the dictionary, then the moments by new observations."""
         sketch = self.state.sketch
         if self._layout != sketch.layout:
             z = sketch.features(self._X)

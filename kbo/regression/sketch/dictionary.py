@@ -55,7 +55,7 @@ class Observed(Protocol):
 
 @dataclass(frozen=True)
 class Candidate:
-    """An observation that a sketch is about to count.
+    """A new observation, about which a dictionary decides whether it becomes an inducing point.
 
     Attributes:
         prior: ``k(x, x)``.
@@ -90,7 +90,7 @@ class Candidate:
         """Whether its residual is rounding error; then it never becomes an inducing point."""
         return self.residual <= DEPENDENT * self.prior
 
-    @cached_property
+    @property
     def well_conditioned(self) -> bool:
         """Whether it can join the inducing points as these are; if not, all are chosen again."""
         limit = self.residual / (CONDITION * self.prior)
@@ -105,7 +105,9 @@ class Candidate:
 
 
 class Dictionary(Stateful):
-    """Rule that chooses inducing points; the base class begins without points and never takes any.
+    """Rule that chooses the inducing points of a ``NystromRidge``.
+
+    The base class begins without points and never takes any.
 
     The object that is passed to a sketch is a description. ``begin`` turns it into a chooser with a
     memory of its own, so one description may serve many sketches.
@@ -118,6 +120,8 @@ class Dictionary(Stateful):
         capped: Whether the limit has kept a point out.
         threshold: Largest ``w (k(x, x) - |z(x)|^2)`` that an observation of weight w is left with;
             None if the dictionary promises nothing.
+        mu: The ridge of the leverages by which points enter, in units of the kernel; None if it is
+            that of the posterior, or there are none.
     """
 
     points: Tensor | None = None
@@ -137,6 +141,7 @@ class Dictionary(Stateful):
     """Whether the dictionary would be drawn again if it were not frozen."""
 
     threshold: float | None = None
+    mu: float | None = None
 
     def __init__(self, most: int | None = None) -> None:
         if most is not None:
@@ -181,9 +186,9 @@ class Dictionary(Stateful):
         By default the present one, but a fraction ``FINE`` of the prior for the latest row.
         """
         rows = sketch.rows
-        fine = FINE * rows.prior
-        allowed = rows.residual.maximum(fine)
-        allowed[rows.latest_row] = fine[rows.latest_row]
+        negligible = FINE * rows.prior
+        allowed = rows.residual.maximum(negligible)
+        allowed[rows.latest_row] = negligible[rows.latest_row]
         return allowed
 
     def chosen(self, sketch: Observed) -> list[int]:
@@ -204,14 +209,15 @@ class Dictionary(Stateful):
         """Return at most ``most`` pivots, until residuals are at most ``allowed`` [rows]."""
         X = sketch.rows.X
         m = len(X) if most is None else most
-        chosen, left = pivots(lambda i: sketch.k(X[i : i + 1], X)[0], sketch.rows.prior, m, allowed)
-        if m == self.most and bool((left > allowed).any()):
+        prior = sketch.rows.prior
+        chosen, residual = pivots(lambda i: sketch.k(X[i : i + 1], X)[0], prior, m, allowed)
+        if m == self.most and bool((residual > allowed).any()):
             self.capped = True
         return chosen
 
 
 class FixedDictionary(Dictionary):
-    """Points given in advance, whatever is observed.
+    """Inducing points that are given in advance, and stay whatever is observed.
 
     Args:
         points: Z [m d]. The posterior leaves out points that depend on those before them.
@@ -260,12 +266,13 @@ class FixedDictionary(Dictionary):
 
 
 class GreedyDictionary(Dictionary):
-    """Takes every observed point that the dictionary explains too little of.
+    """Inducing points such that no observation is explained too badly.
 
-    Then no observation leaves more than ``threshold`` unexplained, so the residual of a sketch,
-    and with it the price of mixture bounds on it, is known in advance. Observations that come one
-    by one enter in their order: the approximate linear dependence test of Engel, Mannor & Meir
-    (2004). Of several that come together the worst ones enter first, which takes fewer points.
+    An observed point enters if the points before it leave more than ``threshold`` of its variance
+    unexplained. Then no observation leaves more than ``threshold`` unexplained, so the residual of
+    a sketch, and with it the price of mixture bounds on it, is known in advance. Observations that
+    come one by one enter in their order: the approximate linear dependence test of Engel, Mannor &
+    Meir (2004). Of several that come together the worst ones enter first, which takes fewer points.
     Where the points would be nearly singular together, for example because the first ones were
     close to each other, all are chosen again from all locations: no observation is left out for
     rounding.

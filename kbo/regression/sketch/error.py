@@ -202,10 +202,10 @@ class ErrorNorm(Stateful):
             size //= 2
         if start == entries:
             return total
-        rest = rows.order[start:]
+        remaining = rows.order[start:]
         weights = rows.residual.new_tensor(rows.weights[start:])
-        rounded_up = rows.residual[rest] + rounding(rows.m, rows.prior[rest], rows.spread[rest])
-        return total + float(weights @ rounded_up)
+        rounding_of_residual = rounding(rows.m, rows.prior[remaining], rows.spread[remaining])
+        return total + float(weights @ (rows.residual[remaining] + rounding_of_residual))
 
     def _next_size(self, entries: int) -> int:
         """Return the size of the next complete block; 0 if there is none."""

@@ -60,13 +60,13 @@ class Uniforms(Stateful):
 
 
 class OnlineRowSampling(Dictionary):
-    """KORS: a new point enters with probability about its ridge leverage, and stays for ever.
+    """Inducing points that are drawn once, when they are observed, by their leverages: KORS.
 
-    With probability ``min(1, gamma tau)``, ``tau = (1 + eps) g / (g + mu)`` and eps = 1/2, where g
-    is the variance at the point given the dictionary: a point that entered with probability p
-    counts as an observation with noise ``mu p``. For a point of weight w, ``mu / w`` takes the
-    place of mu. Calandriello et al. (2017), Alg. 1; Zenati et al. (2022), eq. 41, in a form without
-    cancellation.
+    A new point enters, and then stays for ever, with probability ``min(1, gamma tau)``, where tau
+    is ``(1 + eps) g / (g + mu)`` with eps = 1/2, and g is the variance at the point given the
+    dictionary: a point that entered with probability p counts as an observation with noise
+    ``mu p``. For a point of weight w, ``mu / w`` takes the place of mu. Calandriello et al. (2017),
+    Alg. 1; Zenati et al. (2022), eq. 41, in a form without cancellation.
 
     Args:
         mu: The ridge of the leverages, in units of the kernel.
@@ -164,10 +164,11 @@ class OnlineRowSampling(Dictionary):
 
 
 class LeverageResampling(Dictionary):
-    """BKB: after every observation each one is drawn with probability ``min(1, q leverage)``.
+    """Inducing points that are drawn again after every observation, by their leverages: BKB.
 
-    Leverages are those of the present sketch; a location that was observed c times may be drawn c
-    times. The newest point stays if the draw is empty (Calandriello et al. 2019, Alg. 1).
+    Every observed point is drawn with probability ``min(1, q leverage)``. Leverages are those of
+    the present sketch; a location that was observed c times may be drawn c times. The newest point
+    stays if the draw is empty (Calandriello et al. 2019, Alg. 1).
 
     Args:
         oversampling: q; 2 to 10 in practice, ``6 alpha ln(4T / delta) / eps^2`` in theory
@@ -185,9 +186,7 @@ class LeverageResampling(Dictionary):
         self.seed: int = checks.seed(seed)
 
     @classmethod
-    def for_horizon(
-        cls, horizon: int, delta: float, eps: float = 0.5, most: int | None = None, seed: int = 0
-    ) -> Self:
+    def for_horizon(cls, horizon: int, delta: float, eps: float = 0.5) -> Self:
         """Return a dictionary with the oversampling of the theory.
 
         With it, leverages are within a factor ``(1 + eps) / (1 - eps)``. It takes nearly all points
@@ -198,7 +197,7 @@ class LeverageResampling(Dictionary):
         eps = checks.probability("eps", eps)
         alpha = (1 + eps) / (1 - eps)
         log = math.log(4 * checks.at_least("horizon", horizon, 1) / delta)
-        return cls(6 * alpha * log / eps**2, most=most, seed=seed)
+        return cls(6 * alpha * log / eps**2)
 
     def begin(self, like: Tensor) -> Self:
         begun = super().begin(like)
@@ -224,10 +223,11 @@ class LeverageResampling(Dictionary):
 
 
 class BatchedResampling(LeverageResampling):
-    """BBKB: draws the dictionary of BKB again only when observations have changed the leverages.
+    """Inducing points that are drawn again once the leverages have changed enough: BBKB.
 
-    That is when ``1 + sum of leverages > growth``, with the leverages that the points had when the
-    batch began; in between only means and variances follow (Calandriello et al. 2020, Alg. 1).
+    They are drawn as by ``LeverageResampling`` when ``1 + sum of leverages > growth``, with the
+    leverages that the points had when the batch began; in between only means and variances follow
+    (Calandriello et al. 2020, Alg. 1).
 
     Args:
         oversampling, most, seed: As in ``LeverageResampling``.

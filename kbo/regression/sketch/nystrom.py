@@ -31,7 +31,6 @@ from torch import Tensor
 
 from kbo._base import checks
 from kbo._base.stateful import delegated_to
-from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.error import Error
@@ -63,10 +62,12 @@ _NULL = 1e-15
 
 
 class NystromRidge(Posterior):
-    """The posterior of the function, approximated by the features of a dictionary.
+    """An approximate posterior for many observations, spanned by few inducing points.
 
-    While the dictionary stays, the time of a step does not grow with n: at the state's own ridge it
-    is O(m^2). Other ridges are computed from one eigendecomposition of ``B B'`` after a change.
+    The inducing points are those of a dictionary, and the approximation is the deterministic
+    training conditional (Nystrom features). While the dictionary stays, the time of a step does not
+    grow with n: at the state's own ridge it is O(m^2). Other ridges are computed from one
+    eigendecomposition of ``B B'`` after a change.
 
     Distinct locations are kept (d + 5 numbers each), with their features (m numbers) if the
     dictionary may change. Features of nearly dependent points need all digits of float64, in which
@@ -93,22 +94,16 @@ class NystromRidge(Posterior):
     """
 
     def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary) -> None:
-        if not isinstance(dictionary, Dictionary):
-            raise InvalidInput(
-                "dictionary must be one of kbo.regression, for example FixedDictionary(points) or "
-                f"OnlineRowSampling(mu), got {type(dictionary).__name__}."
-            )
+        hint = ": take for example FixedDictionary(points) or OnlineRowSampling(mu)"
+        checks.instance("dictionary", dictionary, Dictionary, hint)
         super().__init__(ridge)
         self._kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
         self.description = dictionary
         points = dictionary.points
         if points is None:
-            points = torch.empty(0, dtype=torch.float64, device="cpu")
-            no_points = points.reshape(0, 0)
-        else:
-            no_points = points[:0]
+            points = torch.empty(0, 0, dtype=torch.float64, device="cpu")
         freeze(kernel, points)  # a kernel that cannot be used is an error now
-        self._begin(no_points)
+        self._begin(points[:0])
 
     def __repr__(self) -> str:
         kernel = type(self.kernel).__name__
@@ -175,9 +170,9 @@ class NystromRidge(Posterior):
 
     def _new_at(self, ridge: float) -> PosteriorAt:
         """Return the posterior at a ridge, also without data: O(m^2) at the own one."""
-        return self._at(ridge)
+        return self.compute_at(ridge)
 
-    def _at(self, ridge: float) -> PosteriorAt:
+    def compute_at(self, ridge: float) -> PosteriorAt:
         if self.n:
             warn_below_precision(ridge, self.error.least_ridge)
         return NystromAt(self, ridge)
@@ -227,7 +222,7 @@ class NystromRidge(Posterior):
         super().check(X, name)
 
     def _adopt(self, X: Tensor, name: str = "X") -> None:
-        """Before the first observation, move to the dtype, device and columns of X."""
+        """Take over the dtype, device and columns of points X, before the first observation."""
         floats = (torch.float64, torch.float32)
         if self.n or checks.tensor(name, X).dtype not in floats or X.ndim == 0:
             return
@@ -323,7 +318,7 @@ class NystromAt(LowRankPosteriorAt):
         )
         return math.sqrt(self.ridge) * self.root.S @ normal.to(self.root.S.device)
 
-    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         """Return draws [count N]: of the features jointly, of the residual point by point."""
         weights = self.weight_draws(count, generator)
         normal = residual_noise(X, count, generator)
@@ -338,7 +333,7 @@ class NystromAt(LowRankPosteriorAt):
         return draws
 
     @torch.no_grad()
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
         """Return ``z(x)'w + h(x) - z(x)'L^-1 h(Z)``, h from the prior."""
         prior = self.state.draw_prior(like.double(), generator)
         features = self.sketch.features.fork()  # the draw stays when the dictionary changes

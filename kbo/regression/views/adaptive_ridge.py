@@ -20,7 +20,10 @@ from kbo.regression.views.view import View
 
 
 class AdaptiveRidge(View):
-    """The posterior ``state`` at the ridge that a schedule chooses after every observation.
+    """A posterior whose ridge follows the data, for noise of unknown level.
+
+    It is the posterior ``state`` at the ridge that a schedule, such as ``NoiseBounds``, chooses
+    after every observation.
 
     Args:
         state: The posterior without data, at any ridge: the schedule replaces it. Keep updating it
@@ -40,10 +43,7 @@ class AdaptiveRidge(View):
 
     def __init__(self, state: Posterior, schedule: RidgeSchedule) -> None:
         super().__init__(state)
-        if not isinstance(schedule, RidgeSchedule):
-            raise InvalidInput(
-                f"schedule must be, for example, a NoiseBounds, got {type(schedule).__name__}."
-            )
+        checks.instance("schedule", schedule, RidgeSchedule, ": take for example NoiseBounds(...)")
         if schedule.n:
             raise InvalidInput(
                 f"schedule has seen {schedule.n} observations already: pass a new one."

@@ -26,9 +26,10 @@ from kbo.regression.views.view import View, ViewAt
 
 
 class BatchView(View):
-    """The means and widths of ``state``, with the variances that it has once the batch is observed.
+    """A posterior while a batch of points is chosen from a finite set, before any is observed.
 
-    Variances do not depend on targets, so they are taken from a frozen fork of the state that
+    Means and ``log_det`` are those of ``state``. Variances are those that it has once the points
+    chosen so far are observed: variances do not depend on targets, so a frozen fork of the state
     observes the choices.
 
     Args:
@@ -93,10 +94,10 @@ class _BatchAt(ViewAt):
         _, U, V = self.after.factored(X)
         return mean, U, V
 
-    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         return self.after.draw(X, count, generator)
 
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
         return self.after.draw_function(like, generator)
 
 

@@ -16,7 +16,7 @@ from kbo.regression.views.view import View, ViewAt
 
 
 class FixedPoints(View):
-    """The posterior ``state``, cheap at fixed points, such as the arms of a finite set.
+    """A posterior that is cheap at fixed points, such as the arms of a bandit problem.
 
     Moments and draws at X equal to the points are updated row by row, in O(n A) for an exact
     posterior and O(m A) for a sketch (its ``columns``); all else is computed by the posterior. The
@@ -89,7 +89,7 @@ class _FixedPointsAt(ViewAt):
             return self.inner.predict(X)
         return columns.predict(self.ridge)
 
-    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         columns = self.state.columns_at(X)
         if columns is None:
             return self.inner.draw(X, count, generator)

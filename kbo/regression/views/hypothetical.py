@@ -42,7 +42,9 @@ _MOST_FACTORED = 8
 
 
 class Hypothetical(View):
-    """``state`` with hypothetical observations at P, differentiable in P, targets and points.
+    """A posterior with hypothetical observations added: pending points, fantasies, joint batches.
+
+    It is differentiable in the points P, in their targets and in the points of a prediction.
 
     ``n``, ``log_det`` and ``quad`` remain those of the observed data: a bound on this view keeps
     the width that the observed data justify, with a variance that includes P. It is a rule for
@@ -164,7 +166,7 @@ class Elimination:
     Args:
         mean: Mean of the observed data at P, [... p]; only used with targets.
         covariance: ``cov(P, P)`` under the posterior of the observed data, [... p p].
-        ridge: The ridge, a number or [... 1 1].
+        ridge: The ridge, a number or [... 1].
         weights: w [... p].
         targets: Targets [... t] of the first t points; None if there are none.
 
@@ -184,7 +186,7 @@ class Elimination:
         targets: Tensor | None,
     ) -> None:
         self.ridge: float | Tensor = ridge
-        self.L: Tensor = cholesky(covariance + ridge * (1 / weights).diag_embed())
+        self.L: Tensor = cholesky(covariance + (ridge * (1 / weights)).diag_embed())
         variances = covariance.diagonal(dim1=-2, dim2=-1)
         self.trace: Tensor = (weights * variances).sum(-1).detach()
         self.residual: Tensor | None = None
@@ -218,19 +220,14 @@ class Elimination:
             variance: Variance of the observed data at X, [... q].
             A: ``L^-1 cov(P, X)``, [... p q].
         """
-        ridge = self.ridge.squeeze(-1) if isinstance(self.ridge, Tensor) else self.ridge
         reduced = variance - A.square().sum(-2)
-        return clamped(reduced, variance, ridge, self.trace.unsqueeze(-1))
+        return clamped(reduced, variance, self.ridge, self.trace.unsqueeze(-1))
 
 
 class _HypotheticalAt(ViewAt):
     """The posterior of the observed data at one ridge, conditioned on P."""
 
     state: Hypothetical
-
-    @property
-    def P(self) -> Tensor:
-        return self.state.P
 
     @cached_property
     def elimination(self) -> Elimination:
@@ -263,26 +260,27 @@ class _HypotheticalAt(ViewAt):
 
     def _whitened(self, X: Tensor) -> Tensor:
         """Return ``A = L^-1 cov(P, X)`` [... p q] of points X [... q d]."""
-        if self.P.ndim == 2:  # one P for the whole batch: solve for it once
-            columns = self.inner.covariance(self.P, X.reshape(-1, X.shape[-1]))
-            cross = columns.reshape(len(self.P), *X.shape[:-1]).movedim(0, -2)
+        P = self.state.P
+        if P.ndim == 2:  # one P for the whole batch: solve for it once
+            columns = self.inner.covariance(P, X.reshape(-1, X.shape[-1]))
+            cross = columns.reshape(len(P), *X.shape[:-1]).movedim(0, -2)
         else:
-            batch_of_data = {"the hypothetical data": self.P.shape[:-2]}
+            batch_of_data = {"the hypothetical data": P.shape[:-2]}
             batch = checks.batch_shape(X=X.shape[:-2], **batch_of_data)
-            P = self.P.expand(*batch, *self.P.shape[-2:])
+            P = P.expand(*batch, *P.shape[-2:])
             cross = self.inner.covariance(P, X.expand(*batch, *X.shape[-2:]))
         return self.elimination.whitened(cross)
 
-    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         self._refuse_batches()
-        return PosteriorAt._draw(self, X, count, generator)
+        return PosteriorAt.compute_draws(self, X, count, generator)
 
     @torch.no_grad()
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
-        """Matheron's rule once more, for hypothetical observations at points [p d]."""
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
+        """Return a drawn function less its mean, by Matheron's rule for the hypothetical observations."""
         self._refuse_batches()
         inner = self.state.state.fork().at(self.ridge)  # the draw stays when the state learns
-        P = self.P
+        P = self.state.P
         path = inner.draw_function(like, generator)
         normal = torch.randn(len(P), generator=generator, dtype=P.dtype, device="cpu").to(P.device)
         noise = math.sqrt(self.ridge) * normal * self.state.weights.rsqrt()
@@ -352,7 +350,7 @@ class _HypotheticalRidges(AllRidges):
         cov_P = joint.covariance[..., :p, :p]
         cross = joint.covariance[..., :p, p:]
         cov_X = joint.covariance[..., p:, p:]
-        ridges = ridges.to(cov_P).unsqueeze(-1).unsqueeze(-1)
+        ridges = ridges.to(cov_P).unsqueeze(-1)
         elimination = Elimination(mean_P, cov_P, ridges, self.weights, self.targets)
         A = elimination.whitened(cross)
         if cov_X.shape[-1] == 1:

@@ -20,7 +20,7 @@ from kbo.regression.views.view import View, ViewAt
 
 
 class PriorMean(View):
-    """The posterior of a function with a prior mean.
+    """The posterior of a function with a known prior mean that is not zero.
 
     Args:
         state: The posterior of the function less its prior mean; update it here.

@@ -17,10 +17,10 @@ from kbo.regression.sampling import Function
 
 
 class View(Posterior):
-    """A posterior that changes a few numbers of another one; all others are those of that one.
+    """The base of posteriors that change a few numbers of another one, such as ``PriorMean``.
 
-    A subclass overrides ``at``. By default ``across`` computes from it, and ``fork_frozen`` and
-    ``observed`` are the same view of another posterior.
+    All other numbers are those of the other one. A subclass overrides ``at``. By default ``across``
+    computes from it, and ``fork_frozen`` and ``observed`` are the same view of another posterior.
 
     Args:
         state: The underlying posterior.
@@ -77,7 +77,7 @@ class View(Posterior):
     def at(self, ridge: float | None = None) -> PosteriorAt:
         return self.state.at(ridge)
 
-    def _at(self, ridge: float) -> PosteriorAt:
+    def compute_at(self, ridge: float) -> PosteriorAt:
         return self.at(ridge)
 
 
@@ -101,8 +101,8 @@ class ViewAt(PosteriorAt):
     rss: Any = delegated_to("inner.rss")
     effective_dimension: Any = delegated_to("inner.effective_dimension")
 
-    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def compute_draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         return self.inner.draw(X, count, generator)
 
-    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
+    def compute_drawn_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
         return self.inner.draw_function(like, generator)
