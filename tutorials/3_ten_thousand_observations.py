@@ -101,8 +101,8 @@ bed = truth(grid)
 #
 # The simplest rule is `GreedyDictionary`. It adds the place of an observation to the
 # dictionary if the dictionary does not explain it well: if the unexplained part of its
-# prior variance (which is 1 here) is above a threshold. The boat visits new parts of the
-# lake all the time, so a dictionary chosen at the beginning would not be enough.
+# prior variance (which is 1 here) is above a threshold. The boat visits new parts of
+# the lake all the time, so a dictionary chosen at the beginning would not be enough.
 #
 # We add the soundings one by one. After each we compute the depth in the middle of the
 # lake and measure the time.

@@ -329,8 +329,8 @@ assert float(ratio.max()) < 1.01
 # A problem of your own is a class with five attributes and three methods. `play` runs a
 # method on it, here after five random graphs, the same for all. *Simple regret* is how
 # far the best graph tried so far is below the best there is. All but the smooth variant
-# are named methods; that one we build by hand. The result on one score is random, so there
-# are three: links that work with probability 0.6, 0.4 and 0.8.
+# are named methods; that one we build by hand. The result on one score is random, so
+# there are three: links that work with probability 0.6, 0.4 and 0.8.
 
 
 # %%

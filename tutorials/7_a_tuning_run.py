@@ -1,9 +1,9 @@
 # %% [markdown]
 # # A tuning run from start to end
 #
-# This tutorial tunes the training of a network, with several trials at a time and within
-# a given time. Then it shows the result as a table, in figures, and on a page that you
-# can send to others.
+# This tutorial tunes the training of a network, with several trials at a time and
+# within a given time. Then it shows the result as a table, in figures, and on a page
+# that you can send to others.
 
 # %%
 import os
@@ -21,8 +21,8 @@ FOLDER = Path(tempfile.mkdtemp())
 #
 # The objective takes a dict of parameters and returns the validation error. Its second
 # argument is the running trial, to which it reports the error after every epoch; the
-# reports are stored with the trial. The imports are inside the function, because it runs
-# in other processes.
+# reports are stored with the trial. The imports are inside the function, because it
+# runs in other processes.
 
 
 # %%
@@ -125,8 +125,8 @@ result.plot("curves")
 # ## A page for others
 #
 # `kbo.report.write` makes one HTML file with all figures, all trials (also as CSV), the
-# bounds and what they assume. `kbo.report.Live()` as `on_trial` shows such a page during
-# a run.
+# bounds and what they assume. `kbo.report.Live()` as `on_trial` shows such a page
+# during a run.
 
 # %%
 page = kbo.report.write(result, FOLDER / "digits.html", title="digits")

@@ -66,22 +66,22 @@ def run_batch(params):
 # %% [markdown]
 # ## Which numbers are needed
 #
-# A guarantee needs assumptions: a kernel, the noise level, and for each quantity a bound
-# $B$ of its norm in the function space of the kernel. The norm bound is the hardest one
-# to know. It limits how fast a quantity can change. Data cannot prove it, because a
-# function may change quickly where nothing was measured.
+# A guarantee needs assumptions: a kernel, the noise level, and for each quantity a
+# bound $B$ of its norm in the function space of the kernel. The norm bound is the
+# hardest one to know. It limits how fast a quantity can change. Data cannot prove it,
+# because a function may change quickly where nothing was measured.
 #
 # Here we use knowledge about the plant. Engineers know its three numbers to within 5%.
-# So we simulate the corners of this family of plants. The run may choose only among 27 x
-# 27 gains, so only the values of the quantities at these gains matter. Among all
+# So we simulate the corners of this family of plants. The run may choose only among 27
+# x 27 gains, so only the values of the quantities at these gains matter. Among all
 # functions with these values, the smoothest one has the norm $\sqrt{y^\top K^{-1} y}$,
 # with the kernel matrix $K$ of the 729 points. We can compute this number. We take the
-# largest one of the corners and add a tenth, because other plants of the family may have
-# a larger norm.
+# largest one of the corners and add a tenth, because other plants of the family may
+# have a larger norm.
 #
 # This is reasonable, but it is no proof. A plant outside the family, or with a defect
-# that the model does not have, may have a larger norm. Data can only refute the bound: if
-# no function of norm $B$ explains them, the run ends.
+# that the model does not have, may have a larger norm. Data can only refute the bound:
+# if no function of norm $B$ explains them, the run ends.
 
 # %%
 kernel = stationary_kernel("matern32", 1.0)
@@ -108,8 +108,8 @@ print(f"the real plant, which only the author knows: {norms(**PLANT).numpy().rou
 #
 # The start is a cautious controller that has been in use. Prior means are 0, so both
 # quantities are given relative to plausible values: the error relative to 8 °C, the
-# temperature relative to its target. `scale` is about the square of the range of values.
-# It influences only how tight the bounds are.
+# temperature relative to its target. `scale` is about the square of the range of
+# values. It influences only how tight the bounds are.
 
 # %%
 start = {"kp": 1.0, "ki": 0.08}
