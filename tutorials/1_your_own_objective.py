@@ -62,7 +62,7 @@ def measure(params):
 # %% [markdown]
 # ## Five lines
 #
-# An objective, bounds, a number of trials.
+# A run needs an objective, bounds and a number of trials.
 
 # %%
 bounds = {"speed": (20.0, 120.0)}
@@ -72,8 +72,8 @@ print(result)
 # %% [markdown]
 # How to read this:
 #
-# * **Best** is the recommended trial. This is not always the trial with the best
-#   observed value, which was lucky.
+# * **Best** is the recommended trial. It is not always the trial with the best observed
+#   value, because that value was partly luck.
 # * **Value** is the estimate of the objective there, without noise, and the range in
 #   which it is with 90%.
 # * **More?** says whether more trials are worth it.

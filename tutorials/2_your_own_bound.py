@@ -81,9 +81,10 @@ class KnownRange(Confidence):
 # %% [markdown]
 # `guarantee` is a sentence that states what is proved. It is `None` if nothing is
 # proved, and then every report of kbo says so. `objections` lists the reasons why the
-# statement does not hold on a posterior, for example one whose ridge was chosen from the
-# data. A bound that is computed from another one has those of that one too: where nothing
-# is proved of the bound inside, nothing is proved of this one.
+# statement does not hold on a posterior, for example one whose ridge was chosen from
+# the data. If a bound is computed from another one, it also has the objections of that
+# bound: where nothing is proved about the inner bound, nothing is proved about the
+# outer one.
 #
 # ## A bound from scratch
 #

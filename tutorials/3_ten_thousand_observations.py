@@ -93,16 +93,16 @@ bed = truth(grid)
 # %% [markdown]
 # ## A posterior that stays small
 #
-# A sketch represents every observation by a few chosen places, its *dictionary*. With
+# A sketch represents every observation by a few chosen places, its *dictionary* (also
+# called inducing points). With
 # $m$ places, a new observation costs $O(m^2)$, which does not grow with the number of
 # observations. `NystromRidge` takes a kernel, a ridge and a rule that chooses the
 # dictionary.
 #
-# The simplest rule is `GreedyDictionary`: the place of an observation is added to the
-# dictionary if the dictionary does not explain it well, that is, if the unexplained
-# part of its prior variance (which is 1 here) is above a threshold. The boat visits new
-# parts of the lake all the time, so a dictionary chosen at the beginning would not be
-# enough.
+# The simplest rule is `GreedyDictionary`. It adds the place of an observation to the
+# dictionary if the dictionary does not explain it well: if the unexplained part of its
+# prior variance (which is 1 here) is above a threshold. The boat visits new parts of
+# the lake all the time, so a dictionary chosen at the beginning would not be enough.
 #
 # We add the soundings one by one. After each we compute the depth in the middle of the
 # lake and measure the time.
@@ -470,8 +470,8 @@ for step in range(3 if QUICK else 8):
 print(model.state, f"{time.process_time() - start:.1f} s")
 
 # %% [markdown]
-# The gap is a bound of how much deeper any place of the grid can be than the
-# recommended one, if the norm bound and the scatter are right. It decreases slowly, and
+# The gap bounds how much deeper other places of the grid can be than the recommended
+# one, if the norm bound and the scatter are right. It decreases slowly, and
 # not at every step, because a few more soundings change little after thousands. It is
 # far larger than the true regret, because it covers the worst lake with that norm; a
 # part of it is due to the sketch (see the table above).

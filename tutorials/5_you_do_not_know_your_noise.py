@@ -229,11 +229,10 @@ plt.show()
 # ## Kernel UCB with unknown noise
 #
 # `bandit.make` makes methods by name. "oracle" and "fixed" are methods of the paper,
-# registered above: "oracle" is given the noise level 0.1, "fixed" that it is at most 1,
-# and uses this value. "adaptive" starts with this value
-# and adapts. "dmm-ucb" and "dmm-ucb-adaptive" are the same pair with martingale
-# mixtures. (`noise_std` is an argument of all methods; the adaptive ones do not use
-# it.)
+# registered above. "oracle" is given the noise level 0.1. "fixed" is given that it is
+# at most 1, and uses this value. "adaptive" starts with this value and adapts.
+# "dmm-ucb" and "dmm-ucb-adaptive" are the same pair with martingale mixtures.
+# (`noise_std` is an argument of all methods; the adaptive ones do not use it.)
 
 # %%
 numbers = {"noise_std": NOISE, "norm_bound": NORM, "delta": DELTA}

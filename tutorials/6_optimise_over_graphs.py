@@ -329,8 +329,8 @@ assert float(ratio.max()) < 1.01
 # A problem of your own is a class with five attributes and three methods. `play` runs a
 # method on it, here after five random graphs, the same for all. *Simple regret* is how
 # far the best graph tried so far is below the best there is. All but the smooth variant
-# are named methods; that one we build by hand. The result on one score is random, so there
-# are three: links that work with probability 0.6, 0.4 and 0.8.
+# are named methods; that one we build by hand. The result on one score is random, so
+# there are three: links that work with probability 0.6, 0.4 and 0.8.
 
 
 # %%
@@ -492,9 +492,9 @@ assert on_sketch is None
 assert "drawn from the Gaussian-process prior" in rigorous.guarantee
 
 # %% [markdown]
-# To test it under its assumptions, draw functions from the prior on some of the graphs,
-# add Gaussian noise, and count the runs in which the function is outside the band
-# anywhere, at any of three moments.
+# We test the bound under its assumptions. We draw functions from the prior on some of
+# the graphs and add Gaussian noise. Then we count the runs in which the function is
+# outside the band anywhere, at any of three moments.
 
 # %%
 few = points[:300]
@@ -525,9 +525,9 @@ assert failed["rigorous"] <= 2
 # and a band of width zero contains no function. This does not affect a ranking: the
 # levels that are left out are the same for all graphs. But do not use it as a band.
 #
-# For our networks neither guarantee applies. The score was not drawn from this prior,
-# the noise is an average of 20 trials and larger at some networks than at others, and
-# we took the scale from data. The check of the kernel above is the best evidence: the
+# For our networks neither guarantee applies. The score was not drawn from this prior.
+# The noise is larger at some networks than at others. And we took the scale from data.
+# The check of the kernel above is the best evidence: the
 # standard deviations are roughly right.
 #
 # ## What to remember

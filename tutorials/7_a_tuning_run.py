@@ -1,8 +1,9 @@
 # %% [markdown]
 # # A tuning run from start to end
 #
-# A network is trained with several trials at a time, within a given time. Then we look
-# at what was found: as a table, in figures, and on a page that can be sent to others.
+# This tutorial tunes the training of a network, with several trials at a time and
+# within a given time. Then it shows the result as a table, in figures, and on a page
+# that you can send to others.
 
 # %%
 import os
@@ -18,10 +19,10 @@ FOLDER = Path(tempfile.mkdtemp())
 # %% [markdown]
 # ## The objective
 #
-# It takes a dict of parameters and returns the validation error. With a second argument
-# it gets the running trial, to which it reports the error after every epoch; the
-# reports are kept with the trial. It imports what it needs itself, since it runs in
-# processes of its own.
+# The objective takes a dict of parameters and returns the validation error. Its second
+# argument is the running trial, to which it reports the error after every epoch; the
+# reports are stored with the trial. The imports are inside the function, because it
+# runs in other processes.
 
 
 # %%
@@ -51,8 +52,8 @@ def objective(params, trial):
 # %% [markdown]
 # ## The space
 #
-# Numbers on a linear or a logarithmic scale, options with an order (`kbo.Ordinal`) and
-# without one (a list).
+# The space has numbers on a linear or a logarithmic scale, and options with an order
+# (`kbo.Ordinal`) or without one (a list).
 
 # %%
 bounds = {
@@ -66,9 +67,9 @@ bounds = {
 # %% [markdown]
 # ## The run
 #
-# Two trials at a time, each in a process of its own, for so many seconds. Every event
-# goes to the journal, so that the same call continues a run that was interrupted. In a
-# notebook the progress bar is one of the notebook.
+# We run two trials at a time, each in its own process, for the given number of seconds.
+# Every event is stored in the journal, so the same call continues a run that was
+# interrupted. In a notebook the progress bar is a widget.
 
 # %%
 result = kbo.minimize(
@@ -87,7 +88,7 @@ result
 # The result names the recommended parameters, an interval for the error there, and how
 # certain the choice is. Training is random, so the trial with the best observed value
 # need not be the best one. In this setting kernel and noise are estimated, so the
-# interval has no guarantee, which the last lines say.
+# interval has no guarantee. The last lines say this.
 #
 # ## The trials as a table
 #
@@ -111,8 +112,8 @@ result.plot()
 
 # %% [markdown]
 # Importance is the share of a parameter in the variation of the objective over the
-# whole space. The shares add up to 100%. Where few trials were made, the model knows
-# little, which the intervals show.
+# whole space. The shares add up to 100%. The intervals show how certain the model is:
+# they are wide where there are few trials.
 
 # %%
 result.plot("contours")
@@ -123,8 +124,9 @@ result.plot("curves")
 # %% [markdown]
 # ## A page for others
 #
-# One HTML file with all figures, all trials (also as CSV), the bounds and what they
-# assume. `kbo.report.Live()` as `on_trial` serves such a page while a run goes on.
+# `kbo.report.write` makes one HTML file with all figures, all trials (also as CSV), the
+# bounds and what they assume. `kbo.report.Live()` as `on_trial` shows such a page
+# during a run.
 
 # %%
 page = kbo.report.write(result, FOLDER / "digits.html", title="digits")
@@ -134,7 +136,7 @@ print(f"{page.stat().st_size / 1e3:.0f} kB")
 # ## More trials
 #
 # The same call with a larger number continues from the journal, here for two more
-# trials. `on_trial` is called after each; returning True ends the run.
+# trials. `on_trial` is called after each trial; if it returns True, the run ends.
 
 # %%
 done = sum(trial.status != "pending" for trial in result.trials)

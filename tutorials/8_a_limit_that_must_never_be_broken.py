@@ -1,11 +1,10 @@
 # %% [markdown]
 # # A limit that must never be broken
 #
-# A heater is controlled by a PI controller, whose two gains are to be tuned on the real
-# plant. A batch is spoilt if the temperature ever rises by more than 45 °C, so no trial
-# may do that, not even the first ones. `kbo.Safe` begins with gains that are known to
-# be safe, and tries others only when bounds on all observations so far prove that they
-# are.
+# This tutorial tunes the two gains of a PI controller, which controls a real heater. A
+# batch is spoilt if the temperature ever rises by more than 45 °C. So no trial may do
+# this, not even the first ones. `kbo.Safe` begins with gains that are known to be safe.
+# It tries other gains only when the bounds prove that they are safe too.
 
 # %%
 import itertools
@@ -26,9 +25,9 @@ BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#7f7f7f"  # safe for the colour-blin
 # %% [markdown]
 # ## The plant
 #
-# The heater reacts with a delay and slowly. The temperature, above that of the room, is
-# to rise by 40 °C, and the controller sees the difference. Gains that are too large
-# make the temperature overshoot. `respond` simulates many gains at once.
+# The heater reacts slowly and with a delay. The temperature should rise to 40 °C above
+# the room, and the controller sees the difference from this target. If gains are too
+# large, the temperature overshoots. `respond` simulates many gains at once.
 
 
 # %%
@@ -51,7 +50,7 @@ def summary(course):
 
 
 # %% [markdown]
-# The real plant has numbers that nobody knows, and its thermometer an error of 0.1 °C.
+# The numbers of the real plant are unknown, and its thermometer has an error of 0.1 °C.
 
 # %%
 PLANT = {"gain": 1.05, "lag": 9.5, "delay": 3.1}
@@ -67,22 +66,22 @@ def run_batch(params):
 # %% [markdown]
 # ## Which numbers are needed
 #
-# A certificate needs assumptions. Here they are a kernel, the noise level, and for each
-# quantity a bound $B$ of its norm in the function space of the kernel. The norm is the
-# hard one: it says how fast a quantity can change at all. No data can prove it, since a
-# function may be wild exactly where nobody has looked.
+# A guarantee needs assumptions: a kernel, the noise level, and for each quantity a
+# bound $B$ of its norm in the function space of the kernel. The norm bound is the
+# hardest one to know. It limits how fast a quantity can change. Data cannot prove it,
+# because a function may change quickly where nothing was measured.
 #
-# An argument from the plant helps. Engineers know its three numbers to within 5%, so we
-# simulate the corners of that family. The run may choose among 27 x 27 gains only, so
-# nothing else matters of the quantities than their values there. Among all functions
-# with these values the smoothest one has the norm $\sqrt{y^\top K^{-1} y}$, with the
-# kernel matrix $K$ of the 729 points: a number that we can compute. We take the largest
-# of the corners, and a tenth more, since other plants of the family may have a larger
-# one.
+# Here we use knowledge about the plant. Engineers know its three numbers to within 5%.
+# So we simulate the corners of this family of plants. The run may choose only among 27
+# x 27 gains, so only the values of the quantities at these gains matter. Among all
+# functions with these values, the smoothest one has the norm $\sqrt{y^\top K^{-1} y}$,
+# with the kernel matrix $K$ of the 729 points. We can compute this number. We take the
+# largest one of the corners and add a tenth, because other plants of the family may
+# have a larger norm.
 #
-# That is reasonable, and no proof: a plant outside the family, or a defect that the
-# model lacks, may have a larger norm. What can be tested is the other direction: data
-# that no function of norm $B$ explains refute it, and end the run.
+# This is reasonable, but it is no proof. A plant outside the family, or with a defect
+# that the model does not have, may have a larger norm. Data can only refute the bound:
+# if no function of norm $B$ explains them, the run ends.
 
 # %%
 kernel = stationary_kernel("matern32", 1.0)
@@ -108,9 +107,9 @@ print(f"the real plant, which only the author knows: {norms(**PLANT).numpy().rou
 # ## The run
 #
 # The start is a cautious controller that has been in use. Prior means are 0, so both
-# quantities are given relative to values that are plausible before: the error to 8 °C,
-# the temperature to its target. `scale` is about the square of the range of values; it
-# only decides how tight the bounds are.
+# quantities are given relative to plausible values: the error relative to 8 °C, the
+# temperature relative to its target. `scale` is about the square of the range of
+# values. It influences only how tight the bounds are.
 
 # %%
 start = {"kp": 1.0, "ki": 0.08}
@@ -130,9 +129,9 @@ for n in range(1, N_TRIALS + 1):
 # %% [markdown]
 # ## The safe set
 #
-# Grey are the gains that really break the limit, which the run does not know. Points of
-# the grid that are certain to be safe are blue, and crosses are trials. The set grows
-# from the start towards the border, and no trial was ever beyond it.
+# Grey gains really break the limit; the run does not know this. Blue points of the grid
+# are certain to be safe. Crosses are trials. The safe set grows from the start towards
+# the border, and no trial was beyond the border.
 
 # %%
 true_error, true_overshoot = summary(respond(kp, ki, **PLANT))
@@ -156,8 +155,8 @@ assert worst <= 5.0
 # %% [markdown]
 # ## What was found
 #
-# `gap` compares the recommended gains with the best that the bounds allow in the safe
-# set, and says whether more points may still be added.
+# `gap` says how much better other gains in the safe set can be than the recommended
+# ones, and whether more points can still be added to the set.
 
 # %%
 best = optimizer.recommended()
@@ -178,10 +177,10 @@ print(f"gap {gap.value:.2f} °C {gap.scope}")
 # %% [markdown]
 # ## When the assumptions are wrong
 #
-# With an eighth of the norm bound the certificate would be worthless. Here the data
-# contradict it soon, and the run ends rather than going on. That need not happen in
-# time: with a bound that is too small and not refuted yet, points are certain on paper
-# only. Take care of the norm bound, and leave a margin to the limit.
+# With an eighth of the norm bound the guarantee would not be true. Here the data
+# contradict the bound soon, and the run ends. This need not happen in time: with a norm
+# bound that is too small and not refuted yet, kbo may call points safe that are not. So
+# choose the norm bound with care, and leave a margin to the limit.
 
 # %%
 careless = kbo.Constraint(
