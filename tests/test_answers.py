@@ -9,10 +9,10 @@ from decimal import ROUND_CEILING, ROUND_FLOOR
 import pandas as pd
 import pytest
 import torch
-from kbo.optimize.insight.race import Finalist
 
 import kbo
 from kbo._base.terminal import beside, bounded, rounded
+from kbo.optimize.confirmation.race import Finalist
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Estimate
 from kbo.optimize.insight.credible_sets import CredibleSet, open_choices
