@@ -264,6 +264,15 @@ def test_a_result_confirms_the_trials_that_may_be_best():
         exact.confirm(noisy(), 20, tolerance=0.1)
 
 
+def test_without_a_model_the_finalists_are_the_trials_with_the_best_values():
+    for method, n in (("random", 8), ("ucb", 3)):
+        optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, method=method)
+        for i in range(n):
+            optimizer.tell({"x": i / n}, [5.0, 3.0, 8.0, 1.0, 9.0, 2.0, 7.0, 4.0][i])
+        values = [trial.value for trial in optimizer.insight.finalists()]
+        assert values == sorted(trial.value for trial in optimizer.trials)[:5]
+
+
 def test_the_default_tolerance_is_a_quarter_of_the_noise_however_bad_the_worst_parameters_are():
     rng = random.Random(0)
 

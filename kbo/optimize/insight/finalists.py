@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from kbo.optimize.insight.comparison import N_DRAWS
+from kbo.optimize.quantities.distinct import distinct
+from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.surrogates.surrogate import Surrogate
-from kbo.space import Space
+
+_MOST = 5
+"""Largest number of finalists."""
 
 _MOST_COMPARED = 64
 """Number of trials, those with the best means, that are compared with the recommended one."""
@@ -19,27 +21,33 @@ _LEAST_PROBABILITY = 1 - 0.95
 """Least probability of being better than the recommended trial with which another one is a finalist."""
 
 
-def finalists(
-    space: Space, surrogate: Surrogate, trials: Sequence[Trial], generator: torch.Generator
-) -> list[Trial]:
+def finalists(quantities: Quantities, generator: torch.Generator) -> list[Trial]:
     """Return the recommended trial, and after it the trials that may be better, the most probable first.
 
-    If no trial may be better, the one with the next best mean follows.
+    If no trial may be better, the one with the next best mean follows. While there is no bound, the trials with the
+    next best values follow.
 
     Args:
-        space: The search space.
-        surrogate: The surrogate of the objective.
-        trials: Trials with different parameters, the recommended one first.
+        quantities: The quantities of a run with one objective.
         generator: Source of randomness.
     """
-    features = space.features(space.units([trial.params for trial in trials]))
+    best = quantities.recommended()
+    if best is None:
+        return []
+    within_limits = quantities.within_limits()
+    surrogate = quantities.report_surrogate()
+    if surrogate is None or quantities.bounded() is None:
+        best_last = sorted(within_limits, key=quantities.signed)
+        return distinct(best_last, best)[:_MOST]
+    trials = distinct(within_limits, best)
+    features = quantities.features(trials)
     means = surrogate.posterior.predict(features)[0].cpu()
     rows = means.argsort(descending=True)[:_MOST_COMPARED].tolist()
     compared = [0, *(row for row in rows if row)]
     rivals = _rivals(surrogate, features[compared], generator)
     if not rivals and len(compared) > 1:
         rivals = [1]
-    return [trials[0], *(trials[compared[row]] for row in rivals)]
+    return [best, *(trials[compared[row]] for row in rivals)][:_MOST]
 
 
 def _rivals(surrogate: Surrogate, features: Tensor, generator: torch.Generator) -> list[int]:

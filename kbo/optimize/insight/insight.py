@@ -17,7 +17,6 @@ from kbo.optimize.insight.comparison import Comparison, comparison
 from kbo.optimize.insight.finalists import finalists
 from kbo.optimize.insight.front import Front, front_of
 from kbo.optimize.insight.outlier import Outlier, outlier
-from kbo.optimize.quantities.distinct import distinct
 from kbo.optimize.quantities.front_trials import front_trials
 from kbo.optimize.quantities.quantities import Quantities
 from kbo.optimize.run.guard import Guard, guarded
@@ -254,34 +253,18 @@ class Insight:
         return comparison(surrogate, features, self._generator())
 
     @guarded
-    def finalists(self, most: int = 5) -> list[Trial]:
-        """Return the trials whose parameters are worth new evaluations: see ``Result.confirm``.
+    def finalists(self) -> list[Trial]:
+        """Return the trials whose parameters are worth new evaluations, at most five: see ``Result.confirm``.
 
         The first is the recommended trial. After it come those that keep all limits as measured and may be better, with
         a probability of 5%, or in the certified setting by their bounds; the most probable first. If there is none, the
-        next best trial.
-
-        Args:
-            most: The largest number of trials.
+        next best trial. While there is no bound, the next best trials by their values.
 
         Raises:
             InvalidInput: Several objectives.
         """
         self.check_one_objective("finalists")
-        most = checks.whole("most", most, 2)
-        quantities = self.quantities
-        best = quantities.recommended()
-        surrogate = quantities.report_surrogate()
-        if best is None:
-            return []
-        others = quantities.within_limits()
-        if surrogate is None:
-            others = sorted(others, key=quantities.signed, reverse=True)
-        trials = distinct(others, best)
-        if surrogate is not None and quantities.bounded() is not None:
-            generator = self._generator()
-            trials = finalists(quantities.space, surrogate, trials, generator)
-        return trials[:most]
+        return finalists(self.quantities, self._generator())
 
     def _generator(self) -> torch.Generator:
         """Return a source of randomness for statistics about the trials that have ended."""
