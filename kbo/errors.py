@@ -10,8 +10,8 @@ class KboError(Exception):
     """Base class of every error that kbo raises on purpose.
 
     Attributes:
-        trials: The trials of the run that it ended, as of every other exception that leaves
-            ``minimize`` and ``maximize``; empty outside of runs.
+        trials: The trials of the run that this error has ended; empty outside of runs. Every other
+            exception that leaves ``minimize`` or ``maximize`` has them, too.
     """
 
     trials: Sequence[Any] = ()

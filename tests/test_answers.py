@@ -249,6 +249,12 @@ def test_every_answer_prints_as_a_sentence_with_rounded_numbers():
         optimizer.tell({"x": x}, measured)
     front = result_of(optimizer, "", None).front
     assert len(str(front).splitlines()) == len(front.points) + 1
+    assert "one number for the whole front (its hypervolume), larger" in summary.hypervolume(front)
+    extent = summary.front_extent(front, range(8))
+    for name in ("cost", "yield"):
+        low, high = numbers_in(extent.partition(f"{name} ")[2])[:2]
+        for point in front.points:
+            assert low <= numbers_in(str(point.values[name]))[0] <= high, extent
     single = told(lambda params: params["x"] + chance.gauss(0, 0.1), LINE, 8)
     answers = single.insight.answers()
     texts = [str(front), str(front.balanced), str(front.hypervolume)]

@@ -153,7 +153,7 @@ def test_a_certified_page_has_bounds_with_the_kernel_and_says_that_they_are_miss
     path, kernel = proved
     page = Page(report.write(path, folder / "with.html", kernel=kernel))
     for text in (
-        summary.value(result_of(Record.of(path, kernel).optimizer, "", None)),
+        summary.recommended_value(result_of(Record.of(path, kernel).optimizer, "", None)),
         "Certified: the interval holds for all rounds and points at once",
         f"kbo.maximize(..., n_trials=28, journal='{path}')",
     ):

@@ -101,6 +101,17 @@ def on_terminal() -> bool:
     return all(hasattr(stream, "isatty") and stream.isatty() for stream in (sys.stdout, sys.stderr))
 
 
+def announce(line: str) -> None:
+    """Print a line on standard error; nothing where a process has none, as a service."""
+    if _has_standard_error():
+        print(line, file=sys.stderr)
+
+
+def _has_standard_error() -> bool:
+    """Return whether this process has a standard error that is open."""
+    return sys.stderr is not None and not getattr(sys.stderr, "closed", False)
+
+
 class Bar(tqdm):
     """A progress bar, in notebooks a widget. Lines of the log and the output appear above it.
 
@@ -110,7 +121,7 @@ class Bar(tqdm):
     monitor_interval = 0
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        if sys.stderr is None or getattr(sys.stderr, "closed", False):  # as in a service
+        if not _has_standard_error():
             options["disable"] = True
         super().__init__(*arguments, **options)
 

@@ -77,18 +77,18 @@ def ask(
         raise InvalidInput(f"{to} exists, and may have results in it: choose another file.")
     header = _header_of(maximize, noise_std, seed, value_range, constraint or (), objective or ())
     if journal.exists() and journal.stat().st_size:
-        optimizer = _continued(journal, header, space, evaluated, was or (), allow_change)
+        optimizer = _continued_run(journal, header, space, evaluated, was or (), allow_change)
     else:
-        optimizer = _begun(journal, header, space, evaluated, was or ())
+        optimizer = _new_run(journal, header, space, evaluated, was or ())
     if not optimizer.trials:
         typer.echo(f"a new run in {journal}: {_direction(optimizer)}", err=True)
     with contextlib.closing(optimizer):
         pending = list(optimizer.run.trials.pending.values())
-        new = _chosen(optimizer, count)
+        new = _new_trials(optimizer, count)
     batch = _table_of(new or pending, optimizer)
     if len(batch):
         columns = ["trial", *map(column_of, optimizer.space.parameters)]
-        typer.echo(printable(batch[columns].map(_cell).to_string(index=False)))
+        typer.echo(printable(batch[columns].map(_shown_cell).to_string(index=False)))
     if pending or not count:
         typer.echo(pending_text(pending))
     if not count and optimizer.completed():
@@ -127,7 +127,7 @@ def _header_of(
     return header
 
 
-def _begun(
+def _new_run(
     path: Path,
     header: Mapping[str, Any],
     space_file: Path | None,
@@ -168,7 +168,7 @@ def _begun(
     )
 
 
-def _continued(
+def _continued_run(
     path: Path,
     header: Mapping[str, Any],
     space_file: Path | None,
@@ -253,7 +253,7 @@ def _direction(optimizer: Optimizer) -> str:
 # The trials
 
 
-def _chosen(optimizer: Optimizer, count: int) -> list[Trial]:
+def _new_trials(optimizer: Optimizer, count: int) -> list[Trial]:
     """Choose and begin new trials, and return them.
 
     Where a value is doubtful, it is named, and the trials are chosen by a copy of the run without it.
@@ -288,7 +288,7 @@ def _table_of(trials: Iterable[Trial], optimizer: Optimizer) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*columns, "failed"], dtype=object)
 
 
-def _cell(value: Any) -> str:
+def _shown_cell(value: Any) -> str:
     """Return the text of a parameter's value on the screen; empty if it has none."""
     if isinstance(value, float):
         return f"{value:.6g}".replace("nan", "")

@@ -93,7 +93,7 @@ def show(
     columns = [column for column in shown if any(shown[column])]
     columns.sort(key=lambda column: column == "remark")  # last, the others as they are
     typer.echo(printable(shown[columns].to_string(index=False)))
-    for line in _changes(contents):
+    for line in _changes_of_space(contents):
         typer.echo(printable(line))
 
 
@@ -129,7 +129,7 @@ def _remark(trial: Trial) -> str:
     return trial.failure or ""
 
 
-def _changes(contents: JournalFile) -> list[str]:
+def _changes_of_space(contents: JournalFile) -> list[str]:
     """Return lines about each change of the space: its place among the trials, and what is different."""
     lines = []
     n_trials = 0
@@ -159,7 +159,7 @@ def _date(event: Event) -> str:
     return time.strftime("%Y-%m-%d %H:%M  ", time.localtime(event.time))
 
 
-def _history(number: int, all_events: Sequence[Event]) -> list[str]:
+def _history_of_trial(number: int, all_events: Sequence[Event]) -> list[str]:
     """Return a line for each event that begins or ends a trial, or changes its result."""
     lines = []
     for event in all_events:
@@ -191,7 +191,7 @@ def _show_trial(contents: JournalFile, number: int) -> None:
         typer.echo("its parameters were given")
     else:
         typer.echo(printable(str(explanation)))
-    for line in _history(number, contents.events):
+    for line in _history_of_trial(number, contents.events):
         typer.echo(printable(line))
 
 
@@ -218,7 +218,10 @@ def correct(
         typer.Option("--measured", help="Another measurement, such as memory=7.2; repeatable."),
     ] = None,
 ) -> None:
-    """Replace the results of trials that have ended; the journal keeps what was reported before."""
+    """Replace the results of trials that have ended; the journal keeps what was reported before.
+
+    Example:  kbo journal correct lab.jsonl 11=95
+    """
     with contextlib.closing(run_of(path)) as run:
         measurements = {}
         for name, text in options.assignments(measured or (), "--measured memory=7.2").items():
@@ -248,7 +251,10 @@ def remove(
         str, typer.Option("--reason", help="Why it does not count.")
     ] = "no reason given",
 ) -> None:
-    """Leave out trials: nothing is learned from them any more. `kbo journal correct` brings one back."""
+    """Leave out trials: nothing is learned from them any more. `kbo journal correct` brings one back.
+
+    Example:  kbo journal remove lab.jsonl 11 --reason "the pump had stopped"
+    """
     with contextlib.closing(run_of(path)) as run:
         for number in numbers:
             if run.trials.known(number).removed is not None:

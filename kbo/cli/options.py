@@ -69,9 +69,7 @@ def engine_of(
 ) -> Any:
     """Return the argument ``workers`` of ``minimize`` that --engine, --address, --workers and --resources state."""
     if name == "ray":
-        if resources is None:
-            return ray.Ray(address, workers or None)
-        return ray.Ray(address, workers or None, resources=_amounts(resources))
+        return ray.Ray(address, workers or None, resources=_amounts(resources or "cpu=1"))
     if name != "processes":
         raise InvalidInput(f"--engine must be processes or ray, got {name!r}.")
     for option, value in {"--address": address, "--resources": resources}.items():

@@ -150,18 +150,18 @@ def _typed_report(
     Raises:
         InvalidInput: The result cannot be recorded.
     """
-    cells, measured = _stated(words, run)
+    cells, measured = _cells_in_words(words, run)
     if failure is None:
         _check_names(cells, measured, run)
     else:
         cells["failed"] = failure
     trial = run.trials.known(trial_in(trial_number))
     if again and failure is not None:
-        raise InvalidInput(_expected(trial, run))
+        raise InvalidInput(_refusal_of_result(trial, run))
     report = _report(trial, cells, measured, run, as_done)
     is_replacement = as_done and bool(report.changed) and trial.status == "complete"
     if again == (trial.status == "pending") and not is_replacement:
-        raise InvalidInput(_misplaced(trial, run))
+        raise InvalidInput(_refusal_of_status(trial, run))
     if as_done and not report.changed:
         names = ", ".join(run.space.parameters)
         raise InvalidInput(
@@ -171,7 +171,7 @@ def _typed_report(
     return report
 
 
-def _stated(words: Sequence[str], run: runs.Run) -> tuple[dict[str, str], dict[str, str]]:
+def _cells_in_words(words: Sequence[str], run: runs.Run) -> tuple[dict[str, str], dict[str, str]]:
     """Return the value and settings by column, and other measurements by name, as text.
 
     Raises:
@@ -191,7 +191,7 @@ def _stated(words: Sequence[str], run: runs.Run) -> tuple[dict[str, str], dict[s
 
 
 def _check_names(cells: Mapping[str, str], measured: Mapping[str, str], run: runs.Run) -> None:
-    """Check that no measurement has nearly the name of one that is missing; arguments as by ``_stated``.
+    """Check that no measurement has nearly the name of one that is missing; arguments as by ``_cells_in_words``.
 
     Raises:
         InvalidInput: One has.
@@ -286,7 +286,7 @@ def _report_in_row(
     may_differ = as_done or trial.removed is not None
     report = _report(trial, cells, measured, run, may_differ)
     if trial.status != "pending" and not _is_recorded(report, run):
-        raise InvalidInput(_misplaced(trial, run))
+        raise InvalidInput(_refusal_of_status(trial, run))
     return report
 
 
@@ -327,7 +327,7 @@ def _report(
     numbers = {name: number_in(name, text) for name, text in measured.items()}
     failure = cells.get("failed")
     if ("value" in cells) == (failure is not None):
-        raise InvalidInput(_expected(trial, run))
+        raise InvalidInput(_refusal_of_result(trial, run))
     value = None
     if failure is None:
         value = number_in("value", cells["value"])
@@ -370,7 +370,7 @@ def _is_rounded(number: Any, proposed: Any) -> bool:
     return math.isclose(number, proposed, rel_tol=_ROUNDING)
 
 
-def _expected(trial: Trial, run: runs.Run) -> str:
+def _refusal_of_result(trial: Trial, run: runs.Run) -> str:
     """Return the refusal of a result that has not exactly one of value and failure, or repeats a failure."""
     return (
         f"expected either a value of trial {trial.number}, as `kbo tell {run.path} {trial.number} "
@@ -378,7 +378,7 @@ def _expected(trial: Trial, run: runs.Run) -> str:
     )
 
 
-def _misplaced(trial: Trial, run: runs.Run) -> str:
+def _refusal_of_status(trial: Trial, run: runs.Run) -> str:
     """Return the refusal of a first result of a trial that has one, and of another one of a trial that has none."""
     number = trial.number
     if trial.status == "pending":

@@ -90,7 +90,11 @@ def tune(
     engine: Engine = "processes",
     address: Address = None,
     resources: Annotated[
-        str | None, Option(help="With --engine ray: those of a trial, for example cpu=2,gpu=0.5.")
+        str | None,
+        Option(
+            help="With --engine ray: those of a trial, for example cpu=2,gpu=0.5.",
+            show_default="cpu=1",
+        ),
     ] = None,
     device: Device = "cpu",
     live: Annotated[bool, Option("--live", help=_LIVE)] = False,

@@ -85,7 +85,7 @@ def read_journal(path: Path) -> JournalFile:
         JournalError: The file cannot be read, is no journal of kbo, or is one of kbo 0.8 or before.
     """
     contents = journal.examine(path)
-    with _named(path):
+    with _naming_file(path):
         trials = Trials(space_of(contents.header))
     damage = contents.damage
     misfit = trials.add_all(contents.events)
@@ -195,7 +195,7 @@ class Record:
             warnings.warn(
                 f"left out an unfinished last line of {path}, of a run that was killed or is writing it now."
             )
-        with _named(path):
+        with _naming_file(path):
             return _of_journal(contents, kernel, constraints)
 
     @property
@@ -261,7 +261,7 @@ class Record:
         """Return the optimiser as it was before the first event."""
         optimizer = self.reopened()
         space = optimizer.run.first_space
-        blank = _begin(
+        blank = _optimizer_with(
             self.header, space, optimizer.setting, optimizer.constraints, optimizer.objectives
         )
         blank.run.restore([], optimizer.space)  # whose functions the events do not have
@@ -322,7 +322,7 @@ def _obstacle(header: Header, has_kernel: bool) -> str:
 
 
 @contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _naming_file(path: Path) -> Iterator[None]:
     """Put the path of a journal before messages about its contents, unless they have it already."""
     try:
         yield
@@ -371,7 +371,9 @@ def optimizer_of(
         _check_kernels(header, with_kernel.keys())
         limits = [with_kernel.get(limit.name, limit) for limit in constraints_of(header)]
         objectives = recorded_objectives(header)
-        return _begin(header, space or space_of(header), setting, limits, objectives, **options)
+        return _optimizer_with(
+            header, space or space_of(header), setting, limits, objectives, **options
+        )
     except KboError:
         raise
     except _MALFORMED as error:
@@ -450,7 +452,7 @@ def needed_by(header: Mapping[str, Any]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name != OBJECTIVE]
 
 
-def _begin(
+def _optimizer_with(
     header: Mapping[str, Any],
     space: Space,
     setting: Setting,

@@ -174,7 +174,7 @@ def _replay(record: Record, watched: Sequence[int], with_gap: Sequence[int]) -> 
         is_watched = event.number in watched
         expected = None
         if is_watched and not trouble:
-            expected, trouble = _expected(optimizer, optimizer.trials[event.number].params)
+            expected, trouble = _expected_range(optimizer, optimizer.trials[event.number].params)
         optimizer.run.follow(event)
         values.append(event.value)
         if not is_watched:
@@ -224,7 +224,7 @@ def miscoverage(moments: Sequence[Moment]) -> tuple[int, int]:
     return sum(missed), len(missed)
 
 
-def _expected(optimizer: Optimizer, params: Params) -> tuple[tuple[float, float] | None, str]:
+def _expected_range(optimizer: Optimizer, params: Params) -> tuple[tuple[float, float] | None, str]:
     """Return the range of the next value, and the reason why there is none although there should be."""
     if not optimizer.space.contains(params):  # the space has changed since the trial began
         return None, ""

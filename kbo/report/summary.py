@@ -113,7 +113,7 @@ def lines(
         names = range(len(result.trials))
     rows = [
         ("Limits", broken_limits(result, names)),
-        ("Trials", trials(result) + questioned(result, names)),
+        ("Trials", trials_so_far(result) + questioned(result, names)),
     ]
     if result.infeasible is not None:
         rows.append(("Solution", f"none: {result.infeasible}"))
@@ -137,7 +137,7 @@ def lines(
 def _recommendation(result: Result, names: Sequence[Any]) -> Lines:
     """Return the lines about the recommended setting, or about the front of several objectives."""
     if result.front is None:
-        return [("Best", best(result, names)), ("Value", value(result))]
+        return [("Best", recommended_setting(result, names)), ("Value", recommended_value(result))]
     return [
         ("Front", front_extent(result.front, names)),
         ("Balanced", balanced(result, result.front, names)),
@@ -192,7 +192,7 @@ def front_extent(front: Front, names: Sequence[Any]) -> str:
     return f"{sentence} (trials {trials}). result.choose(limits=...) picks one"
 
 
-def settings(front: Front, names: Sequence[Any]) -> Lines:
+def front_settings(front: Front, names: Sequence[Any]) -> Lines:
     """Return a line for each setting of a front: its values, its probability and its parameters."""
     return [(f"trial {names[point.trial.number]}", point.description) for point in front.points]
 
@@ -200,7 +200,7 @@ def settings(front: Front, names: Sequence[Any]) -> Lines:
 def balanced(result: Result, front: Front, names: Sequence[Any]) -> str:
     """Return the balanced setting of a front, its trial and the values there; names as for ``lines``."""
     values = front.balanced.values.items()
-    texts = [best(result, names)]
+    texts = [recommended_setting(result, names)]
     texts.append(", ".join(f"{name} {interval} ({result.sure})" for name, interval in values))
     if result.feasibility is not None:
         texts.append(f"limits: {result.feasibility}")
@@ -220,7 +220,7 @@ def hypervolume(front: Front) -> str:
     )
 
 
-def trials(result: Result) -> str:
+def trials_so_far(result: Result) -> str:
     """Return the number of trials, the reason why the run ended, and the trials to look at."""
     sentence = _count(len(result.trials), "trial")
     kinds = _kinds(result)
@@ -240,7 +240,7 @@ def trials(result: Result) -> str:
 
 
 def _kinds(result: Result) -> list[str]:
-    """Return the kinds of trials other than new ones that are complete, each with their number."""
+    """Return the number of repetitions, of known results, and of trials of each status other than complete."""
     kinds = []
     n_not_asked = sum(not trial.asked for trial in result.trials)
     n_repeated = _n_repeated(result.trials)
@@ -304,7 +304,7 @@ def in_question(outlier: Outlier, names: Sequence[Any]) -> str:
     return f"{sentence}: a mistake, or does the objective jump there? Correct, remove or repeat it."
 
 
-def best(result: Result, names: Sequence[Any]) -> str:
+def recommended_setting(result: Result, names: Sequence[Any]) -> str:
     """Return the recommended parameters and their trial; names as for ``lines``."""
     assert result.params is not None
     sentence = format_params(result.params)
@@ -314,15 +314,15 @@ def best(result: Result, names: Sequence[Any]) -> str:
     return sentence
 
 
-def value(result: Result) -> str:
+def recommended_value(result: Result) -> str:
     """Return the value at the recommended parameters, its interval, and the limits that they keep."""
-    sentence = _value(result)
+    sentence = _value_with_interval(result)
     if result.feasibility is not None:
         sentence += f"; limits: {result.feasibility}"
     return sentence
 
 
-def _value(result: Result) -> str:
+def _value_with_interval(result: Result) -> str:
     """Return the value at the recommended parameters with its interval, and what a single result may be."""
     assert result.value is not None
     place = ""
@@ -536,7 +536,7 @@ def details(result: Result, names: Sequence[Any] | None = None) -> Lines:
     if names is None:
         names = range(len(result.trials))
     if result.front is not None:
-        rows += settings(result.front, names)
+        rows += front_settings(result.front, names)
     if result.answers is not None:
         answers = result.answers
         rows += [

@@ -8,12 +8,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kbo._base.terminal import Bar
+from kbo._base.terminal import Bar, announce
 from kbo.errors import JournalError
 from kbo.optimize.evaluated.first_points import remaining
 from kbo.optimize.loop.callbacks import Callbacks
@@ -107,11 +106,11 @@ class Loop:
     def _until_stopped(self, session: Session) -> str:
         """Run trials until there is a reason to stop, and return it."""
         self._run.fail_lost()
+        place = place_of(self._run)
+        if place and self._progress:
+            announce(place)
         options = {"disable": not self._progress, "desc": "kbo", "unit": "trial"}
         with Bar(total=self._stopping.n_trials, initial=self._n_before, **options) as bar:
-            place = place_of(self._run)
-            if place and not bar.disable:
-                bar.write(place, file=sys.stderr)
             reason = self._stopping.by_results(self._optimizer)
             while not reason:
                 self._begin_trials(session)
