@@ -129,6 +129,7 @@ class Optimizer:
         self.maximize: bool = quantities.maximize
         self.value_range: tuple[float, float] | None = value_range
         self.seed: int = checks.seed(seed)
+        self._n_trials: int | None = quantities.problem.n_trials
         needed = quantities.needed
         known = known_results(
             evaluated, space, self.maximize, needed, value_range, self.objectives, was
@@ -171,7 +172,7 @@ class Optimizer:
             "method": self.method,
             "maximize": self.maximize,
             "seed": self.seed,
-            "n_trials": self._quantities.problem.n_trials,
+            "n_trials": self._n_trials,
             "constraints": self.constraints,
             "value_range": self.value_range,
             "objectives": self.objectives,
