@@ -16,7 +16,7 @@ from kbo._base.terminal import rounded_up
 from kbo.confidence.repeated.mean import bounded_mean
 from kbo.confidence.repeated.median import median, median_bounds
 from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailures
-from kbo.optimize.confirmation.evaluations import Evaluations
+from kbo.optimize.insight.confirmation.evaluations import Evaluations
 from tests.commands import kbo as command
 
 CANDIDATES = [{"x": 0.3}, {"x": 0.35}, {"x": 0.9}]

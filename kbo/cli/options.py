@@ -22,14 +22,14 @@ from kbo.errors import AnotherSpace, InvalidInput
 if TYPE_CHECKING:
     from kbo.bandit import methods
     from kbo.cli import examples
-    from kbo.optimize.pruning import pruning
+    from kbo.optimize.loop.pruning import pruning
     from kbo.optimize.run import table
     from kbo.report import record, summary
     from kbo.workers import ray
 else:
     methods = Lazy("kbo.bandit.methods")
     examples = Lazy("kbo.cli.examples")
-    pruning = Lazy("kbo.optimize.pruning.pruning")
+    pruning = Lazy("kbo.optimize.loop.pruning.pruning")
     table = Lazy("kbo.optimize.run.table")
     record = Lazy("kbo.report.record")
     summary = Lazy("kbo.report.summary")

@@ -1,23 +1,23 @@
 """Loops: ``minimize`` and ``maximize``, the ask-tell ``Optimizer`` they use, its settings and its journal."""
 
 from kbo.optimize.assumptions.hypotheses import Hypothesis, hypotheses
-from kbo.optimize.confirmation.confirm import confirm
-from kbo.optimize.confirmation.confirmation import Confirmation
-from kbo.optimize.confirmation.race import Finalist
 from kbo.optimize.constraints.constraint import Constraint
 from kbo.optimize.constraints.feasibility import Feasibility
-from kbo.optimize.gap.gap import Gap
-from kbo.optimize.gap.infeasibility import Infeasible
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Comparison, Estimate
+from kbo.optimize.insight.confirmation.confirm import confirm
+from kbo.optimize.insight.confirmation.confirmation import Confirmation
+from kbo.optimize.insight.confirmation.race import Finalist
 from kbo.optimize.insight.credible_sets import CredibleSet, Effect
 from kbo.optimize.insight.front import Front
+from kbo.optimize.insight.gap.gap import Gap
+from kbo.optimize.insight.gap.infeasibility import Infeasible
 from kbo.optimize.insight.insight import Insight
 from kbo.optimize.insight.outlier import Outlier
+from kbo.optimize.loop.pruning.pruning import Curves, Pruner, Pruning
 from kbo.optimize.minimize import maximize, minimize
 from kbo.optimize.objectives.objective import Maximize, Minimize
 from kbo.optimize.optimizer import Optimizer
-from kbo.optimize.pruning.pruning import Curves, Pruner, Pruning
 from kbo.optimize.result import Result
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.settings.certified import Certified

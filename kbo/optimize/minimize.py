@@ -22,9 +22,9 @@ from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.evaluated.first_points import first_points, remaining
 from kbo.optimize.loop.callbacks import Callbacks, OnTrial
 from kbo.optimize.loop.loop import Loop
+from kbo.optimize.loop.pruning.pruning import Pruner, pruner_of
 from kbo.optimize.loop.stopping import Stopping
 from kbo.optimize.optimizer import Optimizer
-from kbo.optimize.pruning.pruning import Pruner, pruner_of
 from kbo.optimize.result import Result, result_of
 from kbo.optimize.settings.choice import resolve
 from kbo.optimize.settings.setting import Setting

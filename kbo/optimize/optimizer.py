@@ -19,8 +19,8 @@ from kbo.errors import InvalidInput
 from kbo.optimize.assumptions.same_kernel import check_bounds_go_on
 from kbo.optimize.constraints.constraint import Constraint, measured_only
 from kbo.optimize.evaluated.results import known_results, unrecorded
-from kbo.optimize.gap.gap import Gap
-from kbo.optimize.gap.run_gap import run_gap
+from kbo.optimize.insight.gap.gap import Gap
+from kbo.optimize.insight.gap.run_gap import run_gap
 from kbo.optimize.insight.insight import Insight
 from kbo.optimize.objectives.objective import Objective, main_of
 from kbo.optimize.proposal.best_params import best_params, safe_units
@@ -28,12 +28,12 @@ from kbo.optimize.proposal.next_params import next_params
 from kbo.optimize.quantities.journal_header import journal_header
 from kbo.optimize.quantities.new_quantities import new_quantities
 from kbo.optimize.quantities.quantities import Quantities
+from kbo.optimize.quantities.run_search import search_after_trials
 from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial, Trials
-from kbo.optimize.run_search import search_after_trials
 from kbo.optimize.search.subspace import Context, Subspace
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.explanation import Explanation, explanation_of

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbo.errors import InvalidInput
-from kbo.optimize.confirmation.confirm import confirm
-from kbo.optimize.confirmation.confirmation import Confirmation
 from kbo.optimize.constraints.feasibility import Feasibility
-from kbo.optimize.gap.gap import Gap
-from kbo.optimize.gap.infeasibility import Infeasible
 from kbo.optimize.insight.answers import Answers
 from kbo.optimize.insight.comparison import Comparison
+from kbo.optimize.insight.confirmation.confirm import confirm
+from kbo.optimize.insight.confirmation.confirmation import Confirmation
 from kbo.optimize.insight.front import Front, FrontPoint, Interval
+from kbo.optimize.insight.gap.gap import Gap
+from kbo.optimize.insight.gap.infeasibility import Infeasible
 from kbo.optimize.insight.outlier import Outlier
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.run import table

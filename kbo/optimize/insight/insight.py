@@ -11,19 +11,19 @@ from kbo._base import checks
 from kbo.bandit import methods
 from kbo.errors import InvalidInput
 from kbo.optimize.constraints.feasibility import Feasibility
-from kbo.optimize.gap.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.answers import Answers, answers
 from kbo.optimize.insight.comparison import Comparison, comparison
 from kbo.optimize.insight.finalists import finalists
 from kbo.optimize.insight.front import Front, front_of
+from kbo.optimize.insight.gap.infeasibility import Infeasible, certificate
 from kbo.optimize.insight.outlier import Outlier, outlier
 from kbo.optimize.quantities.front_trials import front_trials
 from kbo.optimize.quantities.quantities import Quantities
+from kbo.optimize.quantities.run_search import generator_of
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.trials import Trial
-from kbo.optimize.run_search import generator_of
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.surrogates.guarantee import Guarantee
 from kbo.optimize.surrogates.joint_guarantee import joint_guarantee

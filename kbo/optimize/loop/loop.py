@@ -18,9 +18,9 @@ from kbo.optimize.evaluated.first_points import remaining
 from kbo.optimize.loop.callbacks import Callbacks
 from kbo.optimize.loop.failures import check_not_all_failed, failed_in_a_row, is_hopeless
 from kbo.optimize.loop.progress import best_so_far, place_of
+from kbo.optimize.loop.pruning.pruning import Pruner, Pruning
 from kbo.optimize.loop.stopping import Stopping
 from kbo.optimize.optimizer import Optimizer
-from kbo.optimize.pruning.pruning import Pruner, Pruning
 from kbo.optimize.result import result_of
 from kbo.optimize.run.trials import Trial
 from kbo.optimize.search.search import MOST_POINTS

@@ -14,7 +14,7 @@ from kbo.confidence import Limit
 from kbo.optimize.objectives.hypervolume import non_dominated
 from kbo.optimize.objectives.objective import targets_of
 from kbo.optimize.quantities.quantities import Quantities
-from kbo.optimize.run_search import search_from_best
+from kbo.optimize.quantities.run_search import search_from_best
 from kbo.optimize.search.options import only_failed
 from kbo.optimize.search.search import Search, SearchedFront
 from kbo.optimize.search.subspace import Subspace

@@ -9,7 +9,7 @@ from torch import Tensor
 from kbo.optimize.constraints.feasibility import limits
 from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.quantities.quantities import Quantities
-from kbo.optimize.run_search import search_after_trials
+from kbo.optimize.quantities.run_search import search_after_trials
 from kbo.optimize.search.bounds import argmax_lower
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.subspace import Subspace

@@ -15,7 +15,7 @@ from scipy.special import stdtr
 
 from kbo._base import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.pruning.optuna_pruner import OptunaPruner, optuna_pruner
+from kbo.optimize.loop.pruning.optuna_pruner import OptunaPruner, optuna_pruner
 from kbo.optimize.quantities.learning_curves import (
     FEWEST,
     curves_at,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from kbo._base.terminal import Bar
-from kbo.optimize.gap.front_gap import front_gap
-from kbo.optimize.gap.gap import Gap
-from kbo.optimize.gap.gap_problem import GapProblem, objection_to_bounds
-from kbo.optimize.gap.recommendation_gap import gap_on_safe_set, recommendation_gap
+from kbo.optimize.insight.gap.front_gap import front_gap
+from kbo.optimize.insight.gap.gap import Gap
+from kbo.optimize.insight.gap.gap_problem import GapProblem, objection_to_bounds
+from kbo.optimize.insight.gap.recommendation_gap import gap_on_safe_set, recommendation_gap
 from kbo.optimize.quantities.front_trials import front_trials
 from kbo.optimize.quantities.quantities import Quantities
+from kbo.optimize.quantities.run_search import search_after_trials
 from kbo.optimize.run.trials import Trial
-from kbo.optimize.run_search import search_after_trials
 
 
 def run_gap(

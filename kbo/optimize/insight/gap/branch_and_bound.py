@@ -25,7 +25,7 @@ from kbo.errors import Contradiction
 from kbo.kernels import DenseKernel, freeze
 from kbo.optimize.constraints.feasibility import ConstraintSurrogate
 from kbo.optimize.constraints.slacks import slack_unit
-from kbo.optimize.gap.cells import Cells
+from kbo.optimize.insight.gap.cells import Cells
 from kbo.optimize.surrogates.bound import Bound
 from kbo.space import Choice, Space
 

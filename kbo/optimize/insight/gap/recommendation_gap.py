@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kbo.optimize.constraints.feasibility import limits
 from kbo.optimize.constraints.safe_points import SafePoints
-from kbo.optimize.gap.branch_and_bound import (
+from kbo.optimize.insight.gap.branch_and_bound import (
     BoundedScore,
     CellBound,
     bound_maximum,
@@ -26,8 +26,15 @@ from kbo.optimize.gap.branch_and_bound import (
     obstacle,
     slack_bounds,
 )
-from kbo.optimize.gap.gap import NOT_REQUESTED, WHOLE, Gap, exact_gap, proved_gap, unproved_gap
-from kbo.optimize.gap.gap_problem import GapProblem
+from kbo.optimize.insight.gap.gap import (
+    NOT_REQUESTED,
+    WHOLE,
+    Gap,
+    exact_gap,
+    proved_gap,
+    unproved_gap,
+)
+from kbo.optimize.insight.gap.gap_problem import GapProblem
 from kbo.optimize.search.bounds import LargestUpper, largest_upper
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.strategies.safe_exploration import certainly_safe

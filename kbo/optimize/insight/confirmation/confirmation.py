@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbo._base.terminal import rounded_up, significant
-from kbo.optimize.confirmation.race import Finalist
 from kbo.optimize.constraints.constraint import Constraint
+from kbo.optimize.insight.confirmation.race import Finalist
 from kbo.optimize.run.table import format_params
 
 

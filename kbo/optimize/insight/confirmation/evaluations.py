@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kbo.errors import InvalidInput
-from kbo.optimize.confirmation.confirmation import Confirmation
-from kbo.optimize.confirmation.race import Finalist, Race
+from kbo.optimize.insight.confirmation.confirmation import Confirmation
+from kbo.optimize.insight.confirmation.race import Finalist, Race
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
 from kbo.optimize.run.table import by_name
