@@ -20,12 +20,11 @@ from kbo.optimize.constraints.feasibility import limits
 from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.gap.branch_and_bound import (
     BoundedScore,
-    CellBound,
     bound_maximum,
     kept_everywhere,
     obstacle,
-    slack_bounds,
 )
+from kbo.optimize.gap.cell_bound import CellBound, slack_bounds
 from kbo.optimize.gap.gap import NOT_REQUESTED, WHOLE, Gap, exact_gap, proved_gap, unproved_gap
 from kbo.optimize.gap.gap_problem import GapProblem
 from kbo.optimize.search.bounds import LargestUpper, largest_upper
