@@ -19,7 +19,8 @@ import kbo
 from experiments.guarantees.proofs import faults, main
 from kbo.confidence import MartingaleMixture, SelfNormalized
 from kbo.errors import Contradiction
-from kbo.optimize.insight.gap.branch_and_bound import BoundedScore, CellBound, bound_maximum
+from kbo.optimize.insight.gap.branch_and_bound import BoundedScore, bound_maximum
+from kbo.optimize.insight.gap.cell_bound import CellBound
 from kbo.optimize.insight.gap.cells import Cells
 from kbo.optimize.surrogates.bound import Bound
 from kbo.regression import KernelRidge

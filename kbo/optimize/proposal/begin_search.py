@@ -30,6 +30,12 @@ _SPACING = 0.099
 """Distance in ranges up to which trials with noise are next to each other; next to one that is being evaluated another
 one says little. Of a range with 10 steps all may be evaluated at once."""
 
+_BELOW = 0.1
+"""Distance of the default reference below the least targets of a front, in its extents."""
+
+_LEAST_EXTENT = 2.0
+"""Extent above the reference, at least, in standard deviations of the targets."""
+
 
 def search_for_trial(
     quantities: Quantities, seed: int, subspace: Subspace, number: int, pending: Sequence[Params]
@@ -181,13 +187,6 @@ def _front(quantities: Quantities) -> SearchedFront | None:
             reference[row] = surrogates[objective.name].transform.target(value)
     scale = (largest - reference).clamp_min(_LEAST_EXTENT)
     return SearchedFront(quantities.units_of(trials)[on_front], targets, reference, scale)
-
-
-_BELOW = 0.1
-"""Distance of the default reference below the least targets of a front, in its extents."""
-
-_LEAST_EXTENT = 2.0
-"""Extent above the reference, at least, in standard deviations of the targets."""
 
 
 def _with_failed(

@@ -4,6 +4,6 @@ Proofs over boxes are by branch and bound, which rests on a norm bound (docs/the
 
 * ``gap.py``: ``Gap``; ``run_gap.py``: the gap of a run, from a ``gap_problem.py``
 * ``recommendation_gap.py``, ``front_gap.py``: the gap of one objective, and of the front of several
-* ``branch_and_bound.py``, ``cells.py``: a proved upper bound of a function over a space
+* ``branch_and_bound.py``, with ``cells.py`` and ``cell_bound.py``: a proved upper bound of a function over a space
 * ``infeasibility.py``: the certificate that no point keeps all limits
 """

@@ -20,13 +20,8 @@ from torch import Tensor
 from kbo.confidence import Limit
 from kbo.optimize.constraints.feasibility import limits
 from kbo.optimize.constraints.slacks import feasible_first, upper_slack
-from kbo.optimize.insight.gap.branch_and_bound import (
-    BoundedScore,
-    CellBound,
-    bound_maximum,
-    obstacle,
-    slack_bounds,
-)
+from kbo.optimize.insight.gap.branch_and_bound import BoundedScore, bound_maximum, obstacle
+from kbo.optimize.insight.gap.cell_bound import CellBound, slack_bounds
 from kbo.optimize.insight.gap.gap import (
     NOT_REQUESTED,
     WHOLE,

@@ -20,12 +20,11 @@ from kbo.optimize.constraints.feasibility import limits
 from kbo.optimize.constraints.safe_points import SafePoints
 from kbo.optimize.insight.gap.branch_and_bound import (
     BoundedScore,
-    CellBound,
     bound_maximum,
     kept_everywhere,
     obstacle,
-    slack_bounds,
 )
+from kbo.optimize.insight.gap.cell_bound import CellBound, slack_bounds
 from kbo.optimize.insight.gap.gap import (
     NOT_REQUESTED,
     WHOLE,
