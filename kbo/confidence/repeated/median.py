@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 
 from scipy.special import bdtrc, gammaln
 
@@ -56,7 +55,6 @@ def median_bounds(
     return lower, upper
 
 
-@cache
 def _most_refuted(n: int, alpha: float) -> int | None:
     """Return the largest s with M(s, n) >= 1 / alpha; None if there is none."""
     level = -math.log(alpha) + _ROUNDING
