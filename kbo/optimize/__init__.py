@@ -1,4 +1,15 @@
-"""Loops: ``minimize`` and ``maximize``, the ask-tell ``Optimizer`` they use, its settings and its journal."""
+"""Black-box optimisation: ``minimize``, ``maximize``, and the ask-tell ``Optimizer`` that both use.
+
+A trial goes through these folders:
+
+1. ``run/`` records it, first of all in the journal. ``evaluated/`` are results that were known before.
+2. ``quantities/`` has what the trials say of each measured quantity: of the ``objectives/``, and of those that have
+   limits (``constraints/``).
+3. ``settings/`` fit the ``surrogates/`` of a quantity under the ``assumptions/`` of the user.
+4. ``proposal/`` begins a ``search/`` of the space and asks the ``strategies/`` for the parameters of the next trial.
+5. ``loop/`` evaluates the objective there, again and again, until there is a reason to stop.
+6. ``insight/`` answers questions about the run, and ``tracking/`` reports it to other tools.
+"""
 
 from kbo.optimize.assumptions.hypotheses import Hypothesis, hypotheses
 from kbo.optimize.constraints.constraint import Constraint

@@ -8,4 +8,5 @@
 * effects of parameters: ``importance.py``, ``credible_sets.py``
 * trials: ``comparison.py``, ``outlier.py``, ``finalists.py``
 * several objectives: ``front.py``
+* what is proved: ``gap/``; what new evaluations say: ``confirmation/``
 """
