@@ -11,7 +11,7 @@ from tests.faults import REPEATS, bad_calls
 MODULES = "acquisition confidence confidence.chaining models bandit regression"
 LEFT_OUT = """
 AllRidges PosteriorAt Audit Bandit Confirmation Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel
-RidgeSchedule Rule StreamingGP SubGaussian View WidthConfidence CandidateGap Candidate Certificate Columns Function
+RidgeSchedule Rule StreamingGP SubGaussian View WidthConfidence Candidate Certificate CandidateGap Columns Function
 Provenance Limit LowRankPosteriorAt Moments ParetoSet PriorAt Facts NamedMethod Result Rounding RunningTrial SamplePath
 AdaptiveSelfNormalized ThompsonSampling UniformChoice UpperBound clamped names register warn_below_precision
 """
