@@ -12,8 +12,9 @@ MODULES = "acquisition confidence confidence.chaining models bandit regression"
 LEFT_OUT = """
 AllRidges PosteriorAt Audit Bandit Confirmation Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel
 RidgeSchedule Rule StreamingGP SubGaussian View WidthConfidence Candidate Certificate Columns Function CandidateGap
-Provenance Limit LeastSquares LowRankPosteriorAt Moments ParetoSet PriorAt Facts NamedMethod Result Rounding RunningTrial
-SamplePath AdaptiveSelfNormalized ThompsonSampling UniformChoice UpperBound clamped names register warn_below_precision
+Provenance Limit LeastSquares LowRankPosteriorAt Moments ParetoSet PriorAt Facts NamedMethod Result Rounding
+RunningTrial SamplePath AdaptiveSelfNormalized ThompsonSampling UniformChoice UpperBound clamped names register
+warn_below_precision
 """
 """Base classes; what only holds values; and what takes no arguments or those of kbo alone."""
 
