@@ -89,7 +89,7 @@ def test_the_best_setting_within_the_limit_is_found():
 def test_a_violation_measured_without_noise_leaves_no_probability_of_feasibility():
     result = kbo.minimize(train, BOX, 6, constraints=[kbo.Constraint("memory", upper=-1.0)])
     assert (result.feasibility.kept, result.feasibility.probability) == (False, 0.0)
-    assert "with probability 0" in str(result)
+    assert "with probability 0" in str(result.feasibility)
 
 
 def test_measurements_survive_the_journal_and_a_kill(tmp_path):

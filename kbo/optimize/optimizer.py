@@ -480,7 +480,7 @@ class Optimizer:
         return list(self.run.trials.complete)
 
     def summary(self, full: bool = False) -> str:
-        """Return the summary of the run so far, at most eight lines, as ``Result.summary``.
+        """Return the summary of the run so far, at most nine lines, as ``Result.summary``.
 
         Args:
             full: Whether the details follow.

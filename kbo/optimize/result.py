@@ -120,7 +120,7 @@ class Result:
         return f"<table>{''.join(rows)}</table>"
 
     def summary(self, full: bool = False) -> str:
-        """Return the summary of the run, at most eight lines.
+        """Return the summary of the run, at most nine lines.
 
         Args:
             full: Whether the details follow: intervals of all estimates, the model, the noise and the guarantee.

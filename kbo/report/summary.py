@@ -1,4 +1,4 @@
-"""The summary of a run: at most eight lines for readers who know no statistics, and the details behind them.
+"""The summary of a run: at most nine lines for readers who know no statistics, and the details behind them.
 
 Terminal, notebook, page and audit take the same sentences from here. The numbers are those of ``kbo.optimize.insight``.
 """
@@ -101,7 +101,7 @@ def lines(
     has_bounds: bool = True,
     names: Sequence[Any] | None = None,
 ) -> Lines:
-    """Return the summary of a run in at most eight lines. A line with nothing to say is left out.
+    """Return the summary of a run in at most nine lines. A line with nothing to say is left out.
 
     Args:
         result: The run.
@@ -123,6 +123,7 @@ def lines(
         rows.append(("Front", "unknown: there are too few trials for a model of each objective"))
     else:
         rows += _recommendation(result, names)
+        rows.append(("Limits?", kept_limits(result, names)))
         if result.certified:
             rows.append(("More?", guaranteed_gap(result)))
         if result.answers is not None:
@@ -172,6 +173,16 @@ def broken_limits(result: Result, names: Sequence[Any]) -> str:
     )
 
 
+def kept_limits(result: Result, names: Sequence[Any]) -> str:
+    """Return the limits that the recommended parameters keep, with the measured quantities; names as for ``lines``.
+
+    Empty without limits, and where no trial kept them: the line "Limits" says it.
+    """
+    if result.feasibility is None or broken_limits(result, names):
+        return ""
+    return str(result.feasibility)
+
+
 def front_extent(front: Front, names: Sequence[Any]) -> str:
     """Return the settings on a front, and the values of each objective there; names as for ``lines``."""
     texts = []
@@ -200,11 +211,8 @@ def front_settings(front: Front, names: Sequence[Any]) -> Lines:
 def balanced(result: Result, front: Front, names: Sequence[Any]) -> str:
     """Return the balanced setting of a front, its trial and the values there; names as for ``lines``."""
     values = front.balanced.values.items()
-    texts = [recommended_setting(result, names)]
-    texts.append(", ".join(f"{name} {interval} ({result.sure})" for name, interval in values))
-    if result.feasibility is not None:
-        texts.append(f"limits: {result.feasibility}")
-    return "; ".join(texts)
+    texts = [f"{name} {interval} ({result.sure})" for name, interval in values]
+    return f"{recommended_setting(result, names)}; {', '.join(texts)}"
 
 
 def hypervolume(front: Front) -> str:
@@ -315,14 +323,6 @@ def recommended_setting(result: Result, names: Sequence[Any]) -> str:
 
 
 def recommended_value(result: Result) -> str:
-    """Return the value at the recommended parameters, its interval, and the limits that they keep."""
-    sentence = _value_with_interval(result)
-    if result.feasibility is not None:
-        sentence += f"; limits: {result.feasibility}"
-    return sentence
-
-
-def _value_with_interval(result: Result) -> str:
     """Return the value at the recommended parameters with its interval, and what a single result may be."""
     assert result.value is not None
     place = ""

@@ -187,9 +187,7 @@ def _text(feasibility: Feasibility) -> str:
         shown = f"{probability:.2g}"
         if probability > 0.99:
             shown = "more than 0.99"
-        return f"with probability {shown} by the fitted models (not guaranteed): {quantities}"
+        return f"kept with probability {shown} by the fitted models (not guaranteed): {quantities}"
     if feasibility.kept:
-        return (
-            f"with probability at least {probability:g} for all constraints at once: {quantities}"
-        )
+        return f"all kept, with probability at least {probability:g} for all at once: {quantities}"
     return f"not certified: {quantities}"
