@@ -200,7 +200,7 @@ _N_TRIALS = 24
 class _Prior(kbo.Practical):
     """The model with the kernel and the noise level of the functions below."""
 
-    def fitted(self, X, y, noise_std, errors, ratios):
+    def fitted(self, space, X, y, noise_std, errors, ratios):
         return Fitted(_kernel(), _NOISE_STD, OutcomeTransform())
 
 

@@ -28,11 +28,11 @@ from kbo.optimize.strategies.strategy import Alternate, Strategy, checked_strate
 from kbo.optimize.strategies.thompson_point import ThompsonPoint
 from kbo.optimize.strategies.trust_region import TrustRegion, trust_radius
 from kbo.optimize.strategies.upper_bound_point import UpperBoundPoint
-from kbo.optimize.surrogates.bowl import PLAIN, Bowl
+from kbo.optimize.surrogates.bowl import Bowl
 from kbo.optimize.surrogates.error_bars import noise_ratios, prediction_errors
 from kbo.optimize.surrogates.evaluation import Evaluation, data
 from kbo.optimize.surrogates.fitting import unit_kernel
-from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_objective, fit_values
+from kbo.optimize.surrogates.model import Fitted, fit_limited, fit_objective
 from kbo.optimize.surrogates.practical_surrogate import (
     DEFAULT_METHOD,
     PracticalArguments,
@@ -218,9 +218,9 @@ class Practical(Setting):
             errors = prediction_errors(fitted_values)
             ratios = noise_ratios(fitted_values, fitted_values, self.noise_std)
             X, y = data(fitted_values)
-            fitted, bowl = self._model(problem.space, X, y, noise_std, errors, ratios)
+            fitted = self.fitted(problem.space, X, y, noise_std, errors, ratios)
             posterior = empty_posterior(
-                self.surrogate_arguments, problem, fitted, bowl, schedule.n_fitted
+                self.surrogate_arguments, problem, fitted, schedule.n_fitted
             )
             self._observe(posterior, fitted_values, fitted, fitted_values, device)
         for evaluation in values[posterior.n :]:  # as they came, since a sketch depends on that
@@ -230,22 +230,6 @@ class Practical(Setting):
         )
 
     def fitted(
-        self, X: Tensor, y: Tensor, noise_std: float | None, errors: Tensor, ratios: Tensor
-    ) -> Fitted:
-        """Fit the model of values y [n], larger ones better, at features X [n D].
-
-        A subclass overrides this method for a model of its own.
-
-        Args:
-            X: Features, on the CPU.
-            y: Values, those of trials that were stopped early predicted.
-            noise_std: The noise level in units of the objective; None if it is unknown, 0 if there is no noise.
-            errors: Standard errors [n] of predicted values, 0 of the others.
-            ratios: Noise variances [n] relative to that of ``noise_std``, which differ where values have error bars.
-        """
-        return fit_values(X, y, noise_std, errors, ratios, cut=self.cuts)
-
-    def _model(
         self,
         space: Space,
         X: Tensor,
@@ -253,16 +237,21 @@ class Practical(Setting):
         noise_std: float | None,
         errors: Tensor,
         ratios: Tensor,
-    ) -> tuple[Fitted, Bowl]:
-        """Return the fitted model, and the bowl of its trend; arguments as for ``fitted``.
+    ) -> Fitted:
+        """Fit the model of values y [n], larger ones better, at features X [n D].
 
-        ``fitted`` of a subclass does not know the space: its model has the bowl of a space without conditions.
+        A subclass overrides this method for a model of its own.
+
+        Args:
+            space: The search space.
+            X: Features, on the CPU.
+            y: Values, those of trials that were stopped early predicted.
+            noise_std: The noise level in units of the objective; None if it is unknown, 0 if there is no noise.
+            errors: Standard errors [n] of predicted values, 0 of the others.
+            ratios: Noise variances [n] relative to that of ``noise_std``, which differ where values have error bars.
         """
-        if type(self).fitted is not Practical.fitted:
-            return self.fitted(X, y, noise_std, errors, ratios), PLAIN
         bowl = Bowl.of(space)
-        fitted = fit_objective(X, y, noise_std, errors, ratios, cut=self.cuts, bowl=bowl)
-        return fitted, bowl
+        return fit_objective(X, y, noise_std, errors, ratios, cut=self.cuts, bowl=bowl)
 
     def _schedule_before(self, values: Sequence[Evaluation], space: Space) -> Schedule | None:
         """Return the schedule before the first fit; None while there are too few values."""
@@ -386,7 +375,13 @@ class _OfLimit(Practical):
     limit: float = 0.0
 
     def fitted(
-        self, X: Tensor, y: Tensor, noise_std: float | None, errors: Tensor, ratios: Tensor
+        self,
+        space: Space,
+        X: Tensor,
+        y: Tensor,
+        noise_std: float | None,
+        errors: Tensor,
+        ratios: Tensor,
     ) -> Fitted:
         return fit_limited(self.limit, X, y, noise_std)
 

@@ -29,8 +29,8 @@ class Fitted:
         kernel: The kernel, on the features of the space.
         noise_std: The noise level, in units of the targets.
         transform: The map from values of the objective to targets.
-        height: The height h of a bowl in the prior mean ``-h q(x)`` (``Bowl``; where a setting of your own fits
-            the model, without conditions); 0 for a prior mean of 0.
+        height: The height h of the bowl in the prior mean ``-h q(x)``; 0 for a prior mean of 0.
+        bowl: The bowl q; by default that of a space without conditions.
         gain: The log-likelihood of the values, less that of a constant and noise alone.
         predictive: Returns the distribution for reports after points [n D], targets [n], their standard errors [n]
             besides the noise, its relative variances [n], and whether they are predicted [n]; without it intervals are
@@ -41,6 +41,7 @@ class Fitted:
     noise_std: float
     transform: OutcomeTransform
     height: float = 0.0
+    bowl: Bowl = PLAIN
     gain: float = math.inf
     predictive: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Predictive] | None = None
 
@@ -190,6 +191,7 @@ def _fit_under(
         noise_std=model.noise_std,
         transform=transform.above(model.constant),
         height=model.height,
+        bowl=bowl or PLAIN,
         gain=model.gain,
         predictive=partial(Predictive, noise_std=level, noiseless=noiseless, bowl=bowl),
     )

@@ -16,7 +16,6 @@ from kbo._base.isolation import isolated
 from kbo.bandit import methods
 from kbo.bandit.method import Method
 from kbo.confidence import Confidence, FixedWidth, UnknownNorm
-from kbo.optimize.surrogates.bowl import Bowl
 from kbo.optimize.surrogates.error_bars import median_bar, noise_ratios, prediction_errors
 from kbo.optimize.surrogates.evaluation import Evaluation, data
 from kbo.optimize.surrogates.fitting import MOST
@@ -326,7 +325,7 @@ def method_of(
 
 
 def empty_posterior(
-    arguments: PracticalArguments, problem: SearchProblem, fitted: Fitted, bowl: Bowl, n_fitted: int
+    arguments: PracticalArguments, problem: SearchProblem, fitted: Fitted, n_fitted: int
 ) -> Posterior:
     """Return the posterior before any value: exact, or a sketch if the model is fitted to more than 500 values."""
     posterior = method_of(arguments, problem, fitted, norm_bound=1.0).state()
@@ -335,7 +334,7 @@ def empty_posterior(
         posterior = NystromRidge(posterior.kernel, posterior.ridge, dictionary)
     if not fitted.height:
         return posterior
-    return PriorMean(posterior, Trend(fitted.height, bowl))
+    return PriorMean(posterior, Trend(fitted.height, fitted.bowl))
 
 
 def _model(surrogate: PracticalSurrogate) -> str:
