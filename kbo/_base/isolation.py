@@ -21,7 +21,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 import torch
 
-from kbo._base.settings import USUAL_ERRORS, Settings
+from kbo._base.program_state import USUAL_ERRORS, Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -6,17 +6,15 @@ Nothing is lost when a trial fails, a worker dies, or this process is interrupte
 from __future__ import annotations
 
 import contextlib
-import difflib
-import functools
-import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kbo._base import checks
+from kbo._base.arguments import naming_arguments
 from kbo._base.isolation import isolated
-from kbo._base.settings import preserved
+from kbo._base.program_state import preserved
 from kbo.errors import InvalidInput
 from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.evaluated.first_points import first_points, remaining
@@ -38,53 +36,7 @@ if TYPE_CHECKING:
     import torch
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-_ELSEWHERE = {
-    "budget": "n_trials",
-    "iterations": "n_trials",
-    "max_evals": "n_trials",
-    "n_calls": "n_trials",
-    "n_iter": "n_trials",
-    "total_trials": "n_trials",
-    "dimensions": "bounds",
-    "parameters": "bounds",
-    "search_space": "bounds",
-    "space": "bounds",
-    "fn": "objective",
-    "func": "objective",
-    "callback": "on_trial",
-    "callbacks": "on_trial",
-    "n_jobs": "workers",
-    "random_state": "seed",
-    "storage": "journal",
-    "x0": "try_first",
-}
-"""Arguments of ``minimize`` for those of Optuna, scikit-optimize, hyperopt, SciPy and Ax."""
-
-
-def _naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that says, of an argument that it does not have, what it is called in kbo."""
-    names = list(inspect.signature(function).parameters)
-
-    @functools.wraps(function)
-    def checked(*arguments: P.args, **options: P.kwargs) -> R:
-        for option in options:
-            if option in names:
-                continue
-            similar = difflib.get_close_matches(option, names, n=1)
-            name = _ELSEWHERE.get(option) or next(iter(similar), "")
-            advice = f"the arguments are {', '.join(names)}."
-            if name:
-                advice = f"did you mean {name}?"
-            raise TypeError(f"{function.__name__} has no argument {option!r}: {advice}")
-        return function(*arguments, **options)
-
-    return checked
-
-
-@_naming_arguments
+@naming_arguments
 def minimize(
     objective: Callable[..., Any],
     bounds: Bounds | Space,
@@ -192,7 +144,7 @@ def minimize(
     return _run(**locals(), maximize=False)
 
 
-@_naming_arguments
+@naming_arguments
 def maximize(
     objective: Callable[..., Any],
     bounds: Bounds | Space,

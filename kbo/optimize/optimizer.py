@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from kbo._base import checks, devices
+from kbo._base.arguments import naming_arguments
 from kbo._base.isolation import isolated
 from kbo.errors import InvalidInput
 from kbo.optimize.assumptions.same_kernel import check_bounds_go_on
@@ -33,7 +34,7 @@ from kbo.optimize.run.events import Event
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.outcome import OBJECTIVE
 from kbo.optimize.run.run import Run
-from kbo.optimize.run.trials import Trial, Trials
+from kbo.optimize.run.trials import Trial, Trials, number_of
 from kbo.optimize.search.subspace import Context, Subspace
 from kbo.optimize.settings.setting import Setting
 from kbo.optimize.strategies.explanation import Explanation, explanation_of
@@ -94,6 +95,7 @@ class Optimizer:
         >>> optimizer.tell(x, objective(x))
     """
 
+    @naming_arguments
     @isolated
     def __init__(
         self,
@@ -306,19 +308,18 @@ class Optimizer:
         return next_params(self._quantities, self.seed, subspace, number, list(pending))
 
     @guarded
-    def explain(self, number: int) -> Explanation | None:
+    def explain(self, trial: Trial | int) -> Explanation | None:
         """Return the explanation of a trial's parameters: the strategy that chose them, and the numbers it compared.
 
         None for trials whose parameters were given, and for those whose journal has no explanations.
 
         Args:
-            number: The number of the trial.
+            trial: The trial, or its number.
 
         Raises:
             InvalidInput: There is no such trial.
         """
-        number = checks.whole("number", number, 0)
-        return explanation_of(self.run.trials.known(number).proposal)
+        return explanation_of(self.run.trials.known(number_of(trial)).proposal)
 
     # Tell
 
@@ -423,14 +424,17 @@ class Optimizer:
         return self.run.remove(trial, reason)
 
     @guarded
-    def without(self, number: int) -> Optimizer:
+    def without(self, trial: Trial | int) -> Optimizer:
         """Return a copy of the run in memory without one of its trials.
+
+        Args:
+            trial: The trial, or its number.
 
         Raises:
             InvalidInput: There is no such trial, or it is removed already.
         """
         others = copy.copy(self)
-        others.remove(number, "in question")
+        others.remove(trial, "in question")
         return others
 
     @guarded
@@ -495,8 +499,8 @@ class Optimizer:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Replace the run by a saved one of the same problem.
 
-        The optimiser has the arguments of the saved run, since a journal has no kernels and no functions:
-        ``Optimizer(bounds, ...).load(path)``. ``Optimizer(bounds, ..., journal=path)`` continues a journal instead.
+        Construct the optimiser with the arguments of the saved run first, since a journal has no kernels and no
+        functions. To continue a journal, construct it with ``journal=path`` instead.
 
         Raises:
             JournalError: Not a journal, damaged, or of another problem; the run is left as it was.

@@ -45,14 +45,8 @@ class Result:
             value while there is no posterior, and if ``exact``.
         lower, upper: Confidence bounds of the objective there; the observed value if ``exact``; None while there is no
             bound.
-        gap: The optimum is at most this much better than the recommended parameters, if the bounds hold and, where
-            ``gap_proved`` is False, as far as a search from many starts finds the largest one; None while there is no
-            bound.
-        gap_exact: Whether the gap is exact over the whole (finite) space.
-        gap_proved: Whether it is certified, and an upper bound over the whole space.
-        gap_found: The gap that a search has found with the bounds of the method. Where the proved one is smaller,
-            ``gap_scope`` names the bound that proves more.
-        gap_scope: The points that the gap is about, in words.
+        gap: The optimality gap: the optimum is at most this much better than the recommended parameters, if the bounds
+            hold; None while there is no bound. It says whether it is proved, and for which points.
         best_observed: The best observed value, with constraints among the trials that keep them, as measured;
             optimistically biased if the objective is noisy. None with several objectives.
         evaluations: How often the recommended parameters were evaluated, with a value.
@@ -74,7 +68,7 @@ class Result:
         settled: The optimiser without that trial if its value is likely wrong (``outlier.doubtful``); all statements of
             the result are about it. Else ``optimizer``.
         front: With several objectives, the trials that no other dominates; then ``value`` and its bounds are those of
-            the first objective, at the balanced trial of the front, and ``gap`` is a share of the front's extent.
+            the first objective, at the balanced trial of the front, and the gap is a share of the front's extent.
         left_out: Sentences about what was given to the run and was not used, one for each reason.
     """
 
@@ -82,11 +76,7 @@ class Result:
     value: float | None
     lower: float | None
     upper: float | None
-    gap: float | None
-    gap_exact: bool
-    gap_proved: bool
-    gap_found: float | None
-    gap_scope: str
+    gap: Gap | None
     best_observed: float | None
     evaluations: int
     feasibility: Feasibility | None
@@ -156,7 +146,7 @@ class Result:
             raise InvalidInput("there is no front: the run has one objective, or too few trials.")
         return self.front.choose(weights, limits)
 
-    def predict(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:
+    def interval(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of a quantity at any parameters; see ``Optimizer.interval``.
 
         Args:
@@ -165,9 +155,9 @@ class Result:
         """
         return self.settled.interval(params, name)
 
-    def explain(self, number: int) -> Explanation | None:
+    def explain(self, trial: Trial | int) -> Explanation | None:
         """Return why a trial has its parameters; see ``Optimizer.explain``."""
-        return self.optimizer.explain(number)
+        return self.optimizer.explain(trial)
 
     def compare(self, others: Params) -> Comparison | None:
         """Return the difference between the recommended parameters and others; see ``Insight.compare``."""
@@ -304,7 +294,6 @@ def result_of(
     interval = settled.interval(best.params) if best else None
     surrogate = insight.report_surrogate() if interval else None
     guarantee = insight.guarantee() if surrogate else None
-    gap = settled.gap(evaluations if optimizer.setting.certified else 0)
     lower, value, upper = _estimate(best, interval, surrogate)
     completed = settled.run.trials.complete
     return Result(
@@ -312,7 +301,7 @@ def result_of(
         value=value,
         lower=lower,
         upper=upper,
-        **_about_gap(gap),
+        gap=settled.gap(evaluations if optimizer.setting.certified else 0),
         best_observed=_best_observed(settled),
         evaluations=sum(best is not None and t.params == best.params for t in completed),
         feasibility=insight.feasibility(),
@@ -348,25 +337,6 @@ def _estimate(
     if interval is None:
         return None, best.value, None
     return interval
-
-
-def _about_gap(gap: Gap | None) -> dict[str, Any]:
-    """Return the attributes of a result that are about the optimality gap, by name."""
-    if gap is None:
-        return {
-            "gap": None,
-            "gap_exact": False,
-            "gap_proved": False,
-            "gap_found": None,
-            "gap_scope": "",
-        }
-    return {
-        "gap": gap.value,
-        "gap_exact": gap.exact,
-        "gap_proved": gap.proved,
-        "gap_found": gap.found,
-        "gap_scope": gap.scope,
-    }
 
 
 def _best_observed(optimizer: Optimizer) -> float | None:

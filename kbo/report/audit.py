@@ -178,7 +178,7 @@ def _audited(trials: ImportedTrials) -> Audit:
         reported=(trials.names[best.number], best.value or 0.0),
         likely=trials.names[recommended.number],
         result=result,
-        estimated=result.predict(best.params),
+        estimated=result.interval(best.params),
         margin=margin,
         names=trials.names,
         remark=trials.remark,

@@ -413,7 +413,7 @@ def headlines(result: Result) -> dict[str, str]:
     more = ""
     matters = ""
     if result.certified and result.gap is not None:
-        more = str(rounded_up(result.gap, 4))
+        more = str(rounded_up(result.gap.value, 4))
     if result.answers is not None:
         more = result.answers.decision
         visible = [effect.name for effect in result.answers.effects if effect.visible]
@@ -426,11 +426,11 @@ def guaranteed_gap(result: Result) -> str:
     if result.gap is not None and result.front is not None:
         losses = []
         for name, extent in result.front.extents.items():
-            losses.append(f"{rounded_up(result.gap * extent, 3)} worse in {name}")
-        share = f"{rounded_up(result.gap, 3)} of the front's extents"
-        return f"for every setting one of these is at most {' and '.join(losses)} ({share}; {result.gap_scope})"
+            losses.append(f"{rounded_up(result.gap.value * extent, 3)} worse in {name}")
+        share = f"{rounded_up(result.gap.value, 3)} of the front's extents"
+        return f"for every setting one of these is at most {' and '.join(losses)} ({share}; {result.gap.scope})"
     if result.gap is not None:
-        return f"the optimum is better by at most {rounded_up(result.gap, 4)} ({result.gap_scope})"
+        return f"the optimum is better by at most {rounded_up(result.gap.value, 4)} ({result.gap.scope})"
     if result.feasibility is not None and not result.feasibility.kept:
         return "unknown, since these parameters are not known to keep all limits"
     return ""
@@ -549,7 +549,7 @@ def details(result: Result, names: Sequence[Any] | None = None) -> Lines:
     if result.params is not None:
         rows.append(("evaluated", _count(result.evaluations, "time")))
     if not result.certified and result.gap is not None and result.front is None:
-        rows.append(("gap", f"{result.gap:.4g}, not guaranteed ({result.gap_scope})"))
+        rows.append(("gap", f"{result.gap.value:.4g}, not guaranteed ({result.gap.scope})"))
     rows += [(name, sentence) for name, sentence in result.account.items() if name != "effects"]
     rows.append(("guarantee", result.guarantee))
     if result.journal is not None:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kbo._base.settings import Settings, preserved
+from kbo._base.program_state import Settings, preserved
 from kbo.errors import InvalidInput
 
 _LARGEST_STEP = 2**53

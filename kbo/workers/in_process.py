@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from kbo._base import checks
 from kbo._base.isolation import as_caller
-from kbo._base.settings import preserved
+from kbo._base.program_state import preserved
 from kbo.errors import InvalidInput
 from kbo.workers.call import CallOutcome, call, trial_of_this_process
 from kbo.workers.engine import YEAR, Engine, OnReport, Session

@@ -11,7 +11,7 @@ from typing import Any
 
 from kbo._base import checks
 from kbo._base.isolation import settings_of_caller
-from kbo._base.settings import preserved
+from kbo._base.program_state import preserved
 from kbo.errors import InvalidInput
 from kbo.workers.call import CallOutcome, call, trial_of_this_process
 from kbo.workers.engine import Engine, OnReport, Session

@@ -354,7 +354,7 @@ ANSWERS: list[tuple[Any, Callable[[Any], Any]]] = [
     (kbo.Safe, lambda one: [contents(one.start), one.norm_bound]),
     (kbo.Hypothesis, str),
     (optimize.Bound, lambda one: [one.posterior.n, repr(one.confidence)]),
-    (kbo.Audit, lambda one: [one.likely, one.margin, one.result.predict({"x": 0.2})]),
+    (kbo.Audit, lambda one: [one.likely, one.margin, one.result.interval({"x": 0.2})]),
     (kbo.Front, lambda one: [repr(one.points), one.choose().values]),
     (kbo.Optimizer, lambda one: [*known(one), one.suggest()]),
     ((kbo.Result, report.Record), lambda one: known(one.optimizer)),

@@ -34,7 +34,7 @@ from kbo.integrations.ax.kernels import build_kernel, describe_kernel
 from kbo.integrations.ax.records import Columns, record_of
 from kbo.integrations.ax.space import spaces_of
 from kbo.integrations.replay import Ended, Replay, replay
-from kbo.integrations.settings import resolved
+from kbo.integrations.setting_and_method import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.settings.setting import Setting

@@ -38,7 +38,7 @@ from kbo.integrations.optuna.study import (
     several_objectives,
 )
 from kbo.integrations.replay import Replay, replay
-from kbo.integrations.settings import resolved
+from kbo.integrations.setting_and_method import resolved
 from kbo.optimize import Constraint, Front, Practical
 from kbo.optimize.constraints.constraint import measured_only
 from kbo.optimize.constraints.feasibility import Feasibility

@@ -35,7 +35,7 @@ from kbo.optimize.run.events import (
 from kbo.optimize.run.guard import Guard, guarded
 from kbo.optimize.run.journal import Journal, differences, read, write
 from kbo.optimize.run.outcome import OBJECTIVE, outcome_of
-from kbo.optimize.run.trials import Trial, Trials
+from kbo.optimize.run.trials import Trial, Trials, number_of
 from kbo.space import Params, Space
 from kbo.workers.call import CallOutcome
 
@@ -335,7 +335,7 @@ class Run:
     @guarded
     def correct(self, trial: Trial | int, value: Any) -> Trial:
         """Record another result of a trial that has ended; arguments and errors as for ``Optimizer.correct``."""
-        ended = self._trials.ended(_number(trial))
+        ended = self._trials.ended(number_of(trial))
         number, measured = self.outcome(value)
         return self._record(
             Correct(number=ended.number, value=number, measured=measured, time=self._now())
@@ -344,7 +344,7 @@ class Run:
     @guarded
     def remove(self, trial: Trial | int, reason: str) -> Trial:
         """Record that a trial does not count; arguments and errors as for ``Optimizer.remove``."""
-        known = self._trials.known(_number(trial))
+        known = self._trials.known(number_of(trial))
         if known.status == "removed":
             raise InvalidInput(f"trial {known.number} is removed already.")
         reason = shortened(checks.text("reason", reason), LONGEST_REASON)
@@ -573,7 +573,7 @@ class Run:
         value then comes when all have come, so nobody can choose which value comes first.
         """
         if isinstance(params, Trial | int):
-            return self._trials.unfinished(_number(params)).number
+            return self._trials.unfinished(number_of(params)).number
         if self.space.changed:
             return self._number_in_changed_space(params)
         params = self.space.canonical(params)
@@ -607,13 +607,6 @@ class Run:
     def _now(self) -> float:
         """Return the time in seconds since 1970, by a clock that nobody sets while a loop runs."""
         return round(self._epoch + time.monotonic(), 3)
-
-
-def _number(trial: Trial | int) -> int:
-    """Return the number of a trial, which may be given by its number."""
-    if isinstance(trial, Trial):
-        return trial.number
-    return checks.whole("trial", trial, 0)
 
 
 def _at_end(header: Header, events: Iterable[Event]) -> Header:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from kbo._base import checks
 from kbo._base.terminal import printable
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.run.events import (
@@ -108,6 +109,13 @@ class Trial:
         if self.corrected or self.removed is not None:
             ways.append(by_hand)
         return ways
+
+
+def number_of(trial: Trial | int) -> int:
+    """Return the number of a trial, which may be given by its number."""
+    if isinstance(trial, Trial):
+        return trial.number
+    return checks.whole("trial", trial, 0)
 
 
 class Trials:
