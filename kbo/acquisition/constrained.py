@@ -20,7 +20,7 @@ from kbo.confidence.limit import Limit
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
-Interval = tuple[float | None, float | None]
+LimitPair = tuple[float | None, float | None]
 """Lower and upper limit; None for no limit."""
 
 
@@ -77,7 +77,7 @@ class ConstrainedKernelUCB(CheckedAcquisition):
         model: ModelListGP,
         confidences: Sequence[Confidence],
         objective_index: int,
-        constraints: Mapping[int, Interval],
+        constraints: Mapping[int, LimitPair],
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
     ) -> None:
@@ -98,9 +98,9 @@ class ConstrainedKernelUCB(CheckedAcquisition):
                 transform = posterior_transform
             self.terms[i] = KernelUCB(models[i], confidences[i], transform)
         self.objective_index: int = number
-        self.constraints: dict[int, Interval] = limits
+        self.constraints: dict[int, LimitPair] = limits
         self.set_X_pending(X_pending)
-        self._on_targets: dict[int, Interval] = {}
+        self._on_targets: dict[int, LimitPair] = {}
         for i, interval in limits.items():
             self._on_targets[i] = _limits_on_targets(models[i], interval)
 
@@ -222,7 +222,7 @@ def _largest_mean(term: KernelUCB, state: Posterior) -> Tensor:
     return (squared_norm_bound * largest_prior).sqrt().detach()
 
 
-def _checked_limits(constraints: Any, n_functions: int) -> dict[int, Interval]:
+def _checked_limits(constraints: Any, n_functions: int) -> dict[int, LimitPair]:
     """Return the limits of constraints, by the index of their function."""
     if not isinstance(constraints, Mapping) or not constraints:
         raise InvalidInput(
@@ -250,7 +250,7 @@ def _checked_limits(constraints: Any, n_functions: int) -> dict[int, Interval]:
     return limits
 
 
-def _limits_on_targets(model: Any, limits: Interval) -> Interval:
+def _limits_on_targets(model: Any, limits: LimitPair) -> LimitPair:
     """Return limits on the targets of a model, given limits in the units of the data.
 
     A decreasing outcome transform swaps them.

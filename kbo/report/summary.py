@@ -564,7 +564,7 @@ def first_trial(gain: Estimate | None) -> str:
     if gain.lower > 0:
         return f"worse than the recommended parameters, by {gain}"
     if gain.upper < 0:
-        loss = Estimate(-gain.value, -gain.upper, -gain.lower)
+        loss = Estimate(-gain.upper, -gain.value, -gain.lower)
         return f"better than the recommended parameters, by {loss}"
     return "not visibly different from the recommended parameters"
 

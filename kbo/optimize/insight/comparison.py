@@ -20,8 +20,8 @@ _N_COMPARED = 10_000
 class Estimate(NamedTuple):
     """A number and its 90% interval by the model."""
 
-    value: float
     lower: float
+    value: float
     upper: float
 
     def __str__(self) -> str:
@@ -32,13 +32,13 @@ class Comparison(NamedTuple):
     """The difference by which parameters are better than others, by the model.
 
     Attributes:
+        lower, upper: The 90% interval of the difference.
         value: The expected difference; positive if they are better.
-        lower, upper: Its 90% interval.
         probability: The probability that they are better, plus half of that of no difference.
     """
 
-    value: float
     lower: float
+    value: float
     upper: float
     probability: float
 
@@ -51,7 +51,7 @@ def estimate(draws: Tensor) -> Estimate:
     """Return mean and 90% interval of draws [s]."""
     lower = float(draws.quantile(0.05))
     upper = float(draws.quantile(0.95))
-    return Estimate(float(draws.mean()), lower, upper)
+    return Estimate(lower, float(draws.mean()), upper)
 
 
 def varies(surrogate: Surrogate) -> bool:

@@ -78,7 +78,7 @@ def expected_gain(gains: Tensor, noiseless: bool | None, size: float) -> Estimat
     if not noiseless:
         lower = min(float(gains.quantile(0.05)), value)
     upper = max(float(gains.quantile(0.95)), value)
-    numbers = (value, lower, upper)
+    numbers = (lower, value, upper)
     return Estimate(*(0.0 if abs(number) <= _ROUNDING * size else number for number in numbers))
 
 

@@ -218,4 +218,4 @@ def _estimate(share: Tensor) -> Estimate:
     value = float(share.mean())
     lower = float(share.quantile(_TAIL))
     upper = float(share.quantile(1 - _TAIL))
-    return Estimate(value, min(lower, value), max(upper, value))
+    return Estimate(min(lower, value), value, max(upper, value))

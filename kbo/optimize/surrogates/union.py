@@ -20,7 +20,7 @@ from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.optimize.surrogates.bound import Bound
 from kbo.regression import Posterior
 
-Interval = tuple[Tensor, Tensor]
+LowerAndUpper = tuple[Tensor, Tensor]
 """Lower and upper bound [...]."""
 
 
@@ -40,10 +40,10 @@ class Union(Confidence):
         self._n_hypotheses: int = n_hypotheses
         self.delta: float = max(bound.confidence.delta for bound in bounds)
 
-    def interval(self, state: Posterior, X: Tensor) -> Interval:
+    def interval(self, state: Posterior, X: Tensor) -> LowerAndUpper:
         return self._union(state, lambda bound: bound.confidence.interval(bound.posterior, X))
 
-    def quick_interval(self, state: Posterior, X: Tensor) -> Interval:
+    def quick_interval(self, state: Posterior, X: Tensor) -> LowerAndUpper:
         return self._union(state, lambda bound: bound.confidence.quick_interval(bound.posterior, X))
 
     def finite_on(self, state: Posterior) -> bool:
@@ -75,7 +75,7 @@ class Union(Confidence):
             reasons += bound.confidence.objections(bound.posterior)
         return list(dict.fromkeys(reasons))
 
-    def _union(self, state: Posterior, interval: Callable[[Bound], Interval]) -> Interval:
+    def _union(self, state: Posterior, interval: Callable[[Bound], LowerAndUpper]) -> LowerAndUpper:
         """Return the union of intervals [...] of the bounds that are not refuted.
 
         Raises:
