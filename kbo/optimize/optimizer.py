@@ -532,7 +532,8 @@ class Optimizer:
 
         Args:
             params: The parameters.
-            name: "objective", or the name of a constraint that the assumptions alone do not decide.
+            name: "objective", or the name of another objective or of a constraint that the assumptions alone do not
+                decide.
 
         Raises:
             InvalidInput: Parameters outside the space, or no such quantity.

@@ -583,7 +583,7 @@ class Run:
         return self._begin(params, asked=False).number
 
     def _number_in_changed_space(self, params: Params) -> int:
-        """Return the number for parameters that may be of an earlier space, as they were when the trial began."""
+        """Return the number as ``_number_of``, for parameters of this space or of that in which the trial began."""
         given = self.space.by_name(params)
         carried = self.space.carried(params)
         for trial in reversed(self._trials.pending.values()):

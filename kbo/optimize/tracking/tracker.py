@@ -1,4 +1,4 @@
-"""Records of a run that may fail without ending it."""
+"""The base of records in other tools: an error of the record does not end the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log: logging.Logger = logging.getLogger("kbo")
 
 
 class Tracker(ABC):
-    """An ``on_trial`` that records trials elsewhere; after its first error, which is logged, it records no more."""
+    """An ``on_trial`` that records trials in another tool. Its first error is logged, and ends the record."""
 
     _failed: bool = False
 
@@ -45,7 +45,7 @@ class Tracker(ABC):
             )
 
     def _begin(self) -> None:
-        """Begin the record of a run."""
+        """Begin the record of a run, before its first trial."""
         return
 
     @abstractmethod
