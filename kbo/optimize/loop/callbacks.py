@@ -58,7 +58,7 @@ class Callbacks:
 
 
 class _WithCallersSettings:
-    """A context manager of the user, entered and left under the PyTorch settings of the user."""
+    """A context manager of the user, which is entered and left with the user's settings of PyTorch."""
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
