@@ -181,7 +181,8 @@ def _decision(
     Args:
         gain_draws: Draws [s] of the gain of further trials.
         more: The gain, as it is reported.
-        tolerance: The loss that does not matter. effects: The effects of the parameters.
+        tolerance: The loss that does not matter.
+        effects: The effects of the parameters.
         hardly_tried: The options about which the model knows too little to predict their gain.
     """
     by_gain = decision(gain_draws, tolerance)

@@ -128,7 +128,8 @@ def effects(
         objective: Draws of the objective.
         optima: The optima of the draws.
         shares: The importance of the parameters, largest share first.
-        best: The recommended parameters. tolerance: The loss that does not matter.
+        best: The recommended parameters.
+        tolerance: The loss that does not matter.
     """
     active = by_name(best)
     parameter_effects = []
@@ -235,9 +236,9 @@ def good_values(
 
     Args:
         parameter: The parameter.
-        units: Unit coordinates [1 + v] of its values, the recommended one first. values: Draws [s, 1 + v] of the
-            objective at these values. feasible: Whether each of these values keeps each constraint with a probability
-            of at least 1/2, [1 + v].
+        units: Unit coordinates [1 + v] of its values, the recommended one first.
+        values: Draws [s, 1 + v] of the objective at these values.
+        feasible: Whether each of these values keeps each constraint with a probability of at least 1/2, [1 + v].
         tolerance: The loss that counts as none.
     """
     loss = values[:, :1] - values[:, 1:]

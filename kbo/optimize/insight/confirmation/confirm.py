@@ -58,7 +58,8 @@ def confirm(
         candidates: The parameters of two or more candidates: a list, or a dict by name.
         budget: The largest number of evaluations, with those in the journal.
         tolerance: Stop when no candidate can be better by more than this, in units of the objective.
-        delta: Probability, at most, that the statement is wrong. maximize: Whether larger values are better.
+        delta: Probability, at most, that the statement is wrong.
+        maximize: Whether larger values are better.
         value_range: The least and the largest possible value; a value outside is an error. An objective without a
             largest value can return ``min(value, largest)``.
         journal: Path of a crash-safe journal; the same call continues from it.
