@@ -180,7 +180,7 @@ def _on_means(confirmation: Confirmation, best: Finalist) -> list[str]:
 
 
 def _about_limits(confirmation: Confirmation) -> list[str]:
-    """Return which candidates break limits in new evaluations, beyond what ``_answer`` says, and what is unmeasured."""
+    """Return which other candidates than in ``_answer`` break limits in new evaluations, and what was not measured."""
     limits = " and ".join(map(str, confirmation.constraints))
     n_values = sum(len(finalist.values) for finalist in confirmation.finalists)
     if not limits or not n_values:

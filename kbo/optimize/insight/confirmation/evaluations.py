@@ -64,7 +64,7 @@ class Evaluations:
         return list(self._finalists.values())
 
     def _measured(self) -> dict[str, list[dict[str, float]]]:
-        """Return values with other measurements of each candidate, by their starts, up to the first that is missing."""
+        """Return the measurements of each candidate's evaluations, in the order of starts, up to the first pending."""
         measured: dict[str, list[dict[str, float]]] = {name: [] for name in self._candidates}
         waiting = set()  # candidates whose later values may have come first because of their noise
         for trial in self.run.trials.all:
